@@ -1,0 +1,89 @@
+# Every target works on a fresh clone: it prepares .venv by itself, with the versions pinned in constraints.txt.
+# Variables:  PYTHON=python3.12     which interpreter makes .venv (3.11 or newer)
+#             EIGENRNN_DATA=folder  where the data files are (default: ../shared/data, if it exists)
+#             PYTEST_FLAGS="-x"     more flags for `make test`
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3.11 python3 python python3.12 python3.13 python3.14
+PYTEST_FLAGS ?=
+BENCH_FLAGS ?=
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+ifndef EIGENRNN_DATA
+ifneq ($(wildcard ../shared/data),)
+export EIGENRNN_DATA := $(abspath ../shared/data)
+endif
+endif
+
+.PHONY: help demo test lint docs bench pins clean
+
+help:  ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: .venv/.installed  ## Train scoRNN, an LSTM and a tanh RNN side by side (under 3 minutes on 2 cores)
+	$(BIN)/python examples/copying_demo.py
+
+test: .venv/.installed-dev  ## Run the whole fast test suite
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: .venv/.installed-dev  ## Check style, types and the order of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+docs: .venv/.installed-dev  ## Build the documentation, warnings are errors
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+bench: .venv/.installed  ## Time the recurrence against torch.nn.RNN
+	$(BIN)/python -m benchmarks.elman $(BENCH_FLAGS)
+
+pins:  ## Renew constraints.txt with the newest versions that pyproject.toml allows
+	@$(find_python); rm -rf build/pins; "$$python" -m venv build/pins
+	build/pins/bin/python -m pip install --quiet --upgrade pip hatchling editables
+	build/pins/bin/python -m pip install --quiet --no-build-isolation --editable ".[dev,docs]"
+	{ grep '^#' constraints.txt; build/pins/bin/python -m pip freeze --all --exclude-editable \
+	    | sed 's/+[a-z0-9]*$$//' | sort --ignore-case; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
+clean:  ## Remove .venv, caches and everything that was built
+	rm -rf .venv build dist docs/_build .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- The environment: made once, and brought up to date when pyproject.toml or constraints.txt change ---
+
+# Sets $python, or says what is missing. A name on PATH need not run: each candidate is asked for its version.
+define find_python
+python=; for candidate in $(PYTHON); do \
+  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
+done; \
+if [ -z "$$python" ]; then \
+  echo "expected Python 3.11 or newer among: $(PYTHON); got: $$( (python3 --version 2>&1 || true) | head -n 1)." \
+       "Name one with: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; \
+fi
+endef
+
+# pip shows its progress on a terminal, and is quiet in a log.
+install = $(BIN)/python -m pip install $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
+
+.venv/.created:
+	@$(find_python); echo "making .venv with $$("$$python" --version)"; \
+	"$$python" -m venv .venv || { echo "expected 'python3 -m venv' to work, see above (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@touch $@
+
+.venv/.installed: .venv/.created pyproject.toml constraints.txt
+	@echo "installing eigenrnn and what it needs into .venv"
+	@$(install) --upgrade pip hatchling editables
+	@$(install) --no-build-isolation --editable .
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed
+	@echo "installing the tools for tests, checks and documentation into .venv"
+	@$(install) --no-build-isolation --editable ".[dev,docs]"
+	@touch $@
