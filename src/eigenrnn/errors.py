@@ -1,0 +1,54 @@
+"""The exceptions that eigenrnn raises besides `ValueError` and `TypeError`, and a common check."""
+
+__all__ = [
+    "CheckpointError",
+    "ChecksumError",
+    "MissingDataError",
+    "NonFiniteLossError",
+    "NotInSetError",
+    "RunExistsError",
+    "check_positive_integer",
+]
+
+
+class NotInSetError(ValueError):
+    """A matrix was given to a constraint whose set does not contain it."""
+
+    def __init__(self, set_name: str, residual: float, tolerance: float, hint: str = "") -> None:
+        message = (
+            f"expected a matrix in {set_name}, got one with residual {residual:.3g} "
+            f"(tolerance {tolerance:.3g})"
+        )
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.residual = residual
+        self.tolerance = tolerance
+
+
+class MissingDataError(FileNotFoundError):
+    """A data file is in none of the places that were looked at."""
+
+
+class ChecksumError(ValueError):
+    """A data file is not the published one."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is missing, damaged or of another format."""
+
+
+class RunExistsError(FileExistsError):
+    """A run directory already holds a run."""
+
+
+class NonFiniteLossError(ArithmeticError):
+    """Training met a loss that is not finite."""
+
+
+def check_positive_integer(name: str, value: object) -> None:
+    """Refuse what is no count.
+
+    Raises:
+        ValueError: If `value` is not an integer above zero.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"expected {name} to be a positive integer, got {value!r}")

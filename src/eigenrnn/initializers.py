@@ -1,0 +1,106 @@
+"""Starts of weights, in place, in the style of `torch.nn.init`, each with its own generator."""
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor
+
+__all__ = [
+    "Initializer",
+    "fan_uniform_",
+    "glorot_normal_",
+    "glorot_uniform_",
+    "haar_",
+    "kaiming_normal_",
+    "uniform_",
+    "zeros_",
+]
+
+
+class Initializer(Protocol):
+    """Fills a weight in place, as every function here does."""
+
+    def __call__(self, weight: Tensor, *, generator: Generator | None = None) -> Tensor: ...
+
+
+@torch.no_grad()
+def uniform_(weight: Tensor, bound: float = 0.01, *, generator: Generator | None = None) -> Tensor:
+    """Fill with draws from U(-bound, bound)."""
+    return weight.uniform_(-bound, bound, generator=generator)
+
+
+@torch.no_grad()
+def fan_uniform_(
+    weight: Tensor,  # (N, ...)
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    r"""Fill with draws from :math:`U(-1/\sqrt N, 1/\sqrt N)`, as `torch.nn.RNN` does."""
+    bound = 1 / math.sqrt(weight.shape[0]) if weight.shape[0] else 0.0
+    return weight.uniform_(-bound, bound, generator=generator)
+
+
+@torch.no_grad()
+def glorot_uniform_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
+    r"""Fill with draws from :math:`U(-a, a)`, :math:`a^2 = 6 / (\text{fan in} + \text{fan out})`.
+
+    A vector counts as a map of its own length to its own length, as in TensorFlow 1.
+
+    Source:
+        Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
+    """
+    bound = math.sqrt(6 / (weight.shape[0] + weight.shape[-1]))
+    return weight.uniform_(-bound, bound, generator=generator)
+
+
+@torch.no_grad()
+def glorot_normal_(
+    weight: Tensor,  # (N, M)
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    r"""Fill with draws of standard deviation :math:`\sqrt{2 / (N + M)}`.
+
+    Source:
+        Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
+    """
+    return weight.normal_(0, math.sqrt(2 / sum(weight.shape)), generator=generator)
+
+
+@torch.no_grad()
+def kaiming_normal_(
+    weight: Tensor,  # (N, M)
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    r"""Fill with draws of standard deviation :math:`\sqrt{2 / M}`.
+
+    Source:
+        He, Zhang, Ren and Sun, ICCV 2015. https://arxiv.org/abs/1502.01852
+    """
+    return weight.normal_(0, math.sqrt(2 / weight.shape[1]), generator=generator)
+
+
+@torch.no_grad()
+def haar_(
+    weight: Tensor,  # (N, N)
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Fill with a uniformly distributed rotation: the Haar measure on SO(N).
+
+    Source:
+        Mezzadri, Notices of the AMS 54, 2007. https://arxiv.org/abs/math-ph/0609050
+    """
+    gaussian = torch.empty_like(weight, dtype=torch.float64).normal_(generator=generator)
+    Q, R = torch.linalg.qr(gaussian)
+    uniform = Q * R.diagonal().sgn()  # without the signs of R, QR is not uniform
+    uniform[:, 0] *= torch.linalg.det(uniform).sgn()
+    return weight.copy_(uniform)
+
+
+@torch.no_grad()
+def zeros_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:  # noqa: ARG001
+    """Fill with zeros; the generator is there for the common signature."""
+    return weight.zero_()

@@ -1,0 +1,100 @@
+"""Pointwise nonlinearities of the recurrences, each with its derivative read off its output.
+
+That the derivative needs the output alone is what lets a backward pass forget the
+pre-activations, and be differentiated once more through the outputs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = ["LEAKY_SLOPE", "NONLINEARITIES", "Nonlinearity", "modrelu", "nonlinearity"]
+
+LEAKY_SLOPE = 0.01
+"""Slope of the leaky ReLU below zero, the default of torch."""
+
+
+@dataclass(frozen=True)
+class Nonlinearity:
+    r"""A pointwise function f of a pre-activation z, by name.
+
+    Args:
+        name: What users pass as `nonlinearity=`.
+        forward: :math:`(z, b) \mapsto h = f(z)`.
+        pull: :math:`(g, h, b) \mapsto` the gradient of z from the gradient g of h.
+        has_bias: Whether f owns a bias b, one real number per unit.
+        takes_complex: Whether f is defined on complex states.
+    """
+
+    name: str
+    forward: Callable[[Tensor, Tensor | None], Tensor]
+    pull: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    has_bias: bool = False
+    takes_complex: bool = False
+
+
+def modrelu(
+    z: Tensor,  # (..., N), real or complex
+    bias: Tensor | None,  # (N,), real
+) -> Tensor:  # (..., N)
+    r"""Rectify the modulus of z and keep its sign or phase.
+
+    .. math:: \operatorname{modReLU}(z) = \frac{z}{|z|} \max(|z| + b, 0), \qquad
+        \operatorname{modReLU}(0) = 0
+
+    Without a bias it is the identity.
+
+    Source:
+        Arjovsky, Shah and Bengio, ICML 2016, equation 8. https://arxiv.org/abs/1511.06464
+        (departures: no epsilon under the modulus, as in Helfrich, Willmott and Ye, ICML 2018).
+    """
+    return z if bias is None else z.sgn() * torch.relu(z.abs() + bias)
+
+
+def _pull_modrelu(g: Tensor, h: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return g
+    active = h != 0
+    if not h.is_complex():
+        return g * active
+    # |z| = |h| - b where active: the phase's share of the gradient shrinks by |h| / |z|
+    phase = h.sgn()
+    shrink = h.abs() / torch.where(active, h.abs() - bias, 1)
+    # not the lazy `conj`, which operators in a compiled graph overlook
+    radial = (g * phase.conj_physical()).real * phase
+    return torch.where(active, shrink * g + (1 - shrink) * radial, 0)
+
+
+NONLINEARITIES = {
+    f.name: f
+    for f in (
+        Nonlinearity("modrelu", modrelu, _pull_modrelu, has_bias=True, takes_complex=True),
+        Nonlinearity("tanh", lambda z, _: torch.tanh(z), lambda g, h, _: g * (1 - h * h)),
+        Nonlinearity("relu", lambda z, _: torch.relu(z), lambda g, h, _: g * (h > 0)),
+        Nonlinearity(
+            "elu", lambda z, _: F.elu(z), lambda g, h, _: g * torch.where(h > 0, 1, h + 1)
+        ),
+        Nonlinearity(
+            "leaky_relu",
+            lambda z, _: F.leaky_relu(z, LEAKY_SLOPE),
+            lambda g, h, _: torch.where(h > 0, g, LEAKY_SLOPE * g),
+        ),
+        Nonlinearity("identity", lambda z, _: z, lambda g, _h, _b: g, takes_complex=True),
+    )
+}
+
+
+def nonlinearity(name: str) -> Nonlinearity:
+    """Look a nonlinearity up by name.
+
+    Raises:
+        ValueError: If there is none of that name.
+    """
+    if name not in NONLINEARITIES:
+        raise ValueError(
+            f"expected a nonlinearity among {', '.join(NONLINEARITIES)}, got {name!r}"
+        )
+    return NONLINEARITIES[name]
