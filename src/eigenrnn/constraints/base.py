@@ -1,0 +1,160 @@
+"""What every set of recurrent matrices must offer."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import Generator, Tensor, nn
+
+from eigenrnn.constraints.following import follow
+from eigenrnn.errors import NotInSetError, check_positive_integer
+from eigenrnn.linalg import at_least_float32, tol
+
+__all__ = ["Constraint", "make_constraint"]
+
+
+class Constraint(nn.Module, ABC):
+    r"""A set of N x N matrices and a smooth map onto it from free parameters.
+
+    .. math:: W = \phi(\text{raw}) \in \mathcal S \quad \text{for every value of raw}
+
+    Calling the module gives W. Raw parameters and map stay in float32 or better: autocast does not
+    reach them, and moving the module to a 16-bit type leaves them as they are. A new set writes
+    `_matrix`, `_assign`, `residual` and `reset`; one that keeps a moving reference also sets
+    `moves` and writes `advance`.
+
+    Args:
+        size: The number N of rows and columns.
+    Raises:
+        ValueError: If `size` is not a positive integer.
+    """
+
+    constrained = True
+    """Whether W is confined at all: such parameters get the recurrent optimiser."""
+
+    moves = False
+    """Whether `advance` must be called after each optimiser step."""
+
+    def __init__(self, size: int) -> None:
+        check_positive_integer("size", size)
+        super().__init__()
+        self.size = size
+        if self.moves:
+            follow(self)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the raw parameters and of W."""
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the raw parameters are and W will be."""
+        return next(self.parameters()).device
+
+    def forward(self) -> Tensor:  # (N, N)
+        """Return the matrix W that the raw parameters stand for."""
+        with torch.autocast(self.device.type, enabled=False):
+            return self._matrix()
+
+    @torch.no_grad()
+    def assign(
+        self,
+        W: Tensor,  # (N, N)
+    ) -> None:
+        """Set the raw parameters so that the module gives W.
+
+        Raises the errors of `check`.
+        """
+        self.check(W)
+        self._assign(W.detach().to(self.device, self.dtype))
+
+    def check(
+        self,
+        W: Tensor,  # (N, N)
+    ) -> None:
+        """Refuse what is no matrix of the set; changes nothing.
+
+        Raises:
+            TypeError: If W is not a real floating-point tensor.
+            ValueError: If W has another shape, or an entry that is not finite.
+            NotInSetError: If W is not in the set; names the residual and the tolerance.
+        """
+        if not W.is_floating_point():
+            raise TypeError(f"expected a real floating-point matrix, got dtype {W.dtype}")
+        if W.shape != (self.size, self.size):
+            expected = (self.size, self.size)
+            raise ValueError(f"expected a matrix of shape {expected}, got {tuple(W.shape)}")
+        if not bool(torch.isfinite(W).all()):
+            raise ValueError("expected finite entries, got NaN or infinity")
+        tolerance = tol(self.dtype, self.size)
+        residual = self.residual(W)
+        if not residual <= tolerance:
+            raise NotInSetError(type(self).__name__, residual, tolerance, self._hint())
+
+    @torch.no_grad()
+    def sample(self, generator: Generator | None = None) -> Tensor:  # (N, N)
+        """Draw a matrix as `reset` does and leave the module as it is."""
+        twin = copy.deepcopy(self)
+        twin.reset(generator)
+        return twin().detach()
+
+    def penalty(self) -> Tensor:  # ()
+        """Return what the paper of the set adds to the loss; zero where it adds nothing."""
+        return torch.zeros((), device=self.device)
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        """Move the reference; runs by itself after each optimiser step on the raw parameters."""
+
+    @abstractmethod
+    def reset(self, generator: Generator | None = None) -> None:
+        """Draw the published start anew; without a generator, from torch's global stream."""
+
+    @abstractmethod
+    def residual(
+        self,
+        W: Tensor,  # (N, N)
+    ) -> float:
+        """Measure how far W is from the set, in double precision; zero means inside."""
+
+    @abstractmethod
+    def _matrix(self) -> Tensor: ...  # (N, N)
+
+    @abstractmethod
+    def _assign(self, W: Tensor) -> None: ...
+
+    def _hint(self) -> str:
+        return ""
+
+    def extra_repr(self) -> str:
+        return f"{self.size}"
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        def move(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            if moved.dtype == at_least_float32(moved.dtype):
+                return moved
+            return tensor.to(moved.device, torch.float32)  # a 16-bit map would leave its set
+
+        return super()._apply(move, recurse)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.moves:  # copies and unpickled modules move too
+            follow(self)
+
+
+def make_constraint(make: Callable[[int], object], size: int) -> Constraint:
+    """Call what users pass as `constraint=`.
+
+    Raises:
+        TypeError: If it does not make a `Constraint`.
+    """
+    made = make(size)
+    if not isinstance(made, Constraint):
+        kind = type(made).__name__
+        raise TypeError(f"expected a function of the size that makes a Constraint, got {kind}")
+    return made

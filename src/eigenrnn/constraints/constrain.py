@@ -1,0 +1,185 @@
+"""Puts a constraint on a matrix of any torch module."""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from eigenrnn.constraints.base import Constraint, make_constraint
+
+__all__ = ["constrain"]
+
+_Module = TypeVar("_Module", bound=nn.Module)
+
+_GATES = {nn.GRU: "rzn", nn.GRUCell: "rzn", nn.LSTM: "ifgo", nn.LSTMCell: "ifgo"}
+
+
+class ConstrainedRows(nn.Module):
+    """A matrix of which some square blocks of rows are given by constraints, the rest being free.
+
+    Args:
+        blocks: The first row of each block and its constraint.
+    Shape:
+        free: :math:`(F, N)`, the rows that no constraint gives, in order.
+    """
+
+    def __init__(self, blocks: list[tuple[int, Constraint]]) -> None:
+        super().__init__()
+        blocks = sorted(blocks, key=lambda block: block[0])
+        self.rows = [row for row, _ in blocks]
+        self.constraints = nn.ModuleList([constraint for _, constraint in blocks])
+
+    def blocks(self) -> list[tuple[int, Constraint]]:
+        """Return the first row of each block and its constraint, from the top."""
+        return list(zip(self.rows, cast("list[Constraint]", list(self.constraints)), strict=True))
+
+    def forward(
+        self,
+        free: Tensor,  # (F, N)
+    ) -> Tensor:  # (R, N)
+        pieces: list[Tensor] = []
+        taken = filled = 0
+        for row, constraint in self.blocks():
+            pieces += [free[taken : taken + row - filled], constraint().to(free)]
+            taken += row - filled
+            filled = row + constraint.size
+        return torch.cat([*pieces, free[taken:]])
+
+    def right_inverse(
+        self,
+        weight: Tensor,  # (R, N)
+    ) -> Tensor:  # (F, N)
+        free = torch.ones(weight.shape[0], dtype=torch.bool, device=weight.device)
+        for row, constraint in self.blocks():
+            block = weight[row : row + constraint.size]
+            if not torch.equal(block, constraint().to(block)):  # else the raw parameters stand
+                constraint.assign(block)
+            free[row : row + constraint.size] = False
+        return weight[free]
+
+
+def constrain(
+    module: _Module,
+    name: str,
+    constraint: Callable[[int], Constraint],
+    rows: str | slice | None = None,
+) -> _Module:
+    """Give a matrix of a module to a constraint, whose start becomes its value.
+
+    The parameter `name` becomes a function of the constraint's raw parameters, so build the
+    optimiser afterwards. Rows that no constraint gives stay free parameters. Calling again with
+    other rows of the same matrix adds a second constraint. Assigning to the attribute sets the
+    raw parameters.
+
+    Args:
+        module: Any module, such as a `torch.nn.Linear` or `torch.nn.LSTM`; changed in place.
+        name: The name of one of its parameters, such as ``"weight_hh_l0"``.
+        constraint: A function of the size N, such as `ScaledCayley` or a `partial` of it.
+        rows: Which N of the rows it gives: a gate's letter (``"r", "z", "n"`` of a GRU,
+            ``"i", "f", "g", "o"`` of an LSTM), a slice, or None for all rows of a square matrix.
+    Returns:
+        The module.
+    Raises:
+        TypeError: If `constraint` does not make a `Constraint`.
+        ValueError: If the module has no such matrix, it carries a foreign parametrisation, or the
+            rows do not make a square block or overlap with rows that are constrained already.
+    Source:
+        The design is that of `torch.nn.utils.parametrize`.
+    Example:
+        >>> lstm = constrain(torch.nn.LSTM(3, 4), "weight_hh_l0", ScaledCayley, rows="g")
+        >>> g = lstm.weight_hh_l0[8:12]
+        >>> torch.allclose(g @ g.T, torch.eye(4), atol=1e-6)
+        True
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2:
+        names = [key for key, parameter in module.named_parameters() if parameter.dim() == 2]
+        raise ValueError(f"expected the name of a matrix, one of {names}, got {name!r}")
+    earlier = _constrained_rows(module, name)
+    size = weight.shape[1]
+    start = _first_row(module, name, weight.shape[0], size, rows)
+    for other in earlier.rows if earlier else []:
+        if abs(other - start) < size:
+            raise ValueError(
+                f"expected rows that are free, got {start}:{start + size}, "
+                f"but rows {other}:{other + size} of {name} are constrained already"
+            )
+    made = make_constraint(constraint, size)
+    made.to(weight.device, weight.dtype)
+    _register(module, name, weight, [*(earlier.blocks() if earlier else []), (start, made)])
+    return module
+
+
+def _constrained_rows(module: nn.Module, name: str) -> ConstrainedRows | None:
+    """Return what an earlier call put on the matrix.
+
+    Raises:
+        ValueError: If somebody else parametrised it.
+    """
+    if not parametrize.is_parametrized(module, name):
+        return None
+    only = list(module.parametrizations[name])  # type: ignore[index]
+    if len(only) != 1 or not isinstance(only[0], ConstrainedRows):
+        found = [type(parametrization).__name__ for parametrization in only]
+        raise ValueError(f"expected {name} to be a plain matrix, got one parametrised by {found}")
+    return only[0]
+
+
+def _first_row(
+    module: nn.Module, name: str, height: int, size: int, rows: str | slice | None
+) -> int:
+    """Return where the square block begins that `rows` names.
+
+    Raises:
+        ValueError: If there is no such gate or the block is not square.
+    """
+    if isinstance(rows, str):
+        gates = next((letters for kind, letters in _GATES.items() if isinstance(module, kind)), "")
+        if len(rows) != 1 or rows not in gates:
+            kind = type(module).__name__
+            raise ValueError(f"expected a gate of {kind}, one of {list(gates)}, got {rows!r}")
+        each = height // len(gates)
+        rows = slice(gates.index(rows) * each, (gates.index(rows) + 1) * each)
+    start, stop, step = (rows or slice(None)).indices(height)
+    if step != 1 or stop - start != size:
+        raise ValueError(
+            f"expected {size} adjacent rows, as {name} has {size} columns, "
+            f"got {stop - start} of {height} (choose them with rows=)"
+        )
+    return start
+
+
+def _register(
+    module: nn.Module,
+    name: str,
+    weight: Tensor,
+    blocks: list[tuple[int, Constraint]],
+) -> None:
+    """Make `weight` with its constrained blocks the value of the module's attribute."""
+    weight = weight.detach().clone()
+    for row, constraint in blocks:
+        weight[row : row + constraint.size] = constraint()
+    if parametrize.is_parametrized(module, name):
+        parametrize.remove_parametrizations(module, name)
+    setattr(module, name, nn.Parameter(weight))
+    parametrize.register_parametrization(module, name, ConstrainedRows(blocks), unsafe=True)
+    hooks: list[object] = list(vars(module)["_forward_pre_hooks"].values())  # no public list
+    if isinstance(module, nn.RNNBase) and _refresh not in hooks:
+        module.register_forward_pre_hook(_refresh)
+        module.register_forward_hook(_release, always_call=True)
+
+
+# torch's recurrent layers compute from a list of weights that parametrisations do not reach
+
+
+def _refresh(module: nn.Module, _inputs: object) -> None:
+    names: list[str] = vars(module)["_flat_weights_names"]
+    vars(module)["_flat_weights"] = [getattr(module, name) for name in names]
+
+
+def _release(module: nn.Module, _inputs: object, _outputs: object) -> None:
+    # a list with a graph in it could not be copied or pickled
+    weights: list[Tensor] = vars(module)["_flat_weights"]
+    vars(module)["_flat_weights"] = [weight.detach() for weight in weights]

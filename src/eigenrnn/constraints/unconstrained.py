@@ -1,0 +1,53 @@
+"""All square matrices."""
+
+from torch import Generator, Tensor, empty
+from torch.nn import Parameter
+
+from eigenrnn.constraints.base import Constraint
+from eigenrnn.initializers import Initializer, fan_uniform_
+
+__all__ = ["Unconstrained"]
+
+
+class Unconstrained(Constraint):
+    r"""The set of all real N x N matrices, which is what `torch.nn.RNN` trains.
+
+    .. math:: W = \text{raw}
+
+    Nothing holds the spectrum: gradients may explode or vanish.
+
+    Args:
+        size: The number N of rows and columns.
+        init: The start, in place, such as `eigenrnn.initializers.haar_`; by default
+            :math:`U(-1/\sqrt N, 1/\sqrt N)`, the start of `torch.nn.RNN`.
+    Shape:
+        raw: :math:`(N, N)`.
+    Raises:
+        ValueError: If `size` is not a positive integer.
+    Source:
+        Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
+        (departures: none).
+    Example:
+        >>> Unconstrained(3)().shape
+        torch.Size([3, 3])
+    """
+
+    constrained = False
+
+    def __init__(self, size: int, *, init: Initializer = fan_uniform_) -> None:
+        super().__init__(size)
+        self.init = init
+        self.raw = Parameter(empty(size, size))
+        self.reset()
+
+    def reset(self, generator: Generator | None = None) -> None:
+        self.init(self.raw, generator=generator)
+
+    def residual(self, W: Tensor) -> float:  # noqa: ARG002, every matrix is inside
+        return 0.0
+
+    def _matrix(self) -> Tensor:
+        return self.raw
+
+    def _assign(self, W: Tensor) -> None:
+        self.raw.copy_(W)
