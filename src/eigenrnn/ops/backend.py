@@ -1,0 +1,70 @@
+"""What an implementation of a recurrence tells about itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+__all__ = ["Backend", "Call", "under_transform"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The facts about one call that decide which backend can serve it.
+
+    Args:
+        device: The device type of all tensors, such as ``"cpu"``.
+        dtype: The type of all tensors.
+        nonlinearity: The name of the nonlinearity.
+        transformed: Whether a `torch.func` transform or forward-mode differentiation is at work.
+    """
+
+    device: str
+    dtype: torch.dtype
+    nonlinearity: str
+    transformed: bool
+
+    @classmethod
+    def of(cls, x: Tensor, nonlinearity: str, *others: Tensor | None) -> "Call":
+        """Read the facts off the tensors of a call."""
+        transformed = under_transform() or any(
+            _is_dual(tensor) for tensor in (x, *others) if tensor is not None
+        )
+        return cls(x.device.type, x.dtype, nonlinearity, transformed)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One implementation of a recurrence.
+
+    Args:
+        name: What users pass as `backend=`.
+        run: The implementation; all backends of a recurrence share one signature.
+        about: What it is, in a few words.
+        missing: Says why the backend cannot be used on this machine, or None.
+        refuses: Says why it cannot serve a call, or None.
+    """
+
+    name: str
+    run: Callable[..., Tensor]
+    about: str
+    missing: Callable[[], str | None]
+    refuses: Callable[[Call], str | None]
+
+    def objection(self, call: Call) -> str | None:
+        """Say why the backend cannot serve the call, or None."""
+        return self.missing() or self.refuses(call)
+
+
+def under_transform() -> bool:
+    """Whether a `torch.func` transform is at work."""
+    # torch offers no public question for this; vmap, grad and jvp all answer it
+    active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return not torch.compiler.is_compiling() and active()
+
+
+def _is_dual(tensor: Tensor) -> bool:
+    # outside `dual_level` there is no tangent
+    return not torch.compiler.is_compiling() and forward_ad.unpack_dual(tensor).tangent is not None

@@ -1,0 +1,114 @@
+"""The Elman recurrence as users call it: checks once, then hands over to a backend."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from eigenrnn.nonlinearities import nonlinearity as look_up
+from eigenrnn.ops.backend import Call
+from eigenrnn.ops.dispatch import choose
+from eigenrnn.ops.elman import loop, reference
+
+__all__ = ["BACKENDS", "elman"]
+
+BACKENDS = {b.name: b for b in (loop.BACKEND, reference.BACKEND)}
+"""The implementations by name, the preferred first."""
+
+
+def elman(  # noqa: PLR0913, the tensors and how to run over them
+    x: Tensor,  # (T, B, N)
+    W: Tensor,  # (N, N)
+    h0: Tensor | None = None,  # (B, N)
+    bias: Tensor | None = None,  # (N,)
+    *,
+    nonlinearity: str = "tanh",
+    batch_sizes: Sequence[int] | None = None,
+    reverse: bool = False,
+    backend: str | None = None,
+) -> Tensor:  # (T, B, N)
+    r"""Evaluate the Elman recurrence over a batch of sequences.
+
+    .. math:: h_t = f(x_t + h_{t-1} W^\top), \qquad t = 1, \dots, T
+
+    Under autocast it runs in float32: rounding the state at every step would add up over T.
+
+    Args:
+        x: The inputs, mapped to the hidden size.
+        W: The recurrent matrix.
+        h0: The state before the first step; zero by default.
+        bias: The bias inside the nonlinearity; only modReLU owns one.
+        nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
+        batch_sizes: How many sequences run at each step, in descending order of length, as in
+            `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
+            sequence are zero.
+        reverse: Whether to run from each sequence's last step to its first.
+        backend: Which implementation to use; the fastest possible by default.
+    Shape:
+        x: :math:`(T, B, N)`, real, or complex with modReLU or identity; any strides.
+        W: :math:`(N, N)`, the type of x.
+        h0: :math:`(B, N)`, the type of x.
+        bias: :math:`(N,)`, real.
+    Returns:
+        The states of all steps, :math:`(T, B, N)`.
+    Raises:
+        ValueError: If a shape, the number of steps, the nonlinearity or the backend is wrong.
+        TypeError: If the types of the tensors differ.
+    Source:
+        Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
+        (departures: any nonlinearity).
+    Example:
+        >>> elman(torch.ones(5, 2, 3), torch.eye(3), nonlinearity="identity")[-1, 0]
+        tensor([5., 5., 5.])
+    """
+    if torch.is_autocast_enabled(x.device.type):
+        with torch.autocast(x.device.type, enabled=False):
+            x, W, h0, bias = (None if v is None else _float32(v) for v in (x, W, h0, bias))  # type: ignore[assignment]
+            return elman(
+                x,
+                W,
+                h0,
+                bias,
+                nonlinearity=nonlinearity,
+                batch_sizes=batch_sizes,
+                reverse=reverse,
+                backend=backend,
+            )
+    if x.dim() != 3 or x.shape[0] < 1:
+        raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
+    if h0 is None:
+        h0 = x.new_zeros(x.shape[1:])
+    _check(x, W, h0, bias, nonlinearity)
+    if batch_sizes is not None:
+        _check_batch_sizes(batch_sizes, *x.shape[:2])
+    chosen = choose(BACKENDS, Call.of(x, nonlinearity, W, h0, bias), backend)
+    return chosen.run(x, W, h0, bias, nonlinearity, batch_sizes, reverse)
+
+
+def _float32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _check(x: Tensor, W: Tensor, h0: Tensor, bias: Tensor | None, nonlinearity: str) -> None:
+    f = look_up(nonlinearity)
+    _, B, N = x.shape
+    shapes: dict[str, tuple[Tensor, tuple[int, ...]]] = {"W": (W, (N, N)), "h0": (h0, (B, N))}
+    if bias is not None:
+        if not f.has_bias:
+            raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
+        shapes["bias"] = (bias, (N,))
+    for name, (tensor, shape) in shapes.items():
+        if tensor.shape != shape:
+            raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
+        dtype = x.real.dtype if name == "bias" else x.dtype
+        if tensor.dtype != dtype:
+            raise TypeError(f"expected {name} of {dtype} to go with x, got {tensor.dtype}")
+    if x.is_complex() and not f.takes_complex:
+        raise ValueError(f"expected modrelu or identity for complex states, got {nonlinearity!r}")
+
+
+def _check_batch_sizes(batch_sizes: Sequence[int], T: int, B: int) -> None:
+    falling = all(a >= b for a, b in pairwise(batch_sizes))
+    if len(batch_sizes) != T or batch_sizes[0] != B or not falling or batch_sizes[-1] < 0:
+        raise ValueError(f"expected {T} batch sizes that fall from {B}, got {list(batch_sizes)}")

@@ -1,0 +1,198 @@
+"""The Elman recurrence as a loop of in-place products, with a backward pass written by hand.
+
+The derivation, and why each piece is as it is, stands in the README beside this file.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.nonlinearities import NONLINEARITIES
+from eigenrnn.ops.backend import Backend, under_transform
+from eigenrnn.ops.elman.inplace import apply_in_place, pull_in_place
+
+__all__ = ["BACKEND", "elman_loop"]
+
+_OPTIONS = "str nonlinearity, SymInt[]? batch_sizes, bool reverse"
+
+
+@torch.library.custom_op(
+    "eigenrnn::elman_loop",
+    mutates_args=(),
+    schema=f"(Tensor x, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
+)
+def elman_loop(
+    x: Tensor,  # (T, B, N)
+    W: Tensor,  # (N, N)
+    h0: Tensor,  # (B, N)
+    bias: Tensor | None,  # (N,)
+    nonlinearity: str,
+    batch_sizes: Sequence[int] | None,
+    reverse: bool,
+) -> Tensor:  # (T, B, N)
+    """Evaluate the recurrence with one product and a few in-place operations a step."""
+    T, B, _ = x.shape
+    sizes = batch_sizes or [B] * T
+    h = x.new_zeros(x.shape) if sizes[-1] < B else x.new_empty(x.shape)
+    f_ = apply_in_place(nonlinearity, bias, h0)
+    Wt = W.T.contiguous()
+    xs, hs = _steps(x, sizes), _steps(h, sizes)
+    before = h0
+    for t in reversed(range(T)) if reverse else range(T):
+        if before.shape[0] < sizes[t]:  # only in reverse: sequences whose last step this is
+            before = torch.cat([before, h0[before.shape[0] : sizes[t]]])
+        torch.addmm(xs[t], before[: sizes[t]], Wt, out=hs[t])
+        f_(hs[t])
+        before = hs[t]
+    return h
+
+
+@torch.library.custom_op(
+    "eigenrnn::elman_loop_backward",
+    mutates_args=(),
+    schema=f"(Tensor g, Tensor h, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
+)
+def _elman_loop_backward(  # noqa: PLR0913, every backend's
+    g: Tensor,  # (T, B, N)
+    h: Tensor,  # (T, B, N)
+    W: Tensor,  # (N, N)
+    h0: Tensor,  # (B, N)
+    bias: Tensor | None,  # (N,)
+    nonlinearity: str,
+    batch_sizes: Sequence[int] | None,
+    reverse: bool,
+) -> Tensor:  # (T, B, N)
+    """Return the gradients of all pre-activations."""
+    T, B, _ = h.shape
+    sizes = batch_sizes or [B] * T
+    delta = h.new_zeros(h.shape) if sizes[-1] < B else h.new_empty(h.shape)
+    pull_ = pull_in_place(nonlinearity, bias, h0)
+    conjugate = W.conj_physical().contiguous()
+    gs, hs, deltas = _steps(g, sizes), _steps(h, sizes), _steps(delta, sizes)
+    after: Tensor | None = None
+    for t in range(T) if reverse else reversed(range(T)):
+        if after is None:
+            deltas[t].copy_(gs[t])
+        elif after.shape[0] < sizes[t]:  # only forward: sequences whose last step this is
+            n = after.shape[0]
+            torch.addmm(gs[t][:n], after, conjugate, out=deltas[t][:n])
+            deltas[t][n:].copy_(gs[t][n:])
+        else:
+            torch.addmm(gs[t], after[: sizes[t]], conjugate, out=deltas[t])
+        pull_(deltas[t], hs[t])
+        after = deltas[t]
+    return delta
+
+
+def _steps(
+    tensor: Tensor,  # (T, B, N)
+    sizes: Sequence[int],
+) -> list[Tensor]:  # T of (sizes[t], N)
+    """Cut views of the running sequences once: indexing inside the loop costs as much as tanh."""
+    views = tensor.unbind(0)
+    full = tensor.shape[1]
+    return [v if n == full else v[:n] for v, n in zip(views, sizes, strict=True)]
+
+
+@elman_loop.register_fake
+def _(x: Tensor, *_: Any) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@_elman_loop_backward.register_fake
+def _(g: Tensor, h: Tensor, *_: Any) -> Tensor:  # noqa: ARG001, the operator's signature
+    return h.new_empty(h.shape)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, W, h0, bias, *ctx.options = inputs
+    ctx.save_for_backward(W, h0, bias, output)  # the pre-activations are not needed
+
+
+def _pull_back(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    W, h0, bias, h = ctx.saved_tensors
+    nonlinearity, batch_sizes, reverse = ctx.options
+    _, needs_W, needs_h0, needs_bias, *_ = ctx.needs_input_grad
+    differentiable = torch.is_grad_enabled() or under_transform()
+    back = _backward_reference if differentiable else _elman_loop_backward
+    delta = back(g, h, W, h0, bias, nonlinearity, batch_sizes, reverse)
+    first = _first_steps(delta, batch_sizes, reverse)
+    grad_W = _weight_gradient(delta, first, h, h0, reverse) if needs_W else None
+    grad_h0 = first @ W.conj() if needs_h0 else None
+    grad_bias = None
+    if needs_bias:
+        grad_bias = (delta * h.sgn().conj()).sum((0, 1)).real
+    return delta, grad_W, grad_h0, grad_bias, None, None, None
+
+
+elman_loop.register_autograd(_pull_back, setup_context=_remember)
+
+
+def _backward_reference(  # noqa: PLR0913, the same
+    g: Tensor,  # (T, B, N)
+    h: Tensor,  # (T, B, N)
+    W: Tensor,  # (N, N)
+    h0: Tensor,  # (B, N)
+    bias: Tensor | None,  # (N,)
+    nonlinearity: str,
+    batch_sizes: Sequence[int] | None,
+    reverse: bool,
+) -> Tensor:  # (T, B, N)
+    """Do the same in operations that autograd and `vmap` follow; h leads back to the inputs."""
+    pull = NONLINEARITIES[nonlinearity].pull
+    T, B, _ = h.shape
+    sizes = batch_sizes or [B] * T
+    deltas: list[Tensor] = []
+    after = torch.zeros_like(h0)
+    for t in range(T) if reverse else reversed(range(T)):
+        running = (torch.arange(B, device=h.device) < sizes[t]).unsqueeze(1)
+        pulled = pull(g[t] + after @ W.conj(), h[t], bias)
+        after = torch.where(running, pulled, 0)
+        deltas.append(after)
+    return torch.stack(deltas if reverse else deltas[::-1])
+
+
+def _first_steps(
+    delta: Tensor,  # (T, B, N)
+    batch_sizes: Sequence[int] | None,
+    reverse: bool,
+) -> Tensor:  # (B, N)
+    """Gather the step at which each sequence meets h0."""
+    if not reverse:
+        return delta[0]
+    if batch_sizes is None:
+        return delta[-1]
+    sizes = torch.tensor(batch_sizes, device=delta.device)
+    rows = torch.arange(delta.shape[1], device=delta.device)
+    last = (sizes.unsqueeze(1) > rows).sum(0) - 1  # (B,)
+    return delta[last, rows]
+
+
+def _weight_gradient(
+    delta: Tensor,  # (T, B, N)
+    first: Tensor,  # (B, N)
+    h: Tensor,  # (T, B, N)
+    h0: Tensor,  # (B, N)
+    reverse: bool,
+) -> Tensor:  # (N, N)
+    """Sum the gradient of W over all steps in one product, on views, without a copy of h."""
+    N = h.shape[-1]
+    later, earlier = (delta[:-1], h[1:]) if reverse else (delta[1:], h[:-1])
+    # padding of delta or of h is zero in every product, so it adds nothing
+    grad = first.T @ h0.conj()
+    return torch.addmm(grad, later.reshape(-1, N).T, earlier.reshape(-1, N).conj())
+
+
+BACKEND = Backend(
+    name="loop",
+    run=elman_loop,
+    about="in-place torch operations, any device",
+    missing=lambda: None,
+    refuses=lambda call: (
+        "torch.func transforms and forward mode need differentiable operations"
+        if call.transformed
+        else None
+    ),
+)

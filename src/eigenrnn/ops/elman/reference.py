@@ -1,0 +1,45 @@
+"""The definition of the Elman recurrence: plain torch operations, differentiable any way."""
+
+import torch
+from torch import Tensor
+
+from eigenrnn.nonlinearities import NONLINEARITIES
+from eigenrnn.ops.backend import Backend
+
+__all__ = ["BACKEND", "elman_reference"]
+
+
+def elman_reference(
+    x: Tensor,  # (T, B, N)
+    W: Tensor,  # (N, N)
+    h0: Tensor,  # (B, N)
+    bias: Tensor | None,  # (N,)
+    nonlinearity: str,
+    batch_sizes: list[int] | None,
+    reverse: bool,
+) -> Tensor:  # (T, B, N)
+    r"""Evaluate :math:`h_t = f(x_t + h_{t-1} W^\top)` one step at a time.
+
+    Memory and time of its backward pass are those of a chain of T small operations.
+    """
+    f = NONLINEARITIES[nonlinearity].forward
+    T, B, _ = x.shape
+    sizes = batch_sizes or [B] * T
+    h = h0
+    states: list[Tensor] = []
+    for t in reversed(range(T)) if reverse else range(T):
+        n = sizes[t]
+        moved = f(x[t, :n] + h[:n] @ W.T, bias)
+        # a sequence that has ended keeps its state, one that has not begun keeps h0
+        h = torch.cat([moved, h[n:]]) if n < B else moved
+        states.append(torch.cat([moved, torch.zeros_like(h[n:])]) if n < B else moved)
+    return torch.stack(states[::-1] if reverse else states)
+
+
+BACKEND = Backend(
+    name="reference",
+    run=elman_reference,
+    about="naive loop, differentiable any number of times",
+    missing=lambda: None,
+    refuses=lambda _: None,
+)
