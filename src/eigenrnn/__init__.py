@@ -1,0 +1,8 @@
+"""Recurrent layers for PyTorch whose recurrent matrix has a spectrum that you choose."""
+
+from eigenrnn.constraints import constrain
+from eigenrnn.layers import RNN, DtrivRNN, ExpRNN, ScoRNN
+from eigenrnn.models import SequenceModel
+from eigenrnn.version import __version__
+
+__all__ = ["RNN", "DtrivRNN", "ExpRNN", "ScoRNN", "SequenceModel", "__version__", "constrain"]

@@ -1,0 +1,150 @@
+"""Torch's own recurrent layers, with the starts that papers give them as baselines."""
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Generator, nn
+
+from eigenrnn.initializers import glorot_uniform_, uniform_
+
+__all__ = ["GRU", "LSTM", "TanhRNN"]
+
+
+class LSTM(nn.LSTM):
+    r"""Long short-term memory: torch's own layer with a choice of its start.
+
+    .. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad h_t = o_t \odot \tanh(c_t)
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        forget_bias: Added to the bias of the forget gate at the start.
+        start: ``"torch"`` draws every weight from :math:`U(-1/\sqrt N, 1/\sqrt N)`; ``"glorot"``
+            draws the matrices of all gates as one Glorot uniform kernel and zeroes the biases, as
+            TensorFlow 1 does.
+        generator: The source of the starting values; torch's global stream by default.
+        options: Everything else that `torch.nn.LSTM` takes.
+    Raises:
+        ValueError: If `start` is unknown.
+    Source:
+        Hochreiter and Schmidhuber, Neural Computation 9, 1997.
+        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `torch.nn.LSTM`).
+    Example:
+        >>> LSTM(2, 8, forget_bias=1.0)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        forget_bias: float = 0.0,
+        start: Literal["torch", "glorot"] = "torch",
+        generator: Generator | None = None,
+        **options: Any,
+    ) -> None:
+        if start not in ("torch", "glorot"):
+            raise ValueError(f"expected start to be 'torch' or 'glorot', got {start!r}")
+        with torch.random.fork_rng(devices=(), enabled=generator is not None):
+            super().__init__(input_size, hidden_size, num_layers, **options)
+        _restart(self, generator)
+        if start == "glorot":
+            _glorot_kernel(self, generator)
+        with torch.no_grad():
+            for name, weight in self.named_parameters():
+                if name.startswith("bias_ih"):  # in the order i, f, g, o
+                    weight[hidden_size : 2 * hidden_size] += forget_bias
+
+
+class GRU(nn.GRU):
+    r"""Gated recurrent unit: torch's own layer with its own generator.
+
+    .. math:: h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        generator: The source of the starting values; torch's global stream by default.
+        options: Everything else that `torch.nn.GRU` takes.
+    Source:
+        Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: those of
+        `torch.nn.GRU`).
+    Example:
+        >>> GRU(2, 8)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        generator: Generator | None = None,
+        **options: Any,
+    ) -> None:
+        with torch.random.fork_rng(devices=(), enabled=generator is not None):
+            super().__init__(input_size, hidden_size, num_layers, **options)
+        _restart(self, generator)
+
+
+class TanhRNN(nn.RNN):
+    r"""Plain recurrent network: torch's own layer with its own generator.
+
+    .. math:: h_t = \tanh(U x_t + b + W h_{t-1} + c)
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        generator: The source of the starting values; torch's global stream by default.
+        options: Everything else that `torch.nn.RNN` takes.
+    Source:
+        Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
+        (departures: those of `torch.nn.RNN`).
+    Example:
+        >>> TanhRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        generator: Generator | None = None,
+        **options: Any,
+    ) -> None:
+        with torch.random.fork_rng(devices=(), enabled=generator is not None):
+            super().__init__(input_size, hidden_size, num_layers, **options)
+        _restart(self, generator)
+
+
+def _restart(layer: nn.RNNBase, generator: Generator | None) -> None:
+    """Draw all weights as torch does, but from the generator."""
+    if generator is None:
+        return
+    bound = 1 / math.sqrt(layer.hidden_size)
+    for weight in layer.parameters():
+        uniform_(weight, bound, generator=generator)
+
+
+@torch.no_grad()
+def _glorot_kernel(layer: nn.RNNBase, generator: Generator | None) -> None:
+    """Draw the matrices of all gates as one kernel on [x, h], with biases of zero."""
+    for ih, hh, *others in layer.all_weights:
+        fan_in = ih.shape[1] + hh.shape[1]
+        bound = math.sqrt(6 / (fan_in + ih.shape[0]))
+        for weight in (ih, hh):
+            uniform_(weight, bound, generator=generator)
+        for weight in others:
+            if weight.dim() == 1:
+                nn.init.zeros_(weight)
+            else:  # the map of a projected state
+                glorot_uniform_(weight, generator=generator)

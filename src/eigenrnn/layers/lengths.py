@@ -1,0 +1,51 @@
+"""Sequences of different lengths in one batch."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["last_states", "sorted_lengths"]
+
+
+def sorted_lengths(
+    lengths: Tensor | Sequence[int] | None, T: int, B: int
+) -> tuple[Tensor | None, list[int] | None]:
+    """Return the order of falling length and the number of running sequences at each step.
+
+    Both are None where all sequences have T steps.
+
+    Raises:
+        ValueError: If there is no step, or a length is below 1 or above T.
+        TypeError: If the lengths are not integers.
+    """
+    if T < 1:
+        raise ValueError("expected at least one step, got T = 0")
+    if lengths is None or B == 0:
+        return None, None
+    lengths = torch.as_tensor(lengths)
+    if lengths.is_floating_point() or lengths.dtype == torch.bool:
+        raise TypeError(f"expected lengths to be integers, got {lengths.dtype}")
+    if lengths.shape != (B,):
+        raise ValueError(f"expected lengths of shape ({B},), got {tuple(lengths.shape)}")
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    if shortest < 1 or longest > T:
+        raise ValueError(f"expected 1 <= lengths <= T = {T}, got {shortest} to {longest}")
+    if shortest == T:
+        return None, None
+    lengths, order = lengths.sort(descending=True, stable=True)
+    running = lengths > torch.arange(T, device=lengths.device).unsqueeze(1)  # (T, B)
+    return order, running.sum(1).tolist()
+
+
+def last_states(
+    h: Tensor,  # (T, B, N)
+    batch_sizes: list[int] | None,
+) -> Tensor:  # (B, N)
+    """Gather each sequence's state at its own last step."""
+    if batch_sizes is None:
+        return h[-1]
+    sizes = torch.tensor(batch_sizes, device=h.device)
+    rows = torch.arange(h.shape[1], device=h.device)
+    last = (sizes.unsqueeze(1) > rows).sum(0) - 1
+    return h[last, rows]

@@ -1,0 +1,121 @@
+"""The layers of the papers: constructors that only choose."""
+
+from functools import partial
+from typing import Any, Literal
+
+from eigenrnn.constraints import Exponential, ScaledCayley
+from eigenrnn.initializers import kaiming_normal_, uniform_
+from eigenrnn.layers.rnn import RNN
+
+__all__ = ["DtrivRNN", "ExpRNN", "ScoRNN"]
+
+
+class ScoRNN(RNN):
+    r"""Scaled Cayley orthogonal recurrent network: modReLU and W by the scaled Cayley transform.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad W = (I + A)^{-1} (I - A) D
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        negative: The number :math:`\rho` of entries -1 in D; half of N by default.
+        start: ``"unit_circle"`` or ``"zero"``, see `ScaledCayley`.
+        options: Everything else that `RNN` takes.
+    Source:
+        Helfrich, Willmott and Ye, ICML 2018. https://arxiv.org/abs/1707.09520 (departures: none).
+    Example:
+        >>> ScoRNN(input_size=2, hidden_size=170, negative=85)
+        ScoRNN(
+          2, 170, nonlinearity='modrelu'
+          (directions): ModuleList(
+            (0): Direction(
+              (constraint): ScaledCayley(170, negative=85)
+            )
+          )
+        )
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        negative: int | None = None,
+        start: Literal["unit_circle", "zero"] = "unit_circle",
+        **options: Any,
+    ) -> None:
+        constraint = partial(ScaledCayley, negative=negative, start=start)
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class ExpRNN(RNN):
+    r"""Exponential recurrent network: modReLU and W by the exponential of a skew matrix.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad W = \exp(A)
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        start: ``"henaff"``, ``"cayley"`` or ``"haar"``, see `Exponential`.
+        options: Everything else that `RNN` takes.
+    Source:
+        Lezcano-Casado and Martinez-Rubio, ICML 2019. https://arxiv.org/abs/1901.08428
+        (departures: none).
+    Example:
+        >>> ExpRNN(2, 8, start="cayley").orthogonality_error() < 1e-6
+        tensor([True])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        start: Literal["henaff", "cayley", "haar"] = "henaff",
+        **options: Any,
+    ) -> None:
+        constraint = partial(Exponential, start=start)
+        options = {"input_init": kaiming_normal_, "bias_init": uniform_} | options
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class DtrivRNN(RNN):
+    r"""ExpRNN by dynamic trivialisation: the exponential's base follows W.
+
+    .. math:: W = B \exp(A), \qquad B \leftarrow W,\; A \leftarrow 0
+        \text{ after every } K \text{ optimiser steps}
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        period: The number K; `math.inf` sets the base once, at the start.
+        start: ``"henaff"``, ``"cayley"`` or ``"haar"``, see `Exponential`.
+        options: Everything else that `RNN` takes.
+    Units:
+        The period in optimiser steps.
+    Source:
+        Lezcano-Casado, NeurIPS 2019, algorithm 1. https://arxiv.org/abs/1909.09501 (departures:
+        those of `Exponential`).
+    Example:
+        >>> DtrivRNN(2, 8, period=100).orthogonality_error() < 1e-6
+        tensor([True])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        period: int | float = 100,
+        start: Literal["henaff", "cayley", "haar"] = "henaff",
+        **options: Any,
+    ) -> None:
+        constraint = partial(Exponential, start=start, period=period)
+        options = {"input_init": kaiming_normal_, "bias_init": uniform_} | options
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)

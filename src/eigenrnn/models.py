@@ -1,0 +1,110 @@
+"""A recurrent layer with a linear head, as the tasks need it."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import Parameter
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from eigenrnn.constraints import Constraint
+from eigenrnn.initializers import Initializer, uniform_
+from eigenrnn.layers import RNN
+
+__all__ = ["SequenceModel", "constrained_parameters", "count_parameters", "penalty"]
+
+
+class SequenceModel(nn.Module):
+    r"""A recurrent layer and a linear map of its states to the outputs.
+
+    .. math:: y_t = V h_t + d
+
+    Args:
+        layer: A recurrent layer, time first, ours or torch's.
+        output_size: The number K of outputs.
+        readout: ``"all"`` maps the states of all steps, ``"last"`` each sequence's last.
+        head_init: The start of V, in place; by default that of `torch.nn.Linear`.
+        head_bias_init: The start of d, likewise.
+        generator: The source of the head's start; torch's global stream by default.
+    Shape:
+        inputs: :math:`(T, B, M)`.
+        lengths: :math:`(B,)`, or None where all sequences have T steps.
+        outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`.
+    Raises:
+        ValueError: If `readout` is unknown or the layer puts the batch first.
+    Source:
+        Helfrich, Willmott and Ye, ICML 2018, section 2.2. https://arxiv.org/abs/1707.09520
+        (departures: none).
+    Example:
+        >>> SequenceModel(RNN(2, 8), 3, "last")(torch.randn(5, 4, 2)).shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(
+        self,
+        layer: RNN | nn.RNNBase,
+        output_size: int,
+        readout: Literal["all", "last"] = "all",
+        *,
+        head_init: Initializer | None = None,
+        head_bias_init: Initializer | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        if readout not in ("all", "last"):
+            raise ValueError(f"expected readout to be 'all' or 'last', got {readout!r}")
+        if layer.batch_first:
+            raise ValueError("expected a layer with time first, got batch_first=True")
+        super().__init__()
+        self.layer = layer
+        self.readout = readout
+        width = layer.hidden_size * (2 if layer.bidirectional else 1)
+        self.head = nn.Linear(width, output_size, device="meta")
+        self.head.to_empty(device=torch.get_default_device())
+        bound = width**-0.5
+        for weight in self.head.parameters():
+            uniform_(weight, bound, generator=generator)
+        if head_init is not None:
+            head_init(self.head.weight, generator=generator)
+        if head_bias_init is not None:
+            head_bias_init(self.head.bias, generator=generator)
+
+    def forward(
+        self,
+        inputs: Tensor,  # (T, B, M)
+        lengths: Tensor | None = None,  # (B,)
+    ) -> Tensor:  # (T, B, K) or (B, K)
+        """Map sequences to outputs."""
+        states, last = self._run(inputs, lengths)
+        return self.head(states if self.readout == "all" else last)
+
+    def _run(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the states of all steps and the last layer's last states, (B, D N)."""
+        if isinstance(self.layer, RNN) or lengths is None:
+            given = () if lengths is None else (None, lengths)
+            states, h_n = self.layer(inputs, *given)
+        else:
+            packed = pack_padded_sequence(inputs, lengths.cpu(), enforce_sorted=False)
+            states, h_n = self.layer(packed)
+            states, _ = pad_packed_sequence(states, total_length=inputs.shape[0])
+        h_n = h_n[0] if isinstance(h_n, tuple) else h_n  # an LSTM gives (h_n, c_n)
+        directions = 2 if self.layer.bidirectional else 1
+        return states, torch.cat(list(h_n[-directions:]), dim=1)
+
+
+def constrained_parameters(model: nn.Module) -> Iterator[Parameter]:
+    """Yield the raw parameters of all constraints that confine their matrix."""
+    for module in model.modules():
+        if isinstance(module, Constraint) and module.constrained:
+            yield from module.parameters()
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Count the numbers that are trained; a skew-symmetric matrix counts N (N - 1) / 2."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def penalty(model: nn.Module) -> Tensor:  # ()
+    """Sum what the constraints add to the loss."""
+    terms = [module.penalty() for module in model.modules() if isinstance(module, Constraint)]
+    return torch.stack(terms).sum() if terms else torch.zeros(())
