@@ -1,0 +1,147 @@
+"""What a task is: a source of batches that knows its loss, its metric and its baseline."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+__all__ = ["Batch", "Task"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences with what they should give.
+
+    Args:
+        inputs: The sequences, time first.
+        targets: One target a step (readout `all`) or one a sequence (readout `last`).
+        lengths: The number of valid steps of each sequence; all of them if `None`.
+        targets_batch_dim: The dimension of `targets` that counts the sequences: 1 for the readout
+            `all`, 0 for `last`.
+
+    Shape:
+        inputs: :math:`(T, B, M)`.
+        targets: :math:`(T, B, ...)` or :math:`(B, ...)`.
+        lengths: :math:`(B)`.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    lengths: Tensor | None = None
+    targets_batch_dim: int = 1
+
+    @property
+    def size(self) -> int:
+        """The number B of sequences."""
+        return self.inputs.shape[1]
+
+    def rows(self, start: int, stop: int) -> Self:
+        """Take the sequences from `start` up to `stop`, as one of several workers does."""
+        rows = slice(start, stop)
+        return replace(
+            self,
+            inputs=self.inputs[:, rows],
+            targets=self.targets[rows] if self.targets_batch_dim == 0 else self.targets[:, rows],
+            lengths=None if self.lengths is None else self.lengths[rows],
+        )
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Move all tensors to a device, and those of floating point to a dtype."""
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
+
+        return replace(
+            self,
+            inputs=move(self.inputs),
+            targets=move(self.targets),
+            lengths=None if self.lengths is None else move(self.lengths),
+        )
+
+
+class Task(ABC):
+    """A problem to train on; subclasses are frozen dataclasses whose fields are its options.
+
+    A task never touches the global random streams, and the batch of a training step is a pure
+    function of the task, the batch size, the seed and the number of the step: an interrupted run
+    goes on with exactly the batches that it would have seen.
+
+    Attributes:
+        readout: Whether the network answers at `all` steps or after the `last` one.
+        metric_name: What `metric` measures.
+        higher_is_better: Whether a higher metric is a better one.
+    """
+
+    readout: ClassVar[Literal["all", "last"]]
+    metric_name: ClassVar[str]
+    higher_is_better: ClassVar[bool]
+
+    @property
+    @abstractmethod
+    def input_size(self) -> int:
+        """The number M of input channels."""
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """The number K of outputs."""
+
+    @property
+    @abstractmethod
+    def splits(self) -> tuple[str, ...]:
+        """The parts of the data, `train` first; the others are fixed sets."""
+
+    @abstractmethod
+    def batch(self, size: int, generator: torch.Generator) -> Batch:
+        """Draw one training batch; a finite training set is drawn from with replacement."""
+
+    @abstractmethod
+    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
+        """Give the batches of a split, beginning with number `start`.
+
+        Those of `train` never end. Those of any other split are one pass over it in order, the
+        last of which may be smaller; they do not depend on the seed.
+
+        Args:
+            split: One of `splits`.
+            size: The number of sequences in a batch.
+            seed: The seed of the training batches.
+            start: The number of batches to skip, at no cost.
+
+        Raises:
+            ValueError: If there is no such split, or a number is out of its range.
+        """
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of a batch, a scalar to minimise."""
+
+    @abstractmethod
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean metric of a batch, a scalar to report."""
+
+    @abstractmethod
+    def baseline(self) -> float:
+        """The loss of a guess that remembers nothing of the input, in closed form."""
+
+    @abstractmethod
+    def steps_per_epoch(self, size: int) -> int | None:
+        """The number of training steps that take each example once; `None` for endless data."""
+
+    def check_request(self, split: str, size: int, start: int = 0) -> None:
+        """Refuse to give batches that cannot be.
+
+        Raises:
+            ValueError: If there is no such split, or a number is out of its range.
+        """
+        if split not in self.splits:
+            raise ValueError(f"expected a split among {', '.join(self.splits)}, got {split!r}")
+        if size < 1:
+            raise ValueError(f"expected a batch of size >= 1, got {size}")
+        if start < 0:
+            raise ValueError(f"expected start >= 0, got {start}")
