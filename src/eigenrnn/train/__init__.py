@@ -1,0 +1,9 @@
+"""Training: one loop, and what it writes."""
+
+from eigenrnn.train.callbacks import Callback
+from eigenrnn.train.optimisers import RMSpropTF1
+from eigenrnn.train.result import Result
+from eigenrnn.train.settings import Settings
+from eigenrnn.train.start import fit
+
+__all__ = ["Callback", "RMSpropTF1", "Result", "Settings", "fit"]

@@ -1,0 +1,78 @@
+"""Checkpoints: written whole or not at all, verified before they are believed."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from eigenrnn.errors import CheckpointError
+from eigenrnn.train.atomic import write_atomically
+
+__all__ = ["FORMAT", "load", "save"]
+
+FORMAT = 1
+"""The version of the layout; a reader refuses those above its own."""
+
+
+def save(path: str | Path, state: Mapping[str, Any]) -> None:
+    """Write a checkpoint; after a crash at any moment the file is the old one or the new one.
+
+    Args:
+        path: The file to write.
+        state: Tensors, numbers and strings, in dicts and lists; `format` is added.
+
+    Raises:
+        OSError: If it cannot be written; the file that was there before is untouched.
+    """
+    # Built in memory first: a full disk then fails in one plain write, not inside torch's writer.
+    buffer = io.BytesIO()
+    torch.save({**state, "format": FORMAT}, buffer)
+    write_atomically(Path(path), buffer.getvalue())
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """Read a checkpoint onto the CPU; no code in it is ever run.
+
+    Raises:
+        CheckpointError: If the file is missing, truncated, damaged, of something else or of a
+            newer format; says which.
+    """
+    path = Path(path)
+    _verify(path)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises half a dozen kinds, of which none names the file
+        raise CheckpointError(f"{path} is no checkpoint that can be read: {error}") from error
+    version = cast("dict[str, Any]", state).get("format") if isinstance(state, dict) else None
+    if not isinstance(version, int):
+        raise CheckpointError(f"{path} is not a checkpoint of eigenrnn: it has no format number")
+    if version > FORMAT:
+        raise CheckpointError(
+            f"expected a checkpoint of format <= {FORMAT}, got {version} in {path}: "
+            "a newer eigenrnn wrote it"
+        )
+    return cast("dict[str, Any]", state)
+
+
+def _verify(path: Path) -> None:
+    """Compare every part of the file with the checksum that was stored beside it.
+
+    Raises:
+        CheckpointError: If one does not agree, or the file is missing or no archive.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"there is no checkpoint {path}")
+    with path.open("rb") as file:
+        if file.read(2) not in (b"PK", b""):
+            raise CheckpointError(f"{path} is not a checkpoint")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except Exception as error:  # a damaged index can break the reader in any way
+        size = path.stat().st_size
+        raise CheckpointError(f"{path} is truncated or damaged ({size} bytes): {error}") from error
+    if damaged is not None:
+        raise CheckpointError(f"{path} is damaged: the checksum of {damaged} does not agree")

@@ -1,0 +1,231 @@
+"""The only training loop."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+
+import torch
+
+from eigenrnn.errors import NonFiniteLossError
+from eigenrnn.tasks.base import Task
+from eigenrnn.train import checkpoint
+from eigenrnn.train.callbacks import Callback
+from eigenrnn.train.interrupts import Interrupts
+from eigenrnn.train.journal import Journal
+from eigenrnn.train.learner import Learner
+from eigenrnn.train.ledger import Entry, Ledger
+from eigenrnn.train.progress import RunProgress
+from eigenrnn.train.result import Metrics, Result
+from eigenrnn.train.run_directory import RunDirectory
+from eigenrnn.train.selection import chosen_by, deciding_split, is_better
+from eigenrnn.train.settings import Settings
+
+__all__ = ["Course", "Run"]
+
+
+@dataclass
+class Course:
+    """How far a run has come."""
+
+    step: int = 0
+    seconds: float = 0.0
+    train_loss: float = float("nan")
+    last: Metrics = field(default_factory=dict)
+    best: Metrics = field(default_factory=dict)
+    best_step: int | None = None
+
+
+@dataclass
+class Run:
+    """Takes a run from where it is to its end."""
+
+    learner: Learner
+    task: Task
+    settings: Settings
+    files: RunDirectory
+    fingerprint: dict[str, str]
+    course: Course
+    progress: RunProgress
+    callbacks: Sequence[Callback]
+    journal: Journal | None = None  # only the first process keeps one
+
+    def __post_init__(self) -> None:
+        self.steps = self.settings.total_steps(self.task)
+        self.eval_every = self.settings.evaluation_interval(self.task)
+        self.checkpoint_every = self.settings.checkpoint_every or self.eval_every
+        self.first = self.learner.fabric.is_global_zero
+        self.ledger = Ledger(
+            self.learner.fabric,
+            list(self.learner.parameters),
+            check_gradients=not self.learner.scales_gradients,
+        )
+        self.began = time.monotonic() - self.course.seconds
+
+    def train(self) -> bool:
+        """Take all steps that are left; return whether the run was asked to end before.
+
+        Raises:
+            NonFiniteLossError: If a loss or a gradient is not finite.
+        """
+        device = self.learner.fabric.device
+        with ExitStack() as stack:
+            # Every step seeds torch's global stream; the caller gets it back as it was.
+            cuda = [device] if device.type == "cuda" else []
+            stack.enter_context(torch.random.fork_rng(cuda))
+            if self.first:
+                self.journal = stack.enter_context(self._open_journal())
+            stack.enter_context(self.progress)
+            interrupts = stack.enter_context(Interrupts())
+            try:
+                interrupted = self._take_steps(interrupts)
+            except NonFiniteLossError as error:
+                raise NonFiniteLossError(f"{error}; {self._last_good()}") from None
+        if interrupted:
+            self.progress.say(
+                f"stopped after step {self.course.step} of {self.steps} and saved in "
+                f"{self.files.path}: go on with resume=True (on the command line: --resume)"
+            )
+        elif self.first:
+            self.result().write(self.files.result)
+        return interrupted
+
+    def result(self, *, interrupted: bool = False) -> Result:
+        """Sum up the run as far as it has come."""
+        course = self.course
+        return Result(
+            steps=course.step,
+            seconds=course.seconds,
+            train_loss=course.train_loss,
+            last=course.last,
+            best=course.best,
+            best_step=course.best_step,
+            best_by=chosen_by(self.task),
+            directory=self.files.path,
+            interrupted=interrupted,
+        )
+
+    def _take_steps(self, interrupts: Interrupts) -> bool:
+        learner, start = self.learner, self.course.step
+        batches = self.task.batches("train", self.settings.batch_size, self.settings.seed, start)
+        for step in range(start + 1, self.steps + 1):
+            loss, penalty, norms = learner.backward(step, next(batches))
+            self.ledger.add(step, loss, penalty, norms)
+            # Before the optimisers move: what is not finite must not reach the parameters.
+            looked = self._looks(step, interrupts)
+            entry, stop = self.ledger.read(stop=interrupts.requested) if looked else (None, False)
+            learner.update(norms)
+            self.course.step = step
+            for callback in self.callbacks:
+                callback.after_step(step, loss, learner.model)
+            if entry is not None:
+                self._record(entry, stop=stop)
+            if stop:
+                return step < self.steps
+        return False
+
+    def _looks(self, step: int, interrupts: Interrupts) -> bool:
+        """Whether to wait for the device at this step, which costs nothing on a CPU."""
+        fabric = self.learner.fabric
+        if fabric.device.type == "cpu" or self._is_due(step, self.settings.log_every):
+            return True
+        if self._is_due(step, self.eval_every) or self._is_due(step, self.checkpoint_every):
+            return True
+        # Several processes look at the same steps only, where they agree on whether to stop.
+        return interrupts.requested and fabric.world_size == 1
+
+    def _is_due(self, step: int, every: int) -> bool:
+        return step % every == 0 or step == self.steps
+
+    def _record(self, entry: Entry, *, stop: bool) -> None:
+        """Evaluate, write and save what is due after a step."""
+        step = entry.step
+        self.course.train_loss = entry.loss
+        self.progress.advance(step, entry.loss)
+        evaluation = self._evaluate() if self._is_due(step, self.eval_every) else {}
+        self.course.seconds = time.monotonic() - self.began
+        if self.journal is not None and (
+            evaluation or self._is_due(step, self.settings.log_every)
+        ):
+            numbers = {
+                "seconds": self.course.seconds,
+                "train_loss": entry.loss,
+                "train_grad_norm": entry.grad_norm,
+            }
+            if entry.penalty:
+                numbers["train_penalty"] = entry.penalty
+            self.journal.write(step, {**numbers, **_flat(evaluation)})
+        if stop or self._is_due(step, self.checkpoint_every):
+            self._save()
+
+    def _evaluate(self) -> Metrics:
+        names = ("loss", self.task.metric_name)
+        size = self.settings.eval_batch_size or self.settings.batch_size
+        metrics: Metrics = {}
+        for split in self.task.splits:
+            if split != "train":
+                measured = self.learner.measure(self.task.batches(split, size))
+                metrics[split] = dict(zip(names, measured, strict=True))
+        split = deciding_split(self.task)
+        if split is not None:
+            self._select(metrics, split)
+        for callback in self.callbacks:
+            callback.after_evaluation(self.course.step, metrics, self.learner.model)
+        return metrics
+
+    def _select(self, metrics: Metrics, split: str) -> None:
+        """Keep the model if a split says that it is the best so far."""
+        course, name = self.course, self.task.metric_name
+        course.last = metrics
+        metric = f"{split} {name} {metrics[split][name]:.4g}"
+        self.progress.evaluated(course.step, course.train_loss, metric)
+        if not is_better(self.task, metrics[split], course.best.get(split)):
+            return
+        course.best, course.best_step = metrics, course.step
+        if self.first:
+            model = self.learner.model.state_dict()
+            state = {"step": course.step, "metrics": metrics, "model": model}
+            checkpoint.save(self.files.best, state)
+
+    def _save(self) -> None:
+        """Write the checkpoint to go on from.
+
+        Raises:
+            NonFiniteLossError: If a parameter is not finite: such a state is never kept.
+        """
+        parameters = self.learner.parameters
+        finite = torch.stack([p.isfinite().all() for p in parameters.values()]).tolist()
+        lost = [name for name, is_finite in zip(parameters, finite, strict=True) if not is_finite]
+        if lost:
+            raise NonFiniteLossError(
+                f"expected finite parameters after step {self.course.step}, "
+                f"got others in {', '.join(lost)}"
+            )
+        state = {
+            "identity": self.fingerprint,
+            "course": asdict(self.course),
+            "learner": self.learner.state_dict(),
+        }
+        if self.journal is not None:
+            self.journal.sync()
+            checkpoint.save(self.files.last, state)
+
+    def _open_journal(self) -> Journal:
+        columns = ["seconds", "train_loss", "train_penalty", "train_grad_norm"]
+        for split in self.task.splits:
+            if split != "train":
+                columns += [f"{split}_loss", f"{split}_{self.task.metric_name}"]
+        return Journal(self.files.metrics, self.files.board, columns, step=self.course.step)
+
+    def _last_good(self) -> str:
+        if not self.files.last.exists():
+            return "there is no checkpoint yet"
+        return f"the last good checkpoint is {self.files.last}"
+
+
+def _flat(metrics: Metrics) -> dict[str, float]:
+    return {
+        f"{split}_{name}": number
+        for split, numbers in metrics.items()
+        for name, number in numbers.items()
+    }

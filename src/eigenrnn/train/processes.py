@@ -1,0 +1,72 @@
+"""The processes of a run: starting them, sharing batches among them, speaking with one voice."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from eigenrnn.tasks.base import Batch
+from eigenrnn.train.settings import Settings
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+__all__ = ["launch", "on_first", "share"]
+
+T = TypeVar("T")
+
+
+def launch(settings: Settings) -> "Fabric":
+    """Start the processes that the settings ask for; a single one is the present one.
+
+    Raises:
+        ValueError: If they cannot share a batch evenly.
+    """
+    # Imported here because it takes two seconds, which `import eigenrnn.train` need not.
+    from lightning.fabric import Fabric
+
+    processes = settings.devices * settings.num_nodes
+    if settings.batch_size % processes:
+        raise ValueError(
+            f"expected a batch_size that {processes} processes can share evenly, "
+            f"got {settings.batch_size}"
+        )
+    fabric = Fabric(
+        accelerator=settings.accelerator,
+        strategy=settings.strategy,
+        devices=settings.devices,
+        num_nodes=settings.num_nodes,
+        precision=settings.precision,
+    )
+    fabric.launch()
+    return fabric
+
+
+def share(fabric: "Fabric", batch: Batch) -> Batch:
+    """Take this process's rows of a batch, onto its device.
+
+    Raises:
+        ValueError: If the processes cannot share the batch evenly.
+    """
+    processes, rank = fabric.world_size, fabric.global_rank
+    if batch.size % processes:
+        raise ValueError(
+            f"expected a batch that {processes} processes can share evenly, "
+            f"got one of {batch.size} sequences"
+        )
+    if processes > 1:
+        rows = batch.size // processes
+        batch = batch.rows(rank * rows, (rank + 1) * rows)
+    return batch.to(fabric.device)
+
+
+def on_first(fabric: "Fabric", action: Callable[[], T]) -> T:
+    """Do something in the first process only, and give or raise its outcome in all of them."""
+    outcome: tuple[T | None, Exception | None] = (None, None)
+    if fabric.is_global_zero:
+        try:
+            outcome = action(), None
+        except Exception as error:  # the others would wait for ever for a process that has died
+            outcome = None, error
+    value, error = fabric.broadcast(outcome)
+    if error is not None:
+        raise error
+    return value  # pyright: ignore[reportReturnType]  a value or an error, never neither

@@ -1,0 +1,56 @@
+"""What came out of a run."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from eigenrnn.train.run_directory import write_json
+
+__all__ = ["Metrics", "Result"]
+
+Metrics = dict[str, dict[str, float]]
+"""Loss and metric by name, for each split."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of `fit`.
+
+    Args:
+        steps: The number of optimiser steps taken in all.
+        seconds: The time that they and the evaluations took, earlier beginnings included.
+        train_loss: The loss of the last step.
+        last: Loss and metric of each split at the last evaluation.
+        best: The same at the best evaluation; the model of that step is in `best.pt`.
+        best_step: The step of the best evaluation; None if nothing was evaluated.
+        best_by: What the best was chosen by, such as `validation accuracy`; None if nothing was.
+        directory: The folder of the run.
+        interrupted: Whether the run was asked to end early, and can go on.
+
+    Units:
+        `seconds` in seconds; losses and metrics in those of the task.
+    """
+
+    steps: int
+    seconds: float
+    train_loss: float
+    last: Metrics
+    best: Metrics
+    best_step: int | None
+    best_by: str | None
+    directory: Path
+    interrupted: bool = False
+
+    def write(self, path: Path) -> None:
+        """Write all but the folder, which may be moved, and `interrupted`."""
+        numbers = asdict(self)
+        del numbers["directory"], numbers["interrupted"]
+        write_json(path, numbers)
+
+    @classmethod
+    def from_json(cls, content: str | Mapping[str, Any], directory: Path) -> Self:
+        """Read the result of a run that has ended."""
+        numbers = json.loads(content) if isinstance(content, str) else content
+        return cls(**numbers, directory=directory)

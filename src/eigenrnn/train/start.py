@@ -1,0 +1,106 @@
+"""Starts a run, anew or from its checkpoint."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from torch import nn
+
+from eigenrnn.tasks.base import Task
+from eigenrnn.train.callbacks import Callback
+from eigenrnn.train.identity import facts, identity, refuse_another
+from eigenrnn.train.learner import Learner
+from eigenrnn.train.loop import Course, Run
+from eigenrnn.train.processes import launch, on_first
+from eigenrnn.train.progress import RunProgress
+from eigenrnn.train.result import Result
+from eigenrnn.train.run_directory import RunDirectory, write_json
+from eigenrnn.train.selection import chosen_by
+from eigenrnn.train.settings import Settings
+
+__all__ = ["fit"]
+
+
+def fit(  # noqa: PLR0913  the options are independent of each other
+    model: nn.Module,
+    task: Task,
+    settings: Settings,
+    directory: str | Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
+    console: Console | None = None,
+    config: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Result:
+    """Train a model on a task.
+
+    A run that was killed at any moment goes on from its last checkpoint with `resume=True`, and on
+    a CPU gives the same losses to the last bit as one that never stopped. The first Ctrl-C ends
+    the run after the step in hand and saves it. With several devices each takes its rows of the
+    same batches, so that the losses are those of one device up to rounding, dropout aside.
+
+    Args:
+        model: Called with inputs (T, B, M); trained in place and moved to the device.
+        task: Batches, loss and metric.
+        settings: How to train.
+        directory: The folder of the run: configuration, metrics, checkpoints and result.
+        resume: Go on with the run in `directory`. It must be of the same model, task and settings
+            but for those that only set its length, its pace or its place. Without a checkpoint it
+            starts from the beginning; a run that has ended gives its result.
+        overwrite: Delete the run in `directory` and start anew.
+        callbacks: Called after steps and evaluations.
+        console: Where to show progress, by default on standard error: a live bar on a terminal, a
+            line per evaluation elsewhere, nothing on a quiet console.
+        config: Further facts for `config.json`.
+        name: What to call the run on the console; by default as its folder.
+
+    Raises:
+        RunExistsError: If `directory` holds a run and neither `resume` nor `overwrite` is set.
+        CheckpointError: If the checkpoint to go on from is damaged.
+        NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is sound.
+        ValueError: If the run to resume is another one, if the processes cannot share a batch
+            evenly, or if the model has nothing to train.
+
+    Example:
+        >>> settings = Settings(steps=1_000, optimiser="rmsprop_tf1")
+        >>> fit(model, Copying(delay=100), settings, "runs/copying").last  # doctest: +SKIP
+        {'test': {'loss': 0.0012, 'accuracy': 1.0}}
+    """
+    files, steps = RunDirectory(directory), settings.total_steps(task)
+    next(task.batches("train", settings.batch_size))  # missing data must not leave half a run
+    fingerprint = identity(model, task, settings)
+    fabric = launch(settings)
+
+    def start() -> tuple[dict[str, Any] | None, str | None]:
+        state = files.open(resume=resume, overwrite=overwrite)
+        if state is not None:
+            refuse_another(state["identity"], fingerprint)
+            taken = state["course"]["step"]
+            if steps < taken:
+                raise ValueError(f"expected steps >= {taken}, those taken already, got {steps}")
+            if steps == taken and files.result.exists():
+                return state, files.result.read_text()
+        files.result.unlink(missing_ok=True)  # that of a run which is now to be longer
+        known = {"name": name, "best_by": chosen_by(task), **facts(model, task, settings)}
+        write_json(files.config, {**known, "config": config or {}})
+        return state, None
+
+    state, finished = on_first(fabric, start)
+    if finished is not None:
+        return Result.from_json(finished, files.path)
+    learner, course = Learner(fabric, model, task, settings), Course()
+    if state is not None:
+        learner.load_state_dict(state["learner"])
+        course = Course(**state["course"])
+    if not fabric.is_global_zero:
+        console = Console(quiet=True)
+    progress = RunProgress(
+        console or Console(stderr=True), name or files.path.name, steps, course.step
+    )
+    run = Run(learner, task, settings, files, fingerprint, course, progress, callbacks)
+    interrupted = run.train()
+    fabric.barrier()
+    return run.result(interrupted=interrupted)
