@@ -1,0 +1,7 @@
+"""Published experiments by name: one file a paper, one line here."""
+
+from eigenrnn.recipes import nnrnn, scornn
+from eigenrnn.recipes.base import Recipe, Reported, Row
+from eigenrnn.recipes.reproduce import Outcome, reproduce
+
+__all__ = ["Outcome", "Recipe", "Reported", "Row", "nnrnn", "reproduce", "scornn"]

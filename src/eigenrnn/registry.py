@@ -1,0 +1,69 @@
+"""What each package exports, by the names that users type."""
+
+import inspect
+import re
+from typing import Any
+
+from torch import nn
+
+from eigenrnn import constraints, layers, recipes, tasks
+from eigenrnn.constraints import Constraint
+from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.elman import BACKENDS as ELMAN
+from eigenrnn.recipes import Recipe
+from eigenrnn.tasks import Task
+
+__all__ = ["BACKENDS", "CONSTRAINTS", "LAYERS", "RECIPES", "TASKS", "class_path", "summary"]
+
+
+def _snake(name: str) -> str:
+    """Write PixelMNIST as pixel_mnist."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _exported(package: Any, base: type) -> list[type]:
+    exported = [getattr(package, name) for name in package.__all__]
+    return [
+        thing
+        for thing in exported
+        if inspect.isclass(thing) and issubclass(thing, base) and not inspect.isabstract(thing)
+    ]
+
+
+CONSTRAINTS: dict[str, type[Constraint]] = {
+    _snake(kind.__name__): kind for kind in _exported(constraints, Constraint)
+}
+"""Sets of recurrent matrices."""
+
+LAYERS: dict[str, type[nn.Module]] = {
+    kind.__name__.lower(): kind for kind in _exported(layers, nn.Module)
+}
+"""Recurrent layers."""
+
+TASKS: dict[str, type[Task]] = {_snake(kind.__name__): kind for kind in _exported(tasks, Task)}
+"""Problems to train on."""
+
+_PAPERS = [getattr(recipes, name) for name in recipes.__all__]
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe for paper in _PAPERS if inspect.ismodule(paper) for recipe in paper.RECIPES
+}
+"""Published experiments."""
+
+BACKENDS: dict[str, Backend] = {f"elman/{name}": backend for name, backend in ELMAN.items()}
+"""Implementations of the recurrences."""
+
+
+def class_path(kind: type) -> str:
+    """Return where a registered class is imported from."""
+    return f"{'.'.join(kind.__module__.split('.')[:2])}.{kind.__name__}"
+
+
+def summary(entry: Any) -> str:
+    """Return what an entry is, in a sentence."""
+    if isinstance(entry, Recipe):
+        return entry.summary
+    if isinstance(entry, Backend):
+        return entry.about
+    first = (inspect.getdoc(entry) or "").split("\n\n")[0]
+    return " ".join(first.split())
