@@ -1,0 +1,81 @@
+"""Directives that write down what `eigenrnn.registry` knows, so that pages stay true."""
+
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from eigenrnn import registry
+from eigenrnn.recipes import Recipe, Row
+
+
+class RegistryTable(SphinxDirective):
+    """The names of one mapping of the registry, each with its summary and a link to its class."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        mapping = getattr(registry, self.arguments[0])
+        rows = [(_link(name, entry), registry.summary(entry)) for name, entry in mapping.items()]
+        return _parse(self, _table(("name", "what it is"), rows))
+
+
+class RecipeTables(SphinxDirective):
+    """For each recipe its source, its rows with the numbers reported, and the departures."""
+
+    def run(self) -> list[nodes.Node]:
+        lines: list[str] = []
+        for recipe in registry.RECIPES.values():
+            lines += [f"**{recipe.name}**: {recipe.summary} Source: {recipe.source}", ""]
+            lines += _table(("network", "reported", "where"), [_row(row) for row in recipe.rows])
+            lines += ["", *_departures(recipe), ""]
+        return _parse(self, lines)
+
+
+def _row(row: Row) -> tuple[str, str, str]:
+    reported = row.reported
+    number = "a curve" if reported.value is None else f"{reported.quantity} {reported.value}"
+    where = f"{reported.place} ({reported.note})" if reported.note else reported.place
+    return row.label, number, where
+
+
+def _departures(recipe: Recipe) -> list[str]:
+    """Write the departures of a recipe and of its rows, each with the networks it is about."""
+    about: dict[str, list[str]] = {departure: [] for departure in recipe.departures}
+    for row in recipe.rows:
+        for departure in row.departures:
+            about.setdefault(departure, []).append(row.label)
+    lines = ["Departures:" if about else "Departures: none.", ""]
+    for departure, labels in about.items():
+        lines.append(f"* {departure}" + (f" ({', '.join(labels)})" if labels else ""))
+    return lines
+
+
+def _link(name: str, entry: Any) -> str:
+    if isinstance(entry, type):
+        return f":py:obj:`{name} <{registry.class_path(entry)}>`"
+    return f"``{name}``"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in [head, *rows]:
+        lines += [f"   {'* -' if i == 0 else '  -'} {cell}" for i, cell in enumerate(row)]
+    return lines
+
+
+def _parse(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+    # the lines are reStructuredText, the pages around them Markdown
+    wrapped = StringList(["````{eval-rst}", *lines, "````"], source="registry")
+    holder = nodes.container()
+    directive.state.nested_parse(wrapped, directive.content_offset, holder)
+    return holder.children
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directives with Sphinx."""
+    app.add_directive("registry-table", RegistryTable)
+    app.add_directive("recipe-tables", RecipeTables)
+    return {"parallel_read_safe": True}

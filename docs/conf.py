@@ -1,0 +1,39 @@
+"""Settings of Sphinx."""
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "eigenrnn"
+author = "The eigenrnn authors"
+project_copyright = "2026, The eigenrnn authors"
+version = release = installed_version("eigenrnn")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "registry_table",
+]
+exclude_patterns = ["_build", "_ext"]
+html_theme = "furo"
+html_title = "eigenrnn"
+
+# A single backtick in a docstring names code, and links where there is something to link to.
+default_role = "py:obj"
+add_module_names = False
+python_use_unqualified_type_names = True
+
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_custom_sections = ["Shape", "Units", "Source"]
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
+myst_heading_anchors = 3
