@@ -1,0 +1,1 @@
+"""Timings; run with ``make bench``."""

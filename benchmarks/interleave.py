@@ -1,0 +1,55 @@
+"""Times several ways to do one thing so that their ratios can be trusted on a noisy machine."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Timing", "interleave"]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The rounds of one contestant.
+
+    Args:
+        times_ms: Milliseconds of each round, in order.
+        ratios: Each round's time over that of the reference in the same round.
+    """
+
+    times_ms: tuple[float, ...]
+    ratios: tuple[float, ...]
+
+    @property
+    def median_ms(self) -> float:
+        """The median time."""
+        return statistics.median(self.times_ms)
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios."""
+        return statistics.median(self.ratios)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The quartiles of the ratios."""
+        low, _, high = statistics.quantiles(self.ratios, n=4)
+        return low, high
+
+
+def interleave(
+    contestants: Mapping[str, Callable[[], object]], reference: str, rounds: int
+) -> dict[str, Timing]:
+    """Run all contestants once in every round, after two rounds that do not count."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for i in range(rounds + 2):
+        for name, run in contestants.items():
+            began = time.perf_counter()
+            run()
+            if i >= 2:
+                times[name].append((time.perf_counter() - began) * 1e3)
+    base = times[reference]
+    return {
+        name: Timing(tuple(own), tuple(a / b for a, b in zip(own, base, strict=True)))
+        for name, own in times.items()
+    }

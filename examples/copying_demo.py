@@ -1,0 +1,130 @@
+"""Trains an orthogonal network, an LSTM and a plain RNN on the copying problem.
+
+Ten symbols are shown, then nothing for many steps, and then they must be repeated. A network that
+does not remember can only guess them: that is the baseline. All three have about as many
+parameters, the same data and the same optimiser.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from eigenrnn import ScoRNN, SequenceModel
+from eigenrnn.layers import LSTM, TanhRNN
+from eigenrnn.models import count_parameters
+from eigenrnn.tasks import Copying
+from eigenrnn.train import Result, Settings, fit
+
+NETWORKS = {"scoRNN": (ScoRNN, 128), "LSTM": (LSTM, 45), "tanh RNN": (TanhRNN, 93)}
+COLOURS = {"scoRNN": "#0072b2", "LSTM": "#d55e00", "tanh RNN": "#009e73"}
+
+
+def main() -> None:
+    """Train all three, print a table and draw their learning curves."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--delay", type=int, default=300, help="steps between symbols and recall")
+    parser.add_argument("--steps", type=int, default=600, help="optimiser steps")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"))
+    options = parser.parse_args()
+    console = Console()
+    task = Copying(delay=options.delay, test_examples=200)
+    settings = Settings(
+        steps=options.steps,
+        lr=1e-3,
+        lr_recurrent=1e-4,
+        alpha=0.9,
+        eval_every=100,
+        eval_batch_size=100,
+        seed=options.seed,
+    )
+    console.print(
+        f"Copying [bold]{task.symbols}[/] symbols over [bold]{task.delay}[/] steps; "
+        f"{torch.get_num_threads()} threads; runs in {options.out}"
+    )
+    results: dict[str, Result] = {}
+    parameters: dict[str, int] = {}
+    for name, (layer, size) in NETWORKS.items():
+        generator = torch.Generator().manual_seed(options.seed)
+        recurrent = layer(task.input_size, size, generator=generator)
+        model = SequenceModel(recurrent, task.output_size, generator=generator)
+        folder = options.out / name.replace(" ", "-").lower()
+        results[name] = fit(
+            model, task, settings, folder, overwrite=True, console=console, name=name
+        )
+        parameters[name] = count_parameters(model)
+        if results[name].interrupted:
+            return
+    console.print(outcome(task, results, parameters))
+    picture = options.out / "learning_curves.png"
+    draw(task, results).savefig(picture, dpi=150)
+    console.print(f"learning curves: {picture.resolve()}", soft_wrap=True)
+
+
+def outcome(task: Copying, results: dict[str, Result], parameters: dict[str, int]) -> Table:
+    """Lay out what each network came to."""
+    table = Table(title="Loss on 200 test sequences (nats a step)", title_justify="left")
+    table.add_column("model")
+    for heading in (
+        "parameters",
+        "final loss",
+        "memoryless baseline",
+        "loss / baseline",
+        "seconds",
+    ):
+        table.add_column(heading, justify="right")
+    baseline = task.baseline()
+    for name, result in results.items():
+        loss = result.last["test"]["loss"]
+        table.add_row(
+            name,
+            f"{parameters[name]:,}",
+            f"{loss:.5f}",
+            f"{baseline:.5f}",
+            f"{loss / baseline:.3f}",
+            f"{result.seconds:.0f}",
+        )
+    return table
+
+
+def draw(task: Copying, results: dict[str, Result]) -> Figure:
+    """Draw the training losses over the steps, and the baseline."""
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes: Axes = figure.subplots()
+    for name, result in results.items():
+        with (result.directory / "metrics.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        steps = [int(row["step"]) for row in rows]
+        axes.plot(
+            steps, [float(row["train_loss"]) for row in rows], label=name, color=COLOURS[name]
+        )
+    axes.axhline(task.baseline(), color="0.4", linestyle="--", linewidth=1)
+    axes.annotate(
+        "memoryless baseline",
+        (1, task.baseline()),
+        xycoords=("axes fraction", "data"),
+        xytext=(-4, 4),
+        textcoords="offset points",
+        ha="right",
+        color="0.3",
+        fontsize=9,
+    )
+    axes.set(
+        xlabel="optimiser step",
+        ylabel="training loss (nats a step)",
+        yscale="log",
+        title=f"Copying {task.symbols} symbols over {task.delay} steps",
+    )
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
