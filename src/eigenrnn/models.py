@@ -32,7 +32,8 @@ class SequenceModel(nn.Module):
         lengths: :math:`(B,)`, or None where all sequences have T steps.
         outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`.
     Raises:
-        ValueError: If `readout` is unknown or the layer puts the batch first.
+        ValueError: If `readout` is unknown, or the layer puts the batch first or projects its
+            states.
     Source:
         Helfrich, Willmott and Ye, ICML 2018, section 2.2. https://arxiv.org/abs/1707.09520
         (departures: none).
@@ -55,6 +56,10 @@ class SequenceModel(nn.Module):
             raise ValueError(f"expected readout to be 'all' or 'last', got {readout!r}")
         if layer.batch_first:
             raise ValueError("expected a layer with time first, got batch_first=True")
+        if getattr(layer, "proj_size", 0):
+            raise ValueError(
+                f"expected a layer without projection, got proj_size={layer.proj_size}"
+            )
         super().__init__()
         self.layer = layer
         self.readout = readout

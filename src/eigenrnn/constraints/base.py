@@ -77,6 +77,8 @@ class Constraint(nn.Module, ABC):
     ) -> None:
         """Refuse what is no matrix of the set; changes nothing.
 
+        A matrix of the set that the map does not reach is refused by `assign` alone.
+
         Raises:
             TypeError: If W is not a real floating-point tensor.
             ValueError: If W has another shape, or an entry that is not finite.

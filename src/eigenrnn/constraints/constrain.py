@@ -166,20 +166,22 @@ def _register(
     setattr(module, name, nn.Parameter(weight))
     parametrize.register_parametrization(module, name, ConstrainedRows(blocks), unsafe=True)
     hooks: list[object] = list(vars(module)["_forward_pre_hooks"].values())  # no public list
-    if isinstance(module, nn.RNNBase) and _refresh not in hooks:
-        module.register_forward_pre_hook(_refresh)
-        module.register_forward_hook(_release, always_call=True)
+    if isinstance(module, nn.RNNBase) and _begin not in hooks:
+        module.register_forward_pre_hook(_begin)
+        module.register_forward_hook(_end, always_call=True)
 
 
-# torch's recurrent layers compute from a list of weights that parametrisations do not reach
+# torch's recurrent layers look each weight up several times in one forward pass, and keep a list
 
 
-def _refresh(module: nn.Module, _inputs: object) -> None:
-    names: list[str] = vars(module)["_flat_weights_names"]
-    vars(module)["_flat_weights"] = [getattr(module, name) for name in names]
+def _begin(module: nn.Module, _inputs: object) -> None:
+    cache = parametrize.cached()  # so that the constraint runs once
+    cache.__enter__()
+    vars(module)["_eigenrnn_cache"] = cache
 
 
-def _release(module: nn.Module, _inputs: object, _outputs: object) -> None:
+def _end(module: nn.Module, _inputs: object, _outputs: object) -> None:
+    vars(module).pop("_eigenrnn_cache").__exit__(None, None, None)
     # a list with a graph in it could not be copied or pickled
     weights: list[Tensor] = vars(module)["_flat_weights"]
     vars(module)["_flat_weights"] = [weight.detach() for weight in weights]

@@ -77,7 +77,6 @@ class Exponential(Constraint):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
-        self._steps_here = 0
         if self.start == "haar":
             self._assign(haar_(self.base, generator=generator))
             return
@@ -97,9 +96,7 @@ class Exponential(Constraint):
             return
         self._steps_here += 1
         if self._steps_here >= self.period:
-            W = self()
-            self._assign(_less_rounded(W))  # keeps rounding from adding up
-            self._steps_here = 0
+            self._assign(_less_rounded(self()))  # keeps rounding from adding up
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self._steps_here)
@@ -117,6 +114,7 @@ class Exponential(Constraint):
     def _assign(self, W: Tensor) -> None:
         self.base.copy_(W)
         self.raw.zero_()
+        self._steps_here = 0
 
     def _hint(self) -> str:
         return "make it orthogonal first, for instance with torch.linalg.qr"

@@ -12,7 +12,7 @@ from eigenrnn.constraints import Constraint, ScaledCayley
 from eigenrnn.initializers import Initializer
 from eigenrnn.layers.direction import Direction
 from eigenrnn.layers.lengths import last_states, sorted_lengths
-from eigenrnn.layers.torch_weights import load_torch
+from eigenrnn.layers.torch_weights import check_same_shape, copy_weights
 from eigenrnn.layers.validate import check_h0, check_input, check_options
 from eigenrnn.linalg import orthogonality_error
 
@@ -212,7 +212,8 @@ class RNN(nn.Module):
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
             TypeError: If the layer is of another kind.
         """
-        load_torch(self, torch_rnn)
+        check_same_shape(self, torch_rnn)
+        copy_weights(self.all_directions(), torch_rnn)
         return self
 
     @property
