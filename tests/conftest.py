@@ -1,0 +1,27 @@
+"""What every test may ask for."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session")
+def data_root():
+    """The folder of real data; a test that needs it is skipped where there is none."""
+    named = os.environ.get("EIGENRNN_DATA")
+    if not named:
+        pytest.skip("needs real data files: set EIGENRNN_DATA to the folder that holds them")
+    return Path(named)
+
+
+@pytest.fixture
+def global_streams_untouched():
+    """Fails a test that draws from the random streams of torch or numpy."""
+    torch_state = torch.random.get_rng_state()
+    numpy_state = np.random.get_state()  # noqa: NPY002  (the legacy stream is what is guarded)
+    yield
+    assert torch.equal(torch.random.get_rng_state(), torch_state)
+    np.testing.assert_equal(np.random.get_state(), numpy_state)  # noqa: NPY002

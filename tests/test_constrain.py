@@ -1,0 +1,466 @@
+"""A constraint on a matrix of any torch module holds through training, copies and checkpoints."""
+
+import copy
+import io
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from cases import CONSTRAINTS
+from eigenrnn import constrain
+from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
+from eigenrnn.errors import NotInSetError
+from eigenrnn.linalg import orthogonality_error, tol
+
+N = 4
+MODULES = {
+    "linear": (lambda: nn.Linear(N, N), "weight", None),
+    "linear-tall": (lambda: nn.Linear(N, 7), "weight", slice(2, 6)),
+    "rnn": (lambda: nn.RNN(3, N), "weight_hh_l0", None),
+    "rnn-cell": (lambda: nn.RNNCell(3, N), "weight_hh", None),
+    "lstm-i": (lambda: nn.LSTM(3, N), "weight_hh_l0", "i"),
+    "lstm-f": (lambda: nn.LSTM(3, N), "weight_hh_l0", "f"),
+    "lstm-g": (lambda: nn.LSTM(3, N), "weight_hh_l0", "g"),
+    "lstm-o": (lambda: nn.LSTM(3, N), "weight_hh_l0", "o"),
+    "lstm-second-reverse": (
+        lambda: nn.LSTM(3, N, num_layers=2, bidirectional=True),
+        "weight_hh_l1_reverse",
+        "g",
+    ),
+    "lstm-cell": (lambda: nn.LSTMCell(3, N), "weight_hh", "g"),
+    "gru-r": (lambda: nn.GRU(3, N), "weight_hh_l0", "r"),
+    "gru-z": (lambda: nn.GRU(3, N), "weight_hh_l0", "z"),
+    "gru-n": (lambda: nn.GRU(3, N), "weight_hh_l0", "n"),
+    "gru-cell": (lambda: nn.GRUCell(3, N), "weight_hh", "n"),
+}
+FIRST_ROW = {"i": 0, "f": N, "g": 2 * N, "o": 3 * N, "r": 0, "z": N, "n": 2 * N, None: 0}
+
+each_module = pytest.mark.parametrize(
+    ("make", "name", "rows"), MODULES.values(), ids=MODULES.keys()
+)
+each_constraint = pytest.mark.parametrize(
+    "constraint", CONSTRAINTS.values(), ids=CONSTRAINTS.keys()
+)
+
+
+@pytest.fixture(autouse=True)
+def reproducible():
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        yield
+
+
+def is_orthogonal(W):
+    return orthogonality_error(W) <= tol(torch.float32, len(W))
+
+
+def block_of(weight, rows):
+    start = rows.start if isinstance(rows, slice) else FIRST_ROW[rows]
+    return weight[start : start + N]
+
+
+def rest_of(weight, rows):
+    start = rows.start if isinstance(rows, slice) else FIRST_ROW[rows]
+    return torch.cat([weight[:start], weight[start + N :]])
+
+
+def inputs_of(module):
+    width = module.in_features if isinstance(module, nn.Linear) else module.input_size
+    return torch.randn(5, 2, width, generator=torch.Generator().manual_seed(1))
+
+
+def run(module):
+    x = inputs_of(module)
+    if not isinstance(module, nn.RNNCellBase):
+        output = module(x)
+        return output if isinstance(output, torch.Tensor) else output[0]
+    state = None
+    for x_t in x:
+        state = module(x_t, state)
+    return state if isinstance(state, torch.Tensor) else state[0]
+
+
+def train(module, steps=5, optimiser=None):
+    optimiser = optimiser or torch.optim.SGD(module.parameters(), lr=0.5)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        (run(module) - 0.3).square().mean().backward()
+        optimiser.step()
+
+
+def constrained_lstm(constraint=ScaledCayley, rows="g"):
+    return constrain(nn.LSTM(3, N), "weight_hh_l0", constraint, rows)
+
+
+def test_the_module_itself_is_returned():
+    module = nn.Linear(N, N)
+    assert constrain(module, "weight", ScaledCayley) is module
+
+
+@each_module
+def test_the_rows_start_in_the_set(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    assert is_orthogonal(block_of(getattr(module, name), rows))
+
+
+@each_module
+def test_the_other_rows_keep_their_values(make, name, rows):
+    module = make()
+    before = rest_of(getattr(module, name), rows).detach().clone()
+    constrain(module, name, ScaledCayley, rows)
+    assert torch.equal(rest_of(getattr(module, name), rows), before)
+
+
+@each_module
+def test_other_parameters_keep_their_values(make, name, rows):
+    module = make()
+    before = {key: p.detach().clone() for key, p in module.named_parameters() if key != name}
+    constrain(module, name, ScaledCayley, rows)
+    after = dict(module.named_parameters())
+    assert all(torch.equal(after[key], before[key]) for key in before)
+
+
+@each_module
+def test_training_keeps_the_rows_in_the_set(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    train(module)
+    assert is_orthogonal(block_of(getattr(module, name), rows))
+
+
+@each_module
+def test_training_moves_the_rows(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    before = block_of(getattr(module, name), rows).detach().clone()
+    train(module)
+    moved = torch.linalg.matrix_norm(block_of(getattr(module, name), rows) - before)
+    assert moved > tol(torch.float32, N)
+
+
+@each_module
+def test_training_leaves_the_other_rows_free(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    before = rest_of(getattr(module, name), rows).detach().clone()
+    train(module)
+    assert before.numel() == 0 or not torch.equal(rest_of(getattr(module, name), rows), before)
+
+
+@each_module
+def test_a_square_block_counts_as_a_skew_matrix(make, name, rows):
+    module = make()
+    before = sum(p.numel() for p in module.parameters())
+    constrain(module, name, ScaledCayley, rows)
+    after = sum(p.numel() for p in module.parameters())
+    assert after == before - N * N + N * (N - 1) // 2
+
+
+@each_module
+def test_a_copy_computes_the_same_and_trains_alone(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    train(module, 1)
+    before = run(module).detach().clone()
+    twin = copy.deepcopy(module)
+    assert torch.equal(run(twin), before)
+    train(twin)
+    assert torch.equal(run(module), before)
+
+
+@each_module
+def test_a_state_dict_carries_everything_over(make, name, rows):
+    source, target = (constrain(make(), name, ScaledCayley, rows) for _ in range(2))
+    train(source)
+    target.load_state_dict(source.state_dict())
+    assert torch.equal(run(target), run(source))
+
+
+@each_module
+def test_assigning_to_the_attribute_sets_the_matrix(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    other = getattr(constrain(make(), name, ScaledCayley, rows), name).detach().clone()
+    setattr(module, name, other)
+    difference = torch.linalg.matrix_norm(getattr(module, name) - other)
+    assert difference <= tol(torch.float32, N)
+
+
+@each_module
+def test_a_constrained_module_gives_what_a_plain_one_with_its_matrix_gives(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    train(module)
+    plain = make()
+    values = {key: getattr(module, key) for key, _ in plain.named_parameters()}
+    plain.load_state_dict(values)
+    assert torch.equal(run(module), run(plain))
+
+
+@each_constraint
+def test_any_constraint_holds_while_training(constraint):
+    lstm = constrained_lstm(constraint)
+    train(lstm, 7)
+    made = lstm.parametrizations.weight_hh_l0[0].constraints[0]
+    g = lstm.weight_hh_l0[2 * N : 3 * N]
+    assert made.residual(g) <= tol(torch.float32, N)
+    assert torch.equal(g, made())
+
+
+def hand_written_lstm(x, weights):
+    U, W, b, c = weights
+    h = cell = x.new_zeros(x.shape[1], N)
+    states = []
+    for x_t in x:
+        i, f, g, o = (x_t @ U.T + b + h @ W.T + c).chunk(4, dim=1)
+        cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(cell)
+        states.append(h)
+    return torch.stack(states)
+
+
+def hand_written_gru(x, weights):
+    U, W, b, c = weights
+    h = x.new_zeros(x.shape[1], N)
+    states = []
+    for x_t in x:
+        r, z, n = (x_t @ U.T + b).chunk(3, dim=1)
+        r_h, z_h, n_h = (h @ W.T + c).chunk(3, dim=1)
+        z = torch.sigmoid(z + z_h)
+        h = (1 - z) * torch.tanh(n + torch.sigmoid(r + r_h) * n_h) + z * h
+        states.append(h)
+    return torch.stack(states)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "hand_written"),
+    [(nn.LSTM, "f", hand_written_lstm), (nn.GRU, "n", hand_written_gru)],
+    ids=["lstm", "gru"],
+)
+def test_the_output_of_a_trained_layer_uses_the_constrained_matrix(kind, rows, hand_written):
+    module = constrain(kind(3, N), "weight_hh_l0", partial(Exponential, period=2), rows)
+    train(module)
+    x = inputs_of(module)
+    expected = hand_written(x, module.all_weights[0])
+    torch.testing.assert_close(module(x)[0], expected, rtol=0, atol=tol(torch.float32, N * len(x)))
+
+
+def test_the_gradient_of_a_layer_reaches_the_raw_parameters():
+    lstm = constrained_lstm().double()
+    raw = lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
+    x = inputs_of(lstm).double()
+    expected = torch.autograd.grad(hand_written_lstm(x, lstm.all_weights[0]).sum(), raw)[0]
+    lstm(x)[0].sum().backward()
+    torch.testing.assert_close(raw.grad, expected, rtol=0, atol=tol(torch.float64, N * len(x)))
+
+
+def test_every_direction_of_a_bidirectional_layer_may_have_its_own():
+    lstm = nn.LSTM(3, N, bidirectional=True)
+    for name in ("weight_hh_l0", "weight_hh_l0_reverse"):
+        constrain(lstm, name, ScaledCayley, rows="g")
+    train(lstm)
+    forward, backward = (
+        getattr(lstm, name)[2 * N : 3 * N] for name in ("weight_hh_l0", "weight_hh_l0_reverse")
+    )
+    assert is_orthogonal(forward)
+    assert is_orthogonal(backward)
+    assert not torch.equal(forward, backward)
+
+
+@pytest.mark.parametrize("gates", ["if", "fi", "go", "io", "ifgo", "ogfi"])
+def test_several_gates_of_one_matrix_may_be_constrained_in_any_order(gates):
+    lstm = nn.LSTM(3, N)
+    for gate in gates:
+        constrain(lstm, "weight_hh_l0", ScaledCayley, rows=gate)
+    train(lstm)
+    orthogonal = [is_orthogonal(block_of(lstm.weight_hh_l0, gate)) for gate in "ifgo"]
+    assert orthogonal == [gate in gates for gate in "ifgo"]
+
+
+def test_a_second_gate_keeps_the_values_of_the_first():
+    lstm = constrained_lstm(rows="g")
+    g = lstm.weight_hh_l0[2 * N : 3 * N].detach().clone()
+    constrain(lstm, "weight_hh_l0", Exponential, rows="i")
+    assert torch.equal(lstm.weight_hh_l0[2 * N : 3 * N], g)
+
+
+def test_each_gate_may_have_a_constraint_of_its_own_kind():
+    gru = constrain(nn.GRU(3, N), "weight_hh_l0", partial(Exponential, period=2), rows="n")
+    constrain(gru, "weight_hh_l0", partial(ScaledCayley, negative=1), rows="r")
+    assert torch.linalg.det(gru.weight_hh_l0[:N]) < 0
+    assert torch.linalg.det(gru.weight_hh_l0[2 * N :]) > 0
+
+
+def test_two_gates_count_as_two_skew_matrices():
+    lstm = nn.LSTM(3, N, bias=False)
+    for gate in "fo":
+        constrain(lstm, "weight_hh_l0", ScaledCayley, rows=gate)
+    skew, free = N * (N - 1) // 2, 2 * N * N
+    assert sum(p.numel() for p in lstm.parameters()) == 4 * N * 3 + free + 2 * skew
+
+
+def test_the_raw_parameters_are_those_that_an_optimiser_finds():
+    lstm = constrained_lstm()
+    raw = lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
+    assert any(p is raw for p in lstm.parameters())
+
+
+def test_a_moving_base_in_a_layer_goes_on_exactly_after_saving_and_loading():
+    make = partial(constrained_lstm, partial(Exponential, period=3))
+    lstm = make()
+    optimiser = torch.optim.Adam(lstm.parameters())
+    train(lstm, 4, optimiser)
+    file = io.BytesIO()
+    torch.save([lstm.state_dict(), optimiser.state_dict()], file)
+    train(lstm, 5, optimiser)
+
+    resumed = make()
+    optimiser = torch.optim.Adam(resumed.parameters())
+    file.seek(0)
+    for target, state in zip(
+        (resumed, optimiser), torch.load(file, weights_only=True), strict=True
+    ):
+        target.load_state_dict(state)
+    train(resumed, 5, optimiser)
+    assert torch.equal(resumed.weight_hh_l0, lstm.weight_hh_l0)
+    assert torch.equal(run(resumed), run(lstm))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_a_constrained_layer_may_change_its_type(dtype):
+    lstm = constrained_lstm().to(dtype)
+    assert lstm(inputs_of(lstm).to(dtype))[0].dtype == dtype
+
+
+def test_a_layer_of_sixteen_bits_keeps_its_raw_parameters_in_float32():
+    lstm = constrained_lstm().bfloat16()
+    made = lstm.parametrizations.weight_hh_l0[0].constraints[0]
+    assert made.raw.dtype == torch.float32
+    assert is_orthogonal(made())
+
+
+def test_a_matrix_of_double_precision_gets_a_constraint_of_double_precision():
+    linear = constrain(nn.Linear(N, N).double(), "weight", partial(Exponential, start="haar"))
+    assert linear.weight.dtype == torch.float64
+    assert orthogonality_error(linear.weight) <= tol(torch.float64, N)
+
+
+def test_a_layer_can_be_copied_after_it_has_run():
+    lstm = constrained_lstm()
+    output = run(lstm)
+    assert torch.equal(run(copy.deepcopy(lstm)), output)
+
+
+def test_a_layer_that_fails_to_run_can_still_be_copied():
+    lstm = constrained_lstm()
+    with pytest.raises((RuntimeError, ValueError)):
+        lstm(torch.zeros(2, 2, 5))
+    copy.deepcopy(lstm)
+
+
+def test_a_matrix_outside_is_refused_and_changes_nothing():
+    lstm = constrained_lstm()
+    before = lstm.weight_hh_l0.detach().clone()
+    with pytest.raises(NotInSetError, match="expected a matrix in ScaledCayley"):
+        lstm.weight_hh_l0 = torch.ones(4 * N, N)
+    assert torch.equal(lstm.weight_hh_l0, before)
+
+
+REFUSED = {
+    "no such name": (
+        nn.Linear(N, N),
+        ("wait", ScaledCayley),
+        ValueError,
+        r"expected the name of a matrix, one of \['weight'\], got 'wait'",
+    ),
+    "a vector": (
+        nn.Linear(N, N),
+        ("bias", ScaledCayley),
+        ValueError,
+        r"expected the name of a matrix, one of \['weight'\], got 'bias'",
+    ),
+    "all rows of a tall matrix": (
+        nn.GRU(3, N),
+        ("weight_hh_l0", ScaledCayley),
+        ValueError,
+        "expected 4 adjacent rows, as weight_hh_l0 has 4 columns, got 12 of 12",
+    ),
+    "too few rows": (
+        nn.GRU(3, N),
+        ("weight_hh_l0", ScaledCayley, slice(0, 3)),
+        ValueError,
+        "expected 4 adjacent rows, .* got 3 of 12",
+    ),
+    "rows apart": (
+        nn.GRU(3, N),
+        ("weight_hh_l0", ScaledCayley, slice(0, 8, 2)),
+        ValueError,
+        "expected 4 adjacent rows",
+    ),
+    "rows past the end": (
+        nn.GRU(3, N),
+        ("weight_hh_l0", ScaledCayley, slice(10, 14)),
+        ValueError,
+        "expected 4 adjacent rows, .* got 2 of 12",
+    ),
+    "an input matrix": (
+        nn.GRU(3, N),
+        ("weight_ih_l0", ScaledCayley, "n"),
+        ValueError,
+        "expected 3 adjacent rows, as weight_ih_l0 has 3 columns, got 4 of 12",
+    ),
+    "a gate of another layer": (
+        nn.GRU(3, N),
+        ("weight_hh_l0", ScaledCayley, "g"),
+        ValueError,
+        r"expected a gate of GRU, one of \['r', 'z', 'n'\], got 'g'",
+    ),
+    "two gates": (
+        nn.LSTM(3, N),
+        ("weight_hh_l0", ScaledCayley, "if"),
+        ValueError,
+        r"expected a gate of LSTM, one of \['i', 'f', 'g', 'o'\], got 'if'",
+    ),
+    "a gate of what has none": (
+        nn.Linear(N, N),
+        ("weight", ScaledCayley, "n"),
+        ValueError,
+        r"expected a gate of Linear, one of \[\], got 'n'",
+    ),
+    "no constraint": (
+        nn.Linear(N, N),
+        ("weight", nn.Identity),
+        TypeError,
+        "expected .* Constraint, got Identity",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
+)
+def test_what_makes_no_square_block_is_refused(module, arguments, error, message):
+    with pytest.raises(error, match=message):
+        constrain(module, *arguments)
+
+
+@pytest.mark.parametrize("rows", ["g", slice(2 * N - 1, 3 * N - 1), slice(2 * N + 1, 3 * N + 1)])
+def test_rows_that_overlap_with_constrained_ones_are_refused(rows):
+    with pytest.raises(ValueError, match="rows 8:12 of weight_hh_l0 are constrained already"):
+        constrain(constrained_lstm(), "weight_hh_l0", ScaledCayley, rows)
+
+
+def test_a_matrix_that_is_parametrised_by_something_else_is_refused():
+    module = nn.utils.parametrizations.weight_norm(nn.Linear(N, N))
+    with pytest.raises(ValueError, match="expected weight to be a plain matrix, got one param"):
+        constrain(module, "weight", ScaledCayley)
+
+
+def test_a_refused_call_leaves_the_module_plain():
+    module = nn.Linear(N, N)
+    with pytest.raises(TypeError):
+        constrain(module, "weight", nn.Identity)
+    assert [key for key, _ in module.named_parameters()] == ["weight", "bias"]
+
+
+def test_the_set_of_all_matrices_keeps_every_row_free():
+    gru = constrain(nn.GRU(3, N), "weight_hh_l0", Unconstrained, rows="n")
+    assert sum(p.numel() for p in gru.parameters()) == sum(
+        p.numel() for p in nn.GRU(3, N).parameters()
+    )

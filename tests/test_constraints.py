@@ -1,0 +1,759 @@
+"""What holds for every set of matrices, and what each set is by a second definition."""
+
+import copy
+import gc
+import io
+import math
+import pickle
+import weakref
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from cases import CONFINED, CONSTRAINTS, MOVING, STARTS
+from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
+from eigenrnn.errors import NotInSetError
+from eigenrnn.initializers import haar_
+from eigenrnn.linalg import skew, tol
+
+SIZES = [1, 2, 7, 8]
+OPTIMISERS = {
+    "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+    "Adam": partial(torch.optim.Adam, lr=0.01),
+    "RMSprop": partial(torch.optim.RMSprop, lr=0.01),
+}
+
+each_constraint = pytest.mark.parametrize("make", CONSTRAINTS.values(), ids=CONSTRAINTS.keys())
+each_confined = pytest.mark.parametrize("make", CONFINED.values(), ids=CONFINED.keys())
+each_moving = pytest.mark.parametrize("make", MOVING.values(), ids=MOVING.keys())
+each_size = pytest.mark.parametrize("n", SIZES)
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def started(make, n=5, seed=0, dtype=torch.float32):
+    with torch.random.fork_rng(devices=()):
+        constraint = make(n)
+    constraint.reset(stream(seed))
+    return constraint.to(dtype)
+
+
+@torch.no_grad()
+def scattered(make, n=5, seed=0, dtype=torch.float32):
+    """A constraint whose raw parameters are anywhere, not only where starts are."""
+    constraint = started(make, n, seed, dtype)
+    for raw in constraint.parameters():
+        raw.add_(torch.randn(raw.shape, generator=stream(seed + 1), dtype=dtype), alpha=0.3)
+    return constraint
+
+
+def distance(W, V):
+    return float(torch.linalg.matrix_norm(W.double() - torch.as_tensor(V).double()).detach())
+
+
+def loss(constraint, k=0):
+    W = constraint()
+    return (W * torch.randn(W.shape, generator=stream(1000 + k)).to(W)).sum()
+
+
+def take_steps(constraint, optimiser, steps):
+    for k in steps:
+        optimiser.zero_grad()
+        loss(constraint, k).backward()
+        optimiser.step()
+
+
+def state_of(constraint):
+    return {name: copy.deepcopy(value) for name, value in constraint.state_dict().items()}
+
+
+def assert_same_state(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+
+
+# ------------------------------------------------------------------ what every set must do
+
+
+@each_size
+@each_constraint
+def test_a_start_lies_in_the_set(make, n):
+    constraint = started(make, n)
+    assert constraint.residual(constraint()) <= tol(torch.float32, n)
+
+
+@each_constraint
+def test_the_matrix_has_the_size_and_type_of_the_constraint(make):
+    W = started(make, 7)()
+    assert W.shape == (7, 7)
+    assert W.dtype == torch.float32
+
+
+@each_constraint
+def test_making_one_draws_a_start_from_the_global_stream(make):
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(3)
+        made = make(5)()
+        torch.manual_seed(3)
+        again = make(5)()
+    assert torch.equal(made, again)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_size
+@each_constraint
+def test_assigning_the_matrix_that_it_gives_changes_nothing(make, n, dtype):
+    constraint = scattered(make, n, dtype=dtype)
+    W = constraint().detach().clone()
+    constraint.assign(W)
+    assert distance(constraint(), W) <= tol(dtype, n)
+
+
+@pytest.mark.parametrize("n", [2, 7])
+@each_constraint
+def test_assigning_the_matrix_of_another_reproduces_it(make, n):
+    W = scattered(make, n, seed=5)()
+    constraint = started(make, n)
+    constraint.assign(W)
+    assert distance(constraint(), W) <= tol(torch.float32, n)
+
+
+@each_constraint
+def test_assigning_a_sample_reproduces_it(make):
+    constraint = scattered(make)
+    W = constraint.sample(stream(9))
+    constraint.assign(W)
+    assert distance(constraint(), W) <= tol(torch.float32, 5)
+
+
+@each_constraint
+def test_a_matrix_of_another_precision_may_be_assigned(make):
+    W = scattered(make, 5, seed=5, dtype=torch.float64)()
+    constraint = started(make)
+    constraint.assign(W)
+    assert distance(constraint(), W) <= tol(torch.float32, 5)
+
+
+@each_constraint
+def test_an_assigned_matrix_is_copied(make):
+    constraint = started(make)
+    W = constraint.sample(stream(1))
+    constraint.assign(W)
+    before = constraint().detach().clone()
+    W.zero_()
+    assert torch.equal(constraint(), before)
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS.keys())
+@each_constraint
+def test_two_hundred_optimiser_steps_stay_in_the_set(make, optimiser):
+    constraint = started(make, 8)
+    take_steps(constraint, optimiser(constraint.parameters()), range(200))
+    assert constraint.residual(constraint()) <= tol(torch.float32, 8)
+
+
+@each_constraint
+def test_an_optimiser_step_moves_the_matrix(make):
+    constraint = started(make)
+    before = constraint().detach().clone()
+    take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.01), range(1))
+    assert distance(constraint(), before) > tol(torch.float32, 5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@each_constraint
+def test_the_map_has_the_right_gradient(make, n):
+    constraint = scattered(make, n, dtype=torch.float64)
+    names, raws = zip(*constraint.named_parameters(), strict=True)
+
+    def matrix(*raws):
+        return functional_call(constraint, dict(zip(names, raws, strict=True)), ())
+
+    assert torch.autograd.gradcheck(matrix, raws)
+
+
+@each_constraint
+def test_every_raw_number_gets_a_gradient(make):
+    constraint = started(make)
+    loss(constraint).backward()
+    assert all((raw.grad != 0).all() for raw in constraint.parameters())
+
+
+@each_constraint
+def test_a_new_type_moves_parameters_and_matrix(make):
+    constraint = started(make, 8).to(torch.float64)
+    assert constraint().dtype == constraint.dtype == torch.float64
+    assert all(raw.dtype == torch.float64 for raw in constraint.parameters())
+
+
+@pytest.mark.parametrize("n", [8, 65])
+@each_constraint
+def test_a_wider_type_lies_in_the_set_to_its_own_precision(make, n):
+    constraint = started(make, n).to(torch.float64)
+    assert constraint.residual(constraint()) <= tol(torch.float64, n)
+
+
+@each_constraint
+def test_a_wider_type_keeps_the_matrix(make):
+    constraint = started(make, 8)
+    W = constraint().detach().clone()
+    assert distance(constraint.double()(), W) <= tol(torch.float32, 8)
+
+
+@pytest.mark.parametrize("narrow", [nn.Module.half, nn.Module.bfloat16], ids=["half", "bfloat16"])
+@each_constraint
+def test_sixteen_bit_types_leave_everything_in_float32(make, narrow):
+    constraint = started(make)
+    before, W = state_of(constraint), constraint().detach().clone()
+    narrow(constraint)
+    assert_same_state(state_of(constraint), before)
+    assert torch.equal(constraint(), W)
+
+
+@each_constraint
+def test_autocast_leaves_the_matrix_as_it_is(make):
+    constraint = started(make)
+    with torch.autocast("cpu", torch.bfloat16):
+        W = constraint()
+    assert W.dtype == torch.float32
+    assert torch.equal(W, constraint())
+
+
+@each_constraint
+def test_a_state_dict_carries_the_matrix_over(make):
+    source, target = scattered(make, seed=1), started(make, seed=2)
+    target.load_state_dict(source.state_dict())
+    assert torch.equal(source(), target())
+
+
+@pytest.mark.parametrize("name", ["Adam", "RMSprop"])
+@each_constraint
+def test_a_saved_and_reloaded_one_goes_on_exactly_as_the_uninterrupted(make, name):
+    uninterrupted = started(make)
+    optimiser = OPTIMISERS[name](uninterrupted.parameters())
+    take_steps(uninterrupted, optimiser, range(5))  # in the middle of a period of three
+    file = io.BytesIO()
+    torch.save([uninterrupted.state_dict(), optimiser.state_dict()], file)
+    take_steps(uninterrupted, optimiser, range(5, 12))
+
+    resumed = started(make, seed=7)
+    optimiser = OPTIMISERS[name](resumed.parameters())
+    take_steps(resumed, optimiser, range(1))
+    file.seek(0)
+    saved, saved_optimiser = torch.load(file, weights_only=True)
+    resumed.load_state_dict(saved)
+    optimiser.load_state_dict(saved_optimiser)
+    take_steps(resumed, optimiser, range(5, 12))
+    assert_same_state(state_of(resumed), state_of(uninterrupted))
+    assert torch.equal(resumed(), uninterrupted())
+
+
+def pickled(constraint):
+    return pickle.loads(pickle.dumps(constraint))
+
+
+each_copy = pytest.mark.parametrize("copied", [copy.deepcopy, pickled], ids=["deepcopy", "pickle"])
+
+
+@each_copy
+@each_constraint
+def test_a_copy_goes_on_as_the_original_does(make, copied):
+    original = started(make)
+    take_steps(original, torch.optim.SGD(original.parameters(), lr=0.1), range(2))
+    twin = copied(original)
+    for each in (original, twin):
+        take_steps(each, torch.optim.SGD(each.parameters(), lr=0.1), range(2, 9))
+    assert_same_state(state_of(twin), state_of(original))
+
+
+@each_copy
+@each_constraint
+def test_training_a_copy_leaves_the_original_as_it_was(make, copied):
+    original = started(make)
+    before = state_of(original)
+    twin = copied(original)
+    take_steps(twin, torch.optim.SGD(twin.parameters(), lr=0.1), range(7))
+    assert_same_state(state_of(original), before)
+
+
+@each_constraint
+def test_a_sample_changes_nothing(make):
+    constraint = scattered(make)
+    before = state_of(constraint)
+    constraint.sample(stream(3))
+    assert_same_state(state_of(constraint), before)
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+@each_constraint
+def test_a_sample_is_a_function_of_the_generator(make):
+    constraint = started(make)
+    assert torch.equal(constraint.sample(stream(3)), constraint.sample(stream(3)))
+
+
+@each_constraint
+def test_a_sample_is_what_a_reset_would_draw(make):
+    constraint = started(make)
+    sample = constraint.sample(stream(3))
+    constraint.reset(stream(3))
+    assert torch.equal(constraint(), sample)
+
+
+@each_constraint
+def test_a_sample_is_a_plain_tensor(make):
+    sample = started(make).sample()
+    assert type(sample) is torch.Tensor
+    assert not sample.requires_grad
+
+
+@each_constraint
+def test_a_sample_lies_in_the_set(make):
+    constraint = started(make, 8)
+    constraint.check(constraint.sample(stream(3)))
+
+
+@each_constraint
+def test_a_reset_forgets_all_training(make):
+    trained, fresh = started(make), started(make)
+    take_steps(trained, torch.optim.SGD(trained.parameters(), lr=0.1), range(4))
+    trained.reset(stream(3))
+    fresh.reset(stream(3))
+    assert_same_state(state_of(trained), state_of(fresh))
+
+
+@each_constraint
+def test_nothing_is_added_to_the_loss(make):
+    penalty = started(make).penalty()
+    assert penalty.shape == ()
+    assert penalty == 0
+
+
+@each_confined
+def test_a_matrix_outside_is_refused_with_its_residual_and_the_tolerance(make):
+    constraint = started(make)
+    W = constraint.sample() + torch.eye(5)
+    residual, tolerance = constraint.residual(W), tol(torch.float32, 5)
+    with pytest.raises(NotInSetError) as refused:
+        constraint.assign(W)
+    assert refused.value.residual == residual
+    assert refused.value.tolerance == tolerance
+    assert f"residual {residual:.3g} (tolerance {tolerance:.3g})" in str(refused.value)
+    assert type(constraint).__name__ in str(refused.value)
+
+
+@each_confined
+def test_a_residual_is_the_distance_that_it_measures(make):
+    constraint = started(make)
+    assert constraint.residual(3 * torch.eye(5)) == 8 * math.sqrt(5)
+
+
+def with_nan(W):
+    W[1, 2] = torch.nan
+    return W
+
+
+REFUSED = {
+    "outside": (lambda W: 2 * W, NotInSetError, "expected a matrix in "),
+    "nan": (with_nan, ValueError, "expected finite entries, got NaN or infinity"),
+    "infinity": (lambda W: W / 0, ValueError, "expected finite entries, got NaN or infinity"),
+    "rank": (lambda W: W[0], ValueError, r"expected a matrix of shape \(5, 5\), got \(5,\)"),
+    "size": (
+        lambda W: W[:4, :4],
+        ValueError,
+        r"expected a matrix of shape \(5, 5\), got \(4, 4\)",
+    ),
+    "integer": (lambda W: W.long(), TypeError, "expected a real floating-point .*torch.int64"),
+    "complex": (lambda W: W.cfloat(), TypeError, "expected a real floating-point .*complex64"),
+}
+UNBOUNDED = {name: case for name, case in REFUSED.items() if name != "outside"}
+
+
+@pytest.mark.parametrize(("spoil", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
+@each_confined
+def test_a_refused_matrix_is_named_and_changes_nothing(make, spoil, error, message):
+    constraint = scattered(make)
+    before = state_of(constraint)
+    with pytest.raises(error, match=message):
+        constraint.assign(spoil(constraint.sample(stream(1))))
+    assert_same_state(state_of(constraint), before)
+
+
+@pytest.mark.parametrize(("spoil", "error", "message"), UNBOUNDED.values(), ids=UNBOUNDED.keys())
+def test_what_is_no_real_matrix_is_refused_by_the_set_of_all(spoil, error, message):
+    constraint = Unconstrained(5)
+    before = state_of(constraint)
+    with pytest.raises(error, match=message):
+        constraint.assign(spoil(constraint.sample(stream(1))))
+    assert_same_state(state_of(constraint), before)
+
+
+@each_confined
+def test_checking_raises_what_assigning_would_and_passes_members(make):
+    constraint = started(make)
+    constraint.check(constraint.sample())
+    with pytest.raises(NotInSetError):
+        constraint.check(torch.ones(5, 5))
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, True, "3", None], ids=repr)
+@each_constraint
+def test_a_size_that_is_no_positive_integer_is_refused(make, size):
+    with pytest.raises(ValueError, match=f"expected size to be a positive integer, got {size!r}"):
+        make(size)
+
+
+@each_constraint
+def test_its_repr_names_the_set_and_the_size(make):
+    constraint = make(5)
+    assert repr(constraint).startswith(f"{type(constraint).__name__}(5")
+
+
+# ---------------------------------------------------------------------- bases that move
+
+
+def moves_of(constraint, steps, step):
+    """The steps after which the base is another."""
+    moved = []
+    for k in steps:
+        before = constraint.base.clone()
+        step(k)
+        moved += [] if torch.equal(constraint.base, before) else [k]
+    return moved
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 5])
+@pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS.keys())
+def test_a_base_moves_after_every_period_of_optimiser_steps(period, optimiser):
+    constraint = started(partial(Exponential, period=period))
+    optimiser = optimiser(constraint.parameters())
+    moved = moves_of(
+        constraint, range(1, 13), lambda k: take_steps(constraint, optimiser, range(k, k + 1))
+    )
+    assert moved == [*range(period, 13, period)]
+
+
+@pytest.mark.parametrize("period", [None, math.inf])
+def test_a_base_without_a_period_never_moves(period):
+    constraint = started(partial(Exponential, period=period))
+    optimiser = torch.optim.SGD(constraint.parameters(), lr=0.1)
+    assert moves_of(constraint, range(9), lambda k: take_steps(constraint, optimiser, [k])) == []
+
+
+@each_moving
+def test_the_matrix_is_continuous_where_the_base_moves(make):
+    constraint = scattered(make, 8)
+    W = constraint().detach().clone()
+    before = constraint.base.clone()
+    for _ in range(constraint.period):
+        constraint.advance()
+    assert not torch.equal(constraint.base, before)
+    assert distance(constraint(), W) <= tol(torch.float32, 8)
+
+
+@each_moving
+def test_the_free_matrix_is_zero_after_a_move(make):
+    constraint = started(make)
+    take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
+    assert not constraint.raw.any()
+
+
+@each_moving
+def test_the_base_stays_orthogonal_over_many_moves(make):
+    constraint = started(make, 8)
+    take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(600))
+    assert constraint.residual(constraint.base) <= tol(torch.float32, 8)
+
+
+def test_moving_bases_follow_the_algorithm_of_the_paper():
+    constraint = started(partial(Exponential, start="haar", period=3), dtype=torch.float64)
+    base, raw = constraint().detach().clone(), torch.zeros_like(constraint.raw)
+    optimiser = torch.optim.SGD(constraint.parameters(), lr=0.2)
+    take_steps(constraint, optimiser, range(8))
+    for k in range(8):
+        raw.requires_grad_()
+        W = base @ torch.linalg.matrix_exp(skew(raw, 5))
+        (W * torch.randn(5, 5, generator=stream(1000 + k)).to(W)).sum().backward()
+        raw = (raw - 0.2 * raw.grad).detach()
+        if (k + 1) % 3 == 0:
+            base, raw = base @ torch.linalg.matrix_exp(skew(raw, 5)), torch.zeros_like(raw)
+    assert distance(constraint(), base @ torch.linalg.matrix_exp(skew(raw, 5))) <= tol(
+        torch.float64, 5 * 8
+    )
+
+
+@pytest.fixture
+def moving():
+    return scattered(partial(Exponential, period=2))  # so that any move of the base shows
+
+
+def test_several_parameter_groups_count_a_step_once(moving):
+    other = nn.Linear(2, 2)
+    optimiser = torch.optim.Adam(
+        [{"params": other.parameters()}, {"params": moving.parameters(), "lr": 1e-4}]
+    )
+
+    def step(k):
+        optimiser.zero_grad()
+        (loss(moving, k) + other(torch.ones(2)).sum()).backward()
+        optimiser.step()
+
+    assert moves_of(moving, range(1, 7), step) == [2, 4, 6]
+
+
+def test_only_the_optimiser_that_holds_the_parameters_counts(moving):
+    other = nn.Linear(2, 2)
+    optimisers = [
+        torch.optim.RMSprop(moving.parameters(), lr=1e-4),
+        torch.optim.Adam(other.parameters()),
+    ]
+
+    def step(k):
+        (loss(moving, k) + other(torch.ones(2)).sum()).backward()
+        for optimiser in optimisers:
+            optimiser.step()
+            optimiser.zero_grad()
+
+    assert moves_of(moving, range(1, 7), step) == [2, 4, 6]
+
+
+def test_accumulated_gradients_count_once(moving):
+    optimiser = torch.optim.SGD(moving.parameters(), lr=0.1)
+
+    def step(k):
+        optimiser.zero_grad()
+        loss(moving, 2 * k).backward()
+        loss(moving, 2 * k + 1).backward()
+        optimiser.step()
+
+    assert moves_of(moving, range(1, 7), step) == [2, 4, 6]
+
+
+def test_a_step_that_a_gradient_scaler_skips_does_not_count(moving):
+    optimiser = torch.optim.SGD(moving.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+
+    def step(k):
+        optimiser.zero_grad()
+        overflow = math.inf if k in (2, 3) else 1.0
+        scaler.scale(overflow * loss(moving, k)).backward()
+        scaler.step(optimiser)
+        scaler.update()
+
+    assert moves_of(moving, range(1, 8), step) == [4, 6]
+
+
+def test_a_step_without_a_gradient_does_not_count(moving):
+    optimiser = torch.optim.SGD(moving.parameters(), lr=0.1)
+    assert moves_of(moving, range(4), lambda _: optimiser.step()) == []
+
+
+def test_giving_the_matrix_does_not_count(moving):
+    assert moves_of(moving, range(4), lambda k: loss(moving, k).backward()) == []
+
+
+def test_a_step_with_a_closure_counts_once(moving):
+    optimiser = torch.optim.LBFGS(moving.parameters(), lr=0.1, max_iter=3)
+
+    def closure():
+        optimiser.zero_grad()
+        value = loss(moving)
+        value.backward()
+        return value
+
+    assert moves_of(moving, range(1, 5), lambda _: optimiser.step(closure)) == [2, 4]
+
+
+def test_a_constraint_is_not_kept_alive_by_what_follows_it(moving):
+    twin = weakref.ref(copy.deepcopy(moving))
+    gc.collect()
+    assert twin() is None
+
+
+def test_the_number_of_steps_since_the_last_move_is_saved(moving):
+    take_steps(moving, torch.optim.SGD(moving.parameters(), lr=0.1), range(3))
+    resumed = started(partial(Exponential, period=2))
+    resumed.load_state_dict(moving.state_dict())
+    optimiser = torch.optim.SGD(resumed.parameters(), lr=0.1)
+    assert moves_of(resumed, [1, 2], lambda k: take_steps(resumed, optimiser, [k])) == [1]
+
+
+def test_parameters_that_are_replaced_on_loading_are_followed(moving):
+    moving.load_state_dict(state_of(moving), assign=True)
+    optimiser = torch.optim.SGD(moving.parameters(), lr=0.1)
+    assert moves_of(moving, range(1, 5), lambda k: take_steps(moving, optimiser, [k])) == [2, 4]
+
+
+@pytest.mark.parametrize("period", [0, -1, 2.5, -math.inf, math.nan])
+def test_a_period_that_is_no_positive_integer_is_refused(period):
+    with pytest.raises(ValueError, match=f"expected period to be a positive .*, got {period}"):
+        Exponential(4, period=period)
+
+
+# -------------------------------------------------------- each set by a second definition
+
+
+def skew_entry_by_entry(raw, n):
+    A = np.zeros((n, n))
+    entries = iter(raw.tolist())
+    for i in range(n):
+        for j in range(i):
+            A[i, j] = next(entries)
+            A[j, i] = -A[i, j]
+    return A
+
+
+@pytest.mark.parametrize("negative", [0, 1, 3, 7])
+def test_the_scaled_cayley_map_is_that_of_the_paper(negative):
+    constraint = scattered(partial(ScaledCayley, negative=negative), 7, dtype=torch.float64)
+    A, I = skew_entry_by_entry(constraint.raw, 7), np.eye(7)
+    D = np.diag([1.0] * (7 - negative) + [-1.0] * negative)
+    assert distance(constraint(), scipy.linalg.solve(I + A, I - A) @ D) <= tol(torch.float64, 7)
+
+
+def test_the_scaled_cayley_gradient_is_that_of_theorem_3_2():
+    constraint = scattered(partial(ScaledCayley, negative=3), 7, dtype=torch.float64)
+    W = constraint()
+    G = torch.randn(7, 7, generator=stream(4), dtype=torch.float64)
+    W.backward(G)
+    A, I = skew_entry_by_entry(constraint.raw.detach(), 7), np.eye(7)
+    D = np.diag([1.0] * 4 + [-1.0] * 3)
+    V = scipy.linalg.solve(I - A, G.numpy()) @ (D + W.detach().numpy().T)
+    gradient = skew_entry_by_entry(constraint.raw.grad, 7)
+    assert distance(torch.as_tensor(gradient), V.T - V) <= np.linalg.norm(V) * tol(G.dtype, 7)
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("period", [None, 3])
+def test_the_exponential_map_is_that_of_scipy_at_the_base(start, period):
+    constraint = scattered(partial(Exponential, start=start, period=period), 7)
+    constraint.double()
+    expected = constraint.base.numpy() @ scipy.linalg.expm(skew_entry_by_entry(constraint.raw, 7))
+    assert distance(constraint(), expected) <= tol(torch.float64, 7)
+
+
+def angles_of(W):
+    return np.sort(np.angle(np.linalg.eigvals(W.detach().double().numpy())))
+
+
+def pairs(angles):
+    return np.sort(np.concatenate([angles, -angles]))
+
+
+def test_the_unit_circle_start_lies_in_the_right_half_before_the_signs():
+    constraint = started(partial(ScaledCayley, negative=0), 40, dtype=torch.float64)
+    expected = torch.empty(20).uniform_(0, math.pi / 2, generator=stream())
+    np.testing.assert_allclose(
+        angles_of(constraint()), pairs(expected.numpy()), rtol=0, atol=tol(torch.float32, 40)
+    )
+
+
+def test_an_odd_size_starts_with_one_eigenvalue_at_one():
+    W = started(partial(ScaledCayley, negative=0), 7, dtype=torch.float64)()
+    assert np.abs(angles_of(W)).min() <= tol(torch.float64, 7)
+
+
+def test_half_of_170_signs_start_with_85_eigenvalues_in_the_left_half():
+    W = started(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
+    assert (torch.linalg.eigvals(W).real < 0).sum() == 85
+
+
+def test_half_of_170_signs_start_with_a_reflection():
+    W = started(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
+    assert abs(torch.linalg.det(W).item() + 1) <= tol(torch.float64, 170)
+
+
+@pytest.mark.parametrize("negative", [0, 1, 4, 7])
+def test_the_sign_of_the_determinant_is_that_of_the_number_of_signs(negative):
+    W = scattered(partial(ScaledCayley, negative=negative), 7, dtype=torch.float64)()
+    assert abs(torch.linalg.det(W).item() - (-1) ** negative) <= tol(torch.float64, 7)
+
+
+def test_the_zero_start_is_the_signs_themselves():
+    W = ScaledCayley(5, negative=2, start="zero")()
+    assert torch.equal(W, torch.diag(torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0])))
+
+
+def test_half_of_the_signs_are_negative_by_default():
+    assert [ScaledCayley(n).negative for n in (1, 2, 7, 8)] == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("negative", [-1, 6])
+def test_a_number_of_signs_outside_the_matrix_is_refused(negative):
+    with pytest.raises(ValueError, match=f"expected 0 <= negative <= 5, got {negative}"):
+        ScaledCayley(5, negative=negative)
+
+
+@pytest.mark.parametrize("make", [ScaledCayley, Exponential])
+def test_an_unknown_start_is_refused(make):
+    with pytest.raises(ValueError, match=r"expected start to be '.*' or '.*', got 'ones'"):
+        make(5, start="ones")
+
+
+def test_an_orthogonal_matrix_out_of_reach_of_the_cayley_map_is_refused_with_a_hint():
+    constraint = ScaledCayley(4, negative=0)
+    before = state_of(constraint)
+    with pytest.raises(NotInSetError, match="eigenvalue near -1 for negative=0"):
+        constraint.assign(-torch.eye(4))
+    assert_same_state(state_of(constraint), before)
+
+
+def test_what_the_cayley_map_cannot_reach_with_some_signs_it_reaches_with_others():
+    constraint = ScaledCayley(4, negative=4)
+    constraint.assign(-torch.eye(4))
+    assert torch.equal(constraint(), -torch.eye(4))
+
+
+@pytest.mark.parametrize("period", [None, 3])
+def test_the_henaff_start_rotates_by_uniform_angles(period):
+    make = partial(Exponential, start="henaff", period=period)
+    constraint = started(make, 40, dtype=torch.float64)
+    expected = torch.empty(20).uniform_(-math.pi, math.pi, generator=stream())
+    np.testing.assert_allclose(
+        angles_of(constraint()), pairs(expected.numpy()), rtol=0, atol=tol(torch.float32, 40)
+    )
+
+
+@pytest.mark.parametrize("period", [None, 3])
+def test_the_cayley_start_rotates_by_tangents_of_half_of_uniform_angles(period):
+    make = partial(Exponential, start="cayley", period=period)
+    constraint = started(make, 40, dtype=torch.float64)
+    t = torch.empty(20).uniform_(0, math.pi / 2, generator=stream())
+    np.testing.assert_allclose(
+        angles_of(constraint()), pairs(np.tan(t.numpy() / 2)), rtol=0, atol=tol(torch.float32, 40)
+    )
+
+
+@pytest.mark.parametrize("period", [None, 3, math.inf])
+def test_the_haar_start_is_a_base_drawn_uniformly_from_the_rotations(period):
+    constraint = started(partial(Exponential, start="haar", period=period))
+    assert torch.equal(constraint(), haar_(torch.empty(5, 5), generator=stream()))
+    assert not constraint.raw.any()
+
+
+def test_without_a_period_the_base_is_the_identity():
+    assert torch.equal(started(Exponential).base, torch.eye(5))
+
+
+@pytest.mark.parametrize("period", [3, math.inf])
+def test_with_a_period_the_base_is_the_start(period):
+    constraint = started(partial(Exponential, period=period), 8)
+    assert not constraint.raw.any()
+    assert distance(constraint.base, started(Exponential, 8)()) <= tol(torch.float32, 8)
+
+
+def test_the_unconstrained_matrix_is_its_raw_parameter():
+    constraint = Unconstrained(3)
+    assert constraint() is constraint.raw
+
+
+def test_the_unconstrained_start_is_that_of_torch():
+    raw = started(Unconstrained, 100).raw
+    assert 0.99 / 10 < raw.abs().max() <= 1 / 10

@@ -1,0 +1,192 @@
+"""A backend can be forced, the narrower wish wins, and what is impossible is refused with why."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from eigenrnn.layers import RNN
+from eigenrnn.ops import elman, explain, use_backend
+from eigenrnn.ops.backend import Call
+from eigenrnn.ops.dispatch import choose
+from eigenrnn.ops.elman import BACKENDS
+
+CALL = Call("cpu", torch.float32, "tanh", transformed=False)
+TRANSFORMED = dataclasses.replace(CALL, transformed=True)
+x, W = torch.ones(3, 1, 2), torch.eye(2)
+
+
+@pytest.fixture(autouse=True)
+def no_wish(monkeypatch):
+    monkeypatch.delenv("EIGENRNN_BACKEND", raising=False)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The names of the backends that ran, in order."""
+    names = []
+
+    def spied(backend):
+        def run(*arguments):
+            names.append(backend.name)
+            return backend.run(*arguments)
+
+        return dataclasses.replace(backend, run=run)
+
+    for name, backend in list(BACKENDS.items()):
+        monkeypatch.setitem(BACKENDS, name, spied(backend))
+    return names
+
+
+def chosen(backend=None, call=CALL):
+    return choose(BACKENDS, call, backend).name
+
+
+def test_the_first_that_can_serve_is_chosen():
+    assert chosen() == next(iter(BACKENDS))
+
+
+def test_a_transform_is_served_by_the_definition():
+    assert chosen(call=TRANSFORMED) == "reference"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_an_argument_forces_a_backend(name, ran):
+    elman(x, W, backend=name)
+    assert ran == [name]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_block_forces_a_backend(name, ran):
+    with use_backend(name):
+        elman(x, W)
+    assert ran == [name]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_environment_forces_a_backend(name, ran, monkeypatch):
+    monkeypatch.setenv("EIGENRNN_BACKEND", name)
+    elman(x, W)
+    assert ran == [name]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_layer_may_be_given_a_backend(name, ran):
+    RNN(2, 2, backend=name)(x)
+    assert ran == [name]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_forced_backend_serves_under_autocast_too(name, ran):
+    with torch.autocast("cpu", torch.bfloat16):
+        elman(x, W, backend=name)
+    assert ran == [name]
+
+
+def test_a_block_wins_over_the_environment(monkeypatch):
+    monkeypatch.setenv("EIGENRNN_BACKEND", "loop")
+    with use_backend("reference"):
+        assert chosen() == "reference"
+
+
+def test_an_argument_wins_over_a_block():
+    with use_backend("reference"):
+        assert chosen("loop") == "loop"
+
+
+def test_an_argument_wins_over_the_environment(monkeypatch):
+    monkeypatch.setenv("EIGENRNN_BACKEND", "reference")
+    assert chosen("loop") == "loop"
+
+
+def test_an_inner_block_wins_over_an_outer_one():
+    with use_backend("loop"), use_backend("reference"):
+        assert chosen() == "reference"
+
+
+def test_a_block_of_none_lets_the_dispatch_choose(monkeypatch):
+    monkeypatch.setenv("EIGENRNN_BACKEND", "reference")
+    with use_backend(None):
+        assert chosen() == "loop"
+
+
+def test_after_a_block_the_wish_is_forgotten():
+    with use_backend("reference"):
+        pass
+    assert chosen() == "loop"
+
+
+def test_after_a_block_that_failed_the_wish_is_forgotten():
+    with pytest.raises(KeyError), use_backend("reference"):
+        raise KeyError
+    assert chosen() == "loop"
+
+
+def test_an_empty_variable_forces_nothing(monkeypatch):
+    monkeypatch.setenv("EIGENRNN_BACKEND", "")
+    assert chosen() == "loop"
+
+
+def test_an_unknown_backend_is_refused_with_those_that_exist():
+    with pytest.raises(ValueError, match=r"one of \['loop', 'reference'\], got 'cuda'"):
+        elman(x, W, backend="cuda")
+
+
+def test_an_unknown_backend_of_a_block_is_refused():
+    with use_backend("cuda"), pytest.raises(ValueError, match=r"expected backend .* got 'cuda'"):
+        elman(x, W)
+
+
+def test_an_unknown_backend_of_the_environment_is_refused(monkeypatch):
+    monkeypatch.setenv("EIGENRNN_BACKEND", "cuda")
+    with pytest.raises(ValueError, match=r"expected backend .* got 'cuda'"):
+        elman(x, W)
+
+
+def test_a_backend_that_cannot_serve_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match=r"backend 'loop' can serve: torch\.func transforms"):
+        torch.func.vmap(lambda x: elman(x, W, backend="loop"))(x.unsqueeze(0))
+
+
+def test_a_backend_that_this_machine_lacks_is_refused_with_the_reason():
+    lost = dataclasses.replace(BACKENDS["loop"], missing=lambda: "no compiler was found")
+    with pytest.raises(ValueError, match="backend 'loop' can serve: no compiler was found"):
+        choose({"loop": lost}, CALL, "loop")
+
+
+def test_a_backend_that_this_machine_lacks_is_passed_over():
+    lost = dataclasses.replace(BACKENDS["loop"], missing=lambda: "no compiler was found")
+    assert choose({**BACKENDS, "loop": lost}, CALL).name == "reference"
+
+
+def test_an_explanation_says_which_is_chosen_and_which_could_be():
+    said = explain(BACKENDS, CALL)
+    assert said == {"loop": "chosen", "reference": "possible, less preferred"}
+
+
+def test_an_explanation_says_why_not():
+    said = explain(BACKENDS, TRANSFORMED)
+    assert said["reference"] == "chosen"
+    assert said["loop"].startswith("torch.func transforms and forward mode need")
+
+
+def test_an_explanation_obeys_what_is_forced():
+    with use_backend("reference"):
+        assert explain(BACKENDS, CALL)["reference"] == "chosen"
+
+
+def test_every_backend_says_what_it_is():
+    assert all(backend.about for backend in BACKENDS.values())
+
+
+def test_the_facts_of_a_call_are_read_off_its_tensors():
+    call = Call.of(x.double(), "tanh", W.double(), None)
+    assert call == dataclasses.replace(CALL, dtype=torch.float64)
+
+
+# torch's own forward mode still scripts its decompositions
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_a_tangent_of_any_tensor_is_a_transform():
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(W, W)
+        assert Call.of(x, "tanh", dual).transformed

@@ -1,0 +1,626 @@
+"""Every backend of the Elman recurrence gives what the definition gives, in value and gradient."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from cases import NONLINEARITIES
+from eigenrnn.initializers import haar_
+from eigenrnn.linalg import tol
+from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
+from eigenrnn.ops import elman
+from eigenrnn.ops.elman import BACKENDS, loop
+
+REAL = [torch.float32, torch.float64]
+COMPLEX = [torch.complex64, torch.complex128]
+EXACT = {
+    torch.float32: torch.float64,
+    torch.float64: torch.float64,
+    torch.complex64: torch.complex128,
+    torch.complex128: torch.complex128,
+}
+
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+
+# torch's own forward mode still scripts its decompositions
+forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """An element that nobody writes is NaN."""
+    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
+
+    def poisoned(tensor):
+        return tensor.fill_(torch.nan) if tensor.dtype in EXACT else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
+
+
+def normal(generator, shape, dtype):
+    return torch.randn(shape, generator=generator, dtype=EXACT[dtype]).to(dtype)
+
+
+def operands(T, B, N, dtype=torch.float64, *, bias=False, seed=0):
+    """Inputs, a matrix that keeps lengths, a first state and a bias, all of which are leaves."""
+    generator = torch.Generator().manual_seed(seed)
+    x = normal(generator, (T, B, N), dtype)
+    W = haar_(torch.empty(N, N, dtype=torch.float64), generator=generator).to(dtype)
+    if dtype.is_complex:
+        W = (W * torch.exp(1j * torch.arange(N, dtype=torch.float64))).to(dtype)
+    h0 = normal(generator, (B, N), dtype)
+    made = [x, W, h0]
+    if bias:
+        made.append(normal(generator, (N,), dtype).real.clone() / 2)
+    return [tensor.requires_grad_() for tensor in made]
+
+
+def ragged_sizes(T, B):
+    """A fall from B, to a single sequence at the last step."""
+    return [max(1, B - t * B // T) for t in range(T)]
+
+
+def options_of(case, T, B, *, reverse=False, ragged=False):
+    return {
+        "nonlinearity": NONLINEARITIES[case][0],
+        "reverse": reverse,
+        "batch_sizes": ragged_sizes(T, B) if ragged else None,
+    }
+
+
+def weights_like(h):
+    weights = normal(torch.Generator().manual_seed(7), h.shape, torch.complex128)
+    return weights.to(h.dtype) if h.is_complex() else weights.real.to(h.dtype)
+
+
+def values_and_gradients(tensors, **options):
+    leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+    h = elman(*leaves, **options)
+    return h.detach(), *torch.autograd.grad(h, leaves, weights_like(h))
+
+
+def assert_near(got, expected, dtype, n):
+    for one, other in zip(got, expected, strict=True):
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        torch.testing.assert_close(
+            one.to(other.dtype), other, rtol=0, atol=scale * tol(dtype, n), equal_nan=False
+        )
+
+
+def assert_equals_definition(case, shape, dtype, backend, **options):
+    tensors = operands(*shape, dtype, bias=NONLINEARITIES[case][1])
+    options = options_of(case, *shape[:2], **options)
+    got = values_and_gradients(tensors, backend=backend, **options)
+    exact = [t.detach().to(EXACT[dtype] if t.is_complex() else torch.float64) for t in tensors]
+    expected = values_and_gradients(exact, backend="reference", **options)
+    assert_near(got, expected, dtype, shape[0] * shape[2])
+
+
+# ------------------------------------------------------------------- the definition itself
+
+IN_NUMPY = {
+    "modrelu": lambda z, b: np.sign(z) * np.maximum(np.abs(z) + b, 0),
+    "modrelu-no-bias": lambda z, _: z,
+    "tanh": lambda z, _: np.tanh(z),
+    "relu": lambda z, _: np.maximum(z, 0),
+    "elu": lambda z, _: np.where(z > 0, z, np.expm1(z)),
+    "leaky_relu": lambda z, _: np.where(z > 0, z, 0.01 * z),
+    "identity": lambda z, _: z,
+}
+
+
+@each_raggedness
+@each_direction
+@each_nonlinearity
+def test_the_definition_runs_each_sequence_by_itself(case, reverse, ragged):
+    T, B, N = 7, 3, 4
+    tensors = operands(T, B, N, bias=NONLINEARITIES[case][1])
+    options = options_of(case, T, B, reverse=reverse, ragged=ragged)
+    x, W, h0, *bias = (tensor.detach().numpy() for tensor in tensors)
+    expected = np.zeros((T, B, N))
+    sizes = options["batch_sizes"] or [B] * T
+    for b in range(B):
+        length = sum(size > b for size in sizes)
+        h = h0[b]
+        for t in reversed(range(length)) if reverse else range(length):
+            h = IN_NUMPY[case](x[t, b] + W @ h, bias[0] if bias else None)
+            expected[t, b] = h
+    got = elman(*tensors, backend="reference", **options)
+    assert_near([got], [torch.as_tensor(expected)], torch.float64, T * N)
+
+
+def test_the_complex_modrelu_keeps_the_phase_and_shifts_the_modulus():
+    z = torch.tensor([3 + 4j, -0.6 + 0.8j, 0j])
+    h = FUNCTIONS["modrelu"].forward(z, torch.tensor([1.0, -2.0, 1.0]))
+    assert_near([h], [torch.tensor([3.6 + 4.8j, 0j, 0j])], torch.float32, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@each_nonlinearity
+def test_the_gradient_of_a_nonlinearity_is_read_off_its_output(case, dtype):
+    name, has_bias = NONLINEARITIES[case]
+    f = FUNCTIONS[name]
+    if dtype.is_complex and not f.takes_complex:
+        return
+    generator = torch.Generator().manual_seed(0)
+    z = normal(generator, (50,), dtype).requires_grad_()
+    bias = normal(generator, (50,), torch.float64) if has_bias else None
+    h, g = f.forward(z, bias), normal(generator, (50,), dtype)
+    expected = torch.autograd.grad(h, z, g)
+    assert_near([f.pull(g, h.detach(), bias)], expected, torch.float64, 50)
+
+
+# ------------------------------------------------------------------- backends against it
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@each_nonlinearity
+@each_backend
+def test_a_backend_gives_the_values_and_gradients_of_the_definition(
+    backend, case, dtype, reverse, ragged
+):
+    assert_equals_definition(case, (9, 3, 33), dtype, backend, reverse=reverse, ragged=ragged)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("dtype", COMPLEX, ids=str)
+@pytest.mark.parametrize("case", ["modrelu", "modrelu-no-bias", "identity"])
+@each_backend
+def test_a_backend_gives_the_values_and_gradients_of_the_definition_for_complex_states(
+    backend, case, dtype, reverse, ragged
+):
+    assert_equals_definition(case, (9, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("case", ["modrelu", "tanh"])
+@pytest.mark.parametrize(
+    "shape",
+    [*itertools.product((1, 2, 63), (1, 3, 17), (1, 2, 33))],
+    ids=lambda shape: "x".join(map(str, shape)),
+)
+def test_odd_shapes_are_as_good_as_others(shape, case, reverse, ragged):
+    assert_equals_definition(case, shape, torch.float64, None, reverse=reverse, ragged=ragged)
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
+@each_direction
+def test_steps_at_which_no_sequence_runs_give_zeros(sizes, reverse):
+    tensors = operands(4, 3, 2)
+    options = {"batch_sizes": sizes, "reverse": reverse}
+    got = values_and_gradients(tensors, **options)
+    expected = values_and_gradients(tensors, backend="reference", **options)
+    assert_near(got, expected, torch.float64, 8)
+
+
+@each_backend
+def test_states_past_the_end_of_a_sequence_are_zero_whatever_stands_there(backend):
+    x, W, h0 = operands(4, 3, 2)
+    x = x.detach()
+    x[2:, 1:] = torch.nan
+    h = elman(x, W, h0, batch_sizes=[3, 3, 1, 1], backend=backend)
+    assert not h[2:, 1:].any()
+
+
+@each_backend
+def test_gradients_of_states_past_the_end_go_nowhere(backend):
+    tensors = operands(4, 3, 2)
+    h = elman(*tensors, batch_sizes=[3, 3, 1, 1], backend=backend)
+    gradients = torch.autograd.grad(h[2:, 1:].sum(), tensors)
+    assert not any(gradient.any() for gradient in gradients)
+
+
+@each_backend
+def test_without_a_first_state_it_is_zero(backend):
+    x, W, h0 = operands(5, 3, 2)
+    expected = elman(x, W, torch.zeros_like(h0), backend=backend)
+    assert torch.equal(elman(x, W, backend=backend), expected)
+
+
+@each_direction
+@each_backend
+def test_an_empty_batch_gives_an_empty_output_and_no_gradient(backend, reverse):
+    x, W, h0 = operands(5, 0, 2)
+    h = elman(x, W, h0, reverse=reverse, backend=backend)
+    assert h.shape == (5, 0, 2)
+    assert not torch.autograd.grad(h.sum(), W)[0].any()
+
+
+@each_backend
+def test_inputs_are_left_as_they_were(backend):
+    tensors = operands(5, 3, 2, bias=True)
+    before = [tensor.detach().clone() for tensor in tensors]
+    values_and_gradients(tensors, nonlinearity="modrelu", backend=backend)
+    assert all(map(torch.equal, tensors, before))
+
+
+def batch_first(x):
+    return x.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def strided(tensor):
+    return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+
+LAYOUTS = {
+    "batch first": lambda x, W, h0, b: (batch_first(x), W, h0, b),
+    "transposed matrix": lambda x, W, h0, b: (x, W.T.contiguous().T, h0, b),
+    "expanded first state": lambda x, W, h0, b: (x, W, h0[:1].expand_as(h0), b),
+    "expanded input": lambda x, W, h0, b: (x[:1].expand_as(x), W, h0, b),
+    "expanded bias": lambda x, W, h0, b: (x, W, h0, b[:1].expand_as(b)),
+    "every second": lambda *tensors: tuple(map(strided, tensors)),
+}
+
+
+@each_raggedness
+@pytest.mark.parametrize("lay_out", LAYOUTS.values(), ids=LAYOUTS.keys())
+@each_backend
+def test_strides_make_no_difference(backend, lay_out, ragged):
+    tensors = lay_out(*(t.detach() for t in operands(5, 3, 4, bias=True)))
+    options = options_of("modrelu", 5, 3, ragged=ragged)
+    leaves = [tensor.requires_grad_() for tensor in tensors]
+    h = elman(*leaves, backend=backend, **options)
+    got = h.detach(), *torch.autograd.grad(h, leaves, batch_first(weights_like(h)))
+    contiguous = [tensor.detach().contiguous() for tensor in tensors]
+    assert_near(got, values_and_gradients(contiguous, backend="reference", **options), h.dtype, 20)
+
+
+@each_backend
+def test_a_lazy_conjugate_is_as_good_as_a_physical_one(backend):
+    tensors = [tensor.detach() for tensor in operands(5, 3, 4, torch.complex128)]
+    lazy = elman(*(t.conj() for t in tensors), nonlinearity="identity", backend=backend)
+    physical = [tensor.conj_physical() for tensor in tensors]
+    expected = elman(*physical, nonlinearity="identity", backend=backend)
+    assert_near([lazy.resolve_conj()], [expected], lazy.dtype, 20)
+
+
+@each_backend
+def test_an_expanded_gradient_is_as_good_as_a_full_one(backend):
+    tensors = operands(5, 3, 4)
+    h = elman(*tensors, backend=backend)
+    expanded = torch.autograd.grad(h.sum(), tensors, retain_graph=True)
+    full = torch.autograd.grad(h, tensors, torch.ones_like(h))
+    assert all(map(torch.equal, expanded, full))
+
+
+@pytest.mark.parametrize("needed", [*itertools.combinations(range(4), 2)], ids=str)
+def test_only_the_gradients_that_are_asked_for_are_needed(needed):
+    tensors = operands(5, 3, 4, bias=True)
+    for k, tensor in enumerate(tensors):
+        tensor.requires_grad_(k in needed)
+    asked = [tensors[k] for k in needed]
+    got, expected = (
+        torch.autograd.grad(elman(*tensors, nonlinearity="modrelu", backend=b).sum(), asked)
+        for b in ("loop", "reference")
+    )
+    assert_near(got, expected, torch.float64, 20)
+
+
+# ------------------------------------------------------ the operators that torch.library has
+
+OP_CASES = {
+    "tanh": ("tanh", torch.float32, None, False),
+    "ragged": ("relu", torch.float64, [3, 2, 1, 1], False),
+    "reverse": ("modrelu", torch.float32, [3, 2, 1, 1], True),
+    "complex": ("modrelu", torch.complex64, None, True),
+}
+
+each_op_case = pytest.mark.parametrize(
+    ("name", "dtype", "sizes", "reverse"), OP_CASES.values(), ids=OP_CASES.keys()
+)
+
+
+@each_op_case
+def test_the_operator_is_registered_as_torch_expects(name, dtype, sizes, reverse):
+    x, W, h0, *bias = operands(4, 3, 2, dtype, bias=name == "modrelu")
+    arguments = (x, W, h0, bias[0] if bias else None, name, sizes, reverse)
+    torch.library.opcheck(torch.ops.eigenrnn.elman_loop.default, arguments)
+
+
+@each_op_case
+def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(
+    name, dtype, sizes, reverse
+):
+    tensors = [t.detach() for t in operands(4, 3, 2, dtype, bias=name == "modrelu")]
+    x, W, h0, *bias = tensors
+    arguments = (W, h0, bias[0] if bias else None, name, sizes, reverse)
+    h = torch.ops.eigenrnn.elman_loop(x, *arguments)
+    g = weights_like(h)
+    torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, (g, h, *arguments))
+
+
+# ------------------------------------------------------------- differentiation of all kinds
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("case", ["modrelu", "identity"])
+def test_it_can_be_differentiated_twice(case, dtype, reverse, ragged):
+    tensors = operands(3, 2, 2, dtype, bias=NONLINEARITIES[case][1])
+    options = options_of(case, 3, 2, reverse=reverse, ragged=ragged)
+    assert torch.autograd.gradgradcheck(
+        lambda *tensors: elman(*tensors, backend="loop", **options), tensors
+    )
+
+
+@pytest.mark.parametrize("case", ["tanh", "relu", "elu", "leaky_relu"])
+def test_every_nonlinearity_can_be_differentiated_twice(case):
+    tensors = operands(3, 2, 2)
+    options = options_of(case, 3, 2, reverse=True, ragged=True)
+    assert torch.autograd.gradgradcheck(
+        lambda *tensors: elman(*tensors, backend="loop", **options), tensors
+    )
+
+
+def test_the_gradient_is_the_same_whether_or_not_it_leaves_a_graph():
+    tensors = operands(5, 3, 4, bias=True)
+    h = elman(*tensors, nonlinearity="modrelu", batch_sizes=[3, 3, 2, 1, 1])
+    plain = torch.autograd.grad(h.sum(), tensors, retain_graph=True)
+    graphed = torch.autograd.grad(h.sum(), tensors, create_graph=True)
+    assert_near(graphed, plain, torch.float64, 20)
+
+
+@each_direction
+@pytest.mark.parametrize("case", ["modrelu", "tanh"])
+def test_vmap_over_matrices_equals_a_loop_over_them(case, reverse):
+    pairs = [operands(4, 3, 2, bias=NONLINEARITIES[case][1], seed=seed) for seed in range(3)]
+    options = options_of(case, 4, 3, reverse=reverse)
+    stacked = [torch.stack(tensors) for tensors in zip(*pairs, strict=True)]
+    got = torch.func.vmap(lambda *tensors: elman(*tensors, **options))(*stacked)
+    expected = torch.stack([elman(*tensors, **options) for tensors in pairs])
+    assert_near([got.detach()], [expected.detach()], torch.float64, 8)
+
+
+@forward_mode
+@pytest.mark.parametrize("jacobian", [torch.func.jacrev, torch.func.jacfwd])
+@pytest.mark.parametrize("case", ["modrelu", "tanh"])
+def test_jacobians_of_torch_func_equal_those_of_autograd(case, jacobian):
+    tensors = operands(4, 2, 2, bias=NONLINEARITIES[case][1])
+    options = options_of(case, 4, 2, ragged=True)
+
+    def states(W):
+        return elman(tensors[0], W, *tensors[2:], **options)
+
+    W = tensors[1].detach()
+    expected = torch.autograd.functional.jacobian(states, W)
+    assert_near([jacobian(states)(W).detach()], [expected], torch.float64, 8)
+
+
+def test_the_gradient_of_torch_func_equals_that_of_autograd():
+    x, W, h0 = operands(4, 2, 2)
+    got = torch.func.grad(lambda W: elman(x, W, h0).square().sum())(W)
+    expected = torch.autograd.grad(elman(x, W, h0).square().sum(), W)
+    assert_near([got.detach()], expected, torch.float64, 8)
+
+
+def test_per_example_gradients_equal_those_of_each_example():
+    x, W, h0 = operands(4, 3, 2)
+
+    def loss(W, x, h0):
+        return elman(x.unsqueeze(1), W, h0.unsqueeze(0)).square().sum()
+
+    got = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 1, 0))(W, x, h0)
+    expected = [torch.autograd.grad(loss(W, x[:, b], h0[b]), W)[0] for b in range(3)]
+    assert_near([got.detach()], [torch.stack(expected)], torch.float64, 8)
+
+
+@forward_mode
+def test_a_product_with_the_jacobian_of_torch_func_equals_that_of_differences():
+    x, W, h0 = (tensor.detach() for tensor in operands(4, 2, 2))
+    tangent = torch.ones_like(W)
+    _, got = torch.func.jvp(lambda W: elman(x, W, h0), (W,), (tangent,))
+    step = torch.finfo(W.dtype).eps ** (1 / 3)
+    difference = elman(x, W + step * tangent, h0) - elman(x, W - step * tangent, h0)
+    torch.testing.assert_close(got, difference / (2 * step), rtol=0, atol=100 * step**2)
+
+
+@forward_mode
+@pytest.mark.parametrize("which", range(3), ids=["x", "W", "h0"])
+def test_forward_mode_of_any_tensor_is_the_transpose_of_backward_mode(which):
+    tensors = operands(4, 2, 2)
+    tangent = weights_like(tensors[which])
+    with torch.autograd.forward_ad.dual_level():
+        duals = [tensor.detach() for tensor in tensors]
+        duals[which] = torch.autograd.forward_ad.make_dual(duals[which], tangent)
+        forward = torch.autograd.forward_ad.unpack_dual(elman(*duals)).tangent
+    h = elman(*tensors)
+    g = weights_like(h)
+    backward = torch.autograd.grad(h, tensors[which], g)[0]
+    assert_near([(forward * g).sum()], [(backward * tangent).sum()], torch.float64, 8)
+
+
+@pytest.mark.parametrize("backend", ["loop"])
+@each_direction
+def test_gradients_may_be_batched(backend, reverse):
+    tensors = operands(4, 2, 2, bias=True)
+    h = elman(*tensors, nonlinearity="modrelu", reverse=reverse, backend=backend)
+    gs = torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
+    batched = torch.autograd.grad(h, tensors, gs, is_grads_batched=True, retain_graph=True)
+    one_by_one = [torch.autograd.grad(h, tensors, g, retain_graph=True) for g in gs]
+    assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 8)
+
+
+def test_a_vectorised_jacobian_equals_the_plain_one():
+    x, W, h0 = operands(4, 2, 2)
+    plain, vectorised = (
+        torch.autograd.functional.jacobian(lambda W: elman(x, W, h0), W, vectorize=vectorize)
+        for vectorize in (False, True)
+    )
+    assert_near([vectorised], [plain], torch.float64, 8)
+
+
+def test_under_no_grad_nothing_is_kept():
+    with torch.no_grad():
+        assert elman(*operands(4, 2, 2)).grad_fn is None
+
+
+def test_in_inference_mode_it_gives_the_same():
+    tensors = operands(4, 2, 2)
+    with torch.inference_mode():
+        h = elman(*tensors)
+    assert torch.equal(h, elman(*tensors))
+
+
+# ----------------------------------------------------------------------- work, not seconds
+
+
+INSIDE = {
+    torch.ops.eigenrnn.elman_loop.default: loop.elman_loop._init_fn,
+    torch.ops.eigenrnn.elman_loop_backward.default: loop._elman_loop_backward._init_fn,
+}
+
+
+class Work(TorchDispatchMode):
+    """Counts operations and the numbers that they write, inside our operators too."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in INSIDE:
+            with self:
+                return INSIDE[func](*args, **(kwargs or {}))
+        outputs = func(*args, **(kwargs or {}))
+        self.operations += 1
+        self.numbers += sum(t.numel() for t in tree_leaves(outputs) if torch.is_tensor(t))
+        return outputs
+
+
+def work_of(T, backend, what, *, ragged):
+    tensors = operands(T, 3, 2, bias=True)
+    forward, backward = Work(), Work()
+    with forward:
+        h = elman(*tensors, backend=backend, **options_of("modrelu", T, 3, ragged=ragged))
+    with backward:
+        torch.autograd.grad(h, tensors, torch.ones_like(h))
+    return np.array([getattr(forward, what), getattr(backward, what)])
+
+
+@each_raggedness
+@pytest.mark.parametrize("what", ["operations", "numbers"])
+def test_the_work_of_the_loop_grows_linearly_with_the_number_of_steps(what, ragged):
+    of_12, of_24, of_36 = (work_of(T, "loop", what, ragged=ragged) for T in (12, 24, 36))
+    assert ((of_36 - of_24) == (of_24 - of_12)).all()
+
+
+def test_the_measure_of_work_sees_that_of_the_definition_is_quadratic():
+    of_12, of_24, of_36 = (work_of(T, "reference", "numbers", ragged=False) for T in (12, 24, 36))
+    assert (of_36 - of_24)[1] > (of_24 - of_12)[1]
+
+
+@pytest.mark.parametrize("case", ["tanh", "relu", "elu", "leaky_relu", "modrelu"])
+def test_a_step_of_the_loop_is_one_product_and_little_else(case):
+    def products(T):
+        counted = Work()
+        with counted:
+            elman(*operands(T, 3, 2, bias=NONLINEARITIES[case][1]), **options_of(case, T, 3))
+        return counted.operations
+
+    assert products(20) - products(19) <= 8
+
+
+# --------------------------------------------------------------------------------- refusals
+
+x, W, h0, b = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32, bias=True))
+REFUSED = {
+    "rank": ((x[0], W), {}, ValueError, r"x of shape \(T, B, N\) with T >= 1, got \(3, 2\)"),
+    "no steps": ((x[:0], W), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 2\)"),
+    "size of W": ((x, W[:1]), {}, ValueError, r"W of shape \(2, 2\), got \(1, 2\)"),
+    "size of h0": ((x, W, h0[:2]), {}, ValueError, r"h0 of shape \(3, 2\), got \(2, 2\)"),
+    "size of the bias": (
+        (x, W, h0, b[:1]),
+        {"nonlinearity": "modrelu"},
+        ValueError,
+        r"bias of shape \(2,\), got \(1,\)",
+    ),
+    "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh owns none"),
+    "unknown": (
+        (x, W),
+        {"nonlinearity": "sine"},
+        ValueError,
+        "a nonlinearity among modrelu, .*, got 'sine'",
+    ),
+    "type of W": ((x, W.double()), {}, TypeError, "W of torch.float32 .*, got torch.float64"),
+    "type of h0": ((x, W, h0.double()), {}, TypeError, "h0 of torch.float32 .* torch.float64"),
+    "complex bias": (
+        (x.cfloat(), W.cfloat(), h0.cfloat(), b.cfloat()),
+        {"nonlinearity": "modrelu"},
+        TypeError,
+        "bias of torch.float32 .*, got torch.complex64",
+    ),
+    "complex tanh": (
+        (x.cfloat(), W.cfloat()),
+        {},
+        ValueError,
+        "modrelu or identity for complex states, got 'tanh'",
+    ),
+    "too few sizes": (
+        (x, W),
+        {"batch_sizes": [3, 3, 3]},
+        ValueError,
+        r"4 batch sizes that fall from 3, got \[3, 3, 3\]",
+    ),
+    "rising sizes": (
+        (x, W),
+        {"batch_sizes": [3, 1, 2, 1]},
+        ValueError,
+        "4 batch sizes that fall from 3",
+    ),
+    "sizes of another batch": (
+        (x, W),
+        {"batch_sizes": [2, 2, 2, 2]},
+        ValueError,
+        "4 batch sizes that fall from 3",
+    ),
+    "negative sizes": (
+        (x, W),
+        {"batch_sizes": [3, 2, 1, -1]},
+        ValueError,
+        "4 batch sizes that fall from 3",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
+)
+def test_bad_input_is_refused_with_what_was_expected(arguments, options, error, message):
+    with pytest.raises(error, match=f"expected {message}"):
+        elman(*arguments, **options)
+
+
+# --------------------------------------------------------------------------- lower precision
+
+
+@each_nonlinearity
+def test_autocast_runs_the_recurrence_in_float32(case):
+    tensors = operands(5, 3, 4, torch.float32, bias=NONLINEARITIES[case][1])
+    options = options_of(case, 5, 3)
+    rounded = tensors[0].bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        h = elman(rounded, *tensors[1:], **options)
+    assert torch.equal(h, elman(rounded.float(), *tensors[1:], **options))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@each_backend
+def test_sixteen_bits_give_what_double_precision_gives_but_for_rounding(backend, dtype):
+    tensors = [t.detach().to(dtype) for t in operands(3, 2, 4)]
+    h = elman(*tensors, backend=backend)
+    expected = elman(*(tensor.double() for tensor in tensors), backend="reference")
+    assert h.dtype == dtype
+    assert_near([h], [expected], dtype, 3)

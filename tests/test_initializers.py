@@ -1,0 +1,156 @@
+"""Every start fills in place, draws from its generator alone, and has its published spread."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+
+from eigenrnn import initializers
+from eigenrnn.initializers import (
+    fan_uniform_,
+    glorot_normal_,
+    glorot_uniform_,
+    haar_,
+    kaiming_normal_,
+    uniform_,
+    zeros_,
+)
+from eigenrnn.linalg import orthogonality_error, tol
+
+STARTS = {
+    "uniform": uniform_,
+    "uniform-wide": partial(uniform_, bound=2.0),
+    "fan-uniform": fan_uniform_,
+    "glorot-uniform": glorot_uniform_,
+    "glorot-normal": glorot_normal_,
+    "kaiming-normal": kaiming_normal_,
+    "haar": haar_,
+}
+ALL_STARTS = STARTS | {"zeros": zeros_}
+
+each_start = pytest.mark.parametrize("start", STARTS.values(), ids=STARTS.keys())
+each_of_all = pytest.mark.parametrize("start", ALL_STARTS.values(), ids=ALL_STARTS.keys())
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def drawn(start, *shape, seed=0, dtype=torch.float32):
+    return start(torch.empty(shape, dtype=dtype), generator=stream(seed))
+
+
+def test_every_start_has_a_case():
+    covered = {getattr(start, "func", start).__name__ for start in ALL_STARTS.values()}
+    assert covered == set(initializers.__all__) - {"Initializer"}
+
+
+@each_of_all
+def test_it_fills_in_place_and_returns_what_it_filled(start):
+    weight = torch.full((4, 4), torch.nan)
+    assert start(weight) is weight
+    assert weight.isfinite().all()
+
+
+@each_of_all
+def test_it_fills_a_parameter_without_a_graph(start):
+    weight = torch.nn.Parameter(torch.empty(4, 4))
+    start(weight)
+    assert weight.is_leaf
+    assert weight.grad_fn is None
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+@each_of_all
+def test_it_is_a_function_of_the_generator(start):
+    assert torch.equal(drawn(start, 4, 4), drawn(start, 4, 4))
+
+
+@each_start
+def test_two_draws_from_one_generator_differ(start):
+    generator = stream()
+    one, other = (start(torch.empty(4, 4), generator=generator) for _ in range(2))
+    assert not torch.equal(one, other)
+
+
+@each_start
+def test_without_a_generator_it_draws_from_the_global_stream(start):
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        weight = start(torch.empty(4, 4))
+    assert torch.equal(weight, drawn(start, 4, 4))
+
+
+@each_start
+def test_it_fills_double_precision(start):
+    assert drawn(start, 4, 4, dtype=torch.float64).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("start", "shape", "bound"),
+    [
+        (uniform_, (90, 40), 0.01),
+        (partial(uniform_, bound=2.0), (90, 40), 2.0),
+        (fan_uniform_, (400, 20), 1 / 20),
+        (fan_uniform_, (4000,), 1 / math.sqrt(4000)),
+        (glorot_uniform_, (90, 60), 0.2),
+        (glorot_uniform_, (3000,), math.sqrt(6 / 6000)),
+    ],
+    ids=["uniform", "wide", "fan", "fan of a vector", "glorot", "glorot of a vector"],
+)
+def test_a_uniform_start_fills_its_interval(start, shape, bound):
+    weight = drawn(start, *shape)
+    assert -bound <= weight.min() < -0.99 * bound
+    assert 0.99 * bound < weight.max() <= bound
+
+
+def test_an_empty_vector_stays_empty():
+    assert drawn(fan_uniform_, 0).shape == (0,)
+
+
+def test_zeros_are_zeros():
+    assert not drawn(zeros_, 3, 4).any()
+
+
+@pytest.mark.parametrize(
+    ("start", "spread"),
+    [(kaiming_normal_, math.sqrt(2 / 50)), (glorot_normal_, math.sqrt(2 / 550))],
+    ids=["kaiming", "glorot"],
+)
+def test_a_normal_start_has_its_published_standard_deviation(start, spread):
+    weight = drawn(start, 500, 50)
+    # the standard error of a standard deviation is that deviation over the root of 2 n
+    assert abs(weight.std().item() - spread) < 4 * spread / math.sqrt(2 * weight.numel())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("n", [1, 2, 7, 64])
+def test_a_haar_draw_is_orthogonal_to_rounding(n, dtype):
+    assert orthogonality_error(drawn(haar_, n, n, dtype=dtype)) <= tol(dtype, n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_a_haar_draw_is_a_rotation(n):
+    determinants = [
+        torch.linalg.det(drawn(haar_, n, n, seed=seed, dtype=torch.float64)).item()
+        for seed in range(20)
+    ]
+    assert all(abs(determinant - 1) <= tol(torch.float64, n) for determinant in determinants)
+
+
+def test_a_haar_draw_is_the_same_in_both_precisions():
+    single, double = (drawn(haar_, 5, 5, dtype=d) for d in (torch.float32, torch.float64))
+    assert torch.equal(single, double.float())
+
+
+def test_haar_draws_are_spread_uniformly():
+    generator = stream()
+    draws = torch.stack([haar_(torch.empty(4, 4), generator=generator) for _ in range(500)])
+    standard_error = 1 / math.sqrt(500)
+    # on SO(4) an entry has mean 0 and variance 1 / 4, and the trace has mean 0 and variance 1
+    assert draws.mean(0).abs().max() < 4 * standard_error / 2
+    assert (draws.square().mean(0) - 1 / 4).abs().max() < 4 * standard_error / 2
+    traces = draws.diagonal(dim1=1, dim2=2).sum(1)
+    assert abs(traces.mean().item()) < 4 * standard_error
+    assert abs(traces.square().mean().item() - 1) < 4 * standard_error * math.sqrt(2)

@@ -1,0 +1,895 @@
+"""What our layers do beyond torch.nn.RNN, and the starts of the baselines."""
+
+import copy
+import io
+import math
+import pickle
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from cases import BASELINES, CONSTRAINTS, LAYERS, NONLINEARITIES, OURS
+from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
+from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
+from eigenrnn.initializers import haar_, kaiming_normal_, uniform_
+from eigenrnn.layers import GRU, LSTM, RNN, TanhRNN
+from eigenrnn.linalg import tol
+
+T, B, M, N = 6, 3, 4, 8
+LENGTHS = [4, 6, 1]
+
+each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
+each_of_ours = pytest.mark.parametrize("make", OURS.values(), ids=OURS.keys())
+each_baseline = pytest.mark.parametrize("make", BASELINES.values(), ids=BASELINES.keys())
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=1, dtype=torch.float32):
+    return torch.randn(shape, generator=stream(seed), dtype=dtype)
+
+
+def near(dtype, n=T * N):
+    return {"rtol": 0, "atol": tol(dtype, n)}
+
+
+def state_of(layer):
+    return {name: copy.deepcopy(value) for name, value in layer.state_dict().items()}
+
+
+def is_same_state(one, other):
+    return one.keys() == other.keys() and all(
+        torch.equal(value, other[name]) for name, value in one.items()
+    )
+
+
+def train(layer, steps=3, lr=0.1):
+    optimiser = torch.optim.SGD(layer.parameters(), lr=lr)
+    for k in range(steps):
+        optimiser.zero_grad()
+        layer(normal(T, B, M, seed=k))[0].square().mean().backward()
+        optimiser.step()
+
+
+# ------------------------------------------------------------------------- randomness
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+@each_layer
+def test_a_start_is_a_function_of_the_generator(make):
+    one, other = (make(M, N, generator=stream(3)) for _ in range(2))
+    assert is_same_state(state_of(one), state_of(other))
+
+
+@each_layer
+def test_different_seeds_give_different_starts(make):
+    one, other = (make(M, N, generator=stream(seed)) for seed in (3, 4))
+    assert not is_same_state(state_of(one), state_of(other))
+
+
+@each_layer
+def test_without_a_generator_the_global_stream_decides(make):
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(5)
+        one = make(M, N)
+        torch.manual_seed(5)
+        other = make(M, N)
+        third = make(M, N)
+    assert is_same_state(state_of(one), state_of(other))
+    assert not is_same_state(state_of(one), state_of(third))
+
+
+@each_of_ours
+def test_layers_and_directions_start_apart(make):
+    layer = make(N, N, num_layers=2, bidirectional=True, generator=stream())
+    inputs = [direction.weight_ih.flatten()[0].item() for direction in layer.all_directions()]
+    assert len(set(inputs)) == 4
+
+
+@each_of_ours
+def test_a_reset_draws_what_a_new_layer_would(make):
+    layer = make(M, N, generator=stream(1), trainable_h0=True)
+    train(layer)
+    layer.reset(stream(2))
+    fresh = make(M, N, generator=stream(2), trainable_h0=True)
+    assert is_same_state(state_of(layer), state_of(fresh))
+
+
+# ---------------------------------------------------------------- the papers' constructors
+
+
+def same_start(one, other):
+    return is_same_state(state_of(one(generator=stream(7))), state_of(other(generator=stream(7))))
+
+
+def test_scornn_is_an_rnn_with_the_scaled_cayley_transform():
+    constraint = partial(ScaledCayley, negative=85)
+    assert same_start(
+        partial(ScoRNN, 2, 170, negative=85), partial(RNN, 2, 170, constraint=constraint)
+    )
+
+
+def test_scornn_passes_its_start_on():
+    layer = ScoRNN(2, 5, negative=1, start="zero")
+    assert torch.equal(
+        layer.recurrent_matrices()[0], torch.diag(torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0]))
+    )
+
+
+@pytest.mark.parametrize("start", ["henaff", "cayley", "haar"])
+def test_exprnn_is_an_rnn_with_the_exponential_map(start):
+    assert same_start(
+        partial(ExpRNN, 2, 9, start=start),
+        partial(
+            RNN,
+            2,
+            9,
+            constraint=partial(Exponential, start=start),
+            input_init=kaiming_normal_,
+            bias_init=uniform_,
+        ),
+    )
+
+
+@pytest.mark.parametrize("period", [1, 100, math.inf])
+def test_dtrivrnn_is_an_exprnn_whose_base_moves(period):
+    layer = DtrivRNN(2, 9, period=period, generator=stream(3))
+    assert layer.all_directions()[0].constraint.period == period
+    torch.testing.assert_close(
+        layer.recurrent_matrices()[0],
+        ExpRNN(2, 9, generator=stream(3)).recurrent_matrices()[0],
+        **near(torch.float32, 9),
+    )
+
+
+@pytest.mark.parametrize("period", [2.5, 0, math.nan])
+def test_dtrivrnn_refuses_a_period_that_is_no_number_of_steps(period):
+    with pytest.raises(ValueError, match=f"expected period to be a positive .*, got {period}"):
+        DtrivRNN(2, 9, period=period)
+
+
+@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
+def test_a_named_layer_takes_every_other_option(make):
+    layer = make(2, 4, 3, batch_first=True, bidirectional=True, dtype=torch.float64)
+    assert layer(torch.zeros(5, 7, 2, dtype=torch.float64))[0].shape == (5, 7, 8)
+
+
+@pytest.mark.parametrize("make", [ExpRNN, DtrivRNN])
+def test_an_option_wins_over_the_choice_of_the_paper(make):
+    layer = make(2, 4, input_init=partial(uniform_, bound=0.0))
+    assert not layer.all_directions()[0].weight_ih.any()
+
+
+def test_the_modrelu_starts_without_a_threshold_and_with_small_inputs():
+    direction = ScoRNN(20, 40).all_directions()[0]
+    assert not direction.bias.any()
+    assert 0.009 < direction.weight_ih.abs().max() <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"bias"}),
+        ({"bias": False}, set()),
+        ({"input_bias": True}, {"bias", "input_bias"}),
+        ({"bias": False, "input_bias": True}, {"input_bias"}),
+        ({"nonlinearity": "tanh"}, {"input_bias"}),
+        ({"nonlinearity": "tanh", "bias": False}, set()),
+        ({"nonlinearity": "tanh", "input_bias": False}, set()),
+    ],
+    ids=str,
+)
+def test_only_the_nonlinearity_or_the_input_owns_a_bias(options, expected):
+    names = dict(RNN(M, N, **options).all_directions()[0].named_parameters())
+    assert names.keys() - {"weight_ih", "constraint.raw"} == expected
+
+
+def test_its_repr_is_that_of_torch_and_names_the_constraint():
+    expected = """\
+RNN(
+  2, 5, nonlinearity='tanh', bidirectional=True
+  (directions): ModuleList(
+    (0-1): 2 x Direction(
+      (constraint): Exponential(5, start='haar', period=7)
+    )
+  )
+)"""
+    constraint = partial(Exponential, start="haar", period=7)
+    layer = RNN(2, 5, nonlinearity="tanh", bidirectional=True, constraint=constraint)
+    assert repr(layer) == expected
+
+
+# ----------------------------------------------------------------------- what a layer does
+
+
+@pytest.mark.parametrize("case", NONLINEARITIES)
+def test_every_nonlinearity_makes_a_layer(case):
+    name, has_bias = NONLINEARITIES[case]
+    layer = RNN(M, N, nonlinearity=name, bias=has_bias or name != "modrelu")
+    assert layer(normal(T, B, M))[0].isfinite().all()
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS.keys())
+def test_every_constraint_makes_a_layer_that_trains_in_its_set(constraint):
+    layer = RNN(M, N, constraint=constraint, generator=stream())
+    train(layer, 4)
+    direction = layer.all_directions()[0]
+    assert direction.constraint.residual(direction.weight_hh) <= tol(torch.float32, N)
+
+
+@each_of_ours
+def test_every_parameter_gets_a_gradient(make):
+    layer = make(M, N, num_layers=2, bidirectional=True, trainable_h0=True)
+    output, h_n = layer(normal(T, B, M))
+    (output.square().sum() + h_n.sum()).backward()
+    assert all(p.grad is not None for p in layer.parameters())
+
+
+@each_of_ours
+def test_the_matrix_is_built_once_a_sequence(make):
+    layer = make(M, N)
+    constraint = layer.all_directions()[0].constraint
+    built = []
+    constraint.register_forward_hook(lambda *_: built.append(1))
+    layer(normal(T, B, M))
+    assert len(built) == 1
+
+
+@each_of_ours
+def test_a_layer_computes_its_formula(make):
+    layer = make(M, N, input_bias=True, generator=stream(), dtype=torch.float64)
+    x = normal(T, B, M, dtype=torch.float64)
+    direction = layer.all_directions()[0]
+    U, c, W = direction.weight_ih, direction.input_bias, direction.weight_hh
+    h = x.new_zeros(B, N)
+    for x_t in x:
+        z = x_t @ U.T + c + h @ W.T
+        h = (
+            torch.tanh(z)
+            if layer.nonlinearity == "tanh"
+            else z.sign() * torch.relu(z.abs() + direction.bias)
+        )
+    torch.testing.assert_close(layer(x)[1][0], h, **near(torch.float64))
+
+
+@each_of_ours
+def test_a_copy_computes_the_same(make):
+    layer = make(M, N)
+    x = normal(T, B, M)
+    assert torch.equal(copy.deepcopy(layer)(x)[0], layer(x)[0])
+
+
+@each_of_ours
+def test_a_pickled_layer_computes_the_same(make):
+    layer = make(M, N)
+    x = normal(T, B, M)
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(x)[0], layer(x)[0])
+
+
+@each_of_ours
+def test_a_saved_and_reloaded_layer_goes_on_exactly(make):
+    layer, resumed = make(M, N), make(M, N)
+    train(layer, 3)  # in the middle of a period of two
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    for each in (layer, resumed):
+        train(each, 4)
+    assert is_same_state(state_of(resumed), state_of(layer))
+
+
+@pytest.mark.parametrize("batch_first", [False, True], ids=["time first", "batch first"])
+@each_of_ours
+def test_lengths_equal_packing(make, batch_first):
+    layer = make(M, N, num_layers=2, bidirectional=True, batch_first=batch_first)
+    x = normal(B, T, M) if batch_first else normal(T, B, M)
+    packed = pack_padded_sequence(x, LENGTHS, batch_first, enforce_sorted=False)
+    output, h_n = layer(packed)
+    expected = pad_packed_sequence(output, batch_first)[0], h_n
+    got = layer(x, lengths=torch.tensor(LENGTHS))
+    assert all(map(torch.equal, got, expected))
+
+
+@each_of_ours
+def test_each_sequence_of_a_ragged_batch_is_computed_by_itself(make):
+    layer = make(M, N, num_layers=2, bidirectional=True, dtype=torch.float64)
+    x = normal(T, B, M, dtype=torch.float64)
+    output, h_n = layer(x, lengths=LENGTHS)
+    for b, length in enumerate(LENGTHS):
+        alone, last = layer(x[:length, b])
+        torch.testing.assert_close(output[:length, b], alone, **near(torch.float64))
+        torch.testing.assert_close(h_n[:, b], last, **near(torch.float64))
+
+
+def test_what_stands_past_the_end_of_a_sequence_changes_nothing():
+    layer = RNN(M, N, 2, bidirectional=True)
+    x = normal(T, B, M)
+    expected = layer(x, lengths=LENGTHS)
+    for b, length in enumerate(LENGTHS):
+        x[length:, b] = 1e3
+    assert all(map(torch.equal, layer(x, lengths=LENGTHS), expected))
+
+
+def test_states_past_the_end_of_a_sequence_are_zero():
+    output, _ = RNN(M, N, 2, bidirectional=True)(normal(T, B, M), lengths=LENGTHS)
+    assert not any(output[length:, b].any() for b, length in enumerate(LENGTHS))
+
+
+@pytest.mark.parametrize("lengths", [[T] * B, torch.tensor([T] * B), (T,) * B], ids=repr)
+def test_full_lengths_are_no_lengths(lengths):
+    layer, x = RNN(M, N), normal(T, B, M)
+    assert torch.equal(layer(x, lengths=lengths)[0], layer(x)[0])
+
+
+# ------------------------------------------------------------------------------ streaming
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 3}, {"trainable_h0": True}], ids=str)
+@each_of_ours
+def test_a_stream_of_steps_equals_the_whole_sequence(make, options):
+    layer = make(M, N, dtype=torch.float64, **options)
+    x = normal(T, B, M, dtype=torch.float64)
+    output, h_n = layer(x)
+    h, outputs = None, []
+    for x_t in x:
+        y, h = layer.step(x_t, h)
+        outputs.append(y)
+    torch.testing.assert_close(torch.stack(outputs), output, **near(torch.float64))
+    torch.testing.assert_close(h, h_n, **near(torch.float64))
+
+
+def test_a_stream_needs_no_batch():
+    layer, x = RNN(M, N, 2, dtype=torch.float64), normal(T, M, dtype=torch.float64)
+    h = None
+    for x_t in x:
+        y, h = layer.step(x_t, h)
+    output, h_n = layer(x)
+    torch.testing.assert_close(y, output[-1], **near(torch.float64))
+    torch.testing.assert_close(h, h_n, **near(torch.float64))
+
+
+def test_a_stream_of_a_layer_with_the_batch_first_has_the_same_steps():
+    layer = RNN(M, N, batch_first=True, dtype=torch.float64)
+    x = normal(B, T, M, dtype=torch.float64)
+    y, _ = layer.step(x[:, 0])
+    torch.testing.assert_close(y, layer(x)[0][:, 0], **near(torch.float64))
+
+
+def test_a_bidirectional_layer_cannot_stream():
+    with pytest.raises(ValueError, match="a network of one direction, got a bidirectional one"):
+        RNN(M, N, bidirectional=True).step(normal(B, M))
+
+
+# -------------------------------------------------------------------------------- freezing
+
+
+@each_of_ours
+def test_a_frozen_layer_computes_the_same(make):
+    layer, x = make(M, N, 2), normal(T, B, M)
+    expected = layer(x)[0]
+    assert torch.equal(layer.freeze()(x)[0], expected)
+
+
+@each_of_ours
+def test_a_frozen_layer_does_not_build_its_matrix(make):
+    layer = make(M, N).freeze()
+    built = []
+    layer.all_directions()[0].constraint.register_forward_hook(lambda *_: built.append(1))
+    layer(normal(T, B, M))
+    assert built == []
+
+
+@each_of_ours
+def test_freezing_adds_nothing_to_the_parameters_or_the_state_dict(make):
+    layer = make(M, N)
+    parameters, state = [*layer.parameters()], [*layer.state_dict()]
+    layer.freeze()
+    assert [*layer.state_dict()] == state
+    assert all(map(torch.Tensor.is_set_to, layer.parameters(), parameters))
+
+
+@each_of_ours
+def test_a_frozen_matrix_is_a_plain_copy(make):
+    W = make(M, N).freeze().recurrent_matrices()[0]
+    assert type(W) is torch.Tensor
+    assert not W.requires_grad
+
+
+@each_of_ours
+def test_training_thaws(make):
+    layer = make(M, N).freeze().train()
+    before = layer.recurrent_matrices()[0].detach().clone()
+    train(layer, 1)
+    assert not torch.equal(layer.recurrent_matrices()[0], before)
+
+
+@each_of_ours
+def test_evaluation_keeps_the_frozen_matrix(make):
+    layer = make(M, N).freeze()
+    assert layer.eval().recurrent_matrices()[0] is layer.all_directions()[0].frozen
+
+
+@each_of_ours
+def test_loading_a_state_dict_thaws(make):
+    source, layer = make(M, N, generator=stream(1)), make(M, N, generator=stream(2)).freeze()
+    layer.load_state_dict(source.state_dict())
+    x = normal(T, B, M)
+    assert torch.equal(layer(x)[0], source(x)[0])
+
+
+def test_loading_the_state_dict_of_a_model_thaws_its_layers():
+    source, model = (nn.Sequential(ScoRNN(M, N, generator=stream(seed))) for seed in (1, 2))
+    model[0].freeze()
+    model.load_state_dict(source.state_dict())
+    x = normal(T, B, M)
+    assert torch.equal(model(x)[0], source(x)[0])
+
+
+def test_a_reset_thaws():
+    layer = ScoRNN(M, N).freeze()
+    layer.reset(stream(4))
+    fresh = ScoRNN(M, N, generator=stream(4))
+    assert torch.equal(layer.recurrent_matrices()[0], fresh.recurrent_matrices()[0])
+
+
+def test_a_copy_of_a_frozen_layer_is_frozen_and_thaws_alone():
+    layer = ScoRNN(M, N).freeze()
+    twin = copy.deepcopy(layer).train()
+    assert layer.all_directions()[0].frozen is not None
+    assert twin.all_directions()[0].frozen is None
+
+
+def test_a_frozen_layer_changes_its_type():
+    layer = ScoRNN(M, N).freeze().double()
+    assert layer(normal(T, B, M, dtype=torch.float64))[0].dtype == torch.float64
+
+
+def test_gradients_of_the_inputs_go_through_a_frozen_layer():
+    layer, x = ScoRNN(M, N), normal(T, B, M).requires_grad_()
+    expected = torch.autograd.grad(layer(x)[0].square().sum(), x)[0]
+    got = torch.autograd.grad(layer.freeze()(x)[0].square().sum(), x)[0]
+    torch.testing.assert_close(got, expected, **near(torch.float32))
+
+
+# ---------------------------------------------------------------- first states and spectra
+
+
+@each_of_ours
+def test_a_trainable_first_state_starts_at_zero(make):
+    layer = make(M, N, generator=stream(), trainable_h0=True)
+    plain = make(M, N, generator=stream())
+    x = normal(T, B, M)
+    assert torch.equal(layer(x)[0], plain(x)[0])
+
+
+def with_first_states(**options):
+    layer = RNN(M, N, 2, bidirectional=True, trainable_h0=True, **options)
+    for k, direction in enumerate(layer.all_directions()):
+        nn.init.constant_(direction.h0, k + 1.0)
+    return layer
+
+
+FORMS = {
+    "batch": lambda layer, *h0: layer(normal(T, B, M), *h0),
+    "lengths": lambda layer, *h0: layer(normal(T, B, M), *(h0 or [None]), LENGTHS),
+    "packed": lambda layer, *h0: layer(
+        pack_padded_sequence(normal(T, B, M), LENGTHS, enforce_sorted=False), *h0
+    ),
+}
+
+
+@pytest.mark.parametrize("run", FORMS.values(), ids=FORMS.keys())
+def test_a_trained_first_state_is_what_giving_it_would_be(run):
+    layer = with_first_states()
+    given = torch.arange(1.0, 5.0).view(4, 1, 1).expand(4, B, N)
+    assert torch.equal(run(layer)[1], run(layer, given)[1])
+
+
+def test_a_given_first_state_wins_over_the_trained_one():
+    layer, zero = with_first_states(), torch.zeros(4, B, N)
+    expected = run_without_first_states(layer, normal(T, B, M))
+    assert torch.equal(layer(normal(T, B, M), zero)[0], expected)
+
+
+def run_without_first_states(layer, x):
+    plain = copy.deepcopy(layer)
+    for direction in plain.all_directions():
+        nn.init.zeros_(direction.h0)
+    return plain(x)[0]
+
+
+def test_each_sequence_adds_to_the_gradient_of_the_trained_first_state():
+    layer = RNN(M, N, trainable_h0=True, dtype=torch.float64)
+    h0 = layer.all_directions()[0].h0
+    x = normal(T, B, M, dtype=torch.float64)
+    together = torch.autograd.grad(layer(x)[0].square().sum(), h0)[0]
+    alone = sum(torch.autograd.grad(layer(x[:, b])[0].square().sum(), h0)[0] for b in range(B))
+    torch.testing.assert_close(together, alone, **near(torch.float64))
+
+
+def test_the_spectrum_holds_the_eigenvalues_by_falling_angle():
+    layer = ScoRNN(M, N, num_layers=2, bidirectional=True)
+    angles = layer.spectrum().angle()
+    assert angles.shape == (4, N)
+    assert (angles.diff(dim=1) <= 0).all()
+
+
+def test_the_spectrum_of_a_known_matrix_is_known():
+    layer = ScoRNN(M, 3, negative=1, start="zero")
+    expected = torch.tensor([-1.0, 1.0, 1.0], dtype=torch.complex64)
+    assert torch.equal(layer.spectrum()[0], expected)
+
+
+@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
+def test_the_spectrum_of_an_orthogonal_layer_lies_on_the_unit_circle(make):
+    moduli = make(M, N, num_layers=2).spectrum().abs()
+    torch.testing.assert_close(moduli, torch.ones(2, N), **near(torch.float32, N))
+
+
+@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
+def test_an_orthogonal_layer_has_no_error_for_every_layer_and_direction(make):
+    errors = make(M, N, num_layers=2, bidirectional=True).orthogonality_error()
+    assert errors.shape == (4,)
+    assert (errors <= tol(torch.float32, N)).all()
+
+
+def test_the_orthogonality_error_sees_what_is_not_orthogonal():
+    layer = RNN(M, N, constraint=Unconstrained)
+    with torch.no_grad():
+        layer.all_directions()[0].constraint.raw.copy_(2 * torch.eye(N))
+    assert layer.orthogonality_error().item() == pytest.approx(3 * math.sqrt(N))
+
+
+def test_the_recurrent_matrices_lead_to_the_raw_parameters():
+    layer = ScoRNN(M, N, num_layers=2)
+    raws = [direction.constraint.raw for direction in layer.all_directions()]
+    loss = sum((W * normal(N, N)).sum() for W in layer.recurrent_matrices())
+    assert all(gradient.any() for gradient in torch.autograd.grad(loss, raws))
+
+
+# ----------------------------------------------------------------------------- dropout
+
+
+@pytest.fixture
+def reproducible():
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.mark.usefixtures("reproducible")
+def test_dropout_silences_what_the_second_layer_reads():
+    layer = RNN(M, N, 2, "tanh", bias=False, dropout=1.0)
+    output, h_n = layer(normal(T, B, M))
+    assert not output.any()
+    assert h_n[0].any()
+
+
+@pytest.mark.usefixtures("reproducible")
+def test_dropout_keeps_the_other_units_in_proportion():
+    layer = RNN(M, 200, 2, "identity", bias=False, dropout=0.25, constraint=Unconstrained)
+    second = layer.all_directions()[1]
+    nn.init.eye_(second.weight_ih)
+    nn.init.zeros_(second.constraint.raw)
+    ratio = layer(normal(1, 50, M))[0] / copy.deepcopy(layer).eval()(normal(1, 50, M))[0]
+    kept = ratio != 0
+    torch.testing.assert_close(
+        ratio[kept], torch.full_like(ratio[kept], 4 / 3), **near(ratio.dtype)
+    )
+    assert abs(kept.double().mean().item() - 0.75) < 4 * math.sqrt(0.75 * 0.25 / kept.numel())
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+def test_dropout_does_nothing_in_evaluation():
+    layer = RNN(M, N, 2, dropout=0.5, generator=stream(3)).eval()
+    plain = RNN(M, N, 2, generator=stream(3))
+    x = normal(T, B, M)
+    assert torch.equal(layer(x)[0], plain(x)[0])
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+def test_dropout_leaves_a_single_layer_alone():
+    layer, plain = (RNN(M, N, dropout=p, generator=stream(3)) for p in (1.0, 0.0))
+    x = normal(T, B, M)
+    assert torch.equal(layer(x)[0], plain(x)[0])
+
+
+# -------------------------------------------------------------------------- types of numbers
+
+
+@each_of_ours
+def test_a_layer_of_sixteen_bits_gives_sixteen_bits(make):
+    layer, x = make(M, N, generator=stream()), normal(3, B, M)
+    expected = layer(x)[0]
+    output, h_n = layer.bfloat16()(x.bfloat16())
+    assert output.dtype == h_n.dtype == torch.bfloat16
+    torch.testing.assert_close(output.float(), expected, **near(torch.bfloat16, 3))
+
+
+@each_of_ours
+def test_a_layer_of_sixteen_bits_trains_its_constraint_in_float32(make):
+    layer = make(M, N).bfloat16()
+    layer(normal(T, B, M).bfloat16())[0].float().square().sum().backward()
+    constraint = layer.all_directions()[0].constraint
+    assert {p.grad.dtype for p in constraint.parameters()} == {torch.float32}
+    assert {p.dtype for p in layer.parameters()} == {torch.float32, torch.bfloat16}
+
+
+@each_of_ours
+def test_a_frozen_layer_of_sixteen_bits_gives_the_same(make):
+    layer, x = make(M, N).bfloat16(), normal(T, B, M).bfloat16()
+    expected = layer(x)[0]
+    assert torch.equal(layer.freeze()(x)[0], expected)
+
+
+@each_of_ours
+def test_autocast_keeps_the_recurrence_in_float32(make):
+    layer, x = make(M, N, generator=stream()), normal(3, B, M)
+    expected = layer(x)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        output, h_n = layer(x)
+    assert output.dtype == h_n.dtype == torch.float32
+    torch.testing.assert_close(output, expected, **near(torch.bfloat16, 3))
+
+
+@each_of_ours
+def test_autocast_takes_inputs_of_sixteen_bits_and_gives_gradients(make):
+    layer = make(M, N, num_layers=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _ = layer(normal(T, B, M).bfloat16())
+    output.square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS.keys())
+def test_a_layer_made_in_double_precision_is_as_orthogonal_as_it_can_be(constraint):
+    direction = RNN(M, N, constraint=constraint, dtype=torch.float64).all_directions()[0]
+    assert direction.weight_hh.dtype == torch.float64
+    assert direction.constraint.residual(direction.weight_hh) <= tol(torch.float64, N)
+
+
+# ------------------------------------------------------------------------------- compiling
+
+
+# torch's own compiler still scripts some of its modules
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")
+@pytest.mark.parametrize(
+    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
+def test_a_compiled_layer_agrees_without_a_break_in_its_graph(make, backend):
+    torch.compiler.reset()
+    layer = make(M, N, num_layers=2, generator=stream())
+    compiled = torch.compile(layer, backend=backend, fullgraph=True)
+    x, weights = normal(T, B, M), normal(T, B, N, seed=2)
+
+    def results(run):
+        output, h_n = run(x)
+        loss = (weights * output).sum() + h_n.sum()
+        return output, h_n, *torch.autograd.grad(loss, [*layer.parameters()])
+
+    for got, expected in zip(results(compiled), results(layer), strict=True):
+        scale = max(1.0, float(expected.detach().abs().max()))
+        torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(torch.float32, T * N))
+
+
+def test_a_compiled_layer_whose_base_moves_trains_as_a_plain_one():
+    torch.compiler.reset()
+    plain = DtrivRNN(M, N, period=2, dtype=torch.float64, generator=stream())
+    layer = copy.deepcopy(plain)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for run, trained in ((plain, plain), (compiled, layer)):
+        optimiser = torch.optim.SGD(trained.parameters(), lr=0.1)
+        for k in range(5):
+            optimiser.zero_grad()
+            run(normal(T, B, M, seed=k, dtype=torch.float64))[0].square().mean().backward()
+            optimiser.step()
+    torch.testing.assert_close(
+        layer.recurrent_matrices()[0], plain.recurrent_matrices()[0], **near(torch.float64, 5 * N)
+    )
+
+
+# ------------------------------------------------------------------------------- bad input
+
+LAYER = RNN(M, N)
+DEEP = RNN(M, N, 2, bidirectional=True)
+x = normal(T, B, M)
+PACKED = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
+REFUSED_CALLS = {
+    "one dimension": (LAYER, (x[0, 0],), ValueError, r"input of 2 or 3 dimensions, got .*\(4,\)"),
+    "four dimensions": (LAYER, (x[None],), ValueError, r"input of 2 or 3 dimensions, got shape"),
+    "input size": (LAYER, (x[..., :3],), ValueError, r"inputs of size 4, got 3 in .*\(6, 3, 3\)"),
+    "packed input size": (
+        LAYER,
+        (pack_padded_sequence(x[..., :3], LENGTHS, enforce_sorted=False),),
+        ValueError,
+        "inputs of size 4, got 3",
+    ),
+    "no steps": (LAYER, (x[:0],), ValueError, "at least one step, got T = 0"),
+    "double": (LAYER, (x.double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
+    "integers": (LAYER, (x.long(),), TypeError, "input of torch.float32, .*, got torch.int64"),
+    "h0 layers": (DEEP, (x, torch.zeros(2, B, N)), ValueError, r"h0 of shape \(4, 3, 8\), got"),
+    "h0 batch": (LAYER, (x, torch.zeros(1, 1, N)), ValueError, r"got \(1, 1, 8\)"),
+    "h0 size": (LAYER, (x, torch.zeros(1, B, 1)), ValueError, r"got \(1, 3, 1\)"),
+    "h0 rank": (LAYER, (x, torch.zeros(B, N)), ValueError, r"\(1, 3, 8\), got \(3, 8\)"),
+    "h0 type": (
+        LAYER,
+        (x, torch.zeros(1, B, N).double()),
+        TypeError,
+        "h0 of torch.float32, .*, got torch.float64",
+    ),
+    "packed h0": (LAYER, (PACKED, torch.zeros(1, 1, N)), ValueError, r"\(1, 3, 8\), got"),
+    "packed h0 rank": (LAYER, (PACKED, torch.zeros(N)), ValueError, r"\(1, 3, 8\), got \(8,\)"),
+    "both": (LAYER, (PACKED, None, LENGTHS), ValueError, "either a PackedSequence or lengths"),
+    "too long": (LAYER, (x, None, [7, 1, 1]), ValueError, "lengths <= T = 6, got 1 to 7"),
+    "length zero": (LAYER, (x, None, [6, 0, 1]), ValueError, "lengths <= T = 6, got 0 to 6"),
+    "too many lengths": (LAYER, (x, None, [1] * 4), ValueError, r"shape \(3,\), got \(4,\)"),
+    "fractional": (LAYER, (x, None, [1.0, 2.0, 3.0]), TypeError, "lengths to be integers, got"),
+    "truth": (LAYER, (x, None, [True] * 3), TypeError, "lengths to be integers, got torch.bool"),
+}
+
+
+@pytest.mark.parametrize(
+    ("layer", "arguments", "error", "message"), REFUSED_CALLS.values(), ids=REFUSED_CALLS.keys()
+)
+def test_a_bad_call_is_refused_with_what_was_expected(layer, arguments, error, message):
+    with pytest.raises(error, match=f"expected .*{message}"):
+        layer(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((x,), ValueError, r"x_t of shape \(B, M\) or \(M,\), got \(6, 3, 4\)"),
+        ((x[0, :, :3],), ValueError, "inputs of size 4, got 3"),
+        ((x[0].double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
+        ((x[0], torch.zeros(1, 1, N)), ValueError, r"h0 of shape \(1, 3, 8\), got \(1, 1, 8\)"),
+        ((x[0, 0], torch.zeros(2, N)), ValueError, r"h0 of shape \(1, 1, 8\), got \(2, 1, 8\)"),
+    ],
+    ids=["rank", "input size", "type", "state of a batch", "state"],
+)
+def test_a_bad_step_is_refused_with_what_was_expected(arguments, error, message):
+    with pytest.raises(error, match=f"expected {message}"):
+        LAYER.step(*arguments)
+
+
+REFUSED_OPTIONS = {
+    "input_size": ({"input_size": 0}, ValueError, "input_size to be a positive integer, got 0"),
+    "hidden_size": ({"hidden_size": -1}, ValueError, "hidden_size to be a positive integer"),
+    "fraction": ({"hidden_size": 2.5}, ValueError, "hidden_size to be a positive .*, got 2.5"),
+    "truth": ({"hidden_size": True}, ValueError, "hidden_size to be a positive .*, got True"),
+    "num_layers": ({"num_layers": 0}, ValueError, "num_layers to be a positive .*, got 0"),
+    "dropout": ({"dropout": 1.5}, ValueError, "0 <= dropout <= 1, got 1.5"),
+    "negative dropout": ({"dropout": -0.1}, ValueError, "0 <= dropout <= 1, got -0.1"),
+    "nan dropout": ({"dropout": math.nan}, ValueError, "0 <= dropout <= 1, got nan"),
+    "nonlinearity": ({"nonlinearity": "sine"}, ValueError, "a nonlinearity among .*, got 'sine'"),
+    "constraint": ({"constraint": nn.Identity}, TypeError, ".* Constraint, got Identity"),
+    "negative": (
+        {"constraint": partial(ScaledCayley, negative=9)},
+        ValueError,
+        "0 <= negative <= 8, got 9",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS.keys()
+)
+def test_a_bad_option_is_refused_with_what_was_expected(options, error, message):
+    with pytest.raises(error, match=f"expected {message}"):
+        RNN(**{"input_size": M, "hidden_size": N} | options)
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(ValueError, match=r"expected backend to be one of .*, got 'cuda'"):
+        RNN(M, N, backend="cuda")(x)
+
+
+@pytest.mark.parametrize("lengths", [None, []], ids=repr)
+@each_of_ours
+def test_an_empty_batch_gives_an_empty_output(make, lengths):
+    layer = make(M, N, num_layers=2, bidirectional=True)
+    output, h_n = layer(x[:, :0], lengths=lengths)
+    assert output.shape == (T, 0, 2 * N)
+    assert h_n.shape == (4, 0, N)
+
+
+@each_of_ours
+def test_an_empty_batch_gives_gradients_of_zero(make):
+    layer = make(M, N)
+    layer(x[:, :0])[0].sum().backward()
+    assert not any(p.grad.any() for p in layer.parameters())
+
+
+# ------------------------------------------------------------------------------- baselines
+
+
+@each_baseline
+def test_a_baseline_is_the_layer_of_torch(make):
+    layer = make(M, N, generator=stream())
+    theirs = type(layer).__mro__[1](M, N)
+    theirs.load_state_dict(layer.state_dict())
+    assert torch.equal(layer(x)[0], theirs(x)[0])
+
+
+@pytest.mark.parametrize("make", [LSTM, GRU, TanhRNN])
+def test_the_start_of_a_baseline_is_that_of_torch(make):
+    layer = make(M, 100, num_layers=2, bidirectional=True, generator=stream())
+    maxima = [weight.abs().max().item() for weight in layer.parameters()]
+    assert all(0.9 / 10 < maximum <= 1 / 10 for maximum in maxima)
+
+
+@pytest.mark.parametrize("make", [LSTM, GRU, TanhRNN])
+def test_without_a_generator_a_baseline_starts_exactly_as_torch_does(make):
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        layer = make(M, N)
+        torch.manual_seed(0)
+        theirs = make.__mro__[1](M, N)
+    assert is_same_state(state_of(layer), state_of(theirs))
+
+
+def forget_gates(layer, size=N):
+    return [
+        parameter[size : 2 * size]
+        for name, parameter in layer.named_parameters()
+        if name.startswith("bias_ih")
+    ]
+
+
+def test_the_forget_bias_is_added_to_the_forget_gates_alone():
+    options = {"num_layers": 2, "bidirectional": True}
+    layer = LSTM(M, N, forget_bias=3.0, generator=stream(), **options)
+    plain = LSTM(M, N, generator=stream(), **options)
+    with torch.no_grad():
+        for gate in forget_gates(plain):
+            gate.add_(3)
+    assert is_same_state(state_of(layer), state_of(plain))
+
+
+def test_the_glorot_start_has_biases_of_zero_but_for_the_forget_gates():
+    layer = LSTM(M, N, num_layers=2, forget_bias=-4.0, start="glorot")
+    assert all((gate == -4).all() for gate in forget_gates(layer))
+    for gate in forget_gates(layer):
+        nn.init.zeros_(gate)
+    assert not any(p.any() for name, p in layer.named_parameters() if name.startswith("bias"))
+
+
+def test_the_glorot_start_draws_all_gates_as_one_kernel():
+    layer = LSTM(30, 50, start="glorot", generator=stream())
+    bound = math.sqrt(6 / (30 + 50 + 4 * 50))
+    for weight in (layer.weight_ih_l0, layer.weight_hh_l0):
+        assert 0.99 * bound < weight.abs().max() <= bound
+
+
+def test_the_glorot_start_counts_the_inputs_of_each_layer():
+    layer = LSTM(30, 50, num_layers=2, bidirectional=True, start="glorot", generator=stream())
+    bound = math.sqrt(6 / (2 * 50 + 50 + 4 * 50))
+    assert 0.99 * bound < layer.weight_ih_l1_reverse.abs().max() <= bound
+
+
+def test_the_glorot_start_leaves_no_matrix_at_zero():
+    layer = LSTM(M, N, proj_size=3, start="glorot")
+    assert all(p.any() for name, p in layer.named_parameters() if name.startswith("weight"))
+
+
+def test_a_layer_without_biases_has_no_forget_bias():
+    layer = LSTM(M, N, bias=False, forget_bias=1.0, start="glorot")
+    assert forget_gates(layer) == []
+
+
+def test_an_unknown_start_of_a_baseline_is_refused():
+    with pytest.raises(ValueError, match="expected start to be 'torch' or 'glorot', got 'zeros'"):
+        LSTM(M, N, start="zeros")
+
+
+def test_a_start_of_the_recurrent_matrix_may_be_chosen():
+    constraint = partial(Unconstrained, init=haar_)
+    layer = RNN(M, N, constraint=constraint, nonlinearity="tanh")
+    assert layer.orthogonality_error().item() <= tol(torch.float32, N)

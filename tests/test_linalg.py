@@ -1,0 +1,175 @@
+"""The pieces of linear algebra against SciPy and against matrices written out by hand."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.stats
+import torch
+
+from eigenrnn.linalg import (
+    at_least_float32,
+    cayley,
+    exp_skew,
+    orthogonality_error,
+    planar_skew,
+    skew,
+    strictly_lower,
+    tol,
+)
+
+DTYPES = [torch.float32, torch.float64]
+SIZES = [1, 2, 7, 8]
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def random_skew(n, seed=0, dtype=torch.float64):
+    X = normal(n, n, seed=seed)
+    return (X - X.T).to(dtype)
+
+
+def of_norm(norm, n=6, dtype=torch.float64):
+    A = random_skew(n)
+    return (norm * A / torch.linalg.matrix_norm(A, 2)).to(dtype)
+
+
+def distance(X, Y):
+    return float(torch.linalg.matrix_norm(X.double() - torch.as_tensor(Y).double()))
+
+
+def test_the_tolerance_is_ten_n_epsilon():
+    assert tol(torch.float32, 7) == 70 * torch.finfo(torch.float32).eps
+
+
+def test_the_tolerance_of_an_empty_matrix_is_that_of_a_number():
+    assert tol(torch.float64, 0) == tol(torch.float64, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+        (torch.complex64, torch.complex64),
+        (torch.int64, torch.int64),
+    ],
+    ids=str,
+)
+def test_only_the_sixteen_bit_types_are_widened(given, expected):
+    assert at_least_float32(given) == expected
+
+
+def test_a_skew_matrix_is_filled_row_by_row_below_its_diagonal():
+    A = skew(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 4)
+    assert A.tolist() == [[0, -1, -2, -4], [1, 0, -3, -5], [2, 3, 0, -6], [4, 5, 6, 0]]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_strict_lower_triangle_of_a_skew_matrix_is_what_it_was_made_of(n):
+    raw = normal(n * (n - 1) // 2)
+    assert torch.equal(strictly_lower(skew(raw, n)), raw)
+
+
+def test_planar_rates_make_blocks_on_the_diagonal_and_an_odd_size_leaves_a_zero():
+    A = skew(planar_skew(torch.tensor([2.0, 3.0]), 5), 5)
+    expected = torch.zeros(5, 5)
+    expected[:2, :2] = torch.tensor([[0.0, 2.0], [-2.0, 0.0]])
+    expected[2:4, 2:4] = torch.tensor([[0.0, 3.0], [-3.0, 0.0]])
+    assert torch.equal(A, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", SIZES)
+def test_the_cayley_transform_solves_its_equation(n, dtype):
+    A = random_skew(n, dtype=dtype)
+    exact = A.double().numpy()
+    expected = np.linalg.inv(np.eye(n) + exact) @ (np.eye(n) - exact)
+    assert distance(cayley(A), expected) <= tol(dtype, n)
+
+
+def test_the_cayley_transform_is_its_own_inverse():
+    A = random_skew(6)
+    condition = float(torch.linalg.cond(torch.eye(6) + cayley(A)))
+    assert distance(cayley(cayley(A)), A) <= condition * tol(A.dtype, 6)
+
+
+def test_the_cayley_transform_turns_tangents_of_half_angles_into_angles():
+    t = torch.tensor([0.3, 1.2, 2.9], dtype=torch.float64)
+    angles = np.angle(np.linalg.eigvals(cayley(skew(planar_skew(torch.tan(t / 2), 6), 6)).numpy()))
+    expected = np.sort(np.concatenate([t.numpy(), -t.numpy()]))
+    np.testing.assert_allclose(np.sort(angles), expected, rtol=0, atol=tol(t.dtype, 6))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [0.0, 1e-8, 0.1, 3.0, 5.0, 30.0])
+def test_the_exponential_equals_that_of_scipy(norm, dtype):
+    A = of_norm(norm, dtype=dtype)
+    expected = scipy.linalg.expm(A.double().numpy())
+    # rounding A alone moves the exponential by as much as it moves A
+    assert distance(exp_skew(A), expected) <= max(1, norm) * tol(dtype, 6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [0.1, 30.0, 1000.0])
+def test_the_exponential_equals_that_of_the_eigenvalues(norm, dtype):
+    # scipy's own is too far from the truth at such norms to judge double precision
+    A = of_norm(norm, dtype=dtype)
+    angles, V = np.linalg.eigh(-1j * A.double().numpy())
+    expected = (V * np.exp(1j * angles)) @ V.conj().T
+    assert distance(exp_skew(A), expected.real) <= max(1, norm) * tol(dtype, 6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [*SIZES, 170])
+def test_the_exponential_is_orthogonal_to_rounding_for_all_rotations(n, dtype):
+    A = of_norm(torch.pi, n, dtype) if n > 1 else torch.zeros(1, 1, dtype=dtype)
+    assert orthogonality_error(exp_skew(A)) <= tol(dtype, n)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_exponential_of_plane_rotations_is_made_of_sines_and_cosines(dtype):
+    theta = torch.tensor([1.0, 3.0], dtype=dtype)
+    A = skew(planar_skew(theta, 4), 4)
+    expected = torch.zeros(4, 4, dtype=torch.float64)
+    for k, angle in enumerate(theta.tolist()):
+        c, s = np.cos(angle), np.sin(angle)
+        expected[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = torch.tensor([[c, s], [-s, c]])
+    assert distance(exp_skew(A), expected) <= tol(dtype, 4)
+
+
+def test_the_exponential_of_a_matrix_that_is_not_finite_is_not_finite():
+    assert exp_skew(torch.full((2, 2), torch.nan)).isnan().all()
+
+
+@pytest.mark.parametrize("norm", [0.0, 1.0, 6.0, 50.0], ids="norm {}".format)
+def test_the_exponential_has_the_right_gradient_with_and_without_squarings(norm):
+    raw = strictly_lower(of_norm(norm, 4)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda raw: exp_skew(skew(raw, 4)), raw)
+
+
+def test_the_exponential_can_be_differentiated_twice():
+    raw = strictly_lower(of_norm(6.0, 3)).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda raw: exp_skew(skew(raw, 3)), raw)
+
+
+def test_the_orthogonality_error_of_a_scaled_rotation_is_known():
+    W = 2 * scipy.stats.ortho_group.rvs(5, random_state=0)
+    error = orthogonality_error(torch.as_tensor(W))
+    assert error == pytest.approx(3 * 5**0.5, abs=10 * tol(torch.float64, 5))
+
+
+def test_the_orthogonality_error_sees_a_unitary_matrix_as_it_is():
+    W = torch.as_tensor(scipy.stats.unitary_group.rvs(5, random_state=0))
+    assert orthogonality_error(W) <= tol(torch.float64, 5)
+
+
+def test_the_orthogonality_error_is_measured_in_double_precision():
+    W = torch.eye(3)
+    W[0, 0] += 1e-6
+    assert orthogonality_error(W) == pytest.approx(
+        float(W[0, 0].double() ** 2 - 1), abs=tol(torch.float64, 3)
+    )

@@ -1,0 +1,233 @@
+"""A layer with a head reads out the right states, whatever layer it is, and counts itself."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from cases import LAYERS
+from eigenrnn import SequenceModel, constrain
+from eigenrnn.constraints import Constraint, Exponential, ScaledCayley, Unconstrained
+from eigenrnn.initializers import glorot_uniform_, zeros_
+from eigenrnn.layers import LSTM, RNN, DtrivRNN, ScoRNN
+from eigenrnn.linalg import tol
+from eigenrnn.models import constrained_parameters, count_parameters, penalty
+from eigenrnn.tasks import Copying, PixelMNIST
+
+T, B, M, N, K = 6, 3, 4, 8, 5
+LENGTHS = torch.tensor([4, 6, 1])
+
+each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
+each_depth = pytest.mark.parametrize(
+    "options", [{}, {"num_layers": 2}, {"num_layers": 2, "bidirectional": True}], ids=str
+)
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def sequences():
+    return torch.randn(T, B, M, generator=stream(1))
+
+
+def last_of(layer, states, lengths):
+    """The last state of each sequence: of both directions, the backward one's first."""
+    N = layer.hidden_size
+    ends = torch.stack([states[length - 1, b] for b, length in enumerate(lengths)])
+    return torch.cat([ends[:, :N], states[0, :, N:]], dim=1) if layer.bidirectional else ends
+
+
+def near():
+    return {"rtol": 0, "atol": tol(torch.float32, T * N)}
+
+
+@each_depth
+@each_layer
+def test_all_states_are_read_out_at_every_step(make, options):
+    layer = make(M, N, **options)
+    model = SequenceModel(layer, K)
+    assert torch.equal(model(sequences()), model.head(layer(sequences())[0]))
+
+
+@each_depth
+@each_layer
+def test_the_last_state_is_that_of_the_last_layer(make, options):
+    layer = make(M, N, **options)
+    model = SequenceModel(layer, K, "last")
+    states = layer(sequences())[0]
+    expected = model.head(last_of(layer, states, [T] * B))
+    torch.testing.assert_close(model(sequences()), expected, **near())
+
+
+@each_depth
+@each_layer
+def test_the_last_state_of_a_short_sequence_is_at_its_own_end(make, options):
+    layer = make(M, N, **options)
+    model = SequenceModel(layer, K, "last")
+    x = sequences()
+    alone = [model(x[:length, b : b + 1]) for b, length in enumerate(LENGTHS)]
+    torch.testing.assert_close(model(x, LENGTHS), torch.cat(alone), **near())
+
+
+@each_depth
+@each_layer
+def test_every_step_of_a_short_sequence_is_read_out_as_if_it_were_alone(make, options):
+    model = SequenceModel(make(M, N, **options), K)
+    x = sequences()
+    outputs = model(x, LENGTHS)
+    assert outputs.shape == (T, B, K)
+    for b, length in enumerate(LENGTHS):
+        alone = model(x[:length, b : b + 1])[:, 0]
+        torch.testing.assert_close(outputs[:length, b], alone, **near())
+
+
+@each_layer
+def test_full_lengths_change_nothing(make):
+    model = SequenceModel(make(M, N), K, "last")
+    expected = model(sequences())
+    torch.testing.assert_close(model(sequences(), torch.tensor([T] * B)), expected, **near())
+
+
+@each_layer
+def test_every_parameter_gets_a_gradient(make):
+    model = SequenceModel(make(M, N), K)
+    model(sequences()).square().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+def test_the_start_of_the_head_is_a_function_of_the_generator():
+    one, other = (
+        SequenceModel(ScoRNN(M, N, generator=stream()), K, generator=stream(2)) for _ in range(2)
+    )
+    assert torch.equal(one.head.weight, other.head.weight)
+    assert torch.equal(one.head.bias, other.head.bias)
+
+
+def test_the_start_of_the_head_is_that_of_torch():
+    head = SequenceModel(ScoRNN(M, 100), 200, generator=stream()).head
+    for weight in (head.weight, head.bias):
+        assert 0.09 < weight.abs().max() <= 1 / 10
+
+
+def test_another_start_of_the_head_may_be_chosen():
+    model = SequenceModel(ScoRNN(M, 100), 200, head_init=glorot_uniform_, generator=stream())
+    assert 0.99 * 0.02**0.5 < model.head.weight.abs().max() <= 0.02**0.5
+
+
+def test_another_start_of_the_bias_of_the_head_may_be_chosen():
+    assert not SequenceModel(ScoRNN(M, N), K, head_bias_init=zeros_).head.bias.any()
+
+
+def test_the_head_reads_both_directions():
+    assert SequenceModel(ScoRNN(M, N, bidirectional=True), K).head.in_features == 2 * N
+
+
+def test_an_unknown_readout_is_refused():
+    with pytest.raises(ValueError, match="readout to be 'all' or 'last', got 'first'"):
+        SequenceModel(ScoRNN(M, N), K, "first")
+
+
+@pytest.mark.parametrize("kind", [RNN, nn.LSTM])
+def test_a_layer_with_the_batch_first_is_refused(kind):
+    with pytest.raises(ValueError, match="expected a layer with time first, got batch_first=True"):
+        SequenceModel(kind(M, N, batch_first=True), K)
+
+
+# -------------------------------------------------------------------------------- counting
+
+
+def model_of(task, layer):
+    return SequenceModel(layer, task.output_size, task.readout)
+
+
+def test_scornn_170_on_pixels_has_the_published_16_thousand_parameters():
+    model = model_of(PixelMNIST(), ScoRNN(1, 170))
+    skew, inputs, thresholds, head = 170 * 169 // 2, 170, 170, 170 * 10 + 10
+    assert count_parameters(model) == skew + inputs + thresholds + head
+    assert round(count_parameters(model), -3) == 16_000
+
+
+def test_scornn_190_on_copying_has_the_published_22_thousand_parameters():
+    task = Copying(delay=1000)
+    model = model_of(task, ScoRNN(task.input_size, 190))
+    skew, inputs, thresholds, head = 190 * 189 // 2, 190 * 10, 190, 190 * 9 + 9
+    assert count_parameters(model) == skew + inputs + thresholds + head
+    assert round(count_parameters(model), -3) == 22_000
+
+
+def test_lstm_68_on_copying_has_the_published_22_thousand_parameters():
+    task = Copying(delay=1000)
+    count = count_parameters(model_of(task, LSTM(task.input_size, 68)))
+    assert count == 4 * 68 * (10 + 68 + 2) + 68 * 9 + 9
+    assert round(count, -3) == 22_000
+
+
+def test_what_is_not_trained_is_not_counted():
+    linear = nn.Linear(3, 4)
+    linear.bias.requires_grad_(False)
+    assert count_parameters(linear) == 12
+
+
+def ids_of(parameters):
+    return [id(parameter) for parameter in parameters]
+
+
+def test_the_constrained_parameters_are_the_raw_ones_of_every_constraint():
+    model = SequenceModel(DtrivRNN(M, N, num_layers=2, bidirectional=True), K)
+    raws = [direction.constraint.raw for direction in model.layer.all_directions()]
+    assert ids_of(constrained_parameters(model)) == ids_of(raws)
+
+
+def test_the_set_of_all_matrices_has_no_constrained_parameters():
+    model = SequenceModel(RNN(M, N, constraint=Unconstrained), K)
+    assert [*constrained_parameters(model)] == []
+
+
+def test_a_plain_layer_has_no_constrained_parameters():
+    assert [*constrained_parameters(SequenceModel(LSTM(M, N), K))] == []
+
+
+def test_the_constrained_parameters_of_a_gate_are_found():
+    lstm = constrain(nn.LSTM(M, N), "weight_hh_l0", ScaledCayley, rows="g")
+    (raw,) = constrained_parameters(SequenceModel(lstm, K))
+    assert raw is lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
+
+
+class Penalised(ScaledCayley):
+    def penalty(self):
+        return 0.5 * self.raw.square().sum()
+
+
+def test_penalties_of_all_constraints_are_added_up():
+    model = SequenceModel(RNN(M, N, num_layers=2, constraint=Penalised), K)
+    raws = [direction.constraint.raw for direction in model.layer.all_directions()]
+    expected = sum(raw.square().sum() / 2 for raw in raws)
+    torch.testing.assert_close(penalty(model), expected, **near())
+
+
+def test_a_penalty_sends_gradients_to_the_raw_parameters():
+    model = SequenceModel(RNN(M, N, constraint=Penalised), K)
+    penalty(model).backward()
+    raw = model.layer.all_directions()[0].constraint.raw
+    torch.testing.assert_close(raw.grad, raw.detach(), **near())
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, RNN, partial(RNN, constraint=Exponential)])
+def test_without_penalties_nothing_is_added_to_the_loss(layer):
+    added = penalty(SequenceModel(layer(M, N), K))
+    assert added.shape == ()
+    assert added == 0
+
+
+def test_the_model_lets_the_base_of_its_layer_move():
+    model = SequenceModel(DtrivRNN(M, N, period=2), K)
+    (constraint,) = (module for module in model.modules() if isinstance(module, Constraint))
+    before = constraint.base.clone()
+    optimiser = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        model(sequences()).square().sum().backward()
+        optimiser.step()
+    assert not torch.equal(constraint.base, before)

@@ -1,0 +1,279 @@
+"""With the set of all matrices the layer equals torch.nn.RNN, in outputs and in all gradients."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from eigenrnn.constraints import ScaledCayley, Unconstrained
+from eigenrnn.errors import NotInSetError
+from eigenrnn.layers import RNN
+from eigenrnn.linalg import tol
+from eigenrnn.ops.elman import BACKENDS
+
+T, B, M, N = 6, 3, 4, 5
+LENGTHS = [4, 6, 1]
+
+OPTIONS = {
+    f"{nonlinearity}-{layers}{'-bidirectional' if bidirectional else ''}": {
+        "nonlinearity": nonlinearity,
+        "num_layers": layers,
+        "bidirectional": bidirectional,
+    }
+    for nonlinearity, layers, bidirectional in itertools.product(
+        ("tanh", "relu"), (1, 2), (False, True)
+    )
+}
+OPTIONS["tanh-no-bias"] = {"bias": False}
+OPTIONS["relu-2-bidirectional-no-bias"] = OPTIONS["relu-2-bidirectional"] | {"bias": False}
+OPTIONS["dropout-0"] = {"num_layers": 2, "dropout": 0.0}
+
+each_option = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+each_h0 = pytest.mark.parametrize("with_h0", [False, True], ids=["no h0", "h0"])
+
+
+@pytest.fixture(autouse=True)
+def reproducible():
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        yield
+
+
+def both(**options):
+    """A layer of torch and ours with its weights, in double precision."""
+    theirs = nn.RNN(M, N, dtype=torch.float64, **options)
+    options = {"nonlinearity": "tanh"} | options
+    ours = RNN(M, N, dtype=torch.float64, constraint=Unconstrained, **options)
+    return theirs, ours.load_torch(theirs)
+
+
+def normal(*shape):
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def h0_for(layer, *batch):
+    return normal(layer.num_layers * (2 if layer.bidirectional else 1), *batch, N)
+
+
+def assert_near(got, expected):
+    for one, other in zip(got, expected, strict=True):
+        scale = max(1.0, float(other.detach().abs().max()))
+        torch.testing.assert_close(one, other, rtol=0, atol=scale * tol(torch.float64, T * N))
+
+
+def gradients(layer, run, inputs):
+    """The results of a run, and the gradients of all that they depend on."""
+    inputs = [tensor.detach().clone().requires_grad_() for tensor in inputs]
+    output, h_n = run(layer, *inputs)
+    if isinstance(output, PackedSequence):
+        output = output.data
+    weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
+    layer.zero_grad()
+    ((weights * output).sum() + h_n.square().sum()).backward()
+    return [output, h_n, *(tensor.grad for tensor in inputs)]
+
+
+def assert_equal_weight_gradients(ours, theirs):
+    suffixes = ("", "_reverse") if theirs.bidirectional else ("",)
+    names = [f"l{k}{suffix}" for k in range(theirs.num_layers) for suffix in suffixes]
+    for direction, name in zip(ours.all_directions(), names, strict=True):
+        got = [direction.weight_ih.grad, direction.constraint.raw.grad]
+        expected = [getattr(theirs, f"weight_{which}_{name}").grad for which in ("ih", "hh")]
+        if theirs.bias:
+            got += [direction.input_bias.grad] * 2
+            expected += [getattr(theirs, f"bias_{which}_{name}").grad for which in ("ih", "hh")]
+        assert_near(got, expected)
+
+
+def assert_equal(theirs, ours, run, inputs):
+    assert_near(gradients(ours, run, inputs), gradients(theirs, run, inputs))
+    assert_equal_weight_gradients(ours, theirs)
+
+
+def plainly(layer, x, *h0):
+    return layer(x, *h0)
+
+
+@each_h0
+@each_option
+def test_a_batch_gives_what_torch_gives(options, with_h0):
+    theirs, ours = both(**options)
+    inputs = [normal(T, B, M)] + [h0_for(theirs, B)] * with_h0
+    assert_equal(theirs, ours, plainly, inputs)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_gives_what_torch_gives(backend):
+    theirs, ours = both(**OPTIONS["tanh-2-bidirectional"])
+    ours.backend = backend
+    assert_equal(theirs, ours, plainly, [normal(T, B, M), h0_for(theirs, B)])
+
+
+@each_h0
+@each_option
+def test_a_batch_that_comes_first_gives_what_torch_gives(options, with_h0):
+    theirs, ours = both(batch_first=True, **options)
+    inputs = [normal(B, T, M)] + [h0_for(theirs, B)] * with_h0
+    assert_equal(theirs, ours, plainly, inputs)
+
+
+@pytest.mark.parametrize("batch_first", [False, True], ids=["time first", "batch first"])
+@each_h0
+@each_option
+def test_a_sequence_without_a_batch_gives_what_torch_gives(options, with_h0, batch_first):
+    theirs, ours = both(batch_first=batch_first, **options)
+    inputs = [normal(T, M)] + [h0_for(theirs)] * with_h0
+    assert_equal(theirs, ours, plainly, inputs)
+
+
+def packed(enforce_sorted, batch_first=False):
+    lengths = sorted(LENGTHS, reverse=True) if enforce_sorted else LENGTHS
+
+    def run(layer, x, *h0):
+        sequences = pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        return layer(sequences, *h0)
+
+    return run
+
+
+@pytest.mark.parametrize("enforce_sorted", [True, False], ids=["sorted", "unsorted"])
+@each_h0
+@each_option
+def test_packed_sequences_give_what_torch_gives(options, with_h0, enforce_sorted):
+    theirs, ours = both(**options)
+    inputs = [normal(T, B, M)] + [h0_for(theirs, B)] * with_h0
+    assert_equal(theirs, ours, packed(enforce_sorted), inputs)
+
+
+@pytest.mark.parametrize("enforce_sorted", [True, False], ids=["sorted", "unsorted"])
+def test_a_packed_output_has_the_layout_that_torch_gives_it(enforce_sorted):
+    theirs, ours = both()
+    run, x = packed(enforce_sorted), normal(T, B, M)
+    (expected, _), (got, _) = run(theirs, x), run(ours, x)
+    assert torch.equal(got.batch_sizes, expected.batch_sizes)
+    assert (got.sorted_indices is None) == enforce_sorted
+    padded, lengths = pad_packed_sequence(got)
+    assert_near([padded], [pad_packed_sequence(expected)[0]])
+    assert lengths.tolist() == pad_packed_sequence(expected)[1].tolist()
+
+
+def test_packed_sequences_of_a_layer_with_the_batch_first_give_what_torch_gives():
+    theirs, ours = both(batch_first=True, num_layers=2, bidirectional=True)
+    assert_equal(theirs, ours, packed(False, batch_first=True), [normal(B, T, M)])
+
+
+@each_h0
+@each_option
+def test_lengths_equal_packing(options, with_h0):
+    theirs, ours = both(**options)
+    inputs = [normal(T, B, M)] + [h0_for(theirs, B)] * with_h0
+
+    def pack_and_pad(layer, x, *h0):
+        output, h_n = packed(enforce_sorted=False)(layer, x, *h0)
+        return pad_packed_sequence(output)[0], h_n
+
+    def with_lengths(layer, x, *h0):
+        return layer(x, h0[0] if h0 else None, lengths=LENGTHS)
+
+    got = gradients(ours, with_lengths, inputs)
+    assert_near(got, gradients(theirs, pack_and_pad, inputs))
+    assert_equal_weight_gradients(ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [(T, 0, M), (1, 1, M), (1, M)], ids=str)
+def test_shapes_are_those_of_torch(shape):
+    theirs, ours = both(num_layers=2, bidirectional=True)
+    x = normal(*shape)
+    expected, got = theirs(x), ours(x)
+    assert [each.shape for each in got] == [each.shape for each in expected]
+
+
+def test_the_positional_arguments_are_those_of_torch():
+    arguments = (M, N, 2, "relu", False, True, 0.5, True)
+    theirs, ours = nn.RNN(*arguments), RNN(*arguments, constraint=Unconstrained)
+    names = ["input_size", "hidden_size", "num_layers", "nonlinearity"]
+    names += ["batch_first", "dropout", "bidirectional"]
+    assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
+
+
+def test_no_steps_are_refused_as_torch_does():
+    theirs, ours = both()
+    for layer in (theirs, ours):
+        with pytest.raises((RuntimeError, ValueError)):
+            layer(normal(0, B, M))
+
+
+def test_two_biases_become_their_sum():
+    theirs, ours = both()
+    expected = theirs.bias_ih_l0 + theirs.bias_hh_l0
+    assert torch.equal(ours.all_directions()[0].input_bias, expected)
+
+
+def test_loaded_weights_are_copies():
+    theirs, ours = both()
+    x = normal(T, B, M)
+    before = ours(x)[0].detach().clone()
+    for weight in theirs.parameters():
+        nn.init.zeros_(weight)
+    assert torch.equal(ours(x)[0], before)
+
+
+def test_loading_into_a_frozen_layer_thaws_it():
+    theirs, _ = both()
+    ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained, dtype=torch.float64).freeze()
+    x = normal(T, B, M)
+    assert_near(ours.load_torch(theirs)(x), theirs(x))
+
+
+def test_orthogonal_weights_may_be_loaded_into_an_orthogonal_layer():
+    ours = RNN(M, N, nonlinearity="tanh", dtype=torch.float64)
+    theirs = nn.RNN(M, N, dtype=torch.float64)
+    with torch.no_grad():
+        theirs.weight_hh_l0.copy_(ours.all_directions()[0].constraint.sample())
+    x = normal(T, B, M)
+    assert_near(ours.load_torch(theirs)(x), theirs(x))
+
+
+REFUSED = {
+    "input_size": {"input_size": M + 1},
+    "hidden_size": {"hidden_size": N + 1},
+    "num_layers": {"num_layers": 2},
+    "bidirectional": {"bidirectional": True},
+    "nonlinearity": {"nonlinearity": "relu"},
+    "bias": {"bias": False},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_layer_of_torch_that_differs_is_refused_by_what_differs(name):
+    theirs = nn.RNN(**{"input_size": M, "hidden_size": N} | REFUSED[name])
+    ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained)
+    with pytest.raises(ValueError, match=f"expected a torch.nn.RNN with {name}=.*, got "):
+        ours.load_torch(theirs)
+
+
+def test_a_layer_of_another_kind_is_refused():
+    ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained)
+    with pytest.raises(TypeError, match=r"expected a torch.nn.RNN, got .*LSTM"):
+        ours.load_torch(nn.LSTM(M, N))
+
+
+def orthogonal_but_in_the_second_layer(W):
+    theirs = nn.RNN(M, 4, num_layers=2)
+    with torch.no_grad():
+        theirs.weight_hh_l0.copy_(torch.eye(4))
+        theirs.weight_hh_l1.copy_(W)
+    return theirs
+
+
+@pytest.mark.parametrize(
+    "W", [torch.ones(4, 4), -torch.eye(4)], ids=["not orthogonal", "out of reach"]
+)
+def test_weights_that_are_refused_change_nothing(W):
+    ours = RNN(M, 4, 2, "tanh", constraint=lambda n: ScaledCayley(n, negative=0))
+    before = {name: value.clone() for name, value in ours.state_dict().items()}
+    with pytest.raises(NotInSetError):
+        ours.load_torch(orthogonal_but_in_the_second_layer(W))
+    assert all(torch.equal(value, before[name]) for name, value in ours.state_dict().items())
