@@ -1,0 +1,198 @@
+"""Data files are found in order, checked before use, and read as they were published."""
+
+import gzip
+import hashlib
+import struct
+from pathlib import Path
+
+import pooch
+import pytest
+import requests
+
+from eigenrnn.data import DataFile, locate
+from eigenrnn.data.mnist import FILES, read_idx, read_mnist
+from eigenrnn.errors import ChecksumError, MissingDataError
+
+CONTENT = b"the published file"
+FIRST, SECOND = "https://first.example/a.gz", "https://second.example/a.gz"
+FILE = DataFile("set/a.gz", hashlib.sha256(CONTENT).hexdigest(), (FIRST, SECOND))
+
+
+class Web:
+    """Stands in for the network: pages by address, all others fail after half a page."""
+
+    def __init__(self):
+        self.pages = {}
+        self.asked = []
+
+    def download(self, url, target, _pooch):
+        self.asked.append(url)
+        Path(target).write_bytes(self.pages.get(url, CONTENT[:5]))
+        if url not in self.pages:
+            raise requests.ConnectionError(f"no connection to {url}")
+
+
+@pytest.fixture(autouse=True)
+def web(monkeypatch):
+    web = Web()
+    monkeypatch.setattr(pooch.core, "choose_downloader", lambda *_, **__: web.download)
+    return web
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+    return tmp_path / "cache" / "eigenrnn"
+
+
+@pytest.fixture(autouse=True)
+def named(tmp_path, monkeypatch):
+    monkeypatch.setenv("EIGENRNN_DATA", str(tmp_path / "named"))
+    return tmp_path / "named"
+
+
+def put(path, content=CONTENT):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def idx(*numbers, content=b""):
+    return gzip.compress(struct.pack(f">{len(numbers)}i", *numbers) + content)
+
+
+@pytest.mark.parametrize("place", ["set/a.gz", "a.gz"])
+def test_a_file_is_found_in_the_folder_of_its_set_or_directly(tmp_path, place):
+    path = put(tmp_path / "root" / place)
+    assert locate(FILE, tmp_path / "root") == path
+
+
+def test_the_folder_given_comes_before_the_one_named_in_the_environment(tmp_path, named):
+    path = put(tmp_path / "root" / FILE.path)
+    put(named / FILE.path)
+    assert locate(FILE, str(tmp_path / "root")) == path
+
+
+def test_the_folder_named_in_the_environment_comes_before_the_cache(named, cache):
+    path = put(named / FILE.path)
+    put(cache / FILE.path)
+    assert locate(FILE) == path
+
+
+def test_the_cache_comes_before_the_web(cache, web):
+    path = put(cache / FILE.path)
+    assert locate(FILE) == path
+    assert web.asked == []
+
+
+def test_an_empty_variable_names_no_folder(tmp_path, monkeypatch, web):
+    monkeypatch.setenv("EIGENRNN_DATA", "")
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / FILE.path)
+    web.pages[FIRST] = CONTENT
+    assert locate(FILE).read_bytes() == CONTENT
+    assert web.asked == [FIRST]
+
+
+def test_what_is_nowhere_is_downloaded_once(cache, web):
+    web.pages[FIRST] = CONTENT
+    assert locate(FILE) == locate(FILE) == cache / FILE.path
+    assert web.asked == [FIRST]
+
+
+@pytest.mark.parametrize("pages", [{}, {FIRST: b"a page of advertisements"}])
+def test_the_second_address_is_tried_when_the_first_fails(web, pages):
+    web.pages = {**pages, SECOND: CONTENT}
+    assert locate(FILE).read_bytes() == CONTENT
+    assert web.asked == [FIRST, SECOND]
+
+
+def test_a_failed_download_names_the_path_both_addresses_and_the_variable(cache, named):
+    with pytest.raises(MissingDataError) as raised:
+        locate(FILE)
+    for part in (str(named / FILE.path), str(cache / FILE.path), FIRST, SECOND, "$EIGENRNN_DATA"):
+        assert part in str(raised.value)
+
+
+def test_a_failed_download_says_why_for_each_address(web):
+    web.pages[SECOND] = b"a page of advertisements"
+    with pytest.raises(MissingDataError) as raised:
+        locate(FILE)
+    assert f"no connection to {FIRST}" in str(raised.value)
+    assert hashlib.sha256(b"a page of advertisements").hexdigest() in str(raised.value)
+
+
+@pytest.mark.parametrize("pages", [{}, {FIRST: b"damaged", SECOND: b"damaged"}])
+def test_a_failed_download_leaves_no_file_behind(cache, web, pages):
+    web.pages = pages
+    with pytest.raises(MissingDataError):
+        locate(FILE)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_a_folder_given_that_lacks_the_file_is_an_error_wherever_else_it_is(tmp_path, named, web):
+    put(named / FILE.path)
+    web.pages[FIRST] = CONTENT
+    with pytest.raises(MissingDataError) as raised:
+        locate(FILE, tmp_path / "root")
+    for part in (str(tmp_path / "root" / FILE.path), FIRST, SECOND, "$EIGENRNN_DATA"):
+        assert part in str(raised.value)
+    assert web.asked == []
+
+
+@pytest.mark.parametrize("place", ["named", "cache/eigenrnn"])
+def test_a_damaged_file_names_its_path_and_both_checksums(tmp_path, web, place):
+    path = put(tmp_path / place / FILE.path, b"damaged")
+    web.pages[FIRST] = CONTENT
+    with pytest.raises(ChecksumError) as raised:
+        locate(FILE)
+    for part in (str(path), FILE.sha256, hashlib.sha256(b"damaged").hexdigest()):
+        assert part in str(raised.value)
+
+
+def test_idx_bytes_are_read_in_row_major_order(tmp_path):
+    path = put(tmp_path / "a.gz", idx(2051, 2, 1, 3, content=bytes([0, 1, 2, 253, 254, 255])))
+    assert read_idx(path, rank=3).tolist() == [[[0, 1, 2]], [[253, 254, 255]]]
+
+
+def test_a_tensor_read_may_be_written_to(tmp_path):
+    labels = read_idx(put(tmp_path / "a.gz", idx(2049, 2, content=bytes([3, 4]))), rank=1)
+    labels += 1
+    assert labels.tolist() == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (idx(2051, 1, 1, 1, content=b"0"), r"expected the magic number 2049 .*, got 2051"),
+        (idx(2049, 3, content=b"01"), r"expected 3 bytes for the shape \(3,\) .*, got 2"),
+        (idx(2049, 1, content=b"01"), r"expected 1 bytes for the shape \(1,\) .*, got 2"),
+        (idx(2049), r"expected a header of 8 bytes .*, got 4"),
+    ],
+    ids=["another rank", "too short", "too long", "no sizes"],
+)
+def test_a_file_that_is_not_what_its_header_says_is_refused(tmp_path, content, message):
+    path = put(tmp_path / "a.gz", content)
+    with pytest.raises(ValueError, match=message):
+        read_idx(path, rank=1)
+
+
+@pytest.mark.parametrize("file", FILES.values(), ids=lambda file: Path(file.path).name)
+def test_each_mnist_file_has_two_addresses_that_end_in_its_name(file):
+    hosts = {url.removesuffix(Path(file.path).name) for url in file.urls}
+    assert len(hosts) == 2
+    assert all(host.startswith("https://") and host.endswith("/mnist/") for host in hosts)
+
+
+@pytest.mark.parametrize(
+    ("part", "counts", "mean_pixel"),
+    [
+        ("train", [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949], 0.13066),
+        ("test", [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009], 0.13251),
+    ],
+)
+def test_mnist_has_its_published_digits_and_mean_pixel(data_root, part, counts, mean_pixel):
+    images, labels = read_mnist(part, data_root)
+    assert images.shape == (sum(counts), 28, 28)
+    assert labels.bincount().tolist() == counts
+    assert images.double().mean().item() / 255 == pytest.approx(mean_pixel, abs=5e-6)

@@ -1,0 +1,216 @@
+"""Copying, against a slow second definition and the table of published layouts."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from eigenrnn.tasks import Copying
+from eigenrnn.tasks.streams import stream
+
+# constructor, argument, length, blanks before and after the marker, first recalled step
+LAYOUTS = [
+    ("urnn", 300, 320, 299, 10, 310),
+    ("scornn", 1000, 1020, 999, 10, 1010),
+    ("scornn", 2000, 2020, 1999, 10, 2010),
+    ("eunn", 100, 120, 99, 10, 110),
+    ("nnrnn", 200, 220, 199, 10, 210),
+    ("exprnn", 1000, 1020, 1000, 9, 1010),
+    ("orhan", 500, 500, 479, 10, 490),
+    ("ornn", 500, 520, 499, 10, 510),
+    ("nc_gru", 1000, 1020, 1000, 9, 1010),
+]
+OPTIONS = [
+    {"recall": recall, "coding": coding, "blank": blank}
+    for recall in ("after", "at")
+    for coding in ("one_hot", "scalar")
+    for blank in ("first", "last")
+]
+
+
+def codes_read(batch, task):
+    """The code read at each step of each sequence, undoing the coding."""
+    if task.coding == "scalar":
+        return batch.inputs.squeeze(-1)
+    assert torch.equal(batch.inputs.sum(-1), torch.ones(batch.inputs.shape[:2]))
+    return batch.inputs.argmax(-1)
+
+
+def lay_out_slowly(symbols, task):
+    """The input and the target of one sequence, written step by step."""
+    blank = 0 if task.blank == "first" else task.alphabet
+    marker = task.alphabet + 1
+    read = list(symbols)
+    if task.recall == "after":
+        read += [blank] * (task.delay - 1) + [marker] + [blank] * len(symbols)
+    else:
+        read += [blank] * task.delay + [marker] + [blank] * (len(symbols) - 1)
+    target = []
+    for step in range(len(read)):
+        recalled = step - len(symbols) - task.delay
+        target.append(blank if recalled < 0 else symbols[recalled])
+    return read, target
+
+
+def first(batches, count):
+    return list(itertools.islice(batches, count))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))
+@pytest.mark.parametrize("delay", [1, 2, 7])
+def test_sequences_equal_those_written_step_by_step(delay, options):
+    task = Copying(delay, symbols=3, alphabet=5, **options)
+    batch = task.batch(4, stream(0))
+    read = codes_read(batch, task)
+    for b in range(4):
+        symbols = [int(code) for code in read[:3, b]]
+        expected_read, expected_target = lay_out_slowly(symbols, task)
+        assert read[:, b].tolist() == expected_read
+        assert batch.targets[:, b].tolist() == expected_target
+
+
+@pytest.mark.parametrize(("paper", "argument", "length", "before", "after", "recalled"), LAYOUTS)
+def test_published_layouts_are_those_of_the_papers(
+    paper, argument, length, before, after, recalled
+):
+    task = getattr(Copying, paper)(argument)
+    batch = task.batch(2, stream(0))
+    read, target = codes_read(batch, task)[:, 0].tolist(), batch.targets[:, 0].tolist()
+    marker, blank = 9, 8 if paper == "ornn" else 0
+    assert len(read) == task.length == length
+    assert read[10:] == [blank] * before + [marker] + [blank] * after
+    assert read.index(marker) == task.marker_index == 10 + before
+    assert target == [blank] * recalled + read[:10]
+    assert task.input_size == 10
+    assert task.output_size == (10 if paper == "ornn" else 9)
+
+
+@pytest.mark.parametrize(
+    ("task", "train", "test"),
+    [
+        (Copying.urnn(300), 100_000, 10_000),
+        (Copying.scornn(1000), 20_000, 1_000),
+        (Copying.orhan(500), 60_000, 10_000),
+        (Copying.ornn(500), None, 10_000),
+        (Copying.exprnn(1000), None, 1_000),
+    ],
+    ids=["urnn", "scornn", "orhan", "ornn", "exprnn"],
+)
+def test_published_sets_have_the_sizes_of_the_papers(task, train, test):
+    assert task.train_examples == train
+    assert sum(batch.size for batch in task.batches("test", 300)) == test
+
+
+@pytest.mark.parametrize("blank", ["first", "last"])
+def test_all_symbols_of_the_alphabet_are_drawn_and_no_others(blank):
+    task = Copying(5, blank=blank)
+    symbols = task.batch(500, stream(0)).targets[-10:]
+    assert symbols.unique().tolist() == ([*range(1, 9)] if blank == "first" else [*range(8)])
+
+
+@pytest.mark.parametrize(
+    ("task", "published"),
+    [
+        (Copying(200), 0.0945),
+        (Copying(1000), 0.0204),
+        (Copying(2000), 0.0103),
+        (Copying.orhan(500), 0.0416),
+    ],
+)
+def test_the_baseline_is_the_published_one(task, published):
+    assert task.baseline() == pytest.approx(published, abs=5e-5)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))
+def test_the_baseline_is_the_loss_of_a_guess_without_memory(options):
+    task = Copying(20, **options)
+    batch = task.batch(50, stream(0))
+    alphabet = slice(1, 9) if task.blank == "first" else slice(0, 8)
+    guess = torch.full((task.length, 50, task.output_size), -1e4)
+    guess[: -task.symbols, :, 0 if task.blank == "first" else 8] = 0
+    guess[-task.symbols :, :, alphabet] = 0
+    assert task.loss(guess, batch.targets).item() == pytest.approx(task.baseline(), rel=1e-5)
+
+
+def test_a_guess_without_memory_recalls_one_symbol_of_eight():
+    task = Copying(5)
+    batch = task.batch(4_000, stream(0))
+    guess = torch.nn.functional.one_hot(torch.ones_like(batch.targets), 9).float()
+    assert task.metric(guess, batch.targets).item() == pytest.approx(1 / 8, abs=0.01)
+
+
+def test_the_loss_is_the_mean_cross_entropy_over_all_steps():
+    task = Copying(4, symbols=2, alphabet=3)
+    batch = task.batch(3, stream(0))
+    outputs = torch.randn(task.length, 3, task.output_size, generator=stream(1))
+    total = 0.0
+    for t, b in itertools.product(range(task.length), range(3)):
+        scores = outputs[t, b].tolist()
+        total += math.log(sum(map(math.exp, scores))) - scores[batch.targets[t, b]]
+    expected = total / (task.length * 3)
+    assert task.loss(outputs, batch.targets).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_fresh_training_sequences_are_never_seen_twice():
+    seen = torch.cat(
+        [batch.targets[-10:] for batch in first(Copying(3).batches("train", 50), 40)], 1
+    )
+    assert len(seen.unique(dim=1).T) == 2_000
+
+
+def test_a_fixed_training_set_is_cycled_in_order_whatever_the_seed():
+    task = Copying(3, train_examples=10)
+    targets = [batch.targets for batch in first(task.batches("train", 4, seed=8), 6)]
+    again = [batch.targets for batch in first(task.batches("train", 4, seed=9), 6)]
+    assert [each.shape[1] for each in targets] == [4, 4, 2, 4, 4, 2]
+    assert all(torch.equal(*pair) for pair in zip(targets[:3], again[3:], strict=True))
+
+
+def test_a_shuffled_training_set_has_the_same_sequences_in_another_order():
+    task = Copying(3, train_examples=10, shuffle=True)
+    one, two = (batch.targets for batch in first(task.batches("train", 10), 2))
+    assert not torch.equal(one, two)
+    assert torch.equal(one.unique(dim=1), two.unique(dim=1))
+
+
+def test_the_fixed_sets_are_disjoint_draws_of_the_data_seed():
+    task, other = Copying(3, train_examples=50), Copying(3, train_examples=50, data_seed=1)
+    (train,), (test,) = first(task.batches("train", 50), 1), first(task.batches("test", 50), 1)
+    (other_train,) = first(other.batches("train", 50), 1)
+    assert not torch.equal(train.targets, test.targets)
+    assert not torch.equal(train.targets, other_train.targets)
+
+
+def test_an_epoch_is_the_passes_over_a_fixed_set_and_undefined_without_one():
+    assert Copying.scornn(1000).steps_per_epoch(20) == 1_000
+    assert Copying(3, train_examples=10).steps_per_epoch(4) == 3
+    assert Copying(3).steps_per_epoch(4) is None
+
+
+def test_fixed_sets_are_drawn_at_first_use_and_stored_as_their_symbols():
+    task = Copying.scornn(1000)
+    assert "_train_set" not in vars(task)
+    next(task.batches("train", 20))
+    assert task._train_set.shape == (20_000, 10)
+    assert task._train_set.dtype == torch.uint8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delay": 0}, r"expected delay >= 1, got 0"),
+        ({"symbols": 0}, r"expected symbols >= 1, got 0"),
+        ({"alphabet": 1}, r"expected 2 <= alphabet <= 254, got 1"),
+        ({"alphabet": 255}, r"expected 2 <= alphabet <= 254, got 255"),
+        ({"recall": "before"}, r"expected recall to be 'after' or 'at', got 'before'"),
+        ({"coding": "binary"}, r"expected coding to be 'one_hot' or 'scalar', got 'binary'"),
+        ({"blank": "middle"}, r"expected blank to be 'first' or 'last', got 'middle'"),
+        ({"train_examples": 0}, r"expected train_examples >= 1, got 0"),
+        ({"test_examples": 0}, r"expected test_examples >= 1, got 0"),
+        ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Copying(**options)

@@ -1,0 +1,180 @@
+"""What holds for every task: its shapes, its streams, its splits and its refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from cases import TASKS
+from eigenrnn.tasks import Batch, PixelMNIST
+from eigenrnn.tasks.epochs import epochs
+from eigenrnn.tasks.streams import stream
+
+
+@pytest.fixture(scope="module", params=TASKS.values(), ids=TASKS.keys())
+def task(request):
+    if isinstance(request.param, PixelMNIST):
+        request.getfixturevalue("data_root")
+    return request.param
+
+
+def first(batches, count):
+    return list(itertools.islice(batches, count))
+
+
+def assert_same(got, expected):
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        assert torch.equal(one.inputs, other.inputs)
+        assert torch.equal(one.targets, other.targets)
+
+
+def outputs_for(batch, task):
+    return torch.randn(*batch.targets.shape, task.output_size, generator=stream(0, "outputs"))
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+def test_drawing_leaves_the_global_streams_untouched(task):
+    task.batch(2, stream(0))
+    for split in task.splits:
+        first(task.batches(split, 3, seed=5), 4)
+
+
+def test_a_batch_has_the_shapes_and_types_that_the_task_declares(task):
+    batch = task.batch(3, stream(0))
+    assert batch.size == 3
+    assert batch.inputs.shape[1:] == (3, task.input_size)
+    assert batch.inputs.dtype == torch.float32
+    assert batch.inputs.is_contiguous()
+    assert batch.targets.shape == ((3,) if task.readout == "last" else (len(batch.inputs), 3))
+    assert batch.targets.dtype == torch.int64
+    assert batch.targets_batch_dim == (0 if task.readout == "last" else 1)
+    assert 0 <= batch.targets.min() <= batch.targets.max() < task.output_size
+
+
+def test_a_batch_is_a_function_of_the_generator(task):
+    assert_same([task.batch(4, stream(3))], [task.batch(4, stream(3))])
+    assert not torch.equal(task.batch(4, stream(3)).inputs, task.batch(4, stream(4)).inputs)
+
+
+def test_beginning_at_a_step_equals_skipping_those_before_it(task):
+    for split in task.splits:
+        all_batches = first(task.batches(split, 3, seed=1), 9)
+        for start in (1, 2, 3, 7):
+            resumed = first(task.batches(split, 3, seed=1, start=start), 9 - start)
+            assert_same(resumed, all_batches[start:])
+
+
+def test_a_run_may_begin_in_a_far_epoch_at_no_cost(task):
+    far = 10**12
+    ahead = first(task.batches("train", 3, start=far), 2)
+    assert_same(first(task.batches("train", 3, start=far + 1), 1), ahead[1:])
+
+
+def test_fixed_splits_are_one_pass_that_does_not_depend_on_the_seed_or_the_size(task):
+    for split in task.splits[1:]:
+        by_seven, by_five = ([*task.batches(split, size, seed=size)] for size in (700, 500))
+        assert torch.equal(
+            torch.cat([batch.inputs for batch in by_seven], 1),
+            torch.cat([batch.inputs for batch in by_five], 1),
+        )
+
+
+def test_perfect_outputs_have_no_loss_and_a_full_metric(task):
+    batch = task.batch(5, stream(0))
+    outputs = 100.0 * torch.eye(task.output_size)[batch.targets]
+    assert task.loss(outputs, batch.targets).item() == pytest.approx(0, abs=1e-6)
+    assert task.metric(outputs, batch.targets).item() == 1
+
+
+def test_loss_and_metric_are_means_over_the_batch(task):
+    batch = task.batch(6, stream(0))
+    outputs = outputs_for(batch, task)
+    halves = [
+        (outputs.narrow(batch.targets_batch_dim, start, 3), batch.rows(start, start + 3).targets)
+        for start in (0, 3)
+    ]
+    for score in (task.loss, task.metric):
+        mean = sum(score(*half) for half in halves) / 2
+        assert score(outputs, batch.targets).item() == pytest.approx(mean.item(), rel=1e-5)
+
+
+def test_the_loss_sends_a_gradient_to_every_output(task):
+    batch = task.batch(2, stream(0))
+    outputs = outputs_for(batch, task).requires_grad_()
+    task.loss(outputs, batch.targets).backward()
+    assert (outputs.grad != 0).all()
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"split": "trial", "size": 2}, r"expected a split among train, .*test, got 'trial'"),
+        ({"split": "train", "size": 0}, r"expected a batch of size >= 1, got 0"),
+        ({"split": "train", "size": 2, "start": -1}, r"expected start >= 0, got -1"),
+    ],
+    ids=["split", "size", "start"],
+)
+def test_impossible_requests_are_refused_before_the_first_batch(task, request_, message):
+    with pytest.raises(ValueError, match=message):
+        task.batches(**request_)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_rows_cut_the_inputs_the_targets_and_the_lengths_alike(dim):
+    shape = (4,) if dim == 0 else (2, 4)
+    targets = torch.arange(4).expand(shape)
+    inputs = torch.arange(4.0).expand(2, 4).unsqueeze(-1)
+    rows = Batch(inputs, targets, torch.arange(4), targets_batch_dim=dim).rows(1, 3)
+    assert rows.inputs.tolist() == [[[1], [2]], [[1], [2]]]
+    assert rows.targets.tolist() == ([1, 2] if dim == 0 else [[1, 2], [1, 2]])
+    assert rows.lengths.tolist() == [1, 2]
+    assert rows.targets_batch_dim == dim
+
+
+def test_a_dtype_changes_numbers_but_not_classes_or_lengths():
+    classes = torch.zeros(2, 3, dtype=torch.int64)
+    moved = Batch(torch.zeros(2, 3, 1), classes, torch.tensor([1, 2, 2])).to("cpu", torch.float64)
+    assert moved.inputs.dtype == torch.float64
+    assert moved.targets.dtype == moved.lengths.dtype == torch.int64
+    assert Batch(torch.zeros(2, 3, 1), torch.zeros(3)).to(dtype=torch.float64).lengths is None
+
+
+def test_streams_of_different_seeds_keys_and_words_differ():
+    streams = [stream(0), stream(1), stream(0, 0), stream(0, 0, 0), stream(0, 1), stream(1, 0)]
+    streams += [stream(0, "train"), stream(0, "test"), stream(0, "train", 0)]
+    draws = {tuple(torch.randint(2**31, (4,), generator=each).tolist()) for each in streams}
+    assert len(draws) == len(streams)
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+def test_a_stream_is_pinned_so_that_runs_can_be_repeated():
+    draw = torch.randint(1_000, (4,), generator=stream(7, "train", 3))
+    assert draw.tolist() == [612, 773, 554, 176]
+
+
+def test_the_streams_of_neighbouring_steps_are_independent():
+    draws = torch.stack([torch.rand(64, generator=stream(0, "train", k)) for k in range(512)])
+    correlation = np.corrcoef(draws[:-1].flatten(), draws[1:].flatten())[0, 1]
+    assert abs(correlation) < 4 / (511 * 64) ** 0.5
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(ValueError, match=r"expected seed >= 0, got -1"):
+        stream(-1)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_an_epoch_takes_each_example_once_and_its_last_batch_may_be_smaller(shuffle):
+    taken = first(epochs(10, 4, seed=0, start=0, shuffle=shuffle), 6)
+    assert [len(rows) for rows in taken] == [4, 4, 2, 4, 4, 2]
+    for epoch in (taken[:3], taken[3:]):
+        assert sorted(torch.cat(epoch).tolist()) == [*range(10)]
+
+
+def test_shuffled_epochs_differ_and_ordered_ones_do_not():
+    shuffled = first(epochs(10, 10, seed=0, start=0, shuffle=True), 2)
+    ordered = first(epochs(10, 10, seed=0, start=0, shuffle=False), 2)
+    assert not torch.equal(*shuffled)
+    assert [rows.tolist() for rows in ordered] == [[*range(10)]] * 2
