@@ -1,0 +1,414 @@
+"""The training loop: what it computes, writes, shows and refuses."""
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from torch import nn
+
+import training_run
+from eigenrnn.constraints import Unconstrained
+from eigenrnn.errors import NonFiniteLossError, RunExistsError
+from eigenrnn.tasks import Copying
+from eigenrnn.tasks.base import Batch
+from eigenrnn.train import Callback, Settings, checkpoint
+from eigenrnn.train.learner import Learner
+from eigenrnn.train.objective import Objective
+from eigenrnn.train.processes import launch
+from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
+
+
+class Spy(Callback):
+    """Remembers what it was called with."""
+
+    def __init__(self):
+        self.steps, self.losses, self.evaluations = [], [], {}
+
+    def after_step(self, step, loss, model):
+        assert all(p.grad is not None for p in model.parameters())
+        self.steps.append(step)
+        self.losses.append(loss.item())
+
+    def after_evaluation(self, step, metrics, model):
+        assert model.training
+        self.evaluations[step] = metrics
+
+
+@dataclass(frozen=True)
+class Poisoned(Copying):
+    """Copying whose training batch of one step holds a NaN."""
+
+    bad_step: int = 12
+
+    def batches(self, split, size, seed=0, start=0):
+        for number, batch in enumerate(super().batches(split, size, seed, start), start + 1):
+            bad = split == "train" and number == self.bad_step
+            yield replace(batch, inputs=batch.inputs * float("nan")) if bad else batch
+
+
+@dataclass(frozen=True)
+class WithValidation(Copying):
+    """Copying with one more split, which is the test set again."""
+
+    @property
+    def splits(self):
+        return "train", "validation", "test"
+
+    def batches(self, split, size, seed=0, start=0):
+        return super().batches("test" if split == "validation" else split, size, seed, start)
+
+
+class Leaning(Unconstrained):
+    """A set that charges for the size of its matrix."""
+
+    def penalty(self):
+        return self().square().sum()
+
+
+# what it computes
+
+
+def test_the_loss_falls(tmp_path):
+    settings = small_settings(150, lr=0.02, eval_every=150)
+    result = small_fit(tmp_path, settings, model=small_model(dropout=0))
+    assert result.train_loss < 0.7 * float(losses(tmp_path)[1])
+
+
+def test_a_step_is_that_of_a_plain_loop(tmp_path):
+    plain = small_model(dropout=0)
+    optimiser = torch.optim.SGD(plain.parameters(), lr=0.1)
+    expected = []
+    for _, batch in zip(range(8), TASK.batches("train", 4, seed=3), strict=False):
+        optimiser.zero_grad()
+        loss = TASK.loss(plain(batch.inputs), batch.targets)
+        loss.backward()
+        optimiser.step()
+        expected.append(loss.item())
+
+    spy = Spy()
+    settings = small_settings(8, optimiser="sgd", lr=0.1, lr_recurrent=0.1, seed=3)
+    small_fit(tmp_path, settings, model=small_model(dropout=0), callbacks=[spy])
+    assert spy.losses == expected
+
+
+def test_gradients_are_clipped_by_one_norm_of_all_parameters(tmp_path):
+    model = small_model(dropout=0)
+    before = [p.detach().clone() for p in model.parameters()]
+    settings = small_settings(1, optimiser="sgd", lr=1.0, lr_recurrent=1.0, clip_norm=0.01)
+    small_fit(tmp_path, settings, model=model)
+    moved = torch.cat([(p - b).flatten() for p, b in zip(model.parameters(), before, strict=True)])
+    assert moved.norm().item() == pytest.approx(0.01, rel=1e-3)
+    assert float(read_metrics(tmp_path)[0]["train_grad_norm"]) > 0.1  # that before clipping
+
+
+def test_losses_do_not_depend_on_the_number_of_evaluations(tmp_path):
+    small_fit(tmp_path / "few", small_settings(20, eval_every=20))
+    small_fit(tmp_path / "many", small_settings(20, eval_every=1, eval_batch_size=7))
+    assert losses(tmp_path / "few") == losses(tmp_path / "many")
+
+
+def test_evaluation_leaves_the_model_as_it_is(tmp_path):
+    states = []
+
+    class Copyist(Callback):
+        def after_step(self, _step, _loss, model):
+            states.append({k: v.clone() for k, v in model.state_dict().items()})
+
+        def after_evaluation(self, _step, _metrics, model):
+            for name, value in model.state_dict().items():
+                assert torch.equal(states[-1][name], value)
+
+    small_fit(tmp_path, small_settings(3, eval_every=1), callbacks=[Copyist()])
+    assert len(states) == 3
+
+
+def test_an_evaluation_is_the_mean_over_the_whole_split(tmp_path):
+    model = small_model()
+    settings = small_settings(2, eval_batch_size=7)  # 30 examples: the last batch is smaller
+    result = small_fit(tmp_path, settings, model=model)
+    (batch,) = TASK.batches("test", 30)
+    with torch.no_grad():
+        outputs = model.eval()(batch.inputs)
+    assert result.last["test"] == {
+        "loss": pytest.approx(TASK.loss(outputs, batch.targets).item(), rel=1e-6),
+        "accuracy": pytest.approx(TASK.metric(outputs, batch.targets).item(), rel=1e-6),
+    }
+
+
+def test_dropout_is_a_function_of_the_seed(tmp_path):
+    for name, seed in [("a", 0), ("b", 0), ("c", 1)]:
+        small_fit(tmp_path / name, small_settings(5, seed=seed))
+    assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(tmp_path / "c")
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+def test_the_global_streams_are_left_as_they_were(tmp_path):
+    small_fit(tmp_path, small_settings(2))
+
+
+def test_the_penalty_is_minimised_but_is_no_part_of_the_loss(tmp_path):
+    model = small_model(dropout=0, constraint=Leaning)
+    size = sum(m.penalty().item() for m in model.modules() if isinstance(m, Leaning))
+    (batch, *_) = zip(TASK.batches("train", 4), range(1), strict=False)
+    loss = TASK.loss(model(batch[0].inputs), batch[0].targets).item()
+    small_fit(tmp_path, small_settings(5, lr=0.01), model=model)
+    first, *_, last = read_metrics(tmp_path)
+    assert float(first["train_loss"]) == loss
+    assert float(first["train_penalty"]) == pytest.approx(size)
+    assert float(last["train_penalty"]) < size
+
+
+def test_a_penalty_of_zero_is_left_blank(tmp_path):
+    small_fit(tmp_path, small_settings(1))
+    assert read_metrics(tmp_path)[0]["train_penalty"] == ""
+
+
+def test_a_layer_of_torch_is_trained_too(tmp_path):
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.head = nn.GRU(TASK.input_size, 5), nn.Linear(5, TASK.output_size)
+
+        def forward(self, inputs):
+            return self.head(self.layer(inputs)[0])
+
+    assert small_fit(tmp_path, small_settings(2), model=Plain()).steps == 2
+
+
+def test_lengths_reach_the_model():
+    class Model(nn.Module):
+        def forward(self, inputs, lengths):
+            return torch.stack([inputs[:n, i].sum(0) for i, n in enumerate(lengths)])
+
+    class Task:
+        loss = metric = staticmethod(nn.functional.mse_loss)
+
+    inputs = torch.ones(4, 2, 1)
+    batch = Batch(inputs, torch.tensor([[1.0], [3.0]]), torch.tensor([1, 3]), targets_batch_dim=0)
+    loss, _ = Objective(Model(), Task(), "32-true").measure(batch)
+    assert loss == 0
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-mixed", "bf16-true"])
+def test_other_precisions_train_and_resume(tmp_path, precision):
+    small_fit(tmp_path / "all", small_settings(6, precision=precision))
+    small_fit(tmp_path / "halves", small_settings(3, precision=precision))
+    small_fit(tmp_path / "halves", small_settings(6, precision=precision), resume=True)
+    assert losses(tmp_path / "halves") == losses(tmp_path / "all")
+
+
+def test_a_gradient_scaler_changes_no_step():
+    def train(scale):
+        settings = small_settings(precision="bf16-mixed", clip_norm=0.05, optimiser="sgd", lr=0.1)
+        fabric, model = launch(settings), small_model(dropout=0)
+        if scale is not None:  # what 16-mixed has on a GPU; it grows at every second step
+            scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
+            fabric.strategy.precision.scaler = scaler
+        learner = Learner(fabric, model, TASK, settings)
+        for step, batch in zip(range(1, 8), TASK.batches("train", 4), strict=False):
+            _, _, norms = learner.backward(step, batch)
+            learner.update(norms)
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    assert torch.equal(train(None), train(1024.0))
+
+
+def test_two_processes_give_the_losses_of_one(tmp_path):
+    # Fabric starts the second process by running the same command again.
+    command = [sys.executable, training_run.__file__, str(tmp_path / "two")]
+    options = ["--steps", "12", "--devices", "2", "--dropout", "0"]
+    subprocess.run([*command, *options], check=True, timeout=120, capture_output=True)
+    small_fit(tmp_path / "one", small_settings(12), model=small_model(dropout=0))
+    one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
+    for name in ("train_loss", "train_grad_norm", "test_loss", "test_accuracy"):
+        expected = [float(row[name] or 0) for row in one]
+        assert [float(row[name] or 0) for row in two] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_batch_that_processes_cannot_share_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"expected a batch_size that 2 processes .* got 3"):
+        small_fit(tmp_path, small_settings(batch_size=3, devices=2))
+
+
+# what it writes
+
+
+def test_a_run_leaves_its_files(tmp_path):
+    result = small_fit(tmp_path, config={"layer": "small", "root": Path("data")}, name="mine")
+    names = ["best.pt", "config.json", "last.pt", "metrics.csv", "result.json", "tensorboard"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["settings"]["batch_size"] == 4
+    assert config["config"] == {"layer": "small", "root": "data"}
+    assert config["versions"].keys() == {"eigenrnn", "torch", "python", "platform"}
+    assert (config["name"], config["best_by"]) == ("mine", "test accuracy")
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert written["last"] == result.last
+    assert written["train_loss"] == result.train_loss == float(losses(tmp_path)[20])
+
+
+def test_the_journal_has_a_row_per_logged_step_and_evaluation(tmp_path):
+    small_fit(tmp_path, small_settings(11, log_every=4, eval_every=5))
+    rows = read_metrics(tmp_path)
+    assert [row["step"] for row in rows] == ["4", "5", "8", "10", "11"]
+    evaluated = [row["step"] for row in rows if row["test_loss"]]
+    assert evaluated == ["5", "10", "11"]  # the last step always is
+    seconds = [float(row["seconds"]) for row in rows]
+    assert seconds == sorted(seconds)
+
+
+def test_epochs_are_counted_in_steps(tmp_path):
+    task = replace(TASK, train_examples=10)
+    settings = small_settings(None, epochs=2, eval_every=None)
+    result = small_fit(tmp_path, settings, task=task)
+    assert result.steps == 6  # batches of 4, 4 and 2
+    assert [row["step"] for row in read_metrics(tmp_path) if row["test_loss"]] == ["3", "6"]
+
+
+def test_the_best_model_is_that_of_the_best_evaluation(tmp_path):
+    spy = Spy()
+    settings = small_settings(
+        30, lr=0.3, eval_every=3
+    )  # a rate at which the loss goes up and down
+    result = small_fit(tmp_path, settings, callbacks=[spy])
+
+    def merit(step):
+        numbers = spy.evaluations[step]["test"]
+        return numbers["accuracy"], -numbers["loss"]
+
+    step = max(spy.evaluations, key=merit)
+    assert result.best_step == step
+    assert result.best == spy.evaluations[step]
+    state = checkpoint.load(tmp_path / "best.pt")
+    assert state["step"] == step
+    model = small_model()
+    model.load_state_dict(state["model"])
+    (batch,) = TASK.batches("test", 30)
+    with torch.no_grad():
+        loss = TASK.loss(model.eval()(batch.inputs), batch.targets)
+    assert loss.item() == pytest.approx(result.best["test"]["loss"], rel=1e-5)
+
+
+def test_the_validation_split_decides_where_there_is_one(tmp_path):
+    task = WithValidation(delay=4, symbols=2, test_examples=30)
+    result = small_fit(tmp_path, small_settings(3), task=task)
+    assert result.best_by == "validation accuracy"
+    assert result.best.keys() == {"validation", "test"}
+
+
+def test_callbacks_see_every_step_and_evaluation(tmp_path):
+    spy = Spy()
+    small_fit(tmp_path, small_settings(12, eval_every=5), callbacks=[spy])
+    assert spy.steps == list(range(1, 13))
+    assert list(spy.evaluations) == [5, 10, 12]
+    assert [repr(loss) for loss in spy.losses] == list(losses(tmp_path).values())
+
+
+# what it shows
+
+
+def shown(tmp_path, **options):
+    screen = io.StringIO()
+    console = Console(file=screen, width=140, **options)
+    small_fit(tmp_path / "run", small_settings(20), console=console)
+    return screen.getvalue()
+
+
+def test_off_a_terminal_there_is_one_plain_line_per_evaluation(tmp_path):
+    first, second = shown(tmp_path).splitlines()
+    assert first.startswith("run: step 10/20, loss ")
+    assert "test accuracy" in second
+    assert second.endswith("0:00:00 left")
+
+
+def test_on_a_terminal_there_is_a_bar(tmp_path):
+    text = shown(tmp_path, force_terminal=True, force_interactive=True)
+    for part in ("20/20", "loss", "test accuracy", "steps/s"):
+        assert part in text
+
+
+def test_a_quiet_console_stays_empty(tmp_path):
+    assert shown(tmp_path, quiet=True) == ""
+
+
+# what it refuses
+
+
+def test_an_existing_run_is_not_overwritten(tmp_path):
+    small_fit(tmp_path, small_settings(2))
+    before = (tmp_path / "metrics.csv").read_bytes()
+    with pytest.raises(RunExistsError, match=r"--resume.*--overwrite"):
+        small_fit(tmp_path, small_settings(3))
+    assert (tmp_path / "metrics.csv").read_bytes() == before
+
+
+def test_an_existing_run_is_overwritten_on_request(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    small_fit(tmp_path, small_settings(4))
+    small_fit(tmp_path, small_settings(2), overwrite=True)
+    assert list(losses(tmp_path)) == [1, 2]
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+    assert (tmp_path / "notes.txt").exists()
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+    model = small_model()
+    with pytest.raises(NonFiniteLossError) as caught:
+        small_fit(tmp_path, model=model, task=Poisoned(delay=4, symbols=2, test_examples=30))
+    message = str(caught.value)
+    assert "the loss of step 12 is nan" in message
+    assert "largest gradient norms: layer.directions.0.weight_ih nan" in message
+    assert str(tmp_path / "last.pt") in message
+    assert checkpoint.load(tmp_path / "last.pt")["course"]["step"] == 10
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+def test_a_loss_that_is_not_finite_at_once_leaves_no_checkpoint(tmp_path):
+    task = Poisoned(delay=4, symbols=2, test_examples=30, bad_step=1)
+    with pytest.raises(NonFiniteLossError, match="there is no checkpoint yet"):
+        small_fit(tmp_path, task=task)
+    assert not (tmp_path / "last.pt").exists()
+
+
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
+    settings = small_settings(1, optimiser="sgd", lr=1e38, lr_recurrent=0.0)
+    model = small_model()
+    with torch.no_grad():
+        model.head.weight.fill_(3e38)
+        model.head.weight[::2] = -3e38
+    with pytest.raises(NonFiniteLossError):
+        small_fit(tmp_path, settings, model=model)
+    assert not (tmp_path / "last.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "expected steps or epochs, got None and None"),
+        ({"steps": 1, "epochs": 1}, "expected steps or epochs, got 1 and 1"),
+        ({"steps": 0}, "expected steps to be a whole number >= 1, got 0"),
+        ({"steps": 1.5}, "expected steps to be a whole number >= 1, got 1.5"),
+        ({"steps": 1, "lr": -1}, "expected a finite lr >= 0, got -1"),
+        ({"steps": 1, "lr": float("nan")}, "expected a finite lr >= 0, got nan"),
+        ({"steps": 1, "clip_norm": 0}, "expected clip_norm > 0"),
+        ({"steps": 1, "optimiser": "adagrad"}, "expected optimiser among .*, got 'adagrad'"),
+        ({"steps": 1, "precision": "8"}, "expected precision among"),
+        ({"steps": 1, "alpha": 1.0}, "expected 0 <= alpha < 1, got 1.0"),
+        ({"steps": 1, "optimiser": "adam", "alpha": 0.9}, "expected alpha with an RMSprop only"),
+        ({"steps": 1, "eval_every": 0}, "expected eval_every"),
+    ],
+)
+def test_settings_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(**options)
+
+
+def test_epochs_of_endless_data_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected steps, got epochs"):
+        small_fit(tmp_path, small_settings(None, epochs=1))
