@@ -29,7 +29,7 @@ def main() -> None:
     """Train all three, print a table and draw their learning curves."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--delay", type=int, default=300, help="steps between symbols and recall")
-    parser.add_argument("--steps", type=int, default=600, help="optimiser steps")
+    parser.add_argument("--steps", type=int, default=1000, help="optimiser steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
     options = parser.parse_args()
@@ -107,11 +107,11 @@ def draw(task: Copying, results: dict[str, Result]) -> Figure:
     axes.axhline(task.baseline(), color="0.4", linestyle="--", linewidth=1)
     axes.annotate(
         "memoryless baseline",
-        (1, task.baseline()),
+        (0.3, task.baseline()),
         xycoords=("axes fraction", "data"),
-        xytext=(-4, 4),
+        xytext=(0, -4),
         textcoords="offset points",
-        ha="right",
+        va="top",
         color="0.3",
         fontsize=9,
     )
