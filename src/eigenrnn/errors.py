@@ -4,6 +4,7 @@ __all__ = [
     "CheckpointError",
     "ChecksumError",
     "MissingDataError",
+    "NoInverseError",
     "NonFiniteLossError",
     "NotInSetError",
     "RunExistsError",
@@ -22,6 +23,10 @@ class NotInSetError(ValueError):
         super().__init__(f"{message}; {hint}" if hint else message)
         self.residual = residual
         self.tolerance = tolerance
+
+
+class NoInverseError(ValueError):
+    """A matrix was given to a constraint whose map has no inverse that can be computed."""
 
 
 class MissingDataError(FileNotFoundError):

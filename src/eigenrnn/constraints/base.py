@@ -20,10 +20,10 @@ class Constraint(nn.Module, ABC):
 
     .. math:: W = \phi(\text{raw}) \in \mathcal S \quad \text{for every value of raw}
 
-    Calling the module gives W. Raw parameters and map stay in float32 or better: autocast does not
-    reach them, and moving the module to a 16-bit type leaves them as they are. A new set writes
-    `_matrix`, `_assign`, `residual` and `reset`; one that keeps a moving reference also sets
-    `moves` and writes `advance`.
+    Calling the module gives W. Raw parameters are real numbers, also where W is complex. They and
+    the map stay in float32 or better: autocast does not reach them, and moving the module to a
+    16-bit type leaves them as they are. A new set writes `_matrix`, `_assign`, `residual` and
+    `reset`; one that keeps a moving reference also sets `moves` and writes `advance`.
 
     Args:
         size: The number N of rows and columns.
@@ -37,6 +37,9 @@ class Constraint(nn.Module, ABC):
     moves = False
     """Whether `advance` must be called after each optimiser step."""
 
+    is_complex = False
+    """Whether W is complex."""
+
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
         super().__init__()
@@ -46,8 +49,9 @@ class Constraint(nn.Module, ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the raw parameters and of W."""
-        return next(self.parameters()).dtype
+        """The type of W; the raw parameters are of the real type of the same precision."""
+        real = next(self.parameters()).dtype
+        return real.to_complex() if self.is_complex else real
 
     @property
     def device(self) -> torch.device:
@@ -80,12 +84,13 @@ class Constraint(nn.Module, ABC):
         A matrix of the set that the map does not reach is refused by `assign` alone.
 
         Raises:
-            TypeError: If W is not a real floating-point tensor.
+            TypeError: If W is not a floating-point tensor, or complex where the set is real.
             ValueError: If W has another shape, or an entry that is not finite.
             NotInSetError: If W is not in the set; names the residual and the tolerance.
         """
-        if not W.is_floating_point():
-            raise TypeError(f"expected a real floating-point matrix, got dtype {W.dtype}")
+        if not W.is_floating_point() and not (self.is_complex and W.is_complex()):
+            kind = "floating-point" if self.is_complex else "real floating-point"
+            raise TypeError(f"expected a {kind} matrix, got dtype {W.dtype}")
         if W.shape != (self.size, self.size):
             expected = (self.size, self.size)
             raise ValueError(f"expected a matrix of shape {expected}, got {tuple(W.shape)}")

@@ -83,8 +83,9 @@ def constrain(
         The module.
     Raises:
         TypeError: If `constraint` does not make a `Constraint`.
-        ValueError: If the module has no such matrix, it carries a foreign parametrisation, or the
-            rows do not make a square block or overlap with rows that are constrained already.
+        ValueError: If the module has no such matrix, it carries a foreign parametrisation, the set
+            is complex, or the rows do not make a square block or overlap with rows that are
+            constrained already.
     Source:
         The design is that of `torch.nn.utils.parametrize`.
     Example:
@@ -107,6 +108,8 @@ def constrain(
                 f"but rows {other}:{other + size} of {name} are constrained already"
             )
     made = make_constraint(constraint, size)
+    if made.is_complex:
+        raise ValueError(f"expected a set of real matrices for {name}, got complex {made}")
     made.to(weight.device, weight.dtype)
     _register(module, name, weight, [*(earlier.blocks() if earlier else []), (start, made)])
     return module
