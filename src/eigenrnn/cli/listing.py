@@ -1,17 +1,22 @@
-"""What ``eigenrnn list`` says."""
+"""The tables that the commands print."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from eigenrnn.cli.names import unknown
 from eigenrnn.ops.backend import Backend
-from eigenrnn.recipes import Recipe
+from eigenrnn.recipes import Outcome, Recipe
+from eigenrnn.recipes.table import QUICK, columns, remarks, to_markdown
 from eigenrnn.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 
-__all__ = ["show"]
+__all__ = ["show", "show_outcomes"]
 
 _KINDS = {
     "constraints": CONSTRAINTS,
@@ -47,6 +52,42 @@ def show(kind: str | None, *, as_json: bool, console: Console) -> None:
             table.add_row(name, f"{about['summary']}{f' (absent: {missing})' if missing else ''}")
         console.print(table)
         console.print()
+
+
+def show_outcomes(
+    recipe: Recipe, outcomes: Sequence[Outcome], *, quick: bool, console: Console
+) -> None:
+    """Print what the networks of a recipe came to: fitted to a terminal, else as Markdown."""
+    if not console.is_terminal:
+        console.print(
+            to_markdown(recipe, outcomes, quick=quick),
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
+    title, cells = f"{recipe.name}: {recipe.summary}", columns(outcomes)
+    if len(set(cells["quantity"])) == 1:
+        title += f" Compared: {cells.pop('quantity')[0]}."
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for name in cells:
+        is_text = name in {"network", "quantity"}
+        table.add_column(
+            name,
+            justify="left" if is_text else "right",
+            overflow="fold",
+            min_width=len("full-capacity") if is_text else None,
+        )
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*row)
+    console.print(table)
+    for heading, items in remarks(recipe, outcomes).items():
+        console.print(heading, style="bold")
+        for item in items:
+            console.print(Padding(Text(item), (0, 0, 0, 2)))
+        console.print()
+    if quick:
+        console.print(QUICK, style="yellow")
 
 
 def _facts(entry: Any) -> dict[str, Any]:

@@ -1,39 +1,30 @@
-"""The commands and their options."""
+"""What the commands do."""
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
-from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
+from jsonargparse import ArgumentError, Namespace
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.markup import escape
 from torch import nn
 
-from eigenrnn.cli import listing, names
+from eigenrnn.cli import complaints, listing, names
+from eigenrnn.cli.parser import Parser, commands
 from eigenrnn.errors import NonFiniteLossError
-from eigenrnn.layers import RNN
 from eigenrnn.models import SequenceModel, count_parameters
 from eigenrnn.recipes import Recipe, reproduce
-from eigenrnn.recipes.reproduce import to_markdown
 from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Task
 from eigenrnn.train import Result, Settings, fit
-from eigenrnn.version import __version__
 
 __all__ = ["main"]
 
-set_loader("eigenrnn", names.in_yaml)
-
-_FLAGS = {
-    *(f.name for f in fields(Settings)),
-    *("task", "layer", "hidden_size", "config", "data_root", "out", "resume", "overwrite"),
-    *("rows", "seeds", "quick", "json"),
-}
 _USERS_ERRORS = (ArgumentError, ValueError, TypeError, OSError, NonFiniteLossError)
+_INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,13 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _USERS_ERRORS as error:
         if os.environ.get("EIGENRNN_DEBUG"):
             raise
-        said = f"[bold red]error:[/] {escape(names.explain(str(error), _FLAGS))}"
-        Console(stderr=True).print(said, soft_wrap=True, highlight=False)
+        flags = {
+            name: set(parser.get_defaults().as_dict()) for name, (parser, _) in commands().items()
+        }
+        command = next((argument for argument in given if argument in flags), "")
+        _complain(complaints.explain(str(error), flags, command))
         return 2
+    except KeyboardInterrupt:  # before the first step, or the second one of a run
+        _complain("stopped")
+        return _INTERRUPTED
+
+
+def _complain(said: str) -> None:
+    console = Console(stderr=True)
+    console.print(f"[bold red]error:[/] {escape(said)}", soft_wrap=True, highlight=False)
 
 
 def _run(given: list[str]) -> int:
-    parser = _parser()
+    parser = Parser.of_everything()
     options = parser.parse_args(names.in_arguments(given))
     console = Console()
     chosen: Namespace = options[options.subcommand]
@@ -62,67 +64,6 @@ def _run(given: list[str]) -> int:
         return 0
     command = {"train": _train, "reproduce": _reproduce}[options.subcommand]
     return command(parser.instantiate(options)[options.subcommand], console)
-
-
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="eigenrnn",
-        description="Recurrent layers whose recurrent matrix has a spectrum that you choose.",
-        exit_on_error=False,
-        parser_mode="eigenrnn",
-        version=__version__,
-    )
-    commands = parser.add_subcommands(required=True, dest="subcommand")
-    commands.add_subcommand("list", _list_parser(), help="what there is, by name")
-    commands.add_subcommand("train", _train_parser(), help="train a layer on a task")
-    commands.add_subcommand("reproduce", _reproduce_parser(), help="run a published experiment")
-    return parser
-
-
-def _new_parser(description: str) -> ArgumentParser:
-    return ArgumentParser(
-        description=description, exit_on_error=False, parser_mode="eigenrnn", default_env=False
-    )
-
-
-def _list_parser() -> ArgumentParser:
-    parser = _new_parser("List what there is, by the names that the other commands take.")
-    parser.add_argument("kind", nargs="?", help="constraints, layers, tasks, recipes or backends")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    return parser
-
-
-def _train_parser() -> ArgumentParser:
-    parser = _new_parser("Train a recurrent layer on a task. Names: eigenrnn list.")
-    parser.add_argument("--config", action="config", help="a YAML file of these options")
-    parser.add_argument("--task", type=Task, required=True, help="its options: --task.NAME")
-    parser.add_argument(
-        "--layer",
-        type=Callable[[int, int], RNN | nn.RNNBase],
-        default="eigenrnn.layers.ScoRNN",
-        help="its options: --layer.NAME",
-    )
-    parser.add_argument("--hidden_size", type=int, default=128, help="the number N of units")
-    parser.add_class_arguments(Settings, None)
-    _add_run_arguments(parser, "runs/TASK-LAYER-N")
-    return parser
-
-
-def _reproduce_parser() -> ArgumentParser:
-    parser = _new_parser("Run a published experiment and set its numbers beside ours.")
-    parser.add_argument("recipe", help="its name, see: eigenrnn list recipes")
-    parser.add_argument("--rows", nargs="+", type=str, help="parts of the labels of those to run")
-    parser.add_argument("--seeds", nargs="+", type=int, help="in place of the recipe's")
-    parser.add_argument("--quick", action="store_true", help="a minute or two to see it run")
-    _add_run_arguments(parser, "runs/RECIPE")
-    return parser
-
-
-def _add_run_arguments(parser: ArgumentParser, default: str) -> None:
-    parser.add_argument("--data_root", type=str, help="the folder of the data files")
-    parser.add_argument("--out", type=str, help=f"the folder of the run (default: {default})")
-    parser.add_argument("--resume", action="store_true", help="go on with the run that is there")
-    parser.add_argument("--overwrite", action="store_true", help="delete the run that is there")
 
 
 def _train(options: Namespace, console: Console) -> int:
@@ -143,7 +84,7 @@ def _train(options: Namespace, console: Console) -> int:
         name=name,
     )
     _say(result, task, model, console)
-    return 130 if result.interrupted else 0
+    return _INTERRUPTED if result.interrupted else 0
 
 
 def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None:
@@ -174,9 +115,9 @@ def _reproduce(options: Namespace, console: Console) -> int:
         resume=options.resume,
         overwrite=options.overwrite,
     )
-    console.print(Markdown(to_markdown(recipe, outcomes, quick=options.quick)))
-    console.print(f"in {directory}/results.json and results.md")
-    return 0
+    listing.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
+    console.print(f"in {directory}/results.json and results.md", soft_wrap=True)
+    return _INTERRUPTED if any(outcome.interrupted for outcome in outcomes) else 0
 
 
 def _with_data_root(task: Task, data_root: str | None) -> Task:

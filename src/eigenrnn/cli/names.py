@@ -1,64 +1,81 @@
-"""The names that users type for tasks and layers, and what to say of those that do not exist."""
+"""The names that users type for tasks, layers and constraints, and which are near a wrong one."""
 
 import difflib
 import inspect
-import re
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import yaml
 
-from eigenrnn.registry import LAYERS, TASKS, class_path
+from eigenrnn.registry import CONSTRAINTS, LAYERS, TASKS, class_path
 
-__all__ = ["explain", "in_arguments", "in_yaml", "unknown"]
+__all__ = ["DECIDED_HERE", "in_arguments", "in_yaml", "near", "options_of", "unknown"]
 
-_KINDS: dict[str, Mapping[str, type]] = {"task": TASKS, "layer": LAYERS}
+DECIDED_HERE = frozenset({"batch_first", "device", "dtype", "generator", "proj_size"})
+"""The arguments of layers that the command line gives itself, or that its models do not take."""
+
+_KINDS: dict[str, tuple[str, Mapping[str, type]]] = {
+    "task": ("task", TASKS),
+    "layer": ("layer", LAYERS),
+    "layer.constraint": ("constraint", CONSTRAINTS),
+}
 
 
 def near(name: str, names: Iterable[str]) -> str:
     """Suggest the names that are most like the given one, in parentheses, or nothing."""
-    found = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+    found = difflib.get_close_matches(name, sorted(set(names) - {name}), n=3, cutoff=0.6)
     return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """Say that a name does not exist, and which ones do."""
     names = list(names)
-    listed = ", ".join(names)
-    return f"expected a {kind} among {listed}; got {name!r}{near(name, names)}"
+    return f"expected a {kind} among {', '.join(names)}; got {name!r}{near(name, names)}"
 
 
-def explain(message: str, flags: Iterable[str]) -> str:
-    """Add the near names to what the parser says of an option that does not exist."""
-    option = re.search(r"Option '(\w+)' is not accepted", message)
-    owner = re.search(r"class_path[ =]'(?:\w+\.)*(\w+)'", message)
-    if option is not None and owner is not None:
-        options = _options_of(owner[1])
-        return f"{owner[1]} takes no option {option[1]!r}{near(option[1], options)}"
-    flag = re.search(r"[Uu]nrecognized arguments: --(\w+)", message)
-    return message + (near(flag[1], flags) if flag is not None else "")
-
-
-def _options_of(class_name: str) -> set[str]:
-    """Collect what the constructors of a registered class take."""
-    kinds = [kind for kinds in _KINDS.values() for kind in kinds.values()]
+def options_of(class_name: str) -> set[str]:
+    """Collect the options that a registered class takes on the command line."""
+    kinds = [kind for _, kinds in _KINDS.values() for kind in kinds.values()]
     bases = [base for kind in kinds if kind.__name__ == class_name for base in kind.__mro__]
     ours = [base for base in bases if base.__module__.startswith("eigenrnn")]
     names = {name for base in ours for name in inspect.signature(base).parameters}
-    return names - {"input_size", "hidden_size", "generator", "options"}
+    return names - {"input_size", "hidden_size", "options"} - DECIDED_HERE
 
 
 def in_arguments(arguments: list[str]) -> list[str]:
-    """Put class paths for the names after ``--task`` and ``--layer``."""
-    translated = list(arguments)
-    for kind in _KINDS:
-        flag = f"--{kind}"
-        for i, argument in enumerate(translated):
-            if argument.startswith(f"{flag}="):
-                translated[i] = f"{flag}={_path(kind, argument.removeprefix(f'{flag}='))}"
-            elif i > 0 and translated[i - 1] == flag:
-                translated[i] = _path(kind, argument)
+    """Put class paths for the names after ``--task``, ``--layer`` and ``--layer.constraint``.
+
+    A bare ``--task.help`` asks about the task that is named elsewhere among the arguments.
+    """
+    translated: list[str] = []
+    flags = {flag: kind for kind in _KINDS for flag in (f"--{kind}", f"--{kind}.help")}
+    for argument in arguments:
+        flag, equals, name = argument.partition("=")
+        before = translated[-1] if translated else ""
+        if equals and flag in flags:
+            translated.append(f"{flag}={_path(flags[flag], name)}")
+        elif before in flags and not argument.startswith("-"):
+            translated.append(_path(flags[before], argument))
+        else:
+            translated.append(argument)
+    if translated and translated[-1].endswith(".help") and translated[-1] in flags:
+        translated.append(_asked_about(translated[-1], translated))
     return translated
+
+
+def _asked_about(help_flag: str, arguments: list[str]) -> str:
+    """Find the class path after the flag that a bare help flag asks about.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    flag = help_flag.removesuffix(".help")
+    named = [after for before, after in pairwise(arguments) if before == flag]
+    if not named:
+        noun, known = _KINDS[flag.removeprefix("--")]
+        raise ValueError(f"expected a {noun} after {help_flag} among {', '.join(known)}; got none")
+    return named[-1]
 
 
 def in_yaml(text: str) -> Any:
@@ -67,20 +84,27 @@ def in_yaml(text: str) -> Any:
     Both ``task: copying`` and ``task: {name: copying, delay: 200}`` are understood.
     """
     content = yaml.safe_load(text)
-    if not isinstance(content, dict):
-        return content
+    return _in_mapping(content) if isinstance(content, dict) else content
+
+
+def _in_mapping(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for kind in _KINDS:
-        if kind in content:
-            content[kind] = _entry(kind, content[kind])
+        key = kind.removeprefix(prefix)
+        if key in content:
+            content[key] = _entry(kind, content[key])
     return content
 
 
 def _entry(kind: str, value: Any) -> Any:
     if isinstance(value, str):
         return _path(kind, value)
-    if isinstance(value, dict) and "name" in value:
+    if not isinstance(value, dict):
+        return value
+    if "name" in value:
         options = {key: option for key, option in value.items() if key != "name"}
-        return {"class_path": _path(kind, str(value["name"])), "init_args": options}
+        value = {"class_path": _path(kind, str(value["name"])), "init_args": options}
+    if isinstance(value.get("init_args"), dict):
+        _in_mapping(value["init_args"], f"{kind}.")
     return value
 
 
@@ -90,8 +114,9 @@ def _path(kind: str, name: str) -> str:
     Raises:
         ValueError: If there is no such name; lists the near ones.
     """
+    noun, known = _KINDS[kind]
     if "." in name or name.startswith("{"):
         return name
-    if name not in _KINDS[kind]:
-        raise ValueError(unknown(kind, name, _KINDS[kind]))
-    return class_path(_KINDS[kind][name])
+    if name not in known:
+        raise ValueError(unknown(noun, name, known))
+    return class_path(known[name])

@@ -1,0 +1,109 @@
+"""The commands and their options."""
+
+from argparse import Action
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_loader
+
+from eigenrnn.cli import names
+from eigenrnn.layers import GRU, LSTM, RNN, TanhRNN
+from eigenrnn.registry import LAYERS, TASKS
+from eigenrnn.tasks import Task
+from eigenrnn.train import Settings
+from eigenrnn.version import __version__
+
+__all__ = ["Parser", "commands"]
+
+set_loader("eigenrnn", names.in_yaml, exceptions=(yaml.YAMLError,))
+
+
+class _Help(DefaultHelpFormatter):
+    """Leaves out what Python calls the types of tasks and layers."""
+
+    def _get_help_string(self, action: Action) -> str:
+        named = action.dest in {"task", "layer"}
+        return action.help or "" if named else super()._get_help_string(action)
+
+
+class Parser(ArgumentParser):
+    """A parser of this program; those of the options of a task or a layer are of its kind too."""
+
+    def __init__(self, description: str = "", **options: Any) -> None:
+        options |= {"exit_on_error": False, "parser_mode": "eigenrnn", "formatter_class": _Help}
+        super().__init__(description=description, **options)
+
+    def add_class_arguments(self, *args: Any, **options: Any) -> Any:
+        skip = {*(options.pop("skip", None) or ()), *names.DECIDED_HERE}
+        return super().add_class_arguments(*args, skip=skip, **options)
+
+    @classmethod
+    def of_everything(cls) -> "Parser":
+        """Make the parser of the whole program."""
+        parser = cls(
+            "Recurrent layers whose recurrent matrix has a spectrum that you choose.",
+            prog="eigenrnn",
+            version=__version__,
+        )
+        subcommands = parser.add_subcommands(required=True, dest="subcommand")
+        for name, (command, about) in commands().items():
+            subcommands.add_subcommand(name, command, help=about)
+        return parser
+
+
+def commands() -> dict[str, tuple[Parser, str]]:
+    """Make the parser of each command, and say what the command does."""
+    return {
+        "list": (_list(), "what there is, by name"),
+        "train": (_train(), "train a layer on a task"),
+        "reproduce": (_reproduce(), "run a published experiment"),
+    }
+
+
+def _list() -> Parser:
+    parser = Parser("List what there is, by the names that the other commands take.")
+    parser.add_argument("kind", nargs="?", help="constraints, layers, tasks, recipes or backends")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+def _train() -> Parser:
+    parser = Parser("Train a recurrent layer on a task.")
+    parser.add_argument("--config", action="config", help="a YAML file of these options")
+    parser.add_argument(
+        "--task",
+        type=Task,
+        required=True,
+        help=f"{', '.join(TASKS)}; its options as --task.OPTION, see --task.help TASK (required)",
+    )
+    parser.add_argument(
+        "--layer",
+        type=Callable[[int, int], RNN | LSTM | GRU | TanhRNN],
+        default="eigenrnn.layers.ScoRNN",
+        help=f"{', '.join(LAYERS)}; its options as --layer.OPTION, see --layer.help LAYER "
+        "(default: scornn)",
+    )
+    parser.add_argument("--hidden_size", type=int, default=128, help="the number N of units")
+    parser.add_class_arguments(Settings, None)
+    _add_run_arguments(parser, "runs/TASK-LAYER-N")
+    return parser
+
+
+def _reproduce() -> Parser:
+    parser = Parser("Run a published experiment and set its numbers beside ours.")
+    parser.add_argument("recipe", help="its name, see: eigenrnn list recipes")
+    parser.add_argument("--rows", nargs="+", type=str, help="parts of the labels of those to run")
+    parser.add_argument("--seeds", nargs="+", type=int, help="in place of the recipe's")
+    parser.add_argument(
+        "--quick", action="store_true", help="30 steps a row: shows that it runs, reaches nothing"
+    )
+    _add_run_arguments(parser, "runs/RECIPE, with --quick runs/RECIPE-quick")
+    return parser
+
+
+def _add_run_arguments(parser: Parser, default: str) -> None:
+    parser.add_argument("--data_root", type=str, help="the folder of the data files")
+    parser.add_argument("--out", type=str, help=f"the folder to write to (default: {default})")
+    parser.add_argument("--resume", action="store_true", help="go on with what is there")
+    parser.add_argument("--overwrite", action="store_true", help="delete what is there")
