@@ -141,3 +141,15 @@ def test_files_are_looked_for_at_the_first_batch_and_not_before(tmp_path):
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         PixelMNIST(**options)
+
+
+@pytest.mark.usefixtures("files")
+def test_few_evaluation_examples_are_the_first_of_the_whole_split():
+    whole = next(PixelMNIST().batches("test", 7))
+    (few,) = PixelMNIST(eval_examples=7).batches("test", 100)
+    assert torch.equal(few.inputs, whole.inputs)
+
+
+def test_no_evaluation_example_is_refused():
+    with pytest.raises(ValueError, match="eval_examples >= 1, got 0"):
+        PixelMNIST(eval_examples=0)

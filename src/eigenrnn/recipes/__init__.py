@@ -2,6 +2,7 @@
 
 from eigenrnn.recipes import nnrnn, scornn
 from eigenrnn.recipes.base import Recipe, Reported, Row
-from eigenrnn.recipes.reproduce import Outcome, reproduce
+from eigenrnn.recipes.outcome import Outcome
+from eigenrnn.recipes.reproduce import reproduce
 
 __all__ = ["Outcome", "Recipe", "Reported", "Row", "nnrnn", "reproduce", "scornn"]

@@ -1,5 +1,6 @@
 """The experiments of Helfrich, Willmott and Ye, ICML 2018 (scoRNN)."""
 
+from dataclasses import replace
 from typing import Any
 
 from eigenrnn.initializers import glorot_uniform_, zeros_
@@ -100,6 +101,7 @@ def _pixels(permuted: bool) -> tuple[Row, ...]:
             reported=Reported(values[permuted], place, note=note),
             head_init=glorot_uniform_,
             head_bias_init=zeros_,
+            quick_task=replace(task, eval_examples=500),
             **facts,
         )
 

@@ -42,6 +42,8 @@ class PixelMNIST(Task):
             10,000 with the generator that has just drawn the order of the pixels (seed 1234). The
             test set is always the other 10,000.
         shuffle: Whether every epoch has a new order of the images (nnRNN keeps one).
+        eval_examples: How many of the first images of the validation and test sets are used;
+            `None` takes all, as every paper does.
         data_root: The only folder to look for the files in; see `eigenrnn.data.locate`.
 
     Shape:
@@ -72,6 +74,7 @@ class PixelMNIST(Task):
     permutation_seed: int | None = None
     split: Split = "tf"
     shuffle: bool = True
+    eval_examples: int | None = None
     data_root: str | Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +84,8 @@ class PixelMNIST(Task):
         seed = self.permutation_seed
         if seed is not None and not 0 <= seed < 2**32:
             raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {seed}")
+        if self.eval_examples is not None and self.eval_examples < 1:
+            raise ValueError(f"expected eval_examples >= 1, got {self.eval_examples}")
 
     @property
     def input_size(self) -> int:
@@ -108,6 +113,8 @@ class PixelMNIST(Task):
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
         images = self._images(split)
+        if split != "train":
+            images = images[: self.eval_examples]
         chosen = (
             epochs(len(images), size, seed=seed, start=start, shuffle=self.shuffle)
             if split == "train"

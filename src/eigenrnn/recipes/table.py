@@ -1,0 +1,68 @@
+"""The table paper | ours | difference of a recipe."""
+
+import statistics
+from collections.abc import Sequence
+
+from eigenrnn.recipes.base import Recipe
+from eigenrnn.recipes.outcome import Outcome, standard_error
+
+__all__ = ["columns", "remarks", "to_markdown"]
+
+QUICK = "A quick run: it shows that the recipe works, and reaches nothing."
+
+
+def to_markdown(recipe: Recipe, outcomes: Sequence[Outcome], *, quick: bool = False) -> str:
+    """Lay the outcomes out as a page of Markdown."""
+    lines = [f"# {recipe.name}", "", recipe.summary, "", f"Source: {recipe.source}.", ""]
+    if quick:
+        lines += [f"**{QUICK}**", ""]
+    table = columns(outcomes)
+    text = {"network", "quantity"}
+    lines += [_row(list(table)), _row(["---" if name in text else "---:" for name in table], "")]
+    lines += [_row(list(cells)) for cells in zip(*table.values(), strict=True)]
+    for title, items in remarks(recipe, outcomes).items():
+        lines += ["", f"## {title}", "", *(f"- {item}" for item in items)]
+    return "\n".join(lines) + "\n"
+
+
+def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+    """Write the cells of each column, by its heading; one that says nothing is left out."""
+    table = {
+        "network": [o.label for o in outcomes],
+        "parameters": ["" if o.parameters is None else f"{o.parameters:,}" for o in outcomes],
+        "quantity": [o.quantity for o in outcomes],
+        "paper": ["not printed" if o.reported is None else f"{o.reported:g}" for o in outcomes],
+        "ours": [_with_error(o.values) or "not run" for o in outcomes],
+        "difference": ["" if o.difference is None else f"{o.difference:+.4f}" for o in outcomes],
+        "ours, selected on validation": [_with_error(o.selected) for o in outcomes],
+        "seconds a run": [
+            f"{statistics.fmean(o.seconds):.1f}" if o.seconds else "" for o in outcomes
+        ],
+    }
+    return {name: cells for name, cells in table.items() if any(cells)}
+
+
+def remarks(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+    """Collect the notes on the paper's numbers, and where we do otherwise than the paper."""
+    rows = {row.label: row for row in recipe.rows}
+    ours = [(o.label, text) for o in outcomes for text in rows[o.label].departures]
+    found = {
+        "Notes": [f"{o.label}, {o.place}: {o.note}." for o in outcomes if o.note],
+        "Departures": [
+            *(f"{text}." for text in recipe.departures),
+            *(f"{label}: {text}." for label, text in ours),
+        ],
+    }
+    return {title: items for title, items in found.items() if items}
+
+
+def _row(cells: Sequence[str], space: str = " ") -> str:
+    return f"|{space}{f'{space}|{space}'.join(cells)}{space}|"
+
+
+def _with_error(values: tuple[float, ...]) -> str:
+    """Write mean and standard error."""
+    if not values:
+        return ""
+    mean, error = statistics.fmean(values), standard_error(values)
+    return f"{mean:.4f}" if error is None else f"{mean:.4f} ± {error:.4f}"
