@@ -1,0 +1,525 @@
+"""The command line, as a stranger types it."""
+
+import hashlib
+import importlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+import yaml
+
+from eigenrnn import registry
+from eigenrnn.cli import main
+from eigenrnn.data.mnist import FILES
+from eigenrnn.errors import RunExistsError
+from eigenrnn.recipes import Outcome
+from training_run import one_thread, read_metrics
+
+TINY = "--task copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --steps 4"
+SMALL = f"{TINY} --hidden_size 6 --batch_size 2 --log_every 1 --accelerator cpu"
+CONSTRAINTS, LAYERS, TASKS, RECIPES = (
+    ", ".join(known)
+    for known in (registry.CONSTRAINTS, registry.LAYERS, registry.TASKS, registry.RECIPES)
+)
+ROW = '--rows "scoRNN 190 T=1000" --quick'
+
+
+@dataclass
+class Told:
+    """What a command came to."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def eigenrnn(tmp_path, monkeypatch, capsys):
+    """Run the command line in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EIGENRNN_DEBUG", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def call(line):
+        with one_thread():
+            status = main(shlex.split(line))
+        return Told(status, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def complaint(eigenrnn):
+    """Run a command that is refused; give the one line that says why."""
+
+    def call(line):
+        told = eigenrnn(line)
+        assert (told.status, told.out) == (2, "")
+        (said,) = told.err.splitlines()
+        assert said.startswith("error: ")
+        return said.removeprefix("error: ")
+
+    return call
+
+
+@pytest.fixture
+def shown(eigenrnn, capsys):
+    """Run a command that only shows something, such as help."""
+
+    def call(line):
+        with pytest.raises(SystemExit, match="0"):
+            eigenrnn(line)
+        return capsys.readouterr().out
+
+    return call
+
+
+def write(path, text):
+    path.write_text(text)
+    return path.name
+
+
+def config(directory):
+    """Read what the run wrote of itself."""
+    return json.loads((directory / "config.json").read_text())
+
+
+# list
+
+
+@pytest.mark.parametrize(
+    "name", [*registry.CONSTRAINTS, *registry.LAYERS, *registry.TASKS, *registry.RECIPES]
+)
+def test_list_names_all_there_is(eigenrnn, name):
+    assert f" {name} " in eigenrnn("list").out
+
+
+def test_list_can_be_asked_for_one_kind(eigenrnn):
+    told = eigenrnn("list tasks")
+    assert "pixel_mnist" in told.out
+    assert "scornn" not in told.out
+
+
+def test_list_fits_a_narrow_terminal(eigenrnn):
+    assert max(map(len, eigenrnn("list").out.splitlines())) <= 80
+
+
+def test_list_can_be_read_by_programs(eigenrnn):
+    facts = json.loads(eigenrnn("list --json").out)
+    assert set(facts) == {"constraints", "layers", "tasks", "recipes", "backends"}
+    assert set(facts["layers"]) == set(registry.LAYERS)
+
+
+def test_list_tells_programs_which_rows_can_run(eigenrnn):
+    facts = json.loads(eigenrnn("list recipes --json").out)
+    rows = {row["label"]: row for row in facts["recipes"]["scornn/table2"]["rows"]}
+    assert (rows["scoRNN 170"]["reported"], rows["scoRNN 170"]["can_run"]) == (0.943, True)
+    assert not rows["full-capacity uRNN 116"]["can_run"]
+
+
+def test_the_package_of_the_command_line_can_be_run(tmp_path):
+    command = [sys.executable, "-m", "eigenrnn.cli", "list", "tasks"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "copying" in done.stdout
+
+
+# help
+
+
+def test_help_names_the_commands(shown):
+    said = shown("--help")
+    assert all(command in said for command in ("list", "train", "reproduce"))
+
+
+def test_help_of_train_names_tasks_and_layers(shown):
+    said = " ".join(shown("train --help").split())
+    assert f"{TASKS}; its options as --task.OPTION" in said
+    assert f"{LAYERS}; its options as --layer.OPTION" in said
+
+
+def test_help_of_train_speaks_of_no_classes(shown):
+    said = shown("train --help")
+    assert "torch." not in said
+    assert "<class" not in said
+
+
+@pytest.mark.parametrize(
+    "line", ["--task.help copying", "--task.help=copying", "--task copying --task.help"]
+)
+def test_options_of_a_task_are_shown_by_its_name(shown, line):
+    assert "--task.delay" in shown(f"train {line}")
+
+
+def test_options_of_a_layer_are_shown_by_its_name(shown):
+    said = shown("train --layer.help scornn")
+    assert "--layer.negative" in said
+    assert "generator" not in said
+
+
+def test_help_without_a_name_lists_the_names(complaint):
+    said = complaint("train --task.help")
+    assert said == f"expected a task after --task.help among {TASKS}; got none"
+
+
+# train
+
+
+def test_a_run_is_trained_by_flags(eigenrnn, tmp_path):
+    told = eigenrnn(f"train {SMALL} --layer scornn --layer.negative 2 --lr 0.01")
+    assert told.status == 0
+    written = config(tmp_path / "runs" / "copying-scornn-6")
+    assert "delay=3, symbols=2" in written["task"]
+    assert any("ScaledCayley(6, negative=2)" in line for line in written["model"])
+    assert written["settings"]["lr"] == 0.01
+
+
+def test_a_run_tells_what_came_out_and_where_it_is(eigenrnn, tmp_path):
+    told = eigenrnn(f"train {SMALL} --out here")
+    last = json.loads((tmp_path / "here" / "result.json").read_text())["last"]["test"]
+    assert "144 parameters, 4 steps" in told.out
+    assert f"last: test loss {last['loss']:.4g}, accuracy {last['accuracy']:.4g}" in told.out
+    assert told.out.endswith("in here\n")
+
+
+def test_progress_is_shown_beside_the_output(eigenrnn):
+    assert "copying-scornn-6: step 4/4, loss" in eigenrnn(f"train {SMALL}").err
+
+
+@pytest.mark.parametrize("layer", registry.LAYERS)
+def test_every_layer_trains_by_its_name(eigenrnn, layer):
+    assert eigenrnn(f"train {SMALL} --layer {layer}").status == 0
+
+
+@pytest.mark.parametrize("constraint", registry.CONSTRAINTS)
+def test_every_constraint_is_taken_by_its_name(eigenrnn, constraint, tmp_path):
+    assert eigenrnn(f"train {SMALL} --layer rnn --layer.constraint {constraint}").status == 0
+    written = config(tmp_path / "runs" / "copying-rnn-6")
+    assert any(registry.CONSTRAINTS[constraint].__name__ in line for line in written["model"])
+
+
+def test_pixels_are_read_from_the_folder_that_is_named(eigenrnn, data_root, monkeypatch, tmp_path):
+    monkeypatch.setenv("EIGENRNN_DATA", str(tmp_path / "elsewhere"))
+    told = eigenrnn(
+        f"train --task pixel_mnist --task.permuted true --hidden_size 2 --steps 1 "
+        f"--eval_batch_size 5000 --accelerator cpu --data_root {data_root}"
+    )
+    assert told.status == 0
+    assert "permuted=True" in config(tmp_path / "runs" / "pixelmnist-scornn-2")["task"]
+
+
+def test_the_seed_decides_the_start(eigenrnn, tmp_path):
+    for name, seed in [("a", 1), ("b", 1), ("c", 2)]:
+        eigenrnn(f"train {SMALL} --seed {seed} --out {name}")
+    a, b, c = (read_metrics(tmp_path / name)[0]["train_loss"] for name in "abc")
+    assert a == b != c
+
+
+YAML = {
+    "names": "task: copying\nlayer: scornn\n",
+    "names with options": (
+        "task: {name: copying, delay: 5}\n"
+        "layer: {name: rnn, constraint: {name: exponential, start: haar}}\n"
+    ),
+    "class paths": (
+        "task: {class_path: eigenrnn.tasks.Copying, init_args: {delay: 5}}\n"
+        "layer: {class_path: eigenrnn.layers.LSTM, init_args: {forget_bias: 1.0}}\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", YAML.values(), ids=YAML)
+def test_a_run_is_trained_by_a_file(eigenrnn, tmp_path, text):
+    file = write(tmp_path / "run.yaml", text + "hidden_size: 6\nsteps: 2\naccelerator: cpu\n")
+    assert eigenrnn(f"train --config {file} --out here").status == 0
+    assert config(tmp_path / "here")["settings"]["steps"] == 2
+
+
+def test_options_in_a_file_reach_the_task_and_the_layer(eigenrnn, tmp_path):
+    text = YAML["names with options"] + "hidden_size: 6\nsteps: 2\naccelerator: cpu\n"
+    eigenrnn(f"train --config {write(tmp_path / 'run.yaml', text)} --out here")
+    written = config(tmp_path / "here")
+    assert "delay=5" in written["task"]
+    assert any("Exponential(6, start='haar'" in line for line in written["model"])
+
+
+def test_flags_win_over_the_file(eigenrnn, tmp_path):
+    text = "task: {name: copying, delay: 5, symbols: 3}\nlayer: lstm\nhidden_size: 6\nsteps: 9\n"
+    file = write(tmp_path / "run.yaml", text)
+    eigenrnn(f"train --config {file} --layer gru --steps 2 --task.delay 4 --out here")
+    written = config(tmp_path / "here")
+    assert "delay=4, symbols=3" in written["task"]
+    assert written["model"][1].startswith("  (layer): GRU(")
+    assert written["settings"]["steps"] == 2
+
+
+def test_the_configuration_is_printed_and_nothing_is_trained(shown, tmp_path):
+    options = yaml.safe_load(shown(f"train {SMALL} --lr 0.5 --print_config"))
+    assert options["lr"] == 0.5
+    assert options["task"]["init_args"]["delay"] == 3
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_printed_configuration_is_a_file_to_train_by(eigenrnn, shown, tmp_path):
+    printed = shown(f"train {SMALL} --layer gru --print_config")
+    eigenrnn(f"train --config {write(tmp_path / 'run.yaml', printed)} --out by-file")
+    eigenrnn(f"train {SMALL} --layer gru --out by-flags")
+    by_file, by_flags = (config(tmp_path / name) for name in ("by-file", "by-flags"))
+    assert {**by_file, "name": None} == {**by_flags, "name": None}
+
+
+# a run that is there
+
+
+def test_a_run_that_is_there_is_refused_with_both_ways_out(eigenrnn, complaint):
+    eigenrnn(f"train {SMALL}")
+    said = complaint(f"train {SMALL}")
+    assert "runs/copying-scornn-6 already holds a run" in said
+    assert "--resume" in said
+    assert "--overwrite" in said
+
+
+def test_resuming_a_run_that_has_ended_tells_its_result_again(eigenrnn, tmp_path):
+    first = eigenrnn(f"train {SMALL}")
+    journal = tmp_path / "runs" / "copying-scornn-6" / "metrics.csv"
+    before = journal.stat().st_mtime_ns
+    again = eigenrnn(f"train {SMALL} --resume")
+    assert (again.status, again.out) == (0, first.out)
+    assert journal.stat().st_mtime_ns == before
+
+
+def test_overwriting_trains_anew(eigenrnn, tmp_path):
+    eigenrnn(f"train {SMALL}")
+    assert eigenrnn(f"train {SMALL} --seed 1 --overwrite").status == 0
+    assert config(tmp_path / "runs" / "copying-scornn-6")["settings"]["seed"] == 1
+
+
+def test_another_run_is_not_resumed(eigenrnn, complaint):
+    eigenrnn(f"train {SMALL}")
+    assert "lr was 0.001, now 0.5" in complaint(f"train {SMALL} --lr 0.5 --resume")
+
+
+def test_a_run_is_not_both_resumed_and_overwritten(complaint):
+    assert "got both" in complaint(f"train {SMALL} --resume --overwrite")
+
+
+# what is refused
+
+REFUSED = {
+    # names
+    "": "expected a command among list, train, reproduce; see eigenrnn --help",
+    "trian": "expected a command among list, train, reproduce; got 'trian' (did you mean train?)",
+    "list layer": (
+        "expected a kind among constraints, layers, tasks, recipes, backends; got 'layer' "
+        "(did you mean layers?)"
+    ),
+    "train --steps 1": f"expected --task among {TASKS}; got none",
+    "train --task copyng --steps 1": (
+        f"expected a task among {TASKS}; got 'copyng' (did you mean copying?)"
+    ),
+    "train --task=pixel_minst --steps 1": (
+        f"expected a task among {TASKS}; got 'pixel_minst' (did you mean pixel_mnist?)"
+    ),
+    f"train {TINY} --layer scorn": (
+        f"expected a layer among {LAYERS}; got 'scorn' (did you mean scornn?)"
+    ),
+    f"train {TINY} --layer torch.nn.LSTM": (
+        f"expected a layer among {LAYERS}, or a subclass of one; got 'torch.nn.LSTM'"
+    ),
+    f"train {TINY} --layer rnn --layer.constraint exponental": (
+        f"expected a constraint among {CONSTRAINTS}; got 'exponental' (did you mean exponential?)"
+    ),
+    "reproduce scornn/tabel2": (
+        f"expected a recipe among {RECIPES}; got 'scornn/tabel2' "
+        "(did you mean scornn/table2 or scornn/table1?)"
+    ),
+    "reproduce": f"expected a recipe among {RECIPES}; got none",
+    # options
+    f"train {TINY} --task.dely 3": "Copying takes no option 'dely' (did you mean delay?)",
+    f"train {TINY} --layer.negativ 3": "ScoRNN takes no option 'negativ' (did you mean negative?)",
+    f"train {TINY} --layer.batch_first true": "ScoRNN takes no option 'batch_first'",
+    f"train {TINY} --hiden_size 3": (
+        "unrecognized arguments: --hiden_size 3 (did you mean --hidden_size or --batch_size?)"
+    ),
+    "reproduce scornn/fig1 --qick": "unrecognized arguments: --qick (did you mean --quick?)",
+    # values
+    f"train {TINY} --lr fast": "expected lr to be a number, got 'fast'",
+    f"train {TINY} --hidden_size 8.5": "expected hidden_size to be a whole number, got '8.5'",
+    f"train {TINY} --task.delay long": "expected task.delay to be a whole number, got 'long'",
+    f"train {TINY} --layer.negative half": (
+        "expected layer.negative to be a whole number or null, got 'half'"
+    ),
+    f"train {TINY} --optimiser adamm": (
+        "expected optimiser among rmsprop, rmsprop_tf1, adam, sgd; got 'adamm' "
+        "(did you mean adam?)"
+    ),
+    f"train {TINY} --task.recall before": "expected task.recall among after, at; got 'before'",
+    f"train {TINY} --layer.negative 300": "expected 0 <= negative <= 128, got 300",
+    f"train {TINY} --task.delay 0": "expected delay >= 1, got 0",
+    f"train {TINY} --hidden_size 0": "expected hidden_size to be a positive integer, got 0",
+    f"train {TINY} --epochs 3": "expected steps or epochs, got 4 and 3",
+    f"train {TINY} --data_root here": "expected no --data_root: Copying reads no files",
+}
+
+
+@pytest.mark.parametrize(("line", "said"), REFUSED.items(), ids=REFUSED)
+def test_what_cannot_be_is_refused_in_one_line(complaint, line, said):
+    assert complaint(line) == said
+
+
+@pytest.mark.parametrize("line", [line for line in REFUSED if line.startswith("train")])
+def test_what_is_refused_leaves_nothing_behind(eigenrnn, tmp_path, line):
+    eigenrnn(line)
+    assert list(tmp_path.iterdir()) == []
+
+
+WRONG_FILES = {
+    "an unknown option": ("task: copying\nstepz: 3\n", "train takes no option 'stepz' (did you"),
+    "an unknown task": ("task: {name: copyng}\n", "(did you mean copying?)"),
+    "an unknown option of the task": ("task: {name: copying, dely: 3}\n", "(did you mean delay?)"),
+    "no YAML": ("task: [\n", "but found '<stream end>'"),
+    "no mapping": ("- task\n", "- task"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG_FILES.values(), ids=WRONG_FILES)
+def test_a_wrong_file_is_refused_in_one_line(complaint, tmp_path, text, said):
+    file = write(tmp_path / "run.yaml", text)
+    assert said in complaint(f"train --config {file} --steps 1")
+
+
+def test_a_file_that_is_not_there_is_refused(complaint):
+    assert "File does not exist" in complaint("train --config nowhere.yaml")
+
+
+def test_an_unknown_row_lists_the_labels(complaint):
+    said = complaint("reproduce scornn/table2 --rows GRU")
+    assert "scoRNN 170, scoRNN 360, LSTM 128" in said
+    assert said.endswith("got 'GRU'")
+
+
+def test_debugging_raises_the_error(eigenrnn, monkeypatch):
+    eigenrnn(f"train {SMALL}")
+    monkeypatch.setenv("EIGENRNN_DEBUG", "1")
+    with pytest.raises(RunExistsError):
+        eigenrnn(f"train {SMALL}")
+
+
+# data
+
+PIXELS = "--task pixel_mnist --hidden_size 2 --steps 1"
+
+
+@pytest.mark.parametrize("command", [f"train {PIXELS}", "reproduce scornn/table1"])
+def test_missing_data_names_the_file_the_addresses_and_the_variable(complaint, command):
+    file = FILES["train", "images"]
+    said = complaint(f"{command} --data_root nowhere")
+    assert f"nowhere/{file.path}" in said
+    assert all(url in said for url in file.urls)
+    assert len(file.urls) == 2
+    assert "$EIGENRNN_DATA" in said
+
+
+@pytest.mark.parametrize("command", [f"train {PIXELS}", "reproduce scornn/table1"])
+def test_a_run_whose_data_is_missing_leaves_no_folder(eigenrnn, tmp_path, command):
+    assert eigenrnn(f"{command} --data_root nowhere").status == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_data_names_both_checksums(complaint, tmp_path):
+    file = FILES["train", "images"]
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / file.path).write_bytes(b"damaged")
+    said = complaint(f"train {PIXELS} --data_root {tmp_path}")
+    assert file.sha256 in said
+    assert hashlib.sha256(b"damaged").hexdigest() in said
+
+
+# reproduce
+
+
+def test_a_recipe_ends_with_the_table(eigenrnn, tmp_path):
+    told = eigenrnn(f"reproduce scornn/fig1 {ROW}")
+    written = (tmp_path / "runs" / "scornn-fig1-quick" / "results.md").read_text()
+    assert told.status == 0
+    assert "| scoRNN 190 T=1000 | 21,764 | last test loss | 0 |" in told.out
+    assert told.out.startswith(written)
+
+
+def test_a_recipe_tells_where_its_results_are(eigenrnn):
+    told = eigenrnn(f"reproduce scornn/fig1 {ROW}")
+    assert told.out.endswith("in runs/scornn-fig1-quick/results.json and results.md\n")
+
+
+def test_on_a_terminal_the_table_fits(eigenrnn, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    told = eigenrnn("reproduce scornn/fig1 --rows uRNN --quick")
+    lines = re.sub(r"\x1b\[[\d;]*m", "", told.out).splitlines()
+    assert "full-capacity" in told.out
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_recipe_that_is_there_is_refused_with_both_ways_out(eigenrnn, complaint):
+    eigenrnn(f"reproduce scornn/fig1 {ROW}")
+    said = complaint(f"reproduce scornn/fig1 {ROW}")
+    assert "--resume" in said
+    assert "--overwrite" in said
+
+
+def test_a_recipe_that_has_ended_tells_its_table_again(eigenrnn):
+    first = eigenrnn(f"reproduce scornn/fig1 {ROW}")
+    again = eigenrnn(f"reproduce scornn/fig1 {ROW} --resume")
+    assert again.out == first.out
+
+
+def test_an_interrupted_recipe_says_so_by_its_status(eigenrnn, monkeypatch):
+    stopped = Outcome("scoRNN 190 T=1000", "figure 1", "loss", 0.0, "", interrupted=True)
+    patch(monkeypatch, "reproduce", lambda *_, **__: [stopped])
+    assert eigenrnn(f"reproduce scornn/fig1 {ROW}").status == 130
+
+
+# stopping
+
+
+def patch(monkeypatch, name, value):
+    monkeypatch.setattr(importlib.import_module("eigenrnn.cli.main"), name, value)
+
+
+def test_an_interrupt_before_the_first_step_ends_without_a_traceback(eigenrnn, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    patch(monkeypatch, "fit", interrupted)
+    told = eigenrnn(f"train {SMALL}")
+    assert (told.status, told.err) == (130, "error: stopped\n")
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_then_ends(eigenrnn, tmp_path):
+    line = f"train {SMALL} --out here --steps"
+    command = [sys.executable, "-m", "eigenrnn.cli", *shlex.split(line), "1000000"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        journal, deadline = tmp_path / "here" / "metrics.csv", time.monotonic() + 60
+        while not (journal.exists() and journal.stat().st_size > 1000):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert "saved in here: go on with" in said
+    assert "--resume" in said
+
+    steps = int(read_metrics(tmp_path / "here")[-1]["step"]) + 3
+    told = eigenrnn(f"{line} {steps} --resume")
+    assert (told.status, f"{steps:,} steps" in told.out) == (0, True)
+    assert int(read_metrics(tmp_path / "here")[-1]["step"]) == steps

@@ -1,0 +1,99 @@
+"""The names that users type lead to all that the packages export."""
+
+import importlib
+import inspect
+import re
+
+import pytest
+
+from eigenrnn import constraints, layers, registry, tasks
+from eigenrnn.constraints import Constraint
+from eigenrnn.ops.elman import BACKENDS as ELMAN
+from eigenrnn.recipes import nnrnn, scornn
+from eigenrnn.tasks import Task
+
+KINDS = ("CONSTRAINTS", "LAYERS", "TASKS", "RECIPES", "BACKENDS")
+ENTRIES = [
+    pytest.param(entry, id=f"{kind.lower()}-{name}")
+    for kind in KINDS
+    for name, entry in getattr(registry, kind).items()
+]
+CLASSES = [*registry.CONSTRAINTS.values(), *registry.LAYERS.values(), *registry.TASKS.values()]
+
+
+def exported_classes(package):
+    exported = (getattr(package, name) for name in package.__all__)
+    return {each for each in exported if inspect.isclass(each)}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "exported"),
+    [
+        (registry.CONSTRAINTS, exported_classes(constraints) - {Constraint}),
+        (registry.LAYERS, exported_classes(layers)),
+        (registry.TASKS, exported_classes(tasks) - {Task, tasks.Batch}),
+    ],
+    ids=["constraints", "layers", "tasks"],
+)
+def test_every_exported_class_has_one_name(mapping, exported):
+    assert len(mapping) == len(exported)
+    assert set(mapping.values()) == exported
+
+
+def test_every_recipe_has_its_own_name():
+    assert list(registry.RECIPES.values()) == [*nnrnn.RECIPES, *scornn.RECIPES]
+
+
+def test_every_backend_has_the_name_of_its_recurrence():
+    assert {f"elman/{name}": backend for name, backend in ELMAN.items()} == registry.BACKENDS
+
+
+@pytest.mark.parametrize(
+    ("mapping", "name", "kind"),
+    [
+        (registry.TASKS, "pixel_mnist", tasks.PixelMNIST),
+        (registry.TASKS, "copying", tasks.Copying),
+        (registry.CONSTRAINTS, "scaled_cayley", constraints.ScaledCayley),
+        (registry.LAYERS, "scornn", layers.ScoRNN),
+        (registry.LAYERS, "lstm", layers.LSTM),
+    ],
+)
+def test_a_class_has_the_name_that_one_would_type(mapping, name, kind):
+    assert mapping[name] is kind
+
+
+@pytest.mark.parametrize("kind", ["CONSTRAINTS", "LAYERS", "TASKS"])
+def test_names_of_classes_are_in_snake_case(kind):
+    assert all(re.fullmatch(r"[a-z]+(_[a-z0-9]+)*", name) for name in getattr(registry, kind))
+
+
+def test_names_of_recipes_give_the_paper_and_the_place():
+    assert all(re.fullmatch(r"[a-z]+/(table|fig)\d", name) for name in registry.RECIPES)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_class_is_imported_from_its_path(kind):
+    module, name = registry.class_path(kind).rsplit(".", 1)
+    assert getattr(importlib.import_module(module), name) is kind
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_class_path_names_the_public_package(kind):
+    assert re.fullmatch(r"eigenrnn\.(constraints|layers|tasks)\.\w+", registry.class_path(kind))
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_summary_is_one_line_that_says_something(entry):
+    summary = registry.summary(entry)
+    assert "\n" not in summary
+    assert len(summary.split()) >= 4
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in ENTRIES if not entry.id.startswith("backends")]
+)
+def test_a_summary_is_a_sentence(entry):
+    summary = registry.summary(entry)
+    assert summary[0].isupper()
+    assert summary.endswith(".")
+    assert ":math:" not in summary
