@@ -1,5 +1,7 @@
 """The exceptions that eigenrnn raises besides `ValueError` and `TypeError`, and a common check."""
 
+from typing import SupportsIndex
+
 __all__ = [
     "CheckpointError",
     "ChecksumError",
@@ -55,5 +57,5 @@ def check_positive_integer(name: str, value: object) -> None:
     Raises:
         ValueError: If `value` is not an integer above zero.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or value.__index__() < 1:
         raise ValueError(f"expected {name} to be a positive integer, got {value!r}")

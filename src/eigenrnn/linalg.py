@@ -5,14 +5,20 @@ import math
 import torch
 from torch import Tensor
 
+from eigenrnn.transforms import is_traced
+
 __all__ = [
     "at_least_float32",
     "cayley",
     "exp_skew",
+    "lower",
     "orthogonality_error",
+    "planar_rotation",
     "planar_skew",
+    "polar_step",
     "skew",
     "strictly_lower",
+    "symmetric",
     "tol",
 ]
 
@@ -36,6 +42,15 @@ def strictly_lower(
     return A[rows, columns]
 
 
+def lower(
+    A: Tensor,  # (N, N)
+) -> Tensor:  # (N (N + 1) / 2,)
+    """Return the entries on and below the diagonal, row by row."""
+    n = A.shape[-1]
+    rows, columns = torch.tril_indices(n, n, device=A.device)
+    return A[rows, columns]
+
+
 def skew(
     raw: Tensor,  # (N (N - 1) / 2,)
     n: int,
@@ -49,6 +64,19 @@ def skew(
     return lower - lower.T
 
 
+def symmetric(
+    raw: Tensor,  # (N (N + 1) / 2,)
+    n: int,
+) -> Tensor:  # (N, N)
+    r"""Symmetric matrix whose lower triangle, diagonal included, holds `raw`, row by row.
+
+    .. math:: S_{ij} = S_{ji} = \text{raw}_{i (i + 1) / 2 + j}, \qquad i \ge j
+    """
+    rows, columns = torch.tril_indices(n, n, device=raw.device)
+    half = raw.new_zeros(n * n).index_put((rows * n + columns,), raw).view(n, n)
+    return half + half.tril(-1).T
+
+
 def planar_skew(
     rates: Tensor,  # (N // 2,)
     n: int,
@@ -60,6 +88,22 @@ def planar_skew(
     i = 2 * torch.arange(n // 2, device=rates.device) + 1  # row of the entry -s of each block
     raw = rates.new_zeros(n * (n - 1) // 2)
     return raw.index_put((i * (i - 1) // 2 + i - 1,), -rates)
+
+
+def planar_rotation(
+    gamma: Tensor,  # (N / 2,)
+    theta: Tensor,  # (N / 2,)
+) -> Tensor:  # (N, N)
+    r"""Matrix of 2 x 2 blocks :math:`\gamma R(\theta)` on the diagonal: turned and scaled planes.
+
+    .. math:: R(\theta) = \begin{bmatrix} \cos \theta & -\sin \theta \\
+        \sin \theta & \cos \theta \end{bmatrix}
+    """
+    n = 2 * len(gamma)
+    i = torch.arange(0, n, 2, device=gamma.device)  # first row of each block
+    c, s = gamma * torch.cos(theta), gamma * torch.sin(theta)
+    places = torch.cat([i * n + i, i * n + i + 1, (i + 1) * n + i, (i + 1) * n + i + 1])
+    return c.new_zeros(n * n).index_put((places,), torch.cat([c, -s, s, c])).view(n, n)
 
 
 def cayley(
@@ -120,13 +164,13 @@ def exp_skew(
     even, odd = _halves(scaled @ scaled, coefficients)
     odd = scaled @ odd
     power = torch.linalg.solve(even - odd, even + odd)
-    if torch.compiler.is_compiling():  # a compiled graph cannot depend on the norm
+    if is_traced() or A.is_meta:  # there the number of squarings cannot depend on the norm
         for k in range(_MOST_SQUARINGS):
             power = torch.where(k < squarings, power @ power, power)
-        return power
+        return polar_step(power)
     for _ in range(int(squarings)):
         power = power @ power
-    return power
+    return polar_step(power) if squarings > 0 else power  # each squaring doubles the rounding
 
 
 _norm = torch.linalg.matrix_norm
@@ -141,6 +185,14 @@ def _halves(A2: Tensor, coefficients: tuple[float, ...]) -> tuple[Tensor, Tensor
         even = even + coefficients[k] * power
         odd = odd + coefficients[k + 1] * power
     return even, odd
+
+
+def polar_step(
+    W: Tensor,  # (N, N)
+) -> Tensor:  # (N, N)
+    """Take one Newton step from W, unitary but for rounding, towards its polar factor."""
+    I = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
+    return W @ (1.5 * I - 0.5 * W.mH @ W)
 
 
 def orthogonality_error(
