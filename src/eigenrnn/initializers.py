@@ -6,13 +6,22 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor
 
+from eigenrnn.nonnormal import chain_, check_square, feedback_chain_, ramp_, source_
+
 __all__ = [
     "Initializer",
+    "chain_",
+    "fan_normal_",
     "fan_uniform_",
+    "feedback_chain_",
     "glorot_normal_",
     "glorot_uniform_",
     "haar_",
+    "identity_",
     "kaiming_normal_",
+    "orthogonal_",
+    "ramp_",
+    "source_",
     "uniform_",
     "zeros_",
 ]
@@ -88,15 +97,19 @@ def haar_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill with a uniformly distributed rotation: the Haar measure on SO(N).
+    """Fill with a uniformly distributed rotation, or unitary matrix where the weight is complex.
+
+    The Haar measure on SO(N) or U(N).
 
     Source:
         Mezzadri, Notices of the AMS 54, 2007. https://arxiv.org/abs/math-ph/0609050
     """
-    gaussian = torch.empty_like(weight, dtype=torch.float64).normal_(generator=generator)
+    exact = torch.complex128 if weight.is_complex() else torch.float64
+    gaussian = torch.empty_like(weight, dtype=exact).normal_(generator=generator)
     Q, R = torch.linalg.qr(gaussian)
     uniform = Q * R.diagonal().sgn()  # without the signs of R, QR is not uniform
-    uniform[:, 0] *= torch.linalg.det(uniform).sgn()
+    if not weight.is_complex():
+        uniform[:, 0] *= torch.linalg.det(uniform).sgn()
     return weight.copy_(uniform)
 
 
@@ -104,3 +117,56 @@ def haar_(
 def zeros_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:  # noqa: ARG001
     """Fill with zeros; the generator is there for the common signature."""
     return weight.zero_()
+
+
+@torch.no_grad()
+def fan_normal_(
+    weight: Tensor,  # (N, ...)
+    scale: float = 0.9,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    r"""Fill with draws of standard deviation :math:`s / \sqrt N`, s the scale.
+
+    Source:
+        Orhan and Pitkow, ICLR 2020: the input matrix beside an orthogonal or identity W.
+        https://arxiv.org/abs/1905.13715
+    """
+    return weight.normal_(0, scale / math.sqrt(weight.shape[0]), generator=generator)
+
+
+@torch.no_grad()
+def identity_(
+    weight: Tensor,  # (N, N)
+    scale: float = 1.0,
+    *,
+    generator: Generator | None = None,  # noqa: ARG001
+) -> Tensor:
+    r"""Fill with :math:`\lambda I`.
+
+    Raises:
+        ValueError: If the weight is not square.
+    Source:
+        Le, Jaitly and Hinton, 2015. https://arxiv.org/abs/1504.00941
+    """
+    check_square(weight)
+    return source_(weight, scale)
+
+
+@torch.no_grad()
+def orthogonal_(
+    weight: Tensor,  # (N, M)
+    scale: float = 1.0,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    r"""Fill with :math:`\lambda Q`, the first rows and columns of a rotation as `haar_` draws it.
+
+    Raises:
+        ValueError: If the weight is no matrix.
+    """
+    if weight.dim() != 2:
+        raise ValueError(f"expected a matrix, got shape {tuple(weight.shape)}")
+    N, M = weight.shape
+    square = weight.new_empty(max(N, M), max(N, M))
+    return weight.copy_(haar_(square, generator=generator)[:N, :M]).mul_(scale)

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["LEAKY_SLOPE", "NONLINEARITIES", "Nonlinearity", "modrelu", "nonlinearity"]
+__all__ = ["LEAKY_SLOPES", "NONLINEARITIES", "Nonlinearity", "modrelu", "nonlinearity"]
 
-LEAKY_SLOPE = 0.01
-"""Slope of the leaky ReLU below zero, the default of torch."""
+LEAKY_SLOPES = {"leaky_relu": 0.01, "leaky_relu_0.1": 0.1}
+"""Slopes of the leaky ReLUs below zero: torch's default, and that of oRNN."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,13 @@ NONLINEARITIES = {
         Nonlinearity(
             "elu", lambda z, _: F.elu(z), lambda g, h, _: g * torch.where(h > 0, 1, h + 1)
         ),
-        Nonlinearity(
-            "leaky_relu",
-            lambda z, _: F.leaky_relu(z, LEAKY_SLOPE),
-            lambda g, h, _: torch.where(h > 0, g, LEAKY_SLOPE * g),
+        *(
+            Nonlinearity(
+                name,
+                lambda z, _, slope=slope: F.leaky_relu(z, slope),
+                lambda g, h, _, slope=slope: torch.where(h > 0, g, slope * g),
+            )
+            for name, slope in LEAKY_SLOPES.items()
         ),
         Nonlinearity("identity", lambda z, _: z, lambda g, _h, _b: g, takes_complex=True),
     )
