@@ -1,9 +1,33 @@
 """Sets of recurrent matrices: one file each, one line here."""
 
 from eigenrnn.constraints.base import Constraint
+from eigenrnn.constraints.block_triangular import BlockTriangular
+from eigenrnn.constraints.bounded_svd import BoundedSVD
 from eigenrnn.constraints.constrain import constrain
 from eigenrnn.constraints.exponential import Exponential
+from eigenrnn.constraints.fourier_product import FourierProduct
+from eigenrnn.constraints.givens import Givens
+from eigenrnn.constraints.householder import Householder
+from eigenrnn.constraints.moving_cayley import MovingCayley
+from eigenrnn.constraints.neumann_cayley import NeumannCayley
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
+from eigenrnn.constraints.schur import Schur
+from eigenrnn.constraints.spectral_radius import SpectralRadius
 from eigenrnn.constraints.unconstrained import Unconstrained
 
-__all__ = ["Constraint", "Exponential", "ScaledCayley", "Unconstrained", "constrain"]
+__all__ = [
+    "BlockTriangular",
+    "BoundedSVD",
+    "Constraint",
+    "Exponential",
+    "FourierProduct",
+    "Givens",
+    "Householder",
+    "MovingCayley",
+    "NeumannCayley",
+    "ScaledCayley",
+    "Schur",
+    "SpectralRadius",
+    "Unconstrained",
+    "constrain",
+]

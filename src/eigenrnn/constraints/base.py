@@ -2,17 +2,18 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Self, cast
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn import Parameter
 
 from eigenrnn.constraints.following import follow
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
 
-__all__ = ["Constraint", "make_constraint"]
+__all__ = ["Constraint", "make_constraint", "real_type"]
 
 
 class Constraint(nn.Module, ABC):
@@ -32,7 +33,7 @@ class Constraint(nn.Module, ABC):
     """
 
     constrained = True
-    """Whether W is confined at all: such parameters get the recurrent optimiser."""
+    """Whether W is confined at all."""
 
     moves = False
     """Whether `advance` must be called after each optimiser step."""
@@ -43,7 +44,7 @@ class Constraint(nn.Module, ABC):
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
         super().__init__()
-        self.size = size
+        self.size = int(size)
         if self.moves:
             follow(self)
 
@@ -58,8 +59,15 @@ class Constraint(nn.Module, ABC):
         """Where the raw parameters are and W will be."""
         return next(self.parameters()).device
 
+    @property
+    def tolerance(self) -> float:
+        """The residual up to which a matrix counts as one of the set."""
+        return tol(self.dtype, self.size)
+
     def forward(self) -> Tensor:  # (N, N)
         """Return the matrix W that the raw parameters stand for."""
+        if self.device.type == "meta":  # which has no autocast to leave
+            return self._matrix()
         with torch.autocast(self.device.type, enabled=False):
             return self._matrix()
 
@@ -88,6 +96,8 @@ class Constraint(nn.Module, ABC):
             ValueError: If W has another shape, or an entry that is not finite.
             NotInSetError: If W is not in the set; names the residual and the tolerance.
         """
+        if not isinstance(cast("object", W), Tensor):
+            raise TypeError(f"expected a matrix as a tensor, got {type(W).__name__}")
         if not W.is_floating_point() and not (self.is_complex and W.is_complex()):
             kind = "floating-point" if self.is_complex else "real floating-point"
             raise TypeError(f"expected a {kind} matrix, got dtype {W.dtype}")
@@ -96,10 +106,9 @@ class Constraint(nn.Module, ABC):
             raise ValueError(f"expected a matrix of shape {expected}, got {tuple(W.shape)}")
         if not bool(torch.isfinite(W).all()):
             raise ValueError("expected finite entries, got NaN or infinity")
-        tolerance = tol(self.dtype, self.size)
         residual = self.residual(W)
-        if not residual <= tolerance:
-            raise NotInSetError(type(self).__name__, residual, tolerance, self._hint())
+        if not residual <= self.tolerance:
+            raise NotInSetError(type(self).__name__, residual, self.tolerance, self._hint())
 
     @torch.no_grad()
     def sample(self, generator: Generator | None = None) -> Tensor:  # (N, N)
@@ -111,6 +120,11 @@ class Constraint(nn.Module, ABC):
     def penalty(self) -> Tensor:  # ()
         """Return what the paper of the set adds to the loss; zero where it adds nothing."""
         return torch.zeros((), device=self.device)
+
+    def recurrent_parameters(self) -> Iterator[Parameter]:
+        """Yield the raw parameters that get the recurrent optimiser: all, if W is confined."""
+        if self.constrained:
+            yield from self.parameters()
 
     @torch.no_grad()
     def advance(self) -> None:
@@ -154,14 +168,32 @@ class Constraint(nn.Module, ABC):
             follow(self)
 
 
+def real_type(dtype: torch.dtype | None) -> torch.dtype:
+    """Return the type of the raw parameters of a W of a type; None stands for torch's default.
+
+    Raises:
+        ValueError: If it is no real or complex type of float32 precision or better.
+    """
+    real = torch.get_default_dtype() if dtype is None else dtype.to_real()
+    if real not in (torch.float32, torch.float64):
+        names = "float32, float64, complex64 or complex128"
+        raise ValueError(f"expected dtype to be {names}, got {dtype}")
+    return real
+
+
 def make_constraint(make: Callable[[int], object], size: int) -> Constraint:
     """Call what users pass as `constraint=`.
 
     Raises:
-        TypeError: If it does not make a `Constraint`.
+        TypeError: If it is no function, or does not make a `Constraint`.
+        ValueError: If it makes one of another size.
     """
+    wanted = "expected a function of the size that makes a Constraint, such as ScaledCayley"
+    if isinstance(make, Constraint) or not callable(make):
+        raise TypeError(f"{wanted}, got {make!r}")
     made = make(size)
     if not isinstance(made, Constraint):
-        kind = type(made).__name__
-        raise TypeError(f"expected a function of the size that makes a Constraint, got {kind}")
+        raise TypeError(f"{wanted}, got one that makes {type(made).__name__}")
+    if made.size != size:
+        raise ValueError(f"expected a constraint of size {size}, got {made}")
     return made

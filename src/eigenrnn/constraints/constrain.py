@@ -1,5 +1,6 @@
 """Puts a constraint on a matrix of any torch module."""
 
+import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
 
@@ -39,6 +40,14 @@ class ConstrainedRows(nn.Module):
         self,
         free: Tensor,  # (F, N)
     ) -> Tensor:  # (R, N)
+        if torch.compiler.is_compiling() or not _built():
+            return self._joined(free)
+        matrices = _built()[-1]
+        if id(self) not in matrices:
+            matrices[id(self)] = self._joined(free)
+        return matrices[id(self)]
+
+    def _joined(self, free: Tensor) -> Tensor:
         pieces: list[Tensor] = []
         taken = filled = 0
         for row, constraint in self.blocks():
@@ -169,22 +178,45 @@ def _register(
     setattr(module, name, nn.Parameter(weight))
     parametrize.register_parametrization(module, name, ConstrainedRows(blocks), unsafe=True)
     hooks: list[object] = list(vars(module)["_forward_pre_hooks"].values())  # no public list
-    if isinstance(module, nn.RNNBase) and _begin not in hooks:
+    if not isinstance(module, nn.RNNBase):
+        return
+    setattr(type(module), _LIST, property(_weights, _keep_nothing))  # a class of its own by now
+    if _begin not in hooks:
         module.register_forward_pre_hook(_begin)
         module.register_forward_hook(_end, always_call=True)
 
 
 # torch's recurrent layers look each weight up several times in one forward pass, and keep a list
+# of them, which other threads would see and which could not be copied with a graph in it
+
+_LIST = "_flat_weights"
 
 
-def _begin(module: nn.Module, _inputs: object) -> None:
-    cache = parametrize.cached()  # so that the constraint runs once
-    cache.__enter__()
-    vars(module)["_eigenrnn_cache"] = cache
+def _weights(module: nn.Module) -> list[Tensor | None]:
+    names: list[str] = vars(module)["_flat_weights_names"]
+    return [getattr(module, name, None) for name in names]
 
 
-def _end(module: nn.Module, _inputs: object, _outputs: object) -> None:
-    vars(module).pop("_eigenrnn_cache").__exit__(None, None, None)
-    # a list with a graph in it could not be copied or pickled
-    weights: list[Tensor] = vars(module)["_flat_weights"]
-    vars(module)["_flat_weights"] = [weight.detach() for weight in weights]
+def _keep_nothing(_module: nn.Module, _weights: object) -> None: ...
+
+
+def _begin(_module: nn.Module, _inputs: object) -> None:
+    _built().append({})
+
+
+def _end(_module: nn.Module, _inputs: object, _outputs: object) -> None:
+    _built().pop()
+
+
+class _Threads(threading.local):
+    """For each forward pass that this thread is in, the matrices that it has built."""
+
+    def __init__(self) -> None:
+        self.passes: list[dict[int, Tensor]] = []
+
+
+_threads = _Threads()
+
+
+def _built() -> list[dict[int, Tensor]]:
+    return _threads.passes

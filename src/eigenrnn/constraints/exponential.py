@@ -10,7 +10,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.initializers import haar_
-from eigenrnn.linalg import exp_skew, orthogonality_error, planar_skew, skew
+from eigenrnn.linalg import exp_skew, orthogonality_error, planar_skew, polar_step, skew
 
 __all__ = ["Exponential"]
 
@@ -96,7 +96,7 @@ class Exponential(Constraint):
             return
         self._steps_here += 1
         if self._steps_here >= self.period:
-            self._assign(_less_rounded(self()))  # keeps rounding from adding up
+            self._assign(polar_step(self()))  # keeps rounding from adding up
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self._steps_here)
@@ -127,12 +127,5 @@ class Exponential(Constraint):
         epsilon = torch.finfo(self.base.dtype).eps
         super()._apply(fn, recurse)
         if torch.finfo(self.base.dtype).eps < epsilon:  # still rounded to the narrower type
-            self.base.copy_(_less_rounded(_less_rounded(self.base)))
+            self.base.copy_(polar_step(polar_step(self.base)))
         return self
-
-
-def _less_rounded(
-    W: Tensor,  # (N, N)
-) -> Tensor:  # (N, N)
-    """Take one Newton step from W, orthogonal but for rounding, towards its polar factor."""
-    return W @ (1.5 * torch.eye(W.shape[0]).to(W) - 0.5 * W.T @ W)

@@ -35,6 +35,8 @@ def follow(constraint: _Moving) -> None:
 def _advance_stepped(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
     if not _followed:
         return
+    if getattr(optimiser, "found_inf", None):
+        return  # a gradient scaler made a fused optimiser leave this step out
     stepped = {id(p) for p in _parameters(optimiser) if p.grad is not None}
     for constraint in list(_followed):
         if any(id(p) in stepped for p in constraint.parameters()):

@@ -1,4 +1,4 @@
-"""Orthogonal matrices by the scaled Cayley transform."""
+"""Orthogonal and unitary matrices by the scaled Cayley transform."""
 
 import math
 from typing import Literal
@@ -7,14 +7,16 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
-from eigenrnn.constraints.base import Constraint
+from eigenrnn.constraints.base import Constraint, real_type
 from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import (
     cayley,
+    lower,
     orthogonality_error,
     planar_skew,
     skew,
     strictly_lower,
+    symmetric,
     tol,
 )
 
@@ -22,35 +24,51 @@ __all__ = ["ScaledCayley"]
 
 
 class ScaledCayley(Constraint):
-    r"""Orthogonal matrices as the scaled Cayley transform of a skew-symmetric matrix.
+    r"""Orthogonal or unitary matrices as the scaled Cayley transform of a skew matrix.
 
-    .. math:: W = (I + A)^{-1} (I - A) D, \qquad A = -A^\top, \qquad
+    .. math:: W = (I + A)^{-1} (I - A) D, \qquad A = -A^*, \qquad
         D = \operatorname{diag}(1, \dots, 1, \underbrace{-1, \dots, -1}_{\rho})
+        \quad \text{or} \quad \operatorname{diag}(e^{i \theta_1}, \dots, e^{i \theta_N})
 
-    W is orthogonal for every A. Out of reach are only the orthogonal matrices for which
-    :math:`W D` has the eigenvalue -1; the larger :math:`\rho`, the more of the spectrum of W
-    starts in the left half of the unit circle.
+    W is orthogonal for every real A (scoRNN), whose D is fixed, and unitary for every complex A
+    (scuRNN), whose phases :math:`\theta` are trained. Out of reach of a D are only the matrices
+    for which :math:`W D^*` has the eigenvalue -1, so that no unitary matrix is out of reach of all
+    phases. The larger :math:`\rho`, the more of the spectrum of a real W starts in the left half
+    of the unit circle.
 
     Args:
         size: The number N of rows and columns.
-        negative: The number :math:`\rho` of entries -1 at the end of D; half of N by default.
+        negative: The number :math:`\rho` of entries -1 at the end of a real D; half of N by
+            default.
         start: ``"unit_circle"`` places the eigenvalues of the Cayley transform at angles
-            :math:`\pm t, t \sim U(0, \pi / 2)`; ``"zero"`` starts at :math:`W = D`.
+            :math:`\pm t, t \sim U(0, \pi / 2)`; ``"zero"`` starts at :math:`W = D`. Phases start
+            at :math:`U(0, 2 \pi)` in both.
+        dtype: The type of W, such as `torch.complex64`; torch's default real type by default.
     Shape:
-        raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of A, row by row.
+        raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of the real part of A, row by row.
+        imaginary: :math:`(N (N + 1) / 2,)`, the lower triangle of the symmetric imaginary part of
+            A, diagonal included; only where W is complex.
+        theta: :math:`(N,)`; only where W is complex.
     Units:
-        Eigenvalue angles in radians; all else dimensionless.
+        Eigenvalue angles and phases in radians; all else dimensionless.
     Raises:
-        ValueError: If `negative` is outside :math:`[0, N]`, or `start` is unknown.
+        ValueError: If `negative` is outside :math:`[0, N]` or given for a complex D, `start` is
+            unknown, or W would be neither real nor complex of float32 precision or better.
     Source:
         Helfrich, Willmott and Ye, ICML 2018, Theorem 3.1 and section 4.2.
-        https://arxiv.org/abs/1707.09520 (departures: none).
+        https://arxiv.org/abs/1707.09520; Maduranga, Helfrich and Ye, AAAI 2019.
+        https://arxiv.org/abs/1811.04142 (departures: none from the papers; the complex code for
+        the adding problem draws t from :math:`U(0, 2 \pi)`, where A is unbounded).
     Example:
         >>> W = ScaledCayley(8, negative=3)()
         >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)
         True
+        >>> ScaledCayley(8, dtype=torch.complex64)().dtype
+        torch.complex64
     """
 
+    imaginary: Parameter
+    theta: Parameter
     signs: Tensor
 
     def __init__(
@@ -59,53 +77,121 @@ class ScaledCayley(Constraint):
         *,
         negative: int | None = None,
         start: Literal["unit_circle", "zero"] = "unit_circle",
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(size)
-        self.negative = size // 2 if negative is None else negative
-        if not 0 <= self.negative <= size:
-            raise ValueError(f"expected 0 <= negative <= {size}, got {negative}")
         if start not in ("unit_circle", "zero"):
             raise ValueError(f"expected start to be 'unit_circle' or 'zero', got {start!r}")
+        real = real_type(dtype)
         self.start = start
-        self.raw = Parameter(torch.empty(size * (size - 1) // 2))
-        signs = torch.ones(size)
-        signs[size - self.negative :] = -1
-        self.register_buffer("signs", signs)
+        self.is_complex = dtype is not None and dtype.is_complex
+        self.raw = Parameter(torch.empty(size * (size - 1) // 2, dtype=real))
+        if self.is_complex:
+            if negative is not None:
+                raise ValueError(
+                    f"expected no negative where D is complex and trained, got {negative}"
+                )
+            self.imaginary = Parameter(torch.empty(size * (size + 1) // 2, dtype=real))
+            self.theta = Parameter(torch.empty(size, dtype=real))
+        else:
+            self.negative = size // 2 if negative is None else negative
+            if not 0 <= self.negative <= size:
+                raise ValueError(f"expected 0 <= negative <= {size}, got {negative}")
+            self.register_buffer("signs", torch.ones(size, dtype=real), persistent=False)
         self.reset()
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
         if self.start == "zero":
             self.raw.zero_()
-            return
-        angles = self.raw.new_empty(self.size // 2).uniform_(0, math.pi / 2, generator=generator)
-        # tan(t / 2) places the Cayley eigenvalues at exp(+-it)
-        self.raw.copy_(planar_skew(torch.tan(angles / 2), self.size))
+        else:
+            angles = self.raw.new_empty(self.size // 2)
+            angles.uniform_(0, math.pi / 2, generator=generator)
+            # tan(t / 2) places the Cayley eigenvalues at exp(+-it)
+            self.raw.copy_(planar_skew(torch.tan(angles / 2), self.size))
+        if self.is_complex:
+            self.imaginary.zero_()
+            self.theta.uniform_(0, 2 * math.pi, generator=generator)
+        else:
+            self.signs.fill_(1)
+            self.signs[self.size - self.negative :] = -1
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(-1 if self.is_complex else self.negative)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Refuse the weights of another set.
+
+        Raises:
+            ValueError: If they belong to another number of entries -1.
+        """
+        own = int(self.get_extra_state())
+        if int(state) != own:
+            raise ValueError(f"expected the weights of negative={own}, got those of {int(state)}")
 
     def residual(self, W: Tensor) -> float:
         return orthogonality_error(W)
 
     def _matrix(self) -> Tensor:
-        return cayley(skew(self.raw, self.size)) * self.signs
+        return cayley(self._skew()) * self._scaling()
+
+    def _skew(self) -> Tensor:  # (N, N)
+        real = skew(self.raw, self.size)
+        if not self.is_complex:
+            return real
+        return torch.complex(real, symmetric(self.imaginary, self.size))
+
+    def _scaling(self) -> Tensor:  # (N,), the diagonal of D
+        return torch.exp(1j * self.theta) if self.is_complex else self.signs
 
     def _assign(self, W: Tensor) -> None:
-        I = torch.eye(self.size, dtype=torch.float64, device=W.device)
-        Z = W.double() * self.signs
-        A, _ = torch.linalg.solve_ex(I + Z, I - Z)  # the Cayley transform is its own inverse
-        raw = strictly_lower((A - A.T) / 2).to(self.raw.dtype)
-        # near the matrices that are out of reach A explodes, and rounding it loses W
-        W_again = cayley(skew(raw, self.size)) * self.signs
-        deviation = float(torch.linalg.matrix_norm(W_again - W))
-        tolerance = tol(raw.dtype, self.size)
-        if not deviation <= tolerance:  # NaN where I + Z is singular
-            hint = (
-                f"W D has an eigenvalue near -1 for negative={self.negative}: try another number"
-            )
+        tolerance = tol(self.dtype, self.size)
+        A, deviation = _preimage(W, self._scaling())
+        if deviation <= tolerance:  # not where it is NaN, as W D* has the eigenvalue -1 itself
+            self._set_skew(A)
+        elif self.is_complex:
+            self.theta.add_(_turn(W * self._scaling().conj()))
+            self._set_skew(_preimage(W, self._scaling())[0])
+        else:
+            hint = f"W D has an eigenvalue near -1 for negative={self.negative}"
+            if torch.linalg.det(W).sign() != (-1) ** self.negative:
+                parity = "odd" if self.negative % 2 == 0 else "even"
+                hint += f", as det W must be (-1)^negative: choose an {parity} number"
             raise NotInSetError(type(self).__name__, deviation, tolerance, hint)
-        self.raw.copy_(raw)
+
+    def _set_skew(self, A: Tensor) -> None:
+        self.raw.copy_(strictly_lower(A.real))
+        if self.is_complex:
+            self.imaginary.copy_(lower(A.imag))
 
     def _hint(self) -> str:
-        return "make it orthogonal first, for instance with torch.linalg.qr"
+        kind = "unitary" if self.is_complex else "orthogonal"
+        return f"make it {kind} first, for instance with torch.linalg.qr"
 
     def extra_repr(self) -> str:
-        return f"{self.size}, negative={self.negative}"
+        option = f"dtype={self.dtype}" if self.is_complex else f"negative={self.negative}"
+        return f"{self.size}, {option}"
+
+
+def _preimage(
+    W: Tensor,  # (N, N)
+    D: Tensor,  # (N,)
+) -> tuple[Tensor, float]:  # (N, N)
+    """Return the A that gives W, and by how much it fails to once it is rounded."""
+    wide = torch.complex128 if W.is_complex() else torch.float64
+    I = torch.eye(len(D), dtype=wide, device=W.device)
+    Z = W.to(wide) * D.conj()
+    solved, _ = torch.linalg.solve_ex(I + Z, I - Z)  # the Cayley transform is its own inverse
+    # near the matrices that are out of reach A explodes, and rounding it loses W
+    A = ((solved - solved.mH) / 2).to(W.dtype)
+    return A, float(torch.linalg.matrix_norm(cayley(A) * D - W))
+
+
+def _turn(
+    Z: Tensor,  # (N, N), unitary
+) -> Tensor:  # ()
+    """Return by how much to turn all phases for the widest gap of the spectrum to lie at -1."""
+    angles = torch.linalg.eigvals(Z.to(torch.complex128)).angle().sort().values
+    gaps = angles.diff(append=angles[:1] + 2 * math.pi)
+    widest = gaps.argmax()
+    return angles[widest] + gaps[widest] / 2 - math.pi

@@ -1,0 +1,148 @@
+"""Two sets of matrices joined: a long memory, a short one, and what leads from short to long."""
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.constraints.base import Constraint, make_constraint
+from eigenrnn.constraints.scaled_cayley import ScaledCayley
+from eigenrnn.constraints.spectral_radius import SpectralRadius
+from eigenrnn.initializers import Initializer, glorot_uniform_
+
+__all__ = ["BlockTriangular"]
+
+
+class BlockTriangular(Constraint):
+    r"""Matrices of two diagonal blocks from two sets, and a free block above the diagonal.
+
+    .. math:: W = \begin{bmatrix} W_L & W_C \\ 0 & W_S \end{bmatrix}, \qquad
+        W_L \in \mathcal L, \quad W_S \in \mathcal S
+
+    The eigenvalues of W are those of both blocks, whatever the coupling :math:`W_C`, by which the
+    first :math:`N - N_S` units, the long memory, hear the last :math:`N_S`, the short one. The
+    blocks may be any sets, of real matrices both or of complex ones both.
+
+    Args:
+        size: The number N of rows and columns.
+        long: A function of the size that makes the constraint of :math:`W_L`, such as
+            ``partial(ScaledCayley, negative=29)``.
+        short: A function of the size that makes the constraint of :math:`W_S`.
+        short_size: The size :math:`N_S` of the short memory; half of N by default.
+        coupling: Whether there is a block :math:`W_C`, or zeros.
+        coupling_init: The start of :math:`W_C`, in place.
+    Shape:
+        coupling: :math:`(N - N_S, N_S)`, the real part of :math:`W_C`.
+        imaginary: the same, the imaginary part; only where W is complex.
+    Raises:
+        ValueError: If `short_size` leaves no unit to one of the blocks, `long` or `short` makes
+            one of another size than it was asked for, or only one of them is complex.
+        TypeError: If `long` or `short` does not make a `Constraint`.
+    Source:
+        Helfrich and Ye, AAAI 2020, equation 2. https://arxiv.org/abs/1911.07964 (departures: any
+        two sets; the paper draws the coupling for Penn Treebank from a truncated orthogonal
+        matrix, which is ``coupling_init=orthogonal_``. Its code multiplies rows by the transpose
+        of W).
+    Example:
+        >>> BlockTriangular(160, long=partial(ScaledCayley, negative=29), short_size=64)
+        BlockTriangular(
+          160, short_size=64, coupling=True
+          (long): ScaledCayley(96, negative=29)
+          (short): SpectralRadius(64, epsilon=0.0)
+        )
+    """
+
+    coupling: Parameter | None
+    imaginary: Parameter | None
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        long: Callable[[int], Constraint] = ScaledCayley,
+        short: Callable[[int], Constraint] = SpectralRadius,
+        short_size: int | None = None,
+        coupling: bool = True,
+        coupling_init: Initializer = glorot_uniform_,
+    ) -> None:
+        super().__init__(size)
+        short_size = size // 2 if short_size is None else short_size
+        if not 1 <= short_size < size:
+            raise ValueError(
+                f"expected 1 <= short_size < size, got short_size={short_size} and size={size}: "
+                "a matrix of one block needs no BlockTriangular"
+            )
+        self.long = make_constraint(long, size - short_size)
+        self.short = make_constraint(short, short_size)
+        if self.long.is_complex != self.short.is_complex:
+            raise ValueError(
+                f"expected two sets of real matrices or two of complex ones, got {self.long} "
+                f"and {self.short}"
+            )
+        self.is_complex = self.long.is_complex
+        self.coupling_init = coupling_init
+        self.coupling = self.imaginary = None
+        free = torch.empty(size - short_size, short_size, dtype=self.long.dtype.to_real())
+        if coupling:
+            self.coupling = Parameter(free)
+            if self.is_complex:
+                self.imaginary = Parameter(free.clone())
+        self.reset()
+
+    @property
+    def tolerance(self) -> float:
+        return max(super().tolerance, self.long.tolerance, self.short.tolerance)
+
+    @torch.no_grad()
+    def reset(self, generator: Generator | None = None) -> None:
+        self.long.reset(generator)
+        self.short.reset(generator)
+        for part in (self.coupling, self.imaginary):
+            if part is not None:
+                self.coupling_init(part, generator=generator)
+                part.div_(math.sqrt(2) if self.is_complex else 1)
+
+    def recurrent_parameters(self) -> Iterator[Parameter]:
+        yield from self.long.recurrent_parameters()
+        yield from self.short.recurrent_parameters()
+
+    def penalty(self) -> Tensor:
+        return self.long.penalty() + self.short.penalty()
+
+    def residual(self, W: Tensor) -> float:
+        q = self.long.size
+        zero = W[q:, :q] if self.coupling is not None else torch.cat([W[q:, :q], W[:q, q:].T])
+        return math.hypot(
+            self.long.residual(W[:q, :q]),
+            self.short.residual(W[q:, q:]),
+            float(torch.linalg.matrix_norm(zero.detach().to(torch.complex128))),
+        )
+
+    def _matrix(self) -> Tensor:
+        W_L, W_C, W_S = self.long(), self._coupling(), self.short()
+        zero = W_L.new_zeros(len(W_S), len(W_L))
+        above = zero.T if W_C is None else W_C
+        return torch.cat([torch.cat([W_L, above], dim=1), torch.cat([zero, W_S], dim=1)])
+
+    def _coupling(self) -> Tensor | None:  # (N - N_S, N_S)
+        if self.coupling is None or self.imaginary is None:
+            return self.coupling
+        return torch.complex(self.coupling, self.imaginary)
+
+    def _assign(self, W: Tensor) -> None:
+        q = self.long.size
+        long = copy.deepcopy(self.long)
+        long.assign(W[:q, :q])  # may refuse, and so may the next: nothing has changed yet
+        self.short.assign(W[q:, q:])
+        self.long.load_state_dict(long.state_dict())
+        if self.coupling is not None:
+            self.coupling.copy_(W[:q, q:].real)
+        if self.imaginary is not None:
+            self.imaginary.copy_(W[:q, q:].imag)
+
+    def extra_repr(self) -> str:
+        coupling = self.coupling is not None
+        return f"{self.size}, short_size={self.short.size}, coupling={coupling}"

@@ -1,0 +1,130 @@
+"""Matrices whose singular values lie near one, by their singular value decomposition."""
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.constraints.base import Constraint
+from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
+from eigenrnn.initializers import uniform_
+from eigenrnn.linalg import tol
+from eigenrnn.reflections import (
+    normalise_,
+    reflection_count,
+    reflection_product,
+    reflectors,
+    upper_rows,
+)
+
+__all__ = ["BoundedSVD"]
+
+
+class BoundedSVD(Constraint):
+    r"""Matrices whose singular values lie within a margin of one.
+
+    .. math:: W = U \Sigma V^\top, \qquad U = H_1(u_1) \cdots H_m(u_m), \quad
+        V = H_1(v_1) \cdots H_m(v_m), \qquad \Sigma = I + 2 r (\sigma(p) - \tfrac12)
+
+    U and V are products of m Householder reflections, of which the k-th acts on the coordinates
+    from k on, and :math:`\sigma` is the logistic function. The singular values lie in
+    :math:`(1 - r, 1 + r)` for all u, v and p; with m = N each such W is within reach.
+
+    Args:
+        size: The number N of rows and columns.
+        reflections: The number m on each side; N by default.
+        margin: The most r by which a singular value differs from one.
+    Shape:
+        left: :math:`(m N - m (m - 1) / 2,)`, the free entries of one :math:`u` after the other;
+            one number fewer if m = N, as the last reflection is a sign.
+        right: as left, for v.
+        stretch: :math:`(N,)`, p.
+        sign: :math:`()`, the sign of the determinant, 1 unless `assign` changes it.
+    Raises:
+        ValueError: If `reflections` is not a positive integer or exceeds `size`, or `margin` is
+            not in (0, 1].
+    Source:
+        Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327. There a row vector is
+        multiplied by :math:`V \Sigma U^\top`, our :math:`W^\top`, and the vectors are the rows of
+        upper triangular matrices, as here (departures: with m = N the last reflections of both
+        sides, which cancel, are one sign; `assign` needs m of N - 1 or N).
+    Example:
+        >>> sigma = torch.linalg.svdvals(BoundedSVD(8, reflections=2, margin=0.1)())
+        >>> bool((sigma - 1).abs().max() < 0.1)
+        True
+    """
+
+    moves = True
+
+    sign: Tensor
+
+    def __init__(self, size: int, *, reflections: int | None = None, margin: float = 0.01) -> None:
+        super().__init__(size)
+        self.reflections = size if reflections is None else reflections
+        check_positive_integer("reflections", self.reflections)
+        if self.reflections > size:
+            raise ValueError(f"expected 1 <= reflections <= {size}, got {reflections}")
+        if not 0 < margin <= 1:
+            raise ValueError(
+                f"expected 0 < margin <= 1, got {margin} (for singular values of one use "
+                "Householder)"
+            )
+        self.margin = margin
+        self.vectors = min(self.reflections, size - 1)
+        self.left = Parameter(torch.empty(reflection_count(self.vectors, size)))
+        self.right = Parameter(torch.empty_like(self.left))
+        self.stretch = Parameter(torch.empty(size))
+        self.register_buffer("sign", torch.ones(()))
+        self.reset()
+
+    @torch.no_grad()
+    def reset(self, generator: Generator | None = None) -> None:
+        glorot = (6 / (self.reflections + self.size)) ** 0.5  # of all m x N entries
+        for raw in (self.left, self.right):
+            uniform_(raw, glorot, generator=generator)
+        self.stretch.zero_()
+        self.sign.fill_(1)
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        for raw in (self.left, self.right):  # W stays, and no vector comes near zero
+            normalise_(raw, self.vectors, self.size)
+
+    def residual(self, W: Tensor) -> float:
+        distance = (torch.linalg.svdvals(W.detach().double()) - 1).abs()
+        return float((distance - self.margin).relu().norm())
+
+    def _matrix(self) -> Tensor:
+        U, V = (
+            reflection_product(upper_rows(raw, self.vectors, self.size))
+            for raw in (self.left, self.right)
+        )
+        sigma = 1 + 2 * self.margin * (torch.sigmoid(self.stretch) - 0.5)
+        sigma = torch.cat([sigma[:-1], self.sign * sigma[-1:]])
+        return U * sigma @ V.T
+
+    def _assign(self, W: Tensor) -> None:
+        if self.reflections < self.size - 1:
+            raise NoInverseError(
+                f"expected reflections={self.size} where a matrix is assigned to BoundedSVD, got "
+                f"{self.reflections}: which singular vectors they reach is not known"
+            )
+        U, sigma, Vh = torch.linalg.svd(W.cpu().double())
+        left, sign_of_left = reflectors(U, self.vectors)
+        right, sign_of_right = reflectors(Vh.T, self.vectors)
+        sign = sign_of_left * sign_of_right
+        if sign < 0 and self.reflections < self.size:
+            hint = f"its determinant is negative: take reflections={self.size}"
+            tolerance = tol(self.dtype, self.size)
+            raise NotInSetError(type(self).__name__, 2 * float(sigma[-1]), tolerance, hint)
+        rows, columns = torch.triu_indices(self.vectors, self.size)
+        self.left.copy_(left[rows, columns])
+        self.right.copy_(right[rows, columns])
+        ratio = (sigma - 1) / (2 * self.margin) + 0.5
+        self.stretch.copy_(torch.logit(ratio, torch.finfo(self.dtype).eps))
+        self.sign.fill_(sign)
+
+    def _hint(self) -> str:
+        return f"its singular values must lie within {self.margin} of one"
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, reflections={self.reflections}, margin={self.margin}"

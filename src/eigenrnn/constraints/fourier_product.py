@@ -1,0 +1,104 @@
+"""Unitary matrices as a product of diagonals, reflections and Fourier transforms."""
+
+import math
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.constraints.base import Constraint
+from eigenrnn.errors import NoInverseError
+from eigenrnn.initializers import glorot_uniform_
+from eigenrnn.linalg import orthogonality_error
+
+__all__ = ["FourierProduct"]
+
+
+class FourierProduct(Constraint):
+    r"""Unitary matrices as a product of diagonals, reflections and Fourier transforms.
+
+    .. math:: W = D_3 R_2 \mathcal F^{-1} D_2 \Pi R_1 \mathcal F D_1, \qquad
+        D_k = \operatorname{diag}(e^{i \theta_k}), \qquad
+        R_k = I - 2 \frac{v_k v_k^*}{\|v_k\|^2}
+
+    W is unitary for all phases and all vectors that are not zero; :math:`\mathcal F` is the
+    Fourier transform with the factor :math:`1 / \sqrt N`, and :math:`\Pi` a fixed permutation. The
+    7 N real parameters reach a thin part of the unitary matrices only; which, no formula tells, so
+    `residual` measures the distance from all of them and `assign` is refused.
+
+    Args:
+        size: The number N of rows and columns.
+        permutation_seed: The seed of numpy's legacy generator from which the permutation is drawn,
+            once.
+    Shape:
+        theta: :math:`(3, N)`, the phases of :math:`D_1, D_2, D_3`.
+        v: :math:`(2, 2 N)`, the real and then the imaginary parts of :math:`v_1` and :math:`v_2`.
+        permutation: :math:`(N,)`, the entry of a vector that moves to each place.
+    Units:
+        Phases in radians; all else dimensionless.
+    Raises:
+        ValueError: If `size` is not a positive integer or `permutation_seed` is no 32-bit seed.
+    Source:
+        Arjovsky, Shah and Bengio, ICML 2016, equation 6. https://arxiv.org/abs/1511.06464
+        (departures: none; its code turns row vectors by the same factors in the same order, so
+        :math:`D_1` is the first to act there as it is in :math:`W h`).
+    Example:
+        >>> W = FourierProduct(8)()
+        >>> torch.allclose(W @ W.mH, torch.eye(8, dtype=W.dtype), atol=1e-6)
+        True
+    """
+
+    is_complex = True
+
+    permutation: Tensor
+
+    def __init__(self, size: int, *, permutation_seed: int = 1234) -> None:
+        super().__init__(size)
+        if not 0 <= permutation_seed < 2**32:
+            raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {permutation_seed}")
+        self.permutation_seed = permutation_seed
+        # the generator of the published code
+        permutation = np.random.RandomState(permutation_seed).permutation(size)
+        self.register_buffer("permutation", torch.as_tensor(permutation, dtype=torch.int64))
+        self.theta = Parameter(torch.empty(3, size))
+        self.v = Parameter(torch.empty(2, 2 * size))
+        self.reset()
+
+    @torch.no_grad()
+    def reset(self, generator: Generator | None = None) -> None:
+        self.theta.uniform_(-math.pi, math.pi, generator=generator)
+        glorot_uniform_(self.v, generator=generator)
+
+    def residual(self, W: Tensor) -> float:
+        return orthogonality_error(W)
+
+    def _matrix(self) -> Tensor:
+        # the factors act on all columns of the identity at once, in O(N^2 log N)
+        D = torch.exp(1j * self.theta).unsqueeze(-1)
+        v = torch.complex(*self.v.chunk(2, dim=1))
+        h = torch.fft.fft(torch.diag(D[0, :, 0]), dim=0, norm="ortho")
+        h = D[1] * _reflected(h, v[0])[self.permutation]
+        h = torch.fft.ifft(h, dim=0, norm="ortho")
+        return D[2] * _reflected(h, v[1])
+
+    def _assign(self, W: Tensor) -> None:  # noqa: ARG002
+        raise NoInverseError(
+            f"expected raw parameters, got a matrix: which of them give it {type(self).__name__} "
+            "cannot compute; set theta and v, or load a state_dict"
+        )
+
+    def _hint(self) -> str:
+        return "it is not even unitary"
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, permutation_seed={self.permutation_seed}"
+
+
+def _reflected(
+    h: Tensor,  # (N, N)
+    v: Tensor,  # (N,)
+) -> Tensor:  # (N, N)
+    """Reflect every column at the plane across v."""
+    u = v / torch.linalg.vector_norm(v)
+    return h - 2 * torch.outer(u, u.conj() @ h)

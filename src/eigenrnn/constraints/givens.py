@@ -1,0 +1,172 @@
+"""Orthogonal and unitary matrices as layers of rotations of pairs of units."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.constraints.base import Constraint, real_type
+from eigenrnn.errors import NoInverseError, check_positive_integer
+from eigenrnn.linalg import orthogonality_error
+
+__all__ = ["Givens"]
+
+
+class Givens(Constraint):
+    r"""Orthogonal or unitary matrices as layers of rotations, each of a pair of units.
+
+    .. math:: W = D F_L \cdots F_2 F_1, \qquad D = \operatorname{diag}(e^{i \omega}), \qquad
+        F: \begin{pmatrix} h_i \\ h_j \end{pmatrix} \mapsto
+        \begin{pmatrix} \cos \theta & -e^{i \phi} \sin \theta \\
+        \sin \theta & e^{i \phi} \cos \theta \end{pmatrix}
+        \begin{pmatrix} h_i \\ h_j \end{pmatrix}
+
+    W is unitary for all angles; a real W has no phases and no D. N tunable layers reach all
+    unitary matrices or, if real, all rotations; fewer layers reach a thin part of them, and only a
+    search would find the angles. So `residual` measures the distance from all unitary matrices and
+    `assign` is refused.
+
+    Args:
+        size: The number N of rows and columns.
+        layers: The number L of layers; by default 2 if tunable and :math:`\log_2 N`, the only
+            possible one, in the FFT style.
+        style: ``"tunable"`` pairs neighbours, (0, 1), (2, 3), ... in the first layer and every
+            other, (1, 2), (3, 4), ... in those between, where the first and the last unit stay;
+            ``"fft"`` pairs units at the distances N/2, N/4, ..., 1.
+        dtype: The type of W, such as `torch.complex64`; torch's default real type by default.
+    Shape:
+        theta: :math:`(R,)`, one angle for each of the R rotations, by layer and then by i.
+        phi: :math:`(R,)`; only where W is complex.
+        omega: :math:`(N,)`; only where W is complex.
+    Units:
+        All angles in radians.
+    Raises:
+        ValueError: If N is odd in the tunable or no power of two in the FFT style, `layers` is no
+            positive integer or not what the FFT style has, `style` is unknown, or W would be
+            neither real nor complex of float32 precision or better.
+    Source:
+        Jing et al., ICML 2017, section 4. https://arxiv.org/abs/1612.05231 (departures: angles
+        start at :math:`U(-\pi, \pi)`, where the code writes 3.14; L may be odd; the code turns
+        row vectors, by the same layers in the same order).
+    Example:
+        >>> W = Givens(8, layers=4)()
+        >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)
+        True
+    """
+
+    phi: Parameter
+    omega: Parameter
+    first: Tensor
+    second: Tensor
+    partner: Tensor
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        layers: int | None = None,
+        style: Literal["tunable", "fft"] = "tunable",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(size)
+        if style not in ("tunable", "fft"):
+            raise ValueError(f"expected style to be 'tunable' or 'fft', got {style!r}")
+        if layers is not None:
+            check_positive_integer("layers", layers)
+        pairs = _neighbours(size, layers or 2) if style == "tunable" else _butterflies(self.size)
+        if layers not in (None, len(pairs)):
+            raise ValueError(
+                f"expected {len(pairs)} layers in the FFT style of size {size}, got {layers}; "
+                "leave layers out, or use style='tunable'"
+            )
+        self.style = style
+        self.layers = len(pairs)
+        self.is_complex = dtype is not None and dtype.is_complex
+        self._register(pairs)
+        rotations, real = len(self.first), real_type(dtype)
+        self.theta = Parameter(torch.empty(rotations, dtype=real))
+        if self.is_complex:
+            self.phi = Parameter(torch.empty(rotations, dtype=real))
+            self.omega = Parameter(torch.empty(size, dtype=real))
+        self.reset()
+
+    @torch.no_grad()
+    def reset(self, generator: Generator | None = None) -> None:
+        for angles in self.parameters():
+            angles.uniform_(-math.pi, math.pi, generator=generator)
+
+    def residual(self, W: Tensor) -> float:
+        return orthogonality_error(W)
+
+    def _register(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
+        """Keep each unit's partner, and the places of the pairs in all layers end to end."""
+        N = self.size
+        partner = torch.arange(N).repeat(len(pairs), 1)
+        for layer, (i, j) in zip(partner, pairs, strict=True):
+            layer[i], layer[j] = j, i
+        first = torch.cat([k * N + i for k, (i, _) in enumerate(pairs)])
+        second = torch.cat([k * N + j for k, (_, j) in enumerate(pairs)])
+        self.register_buffer("partner", partner, persistent=False)
+        self.register_buffer("first", first, persistent=False)
+        self.register_buffer("second", second, persistent=False)
+
+    def _matrix(self) -> Tensor:
+        # each layer turns all columns of what those before it make of the identity
+        own, others = self._scales()
+        h = torch.diag(own[0]) + torch.diag(others[0])[:, self.partner[0]]
+        for k in range(1, self.layers):
+            h = own[k, :, None] * h + others[k, :, None] * h[self.partner[k]]
+        return torch.exp(1j * self.omega)[:, None] * h if self.is_complex else h
+
+    def _scales(self) -> tuple[Tensor, Tensor]:  # (L, N), (L, N)
+        """Return by what each layer multiplies each unit's own state and that of its partner."""
+        c, s = torch.cos(self.theta), torch.sin(self.theta)
+        phase = torch.exp(1j * self.phi) if self.is_complex else torch.ones_like(c)
+        c, s = c.to(phase.dtype), s.to(phase.dtype)
+        one = c.new_ones(self.layers * self.size)
+        own = one.index_put((self.first,), c).index_put((self.second,), phase * c)
+        others = torch.zeros_like(one).index_put((self.first,), -phase * s)
+        others = others.index_put((self.second,), s)
+        return own.view(-1, self.size), others.view(-1, self.size)
+
+    def _assign(self, W: Tensor) -> None:  # noqa: ARG002
+        raise NoInverseError(
+            f"expected raw parameters, got a matrix: which of them give it {type(self).__name__} "
+            "cannot compute; set the angles, or load a state_dict"
+        )
+
+    def _hint(self) -> str:
+        return f"it is not even {'unitary' if self.is_complex else 'orthogonal'}"
+
+    def extra_repr(self) -> str:
+        options = f"{self.size}, layers={self.layers}, style={self.style!r}"
+        return f"{options}, dtype={self.dtype}" if self.is_complex else options
+
+
+def _neighbours(n: int, layers: int) -> list[tuple[Tensor, Tensor]]:
+    """Return the units i and j of each layer's pairs in the tunable style.
+
+    Raises:
+        ValueError: If n is odd.
+    """
+    if n % 2:
+        raise ValueError(f"expected an even size, got {n}; use {n + 1}")
+    return [(i, i + 1) for i in (torch.arange(k % 2, n - 1, 2) for k in range(layers))]
+
+
+def _butterflies(n: int) -> list[tuple[Tensor, Tensor]]:
+    """Return the units i and j of each layer's pairs in the FFT style.
+
+    Raises:
+        ValueError: If n is no power of two above one.
+    """
+    if n < 2 or n & (n - 1):
+        raise ValueError(
+            f"expected a power of two above one as the size of the FFT style, got {n}; "
+            f"use {max(2, 1 << n.bit_length())} or style='tunable'"
+        )
+    units = torch.arange(n)
+    distances = [n >> k for k in range(1, n.bit_length())]
+    return [(i, i + d) for d in distances for i in (units[units & d == 0],)]

@@ -1,0 +1,110 @@
+"""Orthogonal matrices as products of Householder reflections."""
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.constraints.base import Constraint
+from eigenrnn.errors import NotInSetError, check_positive_integer
+from eigenrnn.linalg import orthogonality_error, tol
+from eigenrnn.reflections import (
+    normalise_,
+    reflection_count,
+    reflection_product,
+    reflectors,
+    upper_rows,
+)
+
+__all__ = ["Householder"]
+
+
+class Householder(Constraint):
+    r"""Orthogonal matrices as products of m Householder reflections.
+
+    .. math:: W = H_1 H_2 \cdots H_m, \qquad
+        H_k = I - 2 \frac{v_k v_k^\top}{v_k^\top v_k}, \qquad
+        v_k \in \{0\}^{k - 1} \times \mathbb R^{N - k + 1}
+
+    W is orthogonal for all v. With m = N the last reflection is the scalar sign of the last
+    column, and W is any orthogonal matrix; fewer reflections reach those with
+    :math:`\operatorname{rank}(I - W) \le m` and :math:`\det W = (-1)^m` by fewer numbers.
+
+    Args:
+        size: The number N of rows and columns.
+        reflections: The number m; N by default.
+    Shape:
+        raw: :math:`(m N - m (m - 1) / 2,)`, the free entries of one vector after the other; one
+            number fewer if m = N, as the sign is none.
+        sign: :math:`()`, the sign of the last column, 1 unless m = N.
+    Raises:
+        ValueError: If `reflections` is not a positive integer or exceeds `size`.
+    Source:
+        Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
+        (departures: each vector is divided by its length inside the map, so that gradients have
+        no part along it, where the paper takes it to be one; both scale it back after each step;
+        the sign is drawn at the start and never trained, as its derivative is zero).
+    Example:
+        >>> W = Householder(8, reflections=3)()
+        >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)
+        True
+    """
+
+    moves = True
+
+    sign: Tensor
+
+    def __init__(self, size: int, *, reflections: int | None = None) -> None:
+        super().__init__(size)
+        self.reflections = size if reflections is None else reflections
+        check_positive_integer("reflections", self.reflections)
+        if self.reflections > size:
+            raise ValueError(f"expected 1 <= reflections <= {size}, got {reflections}")
+        self.vectors = min(self.reflections, size - 1)  # the N-th is a sign
+        self.raw = Parameter(torch.empty(reflection_count(self.vectors, size)))
+        self.register_buffer("sign", torch.ones(()))
+        self.reset()
+
+    @torch.no_grad()
+    def reset(self, generator: Generator | None = None) -> None:
+        self.raw.normal_(0, 0.01, generator=generator)
+        normalise_(self.raw, self.vectors, self.size)
+        if self.reflections == self.size:
+            self.sign.copy_(torch.empty_like(self.sign).normal_(generator=generator).sign())
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        normalise_(self.raw, self.vectors, self.size)  # W stays, and no vector comes near zero
+
+    def residual(self, W: Tensor) -> float:
+        error = orthogonality_error(W)
+        if self.reflections == self.size:
+            return error
+        I = torch.eye(self.size, dtype=torch.float64, device=W.device)
+        beyond = torch.linalg.svdvals(I - W.detach().double())[self.reflections :]
+        return float(torch.hypot(beyond.norm(), beyond.new_tensor(error)))
+
+    def _matrix(self) -> Tensor:
+        W = reflection_product(upper_rows(self.raw, self.vectors, self.size))
+        return torch.cat([W[:, :-1], self.sign * W[:, -1:]], dim=1)
+
+    def _assign(self, W: Tensor) -> None:
+        V, sign = reflectors(W, self.vectors)
+        sign = sign if self.reflections == self.size else 1.0
+        rows, columns = torch.triu_indices(self.vectors, self.size)
+        W_again = reflection_product(V)
+        W_again[:, -1] *= sign
+        deviation = float(torch.linalg.matrix_norm(W_again - W.cpu()))
+        tolerance = tol(self.raw.dtype, self.size)
+        if not deviation <= tolerance:
+            hint = f"its determinant is not (-1)^{self.reflections}: take reflections={self.size}"
+            raise NotInSetError(type(self).__name__, deviation, tolerance, hint)
+        self.raw.copy_(V[rows, columns])
+        self.sign.fill_(sign)
+
+    def _hint(self) -> str:
+        if self.reflections == self.size:
+            return "make it orthogonal first, for instance with torch.linalg.qr"
+        return f"reflections={self.size} reaches all orthogonal matrices"
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, reflections={self.reflections}"

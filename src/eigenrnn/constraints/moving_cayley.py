@@ -1,0 +1,169 @@
+"""Orthogonal and unitary matrices by a Cayley transform at a base that moves at every step."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, Self, cast
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.constraints.base import Constraint, real_type
+from eigenrnn.constraints.fourier_product import FourierProduct
+from eigenrnn.initializers import haar_
+from eigenrnn.linalg import cayley, orthogonality_error, polar_step, skew, symmetric
+
+__all__ = ["MovingCayley"]
+
+
+class MovingCayley(Constraint):
+    r"""Orthogonal or unitary matrices by a Cayley transform at a base that moves at every step.
+
+    .. math:: W = (I + A / 2)^{-1} (I - A / 2) B, \qquad A = -A^*, \qquad B^* B = I
+
+    W is orthogonal for every real A and unitary for every complex one. After each optimiser step
+    the base B moves to W and A returns to zero, where a step of plain gradient descent of rate
+    :math:`\eta` is the multiplicative update
+
+    .. math:: W \leftarrow \left(I + \tfrac \eta 2 C\right)^{-1}
+        \left(I - \tfrac \eta 2 C\right) W, \qquad C = G W^* - W G^*
+
+    with the gradient :math:`G = \partial L / \partial \Re W + i\, \partial L / \partial \Im W`.
+    Training keeps the determinant of a real W; `assign` moves the base to the given matrix.
+
+    Args:
+        size: The number N of rows and columns.
+        start: ``"haar"``, a base that is uniform on SO(N) or, where W is complex, on U(N); or
+            ``"urnn"``, a draw of `FourierProduct`.
+        dtype: The type of W, such as `torch.complex64`; torch's default real type by default.
+    Shape:
+        raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of the real part of A, row by row.
+        imaginary: :math:`(N (N + 1) / 2,)`, the lower triangle of the symmetric imaginary part of
+            A, whose diagonal is :math:`\sqrt 2` times that of `imaginary`; only where W is
+            complex.
+        base: :math:`(N, N)`; :math:`(N, N, 2)`, real and imaginary parts, where W is complex.
+    Units:
+        Dimensionless.
+    Raises:
+        ValueError: If `start` is unknown, or complex where W is real, or W would be neither real
+            nor complex of float32 precision or better.
+    Source:
+        Wisdom, Powers, Hershey, Le Roux and Atlas, NIPS 2016, section 4.
+        https://arxiv.org/abs/1611.00035 (departures: the start is ``"urnn"`` in the code;
+        one Newton step of the polar decomposition at each move keeps rounding from adding up;
+        the code takes G from the upper block row of the augmented real matrix alone, and for MNIST
+        divides G by its running magnitude, where RMSprop here divides C).
+    Example:
+        >>> W = MovingCayley(8, dtype=torch.complex64)()
+        >>> torch.allclose(W @ W.mH, torch.eye(8, dtype=W.dtype), atol=1e-6)
+        True
+    """
+
+    moves = True
+
+    imaginary: Parameter
+    base: Tensor
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        start: Literal["haar", "urnn"] = "haar",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(size)
+        self.is_complex = dtype is not None and dtype.is_complex
+        if start not in ("haar", "urnn"):
+            raise ValueError(f"expected start to be 'haar' or 'urnn', got {start!r}")
+        if start == "urnn" and not self.is_complex:
+            raise ValueError(
+                "expected start='haar' for a real matrix, got 'urnn'; or use dtype=torch.complex64"
+            )
+        real = real_type(dtype)
+        self.start = start
+        self.raw = Parameter(torch.empty(size * (size - 1) // 2, dtype=real))
+        if self.is_complex:
+            self.imaginary = Parameter(torch.empty(size * (size + 1) // 2, dtype=real))
+        shape = (size, size, 2) if self.is_complex else (size, size)
+        self.register_buffer("base", torch.empty(shape, dtype=real))
+        self.reset()
+
+    @torch.no_grad()
+    def reset(self, generator: Generator | None = None) -> None:
+        if self.start == "haar":
+            self._assign(haar_(self._base(), generator=generator))
+            return
+        with torch.random.fork_rng(devices=()):  # making one draws from the global stream
+            factors = FourierProduct(self.size).to(self.base)
+        self._assign(factors.sample(generator))
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        self._assign(polar_step(self()))  # keeps rounding from adding up
+
+    def residual(self, W: Tensor) -> float:
+        return orthogonality_error(W)
+
+    def _base(self) -> Tensor:  # (N, N)
+        return torch.view_as_complex(self.base) if self.is_complex else self.base
+
+    def _skew(self) -> Tensor:  # (N, N)
+        real = skew(self.raw, self.size)
+        if not self.is_complex:
+            return real
+        imaginary = symmetric(self.imaginary, self.size)
+        # with a root of two all raw numbers have the same share in the norm of A
+        longer = (math.sqrt(2) - 1) * imaginary.diagonal()
+        return torch.complex(real, imaginary + torch.diag(longer))
+
+    def _matrix(self) -> Tensor:
+        A = self._skew()
+        if torch.compiler.is_compiling():  # a compiled graph cannot depend on A being zero
+            return cayley(A / 2) @ self._base()
+        return cast("Tensor", _Turned.apply(A, self._base()))
+
+    def _assign(self, W: Tensor) -> None:
+        self._base().copy_(W)
+        for raw in self.parameters():
+            raw.zero_()
+
+    def _hint(self) -> str:
+        kind = "unitary" if self.is_complex else "orthogonal"
+        return f"make it {kind} first, for instance with torch.linalg.qr"
+
+    def extra_repr(self) -> str:
+        options = f"{self.size}, start={self.start!r}"
+        return f"{options}, dtype={self.dtype}" if self.is_complex else options
+
+    @torch.no_grad()
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        epsilon = torch.finfo(self.base.dtype).eps
+        super()._apply(fn, recurse)
+        if torch.finfo(self.base.dtype).eps < epsilon:  # still rounded to the narrower type
+            self._base().copy_(polar_step(polar_step(self._base())))
+        return self
+
+
+class _Turned(torch.autograd.Function):
+    r"""The Cayley transform of A / 2 times a base; where A is zero it costs next to nothing.
+
+    .. math:: \partial L / \partial A = -\tfrac 1 2 (I + A / 2)^{-*} G\, (B + W)^*
+    """
+
+    @staticmethod
+    def forward(A: Tensor, base: Tensor) -> Tensor:
+        return cayley(A / 2) @ base if A.any() else base.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        A, base, W = ctx.saved_tensors
+        (G,) = grads
+        # the graph of a second derivative must hold A, be it zero
+        if not torch.is_grad_enabled() and not A.any():
+            return -G @ base.mH, None
+        I = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
+        return -0.5 * torch.linalg.solve((I + A / 2).mH, G) @ (base + W).mH, None

@@ -1,0 +1,212 @@
+"""Orthogonal matrices by the scaled Cayley transform, with an inverse that is kept up to date."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import torch
+from torch import Generator, Tensor
+
+from eigenrnn.constraints.base import Constraint
+from eigenrnn.constraints.scaled_cayley import ScaledCayley
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.linalg import orthogonality_error, skew, strictly_lower, tol
+
+__all__ = ["NeumannCayley"]
+
+
+class NeumannCayley(Constraint):
+    r"""Orthogonal matrices by the scaled Cayley transform with a stored, approximate inverse.
+
+    .. math:: W = \tilde A (I - A) D, \qquad \tilde A \approx (I + A)^{-1}, \qquad
+        \tilde A \leftarrow \sum_{i=0}^{q} (\tilde A\, \delta A)^i \tilde A
+        \text{ when } A \leftarrow A - \delta A
+
+    W is that of `ScaledCayley` but for the error of the Neumann series, which is of order
+    :math:`(\tilde A\, \delta A)^{q + 1}` in a step and returns to zero at every exact inversion.
+    With :math:`\rho = \|I - \tilde A (I + A)\|_F` the orthogonality error is at most
+    :math:`2 \rho + \rho^2`, and never passes `max_error`. The gradient is that of the paper,
+    :math:`V^\top - V` with :math:`V = \tilde A^\top G (D + W^\top)`.
+
+    Args:
+        size: The number N of rows and columns.
+        negative: The number :math:`\rho` of entries -1 at the end of D; half of N by default.
+        start: ``"unit_circle"`` or ``"zero"``, see `ScaledCayley`.
+        order: The order q of the series, 1, 2 or 3, or None for an exact inverse at every step.
+        reset_every: The number of optimiser steps between two exact inversions.
+        max_error: The inverse is also exact where :math:`2 \rho + \rho^2` would pass this;
+            `math.inf` leaves the series alone, as published.
+        gradient_rate: None takes for :math:`\delta A` what the optimiser did. A number takes this
+            times the gradient, whatever the optimiser did, as the released code does with the
+            learning rate; W is then orthogonal only right after an exact inversion, and
+            `max_error` is not looked at.
+    Shape:
+        cayley.raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of A, row by row.
+        inverse: :math:`(N, N)`, :math:`\tilde A`.
+        matrix: :math:`(N, N)`, W.
+        known: as cayley.raw, the entries of A for which these two were made.
+    Units:
+        `reset_every` in optimiser steps.
+    Raises:
+        ValueError: If an argument is outside its range.
+    Source:
+        Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, section 3.2 and algorithm 1.
+        https://arxiv.org/abs/2208.06496 (departures: `max_error`; and where A was changed by
+        something else than an optimiser, W is exact).
+    Example:
+        >>> constraint = NeumannCayley(8, negative=3, order=2, reset_every=50)
+        >>> constraint.residual(constraint()) < 1e-5
+        True
+    """
+
+    moves = True
+
+    inverse: Tensor
+    matrix: Tensor
+    known: Tensor
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        negative: int | None = None,
+        start: Literal["unit_circle", "zero"] = "unit_circle",
+        order: int | None = 2,
+        reset_every: int = 100,
+        max_error: float = 0.01,
+        gradient_rate: float | None = None,
+    ) -> None:
+        super().__init__(size)
+        if order not in (1, 2, 3, None):
+            raise ValueError(f"expected order to be 1, 2, 3 or None, got {order!r}")
+        check_positive_integer("reset_every", reset_every)
+        if not max_error > 0:
+            raise ValueError(f"expected max_error > 0, got {max_error}")
+        self.cayley = ScaledCayley(size, negative=negative, start=start)
+        self.order = order
+        self.reset_every = reset_every
+        self.max_error = max_error
+        self.gradient_rate = gradient_rate
+        for name, like in (("inverse", (size, size)), ("matrix", (size, size))):
+            self.register_buffer(name, torch.empty(like))
+        self.register_buffer("known", torch.empty_like(self.cayley.raw))
+        self._steps_here = 0  # optimiser steps since the inverse was exact
+        self._invert()
+
+    @property
+    def tolerance(self) -> float:
+        """The residual up to which a matrix counts as orthogonal."""
+        rounding = tol(self.dtype, self.size)
+        bounded = self.order is not None and self.gradient_rate is None
+        return rounding + (self.max_error if bounded and self.max_error < math.inf else 0)
+
+    def reset(self, generator: Generator | None = None) -> None:
+        self.cayley.reset(generator)
+        self._invert()
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        self._steps_here += 1
+        exact = self.order is None or self._steps_here >= self.reset_every
+        if exact or not self._expand(self._change()) <= self.max_error:
+            self._invert()
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self._steps_here)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self._steps_here = int(state)
+
+    def residual(self, W: Tensor) -> float:
+        return orthogonality_error(W)
+
+    def _matrix(self) -> Tensor:
+        raw = self.cayley.raw
+        # a compiled graph cannot depend on whether something else than an optimiser changed A
+        if torch.compiler.is_compiling() or torch.equal(raw, self.known):
+            return _NeumannMatrix.apply(raw, self.inverse, self.matrix, self.cayley.signs)
+        return self.cayley()
+
+    def _assign(self, W: Tensor) -> None:
+        left, _, right = torch.linalg.svd(W.double())
+        self.cayley.assign(left @ right)  # the nearest orthogonal matrix
+        self._invert()
+
+    def _change(self) -> Tensor:  # (N, N)
+        """Return what the inverse is told that A lost in the last step."""
+        lost = self.known - self.cayley.raw
+        if self.gradient_rate is not None and self.cayley.raw.grad is not None:
+            lost = self.gradient_rate * self.cayley.raw.grad
+        return skew(lost, self.size)
+
+    @torch.no_grad()
+    def _expand(
+        self,
+        delta: Tensor,  # (N, N)
+    ) -> float:
+        """Carry the inverse over by the series and return a bound on the orthogonality error."""
+        inverse, term = self.inverse, self.inverse @ delta
+        for _ in range(self.order or 0):
+            inverse = self.inverse + term @ inverse
+        self.inverse.copy_(inverse)
+        I = torch.eye(self.size).to(inverse)
+        product = inverse @ (I + skew(self.cayley.raw, self.size))
+        self._rebuild(product)
+        if self.gradient_rate is not None:
+            return 0.0
+        rho = float(torch.linalg.matrix_norm(I - product))
+        return 2 * rho + rho**2
+
+    @torch.no_grad()
+    def _invert(self) -> None:
+        I = torch.eye(self.size).to(self.inverse)
+        self.inverse.copy_(torch.linalg.inv(I + skew(self.cayley.raw, self.size)))
+        self._rebuild(I)
+        self._steps_here = 0
+
+    def _rebuild(
+        self,
+        product: Tensor,  # (N, N)
+    ) -> None:
+        """Build W, where `product` is the inverse times I + A."""
+        # I - A is 2 I - (I + A)
+        self.matrix.copy_((2 * self.inverse - product) * self.cayley.signs)
+        self.known.copy_(self.cayley.raw)
+
+    def _hint(self) -> str:
+        return "make it orthogonal first, for instance with torch.linalg.qr"
+
+    def __repr__(self) -> str:
+        options = f"negative={self.cayley.negative}, order={self.order}"
+        return f"{type(self).__name__}({self.size}, {options}, reset_every={self.reset_every})"
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        epsilon = torch.finfo(self.inverse.dtype).eps
+        super()._apply(fn, recurse)
+        if torch.finfo(self.inverse.dtype).eps < epsilon:  # still rounded to the narrower type
+            self._invert()
+        return self
+
+
+class _NeumannMatrix(torch.autograd.Function):
+    """W as it stands, with the closed form of its gradient in the entries of A."""
+
+    @staticmethod
+    def forward(*inputs: Tensor) -> Tensor:
+        _raw, _inverse, W, _signs = inputs
+        return W.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        raw, inverse, W, signs = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is that of the exact map
+            inverse = torch.linalg.inv(torch.diag(torch.ones_like(signs)) + skew(raw, len(signs)))
+            transposed = signs[:, None] * (2 * inverse.T - torch.diag(torch.ones_like(signs)))
+        else:
+            transposed = W.T
+        V = inverse.T @ gradients[0] @ (torch.diag(signs) + transposed)
+        return strictly_lower(V.T - V), None, None, None
