@@ -2,5 +2,6 @@
 
 from eigenrnn.ops.dispatch import explain, use_backend
 from eigenrnn.ops.elman import elman
+from eigenrnn.ops.gru import gru
 
-__all__ = ["elman", "explain", "use_backend"]
+__all__ = ["elman", "explain", "gru", "use_backend"]

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["Backend", "Call", "under_transform"]
+from eigenrnn.transforms import under_transform
+
+__all__ = ["Backend", "Call"]
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,6 @@ class Backend:
     def objection(self, call: Call) -> str | None:
         """Say why the backend cannot serve the call, or None."""
         return self.missing() or self.refuses(call)
-
-
-def under_transform() -> bool:
-    """Whether a `torch.func` transform is at work."""
-    # torch offers no public question for this; vmap, grad and jvp all answer it
-    active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    return not torch.compiler.is_compiling() and active()
 
 
 def _is_dual(tensor: Tensor) -> bool:

@@ -51,9 +51,11 @@ def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = No
     return backends[forced]
 
 
-def explain(backends: Mapping[str, Backend], call: Call) -> dict[str, str]:
+def explain(
+    backends: Mapping[str, Backend], call: Call, backend: str | None = None
+) -> dict[str, str]:
     """Say of each backend whether it would be chosen for the call, could be, or why not."""
-    chosen = choose(backends, call).name
+    chosen = choose(backends, call, backend).name
     return {
         name: b.objection(call) or ("chosen" if name == chosen else "possible, less preferred")
         for name, b in backends.items()

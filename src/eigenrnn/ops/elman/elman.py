@@ -1,7 +1,6 @@
 """The Elman recurrence as users call it: checks once, then hands over to a backend."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -10,6 +9,7 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.elman import loop, reference
+from eigenrnn.ops.steps import check_batch_sizes
 
 __all__ = ["BACKENDS", "elman"]
 
@@ -81,7 +81,7 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         h0 = x.new_zeros(x.shape[1:])
     _check(x, W, h0, bias, nonlinearity)
     if batch_sizes is not None:
-        _check_batch_sizes(batch_sizes, *x.shape[:2])
+        check_batch_sizes(batch_sizes, *x.shape[:2])
     chosen = choose(BACKENDS, Call.of(x, nonlinearity, W, h0, bias), backend)
     return chosen.run(x, W, h0, bias, nonlinearity, batch_sizes, reverse)
 
@@ -106,9 +106,3 @@ def _check(x: Tensor, W: Tensor, h0: Tensor, bias: Tensor | None, nonlinearity: 
             raise TypeError(f"expected {name} of {dtype} to go with x, got {tensor.dtype}")
     if x.is_complex() and not f.takes_complex:
         raise ValueError(f"expected modrelu or identity for complex states, got {nonlinearity!r}")
-
-
-def _check_batch_sizes(batch_sizes: Sequence[int], T: int, B: int) -> None:
-    falling = all(a >= b for a, b in pairwise(batch_sizes))
-    if len(batch_sizes) != T or batch_sizes[0] != B or not falling or batch_sizes[-1] < 0:
-        raise ValueError(f"expected {T} batch sizes that fall from {B}, got {list(batch_sizes)}")

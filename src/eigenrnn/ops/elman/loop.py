@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.backend import Backend, under_transform
-from eigenrnn.ops.elman.inplace import apply_in_place, pull_in_place
+from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.inplace import apply_in_place, pull_in_place
+from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient
+from eigenrnn.transforms import under_transform
 
 __all__ = ["BACKEND", "elman_loop"]
 
@@ -38,14 +40,10 @@ def elman_loop(
     h = x.new_zeros(x.shape) if sizes[-1] < B else x.new_empty(x.shape)
     f_ = apply_in_place(nonlinearity, bias, h0)
     Wt = W.T.contiguous()
-    xs, hs = _steps(x, sizes), _steps(h, sizes)
-    before = h0
+    xs, hs = cut(x, sizes), cut(h, sizes)
     for t in reversed(range(T)) if reverse else range(T):
-        if before.shape[0] < sizes[t]:  # only in reverse: sequences whose last step this is
-            before = torch.cat([before, h0[before.shape[0] : sizes[t]]])
-        torch.addmm(xs[t], before[: sizes[t]], Wt, out=hs[t])
+        torch.addmm(xs[t], before(t, hs, h0, sizes, reverse), Wt, out=hs[t])
         f_(hs[t])
-        before = hs[t]
     return h
 
 
@@ -70,7 +68,7 @@ def _elman_loop_backward(  # noqa: PLR0913, every backend's
     delta = h.new_zeros(h.shape) if sizes[-1] < B else h.new_empty(h.shape)
     pull_ = pull_in_place(nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
-    gs, hs, deltas = _steps(g, sizes), _steps(h, sizes), _steps(delta, sizes)
+    gs, hs, deltas = cut(g, sizes), cut(h, sizes), cut(delta, sizes)
     after: Tensor | None = None
     for t in range(T) if reverse else reversed(range(T)):
         if after is None:
@@ -84,16 +82,6 @@ def _elman_loop_backward(  # noqa: PLR0913, every backend's
         pull_(deltas[t], hs[t])
         after = deltas[t]
     return delta
-
-
-def _steps(
-    tensor: Tensor,  # (T, B, N)
-    sizes: Sequence[int],
-) -> list[Tensor]:  # T of (sizes[t], N)
-    """Cut views of the running sequences once: indexing inside the loop costs as much as tanh."""
-    views = tensor.unbind(0)
-    full = tensor.shape[1]
-    return [v if n == full else v[:n] for v, n in zip(views, sizes, strict=True)]
 
 
 @elman_loop.register_fake
@@ -118,13 +106,23 @@ def _pull_back(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     differentiable = torch.is_grad_enabled() or under_transform()
     back = _backward_reference if differentiable else _elman_loop_backward
     delta = back(g, h, W, h0, bias, nonlinearity, batch_sizes, reverse)
-    first = _first_steps(delta, batch_sizes, reverse)
-    grad_W = _weight_gradient(delta, first, h, h0, reverse) if needs_W else None
+    first = first_steps(delta, batch_sizes, reverse)
+    grad_W = weight_gradient(delta, first, h, h0, reverse) if needs_W else None
     grad_h0 = first @ W.conj() if needs_h0 else None
     grad_bias = None
     if needs_bias:
-        grad_bias = (delta * h.sgn().conj()).sum((0, 1)).real
+        grad_bias = _bias_gradient(delta, h)
     return delta, grad_W, grad_h0, grad_bias, None, None, None
+
+
+def _bias_gradient(
+    delta: Tensor,  # (T, B, N)
+    h: Tensor,  # (T, B, N)
+) -> Tensor:  # (N,)
+    """Sum the gradients along the phases, a stretch of time that the cache holds by another."""
+    steps = max(1, 2**17 // max(1, h[0].numel()))
+    stretches = zip(delta.split(steps), h.split(steps), strict=True)
+    return sum((d * s.sgn().conj()).sum((0, 1)).real for d, s in stretches)  # type: ignore[return-value]
 
 
 elman_loop.register_autograd(_pull_back, setup_context=_remember)
@@ -152,37 +150,6 @@ def _backward_reference(  # noqa: PLR0913, the same
         after = torch.where(running, pulled, 0)
         deltas.append(after)
     return torch.stack(deltas if reverse else deltas[::-1])
-
-
-def _first_steps(
-    delta: Tensor,  # (T, B, N)
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-) -> Tensor:  # (B, N)
-    """Gather the step at which each sequence meets h0."""
-    if not reverse:
-        return delta[0]
-    if batch_sizes is None:
-        return delta[-1]
-    sizes = torch.tensor(batch_sizes, device=delta.device)
-    rows = torch.arange(delta.shape[1], device=delta.device)
-    last = (sizes.unsqueeze(1) > rows).sum(0) - 1  # (B,)
-    return delta[last, rows]
-
-
-def _weight_gradient(
-    delta: Tensor,  # (T, B, N)
-    first: Tensor,  # (B, N)
-    h: Tensor,  # (T, B, N)
-    h0: Tensor,  # (B, N)
-    reverse: bool,
-) -> Tensor:  # (N, N)
-    """Sum the gradient of W over all steps in one product, on views, without a copy of h."""
-    N = h.shape[-1]
-    later, earlier = (delta[:-1], h[1:]) if reverse else (delta[1:], h[:-1])
-    # padding of delta or of h is zero in every product, so it adds nothing
-    grad = first.T @ h0.conj()
-    return torch.addmm(grad, later.reshape(-1, N).T, earlier.reshape(-1, N).conj())
 
 
 BACKEND = Backend(

@@ -1,12 +1,13 @@
-"""The nonlinearities of the Elman loop as in-place operations, forward and back."""
+"""The nonlinearities of the loops as in-place operations, forward and back."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.nonlinearities import LEAKY_SLOPE, NONLINEARITIES
+from eigenrnn.nonlinearities import LEAKY_SLOPES, NONLINEARITIES
 
 __all__ = ["apply_in_place", "pull_in_place"]
 
@@ -16,7 +17,7 @@ _APPLY: dict[str, Callable[[Tensor], object]] = {
     "tanh": torch.tanh_,
     "relu": torch.relu_,
     "elu": F.elu_,
-    "leaky_relu": lambda z: F.leaky_relu_(z, LEAKY_SLOPE),
+    **{name: partial(F.leaky_relu_, negative_slope=slope) for name, slope in LEAKY_SLOPES.items()},
     "identity": lambda z: z,
 }
 
@@ -25,9 +26,12 @@ _PULL: dict[str, Callable[[Tensor, Tensor], object]] = {
     "tanh": lambda g, h: _aten.tanh_backward.grad_input(g, h, grad_input=g),
     "relu": lambda g, h: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
     "elu": lambda g, h: _aten.elu_backward.grad_input(g, 1, 1, 1, True, h, grad_input=g),
-    "leaky_relu": lambda g, h: _aten.leaky_relu_backward.grad_input(
-        g, h, LEAKY_SLOPE, True, grad_input=g
-    ),
+    **{
+        name: lambda g, h, slope=slope: _aten.leaky_relu_backward.grad_input(
+            g, h, slope, True, grad_input=g
+        )
+        for name, slope in LEAKY_SLOPES.items()
+    },
     "identity": lambda g, _: g,
 }
 

@@ -1,0 +1,140 @@
+"""The gated recurrence as users call it: checks once, then hands over to a backend."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.linalg import at_least_float32
+from eigenrnn.nonlinearities import nonlinearity as look_up
+from eigenrnn.ops.backend import Call
+from eigenrnn.ops.dispatch import choose
+from eigenrnn.ops.gru import loop, reference
+from eigenrnn.ops.steps import check_batch_sizes
+
+__all__ = ["BACKENDS", "gru"]
+
+BACKENDS = {b.name: b for b in (loop.BACKEND, reference.BACKEND)}
+"""The implementations by name, the preferred first."""
+
+
+def gru(  # noqa: PLR0913, the tensors and how to run over them
+    x: Tensor,  # (T, B, 3 N)
+    W: Tensor,  # (3 N, N)
+    h0: Tensor | None = None,  # (B, N)
+    bias: Tensor | None = None,  # (N,)
+    recurrent_bias: Tensor | None = None,  # (N,)
+    *,
+    nonlinearity: str = "tanh",
+    reset_after: bool = True,
+    update_keeps: bool = True,
+    batch_sizes: Sequence[int] | None = None,
+    reverse: bool = False,
+    backend: str | None = None,
+) -> Tensor:  # (T, B, N)
+    r"""Evaluate a gated recurrence over a batch of sequences.
+
+    .. math::
+        r_t &= \sigma(x^r_t + h_{t-1} W_r^\top), \qquad
+        u_t = \sigma(x^u_t + h_{t-1} W_u^\top) \\
+        c_t &= f(x^c_t + r_t \odot (h_{t-1} W_c^\top + b)) \quad\text{or}\quad
+        c_t = f(x^c_t + (r_t \odot h_{t-1}) W_c^\top) \\
+        h_t &= u_t \odot h_{t-1} + (1 - u_t) \odot c_t \quad\text{or}\quad
+        h_t = (1 - u_t) \odot h_{t-1} + u_t \odot c_t
+
+    On the left are the candidate and the update of `torch.nn.GRU`. Under autocast it runs in
+    float32: rounding the state at every step would add up over T.
+
+    Args:
+        x: The inputs, mapped to the reset gate, the update gate and the candidate.
+        W: The recurrent matrices of the same, one below the other.
+        h0: The state before the first step; zero by default.
+        bias: The bias inside f; only modReLU owns one.
+        recurrent_bias: The bias b; only where the reset comes after it.
+        nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
+        reset_after: Whether the reset gate comes after the candidate's matrix, as in
+            `torch.nn.GRU`, or before it.
+        update_keeps: Whether an update gate of one keeps the state, as in `torch.nn.GRU`, or
+            replaces it by the candidate.
+        batch_sizes: How many sequences run at each step, in descending order of length, as in
+            `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
+            sequence are zero.
+        reverse: Whether to run from each sequence's last step to its first.
+        backend: Which implementation to use; the fastest possible by default.
+    Shape:
+        x: :math:`(T, B, 3 N)`, real; any strides.
+        W: :math:`(3 N, N)`, the type of x.
+        h0: :math:`(B, N)`, the type of x.
+        bias: :math:`(N,)`, the type of x.
+        recurrent_bias: :math:`(N,)`, the type of x.
+    Returns:
+        The states of all steps, :math:`(T, B, N)`.
+    Raises:
+        ValueError: If a shape, the number of steps, the nonlinearity, a bias or the backend is
+            wrong.
+        TypeError: If a tensor is complex, or the types of the tensors differ.
+    Source:
+        Cho et al., EMNLP 2014, equations 5 to 8. https://arxiv.org/abs/1406.1078 (departures: any
+        nonlinearity; the reset after the matrix and the sign of the update by choice).
+    Example:
+        >>> gru(torch.zeros(5, 2, 3), torch.zeros(3, 1), torch.ones(2, 1))[:, 0, 0]
+        tensor([0.5000, 0.2500, 0.1250, 0.0625, 0.0312])
+    """
+    if torch.is_autocast_enabled(x.device.type):
+        with torch.autocast(x.device.type, enabled=False):
+            tensors: list[Any] = [
+                None if v is None else v.to(at_least_float32(v.dtype))
+                for v in (x, W, h0, bias, recurrent_bias)
+            ]
+            return gru(
+                *tensors,
+                nonlinearity=nonlinearity,
+                reset_after=reset_after,
+                update_keeps=update_keeps,
+                batch_sizes=batch_sizes,
+                reverse=reverse,
+                backend=backend,
+            )
+    if x.dim() != 3 or x.shape[0] < 1 or x.shape[2] % 3 or not x.shape[2]:
+        raise ValueError(f"expected x of shape (T, B, 3 N) with T >= 1, got {tuple(x.shape)}")
+    if h0 is None:
+        h0 = x.new_zeros(x.shape[1], x.shape[2] // 3)
+    _check_biases(bias, recurrent_bias, nonlinearity, reset_after)
+    _check_tensors(x, W, h0, bias, recurrent_bias)
+    if batch_sizes is not None:
+        check_batch_sizes(batch_sizes, *x.shape[:2])
+    chosen = choose(BACKENDS, Call.of(x, nonlinearity, W, h0, bias, recurrent_bias), backend)
+    options = (nonlinearity, reset_after, update_keeps, batch_sizes, reverse)
+    return chosen.run(x, W, h0, bias, recurrent_bias, *options)
+
+
+def _check_biases(
+    bias: Tensor | None, recurrent_bias: Tensor | None, nonlinearity: str, reset_after: bool
+) -> None:
+    f = look_up(nonlinearity)
+    if bias is not None and not f.has_bias:
+        raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
+    if recurrent_bias is not None and not reset_after:
+        raise ValueError("expected no recurrent_bias with the reset before W: add it to x")
+
+
+def _check_tensors(
+    x: Tensor, W: Tensor, h0: Tensor, bias: Tensor | None, recurrent_bias: Tensor | None
+) -> None:
+    _, B, N = x.shape[0], x.shape[1], x.shape[2] // 3
+    if not x.is_floating_point():
+        raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
+    shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
+        "W": (W, (3 * N, N)),
+        "h0": (h0, (B, N)),
+        "bias": (bias, (N,)),
+        "recurrent_bias": (recurrent_bias, (N,)),
+    }
+    for name, (tensor, shape) in shapes.items():
+        if tensor is None:
+            continue
+        if tensor.shape != shape:
+            raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
+        if tensor.dtype != x.dtype:
+            raise TypeError(f"expected {name} of {x.dtype} to go with x, got {tensor.dtype}")

@@ -1,0 +1,127 @@
+"""The gated recurrence as a loop of in-place products, with a backward pass written by hand.
+
+The derivation, and why each piece is as it is, stands in the README beside this file.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.gru.backward import OPTIONS, backward_reference, gru_loop_backward
+from eigenrnn.ops.inplace import apply_in_place
+from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient
+from eigenrnn.transforms import under_transform
+
+__all__ = ["BACKEND", "gru_loop"]
+
+
+@torch.library.custom_op(
+    "eigenrnn::gru_loop",
+    mutates_args=(),
+    schema="(Tensor x, Tensor W, Tensor h0, Tensor? bias, Tensor? recurrent_bias, "
+    f"{OPTIONS}, bool keep) -> (Tensor, Tensor)",
+)
+def gru_loop(  # noqa: PLR0913, every backend's
+    x: Tensor,  # (T, B, 3 N)
+    W: Tensor,  # (3 N, N)
+    h0: Tensor,  # (B, N)
+    bias: Tensor | None,  # (N,)
+    recurrent_bias: Tensor | None,  # (N,)
+    nonlinearity: str,
+    reset_after: bool,
+    update_keeps: bool,
+    batch_sizes: Sequence[int] | None,
+    reverse: bool,
+    keep: bool,
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
+    """Evaluate the states, and keep r, u, q and c where a backward pass will ask for them."""
+    T, B, N = x.shape[0], *h0.shape
+    sizes = batch_sizes or [B] * T
+    make = x.new_zeros if sizes[-1] < B else x.new_empty  # later products go over padding too
+    h, gates = make(T, B, N), make(T if keep else 1, B, 4 * N)
+    f_ = apply_in_place(nonlinearity, bias, h0)
+    W_ru, W_c = W[: 2 * N].T.contiguous(), W[2 * N :].T.contiguous()
+    b = W.new_zeros(N) if recurrent_bias is None else recurrent_bias
+    every = gates.expand(T, B, 4 * N)
+    rus = cut(every[..., : 2 * N], sizes)
+    rs, us, qs, cs = (cut(part, sizes) for part in every.split(N, dim=2))
+    x_rus, x_cs = cut(x[..., : 2 * N], sizes), cut(x[..., 2 * N :], sizes)
+    hs = cut(h, sizes)
+    for t in reversed(range(T)) if reverse else range(T):
+        h_before = before(t, hs, h0, sizes, reverse)
+        q, c = qs[t], cs[t]
+        torch.addmm(x_rus[t], h_before, W_ru, out=rus[t]).sigmoid_()
+        if reset_after:
+            torch.addmm(b, h_before, W_c, out=q)
+            torch.addcmul(x_cs[t], rs[t], q, out=c)
+        else:
+            torch.mul(rs[t], h_before, out=q)
+            torch.addmm(x_cs[t], q, W_c, out=c)
+        f_(c)
+        start, end = (c, h_before) if update_keeps else (h_before, c)
+        torch.lerp(start, end, us[t], out=hs[t])
+    return h, gates
+
+
+@gru_loop.register_fake
+def _(x: Tensor, W: Tensor, h0: Tensor, *options: Any) -> tuple[Tensor, Tensor]:  # noqa: ARG001, the operator's signature
+    T, B, N = x.shape[0], *h0.shape
+    return x.new_empty(T, B, N), x.new_empty(T if options[-1] else 1, B, 4 * N)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    _, W, h0, bias, _, *ctx.options, _ = inputs
+    ctx.save_for_backward(W, h0, bias, *output)
+    ctx.set_materialize_grads(False)  # that of the gates is there in second derivatives alone
+
+
+def _pull_back(ctx: Any, g: Tensor | None, g_gates: Tensor | None) -> tuple[Tensor | None, ...]:
+    W, h0, bias, h, gates = ctx.saved_tensors
+    _, reset_after, _, batch_sizes, reverse = ctx.options
+    _, needs_W, _, needs_bias, needs_recurrent_bias, *_ = ctx.needs_input_grad
+    g = torch.zeros_like(h) if g is None else g
+    if g_gates is None and not torch.is_grad_enabled() and not under_transform():
+        dx, dq, dh0 = gru_loop_backward(g, h, gates, W, h0, bias, *ctx.options)
+    else:
+        dx, dq, dh0 = backward_reference(g, g_gates, h, gates, W, h0, bias, *ctx.options)
+    N = h0.shape[1]
+    dru, dc = dx[..., : 2 * N], dx[..., 2 * N :]
+    q, c = gates[..., 2 * N : 3 * N], gates[..., 3 * N :]
+    dW: Tensor | None = None
+    if needs_W:
+        first = first_steps(dru, batch_sizes, reverse)
+        dW_ru = weight_gradient(dru, first, h, h0, reverse)
+        if reset_after:
+            first = first_steps(dq, batch_sizes, reverse)
+            dW_c = weight_gradient(dq, first, h, h0, reverse)
+        else:
+            dW_c = dc.reshape(-1, N).T @ q.reshape(-1, N)
+        dW = torch.cat([dW_ru, dW_c])
+    db = (dc * c.sgn()).sum((0, 1)) if needs_bias else None
+    db_recurrent = dq.sum((0, 1)) if needs_recurrent_bias else None
+    return dx, dW, dh0, db, db_recurrent, *(None,) * 6
+
+
+gru_loop.register_autograd(_pull_back, setup_context=_remember)
+
+
+def _run(*arguments: Any) -> Tensor:
+    tensors = [a for a in arguments if isinstance(a, Tensor)]
+    keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return gru_loop(*arguments, keep)[0]
+
+
+BACKEND = Backend(
+    name="loop",
+    run=_run,
+    about="in-place torch operations, any device",
+    missing=lambda: None,
+    refuses=lambda call: (
+        "torch.func transforms and forward mode need differentiable operations"
+        if call.transformed
+        else None
+    ),
+)
