@@ -1,7 +1,7 @@
 """A recurrent layer with a linear head, as the tasks need it."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.initializers import Initializer, uniform_
-from eigenrnn.layers import RNN
+from eigenrnn.layers.stacked import Stacked
 
 __all__ = ["SequenceModel", "constrained_parameters", "count_parameters", "penalty"]
 
@@ -44,7 +44,7 @@ class SequenceModel(nn.Module):
 
     def __init__(
         self,
-        layer: RNN | nn.RNNBase,
+        layer: Stacked[Any] | nn.RNNBase,
         output_size: int,
         readout: Literal["all", "last"] = "all",
         *,
@@ -63,7 +63,8 @@ class SequenceModel(nn.Module):
         super().__init__()
         self.layer = layer
         self.readout = readout
-        width = layer.hidden_size * (2 if layer.bidirectional else 1)
+        directions = 2 if layer.bidirectional else 1
+        width = int(getattr(layer, "output_size", directions * layer.hidden_size))
         self.head = nn.Linear(width, output_size, device="meta")
         self.head.to_empty(device=torch.get_default_device())
         bound = width**-0.5
@@ -85,7 +86,7 @@ class SequenceModel(nn.Module):
 
     def _run(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the states of all steps and the last layer's last states, (B, D N)."""
-        if isinstance(self.layer, RNN) or lengths is None:
+        if isinstance(self.layer, Stacked) or lengths is None:
             given = () if lengths is None else (None, lengths)
             states, h_n = self.layer(inputs, *given)
         else:
@@ -94,14 +95,15 @@ class SequenceModel(nn.Module):
             states, _ = pad_packed_sequence(states, total_length=inputs.shape[0])
         h_n = h_n[0] if isinstance(h_n, tuple) else h_n  # an LSTM gives (h_n, c_n)
         directions = 2 if self.layer.bidirectional else 1
-        return states, torch.cat(list(h_n[-directions:]), dim=1)
+        # a complex layer may give the real parts alone, which come first in its states
+        width = states.shape[-1] // directions
+        return states, torch.cat([h[:, :width] for h in h_n[-directions:]], dim=1)
 
 
 def constrained_parameters(model: nn.Module) -> Iterator[Parameter]:
-    """Yield the raw parameters of all constraints that confine their matrix."""
-    for module in model.modules():
-        if isinstance(module, Constraint) and module.constrained:
-            yield from module.parameters()
+    """Yield the raw parameters of all constraints that get the recurrent optimiser."""
+    for constraint in _constraints(model):
+        yield from constraint.recurrent_parameters()
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -111,5 +113,12 @@ def count_parameters(model: nn.Module) -> int:
 
 def penalty(model: nn.Module) -> Tensor:  # ()
     """Sum what the constraints add to the loss."""
-    terms = [module.penalty() for module in model.modules() if isinstance(module, Constraint)]
+    terms = [constraint.penalty() for constraint in _constraints(model)]
     return torch.stack(terms).sum() if terms else torch.zeros(())
+
+
+def _constraints(module: nn.Module) -> dict[Constraint, None]:
+    """Return the constraints of a module, each once, without those inside of others."""
+    if isinstance(module, Constraint):
+        return {module: None}
+    return {found: None for child in module.children() for found in _constraints(child)}

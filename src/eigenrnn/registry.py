@@ -10,6 +10,7 @@ from eigenrnn import constraints, layers, recipes, tasks
 from eigenrnn.constraints import Constraint
 from eigenrnn.ops.backend import Backend
 from eigenrnn.ops.elman import BACKENDS as ELMAN
+from eigenrnn.ops.gru import BACKENDS as GRU
 from eigenrnn.recipes import Recipe
 from eigenrnn.tasks import Task
 
@@ -50,7 +51,11 @@ RECIPES: dict[str, Recipe] = {
 }
 """Published experiments."""
 
-BACKENDS: dict[str, Backend] = {f"elman/{name}": backend for name, backend in ELMAN.items()}
+BACKENDS: dict[str, Backend] = {
+    f"{recurrence}/{name}": backend
+    for recurrence, backends in (("elman", ELMAN), ("gru", GRU))
+    for name, backend in backends.items()
+}
 """Implementations of the recurrences."""
 
 

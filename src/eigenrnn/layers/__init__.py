@@ -1,7 +1,34 @@
-"""Recurrent layers: one that takes any constraint, and the papers' by name."""
+"""Recurrent layers: those that take any constraint, and the papers' by name."""
 
-from eigenrnn.layers.baselines import GRU, LSTM, TanhRNN
-from eigenrnn.layers.named import DtrivRNN, ExpRNN, ScoRNN
+from eigenrnn.layers.as_rnn import AsRNN
+from eigenrnn.layers.baselines import LSTM, TanhRNN, TorchGRU
+from eigenrnn.layers.gated import GORU, NCGRU
+from eigenrnn.layers.gru import GRU
+from eigenrnn.layers.named import ORNN, DtrivRNN, ExpRNN, ScoRNN
+from eigenrnn.layers.named_general import ENRNN, IRNN, NnRNN, RNNOrth, SpectralRNN
+from eigenrnn.layers.named_unitary import EURNN, URNN, FullCapacityURNN, ScuRNN
 from eigenrnn.layers.rnn import RNN
 
-__all__ = ["GRU", "LSTM", "RNN", "DtrivRNN", "ExpRNN", "ScoRNN", "TanhRNN"]
+__all__ = [
+    "ENRNN",
+    "EURNN",
+    "GORU",
+    "GRU",
+    "IRNN",
+    "LSTM",
+    "NCGRU",
+    "ORNN",
+    "RNN",
+    "URNN",
+    "AsRNN",
+    "DtrivRNN",
+    "ExpRNN",
+    "FullCapacityURNN",
+    "NnRNN",
+    "RNNOrth",
+    "ScoRNN",
+    "ScuRNN",
+    "SpectralRNN",
+    "TanhRNN",
+    "TorchGRU",
+]

@@ -8,7 +8,7 @@ from torch import Generator, nn
 
 from eigenrnn.initializers import glorot_uniform_, uniform_
 
-__all__ = ["GRU", "LSTM", "TanhRNN"]
+__all__ = ["LSTM", "TanhRNN", "TorchGRU"]
 
 
 class LSTM(nn.LSTM):
@@ -23,11 +23,12 @@ class LSTM(nn.LSTM):
         forget_bias: Added to the bias of the forget gate at the start.
         start: ``"torch"`` draws every weight from :math:`U(-1/\sqrt N, 1/\sqrt N)`; ``"glorot"``
             draws the matrices of all gates as one Glorot uniform kernel and zeroes the biases, as
-            TensorFlow 1 does.
+            TensorFlow 1 does; ``"glorot_normal"`` draws the matrices of each gate by themselves
+            from a normal distribution, with torch's biases, as nnRNN's authors do.
         generator: The source of the starting values; torch's global stream by default.
         options: Everything else that `torch.nn.LSTM` takes.
     Raises:
-        ValueError: If `start` is unknown.
+        ValueError: If `start` is unknown, or a forget bias is asked for without biases.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
         https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `torch.nn.LSTM`).
@@ -43,24 +44,30 @@ class LSTM(nn.LSTM):
         num_layers: int = 1,
         *,
         forget_bias: float = 0.0,
-        start: Literal["torch", "glorot"] = "torch",
+        start: Literal["torch", "glorot", "glorot_normal"] = "torch",
         generator: Generator | None = None,
         **options: Any,
     ) -> None:
-        if start not in ("torch", "glorot"):
-            raise ValueError(f"expected start to be 'torch' or 'glorot', got {start!r}")
+        if start not in ("torch", "glorot", "glorot_normal"):
+            raise ValueError(
+                f"expected start to be 'torch', 'glorot' or 'glorot_normal', got {start!r}"
+            )
+        if forget_bias and not options.get("bias", True):
+            raise ValueError(f"expected no forget_bias without biases, got {forget_bias}")
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
         _restart(self, generator)
         if start == "glorot":
             _glorot_kernel(self, generator)
+        if start == "glorot_normal":
+            _glorot_gates(self, generator)
         with torch.no_grad():
             for name, weight in self.named_parameters():
                 if name.startswith("bias_ih"):  # in the order i, f, g, o
                     weight[hidden_size : 2 * hidden_size] += forget_bias
 
 
-class GRU(nn.GRU):
+class TorchGRU(nn.GRU):
     r"""Gated recurrent unit: torch's own layer with its own generator.
 
     .. math:: h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}
@@ -75,7 +82,7 @@ class GRU(nn.GRU):
         Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: those of
         `torch.nn.GRU`).
     Example:
-        >>> GRU(2, 8)(torch.randn(5, 3, 2))[0].shape
+        >>> TorchGRU(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
     """
 
@@ -148,3 +155,13 @@ def _glorot_kernel(layer: nn.RNNBase, generator: Generator | None) -> None:
                 nn.init.zeros_(weight)
             else:  # the map of a projected state
                 glorot_uniform_(weight, generator=generator)
+
+
+@torch.no_grad()
+def _glorot_gates(layer: nn.RNNBase, generator: Generator | None) -> None:
+    """Draw each gate's matrices on [x, h] by themselves, and leave the biases."""
+    for ih, hh, *_ in layer.all_weights:
+        fan_in = ih.shape[1] + hh.shape[1]
+        deviation = math.sqrt(2 / (fan_in + layer.hidden_size))
+        for weight in (ih, hh):
+            weight.normal_(0, deviation, generator=generator)

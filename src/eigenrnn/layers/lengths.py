@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["last_states", "sorted_lengths"]
+__all__ = ["sorted_lengths"]
 
 
 def sorted_lengths(
@@ -36,16 +36,3 @@ def sorted_lengths(
     lengths, order = lengths.sort(descending=True, stable=True)
     running = lengths > torch.arange(T, device=lengths.device).unsqueeze(1)  # (T, B)
     return order, running.sum(1).tolist()
-
-
-def last_states(
-    h: Tensor,  # (T, B, N)
-    batch_sizes: list[int] | None,
-) -> Tensor:  # (B, N)
-    """Gather each sequence's state at its own last step."""
-    if batch_sizes is None:
-        return h[-1]
-    sizes = torch.tensor(batch_sizes, device=h.device)
-    rows = torch.arange(h.shape[1], device=h.device)
-    last = (sizes.unsqueeze(1) > rows).sum(0) - 1
-    return h[last, rows]

@@ -1,13 +1,14 @@
 """The layers of the papers: constructors that only choose."""
 
+import math
 from functools import partial
 from typing import Any, Literal
 
-from eigenrnn.constraints import Exponential, ScaledCayley
-from eigenrnn.initializers import kaiming_normal_, uniform_
+from eigenrnn.constraints import Exponential, Householder, ScaledCayley
+from eigenrnn.initializers import glorot_uniform_, kaiming_normal_, uniform_, zeros_
 from eigenrnn.layers.rnn import RNN
 
-__all__ = ["DtrivRNN", "ExpRNN", "ScoRNN"]
+__all__ = ["ORNN", "DtrivRNN", "ExpRNN", "ScoRNN"]
 
 
 class ScoRNN(RNN):
@@ -118,4 +119,39 @@ class DtrivRNN(RNN):
     ) -> None:
         constraint = partial(Exponential, start=start, period=period)
         options = {"input_init": kaiming_normal_, "bias_init": uniform_} | options
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class ORNN(RNN):
+    r"""Orthogonal recurrent network by Householder reflections: leaky ReLU and W = H_1 ... H_m.
+
+    .. math:: h_t = f(U x_t + b + W h_{t-1}), \qquad f(z) = \max(z, z / 10)
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        reflections: The number m; N by default.
+        options: Everything else that `RNN` takes.
+    Source:
+        Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
+        (departures: those of `Householder`).
+    Example:
+        >>> ORNN(2, 8, reflections=4).orthogonality_error() < 1e-5
+        tensor([True])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        reflections: int | None = None,
+        **options: Any,
+    ) -> None:
+        constraint = partial(Householder, reflections=reflections)
+        h0_init = partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
+        chosen = {"nonlinearity": "leaky_relu_0.1", "trainable_h0": True, "h0_init": h0_init}
+        options = {**chosen, "input_init": glorot_uniform_, "bias_init": zeros_, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)

@@ -1,34 +1,38 @@
-"""Copies the weights of torch's own recurrent layer into ours."""
+"""Copies the weights of torch's own recurrent layers into ours."""
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-from eigenrnn.layers.direction import Direction
+from eigenrnn.layers.direction import AbstractDirection
 
 __all__ = ["check_same_shape", "copy_weights"]
 
-_SHARED = ("input_size", "hidden_size", "num_layers", "bidirectional", "nonlinearity")
+_SHARED = ("input_size", "hidden_size", "num_layers", "bidirectional")
 
 
-def check_same_shape(layer: nn.Module, torch_rnn: nn.RNNBase) -> None:
+def check_same_shape(
+    layer: nn.Module, torch_rnn: nn.RNNBase, kind: type[nn.RNNBase], options: Sequence[str] = ()
+) -> None:
     """Refuse a layer of torch's that is built otherwise.
 
     Raises:
         TypeError: If the layer is of another kind.
-        ValueError: If sizes, layers, directions or the nonlinearity differ.
+        ValueError: If sizes, layers, directions or one of the options differ.
     """
-    if not isinstance(torch_rnn, nn.RNN):
-        raise TypeError(f"expected a torch.nn.RNN, got a {type(torch_rnn).__name__}")
-    for name in _SHARED:
+    expected_kind = f"torch.nn.{kind.__name__}"
+    if not isinstance(torch_rnn, kind):
+        raise TypeError(f"expected a {expected_kind}, got a {type(torch_rnn).__name__}")
+    for name in (*_SHARED, *options):
         expected, got = getattr(layer, name), getattr(torch_rnn, name)
         if expected != got:
-            raise ValueError(f"expected a torch.nn.RNN with {name}={expected!r}, got {got!r}")
+            raise ValueError(f"expected a {expected_kind} with {name}={expected!r}, got {got!r}")
 
 
 @torch.no_grad()
-def copy_weights(directions: list[Direction], torch_rnn: nn.RNN) -> None:
+def copy_weights(directions: Sequence[AbstractDirection], torch_rnn: nn.RNNBase) -> None:
     """Copy all weights; nothing is changed if one of them does not fit.
 
     Raises:
@@ -36,16 +40,20 @@ def copy_weights(directions: list[Direction], torch_rnn: nn.RNN) -> None:
     """
     has_bias = directions[0].input_bias is not None
     if has_bias != torch_rnn.bias:
-        raise ValueError(f"expected a torch.nn.RNN with bias={has_bias}, got {torch_rnn.bias}")
+        kind = next(each.__name__ for each in (nn.RNN, nn.GRU) if isinstance(torch_rnn, each))
+        raise ValueError(f"expected a torch.nn.{kind} with bias={has_bias}, got {torch_rnn.bias}")
     suffixes = ["", "_reverse"] if torch_rnn.bidirectional else [""]
     names = [f"l{i}{suffix}" for i in range(torch_rnn.num_layers) for suffix in suffixes]
     weights = torch_rnn.state_dict()
-    for direction, name in zip(directions, names, strict=True):
+    matrices = [weights[f"weight_hh_{name}"].split(torch_rnn.hidden_size) for name in names]
+    for direction, given in zip(directions, matrices, strict=True):
         # a dry run: `check` cannot foresee every refusal of `assign`
-        copy.deepcopy(direction.constraint).assign(weights[f"weight_hh_{name}"])
-    for direction, name in zip(directions, names, strict=True):
+        for constraint, matrix in zip(direction.constraints(), given, strict=True):
+            copy.deepcopy(constraint).assign(matrix)
+    for direction, name, given in zip(directions, names, matrices, strict=True):
         direction.frozen = None
-        direction.constraint.assign(weights[f"weight_hh_{name}"])
+        for constraint, matrix in zip(direction.constraints(), given, strict=True):
+            constraint.assign(matrix)
         direction.weight_ih.copy_(weights[f"weight_ih_{name}"])
-        if direction.input_bias is not None:
-            direction.input_bias.copy_(weights[f"bias_ih_{name}"] + weights[f"bias_hh_{name}"])
+        if torch_rnn.bias:
+            direction.load_biases(weights[f"bias_ih_{name}"], weights[f"bias_hh_{name}"])

@@ -1,15 +1,19 @@
 """What a recurrent layer refuses, and in which words."""
 
+import warnings
+from numbers import Real
+from typing import cast
+
 import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
 
-__all__ = ["check_h0", "check_input", "check_options"]
+__all__ = ["check_dtype", "check_h0", "check_input", "check_options", "check_step"]
 
 
 def check_options(input_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
-    """Refuse sizes and shares that make no layer.
+    """Refuse sizes and shares that make no layer; warn of a dropout that does nothing.
 
     Raises:
         ValueError: If a size is not a positive integer or `dropout` is no share.
@@ -17,17 +21,38 @@ def check_options(input_size: int, hidden_size: int, num_layers: int, dropout: f
     sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
     for name, size in sizes.items():
         check_positive_integer(name, size)
-    if not 0 <= dropout <= 1:
-        raise ValueError(f"expected 0 <= dropout <= 1, got {dropout}")
+    share = cast("object", dropout)
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= dropout <= 1:
+        raise ValueError(f"expected dropout to be a share from 0 to 1, got {dropout!r}")
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            f"dropout={dropout} does nothing with one layer: it acts between layers",
+            stacklevel=4,  # where the layer is made
+        )
 
 
-def check_input(x: Tensor, input_size: int, dtype: torch.dtype) -> None:
+def check_dtype(dtype: torch.dtype | None) -> None:
+    """Refuse what weights cannot be made of.
+
+    Raises:
+        ValueError: If it is not a real floating-point type.
+    """
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(
+            f"expected a real floating-point dtype for the weights, got {dtype}; "
+            "complex sets are chosen by their own dtype="
+        )
+
+
+def check_input(x: object, input_size: int, dtype: torch.dtype) -> None:
     """Refuse inputs of another rank, size or type.
 
     Raises:
         ValueError: If the rank or the size is wrong.
-        TypeError: If the type is not that of the weights.
+        TypeError: If it is no tensor, or the type is not that of the weights.
     """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
     if x.dim() not in (2, 3):
         raise ValueError(f"expected input of 2 or 3 dimensions, got shape {tuple(x.shape)}")
     if x.shape[-1] != input_size:
@@ -35,20 +60,38 @@ def check_input(x: Tensor, input_size: int, dtype: torch.dtype) -> None:
             f"expected inputs of size {input_size}, got {x.shape[-1]} in shape {tuple(x.shape)}"
         )
     if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        or_layer = f" or layer.to({x.dtype})" if x.dtype.is_floating_point else ""
         raise TypeError(
             f"expected input of {dtype}, as the weights are, got {x.dtype}: "
-            f"convert with input.to({dtype}) or layer.to({x.dtype})"
+            f"convert with input.to({dtype}){or_layer}"
         )
 
 
-def check_h0(h0: Tensor, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+def check_step(x_t: object) -> None:
+    """Refuse what is no step of a sequence or of a batch of sequences.
+
+    Raises:
+        ValueError: If the rank is wrong.
+        TypeError: If it is no tensor.
+    """
+    if not isinstance(x_t, Tensor):
+        raise TypeError(f"expected x_t to be a tensor, got {type(x_t).__name__}")
+    if x_t.dim() not in (1, 2):
+        raise ValueError(f"expected x_t of shape (B, M) or (M,), got {tuple(x_t.shape)}")
+
+
+def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Refuse first states of another shape or type.
 
     Raises:
         ValueError: If the shape is wrong.
-        TypeError: If the type is not that of the weights.
+        TypeError: If it is no tensor, or the type is not that of the weights.
     """
+    if not isinstance(h0, Tensor):
+        kind = type(h0).__name__
+        hint = ": only an LSTM has a pair of states" if isinstance(h0, tuple) else ""
+        raise TypeError(f"expected the first states to be a tensor, got {kind}{hint}")
     if h0.shape != shape:
-        raise ValueError(f"expected h0 of shape {shape}, got {tuple(h0.shape)}")
+        raise ValueError(f"expected first states of shape {shape}, got {tuple(h0.shape)}")
     if h0.dtype != dtype and not torch.is_autocast_enabled(h0.device.type):
-        raise TypeError(f"expected h0 of {dtype}, as the weights are, got {h0.dtype}")
+        raise TypeError(f"expected first states of {dtype}, as the weights are, got {h0.dtype}")

@@ -1,0 +1,184 @@
+"""The gated layers of the papers: constructors that only choose."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Generator, Tensor
+
+from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
+from eigenrnn.initializers import fan_uniform_, glorot_uniform_, uniform_, zeros_
+from eigenrnn.layers.gru import GRU
+
+__all__ = ["GORU", "NCGRU"]
+
+_GATES = ("reset", "update", "candidate")
+
+
+class NCGRU(GRU):
+    r"""Neumann-Cayley orthogonal GRU: some of the recurrent matrices are orthogonal.
+
+    .. math::
+        r_t &= \sigma(U_r x_t + b_r + W_r h_{t-1}), \qquad
+        u_t = \sigma(U_u x_t + b_u + W_u h_{t-1}) \\
+        c_t &= \operatorname{modReLU}(U_c x_t + W_c (r_t \odot h_{t-1})), \qquad
+        h_t = (1 - u_t) \odot h_{t-1} + u_t \odot c_t
+
+    The paper writes W for the input maps and U for the recurrent matrices. As published with one
+    orthogonal matrix, NC-GRU(U_c), by default; with two it is NC-GRU(U_r, U_c).
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        orthogonal: Which of the matrices of ``"reset"``, ``"update"`` and ``"candidate"`` are.
+        negative: The number :math:`\rho` of entries -1 in D; half of N by default.
+        order: The order of the Neumann series, see `NeumannCayley`.
+        reset_every: The number of optimiser steps between two exact inversions.
+        as_released: None computes the paper's formulas. The released code differs from them and
+            from itself: ``"tensorflow"`` (parenthesis and denoise) updates by
+            :math:`h_t = u_t \odot h_{t-1} + (1 - u_t) \odot c_t`; ``"torch"`` (characters)
+            does, and takes :math:`r_t \odot (W_c h_{t-1})` for the product in the candidate.
+        options: Everything else that `GRU` takes.
+    Raises:
+        ValueError: If `orthogonal` names no gate, or `as_released` is unknown.
+    Source:
+        Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, equations 19 and 20.
+        https://arxiv.org/abs/2208.06496 (departures: starts, of which the paper gives A alone, are
+        those of the released TensorFlow cell, the gates' matrices from :math:`U(-a, a)` with
+        :math:`a^2 = 6 / (M + N)`, or of the PyTorch cell where `as_released` says so, with one
+        bias a gate in place of two; both of its orthogonal matrices get their own gradient, where
+        the code takes the last one for both; those of `NeumannCayley`).
+    Example:
+        >>> layer = NCGRU(2, 8, orthogonal=("reset", "candidate"), negative=3)
+        >>> layer.confined, layer.orthogonality_error() < 1e-5
+        (['reset', 'candidate'], tensor([[True, True]]))
+    """
+
+    def __init__(  # noqa: PLR0913, the choices of the paper
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        orthogonal: Sequence[str] = ("candidate",),
+        negative: int | None = None,
+        order: int | None = 2,
+        reset_every: int = 50,
+        as_released: Literal["tensorflow", "torch"] | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(orthogonal, str) or not set(orthogonal) <= set(_GATES):
+            raise ValueError(
+                f"expected orthogonal to be gates out of {_GATES}, got {orthogonal!r}"
+            )
+        if as_released not in (None, "tensorflow", "torch"):
+            raise ValueError(
+                f"expected as_released to be 'tensorflow', 'torch' or None, got {as_released!r}"
+            )
+        confined = partial(NeumannCayley, negative=negative, order=order, reset_every=reset_every)
+        # one kernel for inputs and states
+        free = partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size)))
+        starts = {
+            "input_init": glorot_uniform_,  # for a square of M + N inputs it is He's
+            "candidate_init": _he_uniform_,
+            "reset_bias_init": zeros_,
+            "update_bias_init": zeros_,
+            "bias_init": partial(uniform_, bound=0.1),
+        }
+        if as_released == "torch":
+            free, starts = fan_uniform_, {"candidate_init": uniform_}
+        constraints: dict[str, Callable[[int], Constraint]] = {
+            gate: confined if gate in orthogonal else partial(Unconstrained, init=free)
+            for gate in _GATES
+        }
+        options = starts | options
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            reset=constraints["reset"],
+            update=constraints["update"],
+            candidate=constraints["candidate"],
+            nonlinearity="modrelu",
+            reset_after=as_released == "torch",
+            update_keeps=as_released is not None,
+            **options,
+        )
+
+
+class GORU(GRU):
+    r"""Gated orthogonal recurrent unit: the candidate turns the state by an orthogonal matrix.
+
+    .. math::
+        r_t &= \sigma(U_r x_t + b_r + W_r h_{t-1}), \qquad
+        g_t = \sigma(U_g x_t + b_g + W_g h_{t-1}) \\
+        c_t &= \operatorname{modReLU}(U_c x_t + r_t \odot (Q h_{t-1})), \qquad
+        h_t = g_t \odot h_{t-1} + (1 - g_t) \odot c_t
+
+    Q is a product of layers of rotations, the real matrix of an EUNN. The reset comes after it.
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units; even.
+        num_layers: How many layers are stacked.
+        capacity: The number of layers of rotations in the tunable style.
+        style: ``"tunable"``, or ``"fft"`` for :math:`\log_2 N` layers, see `Givens`.
+        options: Everything else that `GRU` takes.
+    Raises:
+        ValueError: If N is odd in the tunable or no power of two in the FFT style.
+    Source:
+        Jing et al., Neural Computation 31, 2019. https://arxiv.org/abs/1706.02761 (departures: the
+        code's modReLU adds 0.001 to the modulus and starts its bias at 0.01, for which the bias
+        starts at 0.011 here; the code's default is the FFT style; those of `Givens`).
+    Example:
+        >>> layer = GORU(2, 8, capacity=4)
+        >>> layer.confined, layer.orthogonality_error() < 1e-5
+        (['candidate'], tensor([[True]]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        capacity: int = 2,
+        style: Literal["tunable", "fft"] = "tunable",
+        **options: Any,
+    ) -> None:
+        layers = None if style == "fft" else capacity
+        small = partial(Unconstrained, init=uniform_)
+        options = {
+            "input_init": uniform_,
+            "reset_bias_init": partial(_constant_, value=2.0),
+            "update_bias_init": glorot_uniform_,
+            "bias_init": partial(_constant_, value=0.011),
+        } | options
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            reset=small,
+            update=small,
+            candidate=partial(Givens, layers=layers, style=style),
+            nonlinearity="modrelu",
+            **options,
+        )
+
+
+@torch.no_grad()
+def _he_uniform_(
+    weight: Tensor,  # (N, M)
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    bound = math.sqrt(6 / weight.shape[1])
+    return weight.uniform_(-bound, bound, generator=generator)
+
+
+@torch.no_grad()
+def _constant_(weight: Tensor, *, value: float, generator: Generator | None = None) -> Tensor:  # noqa: ARG001
+    return weight.fill_(value)

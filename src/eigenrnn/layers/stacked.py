@@ -1,0 +1,293 @@
+"""What all our recurrent layers share: how sequences go through stacked layers and directions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from eigenrnn.layers.direction import AbstractDirection
+from eigenrnn.layers.lengths import sorted_lengths
+from eigenrnn.layers.packing import in_order, out_of_order, pack_like, unpack
+from eigenrnn.layers.validate import check_dtype, check_h0, check_input, check_options, check_step
+from eigenrnn.linalg import orthogonality_error
+from eigenrnn.ops import explain
+from eigenrnn.ops.backend import Backend, Call
+from eigenrnn.ops.steps import last_steps
+
+__all__ = ["Stacked"]
+
+_Lengths: TypeAlias = Tensor | Sequence[int] | None
+_D = TypeVar("_D", bound=AbstractDirection)
+
+
+class Stacked(nn.Module, ABC, Generic[_D]):
+    """Stacked layers of one recurrence, in one direction or two.
+
+    What a user of torch's layers finds here under the same name: `input_size`, `hidden_size`,
+    `num_layers`, `bias`, `batch_first`, `dropout`, `bidirectional`, `proj_size`,
+    `flatten_parameters`, `reset_parameters`. The weights are in `all_directions()`.
+
+    A layer calls `_stack` at the end of its `__init__`, and writes `load_torch`.
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units of each layer and direction.
+        num_layers: How many layers are stacked.
+        batch_first: Whether input and output are (B, T, .) in place of (T, B, .).
+        dropout: The share of units that dropout silences between two layers while training.
+        bidirectional: Whether a second network reads each layer's input from its end.
+        backend: Which implementation of the recurrence to use; the fastest possible by default.
+    Raises:
+        ValueError: If a size is not a positive integer, `dropout` is no share, or there is no such
+            backend.
+    """
+
+    backends: ClassVar[Mapping[str, Backend]]
+    """The implementations of the recurrence, the preferred first."""
+
+    nonlinearity: str
+    """The name of the function that makes the states."""
+
+    proj_size = 0
+    """Torch's layers can project their states; these cannot."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        *,
+        batch_first: bool,
+        dropout: float,
+        bidirectional: bool,
+        backend: str | None,
+    ) -> None:
+        check_options(input_size, hidden_size, num_layers, dropout)
+        super().__init__()
+        if backend is not None and backend not in self.backends:
+            raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
+        self.input_size, self.hidden_size = int(input_size), int(hidden_size)
+        self.num_layers = int(num_layers)
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.backend = backend
+        self.num_directions = 2 if bidirectional else 1
+
+    def _stack(
+        self,
+        make: Callable[[int], _D],
+        generator: Generator | None,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        """Make every layer and direction as a function of its number of inputs.
+
+        Raises the errors of `check_dtype`.
+        """
+        check_dtype(dtype)
+        directions = [make(self.input_size) for _ in range(self.num_directions)]
+        self.output_size = directions[0].output_size * self.num_directions
+        between = (self.num_layers - 1) * self.num_directions
+        self.directions = nn.ModuleList(
+            directions + [make(self.output_size) for _ in range(between)]
+        )
+        self.reset(generator)
+        self.to(device=device, dtype=dtype)
+
+    def reset(self, generator: Generator | None = None) -> None:
+        """Draw all weights anew."""
+        for direction in self.all_directions():
+            direction.reset(generator)
+
+    def reset_parameters(self) -> None:
+        """Do what `reset` does, under torch's name."""
+        self.reset()
+
+    def flatten_parameters(self) -> None:
+        """Do nothing; torch's layers take it as a request for one block of memory."""
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | None = None,
+        lengths: _Lengths = None,
+    ) -> tuple[Any, Tensor]:
+        """Run over a batch of sequences.
+
+        Args:
+            input: The sequences: padded, unbatched or packed.
+            hx: The states before the first step; zero, or the trained ones, by default.
+            lengths: The number of steps of each sequence of a padded batch, an alternative to
+                packing; states past it are zero and h_n is taken at it.
+        Returns:
+            The states of the last layer at all steps, packed if the input was, and h_n, the last
+            state of every layer and direction.
+        """
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx, lengths)
+        check_input(input, self.input_size, self.weight_dtype)
+        unbatched = input.dim() == 2
+        x = input.unsqueeze(1) if unbatched else input
+        x = x.transpose(0, 1) if self.batch_first and not unbatched else x
+        hx = self._as_batch(hx) if unbatched else hx
+        order, sizes = sorted_lengths(lengths, *x.shape[:2])
+        output, h_n = self._run_sorted(x, hx, order, sizes)
+        if unbatched:
+            return output.squeeze(1), h_n.squeeze(1)
+        return output.transpose(0, 1) if self.batch_first else output, h_n
+
+    def step(
+        self,
+        x_t: Tensor,  # (B, M) or (M,)
+        h: Tensor | None = None,  # (L, B, N) or (L, N)
+    ) -> tuple[Tensor, Tensor]:
+        """Read one step of a stream: give the output and the states to pass with the next.
+
+        Call `freeze` first where no gradient is needed, or matrices are built at every step.
+
+        Raises:
+            ValueError: If the network is bidirectional, or a shape is wrong.
+        """
+        if self.bidirectional:
+            raise ValueError("expected a network of one direction, got a bidirectional one")
+        check_step(x_t)
+        batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
+        h = self._as_batch(h) if x_t.dim() == 1 else h
+        check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
+        output, h_n = self._run(batched.unsqueeze(0), self._states(h, batched.shape[0]), None)
+        output = output.squeeze(0)
+        return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
+
+    def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
+        """Say of each backend whether it would serve an input, could, or why not."""
+        x = input.data if isinstance(input, PackedSequence) else input
+        call = Call.of(x, self.nonlinearity, *self.parameters())
+        return explain(self.backends, call, self.backend)
+
+    def freeze(self) -> Self:
+        """Keep the matrices as plain tensors, for inference; `train()` lets go of them.
+
+        They are those of now: they get no gradient, and do not follow a constraint that is given
+        another matrix. Loading weights lets go of them too.
+        """
+        self.eval()
+        for direction in self.all_directions():
+            direction.freeze()
+        return self
+
+    def all_directions(self) -> list[_D]:
+        """Return every layer and direction, in torch's order."""
+        return cast("list[_D]", list(self.directions))
+
+    def recurrent_matrices(self) -> list[Tensor]:
+        """Return W of every layer and direction, in torch's order, with their graphs."""
+        return [W for direction in self.all_directions() for W in direction.matrices()]
+
+    @torch.no_grad()
+    def spectrum(self) -> Tensor:  # (L D, N), complex
+        """Return the eigenvalues of every W, by falling angle."""
+        eigenvalues = torch.linalg.eigvals(self._measured())
+        order = eigenvalues.angle().argsort(dim=-1, descending=True)
+        return eigenvalues.gather(-1, order)
+
+    @torch.no_grad()
+    def orthogonality_error(self) -> Tensor:  # (L D,)
+        r"""Return :math:`\|W^\top W - I\|_F` of every W."""
+        measured = self._measured()
+        errors = [orthogonality_error(W) for W in measured.flatten(0, -3)]
+        return torch.tensor(errors).view(measured.shape[:-2])
+
+    @abstractmethod
+    def load_torch(self, torch_rnn: Any) -> Self:
+        """Copy the weights of the layer of torch that this one stands for."""
+
+    @property
+    def weight_dtype(self) -> torch.dtype:
+        """The type that inputs must have."""
+        return self.all_directions()[0].weight_ih.dtype
+
+    def extra_repr(self) -> str:
+        defaults = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        defaults = self._own_defaults() | defaults
+        options = [
+            f"{name}={getattr(self, name)!r}"
+            for name, default in defaults.items()
+            if getattr(self, name) != default
+        ]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *options])
+
+    def _own_defaults(self) -> dict[str, Any]:
+        """Return the options of the recurrence itself, with the values that go without saying."""
+        return {}
+
+    def _measured(self) -> Tensor:  # (..., N, N)
+        """Return the matrices whose spectra are asked for."""
+        return torch.stack(self.recurrent_matrices())
+
+    def _forward_packed(
+        self, packed: PackedSequence, h0: Tensor | None, lengths: _Lengths
+    ) -> tuple[PackedSequence, Tensor]:
+        if lengths is not None:
+            raise ValueError("expected either a PackedSequence or lengths, got both")
+        x, kept = unpack(packed)
+        check_input(x, self.input_size, self.weight_dtype)
+        states = in_order(packed, self._states(h0, x.shape[1]))
+        output, h_n = self._run(x, states, packed.batch_sizes.tolist())
+        return pack_like(packed, output, kept), out_of_order(packed, h_n)
+
+    def _run_sorted(
+        self, x: Tensor, h0: Tensor | None, order: Tensor | None, sizes: list[int] | None
+    ) -> tuple[Tensor, Tensor]:
+        states = self._states(h0, x.shape[1])
+        if order is None:
+            return self._run(x, states, sizes)
+        order = order.to(x.device)
+        back = order.argsort()
+        x, states = x.index_select(1, order), states.index_select(1, order)
+        output, h_n = self._run(x, states, sizes)
+        return output.index_select(1, back), h_n.index_select(1, back)
+
+    def _run(
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (L D, B, N)
+        batch_sizes: list[int] | None,
+    ) -> tuple[Tensor, Tensor]:  # (T, B, D N), (L D, B, N)
+        directions = self.all_directions()
+        last: list[Tensor] = []
+        for layer in range(self.num_layers):
+            if layer > 0 and self.dropout > 0:
+                x = F.dropout(x, self.dropout, self.training)
+            outputs: list[Tensor] = []
+            for d in range(self.num_directions):
+                i = layer * self.num_directions + d
+                h = directions[i](x, h0[i], batch_sizes, d == 1, self.backend)
+                end = h[0] if d == 1 else last_steps(h, batch_sizes)
+                last.append(directions[i].as_state(end))
+                outputs.append(directions[i].as_output(h))
+            x = torch.cat(outputs, dim=2) if self.bidirectional else outputs[0]
+        return x, torch.stack(last)
+
+    def _states(self, h0: Tensor | None, batch_size: int) -> Tensor:  # (L D, B, N)
+        if h0 is None:
+            return torch.stack(
+                [direction.begin(batch_size) for direction in self.all_directions()]
+            )
+        check_h0(h0, self._state_shape(batch_size), self.weight_dtype)
+        return h0
+
+    def _as_batch(self, h0: Tensor | None) -> Tensor | None:  # (L D, 1, N)
+        """Give the first states of a single sequence a batch of one."""
+        if h0 is None:
+            return None
+        check_h0(h0, self._state_shape(1)[::2], self.weight_dtype)
+        return h0.unsqueeze(1)
+
+    def _state_shape(self, batch_size: int) -> tuple[int, int, int]:
+        state_size = self.all_directions()[0].state_size
+        return self.num_layers * self.num_directions, batch_size, state_size
