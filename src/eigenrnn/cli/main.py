@@ -88,7 +88,9 @@ def _train(options: Namespace, console: Console) -> int:
 
 
 def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None:
-    """Print what came out of a run."""
+    """Print what came out of a run, once for all its processes."""
+    if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:
+        return
     console.print(
         f"{count_parameters(model):,} parameters, {result.steps:,} steps in "
         f"{result.seconds:.0f} s; a guess without memory scores a loss of {task.baseline():.4g}"

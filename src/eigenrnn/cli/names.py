@@ -19,6 +19,9 @@ _KINDS: dict[str, tuple[str, Mapping[str, type]]] = {
     "task": ("task", TASKS),
     "layer": ("layer", LAYERS),
     "layer.constraint": ("constraint", CONSTRAINTS),
+    "layer.reset": ("constraint", CONSTRAINTS),
+    "layer.update": ("constraint", CONSTRAINTS),
+    "layer.candidate": ("constraint", CONSTRAINTS),
 }
 
 
@@ -44,7 +47,7 @@ def options_of(class_name: str) -> set[str]:
 
 
 def in_arguments(arguments: list[str]) -> list[str]:
-    """Put class paths for the names after ``--task``, ``--layer`` and ``--layer.constraint``.
+    """Put class paths for the names after ``--task``, ``--layer`` and its constraints.
 
     A bare ``--task.help`` asks about the task that is named elsewhere among the arguments.
     """

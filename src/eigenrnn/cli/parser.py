@@ -8,7 +8,8 @@ import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_loader
 
 from eigenrnn.cli import names
-from eigenrnn.layers import GRU, LSTM, RNN, TanhRNN
+from eigenrnn.layers import LSTM, TanhRNN, TorchGRU
+from eigenrnn.layers.stacked import Stacked
 from eigenrnn.registry import LAYERS, TASKS
 from eigenrnn.tasks import Task
 from eigenrnn.train import Settings
@@ -79,7 +80,7 @@ def _train() -> Parser:
     )
     parser.add_argument(
         "--layer",
-        type=Callable[[int, int], RNN | LSTM | GRU | TanhRNN],
+        type=Callable[[int, int], Stacked[Any] | LSTM | TorchGRU | TanhRNN],
         default="eigenrnn.layers.ScoRNN",
         help=f"{', '.join(LAYERS)}; its options as --layer.OPTION, see --layer.help LAYER "
         "(default: scornn)",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["launch", "on_first", "share"]
 
-T = TypeVar("T")
+_Outcome = TypeVar("_Outcome")
 
 
 def launch(settings: Settings) -> "Fabric":
@@ -58,9 +58,9 @@ def share(fabric: "Fabric", batch: Batch) -> Batch:
     return batch.to(fabric.device)
 
 
-def on_first(fabric: "Fabric", action: Callable[[], T]) -> T:
+def on_first(fabric: "Fabric", action: Callable[[], _Outcome]) -> _Outcome:
     """Do something in the first process only, and give or raise its outcome in all of them."""
-    outcome: tuple[T | None, Exception | None] = (None, None)
+    outcome: tuple[_Outcome | None, Exception | None] = (None, None)
     if fabric.is_global_zero:
         try:
             outcome = action(), None
