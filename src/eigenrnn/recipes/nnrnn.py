@@ -12,8 +12,8 @@ from eigenrnn.train import Settings
 __all__ = ["RECIPES"]
 
 _SOURCE = "Kerg et al., NeurIPS 2019. https://arxiv.org/abs/1905.12080"
-_LSTM_START = {"start": "glorot"}
-_LSTM_GLOROT = "the LSTM's matrices are Glorot uniform, in the paper Glorot normal"
+_LSTM_START = {"start": "glorot_normal"}
+_LSTM_BIASES = "torch's LSTM has two bias vectors a gate where the released code has one"
 
 
 def _copying(place: str, exprnn: tuple[int, int], lstm: tuple[int, int, float]) -> tuple[Row, ...]:
@@ -48,7 +48,7 @@ def _copying(place: str, exprnn: tuple[int, int], lstm: tuple[int, int, float]) 
             settled,
             options=_LSTM_START,
             parameters=lstm_parameters,
-            departures=(_LSTM_GLOROT,),
+            departures=(_LSTM_BIASES,),
         ),
     )
 
@@ -87,7 +87,7 @@ def _pixels(
             lstm_value,
             options=_LSTM_START,
             parameters=lstm_parameters,
-            departures=(_LSTM_GLOROT,),
+            departures=(_LSTM_BIASES,),
         ),
     )
 
