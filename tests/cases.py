@@ -1,16 +1,59 @@
 """What the shared contracts run over, by name: each export of a package has at least one case."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import nn
 
-from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
+from eigenrnn.constraints import (
+    BlockTriangular,
+    BoundedSVD,
+    Constraint,
+    Exponential,
+    FourierProduct,
+    Givens,
+    Householder,
+    MovingCayley,
+    NeumannCayley,
+    ScaledCayley,
+    Schur,
+    SpectralRadius,
+    Unconstrained,
+)
 from eigenrnn.initializers import haar_
-from eigenrnn.layers import GRU, LSTM, RNN, DtrivRNN, ExpRNN, ScoRNN, TanhRNN
+from eigenrnn.layers import (
+    ENRNN,
+    EURNN,
+    GORU,
+    GRU,
+    IRNN,
+    LSTM,
+    NCGRU,
+    ORNN,
+    RNN,
+    URNN,
+    AsRNN,
+    DtrivRNN,
+    ExpRNN,
+    FullCapacityURNN,
+    NnRNN,
+    RNNOrth,
+    ScoRNN,
+    ScuRNN,
+    SpectralRNN,
+    TanhRNN,
+    TorchGRU,
+)
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.linalg import tol
 from eigenrnn.tasks import Copying, PixelMNIST
 
 STARTS = ("henaff", "cayley", "haar")
+
+COMPLEX_CAYLEY = partial(ScaledCayley, dtype=torch.complex64)
 
 # functions of the size N
 CONSTRAINTS = {
@@ -24,9 +67,135 @@ CONSTRAINTS = {
     **{f"dtriv-3-{start}": partial(Exponential, start=start, period=3) for start in STARTS},
     "dtriv-1": partial(Exponential, period=1),
     "dtriv-inf": partial(Exponential, period=math.inf),
+    "scaled-cayley-complex": partial(ScaledCayley, dtype=torch.complex64),
+    "scaled-cayley-complex-zero": partial(ScaledCayley, dtype=torch.complex64, start="zero"),
+    "fourier-product": FourierProduct,
+    "givens": Givens,
+    "givens-5-complex": partial(Givens, layers=5, dtype=torch.complex64),
+    "givens-fft": partial(Givens, style="fft"),
+    "givens-fft-complex": partial(Givens, style="fft", dtype=torch.complex64),
+    "moving-cayley": MovingCayley,
+    "moving-cayley-complex": partial(MovingCayley, dtype=torch.complex64),
+    "moving-cayley-urnn": partial(MovingCayley, dtype=torch.complex64, start="urnn"),
+    "householder": Householder,
+    "householder-2": partial(Householder, reflections=2),
+    "bounded-svd": partial(BoundedSVD, margin=0.2),
+    "bounded-svd-3": partial(BoundedSVD, reflections=3),
+    "neumann-cayley": partial(NeumannCayley, reset_every=3),
+    "neumann-cayley-1": partial(NeumannCayley, negative=1, order=1),
+    "neumann-cayley-exact": partial(NeumannCayley, start="zero", order=None),
+    "schur": Schur,
+    "schur-cayley": partial(Schur, orthogonal=ScaledCayley, decay=0.1),
+    "schur-normal-blocks": partial(Schur, in_block=False),
+    "schur-clamped": partial(Schur, gamma="clamped", gamma_value=0.958),
+    "schur-clamped-normal-blocks": partial(Schur, gamma="clamped", in_block=False),
+    "schur-complex": partial(Schur, dtype=torch.complex64),
+    "schur-complex-clamped": partial(Schur, gamma="clamped", decay=0.1, dtype=torch.complex64),
+    "spectral-radius": SpectralRadius,
+    "spectral-radius-inside": partial(SpectralRadius, epsilon=0.1),
+    "block-triangular": partial(BlockTriangular, short_size=1),
+    "block-triangular-moving": partial(
+        BlockTriangular, long=partial(Exponential, period=3), coupling=False
+    ),
+    "block-triangular-complex": partial(
+        BlockTriangular, long=COMPLEX_CAYLEY, short=partial(Schur, dtype=torch.complex64)
+    ),
 }
 
-CONFINED = {name: make for name, make in CONSTRAINTS.items() if make(2).constrained}
+# The contract holds for all of them. What is true of some alone is said here, by name:
+
+# `assign` raises NoInverseError
+NO_INVERSE = [
+    "fourier-product",
+    "givens",
+    "givens-5-complex",
+    "givens-fft",
+    "givens-fft-complex",
+    "bounded-svd-3",
+]
+
+# the sizes to test, where some are refused
+SIZES: dict[str, tuple[int, ...]] = {
+    "givens": (2, 4, 8, 66),
+    "givens-5-complex": (2, 4, 8, 66),
+    "givens-fft": (2, 4, 8, 64),
+    "givens-fft-complex": (2, 4, 8, 64),
+    "householder-2": (2, 4, 7, 8, 65),
+    "bounded-svd-3": (5, 7, 8, 65),
+    **dict.fromkeys(
+        (name for name in CONSTRAINTS if name.startswith("schur") and "complex" not in name),
+        (2, 4, 8, 66),
+    ),
+    **dict.fromkeys(
+        (name for name in CONSTRAINTS if name.startswith("block-triangular")), (2, 5, 7, 8, 65)
+    ),
+}
+ANY_SIZE = (1, 2, 7, 8)
+
+# the residual that the set allows for a dtype and a size, where that is more than `tol`
+TOLERANCES: dict[str, Callable[[torch.dtype, int], float]] = {
+    "neumann-cayley": lambda dtype, n: 0.01 + tol(dtype, n),  # between two exact inversions
+    "neumann-cayley-1": lambda dtype, n: 0.01 + tol(dtype, n),
+}
+
+# what makes of a W in the set a matrix outside of it, where adding 3 I does not
+OUTSIDE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "schur-normal-blocks": lambda W: W + torch.arange(len(W)).diag()
+}
+
+# confined, but the residual is another than |W* W - I|
+NOT_UNITARY = [
+    "householder-2",
+    "bounded-svd",
+    "bounded-svd-3",
+    *(n for n in CONSTRAINTS if n.startswith(("schur", "spectral-radius", "block-triangular"))),
+]
+
+# `penalty` adds to the loss, and is positive away from the start
+PENALISED = [
+    "schur",
+    "schur-cayley",
+    "schur-normal-blocks",
+    "schur-complex",
+    "schur-complex-clamped",
+    "block-triangular-complex",
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A set by its name in CONSTRAINTS, with what is particular to it."""
+
+    name: str
+
+    def __call__(self, n):
+        return CONSTRAINTS[self.name](n)
+
+    @property
+    def sizes(self):
+        return SIZES.get(self.name, ANY_SIZE)
+
+    def near(self, n):
+        """An allowed size as near to n as there is among those to test."""
+        return min(SIZES.get(self.name, [n]), key=lambda size: abs(size - n))
+
+    def tol(self, dtype, n):
+        return TOLERANCES.get(self.name, tol)(dtype, n)
+
+    def outside(self, W):
+        return OUTSIDE.get(self.name, lambda W: W + 3 * torch.eye(len(W)))(W)
+
+    def made(self) -> Constraint:
+        return self(self.near(2))
+
+
+ALL = {name: Case(name) for name in CONSTRAINTS}
+CONFINED = {name: case for name, case in ALL.items() if case.made().constrained}
+UNITARY = {name: case for name, case in CONFINED.items() if name not in NOT_UNITARY}
+INVERTIBLE = {name: case for name, case in ALL.items() if name not in NO_INVERSE}
+ONE_WAY = {name: case for name, case in ALL.items() if name in NO_INVERSE}
+COMPLEX = {name: case for name, case in ALL.items() if case.made().is_complex}
+REAL = {name: case for name, case in ALL.items() if name not in COMPLEX}
 
 # those whose base moves every third step
 MOVING = {name: make for name, make in CONSTRAINTS.items() if name.startswith("dtriv-3")}
@@ -42,10 +211,36 @@ LAYERS = {
     "LSTM": LSTM,
     "LSTM-glorot": partial(LSTM, forget_bias=1.0, start="glorot"),
     "GRU": GRU,
+    "GRU-before": partial(
+        GRU, reset=Exponential, reset_after=False, update_keeps=False, nonlinearity="relu"
+    ),
+    "NCGRU": NCGRU,
+    "NCGRU-all": partial(NCGRU, orthogonal=("reset", "update", "candidate"), reset_every=2),
+    "NCGRU-torch": partial(NCGRU, as_released="torch"),
+    "GORU": GORU,
+    "GORU-fft": partial(GORU, style="fft"),
+    "TorchGRU": TorchGRU,
     "TanhRNN": TanhRNN,
 }
 
-OURS = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), RNN)}
+# the papers' layers that only choose, with what sizes of 8 allow
+NAMED = {
+    "AsRNN": AsRNN,
+    "ENRNN": partial(ENRNN, short_size=4),
+    "EURNN": EURNN,
+    "FullCapacityURNN": FullCapacityURNN,
+    "IRNN": IRNN,
+    "NnRNN": NnRNN,
+    "ORNN": partial(ORNN, reflections=3),
+    "RNNOrth": RNNOrth,
+    "ScuRNN": ScuRNN,
+    "SpectralRNN": partial(SpectralRNN, reflections=3),
+    "URNN": URNN,
+}
+
+OURS = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), Stacked)}
+ELMAN = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), RNN)}
+GATED = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), GRU)}
 BASELINES = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), nn.RNNBase)}
 
 # the nonlinearity, and whether it is given a bias
@@ -56,6 +251,7 @@ NONLINEARITIES = {
     "relu": ("relu", False),
     "elu": ("elu", False),
     "leaky_relu": ("leaky_relu", False),
+    "leaky_relu_0.1": ("leaky_relu_0.1", False),
     "identity": ("identity", False),
 }
 
@@ -69,5 +265,6 @@ TASKS = {
     "mnist": PixelMNIST(),
     "mnist-permuted": PixelMNIST(permuted=True),
     "mnist-full": PixelMNIST(split="full"),
+    "mnist-few": PixelMNIST(eval_examples=7),
     "mnist-nnrnn": PixelMNIST(permuted=True, split="nnrnn", shuffle=False),
 }

@@ -24,7 +24,7 @@ def made_from(cases_by_name):
     ("exported", "covered"),
     [
         (exported_classes(constraints, {Constraint}), made_from(cases.CONSTRAINTS)),
-        (exported_classes(layers, set()), made_from(cases.LAYERS)),
+        (exported_classes(layers, set()), made_from(cases.LAYERS | cases.NAMED)),
         (exported_classes(tasks, {Task, tasks.Batch}), {type(t) for t in cases.TASKS.values()}),
         (set(nonlinearities.NONLINEARITIES), {name for name, _ in cases.NONLINEARITIES.values()}),
     ],

@@ -121,7 +121,10 @@ def test_list_tells_programs_which_rows_can_run(eigenrnn):
     facts = json.loads(eigenrnn("list recipes --json").out)
     rows = {row["label"]: row for row in facts["recipes"]["scornn/table2"]["rows"]}
     assert (rows["scoRNN 170"]["reported"], rows["scoRNN 170"]["can_run"]) == (0.943, True)
-    assert not rows["full-capacity uRNN 116"]["can_run"]
+    assert (rows["full-capacity uRNN 116"]["reported"], rows["LSTM 128"]["can_run"]) == (
+        0.925,
+        True,
+    )
 
 
 def test_the_package_of_the_command_line_can_be_run(tmp_path):
@@ -203,6 +206,12 @@ def test_every_constraint_is_taken_by_its_name(eigenrnn, constraint, tmp_path):
     assert eigenrnn(f"train {SMALL} --layer rnn --layer.constraint {constraint}").status == 0
     written = config(tmp_path / "runs" / "copying-rnn-6")
     assert any(registry.CONSTRAINTS[constraint].__name__ in line for line in written["model"])
+
+
+@pytest.mark.parametrize("gate", ["reset", "update", "candidate"])
+def test_the_constraint_of_a_gate_is_named_too(eigenrnn, tmp_path, gate):
+    eigenrnn(f"train {SMALL} --layer gru --layer.{gate} exponential --out here")
+    assert any("Exponential(" in line for line in config(tmp_path / "here")["model"])
 
 
 def test_pixels_are_read_from_the_folder_that_is_named(eigenrnn, data_root, monkeypatch, tmp_path):
@@ -328,7 +337,7 @@ REFUSED = {
         f"expected a task among {TASKS}; got 'pixel_minst' (did you mean pixel_mnist?)"
     ),
     f"train {TINY} --layer scorn": (
-        f"expected a layer among {LAYERS}; got 'scorn' (did you mean scornn?)"
+        f"expected a layer among {LAYERS}; got 'scorn' (did you mean scornn or scurnn or ornn?)"
     ),
     f"train {TINY} --layer torch.nn.LSTM": (
         f"expected a layer among {LAYERS}, or a subclass of one; got 'torch.nn.LSTM'"

@@ -2,13 +2,14 @@
 
 import copy
 import io
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from cases import CONSTRAINTS
+from cases import REAL
 from eigenrnn import constrain
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
@@ -40,9 +41,7 @@ FIRST_ROW = {"i": 0, "f": N, "g": 2 * N, "o": 3 * N, "r": 0, "z": N, "n": 2 * N,
 each_module = pytest.mark.parametrize(
     ("make", "name", "rows"), MODULES.values(), ids=MODULES.keys()
 )
-each_constraint = pytest.mark.parametrize(
-    "constraint", CONSTRAINTS.values(), ids=CONSTRAINTS.keys()
-)
+each_constraint = pytest.mark.parametrize("constraint", REAL.values(), ids=REAL)
 
 
 @pytest.fixture(autouse=True)
@@ -199,7 +198,7 @@ def test_any_constraint_holds_while_training(constraint):
     train(lstm, 7)
     made = lstm.parametrizations.weight_hh_l0[0].constraints[0]
     g = lstm.weight_hh_l0[2 * N : 3 * N]
-    assert made.residual(g) <= tol(torch.float32, N)
+    assert made.residual(g) <= constraint.tol(torch.float32, N)
     assert torch.equal(g, made())
 
 
@@ -354,6 +353,52 @@ def test_a_layer_that_fails_to_run_can_still_be_copied():
     copy.deepcopy(lstm)
 
 
+RECURRENT = {name: case for name, case in MODULES.items() if isinstance(case[0](), nn.RNNBase)}
+
+
+@pytest.mark.parametrize(("make", "name", "rows"), RECURRENT.values(), ids=RECURRENT)
+def test_the_constraint_of_a_recurrent_layer_runs_once_in_a_forward_pass(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    built = []
+    made = module.parametrizations[name][0].constraints[0]
+    made.register_forward_hook(lambda *_: built.append(1))
+    run(module)
+    assert built == [1]
+
+
+@pytest.mark.parametrize(("make", "name", "rows"), RECURRENT.values(), ids=RECURRENT)
+def test_threads_that_run_one_layer_at_once_agree_with_one_thread(make, name, rows):
+    module = constrain(make(), name, ScaledCayley, rows)
+    parameters = [*module.parameters()]
+
+    def results(_=None):
+        output = run(module)
+        return output.detach(), *torch.autograd.grad(output.square().sum(), parameters)
+
+    expected = results()
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(results, range(100)):
+            assert all(map(torch.equal, got, expected))
+
+
+# torch's own compiler still scripts some of its modules
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")
+def test_a_compiled_layer_agrees():
+    torch.compiler.reset()
+    module = constrained_lstm()
+    x = inputs_of(module)
+    compiled = torch.compile(module, backend="aot_eager")
+    torch.testing.assert_close(compiled(x)[0], module(x)[0])
+
+
+def test_a_layer_that_is_plain_again_runs_on():
+    module = constrained_lstm()
+    train(module)
+    expected = run(module)
+    nn.utils.parametrize.remove_parametrizations(module, "weight_hh_l0")
+    assert torch.equal(run(module), expected)
+
+
 def test_a_matrix_outside_is_refused_and_changes_nothing():
     lstm = constrained_lstm()
     before = lstm.weight_hh_l0.detach().clone()
@@ -427,7 +472,7 @@ REFUSED = {
         nn.Linear(N, N),
         ("weight", nn.Identity),
         TypeError,
-        "expected .* Constraint, got Identity",
+        "expected .* Constraint, such as ScaledCayley, got one that makes Identity",
     ),
 }
 

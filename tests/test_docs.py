@@ -108,16 +108,12 @@ def test_export_is_documented(mapping, name):
     assert (own.__doc__ or "").strip()
 
 
-# these two are torch's own, under our name
-WITHOUT_PAPER = {"rnn", "gru"}
-
-
 @pytest.mark.parametrize(
     ("mapping", "name"), [entry for entry in ENTRIES if entry.values[0] != "BACKENDS"]
 )
 def test_export_names_its_source(mapping, name):
     entry = getattr(registry, mapping)[name]
     source = getattr(entry, "source", None)
-    assert source or "Source:" in (inspect.getdoc(entry) or "") or name.lower() in WITHOUT_PAPER, (
+    assert source or "Source:" in (inspect.getdoc(entry) or ""), (
         f"expected a Source: in the docstring of {name}"
     )

@@ -113,6 +113,7 @@ IN_NUMPY = {
     "relu": lambda z, _: np.maximum(z, 0),
     "elu": lambda z, _: np.where(z > 0, z, np.expm1(z)),
     "leaky_relu": lambda z, _: np.where(z > 0, z, 0.01 * z),
+    "leaky_relu_0.1": lambda z, _: np.where(z > 0, z, 0.1 * z),
     "identity": lambda z, _: z,
 }
 
@@ -472,6 +473,18 @@ def test_in_inference_mode_it_gives_the_same():
     with torch.inference_mode():
         h = elman(*tensors)
     assert torch.equal(h, elman(*tensors))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(600, 3, 171), (5, 1, 2**17 + 1), (7, 0, 3), (1, 1, 1)], ids=str
+)
+def test_the_gradient_of_the_bias_in_stretches_of_time_is_the_plain_sum(shape, dtype):
+    generator = torch.Generator().manual_seed(0)
+    delta, h = (normal(generator, shape, dtype) for _ in range(2))
+    expected = (delta * h.sgn().conj()).real.sum((0, 1))
+    got = loop._bias_gradient(delta, h)
+    assert_near([got], [expected], torch.float64, shape[0] * shape[1])
 
 
 # ----------------------------------------------------------------------- work, not seconds

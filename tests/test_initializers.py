@@ -8,11 +8,18 @@ import torch
 
 from eigenrnn import initializers
 from eigenrnn.initializers import (
+    chain_,
+    fan_normal_,
     fan_uniform_,
+    feedback_chain_,
     glorot_normal_,
     glorot_uniform_,
     haar_,
+    identity_,
     kaiming_normal_,
+    orthogonal_,
+    ramp_,
+    source_,
     uniform_,
     zeros_,
 )
@@ -26,8 +33,17 @@ STARTS = {
     "glorot-normal": glorot_normal_,
     "kaiming-normal": kaiming_normal_,
     "haar": haar_,
+    "fan-normal": fan_normal_,
+    "orthogonal": orthogonal_,
 }
-ALL_STARTS = STARTS | {"zeros": zeros_}
+ALL_STARTS = STARTS | {
+    "zeros": zeros_,
+    "identity": identity_,
+    "chain": chain_,
+    "feedback-chain": feedback_chain_,
+    "ramp": ramp_,
+    "source": source_,
+}
 
 each_start = pytest.mark.parametrize("start", STARTS.values(), ids=STARTS.keys())
 each_of_all = pytest.mark.parametrize("start", ALL_STARTS.values(), ids=ALL_STARTS.keys())
@@ -115,8 +131,12 @@ def test_zeros_are_zeros():
 
 @pytest.mark.parametrize(
     ("start", "spread"),
-    [(kaiming_normal_, math.sqrt(2 / 50)), (glorot_normal_, math.sqrt(2 / 550))],
-    ids=["kaiming", "glorot"],
+    [
+        (kaiming_normal_, math.sqrt(2 / 50)),
+        (glorot_normal_, math.sqrt(2 / 550)),
+        (fan_normal_, 0.9 / math.sqrt(500)),
+    ],
+    ids=["kaiming", "glorot", "fan"],
 )
 def test_a_normal_start_has_its_published_standard_deviation(start, spread):
     weight = drawn(start, 500, 50)

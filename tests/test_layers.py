@@ -6,16 +6,17 @@ import math
 import pickle
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from cases import BASELINES, CONSTRAINTS, LAYERS, NONLINEARITIES, OURS
+from cases import BASELINES, ELMAN, LAYERS, NONLINEARITIES, OURS, REAL
 from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.initializers import haar_, kaiming_normal_, uniform_
-from eigenrnn.layers import GRU, LSTM, RNN, TanhRNN
+from eigenrnn.layers import LSTM, RNN, TanhRNN, TorchGRU
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
@@ -23,6 +24,7 @@ LENGTHS = [4, 6, 1]
 
 each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
 each_of_ours = pytest.mark.parametrize("make", OURS.values(), ids=OURS.keys())
+each_elman = pytest.mark.parametrize("make", ELMAN.values(), ids=ELMAN.keys())
 each_baseline = pytest.mark.parametrize("make", BASELINES.values(), ids=BASELINES.keys())
 
 
@@ -174,19 +176,39 @@ def test_the_modrelu_starts_without_a_threshold_and_with_small_inputs():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, {"bias"}),
-        ({"bias": False}, set()),
-        ({"input_bias": True}, {"bias", "input_bias"}),
-        ({"bias": False, "input_bias": True}, {"input_bias"}),
-        ({"nonlinearity": "tanh"}, {"input_bias"}),
-        ({"nonlinearity": "tanh", "bias": False}, set()),
-        ({"nonlinearity": "tanh", "input_bias": False}, set()),
+        ({}, ["bias"]),
+        ({"bias": False}, []),
+        ({"input_bias": True}, ["bias", "input_bias"]),
+        ({"bias": False, "input_bias": True}, ["input_bias"]),
+        ({"nonlinearity": "tanh"}, ["input_bias"]),
+        ({"nonlinearity": "tanh", "bias": False}, []),
+        ({"nonlinearity": "tanh", "input_bias": False}, []),
     ],
     ids=str,
 )
 def test_only_the_nonlinearity_or_the_input_owns_a_bias(options, expected):
     names = dict(RNN(M, N, **options).all_directions()[0].named_parameters())
-    assert names.keys() - {"weight_ih", "constraint.raw"} == expected
+    assert sorted(names.keys() - {"weight_ih", "constraint.raw"}) == expected
+
+
+@each_of_ours
+def test_sizes_of_numpy_are_taken(make):
+    layer = make(np.int64(M), np.int64(N), np.int64(2))
+    plain = make(M, N, 2)
+    layer.load_state_dict(plain.state_dict())
+    assert repr(layer) == repr(plain)
+    assert torch.equal(layer(normal(T, B, M))[0], plain(normal(T, B, M))[0])
+
+
+@pytest.mark.parametrize("backend", [None, "reference"])
+@each_of_ours
+def test_a_layer_says_which_backend_would_serve_an_input(make, backend):
+    layer = make(M, N, backend=backend)
+    for given in (normal(T, B, M), normal(T, M), PACKED):
+        said = layer.explain(given)
+        chosen = [name for name, words in said.items() if words == "chosen"]
+        assert chosen == [backend or "loop"]
+        assert said.keys() == layer.backends.keys()
 
 
 def test_its_repr_is_that_of_torch_and_names_the_constraint():
@@ -214,12 +236,12 @@ def test_every_nonlinearity_makes_a_layer(case):
     assert layer(normal(T, B, M))[0].isfinite().all()
 
 
-@pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS.keys())
+@pytest.mark.parametrize("constraint", REAL.values(), ids=REAL)
 def test_every_constraint_makes_a_layer_that_trains_in_its_set(constraint):
     layer = RNN(M, N, constraint=constraint, generator=stream())
     train(layer, 4)
     direction = layer.all_directions()[0]
-    assert direction.constraint.residual(direction.weight_hh) <= tol(torch.float32, N)
+    assert direction.constraint.residual(direction.weight_hh) <= constraint.tol(torch.float32, N)
 
 
 @each_of_ours
@@ -231,16 +253,17 @@ def test_every_parameter_gets_a_gradient(make):
 
 
 @each_of_ours
-def test_the_matrix_is_built_once_a_sequence(make):
+def test_each_matrix_is_built_once_a_sequence(make):
     layer = make(M, N)
-    constraint = layer.all_directions()[0].constraint
+    constraints = layer.all_directions()[0].constraints()
     built = []
-    constraint.register_forward_hook(lambda *_: built.append(1))
+    for constraint in constraints:
+        constraint.register_forward_hook(lambda *_: built.append(1))
     layer(normal(T, B, M))
-    assert len(built) == 1
+    assert len(built) == len(constraints)
 
 
-@each_of_ours
+@each_elman
 def test_a_layer_computes_its_formula(make):
     layer = make(M, N, input_bias=True, generator=stream(), dtype=torch.float64)
     x = normal(T, B, M, dtype=torch.float64)
@@ -377,10 +400,11 @@ def test_a_frozen_layer_computes_the_same(make):
 
 
 @each_of_ours
-def test_a_frozen_layer_does_not_build_its_matrix(make):
+def test_a_frozen_layer_does_not_build_its_matrices(make):
     layer = make(M, N).freeze()
     built = []
-    layer.all_directions()[0].constraint.register_forward_hook(lambda *_: built.append(1))
+    for constraint in layer.all_directions()[0].constraints():
+        constraint.register_forward_hook(lambda *_: built.append(1))
     layer(normal(T, B, M))
     assert built == []
 
@@ -404,15 +428,16 @@ def test_a_frozen_matrix_is_a_plain_copy(make):
 @each_of_ours
 def test_training_thaws(make):
     layer = make(M, N).freeze().train()
-    before = layer.recurrent_matrices()[0].detach().clone()
-    train(layer, 1)
-    assert not torch.equal(layer.recurrent_matrices()[0], before)
+    before = torch.stack(layer.recurrent_matrices()).detach()
+    train(layer, 1, lr=10.0)
+    assert not torch.equal(torch.stack(layer.recurrent_matrices()), before)
 
 
 @each_of_ours
 def test_evaluation_keeps_the_frozen_matrix(make):
-    layer = make(M, N).freeze()
-    assert layer.eval().recurrent_matrices()[0] is layer.all_directions()[0].frozen
+    direction = make(M, N).freeze().eval().all_directions()[0]
+    assert direction.weight_hh is direction.frozen
+    assert direction.frozen is not None
 
 
 @each_of_ours
@@ -455,6 +480,55 @@ def test_gradients_of_the_inputs_go_through_a_frozen_layer():
     expected = torch.autograd.grad(layer(x)[0].square().sum(), x)[0]
     got = torch.autograd.grad(layer.freeze()(x)[0].square().sum(), x)[0]
     torch.testing.assert_close(got, expected, **near(torch.float32))
+
+
+@each_of_ours
+def test_matrices_frozen_in_inference_mode_may_be_used_outside_of_it(make):
+    layer, x = make(M, N), normal(T, B, M).requires_grad_()
+    with torch.inference_mode():
+        layer.freeze()
+        expected = layer(x)[0]
+    output = layer(x)[0]
+    output.sum().backward()
+    assert torch.equal(output, expected)
+    assert x.grad.any()
+
+
+# ------------------------------------------------------------------- the meta device, vmap
+
+
+def on_meta_by_option(make):
+    return make(M, N, 2, device="meta")
+
+
+def on_meta_by_context(make):
+    with torch.device("meta"):
+        return make(M, N, 2)
+
+
+@pytest.mark.parametrize(
+    "made", [on_meta_by_option, on_meta_by_context], ids=["option", "context"]
+)
+@pytest.mark.parametrize("make", [ScoRNN, ExpRNN, DtrivRNN])
+def test_a_layer_that_leaves_the_meta_device_and_is_reset_is_orthogonal(make, made):
+    layer = made(make)
+    assert all(weight.is_meta for weight in layer.parameters())
+    layer.to_empty(device="cpu").reset(stream())
+    assert (layer.orthogonality_error() <= tol(torch.float32, N)).all()
+    assert is_same_state(state_of(layer), state_of(make(M, N, 2, generator=stream())))
+
+
+def test_models_that_are_stacked_under_vmap_compute_what_each_does_alone():
+    layers = [ExpRNN(M, N, dtype=torch.float64, generator=stream(seed)) for seed in (1, 2)]
+    stacked = torch.func.stack_module_state(layers)
+    x = normal(T, B, M, dtype=torch.float64)
+
+    def run(parameters, buffers):
+        return torch.func.functional_call(layers[0], (parameters, buffers), (x,))[0]
+
+    got = torch.func.vmap(run)(*stacked)
+    expected = torch.stack([layer(x)[0] for layer in layers])
+    torch.testing.assert_close(got, expected, **near(torch.float64))
 
 
 # ---------------------------------------------------------------- first states and spectra
@@ -595,9 +669,10 @@ def test_dropout_does_nothing_in_evaluation():
 
 @pytest.mark.usefixtures("global_streams_untouched")
 def test_dropout_leaves_a_single_layer_alone():
-    layer, plain = (RNN(M, N, dropout=p, generator=stream(3)) for p in (1.0, 0.0))
+    with pytest.warns(UserWarning, match=r"dropout=1.0 does nothing with one layer"):
+        layer = RNN(M, N, dropout=1.0, generator=stream(3))
     x = normal(T, B, M)
-    assert torch.equal(layer(x)[0], plain(x)[0])
+    assert torch.equal(layer(x)[0], RNN(M, N, generator=stream(3))(x)[0])
 
 
 # -------------------------------------------------------------------------- types of numbers
@@ -613,11 +688,12 @@ def test_a_layer_of_sixteen_bits_gives_sixteen_bits(make):
 
 
 @each_of_ours
-def test_a_layer_of_sixteen_bits_trains_its_constraint_in_float32(make):
+def test_a_layer_of_sixteen_bits_trains_its_constraints_in_float32(make):
     layer = make(M, N).bfloat16()
     layer(normal(T, B, M).bfloat16())[0].float().square().sum().backward()
-    constraint = layer.all_directions()[0].constraint
-    assert {p.grad.dtype for p in constraint.parameters()} == {torch.float32}
+    constraints = layer.all_directions()[0].constraints()
+    raws = [raw for constraint in constraints for raw in constraint.parameters()]
+    assert {raw.grad.dtype for raw in raws} == {torch.float32}
     assert {p.dtype for p in layer.parameters()} == {torch.float32, torch.bfloat16}
 
 
@@ -647,11 +723,11 @@ def test_autocast_takes_inputs_of_sixteen_bits_and_gives_gradients(make):
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
-@pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS.keys())
+@pytest.mark.parametrize("constraint", REAL.values(), ids=REAL)
 def test_a_layer_made_in_double_precision_is_as_orthogonal_as_it_can_be(constraint):
     direction = RNN(M, N, constraint=constraint, dtype=torch.float64).all_directions()[0]
     assert direction.weight_hh.dtype == torch.float64
-    assert direction.constraint.residual(direction.weight_hh) <= tol(torch.float64, N)
+    assert direction.constraint.residual(direction.weight_hh) <= constraint.tol(torch.float64, N)
 
 
 # ------------------------------------------------------------------------------- compiling
@@ -701,6 +777,7 @@ LAYER = RNN(M, N)
 DEEP = RNN(M, N, 2, bidirectional=True)
 x = normal(T, B, M)
 PACKED = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
+PAIR = (torch.zeros(1, B, N), torch.zeros(1, B, N))
 REFUSED_CALLS = {
     "one dimension": (LAYER, (x[0, 0],), ValueError, r"input of 2 or 3 dimensions, got .*\(4,\)"),
     "four dimensions": (LAYER, (x[None],), ValueError, r"input of 2 or 3 dimensions, got shape"),
@@ -714,7 +791,12 @@ REFUSED_CALLS = {
     "no steps": (LAYER, (x[:0],), ValueError, "at least one step, got T = 0"),
     "double": (LAYER, (x.double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
     "integers": (LAYER, (x.long(),), TypeError, "input of torch.float32, .*, got torch.int64"),
-    "h0 layers": (DEEP, (x, torch.zeros(2, B, N)), ValueError, r"h0 of shape \(4, 3, 8\), got"),
+    "h0 layers": (
+        DEEP,
+        (x, torch.zeros(2, B, N)),
+        ValueError,
+        r"shape \(4, 3, 8\), got \(2, 3, 8\)",
+    ),
     "h0 batch": (LAYER, (x, torch.zeros(1, 1, N)), ValueError, r"got \(1, 1, 8\)"),
     "h0 size": (LAYER, (x, torch.zeros(1, B, 1)), ValueError, r"got \(1, 3, 1\)"),
     "h0 rank": (LAYER, (x, torch.zeros(B, N)), ValueError, r"\(1, 3, 8\), got \(3, 8\)"),
@@ -722,7 +804,7 @@ REFUSED_CALLS = {
         LAYER,
         (x, torch.zeros(1, B, N).double()),
         TypeError,
-        "h0 of torch.float32, .*, got torch.float64",
+        "first states of torch.float32, as the weights are, got torch.float64",
     ),
     "packed h0": (LAYER, (PACKED, torch.zeros(1, 1, N)), ValueError, r"\(1, 3, 8\), got"),
     "packed h0 rank": (LAYER, (PACKED, torch.zeros(N)), ValueError, r"\(1, 3, 8\), got \(8,\)"),
@@ -731,6 +813,16 @@ REFUSED_CALLS = {
     "length zero": (LAYER, (x, None, [6, 0, 1]), ValueError, "lengths <= T = 6, got 0 to 6"),
     "too many lengths": (LAYER, (x, None, [1] * 4), ValueError, r"shape \(3,\), got \(4,\)"),
     "fractional": (LAYER, (x, None, [1.0, 2.0, 3.0]), TypeError, "lengths to be integers, got"),
+    "list": (LAYER, (x.tolist(),), TypeError, "input to be a tensor, got list"),
+    "pair": (LAYER, (x, PAIR), TypeError, "first states to be a tensor, got tuple: only an LSTM"),
+    "packed pair": (LAYER, (PACKED, PAIR), TypeError, "first states to be a tensor, got tuple"),
+    "list of states": (LAYER, (x, [0.0]), TypeError, "first states to be a tensor, got list"),
+    "h0 of a batch": (
+        LAYER,
+        (x[:, 0], torch.zeros(1, 1, N)),
+        ValueError,
+        r"first states of shape \(1, 8\), got \(1, 1, 8\)",
+    ),
     "truth": (LAYER, (x, None, [True] * 3), TypeError, "lengths to be integers, got torch.bool"),
 }
 
@@ -749,10 +841,16 @@ def test_a_bad_call_is_refused_with_what_was_expected(layer, arguments, error, m
         ((x,), ValueError, r"x_t of shape \(B, M\) or \(M,\), got \(6, 3, 4\)"),
         ((x[0, :, :3],), ValueError, "inputs of size 4, got 3"),
         ((x[0].double(),), TypeError, "input of torch.float32, .*, got torch.float64"),
-        ((x[0], torch.zeros(1, 1, N)), ValueError, r"h0 of shape \(1, 3, 8\), got \(1, 1, 8\)"),
-        ((x[0, 0], torch.zeros(2, N)), ValueError, r"h0 of shape \(1, 1, 8\), got \(2, 1, 8\)"),
+        ((x[0], torch.zeros(1, 1, N)), ValueError, r"first states of shape \(1, 3, 8\), got"),
+        (
+            (x[0, 0], torch.zeros(2, N)),
+            ValueError,
+            r"first states of shape \(1, 8\), got \(2, 8\)",
+        ),
+        ((x[0].tolist(),), TypeError, "x_t to be a tensor, got list"),
+        ((x[0, 0], PAIR), TypeError, "the first states to be a tensor, got tuple: only an LSTM"),
     ],
-    ids=["rank", "input size", "type", "state of a batch", "state"],
+    ids=["rank", "input size", "type", "state of a batch", "state", "list", "pair"],
 )
 def test_a_bad_step_is_refused_with_what_was_expected(arguments, error, message):
     with pytest.raises(error, match=f"expected {message}"):
@@ -765,11 +863,38 @@ REFUSED_OPTIONS = {
     "fraction": ({"hidden_size": 2.5}, ValueError, "hidden_size to be a positive .*, got 2.5"),
     "truth": ({"hidden_size": True}, ValueError, "hidden_size to be a positive .*, got True"),
     "num_layers": ({"num_layers": 0}, ValueError, "num_layers to be a positive .*, got 0"),
-    "dropout": ({"dropout": 1.5}, ValueError, "0 <= dropout <= 1, got 1.5"),
-    "negative dropout": ({"dropout": -0.1}, ValueError, "0 <= dropout <= 1, got -0.1"),
-    "nan dropout": ({"dropout": math.nan}, ValueError, "0 <= dropout <= 1, got nan"),
+    "dropout": ({"dropout": 1.5}, ValueError, "dropout to be a share from 0 to 1, got 1.5"),
+    "negative dropout": ({"dropout": -0.1}, ValueError, "dropout to be a share .*, got -0.1"),
+    "nan dropout": ({"dropout": math.nan}, ValueError, "dropout to be a share .*, got nan"),
+    "true dropout": ({"dropout": True}, ValueError, "dropout to be a share .*, got True"),
+    "text dropout": ({"dropout": "0.5"}, ValueError, "dropout to be a share .*, got '0.5'"),
+    "complex dtype": (
+        {"dtype": torch.complex64},
+        ValueError,
+        "a real .* dtype for the weights, got torch.complex64; complex sets are chosen by their",
+    ),
+    "output": ({"output": "imag"}, ValueError, "output to be 'real_imag' or 'real', got 'imag'"),
     "nonlinearity": ({"nonlinearity": "sine"}, ValueError, "a nonlinearity among .*, got 'sine'"),
-    "constraint": ({"constraint": nn.Identity}, TypeError, ".* Constraint, got Identity"),
+    "constraint": (
+        {"constraint": nn.Identity},
+        TypeError,
+        "a function of the size that makes a Constraint, such as .*, got one that makes Identity",
+    ),
+    "constraint instance": (
+        {"constraint": ScaledCayley(N)},
+        TypeError,
+        r"a function of the size .*, such as ScaledCayley, got ScaledCayley\(8, negative=4\)",
+    ),
+    "constraint name": (
+        {"constraint": "ScaledCayley"},
+        TypeError,
+        "a function of the size .*, such as ScaledCayley, got 'ScaledCayley'",
+    ),
+    "constraint size": (
+        {"constraint": lambda n: ScaledCayley(n + 1)},
+        ValueError,
+        r"a constraint of size 8, got ScaledCayley\(9, negative=4\)",
+    ),
     "negative": (
         {"constraint": partial(ScaledCayley, negative=9)},
         ValueError,
@@ -787,8 +912,8 @@ def test_a_bad_option_is_refused_with_what_was_expected(options, error, message)
 
 
 def test_an_unknown_backend_is_refused():
-    with pytest.raises(ValueError, match=r"expected backend to be one of .*, got 'cuda'"):
-        RNN(M, N, backend="cuda")(x)
+    with pytest.raises(ValueError, match=r"expected backend among \['loop', .*, got 'cuda'"):
+        RNN(M, N, backend="cuda")
 
 
 @pytest.mark.parametrize("lengths", [None, []], ids=repr)
@@ -818,14 +943,14 @@ def test_a_baseline_is_the_layer_of_torch(make):
     assert torch.equal(layer(x)[0], theirs(x)[0])
 
 
-@pytest.mark.parametrize("make", [LSTM, GRU, TanhRNN])
+@pytest.mark.parametrize("make", [LSTM, TorchGRU, TanhRNN])
 def test_the_start_of_a_baseline_is_that_of_torch(make):
     layer = make(M, 100, num_layers=2, bidirectional=True, generator=stream())
     maxima = [weight.abs().max().item() for weight in layer.parameters()]
     assert all(0.9 / 10 < maximum <= 1 / 10 for maximum in maxima)
 
 
-@pytest.mark.parametrize("make", [LSTM, GRU, TanhRNN])
+@pytest.mark.parametrize("make", [LSTM, TorchGRU, TanhRNN])
 def test_without_a_generator_a_baseline_starts_exactly_as_torch_does(make):
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
@@ -879,13 +1004,33 @@ def test_the_glorot_start_leaves_no_matrix_at_zero():
     assert all(p.any() for name, p in layer.named_parameters() if name.startswith("weight"))
 
 
+def test_the_normal_glorot_start_draws_each_gate_by_itself():
+    layer = LSTM(30, 200, num_layers=2, start="glorot_normal", generator=stream())
+    for k, fan_in in enumerate((30 + 200, 200 + 200)):
+        expected = math.sqrt(2 / (fan_in + 200))
+        for weight in (getattr(layer, f"weight_{which}_l{k}") for which in ("ih", "hh")):
+            for gate in weight.chunk(4):
+                margin = 4 / math.sqrt(2 * gate.numel())  # four standard errors
+                assert gate.std().item() == pytest.approx(expected, rel=margin)
+                assert gate.abs().max() > 3 * expected  # as no uniform draw would
+
+
+def test_the_normal_glorot_start_leaves_the_biases_of_torch():
+    layer, plain = (
+        LSTM(M, N, start=start, generator=stream()) for start in ("glorot_normal", "torch")
+    )
+    biases = [name for name, _ in layer.named_parameters() if name.startswith("bias")]
+    assert all(torch.equal(getattr(layer, name), getattr(plain, name)) for name in biases)
+
+
 def test_a_layer_without_biases_has_no_forget_bias():
-    layer = LSTM(M, N, bias=False, forget_bias=1.0, start="glorot")
-    assert forget_gates(layer) == []
+    with pytest.raises(ValueError, match=r"no forget_bias without biases, got 1\.0"):
+        LSTM(M, N, bias=False, forget_bias=1.0)
+    assert forget_gates(LSTM(M, N, bias=False, start="glorot")) == []
 
 
 def test_an_unknown_start_of_a_baseline_is_refused():
-    with pytest.raises(ValueError, match="expected start to be 'torch' or 'glorot', got 'zeros'"):
+    with pytest.raises(ValueError, match=r"start to be 'torch', 'glorot' or .*, got 'zeros'"):
         LSTM(M, N, start="zeros")
 
 

@@ -10,10 +10,13 @@ from eigenrnn.linalg import (
     at_least_float32,
     cayley,
     exp_skew,
+    lower,
     orthogonality_error,
     planar_skew,
+    polar_step,
     skew,
     strictly_lower,
+    symmetric,
     tol,
 )
 
@@ -72,6 +75,17 @@ def test_a_skew_matrix_is_filled_row_by_row_below_its_diagonal():
 def test_the_strict_lower_triangle_of_a_skew_matrix_is_what_it_was_made_of(n):
     raw = normal(n * (n - 1) // 2)
     assert torch.equal(strictly_lower(skew(raw, n)), raw)
+
+
+def test_a_symmetric_matrix_is_filled_row_by_row_up_to_its_diagonal():
+    S = symmetric(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 3)
+    assert S.tolist() == [[1, 2, 4], [2, 3, 5], [4, 5, 6]]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_lower_triangle_of_a_symmetric_matrix_is_what_it_was_made_of(n):
+    raw = normal(n * (n + 1) // 2)
+    assert torch.equal(lower(symmetric(raw, n)), raw)
 
 
 def test_planar_rates_make_blocks_on_the_diagonal_and_an_odd_size_leaves_a_zero():
@@ -154,6 +168,14 @@ def test_the_exponential_has_the_right_gradient_with_and_without_squarings(norm)
 def test_the_exponential_can_be_differentiated_twice():
     raw = strictly_lower(of_norm(6.0, 3)).requires_grad_()
     assert torch.autograd.gradgradcheck(lambda raw: exp_skew(skew(raw, 3)), raw)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_a_polar_step_squares_the_distance_from_the_polar_factor(dtype):
+    U, _, Vh = torch.linalg.svd(normal(6, 6, dtype=dtype))
+    near = (U * (1 + 1e-4 * normal(6))) @ Vh
+    error = torch.linalg.matrix_norm(near - U @ Vh)
+    assert torch.linalg.matrix_norm(polar_step(near) - U @ Vh) <= 1.5 * error**2 + tol(dtype, 6)
 
 
 def test_the_orthogonality_error_of_a_scaled_rotation_is_known():

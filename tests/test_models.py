@@ -18,6 +18,8 @@ from eigenrnn.tasks import Copying, PixelMNIST
 T, B, M, N, K = 6, 3, 4, 8, 5
 LENGTHS = torch.tensor([4, 6, 1])
 
+scaled_cayley_complex = partial(ScaledCayley, dtype=torch.complex64)
+
 each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
 each_depth = pytest.mark.parametrize(
     "options", [{}, {"num_layers": 2}, {"num_layers": 2, "bidirectional": True}], ids=str
@@ -123,6 +125,20 @@ def test_another_start_of_the_bias_of_the_head_may_be_chosen():
 
 def test_the_head_reads_both_directions():
     assert SequenceModel(ScoRNN(M, N, bidirectional=True), K).head.in_features == 2 * N
+
+
+@pytest.mark.parametrize("readout", ["all", "last"])
+@pytest.mark.parametrize(
+    ("output", "directions", "width"),
+    [("real_imag", 1, 2 * N), ("real_imag", 2, 4 * N), ("real", 1, N), ("real", 2, 2 * N)],
+)
+def test_the_head_is_as_wide_as_what_a_complex_layer_gives(output, directions, width, readout):
+    layer = RNN(
+        M, N, 2, bidirectional=directions == 2, constraint=scaled_cayley_complex, output=output
+    )
+    model = SequenceModel(layer, K, readout)
+    assert model.head.in_features == width
+    assert model(sequences()).shape == ((T, B, K) if readout == "all" else (B, K))
 
 
 def test_an_unknown_readout_is_refused():

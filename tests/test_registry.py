@@ -9,6 +9,7 @@ import pytest
 from eigenrnn import constraints, layers, registry, tasks
 from eigenrnn.constraints import Constraint
 from eigenrnn.ops.elman import BACKENDS as ELMAN
+from eigenrnn.ops.gru import BACKENDS as GRU
 from eigenrnn.recipes import nnrnn, scornn
 from eigenrnn.tasks import Task
 
@@ -45,7 +46,9 @@ def test_every_recipe_has_its_own_name():
 
 
 def test_every_backend_has_the_name_of_its_recurrence():
-    assert {f"elman/{name}": backend for name, backend in ELMAN.items()} == registry.BACKENDS
+    elman = {f"elman/{name}": backend for name, backend in ELMAN.items()}
+    gru = {f"gru/{name}": backend for name, backend in GRU.items()}
+    assert elman | gru == registry.BACKENDS
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""With the set of all matrices the layer equals torch.nn.RNN, in outputs and in all gradients."""
+"""With the set of all matrices our layers equal torch's, in outputs and in all gradients."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
-from eigenrnn.layers import RNN
+from eigenrnn.layers import GRU, RNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops.elman import BACKENDS
 
@@ -29,6 +29,12 @@ OPTIONS = {
 OPTIONS["tanh-no-bias"] = {"bias": False}
 OPTIONS["relu-2-bidirectional-no-bias"] = OPTIONS["relu-2-bidirectional"] | {"bias": False}
 OPTIONS["dropout-0"] = {"num_layers": 2, "dropout": 0.0}
+OPTIONS |= {
+    name.replace("tanh", "gru"): {k: v for k, v in options.items() if k != "nonlinearity"}
+    | {"kind": nn.GRU}
+    for name, options in OPTIONS.items()
+    if name.startswith("tanh")
+}
 
 each_option = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 each_h0 = pytest.mark.parametrize("with_h0", [False, True], ids=["no h0", "h0"])
@@ -41,9 +47,11 @@ def reproducible():
         yield
 
 
-def both(**options):
+def both(kind=nn.RNN, **options):
     """A layer of torch and ours with its weights, in double precision."""
-    theirs = nn.RNN(M, N, dtype=torch.float64, **options)
+    theirs = kind(M, N, dtype=torch.float64, **options)
+    if kind is nn.GRU:
+        return theirs, GRU(M, N, dtype=torch.float64, **options).load_torch(theirs)
     options = {"nonlinearity": "tanh"} | options
     ours = RNN(M, N, dtype=torch.float64, constraint=Unconstrained, **options)
     return theirs, ours.load_torch(theirs)
@@ -79,12 +87,21 @@ def assert_equal_weight_gradients(ours, theirs):
     suffixes = ("", "_reverse") if theirs.bidirectional else ("",)
     names = [f"l{k}{suffix}" for k in range(theirs.num_layers) for suffix in suffixes]
     for direction, name in zip(ours.all_directions(), names, strict=True):
-        got = [direction.weight_ih.grad, direction.constraint.raw.grad]
+        raws = [constraint.raw.grad for constraint in direction.constraints()]
+        got = [direction.weight_ih.grad, torch.cat(raws)]
         expected = [getattr(theirs, f"weight_{which}_{name}").grad for which in ("ih", "hh")]
         if theirs.bias:
-            got += [direction.input_bias.grad] * 2
+            got += bias_gradients(direction)
             expected += [getattr(theirs, f"bias_{which}_{name}").grad for which in ("ih", "hh")]
         assert_near(got, expected)
+
+
+def bias_gradients(direction):
+    """Those of our biases, put where torch has its two."""
+    if not hasattr(direction, "gate_bias"):
+        return [direction.input_bias.grad] * 2
+    candidate = (direction.input_bias.grad, direction.recurrent_bias.grad)
+    return [torch.cat([direction.gate_bias.grad, each]) for each in candidate]
 
 
 def assert_equal(theirs, ours, run, inputs):
@@ -105,8 +122,9 @@ def test_a_batch_gives_what_torch_gives(options, with_h0):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backend_gives_what_torch_gives(backend):
-    theirs, ours = both(**OPTIONS["tanh-2-bidirectional"])
+@pytest.mark.parametrize("name", ["tanh-2-bidirectional", "gru-2-bidirectional"])
+def test_every_backend_gives_what_torch_gives(name, backend):
+    theirs, ours = both(**OPTIONS[name])
     ours.backend = backend
     assert_equal(theirs, ours, plainly, [normal(T, B, M), h0_for(theirs, B)])
 
@@ -183,8 +201,9 @@ def test_lengths_equal_packing(options, with_h0):
 
 
 @pytest.mark.parametrize("shape", [(T, 0, M), (1, 1, M), (1, M)], ids=str)
-def test_shapes_are_those_of_torch(shape):
-    theirs, ours = both(num_layers=2, bidirectional=True)
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])
+def test_shapes_are_those_of_torch(kind, shape):
+    theirs, ours = both(kind, num_layers=2, bidirectional=True)
     x = normal(*shape)
     expected, got = theirs(x), ours(x)
     assert [each.shape for each in got] == [each.shape for each in expected]
@@ -196,6 +215,88 @@ def test_the_positional_arguments_are_those_of_torch():
     names = ["input_size", "hidden_size", "num_layers", "nonlinearity"]
     names += ["batch_first", "dropout", "bidirectional"]
     assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
+
+
+def test_the_positional_arguments_of_the_gated_layer_are_those_of_torch():
+    arguments = (M, N, 2, False, True, 0.5, True)
+    theirs, ours = nn.GRU(*arguments), GRU(*arguments)
+    names = ["input_size", "hidden_size", "num_layers", "batch_first", "dropout", "bidirectional"]
+    assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
+    assert ours.all_directions()[0].gate_bias is None
+
+
+KEPT = (
+    "input_size",
+    "hidden_size",
+    "num_layers",
+    "bias",
+    "batch_first",
+    "dropout",
+    "bidirectional",
+    "proj_size",
+)
+# the weights have other names and shapes, and what torch checks by itself is no part of its docs
+LEFT_OUT = {
+    "all_weights",
+    "bias_hh_l0",
+    "bias_ih_l0",
+    "weight_hh_l0",
+    "weight_ih_l0",
+    "mode",
+    "permute_hidden",
+    "check_forward_args",
+    "check_hidden_size",
+    "check_input",
+    "get_expected_hidden_size",
+}
+
+both_kinds = pytest.mark.parametrize(
+    ("kind", "ours"), [(nn.RNN, RNN), (nn.GRU, GRU)], ids=["rnn", "gru"]
+)
+
+
+def public(layer):
+    return {name for name in dir(layer) if not name.startswith("_")}
+
+
+@both_kinds
+def test_every_public_name_of_torch_is_kept_or_left_out_on_purpose(kind, ours):
+    assert public(kind(4, 6)) - public(ours(4, 6)) == LEFT_OUT
+
+
+@both_kinds
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "dropout": 0.5}], ids=str)
+def test_what_is_kept_has_the_values_of_torch(kind, ours, options):
+    theirs, ours = kind(4, 6, **options), ours(4, 6, **options)
+    assert [getattr(ours, name) for name in KEPT] == [getattr(theirs, name) for name in KEPT]
+
+
+def test_the_nonlinearity_is_named_as_torch_names_it():
+    assert RNN(4, 6, nonlinearity="relu").nonlinearity == nn.RNN(4, 6, 1, "relu").nonlinearity
+
+
+@both_kinds
+def test_the_keywords_of_a_call_are_those_of_torch(kind, ours):
+    x, hx = torch.zeros(T, B, 4), torch.zeros(1, B, 6)
+    for layer in (kind(4, 6), ours(4, 6)):
+        assert layer(input=x, hx=hx)[0].shape == (T, B, 6)
+
+
+@both_kinds
+def test_the_methods_of_torch_that_are_kept_may_be_called(kind, ours):
+    for layer in (kind(4, 6), ours(4, 6)):
+        before = layer.state_dict()
+        before = {name: before[name].clone() for name in before}
+        layer.flatten_parameters()
+        assert all(map(torch.equal, layer.state_dict().values(), before.values()))
+        layer.reset_parameters()
+        assert not all(map(torch.equal, layer.state_dict().values(), before.values()))
+
+
+def test_dropout_with_one_layer_warns_as_torch_does():
+    for layer in (nn.RNN, RNN):
+        with pytest.warns(UserWarning, match="dropout"):
+            layer(4, 6, dropout=0.5)
 
 
 def test_no_steps_are_refused_as_torch_does():
@@ -211,8 +312,9 @@ def test_two_biases_become_their_sum():
     assert torch.equal(ours.all_directions()[0].input_bias, expected)
 
 
-def test_loaded_weights_are_copies():
-    theirs, ours = both()
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])
+def test_loaded_weights_are_copies(kind):
+    theirs, ours = both(kind)
     x = normal(T, B, M)
     before = ours(x)[0].detach().clone()
     for weight in theirs.parameters():
@@ -225,6 +327,15 @@ def test_loading_into_a_frozen_layer_thaws_it():
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained, dtype=torch.float64).freeze()
     x = normal(T, B, M)
     assert_near(ours.load_torch(theirs)(x), theirs(x))
+
+
+def test_the_gates_get_the_sum_of_the_two_biases_and_the_candidate_keeps_both():
+    theirs, ours = both(nn.GRU)
+    direction = ours.all_directions()[0]
+    ih, hh = theirs.bias_ih_l0, theirs.bias_hh_l0
+    assert torch.equal(direction.gate_bias, (ih + hh)[: 2 * N])
+    assert torch.equal(direction.input_bias, ih[2 * N :])
+    assert torch.equal(direction.recurrent_bias, hh[2 * N :])
 
 
 def test_orthogonal_weights_may_be_loaded_into_an_orthogonal_layer():
@@ -258,6 +369,38 @@ def test_a_layer_of_another_kind_is_refused():
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained)
     with pytest.raises(TypeError, match=r"expected a torch.nn.RNN, got .*LSTM"):
         ours.load_torch(nn.LSTM(M, N))
+
+
+@pytest.mark.parametrize("name", ["input_size", "num_layers", "bidirectional", "bias"])
+def test_a_gated_layer_of_torch_that_differs_is_refused_by_what_differs(name):
+    theirs = nn.GRU(**{"input_size": M, "hidden_size": N} | REFUSED[name])
+    with pytest.raises(ValueError, match=f"expected a torch.nn.GRU with {name}=.*, got "):
+        GRU(M, N).load_torch(theirs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"nonlinearity": "relu"}, {"reset_after": False}, {"update_keeps": False}],
+    ids=str,
+)
+def test_a_gated_layer_that_is_not_that_of_torch_takes_no_weights_of_it(options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"expected a layer with {name}=.*, as torch.nn.GRU is"):
+        GRU(M, N, **options).load_torch(nn.GRU(M, N))
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM])
+def test_a_gated_layer_takes_no_weights_of_another_kind(kind):
+    with pytest.raises(TypeError, match=f"expected a torch.nn.GRU, got a {kind.__name__}"):
+        GRU(M, N).load_torch(kind(M, N))
+
+
+def test_weights_of_which_one_gate_is_refused_change_nothing():
+    ours, theirs = GRU(M, N, candidate=ScaledCayley), nn.GRU(M, N)
+    before = {name: value.clone() for name, value in ours.state_dict().items()}
+    with pytest.raises(NotInSetError):
+        ours.load_torch(theirs)
+    assert all(torch.equal(value, before[name]) for name, value in ours.state_dict().items())
 
 
 def orthogonal_but_in_the_second_layer(W):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -145,6 +146,24 @@ def test_dropout_is_a_function_of_the_seed(tmp_path):
     for name, seed in [("a", 0), ("b", 0), ("c", 1)]:
         small_fit(tmp_path / name, small_settings(5, seed=seed))
     assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(tmp_path / "c")
+
+
+def dropped(step, seed=0, rank=0):
+    """What dropout silences in a step of a process."""
+    settings = small_settings(seed=seed)
+    learner = Learner(launch(settings), small_model(), TASK, settings)
+    learner.fabric = SimpleNamespace(global_rank=rank, device=torch.device("cpu"))
+    with torch.random.fork_rng(devices=()):
+        learner._seed(step)
+        return nn.functional.dropout(torch.ones(100), 0.5)
+
+
+@pytest.mark.parametrize(
+    "other", [{"step": 2}, {"step": 1, "rank": 1}, {"step": 1, "seed": 1}], ids=str
+)
+def test_every_step_and_process_and_seed_has_a_dropout_of_its_own(other):
+    assert torch.equal(dropped(1), dropped(1))
+    assert not torch.equal(dropped(1), dropped(**other))
 
 
 @pytest.mark.usefixtures("global_streams_untouched")

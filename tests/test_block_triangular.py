@@ -1,0 +1,291 @@
+"""Two sets in one matrix: what it is made of, Theorem 3.1 of ENRNN, the counts of its paper."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from drawn import assert_same_state, distance, loss, scattered, started, state_of, take_steps
+from eigenrnn.constraints import (
+    BlockTriangular,
+    Exponential,
+    FourierProduct,
+    ScaledCayley,
+    Schur,
+    SpectralRadius,
+    Unconstrained,
+)
+from eigenrnn.errors import NoInverseError, NotInSetError
+from eigenrnn.initializers import orthogonal_
+from eigenrnn.layers import RNN
+from eigenrnn.linalg import tol
+from eigenrnn.models import SequenceModel, constrained_parameters, count_parameters, penalty
+
+DOUBLE, COMPLEX = torch.float64, torch.complex64
+
+unitary = partial(ScaledCayley, dtype=COMPLEX)
+nnrnn = partial(Schur, decay=1.0)
+complex_pair = partial(BlockTriangular, long=unitary, short=unitary, short_size=3)
+
+
+def array(tensor):
+    return tensor.detach().numpy()
+
+
+# ------------------------------------------------------------------ by a second definition
+
+
+def test_it_is_made_of_its_parts_as_in_the_paper():
+    constraint = scattered(partial(BlockTriangular, short_size=3), 8)
+    W_L, W_S, W_C = constraint.long(), constraint.short(), constraint.coupling
+    expected = np.block([[array(W_L), array(W_C)], [np.zeros((3, 5)), array(W_S)]])
+    assert np.array_equal(array(constraint()), expected)
+
+
+def test_the_long_memory_hears_the_short_one_and_not_the_other_way_round():
+    constraint = scattered(partial(BlockTriangular, short_size=3), 8)
+    h_L, h_S = torch.randn(5), torch.randn(3)
+    h = constraint() @ torch.cat([h_L, h_S])
+    expected = constraint.long() @ h_L + constraint.coupling @ h_S
+    torch.testing.assert_close(h, torch.cat([expected, constraint.short() @ h_S]))
+
+
+def test_without_coupling_two_blocks_of_zeros_are_left():
+    constraint = scattered(partial(BlockTriangular, short_size=3, coupling=False), 8)
+    assert constraint.coupling is None
+    W = constraint()
+    assert not W[:5, 5:].any()
+    assert not W[5:, :5].any()
+
+
+def test_a_complex_coupling_has_two_parts():
+    constraint = scattered(complex_pair, 8)
+    W_C = constraint()[:5, 5:]
+    assert torch.equal(W_C, torch.complex(constraint.coupling, constraint.imaginary))
+
+
+def test_its_eigenvalues_are_those_of_both_blocks():
+    constraint = scattered(partial(BlockTriangular, short_size=3), 8, dtype=DOUBLE)
+    parts = [array(torch.linalg.eigvals(part())) for part in (constraint.long, constraint.short)]
+    found = array(torch.linalg.eigvals(constraint()))
+    for value in np.concatenate(parts):
+        assert np.abs(found - value).min() <= 1e-10
+
+
+def test_the_residual_is_that_of_the_parts_and_of_the_zeros():
+    constraint = BlockTriangular(6, short_size=2)
+    W = torch.zeros(6, 6)
+    W[:4, :4] = 2 * torch.eye(4)
+    W[4:, 4:] = 5 * torch.eye(2)
+    W[4, 0] = 12
+    W[0, 5] = 100  # free
+    assert constraint.residual(W) == pytest.approx(math.hypot(3 * math.sqrt(4), 4, 12))
+
+
+def test_without_coupling_its_entries_count_in_the_residual():
+    W = torch.eye(6)
+    W[0, 5], W[5, 0] = 3, 4
+    assert BlockTriangular(6, coupling=False).residual(W) == 5
+    assert BlockTriangular(6, coupling=True).residual(W) == 4
+
+
+# --------------------------------------------------------------------- starts and penalties
+
+
+@pytest.mark.parametrize("make", [BlockTriangular, complex_pair])
+def test_the_coupling_starts_as_glorot_says(make):
+    coupling = started(make, 100).coupling
+    bound = math.sqrt(6 / sum(coupling.shape)) / (math.sqrt(2) if make is complex_pair else 1)
+    assert 0.95 * bound < coupling.abs().max() <= bound
+
+
+def test_the_coupling_may_start_truncated_orthogonal():
+    coupling = BlockTriangular(10, short_size=3, coupling_init=orthogonal_).coupling
+    assert distance(coupling.T @ coupling, torch.eye(3)) <= tol(torch.float32, 10)
+
+
+def test_the_parts_start_as_they_do_alone():
+    constraint = started(BlockTriangular, 8)
+    assert torch.equal(constraint.long(), started(ScaledCayley, 4)())
+
+
+def test_penalties_are_summed():
+    constraint = scattered(partial(BlockTriangular, long=nnrnn, short=nnrnn), 8)
+    total = constraint.long.penalty() + constraint.short.penalty()
+    assert constraint.penalty() == total > 0
+
+
+def test_a_model_adds_each_penalty_once():
+    make = partial(BlockTriangular, long=nnrnn, short=nnrnn)
+    model = SequenceModel(RNN(2, 8, num_layers=2, constraint=make), 1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1)
+    parts = [part for part in model.modules() if isinstance(part, Schur)]
+    assert len(parts) == 4
+    torch.testing.assert_close(penalty(model), torch.stack([p.penalty() for p in parts]).sum())
+
+
+def test_the_recurrent_optimiser_gets_what_it_gets_of_the_parts():
+    model = SequenceModel(RNN(2, 8, constraint=partial(BlockTriangular, short=nnrnn)), 1)
+    constraint = model.layer.all_directions()[0].constraint
+    assert [*constrained_parameters(model)] == [constraint.long.raw, constraint.short.P.raw]
+
+
+def test_the_parts_move_by_themselves():
+    make = partial(BlockTriangular, long=partial(Exponential, period=1), short_size=4)
+    constraint = started(make, 8)
+    with torch.no_grad():
+        constraint.short.raw.mul_(3)
+    base = constraint.long.base.clone()
+    take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(1))
+    assert not torch.equal(constraint.long.base, base)
+    assert constraint.short.divided
+    assert constraint.residual(constraint()) <= tol(torch.float32, 8)
+
+
+# ------------------------------------------------------------------------------ the inverse
+
+
+def test_a_matrix_that_one_part_refuses_changes_the_other_neither():
+    make = partial(BlockTriangular, long=Exponential, short=partial(ScaledCayley, negative=0))
+    constraint = scattered(make, 8)
+    before = state_of(constraint)
+    W = constraint().detach().clone()
+    W[:4, :4] = torch.eye(4)
+    W[4:, 4:] = -torch.eye(4)  # orthogonal, and out of reach of the Cayley map
+    with pytest.raises(NotInSetError, match="eigenvalue near -1"):
+        constraint.assign(W)
+    assert_same_state(state_of(constraint), before)
+
+
+def test_a_part_without_an_inverse_says_so():
+    make = partial(BlockTriangular, long=unitary, short=FourierProduct)
+    constraint = scattered(make, 8)
+    before = state_of(constraint)
+    with pytest.raises(NoInverseError, match="FourierProduct"):
+        constraint.assign(constraint())
+    assert_same_state(state_of(constraint), before)
+
+
+# --------------------------------------------------------------------------- facts of papers
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "size", "short_size", "negative", "coupling", "expected"),
+    [
+        (10, 9, 192, 20, 52, True, 22_395),
+        (2, 1, 160, 64, 29, True, 15_441),
+        (129, 129, 468, 94, 374, False, 199_928),
+    ],
+    ids=["copying", "adding", "speech"],
+)
+def test_counts_are_those_of_the_paper(
+    inputs, outputs, size, short_size, negative, coupling, expected
+):
+    make = partial(
+        BlockTriangular,
+        long=partial(ScaledCayley, negative=negative),
+        short_size=short_size,
+        coupling=coupling,
+    )
+    layer = RNN(inputs, size, constraint=make)
+    assert count_parameters(layer) + count_parameters(nn.Linear(size, outputs)) == expected
+
+
+@pytest.fixture
+def relu_network():
+    """A network of Theorem 3.1: the 2-norm of its W_S is below one."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        layer = RNN(3, 8, nonlinearity="relu", constraint=partial(BlockTriangular, short_size=4))
+    layer.double()
+    short = layer.all_directions()[0].constraint.short
+    S = torch.randn(4, 4, generator=torch.Generator().manual_seed(1), dtype=DOUBLE)
+    short.assign(0.9 * S / torch.linalg.matrix_norm(S, 2))
+    return layer
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 20])
+def test_the_short_memory_fades_as_theorem_3_1_says(relu_network, steps):
+    direction = relu_network.all_directions()[0]
+    W_S = direction.constraint.short()
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(steps + 1, 1, 3, generator=generator, dtype=DOUBLE)
+    rest = torch.randn(1, 1, 4, generator=generator, dtype=DOUBLE)
+
+    def last_short(h_short, x_first):
+        h0 = torch.cat([rest, h_short.view(1, 1, 4)], dim=2)
+        states, _ = relu_network(torch.cat([x_first.view(1, 1, 3), x[1:]]), h0)
+        return states[-1, 0, 4:]
+
+    h_short = torch.rand(4, generator=generator, dtype=DOUBLE)
+    by_h, by_x = torch.autograd.functional.jacobian(last_short, (h_short, x[0, 0]))
+    norm = torch.linalg.matrix_norm(W_S, 2)
+    U_S = torch.linalg.matrix_norm(direction.weight_ih[4:], 2)
+    assert torch.linalg.matrix_norm(by_h, 2) <= norm ** (steps + 1)
+    assert torch.linalg.matrix_norm(by_x, 2) <= norm**steps * U_S
+
+
+# ------------------------------------------------------------------------------ bad input
+
+REFUSED = {
+    "no short": ({"short_size": 0}, ValueError, "expected 1 <= short_size < size, got short_s"),
+    "no long": ({"short_size": 8}, ValueError, "expected 1 <= short_size < size, got short_s"),
+    "long too small": (
+        {"long": lambda _: ScaledCayley(3)},
+        ValueError,
+        r"expected a constraint of size 4, got ScaledCayley\(3",
+    ),
+    "short too large": (
+        {"short": lambda _: SpectralRadius(5)},
+        ValueError,
+        r"expected a constraint of size 4, got SpectralRadius\(5",
+    ),
+    "one complex": (
+        {"long": unitary},
+        ValueError,
+        "expected two sets of real matrices or two of complex ones, got ScaledCayley",
+    ),
+    "an instance": (
+        {"long": ScaledCayley(4)},
+        TypeError,
+        "expected a function of the size that makes a Constraint",
+    ),
+    "no constraint": ({"short": torch.eye}, TypeError, "expected a function of the size"),
+}
+
+
+@pytest.mark.parametrize(("options", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_blocks_that_do_not_fit_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        BlockTriangular(8, **options)
+
+
+def test_one_unit_is_refused_as_it_makes_no_two_blocks():
+    with pytest.raises(ValueError, match="got short_size=0 and size=1: a matrix of one block"):
+        BlockTriangular(1)
+
+
+PAIRS = {
+    "dense short": partial(BlockTriangular, short=Unconstrained),
+    "two rotations": partial(BlockTriangular, long=Exponential, short=Exponential),
+    "schur below": partial(BlockTriangular, short=Schur),
+    "nested": partial(BlockTriangular, short=BlockTriangular),
+    "unitary": complex_pair,
+}
+
+
+@pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
+def test_any_two_sets_make_one(make):
+    constraint = started(make, 8)
+    take_steps(constraint, torch.optim.Adam(constraint.parameters(), lr=0.01), range(20))
+    W = constraint().detach()
+    assert constraint.residual(W) <= constraint.tolerance
+    constraint.assign(W)
+    assert distance(constraint(), W) <= constraint.tolerance
+    loss(constraint).backward()
+    assert all(parameter.grad is not None for parameter in constraint.parameters())

@@ -1,0 +1,196 @@
+"""Layers whose recurrent matrices are complex: what they give, take back and refuse."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from cases import COMPLEX
+from eigenrnn.layers import RNN
+from eigenrnn.linalg import tol
+
+T, B, M, N = 6, 3, 4, 8
+LENGTHS = [4, 6, 1]
+NAMES = ["scaled-cayley-complex", "fourier-product", "givens-5-complex", "moving-cayley-complex"]
+
+each_set = pytest.mark.parametrize("constraint", [COMPLEX[name] for name in NAMES], ids=NAMES)
+each_output = pytest.mark.parametrize(("output", "width"), [("real_imag", 2 * N), ("real", N)])
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=1, dtype=torch.float64):
+    return torch.randn(shape, generator=stream(seed), dtype=dtype)
+
+
+def near(dtype=torch.float64, n=T * N):
+    return {"rtol": 0, "atol": tol(dtype, n)}
+
+
+def made(constraint, *sizes, **options):
+    """A layer in double precision whose modReLU has thresholds."""
+    layer = RNN(M, N, *sizes, constraint=constraint, **{"dtype": torch.float64} | options)
+    for direction in layer.all_directions():
+        if direction.bias is not None:
+            torch.nn.init.uniform_(direction.bias, -0.01, 0.01, generator=stream(5))
+    return layer
+
+
+def as_complex(parts):
+    real, imaginary = np.split(parts.detach().numpy(), 2, axis=-1)
+    return real + 1j * imaginary
+
+
+def hand_written(direction, x, h0):
+    """One direction as a loop over the steps of each sequence, in complex numbers."""
+    W, U = direction.weight_hh.detach().numpy(), as_complex(direction.weight_ih.T).T
+    states = np.zeros((T, B, N), dtype=complex)
+    for b in range(B):
+        h = as_complex(h0[b])
+        for t in range(T):
+            z = U @ x[t, b].numpy() + W @ h
+            if direction.input_bias is not None:
+                z = z + as_complex(direction.input_bias)
+            if direction.nonlinearity == "modrelu":
+                modulus = np.abs(z)
+                z = z / modulus * np.maximum(modulus + direction.bias.detach().numpy(), 0)
+            states[t, b] = h = z
+    return states
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"input_bias": True}, {"nonlinearity": "identity"}], ids=str
+)
+@each_output
+@each_set
+def test_a_layer_computes_its_formula_in_complex_numbers(constraint, output, width, options):
+    layer = made(constraint, output=output, **options)
+    x, h0 = normal(T, B, M), normal(1, B, 2 * N, seed=2)
+    got, h_n = layer(x, h0)
+    h = hand_written(layer.all_directions()[0], x, h0[0])
+    both = np.concatenate([h.real, h.imag], axis=-1)
+    torch.testing.assert_close(got, torch.as_tensor(both[..., :width]), **near())
+    torch.testing.assert_close(h_n[0], torch.as_tensor(both[-1]), **near())
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@each_output
+@each_set
+def test_the_output_has_the_width_that_was_chosen_and_the_state_both_parts(
+    constraint, output, width, directions
+):
+    layer = made(constraint, 2, output=output, bidirectional=directions == 2)
+    got, h_n = layer(normal(T, B, M))
+    assert got.shape == (T, B, directions * width)
+    assert layer.output_size == directions * width
+    assert h_n.shape == (2 * directions, B, 2 * N)
+
+
+@each_output
+@each_set
+def test_the_last_state_goes_back_in_as_the_first(constraint, output, width):
+    layer, x = made(constraint, 2, output=output), normal(T, B, M)
+    whole, h_n = layer(x)
+    _, middle = layer(x[:2])
+    rest, last = layer(x[2:], middle)
+    assert rest.shape[-1] == width
+    torch.testing.assert_close(rest, whole[2:], **near())
+    torch.testing.assert_close(last, h_n, **near())
+
+
+@each_output
+@each_set
+def test_a_stream_of_steps_equals_the_whole_sequence(constraint, output, width):
+    layer, x = made(constraint, 2, output=output, trainable_h0=True), normal(T, B, M)
+    h, outputs = None, []
+    for x_t in x:
+        y, h = layer.step(x_t, h)
+        outputs.append(y)
+    expected, h_n = layer(x)
+    assert y.shape == (B, width)
+    torch.testing.assert_close(torch.stack(outputs), expected, **near())
+    torch.testing.assert_close(h, h_n, **near())
+
+
+@each_set
+def test_lengths_equal_packing_and_each_sequence_alone(constraint):
+    layer, x = made(constraint, 2, bidirectional=True), normal(T, B, M)
+    output, h_n = layer(pack_padded_sequence(x, LENGTHS, enforce_sorted=False))
+    got = layer(x, lengths=LENGTHS)
+    assert all(map(torch.equal, got, (pad_packed_sequence(output)[0], h_n)))
+    for b, length in enumerate(LENGTHS):
+        alone, last = layer(x[:length, b])
+        torch.testing.assert_close(got[0][:length, b], alone, **near())
+        torch.testing.assert_close(h_n[:, b], last, **near())
+
+
+@each_set
+def test_both_directions_are_two_layers_of_one(constraint):
+    layer, x = made(constraint, bidirectional=True), normal(T, B, M)
+    forward, backward = layer(x)[0].split(2 * N, dim=-1)
+    for k, (sequence, states) in enumerate([(x, forward), (x.flip(0), backward.flip(0))]):
+        h = hand_written(layer.all_directions()[k], sequence, torch.zeros(B, 2 * N))
+        both = np.concatenate([h.real, h.imag], axis=-1)
+        torch.testing.assert_close(states, torch.as_tensor(both), **near())
+
+
+@each_output
+@each_set
+def test_gradients_reach_every_parameter(constraint, output, width):
+    layer = made(constraint, 2, bidirectional=True, trainable_h0=True, output=output)
+    got, h_n = layer(normal(T, B, M))
+    (got.square().sum() + (h_n * normal(*h_n.shape, seed=3)).sum()).backward()
+    assert got.shape[-1] == 2 * width
+    assert all(parameter.grad.any() for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_frozen_layer_computes_the_same(name):
+    layer, x = made(COMPLEX[name], 2), normal(T, B, M)
+    expected = layer(x)[0]
+    assert torch.equal(layer.freeze()(x)[0], expected)
+
+
+# torch's own compiler still scripts some of its modules
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")
+@each_output
+@each_set
+def test_a_compiled_layer_agrees_without_a_break_in_its_graph(constraint, output, width):
+    torch.compiler.reset()
+    layer, x = made(constraint, 2, output=output), normal(T, B, M)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    parameters = [*layer.parameters()]
+
+    def results(run):
+        got, h_n = run(x)
+        return got, h_n, *torch.autograd.grad(got.square().sum() + h_n.sum(), parameters)
+
+    for got, expected in zip(results(compiled), results(layer), strict=True):
+        scale = max(1.0, float(expected.detach().abs().max()))
+        torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(x.dtype, T * width))
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+@each_set
+def test_a_nonlinearity_of_real_numbers_is_refused(constraint, nonlinearity):
+    with pytest.raises(ValueError, match=f"as .* is complex, got .{nonlinearity}"):
+        RNN(M, N, nonlinearity=nonlinearity, constraint=constraint)
+
+
+@each_set
+def test_a_first_state_of_the_real_parts_alone_is_refused(constraint):
+    with pytest.raises(ValueError, match=r"first states of shape \(1, 3, 16\), got \(1, 3, 8\)"):
+        made(constraint)(normal(T, B, M), normal(1, B, N))
+
+
+def test_the_output_of_a_real_layer_is_the_same_whatever_was_chosen():
+    x = normal(T, B, M, dtype=torch.float32)
+    one, other = (
+        partial(RNN, output=output)(M, N, generator=stream())(x)[0]
+        for output in ("real", "real_imag")
+    )
+    assert torch.equal(one, other)

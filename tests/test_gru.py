@@ -1,0 +1,534 @@
+"""What the gated layers compute, how they start, and what NC-GRU's paper proves of them."""
+
+import copy
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cases import GATED, NONLINEARITIES
+from eigenrnn import GORU, GRU, NCGRU
+from eigenrnn.constraints import (
+    Exponential,
+    Givens,
+    NeumannCayley,
+    ScaledCayley,
+    Unconstrained,
+)
+from eigenrnn.initializers import haar_, uniform_
+from eigenrnn.linalg import tol
+from eigenrnn.models import SequenceModel, constrained_parameters, count_parameters
+from eigenrnn.ops import gru
+
+T, B, M, N = 6, 3, 4, 8
+GATES = ("reset", "update", "candidate")
+
+each_gated = pytest.mark.parametrize("make", GATED.values(), ids=GATED.keys())
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=1, dtype=torch.float64):
+    return torch.randn(shape, generator=stream(seed), dtype=dtype)
+
+
+def near(dtype, n=T * N):
+    return {"rtol": 0, "atol": tol(dtype, n)}
+
+
+def randomise(layer):
+    """Move the biases off their starts, where some of them hide."""
+    for k, direction in enumerate(layer.all_directions()):
+        for bias in (direction.gate_bias, direction.input_bias, direction.recurrent_bias):
+            if bias is not None:
+                bias.data.copy_(normal(*bias.shape, seed=k))
+    return layer
+
+
+# ------------------------------------------------------- a second definition, cell by cell
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def modrelu(z, b):
+    return np.sign(z) * np.maximum(np.abs(z) + b, 0)
+
+
+def nc_gru_cell(x, h, p):
+    """Equation 19 of the paper, whose W are our U."""
+    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
+    u = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
+    c = modrelu(p["U_c"] @ x + p["W_c"] @ (r * h), p["b"])
+    return (1 - u) * h + u * c
+
+
+def nc_gru_tensorflow_cell(x, h, p):
+    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
+    u = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
+    c = modrelu(p["U_c"] @ x + p["W_c"] @ (r * h), p["b"])
+    return u * h + (1 - u) * c
+
+
+def nc_gru_torch_cell(x, h, p):
+    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
+    u = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
+    c = modrelu(p["U_c"] @ x + r * (p["W_c"] @ h), p["b"])
+    return u * h + (1 - u) * c
+
+
+def goru_cell(x, h, p):
+    """The released cell, whose modReLU has 0.001 under its bias."""
+    r = sigmoid(p["U_r"] @ x + p["W_r"] @ h + p["b_r"])
+    g = sigmoid(p["U_u"] @ x + p["W_u"] @ h + p["b_u"])
+    z = r * (p["W_c"] @ h) + p["U_c"] @ x
+    c = np.sign(z) * np.maximum(np.abs(z) + 0.001 + (p["b"] - 0.001), 0)
+    return g * h + (1 - g) * c
+
+
+def parameters_of(direction):
+    named = {"b": direction.bias}
+    for letter, U, W in zip(
+        "ruc", direction.weight_ih.chunk(3), direction.matrices(), strict=True
+    ):
+        named |= {f"U_{letter}": U, f"W_{letter}": W}
+    named["b_r"], named["b_u"] = direction.gate_bias.chunk(2)
+    return {name: tensor.detach().numpy() for name, tensor in named.items()}
+
+
+CELLS = {
+    "nc-gru": (NCGRU, nc_gru_cell),
+    "nc-gru-2": (partial(NCGRU, orthogonal=("reset", "candidate")), nc_gru_cell),
+    "nc-gru-tensorflow": (partial(NCGRU, as_released="tensorflow"), nc_gru_tensorflow_cell),
+    "nc-gru-torch": (partial(NCGRU, as_released="torch"), nc_gru_torch_cell),
+    "goru": (partial(GORU, capacity=4), goru_cell),
+}
+
+
+@pytest.mark.parametrize(("make", "cell"), CELLS.values(), ids=CELLS.keys())
+def test_a_layer_computes_the_formula_of_its_paper(make, cell):
+    layer = randomise(make(M, N, generator=stream(), dtype=torch.float64))
+    x = normal(T, B, M)
+    named = parameters_of(layer.all_directions()[0])
+    h = np.zeros((B, N))
+    expected = []
+    for x_t in x.numpy():
+        h = np.stack([cell(x_t[b], h[b], named) for b in range(B)])
+        expected.append(h)
+    got = layer(x)[0]
+    torch.testing.assert_close(got, torch.as_tensor(np.stack(expected)), **near(torch.float64))
+
+
+@pytest.mark.parametrize("case", NONLINEARITIES)
+def test_every_nonlinearity_makes_a_gated_layer(case):
+    name, has_bias = NONLINEARITIES[case]
+    layer = GRU(M, N, nonlinearity=name, bias=has_bias or name != "modrelu")
+    assert layer(normal(T, B, M, dtype=torch.float32))[0].isfinite().all()
+
+
+def test_without_biases_they_are_zero():
+    layer = GRU(M, N, bias=False, generator=stream(), dtype=torch.float64)
+    with_biases = GRU(M, N, dtype=torch.float64)
+    for name, parameter in with_biases.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+    with_biases.load_state_dict(layer.state_dict(), strict=False)
+    x = normal(T, B, M)
+    assert torch.equal(layer(x)[0], with_biases(x)[0])
+
+
+NAMES = {"weight_ih", "reset_gate.raw", "update_gate.raw", "candidate.raw"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"gate_bias", "input_bias", "recurrent_bias"}),
+        ({"reset_after": False}, {"gate_bias", "input_bias"}),
+        ({"nonlinearity": "modrelu"}, {"gate_bias", "bias"}),
+        ({"nonlinearity": "modrelu", "reset_after": False}, {"gate_bias", "bias"}),
+        ({"bias": False}, set()),
+        ({"trainable_h0": True, "bias": False}, {"h0"}),
+    ],
+    ids=str,
+)
+def test_there_are_no_more_biases_than_the_formula_has(options, expected):
+    names = dict(GRU(M, N, **options).all_directions()[0].named_parameters())
+    assert names.keys() - NAMES == expected
+
+
+# --------------------------------------------------------------------- one set for each gate
+
+
+def test_each_gate_has_a_set_of_its_own():
+    layer = GRU(M, N, reset=Givens, update=Exponential, candidate=ScaledCayley)
+    direction = layer.all_directions()[0]
+    assert [type(c) for c in direction.constraints()] == [Givens, Exponential, ScaledCayley]
+    assert torch.equal(direction.weight_hh[N : 2 * N], direction.update_gate())
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_the_set_of_a_gate_holds_while_training(gate):
+    layer = GRU(M, N, **{gate: ScaledCayley}, dtype=torch.float64)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=0.1)
+    for k in range(5):
+        optimiser.zero_grad()
+        layer(normal(T, B, M, seed=k))[0].square().sum().backward()
+        optimiser.step()
+    before = GRU(M, N, **{gate: ScaledCayley}, dtype=torch.float64)
+    assert layer.confined == before.confined == [gate]
+    assert layer.orthogonality_error().item() <= tol(torch.float64, N)
+
+
+@pytest.mark.parametrize("gates", [(), ("candidate",), ("reset", "candidate"), GATES], ids=str)
+def test_spectra_are_those_of_the_confined_gates_or_of_all(gates):
+    layer = GRU(M, N, 2, bidirectional=True, **dict.fromkeys(gates, ScaledCayley))
+    assert layer.confined == list(gates)
+    measured = gates or GATES
+    assert layer.spectrum().shape == (4, len(measured), N)
+    assert layer.orthogonality_error().shape == (4, len(measured))
+    matrices = torch.stack(layer.recurrent_matrices()).view(4, 3, N, N)
+    W = matrices[3, GATES.index(measured[-1])].detach()
+    expected = torch.linalg.eigvals(W).angle().sort(descending=True).values
+    torch.testing.assert_close(layer.spectrum()[3, -1].angle(), expected, **near(torch.float32))
+
+
+def test_only_confined_gates_get_the_optimiser_of_recurrent_matrices():
+    model = SequenceModel(NCGRU(M, N, orthogonal=("reset", "candidate")), 2)
+    direction = model.layer.all_directions()[0]
+    confined = [direction.reset_gate.cayley.raw, direction.candidate.cayley.raw]
+    assert list(map(id, constrained_parameters(model))) == list(map(id, confined))
+
+
+def test_lengths_reach_the_layer_through_a_model():
+    model = SequenceModel(GRU(M, N, dtype=torch.float64), 2, "last").double()
+    x = normal(T, B, M)
+    got = model(x, torch.tensor([4, 6, 1]))
+    alone = [model(x[:length, b : b + 1]) for b, length in enumerate((4, 6, 1))]
+    torch.testing.assert_close(got, torch.cat(alone), **near(torch.float64))
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_a_complex_set_is_refused_with_what_to_use(gate):
+    constraint = partial(Givens, dtype=torch.complex64)
+    with pytest.raises(ValueError, match=f"real matrices for {gate}, .*got complex Givens.*RNN"):
+        GRU(M, N, **{gate: constraint})
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_what_makes_no_constraint_is_refused(gate):
+    with pytest.raises(TypeError, match=r"expected a function .* a Constraint, .* got .*Identity"):
+        GRU(M, N, **{gate: nn.Identity})
+
+
+def test_an_unknown_nonlinearity_is_refused():
+    with pytest.raises(ValueError, match=r"a nonlinearity among .*, got 'sine'"):
+        GRU(M, N, nonlinearity="sine")
+
+
+def test_its_repr_says_what_differs_from_torch():
+    expected = """\
+GRU(
+  2, 4, reset_after=False, num_layers=2
+  (directions): ModuleList(
+    (0-1): 2 x GatedDirection(
+      (reset_gate): Unconstrained(4)
+      (update_gate): Unconstrained(4)
+      (candidate): ScaledCayley(4, negative=1)
+    )
+  )
+)"""
+    candidate = partial(ScaledCayley, negative=1)
+    assert repr(GRU(2, 4, 2, candidate=candidate, reset_after=False)) == expected
+
+
+# ------------------------------------------------------------------- the named constructors
+
+
+def sets_of(layer):
+    return [type(constraint) for constraint in layer.all_directions()[0].constraints()]
+
+
+@pytest.mark.parametrize(
+    "orthogonal", [("candidate",), ("reset", "candidate"), ["candidate", "reset"], GATES], ids=str
+)
+def test_nc_gru_is_orthogonal_where_it_is_told(orthogonal):
+    expected = [NeumannCayley if gate in orthogonal else Unconstrained for gate in GATES]
+    assert sets_of(NCGRU(M, N, orthogonal=orthogonal)) == expected
+
+
+def test_nc_gru_passes_its_choices_on():
+    layer = NCGRU(M, N, negative=3, order=1, reset_every=20)
+    candidate = layer.all_directions()[0].candidate
+    assert (candidate.cayley.negative, candidate.order, candidate.reset_every) == (3, 1, 20)
+
+
+@pytest.mark.parametrize("orthogonal", ["candidate", ("candidates",), ("reset", 3)], ids=str)
+def test_nc_gru_refuses_what_is_no_gate(orthogonal):
+    with pytest.raises(ValueError, match=r"expected orthogonal to be gates out of .*, got"):
+        NCGRU(M, N, orthogonal=orthogonal)
+
+
+def test_nc_gru_refuses_code_that_was_never_released():
+    with pytest.raises(ValueError, match="'tensorflow', 'torch' or None, got 'jax'"):
+        NCGRU(M, N, as_released="jax")
+
+
+def largest(tensor):
+    return tensor.abs().max().item()
+
+
+def test_nc_gru_starts_as_its_tensorflow_cell():
+    layer = NCGRU(20, 40, orthogonal=(), generator=stream())
+    direction = layer.all_directions()[0]
+    assert not direction.gate_bias.any()
+    assert 0.09 < largest(direction.bias) <= 0.1
+    bound = math.sqrt(6 / (20 + 40))
+    kernel = torch.cat([direction.weight_ih[:80], direction.weight_hh[:80]], dim=1)
+    assert 0.99 * bound < largest(kernel) <= bound
+    bound = math.sqrt(6 / 20)
+    assert 0.98 * bound < largest(direction.weight_ih[80:]) <= bound
+
+
+def test_nc_gru_starts_as_its_pytorch_cell():
+    layer = NCGRU(20, 40, as_released="torch", generator=stream())
+    direction = layer.all_directions()[0]
+    bound = 1 / math.sqrt(40)
+    assert not direction.bias.any()
+    assert 0.9 * bound < largest(direction.gate_bias) <= bound
+    for weight in (direction.weight_ih[:80], direction.weight_hh[:80]):
+        assert 0.98 * bound < largest(weight) <= bound
+    assert 0.0098 < largest(direction.weight_ih[80:]) <= 0.01
+
+
+def test_goru_starts_as_published():
+    direction = GORU(20, 40, generator=stream()).all_directions()[0]
+    assert 0.0099 < largest(direction.weight_ih) <= 0.01
+    assert 0.0099 < largest(direction.weight_hh[:80]) <= 0.01
+    assert (direction.gate_bias[:40] == 2).all()
+    bound = math.sqrt(6 / 80)
+    assert 0.9 * bound < largest(direction.gate_bias[40:]) <= bound
+    assert torch.equal(direction.bias, torch.full((40,), 0.01 + 0.001))
+
+
+@pytest.mark.parametrize(
+    ("options", "layers"), [({}, 2), ({"capacity": 4}, 4), ({"style": "fft"}, 3)], ids=str
+)
+def test_goru_passes_its_capacity_on(options, layers):
+    layer = GORU(M, N, **options)
+    assert layer.all_directions()[0].candidate.layers == layers
+    assert layer.confined == ["candidate"]
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "message"),
+    [(7, {}, "even size, got 7; use 8"), (6, {"style": "fft"}, "power of two .*, got 6; use 8")],
+    ids=["odd", "no power of two"],
+)
+def test_goru_refuses_a_size_that_its_rotations_do_not_have(size, options, message):
+    with pytest.raises(ValueError, match=f"expected an? {message}"):
+        GORU(M, size, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (GRU, 3 * N * M + 3 * N * N + 4 * N),
+        (NCGRU, 3 * N * M + 2 * N * N + N * (N - 1) // 2 + 3 * N),
+        (partial(NCGRU, orthogonal=GATES), 3 * N * M + 3 * N * (N - 1) // 2 + 3 * N),
+        (GORU, 3 * N * M + 2 * N * N + (N - 1) + 3 * N),
+        (partial(GORU, style="fft"), 3 * N * M + 2 * N * N + 3 * N // 2 + 3 * N),
+    ],
+    ids=["GRU", "NCGRU", "NCGRU-3", "GORU", "GORU-fft"],
+)
+def test_the_number_of_parameters_is_that_of_the_formula(make, expected):
+    assert count_parameters(make(M, N)) == expected
+
+
+@each_gated
+def test_a_gated_layer_takes_every_other_option(make):
+    layer = make(2, 4, 3, batch_first=True, bidirectional=True, dtype=torch.float64)
+    assert layer(torch.zeros(5, 7, 2, dtype=torch.float64))[0].shape == (5, 7, 8)
+
+
+@pytest.mark.parametrize("make", [NCGRU, GORU])
+def test_an_option_wins_over_the_choice_of_the_paper(make):
+    layer = make(2, 4, input_init=partial(uniform_, bound=0.0), candidate_init=None)
+    assert not layer.all_directions()[0].weight_ih.any()
+
+
+# ------------------------------------------------------- Theorem 1 and Corollaries 1 to 3
+
+
+def spectral(W):
+    return torch.linalg.matrix_norm(W, 2).item()
+
+
+def random_cell(seed, nonlinearity="tanh", scale=1.0, *, orthogonal=False):
+    """A cell of equation 1: its input with the biases, its matrices and the state before."""
+    generator = stream(seed)
+    Ws = [torch.empty(N, N, dtype=torch.float64) for _ in range(3)]
+    for W in Ws:
+        haar_(W, generator=generator) if orthogonal else W.normal_(0, scale, generator=generator)
+    x = torch.randn(3 * N, generator=generator, dtype=torch.float64)
+    h = 2 * torch.rand(N, generator=generator, dtype=torch.float64) - 1
+    bias = torch.randn(N, generator=generator, dtype=torch.float64) / 4
+    return x, Ws, h, bias if nonlinearity == "modrelu" else None, nonlinearity
+
+
+def next_state(cell, h):
+    x, Ws, _, bias, nonlinearity = cell
+    return gru(
+        x.view(1, 1, -1),
+        torch.cat(Ws),
+        h.view(1, -1),
+        bias,
+        nonlinearity=nonlinearity,
+        reset_after=False,
+        update_keeps=False,
+    ).view(-1)
+
+
+def jacobian_norm(cell):
+    return spectral(torch.autograd.functional.jacobian(partial(next_state, cell), cell[2]))
+
+
+def alpha_and_beta(cell):
+    """Equations 9 to 12, in which the maxima are of moduli."""
+    x, (W_r, W_u, W_c), h, bias, nonlinearity = cell
+    r, u = torch.sigmoid(x[:N] + W_r @ h), torch.sigmoid(x[N : 2 * N] + W_u @ h)
+    z = x[2 * N :] + W_c @ (r * h)
+    c = {
+        "tanh": torch.tanh(z),
+        "relu": torch.relu(z),
+        "modrelu": z.sign() * torch.relu(z.abs() + (0 if bias is None else bias)),
+    }[nonlinearity]
+    delta_u, delta_r = largest(u * (1 - u)), largest(r * (1 - r))
+    alpha = delta_u * (largest(h) + largest(c)) * spectral(W_u) + largest(1 - u)
+    beta = largest(u) * (delta_r * spectral(W_r) * largest(h) + largest(r))
+    return alpha, beta
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu", "modrelu"])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
+def test_theorem_1_bounds_the_gradient_from_state_to_state(scale, nonlinearity):
+    for seed in range(30):
+        cell = random_cell(seed, nonlinearity, scale)
+        alpha, beta = alpha_and_beta(cell)
+        assert jacobian_norm(cell) <= alpha + beta * spectral(cell[1][2]) + tol(torch.float64, N)
+
+
+def test_the_bound_of_theorem_1_is_attained():
+    x, Ws, h, *others = random_cell(0, orthogonal=True)
+    x[: 2 * N], x[2 * N :] = 50, -Ws[2] @ h  # open gates, and the steepest part of tanh
+    cell = (x, Ws, h, *others)
+    alpha, beta = alpha_and_beta(cell)
+    assert jacobian_norm(cell) == pytest.approx(alpha + beta, rel=tol(torch.float64, N))
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
+def test_corollary_1_bounds_the_state_and_both_constants_for_tanh(scale):
+    x, Ws, _, _, _ = random_cell(3, scale=scale)
+    xs = normal(50, 3 * N, seed=4)
+    h = torch.zeros(N, dtype=torch.float64)
+    for x in xs:
+        cell = (x, Ws, h, None, "tanh")
+        alpha, beta = alpha_and_beta(cell)
+        assert alpha <= spectral(Ws[1]) / 2 + 1
+        assert beta <= spectral(Ws[0]) / 4 + 1
+        h = next_state(cell, h)
+        assert largest(h) <= 1
+
+
+def saturated(seed, gates, **options):
+    """A cell whose gates are 0 and 1 to rounding."""
+    x, *others = random_cell(seed, **options)
+    x[: 2 * N] = 100 * (2 * gates.double() - 1)
+    return x, *others
+
+
+def bits(seed):
+    return torch.randint(2, (2 * N,), generator=stream(seed))
+
+
+VECTORS = [torch.tensor([r, u]).repeat_interleave(N) for r in (0, 1) for u in (0, 1)]
+
+
+def test_corollary_2_bounds_the_constants_of_gates_that_are_open_or_closed():
+    sums = [sum(alpha_and_beta(saturated(seed, bits(seed)))) for seed in range(30)]
+    assert max(sums) <= 2 + tol(torch.float64, N)
+    assert max(sums) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("gates", VECTORS, ids=["neither", "update", "reset", "both"])
+def test_corollary_2_bounds_them_by_one_where_each_gate_is_one_vector(gates):
+    sums = [sum(alpha_and_beta(saturated(seed, gates))) for seed in range(10)]
+    assert max(sums) <= 1 + tol(torch.float64, N)
+
+
+def test_corollary_3_bounds_the_gradient_of_orthogonal_cells_by_two():
+    options = {"nonlinearity": "modrelu", "orthogonal": True}
+    norms = [jacobian_norm(saturated(seed, bits(seed), **options)) for seed in range(30)]
+    assert max(norms) <= 2 + tol(torch.float64, N)
+    assert max(norms) > 1
+
+
+@pytest.mark.parametrize("gates", VECTORS, ids=["neither", "update", "reset", "both"])
+def test_corollary_3_bounds_it_by_one_where_each_gate_is_one_vector(gates):
+    options = {"nonlinearity": "modrelu", "orthogonal": True}
+    norms = [jacobian_norm(saturated(seed, gates, **options)) for seed in range(10)]
+    assert max(norms) <= 1 + tol(torch.float64, N)
+
+
+# ------------------------------------------------------------------------------- compiling
+
+
+# torch's own compiler does what torch advises against
+unlike_torch_advises = pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script",
+    "ignore:.*autograd.function.Function.* should not be instantiated",
+    "ignore:.torch._prims_common.check",
+)
+
+
+@unlike_torch_advises
+@pytest.mark.parametrize(
+    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
+@each_gated
+def test_a_compiled_layer_agrees_without_a_break_in_its_graph(make, backend):
+    torch.compiler.reset()
+    layer = make(M, N, num_layers=2, generator=stream())
+    compiled = torch.compile(layer, backend=backend, fullgraph=True)
+    x, weights = (normal(T, B, size, dtype=torch.float32) for size in (M, N))
+
+    def results(run):
+        output, h_n = run(x)
+        loss = (weights * output).sum() + h_n.sum()
+        return output, h_n, *torch.autograd.grad(loss, [*layer.parameters()])
+
+    for got, expected in zip(results(compiled), results(layer), strict=True):
+        scale = max(1.0, float(expected.detach().abs().max()))
+        torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(torch.float32, T * N))
+
+
+@unlike_torch_advises
+def test_a_compiled_layer_whose_inverse_moves_trains_as_a_plain_one():
+    torch.compiler.reset()
+    plain = NCGRU(M, N, reset_every=2, dtype=torch.float64, generator=stream())
+    layer = copy.deepcopy(plain)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for run, trained in ((plain, plain), (compiled, layer)):
+        optimiser = torch.optim.SGD(trained.parameters(), lr=0.1)
+        for k in range(5):
+            optimiser.zero_grad()
+            run(normal(T, B, M, seed=k))[0].square().mean().backward()
+            optimiser.step()
+    for got, expected in zip(layer.recurrent_matrices(), plain.recurrent_matrices(), strict=True):
+        torch.testing.assert_close(got, expected, **near(torch.float64, 5 * N))

@@ -1,0 +1,572 @@
+"""Every backend of the gated recurrence gives what the definition gives, in value and gradient."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from cases import NONLINEARITIES
+from eigenrnn.initializers import haar_
+from eigenrnn.linalg import tol
+from eigenrnn.ops import gru
+from eigenrnn.ops.gru import BACKENDS, backward, loop
+
+# reset after the candidate's matrix, update keeps the state
+FORMS = {
+    "torch": (True, True),
+    "nc-gru": (False, False),
+    "nc-gru-tensorflow": (False, True),
+    "after-replaces": (True, False),
+}
+
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+each_form = pytest.mark.parametrize("form", FORMS)
+each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+
+# torch's own forward mode still scripts its decompositions
+forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """An element that nobody writes is NaN."""
+    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
+
+    def poisoned(tensor):
+        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
+
+
+def operands(T, B, N, form="torch", case="tanh", dtype=torch.float64, *, seed=0):
+    """All tensors that a form and a nonlinearity take, None for those that they do not."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    def orthogonal():
+        return haar_(torch.empty(N, N, dtype=torch.float64), generator=generator)
+
+    made = [normal(T, B, 3 * N), torch.cat([orthogonal() for _ in range(3)]), normal(B, N)]
+    made.append(normal(N) / 2 if NONLINEARITIES[case][1] else None)
+    made.append(normal(N) if FORMS[form][0] else None)
+    return [None if t is None else t.to(dtype).requires_grad_() for t in made]
+
+
+def leaves_of(tensors):
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def with_leaves(tensors, leaves):
+    """Put tensors in the places of those that are there."""
+    leaves = iter(leaves)
+    return [None if tensor is None else next(leaves) for tensor in tensors]
+
+
+def ragged_sizes(T, B):
+    """A fall from B, to a single sequence at the last step."""
+    return [max(1, B - t * B // T) for t in range(T)]
+
+
+def options_of(form, case, T, B, *, reverse=False, ragged=False):
+    return {
+        "nonlinearity": NONLINEARITIES[case][0],
+        "reset_after": FORMS[form][0],
+        "update_keeps": FORMS[form][1],
+        "reverse": reverse,
+        "batch_sizes": ragged_sizes(T, B) if ragged else None,
+    }
+
+
+def weights_like(h):
+    generator = torch.Generator().manual_seed(7)
+    return torch.randn(h.shape, generator=generator, dtype=torch.float64).to(h.dtype)
+
+
+def values_and_gradients(tensors, **options):
+    tensors = [None if t is None else t.detach().requires_grad_() for t in tensors]
+    h = gru(*tensors, **options)
+    return h.detach(), *torch.autograd.grad(h, leaves_of(tensors), weights_like(h))
+
+
+def assert_near(got, expected, dtype, n):
+    for one, other in zip(got, expected, strict=True):
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        torch.testing.assert_close(
+            one.to(other.dtype), other, rtol=0, atol=scale * tol(dtype, n), equal_nan=False
+        )
+
+
+def assert_equals_definition(form, case, shape, dtype, backend, **options):
+    tensors = operands(*shape, form, case, dtype)
+    options = options_of(form, case, *shape[:2], **options)
+    got = values_and_gradients(tensors, backend=backend, **options)
+    exact = [None if t is None else t.detach().double() for t in tensors]
+    expected = values_and_gradients(exact, backend="reference", **options)
+    assert_near(got, expected, dtype, shape[0] * shape[2])
+
+
+# ------------------------------------------------------------------- the definition itself
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def modrelu(z, b):
+    return np.sign(z) * np.maximum(np.abs(z) + b, 0)
+
+
+def one_step(form, case, x, W, h, b, recurrent):
+    """Torch's own page for the first form, equation 19 of NC-GRU for the others."""
+    N = len(h)
+    W_r, W_u, W_c = W[:N], W[N : 2 * N], W[2 * N :]
+    r = sigmoid(x[:N] + W_r @ h)
+    u = sigmoid(x[N : 2 * N] + W_u @ h)
+    inner = r * (W_c @ h + recurrent) if FORMS[form][0] else W_c @ (r * h)
+    z = x[2 * N :] + inner
+    c = modrelu(z, b) if case == "modrelu" else np.tanh(z)
+    kept = u if FORMS[form][1] else 1 - u
+    return kept * h + (1 - kept) * c
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("case", ["modrelu", "tanh"])
+@each_form
+def test_the_definition_runs_each_sequence_by_itself(form, case, reverse, ragged):
+    T, B, N = 7, 3, 4
+    tensors = operands(T, B, N, form, case)
+    options = options_of(form, case, T, B, reverse=reverse, ragged=ragged)
+    x, W, h0, b, recurrent = (None if t is None else t.detach().numpy() for t in tensors)
+    expected = np.zeros((T, B, N))
+    sizes = options["batch_sizes"] or [B] * T
+    for k in range(B):
+        length = sum(size > k for size in sizes)
+        h = h0[k]
+        for t in reversed(range(length)) if reverse else range(length):
+            h = one_step(form, case, x[t, k], W, h, b, recurrent)
+            expected[t, k] = h
+    got = gru(*tensors, backend="reference", **options)
+    assert_near([got], [torch.as_tensor(expected)], torch.float64, T * N)
+
+
+@each_backend
+def test_without_biases_they_are_zero(backend):
+    x, W, h0, _, recurrent = operands(5, 3, 2)
+    expected = gru(x, W, h0, None, torch.zeros_like(recurrent), backend=backend)
+    assert torch.equal(gru(x, W, h0, backend=backend), expected)
+
+
+# ------------------------------------------------------------------- backends against it
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_nonlinearity
+@each_form
+@each_backend
+def test_a_backend_gives_the_values_and_gradients_of_the_definition(
+    backend, form, case, dtype, reverse, ragged
+):
+    assert_equals_definition(form, case, (5, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("form", ["torch", "nc-gru"])
+@pytest.mark.parametrize(
+    "shape",
+    [*itertools.product((1, 2, 63), (1, 3, 17), (1, 2, 33))],
+    ids=lambda shape: "x".join(map(str, shape)),
+)
+def test_odd_shapes_are_as_good_as_others(shape, form, reverse, ragged):
+    assert_equals_definition(
+        form, "modrelu", shape, torch.float64, None, reverse=reverse, ragged=ragged
+    )
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
+@each_direction
+@each_form
+def test_steps_at_which_no_sequence_runs_give_zeros(form, sizes, reverse):
+    tensors = operands(4, 3, 2, form)
+    options = options_of(form, "tanh", 4, 3, reverse=reverse) | {"batch_sizes": sizes}
+    got = values_and_gradients(tensors, **options)
+    expected = values_and_gradients(tensors, backend="reference", **options)
+    assert_near(got, expected, torch.float64, 8)
+
+
+@each_form
+@each_backend
+def test_states_past_the_end_of_a_sequence_are_zero_whatever_stands_there(backend, form):
+    tensors = operands(4, 3, 2, form)
+    x = tensors[0].detach().clone()
+    x[2:, 1:] = torch.nan
+    options = options_of(form, "tanh", 4, 3) | {"batch_sizes": [3, 3, 1, 1]}
+    h = gru(x, *tensors[1:], backend=backend, **options)
+    assert not h[2:, 1:].any()
+    assert all(g.isfinite().all() for g in torch.autograd.grad(h.sum(), leaves_of(tensors[1:])))
+
+
+@each_form
+@each_backend
+def test_gradients_of_states_past_the_end_go_nowhere(backend, form):
+    tensors = operands(4, 3, 2, form)
+    options = options_of(form, "tanh", 4, 3) | {"batch_sizes": [3, 3, 1, 1]}
+    h = gru(*tensors, backend=backend, **options)
+    gradients = torch.autograd.grad(h[2:, 1:].sum(), leaves_of(tensors))
+    assert not any(gradient.any() for gradient in gradients)
+
+
+@each_backend
+def test_without_a_first_state_it_is_zero(backend):
+    x, W, h0, *_ = operands(5, 3, 2)
+    expected = gru(x, W, torch.zeros_like(h0), backend=backend)
+    assert torch.equal(gru(x, W, backend=backend), expected)
+
+
+@each_direction
+@each_form
+@each_backend
+def test_an_empty_batch_gives_an_empty_output_and_no_gradient(backend, form, reverse):
+    tensors = operands(5, 0, 2, form)
+    h = gru(*tensors, backend=backend, **options_of(form, "tanh", 5, 0, reverse=reverse))
+    assert h.shape == (5, 0, 2)
+    assert not torch.autograd.grad(h.sum(), tensors[1])[0].any()
+
+
+@each_form
+@each_backend
+def test_inputs_are_left_as_they_were(backend, form):
+    tensors = operands(5, 3, 2, form, "modrelu")
+    before = [tensor.detach().clone() for tensor in leaves_of(tensors)]
+    values_and_gradients(tensors, backend=backend, **options_of(form, "modrelu", 5, 3))
+    assert all(map(torch.equal, leaves_of(tensors), before))
+
+
+def batch_first(x):
+    return x.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def strided(tensor):
+    return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+
+LAYOUTS = {
+    "batch first": lambda x, W, h0, *biases: (batch_first(x), W, h0, *biases),
+    "transposed matrix": lambda x, W, h0, *biases: (x, W.T.contiguous().T, h0, *biases),
+    "expanded first state": lambda x, W, h0, *biases: (x, W, h0[:1].expand_as(h0), *biases),
+    "expanded input": lambda x, *others: (x[:1].expand_as(x), *others),
+    "expanded biases": lambda x, W, h0, *biases: (x, W, h0, *(b[:1].expand_as(b) for b in biases)),
+    "every second": lambda *tensors: tuple(map(strided, tensors)),
+}
+
+
+@each_raggedness
+@pytest.mark.parametrize("lay_out", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("form", ["torch", "nc-gru"])
+@each_backend
+def test_strides_make_no_difference(backend, form, lay_out, ragged):
+    tensors = operands(5, 3, 4, form, "modrelu")
+    laid_out = [t.requires_grad_() for t in lay_out(*(t.detach() for t in leaves_of(tensors)))]
+    options = options_of(form, "modrelu", 5, 3, ragged=ragged)
+    h = gru(*with_leaves(tensors, laid_out), backend=backend, **options)
+    got = h.detach(), *torch.autograd.grad(h, laid_out, batch_first(weights_like(h)))
+    contiguous = with_leaves(tensors, [t.detach().contiguous() for t in laid_out])
+    expected = values_and_gradients(contiguous, backend="reference", **options)
+    assert_near(got, expected, h.dtype, 20)
+
+
+@each_backend
+def test_an_expanded_gradient_is_as_good_as_a_full_one(backend):
+    tensors = operands(5, 3, 4)
+    h, leaves = gru(*tensors, backend=backend), leaves_of(tensors)
+    expanded = torch.autograd.grad(h.sum(), leaves, retain_graph=True)
+    full = torch.autograd.grad(h, leaves, torch.ones_like(h))
+    assert all(map(torch.equal, expanded, full))
+
+
+@pytest.mark.parametrize("needed", [*itertools.combinations(range(4), 2)], ids=str)
+@pytest.mark.parametrize("form", ["torch", "nc-gru"])
+def test_only_the_gradients_that_are_asked_for_are_needed(form, needed):
+    tensors = operands(5, 3, 4, form, "modrelu")
+    leaves = leaves_of(tensors)
+    for k, tensor in enumerate(leaves):
+        tensor.requires_grad_(k in needed)
+    asked, options = [leaves[k] for k in needed], options_of(form, "modrelu", 5, 3)
+    got, expected = (
+        torch.autograd.grad(gru(*tensors, backend=b, **options).sum(), asked)
+        for b in ("loop", "reference")
+    )
+    assert_near(got, expected, torch.float64, 20)
+
+
+# ------------------------------------------------------ the operators that torch.library has
+
+OP_CASES = {
+    "torch": ("torch", "tanh", torch.float32, None, False),
+    "ragged": ("nc-gru", "relu", torch.float64, [3, 2, 1, 1], False),
+    "reverse": ("torch", "modrelu", torch.float32, [3, 2, 1, 1], True),
+    "tensorflow": ("nc-gru-tensorflow", "modrelu", torch.float64, None, True),
+}
+
+each_op_case = pytest.mark.parametrize(
+    ("form", "case", "dtype", "sizes", "reverse"), OP_CASES.values(), ids=OP_CASES.keys()
+)
+
+
+@each_op_case
+def test_the_operator_is_registered_as_torch_expects(form, case, dtype, sizes, reverse):
+    arguments = (*operands(4, 3, 2, form, case, dtype), case, *FORMS[form], sizes, reverse, True)
+    torch.library.opcheck(torch.ops.eigenrnn.gru_loop.default, arguments)
+
+
+@each_op_case
+def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(
+    form, case, dtype, sizes, reverse
+):
+    tensors = [None if t is None else t.detach() for t in operands(4, 3, 2, form, case, dtype)]
+    options = (case, *FORMS[form], sizes, reverse)
+    h, gates = torch.ops.eigenrnn.gru_loop(*tensors, *options, True)
+    arguments = (weights_like(h), h, gates, *tensors[1:4], *options)
+    torch.library.opcheck(torch.ops.eigenrnn.gru_loop_backward.default, arguments)
+
+
+@each_form
+def test_an_operator_that_keeps_nothing_gives_the_same_states(form):
+    tensors = operands(4, 3, 2, form)
+    options = ("tanh", *FORMS[form], None, False)
+    kept, lost = (torch.ops.eigenrnn.gru_loop(*tensors, *options, keep) for keep in (True, False))
+    assert torch.equal(kept[0], lost[0])
+    assert lost[1].shape == (1, 3, 8)
+
+
+# ------------------------------------------------------------- differentiation of all kinds
+
+
+def check_gradients(check, form, case, **options):
+    tensors = operands(3, 2, 2, form, case)
+    options = options_of(form, case, 3, 2, **options)
+
+    def run(*leaves):
+        return gru(*with_leaves(tensors, leaves), backend="loop", **options)
+
+    assert check(run, leaves_of(tensors))
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("case", ["modrelu", "tanh"])
+@each_form
+def test_its_gradients_are_those_of_finite_differences(form, case, reverse, ragged):
+    check_gradients(torch.autograd.gradcheck, form, case, reverse=reverse, ragged=ragged)
+
+
+@each_raggedness
+@each_direction
+@each_form
+def test_it_can_be_differentiated_twice(form, reverse, ragged):
+    check_gradients(torch.autograd.gradgradcheck, form, "tanh", reverse=reverse, ragged=ragged)
+
+
+@pytest.mark.parametrize("case", ["modrelu", "relu", "elu", "leaky_relu", "identity"])
+@pytest.mark.parametrize("form", ["torch", "nc-gru"])
+def test_every_nonlinearity_can_be_differentiated_twice(form, case):
+    check_gradients(torch.autograd.gradgradcheck, form, case, reverse=True, ragged=True)
+
+
+@each_direction
+@each_form
+def test_the_gradient_is_the_same_whether_or_not_it_leaves_a_graph(form, reverse):
+    tensors = operands(5, 3, 4, form, "modrelu")
+    options = options_of(form, "modrelu", 5, 3, reverse=reverse, ragged=True)
+    h = gru(*tensors, **options)
+    plain = torch.autograd.grad(h.sum(), leaves_of(tensors), retain_graph=True)
+    graphed = torch.autograd.grad(h.sum(), leaves_of(tensors), create_graph=True)
+    assert_near(graphed, plain, torch.float64, 20)
+
+
+@each_form
+def test_vmap_over_matrices_equals_a_loop_over_them(form):
+    x, _, h0, *biases = operands(4, 3, 2, form)
+    Ws = torch.stack([operands(1, 1, 2, seed=seed)[1] for seed in range(3)])
+    options = options_of(form, "tanh", 4, 3)
+    got = torch.func.vmap(lambda W: gru(x, W, h0, *biases, **options))(Ws)
+    expected = torch.stack([gru(x, W, h0, *biases, **options) for W in Ws])
+    assert_near([got.detach()], [expected.detach()], torch.float64, 8)
+
+
+@forward_mode
+@pytest.mark.parametrize("jacobian", [torch.func.jacrev, torch.func.jacfwd])
+@each_form
+def test_jacobians_of_torch_func_equal_those_of_autograd(form, jacobian):
+    x, W, *others = operands(4, 2, 2, form)
+    options = options_of(form, "tanh", 4, 2, ragged=True)
+
+    def states(W):
+        return gru(x, W, *others, **options)
+
+    expected = torch.autograd.functional.jacobian(states, W.detach())
+    assert_near([jacobian(states)(W.detach()).detach()], [expected], torch.float64, 8)
+
+
+@each_form
+@each_backend
+def test_batched_gradients_equal_those_of_each(backend, form):
+    tensors = operands(3, 2, 2, form, "modrelu")
+    h = gru(*tensors, backend=backend, **options_of(form, "modrelu", 3, 2))
+    leaves, gs = leaves_of(tensors), torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
+    batched = torch.autograd.grad(h, leaves, gs, is_grads_batched=True, retain_graph=True)
+    one_by_one = [torch.autograd.grad(h, leaves, g, retain_graph=True) for g in gs]
+    assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 8)
+
+
+def test_under_no_grad_nothing_is_kept():
+    with torch.no_grad():
+        assert gru(*operands(4, 2, 2)).grad_fn is None
+
+
+def test_in_inference_mode_it_gives_the_same():
+    tensors = operands(4, 2, 2)
+    with torch.inference_mode():
+        h = gru(*tensors)
+    assert torch.equal(h, gru(*tensors))
+
+
+# ----------------------------------------------------------------------- work, not seconds
+
+
+INSIDE = {
+    torch.ops.eigenrnn.gru_loop.default: loop.gru_loop._init_fn,
+    torch.ops.eigenrnn.gru_loop_backward.default: backward.gru_loop_backward._init_fn,
+}
+
+
+class Work(TorchDispatchMode):
+    """Counts operations and the numbers that they write, inside our operators too."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in INSIDE:
+            with self:
+                return INSIDE[func](*args, **(kwargs or {}))
+        outputs = func(*args, **(kwargs or {}))
+        self.operations += 1
+        self.numbers += sum(t.numel() for t in tree_leaves(outputs) if torch.is_tensor(t))
+        return outputs
+
+
+def work_of(T, form, what, *, ragged=False):
+    tensors = operands(T, 3, 2, form, "modrelu")
+    there, back = Work(), Work()
+    with there:
+        h = gru(*tensors, backend="loop", **options_of(form, "modrelu", T, 3, ragged=ragged))
+    with back:
+        torch.autograd.grad(h, leaves_of(tensors), torch.ones_like(h))
+    return np.array([getattr(there, what), getattr(back, what)])
+
+
+@each_raggedness
+@pytest.mark.parametrize("what", ["operations", "numbers"])
+@each_form
+def test_the_work_of_the_loop_grows_linearly_with_the_number_of_steps(form, what, ragged):
+    of_12, of_24, of_36 = (work_of(T, form, what, ragged=ragged) for T in (12, 24, 36))
+    assert ((of_36 - of_24) == (of_24 - of_12)).all()
+
+
+# --------------------------------------------------------------------------------- refusals
+
+x, W, h0, b, recurrent = (
+    t.detach() for t in operands(4, 3, 2, case="modrelu", dtype=torch.float32)
+)
+MODRELU = {"nonlinearity": "modrelu"}
+REFUSED = {
+    "rank": ((x[0], W), {}, ValueError, r"x of shape \(T, B, 3 N\) with T >= 1, got \(3, 6\)"),
+    "no steps": ((x[:0], W), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 6\)"),
+    "thirds": ((x[..., :5], W), {}, ValueError, r"x of shape .* 3 N\) .*, got \(4, 3, 5\)"),
+    "no units": ((x[..., :0], W), {}, ValueError, r"x of shape .* 3 N\) .*, got \(4, 3, 0\)"),
+    "size of W": ((x, W[:2]), {}, ValueError, r"W of shape \(6, 2\), got \(2, 2\)"),
+    "size of h0": ((x, W, h0[:2]), {}, ValueError, r"h0 of shape \(3, 2\), got \(2, 2\)"),
+    "size of the bias": ((x, W, h0, b[:1]), MODRELU, ValueError, r"bias of shape \(2,\), got"),
+    "size of the recurrent bias": (
+        (x, W, h0, None, recurrent[:1]),
+        {},
+        ValueError,
+        r"recurrent_bias of shape \(2,\), got \(1,\)",
+    ),
+    "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh owns none"),
+    "a recurrent bias too many": (
+        (x, W, h0, None, recurrent),
+        {"reset_after": False},
+        ValueError,
+        "no recurrent_bias with the reset before W: add it to x",
+    ),
+    "unknown": (
+        (x, W),
+        {"nonlinearity": "sine"},
+        ValueError,
+        "a nonlinearity among modrelu, .*, got 'sine'",
+    ),
+    "type of W": ((x, W.double()), {}, TypeError, "W of torch.float32 .*, got torch.float64"),
+    "type of h0": ((x, W, h0.double()), {}, TypeError, "h0 of torch.float32 .* torch.float64"),
+    "complex": (
+        (x.cfloat(), W.cfloat()),
+        {},
+        TypeError,
+        "real floating-point x, got torch.complex64: gates need real states",
+    ),
+    "integers": ((x.long(), W.long()), {}, TypeError, "real floating-point x, got torch.int64"),
+    "too few sizes": (
+        (x, W),
+        {"batch_sizes": [3, 3, 3]},
+        ValueError,
+        r"4 batch sizes that fall from 3, got \[3, 3, 3\]",
+    ),
+    "backend": ((x, W), {"backend": "cuda"}, ValueError, "backend to be one of .*, got 'cuda'"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
+)
+def test_bad_input_is_refused_with_what_was_expected(arguments, options, error, message):
+    with pytest.raises(error, match=f"expected {message}"):
+        gru(*arguments, **options)
+
+
+# --------------------------------------------------------------------------- lower precision
+
+
+@each_form
+@each_nonlinearity
+def test_autocast_runs_the_recurrence_in_float32(form, case):
+    x, *others = operands(5, 3, 4, form, case, torch.float32)
+    options, rounded = options_of(form, case, 5, 3), x.bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        h = gru(rounded, *others, **options)
+    assert torch.equal(h, gru(rounded.float(), *others, **options))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@each_form
+@each_backend
+def test_sixteen_bits_give_what_double_precision_gives_but_for_rounding(backend, form, dtype):
+    tensors = [None if t is None else t.detach() for t in operands(3, 2, 4, form, dtype=dtype)]
+    options = options_of(form, "tanh", 3, 2)
+    got = values_and_gradients(tensors, backend=backend, **options)
+    exact = [None if t is None else t.double() for t in tensors]
+    expected = values_and_gradients(exact, backend="reference", **options)
+    assert got[0].dtype == dtype
+    assert_near(got, expected, dtype, 3)

@@ -1,0 +1,293 @@
+"""Products of reflections, written out one by one, and which matrices they reach."""
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn.constraints import Householder
+from eigenrnn.errors import NotInSetError
+from eigenrnn.initializers import haar_
+from eigenrnn.linalg import orthogonality_error, tol
+from eigenrnn.reflections import (
+    normalise_,
+    reflection_count,
+    reflection_product,
+    reflectors,
+    upper_rows,
+)
+
+SIZES = [(1, 1), (2, 1), (2, 2), (7, 1), (7, 4), (7, 6), (7, 7), (33, 12)]  # N and m
+
+each_size = pytest.mark.parametrize(("n", "m"), SIZES)
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
+
+
+def made(n, m=None, seed=0, dtype=torch.float64):
+    """A constraint with vectors of many lengths."""
+    with torch.random.fork_rng(devices=()):
+        constraint = Householder(n, reflections=m).to(dtype)
+    constraint.reset(stream(seed))
+    with torch.no_grad():
+        constraint.raw.add_(normal(len(constraint.raw), seed=seed + 1).to(dtype))
+    return constraint
+
+
+def distance(X, Y):
+    return float(np.linalg.norm(np.asarray(X.detach()) - np.asarray(Y)))
+
+
+def reflection(v):
+    return np.eye(len(v)) - 2 * np.outer(v, v) / (v @ v)
+
+
+def one_by_one(constraint):
+    """H_1 ... H_m, by its vectors in order, the N-th being the scalar sign."""
+    n, entries = constraint.size, iter(constraint.raw.tolist())
+    W = np.eye(n)
+    for k in range(constraint.reflections):
+        if k == n - 1:
+            W = W @ np.diag([1.0] * (n - 1) + [float(constraint.sign)])
+        else:
+            W = W @ reflection(np.array([0.0] * k + [next(entries) for _ in range(k, n)]))
+    assert next(entries, None) is None
+    return W
+
+
+def rotation(n, seed=0):
+    return haar_(torch.empty(n, n, dtype=torch.float64), generator=stream(seed))
+
+
+# ------------------------------------------------------------------ the second definition
+
+
+@each_size
+def test_the_matrix_is_the_product_of_the_reflections(n, m):
+    constraint = made(n, m)
+    assert distance(constraint(), one_by_one(constraint)) <= 1e-10
+
+
+@each_size
+def test_the_product_is_that_of_torch(n, m):
+    V = upper_rows(normal(reflection_count(m, n)), m, n)
+    ahead = V.diagonal()  # torch wants each vector to begin with one
+    tau = 2 * ahead.square() / V.square().sum(1)
+    expected = torch.linalg.householder_product((V / ahead[:, None]).T, tau)
+    assert distance(reflection_product(V)[:, :m], expected) <= tol(torch.float64, n)
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (7, 1), (7, 6), (33, 12)])
+def test_the_gradient_is_that_of_the_reflections_one_by_one(n, m):
+    V = upper_rows(normal(reflection_count(m, n)), m, n).requires_grad_()
+    G = normal(n, n, seed=3)
+    W = torch.eye(n, dtype=torch.float64)
+    for v in V:
+        W = W @ (torch.eye(n) - 2 * torch.outer(v, v) / (v @ v))
+    (expected,) = torch.autograd.grad((W * G).sum(), V)
+    (got,) = torch.autograd.grad((reflection_product(V) * G).sum(), V)
+    assert (got - expected).abs().max() <= expected.abs().max() * tol(torch.float64, n)
+
+
+def test_no_reflection_at_all_is_the_identity():
+    assert torch.equal(reflection_product(torch.zeros(0, 3)), torch.eye(3))
+
+
+def test_each_vector_has_one_entry_less_than_the_one_before():
+    V = upper_rows(torch.arange(1.0, 10), 3, 4)
+    assert V.tolist() == [[1, 2, 3, 4], [0, 5, 6, 7], [0, 0, 8, 9]]
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "count"),
+    [(128, 16, 128 * 16 - 120), (170, 1, 170), (5, 4, 14), (5, 5, 14), (1, 1, 0)],
+)
+def test_the_free_entries_are_counted(n, m, count):
+    assert len(Householder(n, reflections=m).raw) == count
+
+
+@pytest.mark.parametrize("m", [64, 200, 256])
+def test_many_reflections_are_orthogonal_in_single_precision(m):
+    assert orthogonality_error(made(256, m, dtype=torch.float32)()) <= tol(torch.float32, 256)
+
+
+def test_nearly_equal_vectors_are_orthogonal_in_single_precision():
+    V = upper_rows(1 + 1e-4 * torch.randn(reflection_count(40, 64), generator=stream()), 40, 64)
+    assert orthogonality_error(reflection_product(V)) <= tol(torch.float32, 64)
+
+
+# ----------------------------------------------------------------- lengths of the vectors
+
+
+def lengths(constraint):
+    V = upper_rows(constraint.raw.detach(), constraint.vectors, constraint.size)
+    return torch.linalg.vector_norm(V, dim=1)
+
+
+def test_the_length_of_a_vector_says_nothing():
+    constraint = made(7, 4)
+    W = constraint().detach()
+    with torch.no_grad():
+        constraint.raw.mul_(1e3)
+    assert distance(constraint(), W) <= tol(W.dtype, 7)
+
+
+def test_the_gradient_has_no_part_along_a_vector():
+    constraint = made(7, 4)
+    (constraint() * normal(7, 7)).sum().backward()
+    V, gradient = (upper_rows(raw, 4, 7) for raw in (constraint.raw.detach(), constraint.raw.grad))
+    assert ((V * gradient).sum(1)).abs().max() <= gradient.abs().max() * tol(torch.float64, 7)
+
+
+def test_an_optimiser_step_ends_with_vectors_of_length_one():
+    constraint = made(7)
+    optimiser = torch.optim.SGD(constraint.parameters(), lr=0.3)
+    (constraint() * normal(7, 7)).sum().backward()
+    optimiser.step()
+    assert (lengths(constraint) - 1).abs().max() <= tol(torch.float64, 7)
+
+
+def test_normalising_keeps_the_matrix():
+    constraint = made(7, 4)
+    W = constraint().detach()
+    constraint.advance()
+    assert distance(constraint(), W) <= tol(W.dtype, 7)
+
+
+def test_a_vector_of_zeros_is_not_divided():
+    assert not normalise_(torch.zeros(7), 2, 4).any()
+
+
+# -------------------------------------------------------------------------------- start
+
+
+def test_the_start_is_a_lower_triangle_of_normal_draws_normalised():
+    constraint = Householder(6, reflections=3)
+    constraint.reset(stream(4))
+    draws = torch.empty_like(constraint.raw).normal_(0, 0.01, generator=stream(4))
+    V = upper_rows(draws.detach(), 3, 6)
+    V = V / torch.linalg.vector_norm(V, dim=1, keepdim=True)
+    assert distance(upper_rows(constraint.raw.detach(), 3, 6), V) <= tol(torch.float32, 6)
+
+
+def test_the_last_sign_starts_either_way():
+    constraint = Householder(3)
+    signs = set()
+    for seed in range(20):
+        constraint.reset(stream(seed))
+        signs.add(float(constraint.sign))
+    assert signs == {-1.0, 1.0}
+
+
+def test_few_reflections_start_without_a_sign():
+    assert Householder(3, reflections=2).sign == 1
+
+
+# -------------------------------------------------------------------------------- reach
+
+
+@each_size
+def test_the_determinant_counts_the_reflections(n, m):
+    constraint = made(n, m)
+    expected = (-1) ** constraint.vectors * float(constraint.sign)
+    assert abs(float(torch.linalg.det(constraint().detach())) - expected) <= tol(torch.float64, n)
+
+
+@pytest.mark.parametrize("m", [1, 4, 6])
+def test_each_reflection_moves_one_eigenvalue_away_from_one(m):
+    W = made(9, m)()
+    fixed = (torch.linalg.eigvals(W) - 1).abs() < 1e-8
+    assert fixed.sum() == 9 - m
+
+
+HARD = {
+    "rotation": rotation(7),
+    "reflected": rotation(7) * torch.tensor([-1.0] + [1] * 6),
+    "identity": torch.eye(7, dtype=torch.float64),
+    "minus": -torch.eye(7, dtype=torch.float64),
+    "signs": torch.diag(torch.tensor([1.0, -1, 1, 1, -1, -1, 1], dtype=torch.float64)),
+    "permutation": torch.eye(7, dtype=torch.float64).roll(2, 0),
+    "exchange": torch.eye(7, dtype=torch.float64).flip(0),
+    "nearly identity": torch.linalg.matrix_exp(1e-9 * (normal(7, 7) - normal(7, 7).T)),
+    "fixed first": torch.block_diag(torch.eye(2, dtype=torch.float64), rotation(5)),
+    "fixed last": torch.block_diag(rotation(5), torch.eye(2, dtype=torch.float64)),
+}
+
+
+@pytest.mark.parametrize("W", HARD.values(), ids=HARD)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_as_many_reflections_as_units_reach_every_orthogonal_matrix(W, dtype):
+    constraint = made(7, dtype=dtype)
+    constraint.assign(W)
+    assert distance(constraint(), W) <= tol(dtype, 7)
+
+
+@pytest.mark.parametrize("W", HARD.values(), ids=HARD)
+def test_one_reflection_less_reaches_those_of_its_determinant(W):
+    constraint = made(7, 6)
+    if torch.linalg.det(W) > 0:
+        constraint.assign(W)
+        assert distance(constraint(), W) <= tol(W.dtype, 7)
+    else:
+        with pytest.raises(NotInSetError, match="reflections=7"):
+            constraint.assign(W)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(("n", "m"), [(7, 2), (7, 5), (40, 1), (40, 20), (64, 32), (64, 60)])
+def test_any_product_of_so_many_reflections_is_reached(n, m, dtype):
+    W = np.eye(n)
+    for v in normal(m, n).numpy():  # not zero before coordinate k
+        W = W @ reflection(v)
+    W = torch.as_tensor(W)
+    constraint = made(n, m, dtype=dtype)
+    constraint.assign(W)
+    assert distance(constraint(), W) <= tol(dtype, n)
+
+
+@pytest.mark.parametrize("fewer", [0, 2, 4])
+def test_fewer_reflections_are_reached_if_an_even_number_is_left_over(fewer):
+    W = made(9, fewer)().detach() if fewer else torch.eye(9, dtype=torch.float64)
+    constraint = made(9, 6, seed=5)
+    constraint.assign(W)
+    assert distance(constraint(), W) <= tol(W.dtype, 9)
+
+
+def test_fewer_reflections_are_refused_if_an_odd_number_is_left_over():
+    constraint = made(9, 4)
+    before = constraint.raw.detach().clone()
+    with pytest.raises(NotInSetError, match=r"its determinant is not \(-1\)\^4") as refused:
+        constraint.assign(made(9, 3)())
+    assert abs(refused.value.residual - 2) < 0.01
+    assert torch.equal(constraint.raw, before)
+
+
+def test_what_needs_more_reflections_is_refused():
+    W = made(9, 5)()
+    constraint = made(9, 3)
+    beyond = np.linalg.svd(np.eye(9) - W.detach().numpy())[1][3:]
+    assert abs(constraint.residual(W) - np.linalg.norm(beyond)) <= tol(W.dtype, 9)
+    with pytest.raises(NotInSetError, match="reflections=9 reaches all orthogonal matrices"):
+        constraint.assign(W)
+
+
+def test_a_vector_that_is_found_is_zero_before_its_coordinate():
+    V, sign = reflectors(made(9, 5)(), 5)
+    assert not V.tril(-1).any()
+    assert sign == 1
+
+
+@pytest.mark.parametrize("m", [0, -1, 2.0, True])
+def test_a_number_of_reflections_that_is_no_positive_integer_is_refused(m):
+    with pytest.raises(ValueError, match=f"expected reflections to be a positive .*, got {m}"):
+        Householder(4, reflections=m)
+
+
+def test_more_reflections_than_units_are_refused():
+    with pytest.raises(ValueError, match="expected 1 <= reflections <= 4, got 5"):
+        Householder(4, reflections=5)

@@ -1,0 +1,134 @@
+"""The papers' layers by name: as many parameters as they print, and one recurrence by hand."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from cases import NAMED
+from eigenrnn.layers import (
+    ENRNN,
+    EURNN,
+    URNN,
+    AsRNN,
+    ExpRNN,
+    FullCapacityURNN,
+    NnRNN,
+    ScoRNN,
+)
+from eigenrnn.linalg import tol
+from eigenrnn.models import SequenceModel, count_parameters
+
+# the layer, its inputs, its units, the outputs of the head, and the number in the paper or,
+# for ENRNN and nnRNN, the one that its released formulas give
+COUNTS = {
+    "scornn copying": (ScoRNN, 10, 190, 9, 21_764),
+    "scornn mnist": (ScoRNN, 1, 170, 10, 16_415),
+    "exprnn copying": (ExpRNN, 10, 176, 9, 18_929),
+    "enrnn copying": (partial(ENRNN, short_size=20, negative=52), 10, 192, 9, 22_395),
+    "enrnn adding": (partial(ENRNN, short_size=64, negative=29), 2, 160, 1, 15_441),
+    "enrnn timit": (
+        partial(ENRNN, short_size=94, negative=374, coupling=False),
+        129,
+        468,
+        129,
+        199_928,
+    ),
+    "nnrnn copying": (NnRNN, 10, 128, 9, 18_953),
+    "urnn mnist": (URNN, 1, 512, 10, 32 * 512 + 10),
+    "full-capacity mnist": (FullCapacityURNN, 1, 116, 10, 116**2 + 25 * 116 + 10),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_network_has_as_many_parameters_as_published(name):
+    make, inputs, units, outputs, published = COUNTS[name]
+    model = SequenceModel(make(inputs, units), outputs)
+    assert count_parameters(model) == published
+
+
+def test_nnrnn_has_the_parameters_of_its_largest_text_model():
+    embedding, vocabulary, units = 200, 50, 1024
+    layer = count_parameters(NnRNN(embedding, units))
+    assert layer + embedding * vocabulary + vocabulary * (units + 1) == 1_315_650
+
+
+@pytest.fixture(params=NAMED, ids=list(NAMED))
+def layer(request):
+    return NAMED[request.param](3, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def x():
+    return torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(1))
+
+
+def test_it_gives_real_outputs_of_the_width_that_it_states(layer, x):
+    output, _ = layer(x)
+    assert (output.shape, output.dtype) == ((5, 4, layer.output_size), torch.float32)
+
+
+def test_its_last_state_is_taken_as_the_next_first_one(layer, x):
+    whole, _ = layer(x)
+    _, middle = layer(x[:2])
+    assert torch.allclose(layer(x[2:], middle)[0], whole[2:], atol=tol(torch.float32, 8))
+
+
+def test_every_parameter_gets_a_gradient(layer, x):
+    output, _ = layer(x)
+    output.square().sum().backward()
+    without = [name for name, p in layer.named_parameters() if p.grad is None]
+    assert without == []
+
+
+def test_it_reads_packed_sequences_as_it_reads_lengths(layer, x):
+    lengths = torch.tensor([5, 2, 4, 1])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    unpacked, _ = torch.nn.utils.rnn.pad_packed_sequence(layer(packed)[0])
+    assert torch.equal(unpacked, layer(x, lengths=lengths)[0])
+
+
+def test_the_same_generator_gives_the_same_start(layer, request):
+    make = NAMED[request.node.callspec.params["layer"]]
+    again = make(3, 8, generator=torch.Generator().manual_seed(0))
+    assert all(map(torch.equal, layer.state_dict().values(), again.state_dict().values()))
+
+
+def as_rnn_by_hand(layer, x):
+    """h_t = W_f^-1 tanh(W_f (U x_t + b + W h_{t-1})), by solving for each state."""
+    direction = layer.all_directions()[0]
+    W, U_f = (c().detach().numpy() for c in direction.constraints())
+    W_f = U_f @ np.diag(np.abs(direction.s.detach().numpy()) + direction.epsilon)
+    U, b = direction.weight_ih.detach().numpy(), direction.input_bias.detach().numpy()
+    h = np.zeros((x.shape[1], layer.hidden_size))
+    states = []
+    for x_t in x.numpy():
+        z = x_t @ U.T + b + h @ W.T
+        h = np.linalg.solve(W_f, np.tanh(W_f @ z.T)).T
+        states.append(h)
+    return np.stack(states)
+
+
+def test_as_rnn_is_its_formula():
+    generator = torch.Generator().manual_seed(2)
+    layer = AsRNN(3, 8, scale=(0.5, 2.0), generator=generator).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator).double())
+    x = torch.randn(6, 4, 3, generator=generator).double()
+    expected = torch.from_numpy(as_rnn_by_hand(layer, x))
+    assert torch.allclose(layer(x)[0], expected, atol=tol(torch.float64, 8) * 10)
+
+
+def test_as_rnn_refuses_a_scale_that_would_not_invert():
+    with pytest.raises(ValueError, match="epsilon > 0, got"):
+        AsRNN(3, 8, epsilon=0.0)
+
+
+def test_eurnn_reads_the_real_part_alone():
+    assert EURNN(3, 8)(torch.ones(2, 1, 3))[0].shape == (2, 1, 8)
+
+
+def test_a_real_eurnn_has_real_states():
+    assert EURNN(3, 8, dtype=torch.float32)(torch.ones(2, 1, 3))[1].shape == (1, 1, 8)

@@ -1,0 +1,341 @@
+"""The stored inverse by explicit sums, its error, its gradient, and when it is made exact."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call
+
+from eigenrnn.constraints import NeumannCayley, ScaledCayley
+from eigenrnn.errors import NotInSetError
+from eigenrnn.linalg import orthogonality_error, skew, tol
+
+ORDERS = [1, 2, 3]
+OPTIMISERS = {
+    "SGD": partial(torch.optim.SGD, lr=0.01, momentum=0.9),
+    "Adam": partial(torch.optim.Adam, lr=1e-3),
+    "RMSprop": partial(torch.optim.RMSprop, lr=1e-3),
+    "AdamW": partial(torch.optim.AdamW, lr=1e-3, weight_decay=0.1),
+}
+
+each_order = pytest.mark.parametrize("order", ORDERS)
+each_optimiser = pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS)
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
+
+
+def made(n=7, dtype=torch.float64, **options):
+    with torch.random.fork_rng(devices=()):
+        constraint = NeumannCayley(n, **options)
+    constraint.reset(stream())
+    return constraint.to(dtype)
+
+
+def distance(X, Y):
+    return float(np.linalg.norm(np.asarray(X.detach()) - np.asarray(Y)))
+
+
+def train(constraint, steps, optimiser=OPTIMISERS["Adam"], correlated=False):
+    """Take steps on a random linear objective, and yield after each."""
+    optimiser = optimiser(constraint.parameters())
+    n = constraint.size
+    for k in range(steps):
+        optimiser.zero_grad()
+        G = normal(n, n, seed=0 if correlated else k).to(constraint.dtype)
+        (constraint() * G).sum().backward()
+        optimiser.step()
+        yield k
+
+
+def rho_of(constraint):
+    A = skew(constraint.cayley.raw.detach().double(), constraint.size)
+    I = torch.eye(constraint.size, dtype=torch.float64)
+    return float(torch.linalg.matrix_norm(I - constraint.inverse.double() @ (I + A)))
+
+
+def skew_of(constraint):
+    return skew(constraint.cayley.raw.detach(), constraint.size).numpy()
+
+
+# ------------------------------------------------------------------- the second definition
+
+
+@each_optimiser
+@each_order
+def test_inverse_and_matrix_are_those_of_algorithm_1_by_explicit_sums(order, optimiser):
+    constraint = made(order=order, reset_every=5, negative=3, max_error=math.inf)
+    I, D = np.eye(7), np.diag([1.0] * 4 + [-1.0] * 3)
+    A = skew_of(constraint)
+    inverse = np.linalg.inv(I + A)
+    for k in train(constraint, 13, optimiser):
+        delta, A = A - skew_of(constraint), skew_of(constraint)
+        powers = [np.linalg.matrix_power(inverse @ delta, i) for i in range(order + 1)]
+        inverse = np.linalg.inv(I + A) if (k + 1) % 5 == 0 else sum(powers) @ inverse
+        assert distance(constraint.inverse, inverse) <= 1e-10
+        assert distance(constraint(), inverse @ (I - A) @ D) <= 1e-10
+
+
+@each_optimiser
+def test_without_an_order_it_is_the_scaled_cayley_transform_at_every_step(optimiser):
+    constraint = made(order=None)
+    exact = ScaledCayley(7).double()
+    for _ in train(constraint, 9, optimiser):
+        exact.load_state_dict(constraint.cayley.state_dict())
+        assert distance(constraint(), exact().detach()) <= tol(torch.float64, 7)
+
+
+@pytest.mark.parametrize("negative", [0, 3, 7])
+def test_the_gradient_is_that_of_the_stored_inverse(negative):
+    constraint = made(order=1, negative=negative)
+    list(train(constraint, 6, partial(torch.optim.SGD, lr=0.003)))
+    assert rho_of(constraint) > 1e-5  # so that the exact gradient is another
+    constraint.zero_grad()
+    G = normal(7, 7, seed=50)
+    W = constraint()
+    W.backward(G)
+    D = np.diag([1.0] * (7 - negative) + [-1.0] * negative)
+    V = constraint.inverse.numpy().T @ G.numpy() @ (D + W.detach().numpy().T)
+    gradient = skew(constraint.cayley.raw.grad, 7)
+    assert distance(gradient, V.T - V) <= np.linalg.norm(V) * tol(G.dtype, 7)
+
+
+def map_of(constraint):
+    return lambda raw: functional_call(constraint, {"cayley.raw": raw}, ())
+
+
+def test_right_after_an_inversion_the_gradient_is_that_of_the_exact_map():
+    constraint = made()
+    G = normal(7, 7, seed=1)
+    (got,) = torch.autograd.grad((constraint() * G).sum(), constraint.cayley.raw)
+    (expected,) = torch.autograd.grad((constraint.cayley() * G).sum(), constraint.cayley.raw)
+    assert distance(got, expected) <= float(expected.norm()) * tol(G.dtype, 7)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_right_after_an_inversion_finite_differences_agree(n):
+    constraint = made(n, reset_every=4)
+    list(train(constraint, 8))
+    assert torch.autograd.gradcheck(map_of(constraint), constraint.cayley.raw)
+
+
+def test_second_derivatives_are_those_of_the_exact_map():
+    constraint = made(4)
+    assert torch.autograd.gradgradcheck(map_of(constraint), constraint.cayley.raw)
+
+
+# ------------------------------------------------------------------------ error and bound
+
+
+@each_order
+def test_the_error_of_a_step_is_of_the_order_of_the_series(order):
+    def error(size):
+        constraint = made(order=order)
+        with torch.no_grad():
+            constraint.cayley.raw.add_(normal(21, seed=2), alpha=size)
+        constraint.advance()
+        return rho_of(constraint)
+
+    # twice the step, 2^(q + 1) times the error
+    assert abs(math.log2(error(2e-3) / error(1e-3)) - (order + 1)) < 0.05
+
+
+@each_order
+def test_the_orthogonality_error_is_bounded_by_that_of_the_inverse(order):
+    constraint = made(20, order=order, max_error=math.inf)
+    for _ in train(constraint, 50, partial(torch.optim.SGD, lr=0.002)):
+        rho = rho_of(constraint)
+        error = orthogonality_error(constraint())
+        assert error <= 2 * rho + rho**2 + tol(torch.float64, 20)
+
+
+@each_order
+def test_the_error_of_the_inverse_grows_no_faster_than_the_series_allows(order):
+    constraint = made(20, order=order, max_error=math.inf)
+    bound, inverse, A = 0.0, constraint.inverse.clone(), skew_of(constraint)
+    for _ in train(constraint, 50, partial(torch.optim.SGD, lr=0.002)):
+        term = np.linalg.norm(inverse.numpy() @ (A - skew_of(constraint)))
+        # R -> term^(q + 1) + (I + term + ... + term^q) R
+        bound = term ** (order + 1) + bound / (1 - term)
+        inverse, A = constraint.inverse.clone(), skew_of(constraint)
+        assert rho_of(constraint) <= bound + tol(torch.float64, 20)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 1.0])
+@each_order
+def test_no_step_is_too_large_for_the_promised_error(order, rate):
+    constraint = made(12, torch.float32, order=order)
+    for _ in train(constraint, 60, partial(torch.optim.SGD, lr=rate, momentum=0.9)):
+        assert constraint.residual(constraint()) <= 0.01 + tol(torch.float32, 12)
+
+
+def test_the_series_alone_breaks_down_where_the_norm_condition_fails():
+    constraint = made(12, torch.float32, max_error=math.inf)
+    for _ in train(constraint, 9, partial(torch.optim.SGD, lr=0.3)):
+        pass
+    assert not constraint.residual(constraint()) <= 1
+
+
+@each_optimiser
+def test_training_keeps_the_norm_condition_of_the_paper(optimiser):
+    constraint = made(56, negative=40, reset_every=50)
+    inverse, A = constraint.inverse.clone(), skew_of(constraint)
+    for _ in train(constraint, 60, optimiser):
+        assert np.linalg.norm(inverse.numpy() @ (A - skew_of(constraint)), 2) < 1
+        inverse, A = constraint.inverse.clone(), skew_of(constraint)
+
+
+def test_an_exact_inverse_never_lengthens():
+    # so that steps of norm below one keep the norm condition
+    constraint = made(30)
+    with torch.no_grad():
+        constraint.cayley.raw.mul_(7)
+    constraint.advance()
+    assert torch.linalg.matrix_norm(constraint.inverse, 2) <= 1 + tol(torch.float64, 30)
+
+
+@pytest.mark.parametrize("correlated", [False, True])
+def test_the_papers_rule_keeps_orthogonality_where_that_of_the_code_does_not(correlated):
+    papers = made(118, negative=50, max_error=math.inf)
+    codes = made(118, negative=50, gradient_rate=1e-3)
+    for constraint in (papers, codes):
+        list(train(constraint, 49, correlated=correlated))
+    assert orthogonality_error(papers()) < 1e-3
+    assert orthogonality_error(codes()) > 1e-1
+
+
+# ---------------------------------------------------------------------- exact inversions
+
+
+def exact_after(constraint, steps, optimiser=OPTIMISERS["Adam"]):
+    return [k + 1 for k in train(constraint, steps, optimiser) if rho_of(constraint) < 1e-13]
+
+
+@pytest.mark.parametrize("reset_every", [1, 3, 4])
+def test_the_inverse_is_exact_after_every_period(reset_every):
+    constraint = made(order=1, reset_every=reset_every)
+    assert exact_after(constraint, 10) == [*range(reset_every, 11, reset_every)]
+
+
+@pytest.mark.parametrize("reset_every", [3, 4])
+def test_the_released_rule_is_exact_after_every_period(reset_every):
+    constraint = made(reset_every=reset_every, gradient_rate=1e-3)
+    assert exact_after(constraint, 10) == [*range(reset_every, 11, reset_every)]
+
+
+def test_the_released_rule_moves_the_inverse_by_the_gradient():
+    constraint = made(gradient_rate=1e-3, order=1)
+    before = constraint.inverse.clone()
+    list(train(constraint, 1))
+    step = before @ skew(1e-3 * constraint.cayley.raw.grad, 7)
+    assert distance(constraint.inverse, before + step @ before) <= tol(torch.float64, 7)
+
+
+def test_the_place_in_the_period_is_saved():
+    constraint = made(order=1, reset_every=4)
+    list(train(constraint, 3))
+    resumed = made(order=1, reset_every=4)
+    resumed.load_state_dict(constraint.state_dict())
+    assert exact_after(resumed, 6) == [1, 5]
+
+
+def test_a_step_with_a_closure_updates_the_inverse():
+    constraint = made(max_error=1e-9)
+    optimiser = torch.optim.LBFGS(constraint.parameters(), lr=0.1, max_iter=4)
+
+    def closure():
+        optimiser.zero_grad()
+        loss = (constraint() * normal(7, 7)).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimiser.step(closure)
+        assert orthogonality_error(constraint()) <= 1e-9
+
+
+def test_what_changes_the_raw_parameters_by_hand_gets_an_exact_matrix():
+    constraint = made()
+    for _ in range(3):
+        (constraint() * normal(7, 7)).sum().backward()
+        with torch.no_grad():
+            constraint.cayley.raw -= 0.3 * constraint.cayley.raw.grad
+        assert distance(constraint(), constraint.cayley().detach()) == 0
+    list(train(constraint, 1))
+    assert orthogonality_error(constraint()) <= 0.01
+
+
+def test_giving_the_matrix_changes_no_state():
+    constraint = made()
+    before = {name: value.clone() for name, value in constraint.state_dict().items()}
+    (constraint() * normal(7, 7)).sum().backward()
+    for name, value in constraint.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_changing_the_matrix_that_it_gave_changes_nothing():
+    constraint = made()
+    before = constraint().detach().clone()
+    constraint().detach().zero_()
+    assert torch.equal(constraint(), before)
+
+
+def test_a_matrix_of_the_middle_of_a_period_may_be_assigned():
+    constraint = made(12, order=1, max_error=0.01)
+    for _ in train(constraint, 20):
+        W = constraint().detach().clone()
+    assert orthogonality_error(W) > 1e-6
+    constraint.assign(W)
+    assert distance(constraint(), W) <= 0.01
+    assert orthogonality_error(constraint()) <= tol(torch.float64, 12)
+
+
+@pytest.mark.parametrize(
+    "options", [{"order": None}, {"max_error": math.inf}, {"gradient_rate": 1e-3}], ids=str
+)
+def test_without_a_promise_only_orthogonal_matrices_may_be_assigned(options):
+    constraint = made(**options)
+    assert constraint.tolerance == tol(torch.float64, 7)
+    with pytest.raises(NotInSetError):
+        constraint.assign(1.0001 * torch.eye(7))
+
+
+def test_a_wider_type_is_exact_to_its_own_precision():
+    constraint = made(30, torch.float32)
+    list(train(constraint, 5))
+    assert rho_of(constraint.double()) <= tol(torch.float64, 30)
+
+
+# --------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("order", [0, 4, -1, "2"])
+def test_an_order_that_is_none_is_refused(order):
+    with pytest.raises(ValueError, match=f"expected order to be 1, 2, 3 or None, got {order!r}"):
+        NeumannCayley(4, order=order)
+
+
+@pytest.mark.parametrize("reset_every", [0, -1, 2.5, math.inf])
+def test_a_period_that_is_no_positive_integer_is_refused(reset_every):
+    with pytest.raises(ValueError, match="expected reset_every to be a positive integer"):
+        NeumannCayley(4, reset_every=reset_every)
+
+
+@pytest.mark.parametrize("max_error", [0.0, -1.0, math.nan])
+def test_an_error_that_is_not_positive_is_refused(max_error):
+    with pytest.raises(ValueError, match=f"expected max_error > 0, got {max_error}"):
+        NeumannCayley(4, max_error=max_error)
+
+
+def test_signs_and_start_are_those_of_the_scaled_cayley_transform():
+    with pytest.raises(ValueError, match="expected 0 <= negative <= 4, got 5"):
+        NeumannCayley(4, negative=5)
+    W = NeumannCayley(4, negative=1, start="zero")()
+    assert torch.equal(W, torch.diag(torch.tensor([1.0, 1, 1, -1])))

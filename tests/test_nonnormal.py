@@ -1,0 +1,344 @@
+"""The starts of Orhan and Pitkow: entries, direction, memory, and the gates that they land in."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn.constraints import ScaledCayley, Unconstrained
+from eigenrnn.errors import NotInSetError
+from eigenrnn.initializers import (
+    chain_,
+    feedback_chain_,
+    identity_,
+    orthogonal_,
+    ramp_,
+    source_,
+)
+from eigenrnn.layers import GRU, RNN
+from eigenrnn.linalg import orthogonality_error, tol
+from eigenrnn.starts import recurrent_
+
+SIZES = [1, 2, 7]
+TORCH = {
+    "RNN": nn.RNN,
+    "LSTM": nn.LSTM,
+    "GRU": nn.GRU,
+    "stacked": partial(nn.LSTM, num_layers=2, bidirectional=True),
+    "no-bias": partial(nn.GRU, bias=False),
+    "RNNCell": nn.RNNCell,
+    "LSTMCell": nn.LSTMCell,
+    "GRUCell": nn.GRUCell,
+}
+GATED = {name: make for name, make in TORCH.items() if "RNN" not in name}
+KINDS = ["chain", "feedback_chain", "identity", "ortho", "plain"]
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def filled(start, *shape, **options):
+    return start(torch.full(shape, torch.nan, dtype=torch.float64), **options)
+
+
+def linear_rnn(W, U):
+    """A torch.nn.RNN with these matrices, whose rectifier is the identity on what is positive."""
+    rnn = nn.RNN(U.shape[1], len(W), nonlinearity="relu", bias=False, dtype=torch.float64)
+    with torch.no_grad():
+        rnn.weight_hh_l0.copy_(W)
+        rnn.weight_ih_l0.copy_(U)
+    return rnn
+
+
+def pulse_through(rnn, steps):
+    """The states of a network whose first input is one at step 0 and zero ever after."""
+    x = torch.zeros(steps, 1, rnn.input_size, dtype=torch.float64)
+    x[0, 0, 0] = 1
+    return rnn(x)[0][:, 0].detach()
+
+
+# ------------------------------------------------------------------------- entries
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_chain_is_that_of_the_paper(n):
+    # W h: the entry at (i, j) takes unit j to unit i, and unit i drives unit i + 1
+    expected = [[1.05 if i == j + 1 else 0.0 for j in range(n)] for i in range(n)]
+    np.testing.assert_array_equal(filled(chain_, n, n, alpha=1.05), np.reshape(expected, (n, n)))
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_feedback_chain_is_that_of_the_paper(n):
+    expected = 0.99 * np.eye(n, k=-1) + 0.07 * np.eye(n, k=1)
+    np.testing.assert_array_equal(filled(feedback_chain_, n, n, beta=0.07), expected)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_ramp_rises_with_the_difference_of_the_units(n):
+    expected = [[0.01 * (i - j) / max(n - 1, 1) for j in range(n)] for i in range(n)]
+    np.testing.assert_allclose(filled(ramp_, n, n), expected, rtol=1e-14)
+
+
+def test_the_corners_of_a_ramp_are_its_ends():
+    ramp = filled(ramp_, 5, 5, end=0.3)
+    assert (ramp[4, 0], ramp[0, 4], ramp[2, 2]) == (0.3, -0.3, 0)
+
+
+@pytest.mark.parametrize("start", [chain_, feedback_chain_, ramp_])
+def test_backward_is_the_transpose(start):
+    forward, backward = (filled(start, 5, 5, direction=d) for d in ("forward", "backward"))
+    assert torch.equal(backward, forward.T)
+
+
+@pytest.mark.parametrize("shape", [(7, 2), (7, 7), (2, 7), (1, 1)])
+def test_a_source_is_a_part_of_the_identity(shape):
+    np.testing.assert_array_equal(filled(source_, *shape), 0.9 * np.eye(*shape))
+
+
+def test_a_scaled_identity_is_one():
+    np.testing.assert_array_equal(filled(identity_, 3, 3, scale=0.96), 0.96 * np.eye(3))
+
+
+def test_a_scaled_orthogonal_matrix_is_one():
+    Q = filled(orthogonal_, 6, 6, scale=1.04, generator=stream()) / 1.04
+    assert orthogonality_error(Q) <= tol(Q.dtype, 6)
+
+
+@pytest.mark.parametrize("start", [chain_, feedback_chain_, ramp_, identity_])
+@pytest.mark.parametrize("shape", [(3, 4), (3,)])
+def test_what_is_not_square_is_refused(start, shape):
+    with pytest.raises(ValueError, match=r"expected a square matrix, got shape \(3"):
+        start(torch.empty(shape))
+
+
+@pytest.mark.parametrize("start", [chain_, feedback_chain_, ramp_])
+def test_an_unknown_direction_is_refused(start):
+    with pytest.raises(ValueError, match="'forward' or 'backward', got 'up'"):
+        start(torch.empty(3, 3), direction="up")
+
+
+# -------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("n", [1, 2, 7, 30])
+def test_a_chain_forgets_after_as_many_steps_as_it_has_units(n, direction):
+    W = filled(chain_, n, n, alpha=1.05, direction=direction)
+    powers = [torch.linalg.matrix_power(W, k) for k in (n - 1, n)]
+    assert powers[0].any()
+    assert not powers[1].any()
+
+
+def test_a_pulse_stays_in_the_chain_for_exactly_as_many_steps_as_there_are_units():
+    h = pulse_through(linear_rnn(filled(chain_, 6, 6, alpha=1.02), filled(source_, 6, 2)), 9)
+    expected = np.zeros((9, 6))
+    for k in range(6):  # at step k it is in unit k alone, amplified k times
+        expected[k, k] = 0.9 * 1.02**k
+    np.testing.assert_allclose(h, expected, rtol=1e-14)
+
+
+def test_a_backward_chain_loses_its_input_after_one_step():
+    W = filled(chain_, 6, 6, direction="backward")
+    h = pulse_through(linear_rnn(W, filled(source_, 6, 2)), 9)
+    assert h[0].any()
+    assert not h[1:].any()
+
+
+def test_a_backward_chain_is_the_forward_one_for_a_state_to_the_left_of_the_matrix():
+    # so the released matrix, meant for h W, came to run backwards in torch
+    h = np.eye(6)[0] @ np.linalg.matrix_power(
+        filled(chain_, 6, 6, direction="backward").numpy(), 4
+    )
+    np.testing.assert_array_equal(h, np.eye(6)[4])
+
+
+def fisher_memory(W, v):
+    """J(k) = v' (W^k)' C^-1 W^k v, C the covariance of unit noise at every step."""
+    n = len(W)
+    powers = [np.linalg.matrix_power(W, k) for k in range(400)]
+    C = sum(P @ P.T for P in powers)
+    return np.array([v @ P.T @ np.linalg.solve(C, P @ v) for P in powers[: 2 * n]])
+
+
+def test_a_chain_remembers_more_than_any_normal_matrix():
+    n, source = 20, np.eye(20)[0]
+    chain = filled(chain_, n, n, alpha=1.05).numpy()
+    normal = filled(orthogonal_, n, n, scale=0.9, generator=stream()).numpy()
+    assert fisher_memory(normal, source).sum() <= 1 + 1e-9
+    assert fisher_memory(chain, source).sum() > 3
+
+
+# --------------------------------------------------------------- whole recurrent layers
+
+
+def gates_of(module, name):
+    return getattr(module, name).detach().split(module.hidden_size)
+
+
+def names_of(module, kind):
+    return [name for name, _ in module.named_parameters() if name.startswith(kind)]
+
+
+RECURRENT = {
+    "chain": np.eye(5, k=-1),
+    "feedback_chain": 0.99 * np.eye(5, k=-1) + 0.01 * np.eye(5, k=1),
+    "identity": np.eye(5),
+}
+
+
+@pytest.mark.parametrize("make", TORCH.values(), ids=TORCH)
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_every_gate_of_every_layer_gets_the_matrix(make, kind):
+    module = recurrent_(make(3, 5), kind)
+    for name in names_of(module, "weight_hh"):
+        for gate in gates_of(module, name):
+            np.testing.assert_allclose(gate, RECURRENT[kind], rtol=1e-7)
+
+
+@pytest.mark.parametrize("make", TORCH.values(), ids=TORCH)
+def test_every_gate_gets_an_orthogonal_matrix_of_its_own(make):
+    module = recurrent_(make(3, 5), "ortho", gain=0.96, generator=stream())
+    gates = [gate for name in names_of(module, "weight_hh") for gate in gates_of(module, name)]
+    assert all(orthogonality_error(gate / 0.96) <= tol(torch.float32, 5) for gate in gates)
+    assert len({float(gate[0, 0]) for gate in gates}) == len(gates)
+
+
+@pytest.mark.parametrize("make", TORCH.values(), ids=TORCH)
+@pytest.mark.parametrize("kind", ["chain", "feedback_chain"])
+def test_the_input_matrices_of_chains_are_sources(make, kind):
+    module = recurrent_(make(3, 5), kind)
+    for name in names_of(module, "weight_ih"):
+        for gate in gates_of(module, name):
+            np.testing.assert_array_equal(gate, source_(torch.empty_like(gate)))
+
+
+@pytest.mark.parametrize("kind", ["identity", "ortho"])
+def test_the_input_matrices_of_normal_matrices_are_drawn(kind):
+    weight = recurrent_(nn.RNN(300, 100), kind, generator=stream()).weight_ih_l0
+    # the standard error of a standard deviation is that deviation over the root of 2 n
+    assert abs(weight.std().item() - 0.09) < 4 * 0.09 / np.sqrt(2 * weight.numel())
+
+
+@pytest.mark.parametrize("make", TORCH.values(), ids=TORCH)
+@pytest.mark.parametrize("kind", ["chain", "feedback_chain", "identity", "ortho"])
+def test_biases_start_at_zero(make, kind):
+    module = recurrent_(make(3, 5), kind)
+    assert not any(getattr(module, name).any() for name in names_of(module, "bias"))
+
+
+@pytest.mark.parametrize("make", TORCH.values(), ids=TORCH)
+def test_the_plain_start_is_that_of_torch(make):
+    module = recurrent_(make(40, 100), "plain", generator=stream())
+    for parameter in module.parameters():
+        assert 0.097 < parameter.abs().max() <= 0.1
+        assert abs(parameter.mean()) < 4 * 0.1 / np.sqrt(3 * parameter.numel())
+
+
+@pytest.mark.parametrize("make", GATED.values(), ids=GATED)
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_mixed_start_is_a_chain_in_the_tanh_gate_and_a_ramp_in_the_others(make, direction):
+    module = recurrent_(make(3, 5), "mixed", direction=direction)
+    chain = chain_(torch.empty(5, 5), 1.02, direction=direction)
+    ramp = ramp_(torch.empty(5, 5), direction=direction)
+    # torch's order is i, f, g, o in an LSTM and r, z, n in a GRU
+    expected = (
+        [ramp, ramp, chain, ramp] if "LSTM" in type(module).__name__ else [ramp, ramp, chain]
+    )
+    for name in names_of(module, "weight_hh"):
+        for gate, wanted in zip(gates_of(module, name), expected, strict=True):
+            assert torch.equal(gate, wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("chain", 1.05 * np.eye(5, k=-1)),
+        ("feedback_chain", 1.05 * np.eye(5, k=-1) + 0.03 * np.eye(5, k=1)),
+        ("identity", 1.05 * np.eye(5)),
+        ("mixed", 1.05 * np.eye(5, k=-1)),
+    ],
+)
+def test_gain_and_beta_reach_the_matrix(kind, expected):
+    lstm = recurrent_(nn.LSTM(3, 5), kind, gain=1.05, beta=0.03)
+    np.testing.assert_allclose(gates_of(lstm, "weight_hh_l0")[2], expected, rtol=1e-6)
+
+
+def test_a_gain_of_zero_is_zero():
+    assert not recurrent_(nn.RNN(3, 5), "identity", gain=0.0).weight_hh_l0.any()
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_start_is_a_function_of_the_generator(kind):
+    with torch.random.fork_rng(devices=()):
+        module = nn.RNN(3, 5)
+    recurrent_(module, kind, generator=stream())
+    first = [parameter.clone() for parameter in module.parameters()]
+    recurrent_(module, kind, generator=stream())
+    assert all(torch.equal(p, q) for p, q in zip(module.parameters(), first, strict=True))
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_our_networks_take_the_same_start(kind):
+    ours = RNN(3, 5, 2, "tanh", constraint=Unconstrained, bidirectional=True)
+    assert recurrent_(ours, kind) is ours
+    for direction, W in zip(ours.all_directions(), ours.recurrent_matrices(), strict=True):
+        np.testing.assert_allclose(W.detach(), RECURRENT[kind], rtol=1e-7)
+        assert not direction.input_bias.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_network_gives_what_that_of_torch_does(kind):
+    torchs = recurrent_(nn.RNN(3, 5, 2), kind, generator=stream())
+    ours = recurrent_(
+        RNN(3, 5, 2, "tanh", constraint=Unconstrained), kind, generator=stream()
+    ).load_torch(torchs)
+    x = torch.randn(6, 2, 3, generator=stream(1))
+    assert (ours(x)[0] - torchs(x)[0]).abs().max() <= tol(torch.float32, 5)
+
+
+def test_modrelu_keeps_its_bias_at_zero():
+    ours = recurrent_(RNN(3, 5, constraint=Unconstrained), "plain")
+    assert not ours.all_directions()[0].bias.any()
+
+
+@pytest.mark.parametrize("kind", [*RECURRENT, "mixed"])
+def test_our_gated_network_gives_what_that_of_torch_does(kind):
+    ours, torchs = (recurrent_(make(3, 5, 2), kind, generator=stream()) for make in (GRU, nn.GRU))
+    x = torch.randn(6, 2, 3, generator=stream(1))
+    assert (ours(x)[0] - torchs(x)[0]).abs().max() <= tol(torch.float32, 5)
+
+
+def test_a_complex_network_is_refused():
+    ours = RNN(3, 5, constraint=partial(ScaledCayley, dtype=torch.complex64))
+    with pytest.raises(ValueError, match="expected real recurrent matrices"):
+        recurrent_(ours, "identity")
+
+
+def test_an_orthogonal_constraint_takes_an_orthogonal_start_and_refuses_a_chain():
+    ours = RNN(3, 5, constraint=partial(ScaledCayley, negative=0))
+    with pytest.raises(NotInSetError):
+        recurrent_(ours, "chain")
+    recurrent_(ours, "identity")
+    assert torch.equal(ours.recurrent_matrices()[0], torch.eye(5))
+
+
+REFUSED = {
+    "kind": (lambda: recurrent_(nn.RNN(3, 5), "ring"), "expected kind to be one of .*'ring'"),
+    "mixed": (lambda: recurrent_(nn.RNN(3, 5), "mixed"), "expected an LSTM or a GRU"),
+    "ours-mixed": (
+        lambda: recurrent_(RNN(3, 5, constraint=Unconstrained), "mixed"),
+        r"expected an LSTM or a GRU .* without gates",
+    ),
+    "projected": (lambda: recurrent_(nn.LSTM(3, 5, proj_size=2)), "square recurrent matrices"),
+    "linear": (lambda: recurrent_(nn.Linear(3, 5)), "expected a recurrent layer, got Linear"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_filled_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
