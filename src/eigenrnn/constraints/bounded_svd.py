@@ -35,7 +35,7 @@ class BoundedSVD(Constraint):
         margin: The most r by which a singular value differs from one.
     Shape:
         left: :math:`(m N - m (m - 1) / 2,)`, the free entries of one :math:`u` after the other;
-            one number fewer if m = N, as the last reflection is a sign.
+        one number fewer if m = N, as the last reflection is a sign.
         right: as left, for v.
         stretch: :math:`(N,)`, p.
         sign: :math:`()`, the sign of the determinant, 1 unless `assign` changes it.

@@ -34,7 +34,7 @@ class Householder(Constraint):
         reflections: The number m; N by default.
     Shape:
         raw: :math:`(m N - m (m - 1) / 2,)`, the free entries of one vector after the other; one
-            number fewer if m = N, as the sign is none.
+        number fewer if m = N, as the sign is none.
         sign: :math:`()`, the sign of the last column, 1 unless m = N.
     Raises:
         ValueError: If `reflections` is not a positive integer or exceeds `size`.

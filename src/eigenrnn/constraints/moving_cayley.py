@@ -39,8 +39,8 @@ class MovingCayley(Constraint):
     Shape:
         raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of the real part of A, row by row.
         imaginary: :math:`(N (N + 1) / 2,)`, the lower triangle of the symmetric imaginary part of
-            A, whose diagonal is :math:`\sqrt 2` times that of `imaginary`; only where W is
-            complex.
+        A, whose diagonal is :math:`\sqrt 2` times that of `imaginary`; only where W is
+        complex.
         base: :math:`(N, N)`; :math:`(N, N, 2)`, real and imaginary parts, where W is complex.
     Units:
         Dimensionless.

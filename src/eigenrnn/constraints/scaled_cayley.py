@@ -47,7 +47,7 @@ class ScaledCayley(Constraint):
     Shape:
         raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of the real part of A, row by row.
         imaginary: :math:`(N (N + 1) / 2,)`, the lower triangle of the symmetric imaginary part of
-            A, diagonal included; only where W is complex.
+        A, diagonal included; only where W is complex.
         theta: :math:`(N,)`; only where W is complex.
     Units:
         Eigenvalue angles and phases in radians; all else dimensionless.

@@ -57,7 +57,7 @@ class Schur(Constraint):
         theta: :math:`(N / 2,)`; :math:`(N,)` where W is complex.
         gamma: as theta; a parameter only if trained.
         triangle: the entries of T, row by row, their real parts where W is complex:
-            :math:`(N (N - 1) / 2,)`, less :math:`N / 2` if none are inside of the blocks.
+        :math:`(N (N - 1) / 2,)`, less :math:`N / 2` if none are inside of the blocks.
         imaginary: as triangle, their imaginary parts; only where W is complex.
     Units:
         Angles in radians; all else dimensionless.

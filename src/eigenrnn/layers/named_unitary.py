@@ -148,7 +148,7 @@ class EURNN(RNN):
         options: Everything else that `RNN` takes.
     Shape:
         output: :math:`(T, B, N)`, the real parts; with ``output="real_imag"``
-            :math:`(T, B, 2N)`.
+        :math:`(T, B, 2N)`.
         h_n: :math:`(1, B, 2N)`, or :math:`(1, B, N)` if the units are real.
     Source:
         Jing et al., ICML 2017. https://arxiv.org/abs/1612.05231 (departures: no epsilon in
