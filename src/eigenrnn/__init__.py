@@ -1,19 +1,49 @@
 """Recurrent layers for PyTorch whose recurrent matrix has a spectrum that you choose."""
 
 from eigenrnn.constraints import constrain
-from eigenrnn.layers import GORU, GRU, NCGRU, RNN, DtrivRNN, ExpRNN, ScoRNN
+from eigenrnn.layers import (
+    ENRNN,
+    EURNN,
+    GORU,
+    GRU,
+    IRNN,
+    NCGRU,
+    ORNN,
+    RNN,
+    URNN,
+    AsRNN,
+    DtrivRNN,
+    ExpRNN,
+    FullCapacityURNN,
+    NnRNN,
+    RNNOrth,
+    ScoRNN,
+    ScuRNN,
+    SpectralRNN,
+)
 from eigenrnn.models import SequenceModel
 from eigenrnn.version import __version__
 
 __all__ = [
+    "ENRNN",
+    "EURNN",
     "GORU",
     "GRU",
+    "IRNN",
     "NCGRU",
+    "ORNN",
     "RNN",
+    "URNN",
+    "AsRNN",
     "DtrivRNN",
     "ExpRNN",
+    "FullCapacityURNN",
+    "NnRNN",
+    "RNNOrth",
     "ScoRNN",
+    "ScuRNN",
     "SequenceModel",
+    "SpectralRNN",
     "__version__",
     "constrain",
 ]
