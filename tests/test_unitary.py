@@ -533,3 +533,15 @@ def test_complex_haar_draws_have_a_uniform_determinant():
     draws = [haar_(torch.empty(3, 3, dtype=COMPLEX), generator=generator) for _ in range(1000)]
     determinants = torch.stack([torch.linalg.det(draw) for draw in draws])
     assert determinants.mean().abs() < 4 / math.sqrt(1000)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [FourierProduct, Givens, partial(Givens, style="fft"), partial(Givens, dtype=torch.complex64)],
+    ids=["fourier", "tunable", "fft", "complex"],
+)
+def test_a_product_made_on_the_meta_device_is_unitary_once_it_is_reset(make):
+    with torch.device("meta"):
+        constraint = make(8)
+    constraint.to_empty(device="cpu").reset()
+    constraint.check(constraint().detach())

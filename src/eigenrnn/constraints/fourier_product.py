@@ -58,15 +58,16 @@ class FourierProduct(Constraint):
         if not 0 <= permutation_seed < 2**32:
             raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {permutation_seed}")
         self.permutation_seed = permutation_seed
-        # the generator of the published code
-        permutation = np.random.RandomState(permutation_seed).permutation(size)
-        self.register_buffer("permutation", torch.as_tensor(permutation, dtype=torch.int64))
+        self.register_buffer("permutation", torch.empty(size, dtype=torch.int64))
         self.theta = Parameter(torch.empty(3, size))
         self.v = Parameter(torch.empty(2, 2 * size))
         self.reset()
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
+        # the generator of the published code
+        permutation = np.random.RandomState(self.permutation_seed).permutation(self.size)
+        self.permutation.copy_(torch.as_tensor(permutation, device=self.permutation.device))
         self.theta.uniform_(-math.pi, math.pi, generator=generator)
         glorot_uniform_(self.v, generator=generator)
 

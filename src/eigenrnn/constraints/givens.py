@@ -84,8 +84,7 @@ class Givens(Constraint):
         self.style = style
         self.layers = len(pairs)
         self.is_complex = dtype is not None and dtype.is_complex
-        self._register(pairs)
-        rotations, real = len(self.first), real_type(dtype)
+        rotations, real = sum(len(i) for i, _ in pairs), real_type(dtype)
         self.theta = Parameter(torch.empty(rotations, dtype=real))
         if self.is_complex:
             self.phi = Parameter(torch.empty(rotations, dtype=real))
@@ -94,6 +93,8 @@ class Givens(Constraint):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
+        tunable = self.style == "tunable"
+        self._register(_neighbours(self.size, self.layers) if tunable else _butterflies(self.size))
         for angles in self.parameters():
             angles.uniform_(-math.pi, math.pi, generator=generator)
 
@@ -108,9 +109,9 @@ class Givens(Constraint):
             layer[i], layer[j] = j, i
         first = torch.cat([k * N + i for k, (i, _) in enumerate(pairs)])
         second = torch.cat([k * N + j for k, (_, j) in enumerate(pairs)])
-        self.register_buffer("partner", partner, persistent=False)
-        self.register_buffer("first", first, persistent=False)
-        self.register_buffer("second", second, persistent=False)
+        places = {"partner": partner, "first": first, "second": second}
+        for name, place in places.items():
+            self.register_buffer(name, place.to(self.theta.device), persistent=False)
 
     def _matrix(self) -> Tensor:
         # each layer turns all columns of what those before it make of the identity
@@ -167,6 +168,7 @@ def _butterflies(n: int) -> list[tuple[Tensor, Tensor]]:
             f"expected a power of two above one as the size of the FFT style, got {n}; "
             f"use {max(2, 1 << n.bit_length())} or style='tunable'"
         )
-    units = torch.arange(n)
+    q = torch.arange(n // 2)
     distances = [n >> k for k in range(1, n.bit_length())]
-    return [(i, i + d) for d in distances for i in (units[units & d == 0],)]
+    # the units in whose number the bit d is not set
+    return [(i, i + d) for d in distances for i in (q // d * 2 * d + q % d,)]

@@ -109,9 +109,7 @@ def _pull_back(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     first = first_steps(delta, batch_sizes, reverse)
     grad_W = weight_gradient(delta, first, h, h0, reverse) if needs_W else None
     grad_h0 = first @ W.conj() if needs_h0 else None
-    grad_bias = None
-    if needs_bias:
-        grad_bias = _bias_gradient(delta, h)
+    grad_bias = _bias_gradient(delta, h) if needs_bias else None
     return delta, grad_W, grad_h0, grad_bias, None, None, None
 
 
