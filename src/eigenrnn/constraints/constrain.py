@@ -40,9 +40,9 @@ class ConstrainedRows(nn.Module):
         self,
         free: Tensor,  # (F, N)
     ) -> Tensor:  # (R, N)
-        if torch.compiler.is_compiling() or not _built():
+        if torch.compiler.is_compiling() or not _threads.passes:
             return self._joined(free)
-        matrices = _built()[-1]
+        matrices = _threads.passes[-1]
         if id(self) not in matrices:
             matrices[id(self)] = self._joined(free)
         return matrices[id(self)]
@@ -201,11 +201,11 @@ def _keep_nothing(_module: nn.Module, _weights: object) -> None: ...
 
 
 def _begin(_module: nn.Module, _inputs: object) -> None:
-    _built().append({})
+    _threads.passes.append({})
 
 
 def _end(_module: nn.Module, _inputs: object, _outputs: object) -> None:
-    _built().pop()
+    _threads.passes.pop()
 
 
 class _Threads(threading.local):
@@ -216,7 +216,3 @@ class _Threads(threading.local):
 
 
 _threads = _Threads()
-
-
-def _built() -> list[dict[int, Tensor]]:
-    return _threads.passes

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, Exponential
@@ -183,14 +183,6 @@ class AsRNN(Stacked[AsDirection]):
             trainable_h0=trainable_h0,
         )
         self._stack(make, generator, device, dtype)
-
-    def load_torch(self, torch_rnn: nn.RNN) -> Self:
-        """Refuse: no weights of torch's layers stand for those of this one.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError(f"expected weights of an AsRNN, got a {type(torch_rnn).__name__}")
 
     def _measured(self) -> Tensor:  # (L D, N, N)
         return torch.stack([d.matrices()[0] for d in self.all_directions()])

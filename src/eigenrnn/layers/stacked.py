@@ -1,6 +1,5 @@
 """What all our recurrent layers share: how sequences go through stacked layers and directions."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
@@ -24,14 +23,15 @@ _Lengths: TypeAlias = Tensor | Sequence[int] | None
 _D = TypeVar("_D", bound=AbstractDirection)
 
 
-class Stacked(nn.Module, ABC, Generic[_D]):
+class Stacked(nn.Module, Generic[_D]):
     """Stacked layers of one recurrence, in one direction or two.
 
     What a user of torch's layers finds here under the same name: `input_size`, `hidden_size`,
     `num_layers`, `bias`, `batch_first`, `dropout`, `bidirectional`, `proj_size`,
     `flatten_parameters`, `reset_parameters`. The weights are in `all_directions()`.
 
-    A layer calls `_stack` at the end of its `__init__`, and writes `load_torch`.
+    A layer calls `_stack` at the end of its `__init__`; one that stands for a layer of torch's
+    writes `load_torch` too.
 
     Args:
         input_size: The number M of inputs.
@@ -201,10 +201,6 @@ class Stacked(nn.Module, ABC, Generic[_D]):
         measured = self._measured()
         errors = [orthogonality_error(W) for W in measured.flatten(0, -3)]
         return torch.tensor(errors).view(measured.shape[:-2])
-
-    @abstractmethod
-    def load_torch(self, torch_rnn: Any) -> Self:
-        """Copy the weights of the layer of torch that this one stands for."""
 
     @property
     def weight_dtype(self) -> torch.dtype:
