@@ -1,6 +1,6 @@
 """What an implementation of a recurrence tells about itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -21,20 +21,28 @@ class Call:
         dtype: The type of all tensors.
         nonlinearity: The name of the nonlinearity.
         transformed: Whether a `torch.func` transform or forward-mode differentiation is at work.
+        options: What is asked beyond the formula: ``"layer_norm"``, ``"zoneout"``, both or none.
     """
 
     device: str
     dtype: torch.dtype
     nonlinearity: str
     transformed: bool
+    options: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, x: Tensor, nonlinearity: str, *others: Tensor | None) -> "Call":
+    def of(
+        cls,
+        x: Tensor,
+        nonlinearity: str,
+        *others: Tensor | None,
+        options: Iterable[str] = (),
+    ) -> "Call":
         """Read the facts off the tensors of a call."""
         transformed = under_transform() or any(
             _is_dual(tensor) for tensor in (x, *others) if tensor is not None
         )
-        return cls(x.device.type, x.dtype, nonlinearity, transformed)
+        return cls(x.device.type, x.dtype, nonlinearity, transformed, tuple(options))
 
 
 @dataclass(frozen=True)
@@ -43,10 +51,12 @@ class Backend:
 
     Args:
         name: What users pass as `backend=`.
-        run: The implementation; all backends of a recurrence share one signature.
+        run: The implementation; all backends of a recurrence share one signature. What a call
+            asks beyond the formula comes by name, and only to a backend that serves it.
         about: What it is, in a few words.
         missing: Says why the backend cannot be used on this machine, or None.
         refuses: Says why it cannot serve a call, or None.
+        serves: Which of the options beyond the formula it computes.
     """
 
     name: str
@@ -54,10 +64,15 @@ class Backend:
     about: str
     missing: Callable[[], str | None]
     refuses: Callable[[Call], str | None]
+    serves: frozenset[str] = frozenset()
 
     def objection(self, call: Call) -> str | None:
         """Say why the backend cannot serve the call, or None."""
-        return self.missing() or self.refuses(call)
+        return self.missing() or self._lacks(call) or self.refuses(call)
+
+    def _lacks(self, call: Call) -> str | None:
+        lacking = [option for option in call.options if option not in self.serves]
+        return f"it does not compute {' and '.join(lacking)}" if lacking else None
 
 
 def _is_dual(tensor: Tensor) -> bool:

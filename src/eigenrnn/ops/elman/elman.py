@@ -9,6 +9,13 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.elman import loop, reference
+from eigenrnn.ops.norm_zoneout import (
+    Norm,
+    Zoneout,
+    check_options,
+    in_float32,
+    options_of,
+)
 from eigenrnn.ops.steps import check_batch_sizes
 
 __all__ = ["BACKENDS", "elman"]
@@ -24,6 +31,8 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     bias: Tensor | None = None,  # (N,)
     *,
     nonlinearity: str = "tanh",
+    layer_norm: Norm | None = None,  # (N,), (N,)
+    zoneout: Zoneout | None = None,  # (T, B, N)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     backend: str | None = None,
@@ -31,6 +40,12 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     r"""Evaluate the Elman recurrence over a batch of sequences.
 
     .. math:: h_t = f(x_t + h_{t-1} W^\top), \qquad t = 1, \dots, T
+
+    With LayerNorm the argument of f is normalised over the units, and with zoneout some units keep
+    their state:
+
+    .. math:: \tilde h_t = f\bigl(g \odot \mathrm{LN}(x_t + h_{t-1} W^\top) + c\bigr), \qquad
+        h_t = m_t \odot h_{t-1} + (1 - m_t) \odot \tilde h_t
 
     Under autocast it runs in float32: rounding the state at every step would add up over T.
 
@@ -40,6 +55,9 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         h0: The state before the first step; zero by default.
         bias: The bias inside the nonlinearity; only modReLU owns one.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
+        layer_norm: The gain g and the shift c; no LayerNorm by default. Its epsilon is 1e-5.
+        zoneout: The mask m of the units that keep their state, as in training, or the rate of such
+            units, as in evaluation: then m is that number.
         batch_sizes: How many sequences run at each step, in descending order of length, as in
             `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
             sequence are zero.
@@ -50,14 +68,19 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         W: :math:`(N, N)`, the type of x.
         h0: :math:`(B, N)`, the type of x.
         bias: :math:`(N,)`, real.
+        layer_norm: :math:`(N,)` both, the type of x, which is real.
+        zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
     Returns:
         The states of all steps, :math:`(T, B, N)`.
     Raises:
-        ValueError: If a shape, the number of steps, the nonlinearity or the backend is wrong.
+        ValueError: If a shape, the number of steps, the nonlinearity, the rate or the backend is
+            wrong.
         TypeError: If the types of the tensors differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
-        (departures: any nonlinearity).
+        (departures: any nonlinearity). LayerNorm: Ba, Kiros and Hinton, 2016, equation 4.
+        https://arxiv.org/abs/1607.06450 (departures: none). Zoneout: Krueger et al., ICLR 2017.
+        https://arxiv.org/abs/1606.01305 (departures: none).
     Example:
         >>> elman(torch.ones(5, 2, 3), torch.eye(3), nonlinearity="identity")[-1, 0]
         tensor([5., 5., 5.])
@@ -71,6 +94,8 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
                 h0,
                 bias,
                 nonlinearity=nonlinearity,
+                layer_norm=in_float32(layer_norm),
+                zoneout=zoneout,
                 batch_sizes=batch_sizes,
                 reverse=reverse,
                 backend=backend,
@@ -82,8 +107,11 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     _check(x, W, h0, bias, nonlinearity)
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, *x.shape[:2])
-    chosen = choose(BACKENDS, Call.of(x, nonlinearity, W, h0, bias), backend)
-    return chosen.run(x, W, h0, bias, nonlinearity, batch_sizes, reverse)
+    options = options_of(layer_norm, zoneout)
+    check_options(options, x, x.shape[2])
+    call = Call.of(x, nonlinearity, W, h0, bias, *(layer_norm or ()), options=options)
+    chosen = choose(BACKENDS, call, backend)
+    return chosen.run(x, W, h0, bias, nonlinearity, batch_sizes, reverse, **options)
 
 
 def _float32(tensor: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.backend import Backend, Call
+from eigenrnn.ops.elman.loop_norm_zoneout import run_norm_zoneout
 from eigenrnn.ops.inplace import apply_in_place, pull_in_place
 from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient
 from eigenrnn.transforms import under_transform
@@ -150,14 +151,23 @@ def _backward_reference(  # noqa: PLR0913, the same
     return torch.stack(deltas if reverse else deltas[::-1])
 
 
+def _run(*arguments: Any, **options: Any) -> Tensor:
+    return run_norm_zoneout(*arguments, **options) if options else elman_loop(*arguments)
+
+
+def _refuses(call: Call) -> str | None:
+    if call.transformed:
+        return "torch.func transforms and forward mode need differentiable operations"
+    if "layer_norm" in call.options and call.dtype in (torch.float16, torch.bfloat16):
+        return "layer_norm in 16 bits keeps its moments in types that differ between devices"
+    return None
+
+
 BACKEND = Backend(
     name="loop",
-    run=elman_loop,
+    run=_run,
     about="in-place torch operations, any device",
     missing=lambda: None,
-    refuses=lambda call: (
-        "torch.func transforms and forward mode need differentiable operations"
-        if call.transformed
-        else None
-    ),
+    refuses=_refuses,
+    serves=frozenset({"layer_norm", "zoneout"}),
 )

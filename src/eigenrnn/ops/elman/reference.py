@@ -5,11 +5,12 @@ from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.norm_zoneout import Norm, Zoneout, normalised, zoned_out
 
 __all__ = ["BACKEND", "elman_reference"]
 
 
-def elman_reference(
+def elman_reference(  # noqa: PLR0913, every backend's
     x: Tensor,  # (T, B, N)
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
@@ -17,9 +18,13 @@ def elman_reference(
     nonlinearity: str,
     batch_sizes: list[int] | None,
     reverse: bool,
+    *,
+    layer_norm: Norm | None = None,  # (N,), (N,)
+    zoneout: Zoneout | None = None,  # (T, B, N)
 ) -> Tensor:  # (T, B, N)
     r"""Evaluate :math:`h_t = f(x_t + h_{t-1} W^\top)` one step at a time.
 
+    LayerNorm is applied to the argument of f, and zoneout to what f gives.
     Memory and time of its backward pass are those of a chain of T small operations.
     """
     f = NONLINEARITIES[nonlinearity].forward
@@ -29,7 +34,8 @@ def elman_reference(
     states: list[Tensor] = []
     for t in reversed(range(T)) if reverse else range(T):
         n = sizes[t]
-        moved = f(x[t, :n] + h[:n] @ W.T, bias)
+        moved = f(normalised(x[t, :n] + h[:n] @ W.T, layer_norm), bias)
+        moved = zoned_out(moved, h[:n], zoneout, t)
         # a sequence that has ended keeps its state, one that has not begun keeps h0
         h = torch.cat([moved, h[n:]]) if n < B else moved
         states.append(torch.cat([moved, torch.zeros_like(h[n:])]) if n < B else moved)
@@ -42,4 +48,5 @@ BACKEND = Backend(
     about="naive loop, differentiable any number of times",
     missing=lambda: None,
     refuses=lambda _: None,
+    serves=frozenset({"layer_norm", "zoneout"}),
 )

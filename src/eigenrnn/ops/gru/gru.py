@@ -11,6 +11,13 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.gru import loop, reference
+from eigenrnn.ops.norm_zoneout import (
+    Norm,
+    Zoneout,
+    check_options,
+    in_float32,
+    options_of,
+)
 from eigenrnn.ops.steps import check_batch_sizes
 
 __all__ = ["BACKENDS", "gru"]
@@ -29,6 +36,8 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
     nonlinearity: str = "tanh",
     reset_after: bool = True,
     update_keeps: bool = True,
+    layer_norm: Norm | None = None,  # (3 N,), (3 N,)
+    zoneout: Zoneout | None = None,  # (T, B, N)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     backend: str | None = None,
@@ -43,8 +52,11 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
         h_t &= u_t \odot h_{t-1} + (1 - u_t) \odot c_t \quad\text{or}\quad
         h_t = (1 - u_t) \odot h_{t-1} + u_t \odot c_t
 
-    On the left are the candidate and the update of `torch.nn.GRU`. Under autocast it runs in
-    float32: rounding the state at every step would add up over T.
+    On the left are the candidate and the update of `torch.nn.GRU`. LayerNorm normalises the
+    argument of :math:`\sigma`, :math:`\sigma` and f, each over its own N units, so that it comes
+    after the reset wherever that is; with zoneout some units of :math:`h_t` keep those of
+    :math:`h_{t-1}`. Under autocast it runs in float32: rounding the state at every step would add
+    up over T.
 
     Args:
         x: The inputs, mapped to the reset gate, the update gate and the candidate.
@@ -57,6 +69,10 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
             `torch.nn.GRU`, or before it.
         update_keeps: Whether an update gate of one keeps the state, as in `torch.nn.GRU`, or
             replaces it by the candidate.
+        layer_norm: The gains and the shifts of the LayerNorms of the reset gate, the update gate
+            and the candidate; none by default. Their epsilon is 1e-5.
+        zoneout: The mask of the units that keep their state, as in training, or the rate of such
+            units, as in evaluation: then each keeps that share of it.
         batch_sizes: How many sequences run at each step, in descending order of length, as in
             `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
             sequence are zero.
@@ -68,15 +84,20 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
         h0: :math:`(B, N)`, the type of x.
         bias: :math:`(N,)`, the type of x.
         recurrent_bias: :math:`(N,)`, the type of x.
+        layer_norm: :math:`(3 N,)` both, the type of x.
+        zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
     Returns:
         The states of all steps, :math:`(T, B, N)`.
     Raises:
-        ValueError: If a shape, the number of steps, the nonlinearity, a bias or the backend is
-            wrong.
+        ValueError: If a shape, the number of steps, the nonlinearity, a bias, the rate or the
+            backend is wrong.
         TypeError: If a tensor is complex, or the types of the tensors differ.
     Source:
         Cho et al., EMNLP 2014, equations 5 to 8. https://arxiv.org/abs/1406.1078 (departures: any
-        nonlinearity; the reset after the matrix and the sign of the update by choice).
+        nonlinearity; the reset after the matrix and the sign of the update by choice). LayerNorm:
+        Ba, Kiros and Hinton, 2016, equation 4. https://arxiv.org/abs/1607.06450 (departures: one
+        norm of each gate's sum, where their GRU normalises its two terms apart). Zoneout: Krueger
+        et al., ICLR 2017. https://arxiv.org/abs/1606.01305 (departures: none).
     Example:
         >>> gru(torch.zeros(5, 2, 3), torch.zeros(3, 1), torch.ones(2, 1))[:, 0, 0]
         tensor([0.5000, 0.2500, 0.1250, 0.0625, 0.0312])
@@ -92,6 +113,8 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
                 nonlinearity=nonlinearity,
                 reset_after=reset_after,
                 update_keeps=update_keeps,
+                layer_norm=in_float32(layer_norm),
+                zoneout=zoneout,
                 batch_sizes=batch_sizes,
                 reverse=reverse,
                 backend=backend,
@@ -104,9 +127,13 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
     _check_tensors(x, W, h0, bias, recurrent_bias)
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, *x.shape[:2])
-    chosen = choose(BACKENDS, Call.of(x, nonlinearity, W, h0, bias, recurrent_bias), backend)
-    options = (nonlinearity, reset_after, update_keeps, batch_sizes, reverse)
-    return chosen.run(x, W, h0, bias, recurrent_bias, *options)
+    options = options_of(layer_norm, zoneout)
+    check_options(options, x, x.shape[2] // 3)
+    weights = (W, h0, bias, recurrent_bias)
+    call = Call.of(x, nonlinearity, *weights, *(layer_norm or ()), options=options)
+    chosen = choose(BACKENDS, call, backend)
+    form = (nonlinearity, reset_after, update_keeps, batch_sizes, reverse)
+    return chosen.run(x, *weights, *form, **options)
 
 
 def _check_biases(

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.norm_zoneout import Norm, Zoneout, normalised, zoned_out
 
 __all__ = ["BACKEND", "gru_reference"]
 
@@ -20,33 +21,49 @@ def gru_reference(  # noqa: PLR0913, every backend's
     update_keeps: bool,
     batch_sizes: list[int] | None,
     reverse: bool,
+    *,
+    layer_norm: Norm | None = None,  # (3 N,), (3 N,)
+    zoneout: Zoneout | None = None,  # (T, B, N)
 ) -> Tensor:  # (T, B, N)
     """Evaluate the four lines of the recurrence one step at a time.
 
+    LayerNorm is applied, gate by gate, to the arguments of the three nonlinearities, so that it
+    comes after the reset; zoneout to the new state.
     Memory and time of its backward pass are those of a chain of T small operations.
     """
     f = NONLINEARITIES[nonlinearity].forward
     W_r, W_u, W_c = W.chunk(3)
+    norm_r, norm_u, norm_c = _norms(layer_norm)
     T, B, _ = x.shape
     sizes = batch_sizes or [B] * T
+    xs = x.unbind()  # indexing would pad a gradient of the size of x at every step
     h = h0
     states: list[Tensor] = []
     for t in reversed(range(T)) if reverse else range(T):
         n = sizes[t]
-        x_r, x_u, x_c = x[t, :n].chunk(3, dim=1)
-        r = torch.sigmoid(x_r + h[:n] @ W_r.T)
-        u = torch.sigmoid(x_u + h[:n] @ W_u.T)
+        x_r, x_u, x_c = xs[t][:n].chunk(3, dim=1)
+        r = torch.sigmoid(normalised(x_r + h[:n] @ W_r.T, norm_r))
+        u = torch.sigmoid(normalised(x_u + h[:n] @ W_u.T, norm_u))
         if reset_after:
             moved = h[:n] @ W_c.T
             q = r * (moved if recurrent_bias is None else moved + recurrent_bias)
         else:
             q = (r * h[:n]) @ W_c.T
-        c = f(x_c + q, bias)
+        c = f(normalised(x_c + q, norm_c), bias)
         moved = u * h[:n] + (1 - u) * c if update_keeps else (1 - u) * h[:n] + u * c
+        moved = zoned_out(moved, h[:n], zoneout, t)
         # a sequence that has ended keeps its state, one that has not begun keeps h0
         h = torch.cat([moved, h[n:]]) if n < B else moved
         states.append(torch.cat([moved, torch.zeros_like(h[n:])]) if n < B else moved)
     return torch.stack(states[::-1] if reverse else states)
+
+
+def _norms(layer_norm: Norm | None) -> list[Norm | None]:
+    """Return the gain and shift of each gate."""
+    if layer_norm is None:
+        return [None] * 3
+    gain, shift = layer_norm
+    return list(zip(gain.chunk(3), shift.chunk(3), strict=True))
 
 
 BACKEND = Backend(
@@ -55,4 +72,5 @@ BACKEND = Backend(
     about="naive loop, differentiable any number of times",
     missing=lambda: None,
     refuses=lambda _: None,
+    serves=frozenset({"layer_norm", "zoneout"}),
 )

@@ -1,0 +1,469 @@
+"""LayerNorm and zoneout in the recurrences: against NumPy, and each backend against the other."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cases import NONLINEARITIES
+from eigenrnn.ops import elman, explain, gru
+from eigenrnn.ops.backend import Call
+from eigenrnn.ops.elman import BACKENDS
+from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
+from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
+from test_elman import fresh_memory_is_poisoned as fresh_memory_is_poisoned
+
+T, B, N = 7, 3, 4
+RATE = 0.3
+
+each_zoneout = pytest.mark.parametrize("kind", ["none", "mask", "rate"])
+each_norm = pytest.mark.parametrize("normed", [False, True], ids=["plain", "norm"])
+each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+
+# all but the call that has neither
+each_option = pytest.mark.parametrize(
+    ("kind", "normed"), [("mask", False), ("rate", False), ("none", True), ("mask", True)]
+)
+
+
+def zoneout_of(kind, shape=(T, B, N)):
+    generator = torch.Generator().manual_seed(3)
+    mask = torch.rand(shape, generator=generator) < RATE
+    return {"none": None, "mask": mask, "rate": RATE}[kind]
+
+
+def norm_of(normed, width=N, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(4)
+    pair = 1 + normal(generator, (width,), dtype) / 2, normal(generator, (width,), dtype)
+    return pair if normed else ()
+
+
+def options_of(kind, shape=(T, B, N), *, reverse=False, ragged=False):
+    return {
+        "zoneout": zoneout_of(kind, shape),
+        "reverse": reverse,
+        "batch_sizes": ragged_sizes(*shape[:2]) if ragged else None,
+    }
+
+
+def run_elman(tensors, norm, **options):
+    return elman(*tensors, layer_norm=tuple(norm) or None, **options)
+
+
+def values_and_gradients(tensors, norm, **options):
+    leaves = [t.detach().requires_grad_() for t in (*tensors, *norm)]
+    h = run_elman(leaves[: len(tensors)], leaves[len(tensors) :], **options)
+    return h.detach(), *torch.autograd.grad(h, leaves, weights_like(h))
+
+
+# ------------------------------------------------- a second definition, unit by unit in NumPy
+
+
+def layer_norm(z, gain, shift):
+    centred = z - z.sum() / z.size
+    return gain * centred / np.sqrt((centred**2).sum() / z.size + 1e-5) + shift
+
+
+def zone_out(h, moved, zoneout, t, b):
+    if zoneout is None:
+        return moved
+    keeps = zoneout[t, b].numpy().astype(float) if torch.is_tensor(zoneout) else zoneout
+    return keeps * h + (1 - keeps) * moved
+
+
+def by_hand(cell, h0, options):
+    """Run each sequence by itself."""
+    states = np.zeros((T, B, N))
+    sizes = options["batch_sizes"] or [B] * T
+    for b in range(B):
+        length = sum(size > b for size in sizes)
+        h = h0[b]
+        for t in reversed(range(length)) if options["reverse"] else range(length):
+            h = zone_out(h, cell(t, b, h), options["zoneout"], t, b)
+            states[t, b] = h
+    return torch.as_tensor(states)
+
+
+@each_raggedness
+@each_direction
+@each_norm
+@each_zoneout
+def test_the_elman_recurrence_is_its_formula(kind, normed, reverse, ragged):
+    x, W, h0 = (t.detach() for t in operands(T, B, N))
+    norm, options = norm_of(normed), options_of(kind, reverse=reverse, ragged=ragged)
+
+    def cell(t, b, h):
+        z = x[t, b].numpy() + W.numpy() @ h
+        return np.tanh(layer_norm(z, *(v.numpy() for v in norm)) if normed else z)
+
+    expected = by_hand(cell, h0.numpy(), options)
+    got = run_elman((x, W, h0), norm, backend="reference", **options)
+    assert_near([got], [expected], torch.float64, T * N)
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("update_keeps", [False, True], ids=["replaces", "keeps"])
+@pytest.mark.parametrize("reset_after", [False, True], ids=["before", "after"])
+@each_norm
+@each_zoneout
+def test_the_gated_recurrence_is_its_formula(
+    kind, normed, reset_after, update_keeps, reverse, ragged
+):
+    generator = torch.Generator().manual_seed(0)
+    x, W, h0 = (normal(generator, s, torch.float64) for s in ((T, B, 3 * N), (3 * N, N), (B, N)))
+    b_c = normal(generator, (N,), torch.float64) if reset_after else None
+    norm, options = norm_of(normed, 3 * N), options_of(kind, reverse=reverse, ragged=ragged)
+    W_r, W_u, W_c = W.numpy().reshape(3, N, N)
+    norms = [v.numpy().reshape(3, N) for v in norm]
+
+    def normed_gate(z, gate):
+        return layer_norm(z, *(v[gate] for v in norms)) if normed else z
+
+    def cell(t, b, h):
+        x_r, x_u, x_c = x[t, b].numpy().reshape(3, N)
+        r = sigmoid(normed_gate(x_r + W_r @ h, 0))
+        u = sigmoid(normed_gate(x_u + W_u @ h, 1))
+        q = r * (W_c @ h + b_c.numpy()) if reset_after else W_c @ (r * h)
+        c = np.tanh(normed_gate(x_c + q, 2))
+        return u * h + (1 - u) * c if update_keeps else (1 - u) * h + u * c
+
+    got = gru(
+        x,
+        W,
+        h0,
+        recurrent_bias=b_c,
+        reset_after=reset_after,
+        update_keeps=update_keeps,
+        layer_norm=norm or None,
+        **options,
+    )
+    assert_near([got], [by_hand(cell, h0.numpy(), options)], torch.float64, T * N)
+
+
+def test_the_norm_is_that_of_torch():
+    x, W, h0 = operands(1, B, N)
+    norm = torch.nn.LayerNorm(N, dtype=torch.float64)
+    torch.nn.init.normal_(norm.weight, generator=torch.Generator().manual_seed(1))
+    got = run_elman((x, W, h0), (norm.weight, norm.bias), nonlinearity="identity")
+    assert_near([got[0].detach()], [norm(x[0] + h0 @ W.T).detach()], torch.float64, N)
+
+
+def test_a_rate_is_the_mean_over_the_masks_of_a_step():
+    tensors = [t.detach() for t in operands(1, 1, 2)]
+    expected = 0.0
+    for keeps in itertools.product([False, True], repeat=2):
+        chance = np.prod([RATE if each else 1 - RATE for each in keeps])
+        expected = expected + chance * elman(*tensors, zoneout=torch.tensor([[keeps]]))
+    assert_near([elman(*tensors, zoneout=RATE)], [expected], torch.float64, 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_unit_that_always_keeps_its_state_hears_nothing(backend):
+    x, W, h0 = operands(T, B, N)
+    mask = torch.zeros(T, B, N, dtype=torch.bool)
+    mask[..., 0] = True
+    h = elman(x, W, h0, zoneout=mask, backend=backend)
+    assert torch.equal(h[..., 0], h0[:, 0].expand(T, B))
+    of_x, of_W = torch.autograd.grad(h.sum(), (x, W))
+    assert not of_x[..., 0].any()
+    assert not of_W[0].any()
+
+
+# --------------------------------------------------------------------- backends against it
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_option
+@each_nonlinearity
+def test_the_loop_gives_the_values_and_gradients_of_the_definition(
+    case, kind, normed, dtype, reverse, ragged
+):
+    shape = (9, 3, 17)
+    name, has_bias = NONLINEARITIES[case]
+    tensors = operands(*shape, dtype, bias=has_bias)
+    norm = norm_of(normed, 17, dtype)
+    options = options_of(kind, shape, reverse=reverse, ragged=ragged) | {"nonlinearity": name}
+    got = values_and_gradients(tensors, norm, backend="loop", **options)
+    exact = [[t.detach().double() for t in each] for each in (tensors, norm)]
+    expected = values_and_gradients(*exact, backend="reference", **options)
+    assert_near(got, expected, dtype, 9 * 17)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("case", ["modrelu", "identity"])
+@pytest.mark.parametrize("kind", ["mask", "rate"])
+def test_the_loop_zones_complex_states_out_as_the_definition_does(
+    kind, case, dtype, reverse, ragged
+):
+    tensors = operands(T, B, N, dtype, bias=NONLINEARITIES[case][1])
+    options = options_of(kind, reverse=reverse, ragged=ragged) | {"nonlinearity": case}
+    got = values_and_gradients(tensors, (), backend="loop", **options)
+    exact = [t.detach().to(torch.complex128 if t.is_complex() else torch.float64) for t in tensors]
+    expected = values_and_gradients(exact, (), backend="reference", **options)
+    assert_near(got, expected, dtype, T * N)
+
+
+@each_option
+@pytest.mark.parametrize(
+    "shape",
+    [*itertools.product((1, 2, 63), (1, 17), (2, 33))],
+    ids=lambda s: "x".join(map(str, s)),
+)
+def test_odd_shapes_are_as_good_as_others(shape, kind, normed):
+    tensors, norm = operands(*shape), norm_of(normed, shape[2])
+    options = options_of(kind, shape, ragged=True)
+    got, expected = (
+        values_and_gradients(tensors, norm, backend=name, **options)
+        for name in ("loop", "reference")
+    )
+    assert_near(got, expected, torch.float64, shape[0] * shape[2])
+
+
+@each_option
+def test_an_empty_batch_gives_an_empty_output_and_no_gradient(kind, normed):
+    x, W, h0 = operands(T, 0, N)
+    norm = [v.requires_grad_() for v in norm_of(normed)]
+    h = run_elman((x, W, h0), norm, zoneout=zoneout_of(kind, (T, 0, N)))
+    assert h.shape == (T, 0, N)
+    assert not any(g.any() for g in torch.autograd.grad(h.sum(), (W, *norm)))
+
+
+@pytest.mark.parametrize("needed", [*itertools.combinations(range(6), 2)], ids=str)
+def test_only_the_gradients_that_are_asked_for_are_needed(needed):
+    tensors = [t.detach() for t in (*operands(T, B, N, bias=True), *norm_of(True))]
+    asked = [tensors[k].requires_grad_() for k in needed]
+    options = options_of("mask") | {"nonlinearity": "modrelu"}
+    got, expected = (
+        torch.autograd.grad(run_elman(tensors[:4], tensors[4:], backend=b, **options).sum(), asked)
+        for b in ("loop", "reference")
+    )
+    assert_near(got, expected, torch.float64, T * N)
+
+
+# ------------------------------------------------------------- differentiation of all kinds
+
+
+def checked(kind, normed, reverse, ragged, backend="loop"):
+    """Return a function of leaves, and the leaves."""
+    shape = (3, 2, 3)
+    tensors = operands(*shape, bias=True)
+    norm = [v.requires_grad_() for v in norm_of(normed, 3)]
+    options = options_of(kind, shape, reverse=reverse, ragged=ragged)
+    options |= {"nonlinearity": "modrelu", "backend": backend}
+    return lambda *leaves: run_elman(leaves[:4], leaves[4:], **options), (*tensors, *norm)
+
+
+@each_raggedness
+@each_direction
+@each_option
+def test_gradients_once_and_twice_are_those_of_differences(kind, normed, reverse, ragged):
+    run, leaves = checked(kind, normed, reverse, ragged)
+    assert torch.autograd.gradcheck(run, leaves)
+    assert torch.autograd.gradgradcheck(run, leaves)
+
+
+@each_option
+def test_the_gated_recurrence_has_the_gradients_of_differences(kind, normed):
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((3, 2, 6), (6, 2), (2, 2))
+    tensors = [normal(generator, s, torch.float64).requires_grad_() for s in shapes]
+    norm = [v.requires_grad_() for v in norm_of(normed, 6)]
+    zoneout = zoneout_of(kind, (3, 2, 2))
+    assert torch.autograd.gradcheck(
+        lambda x, W, h0, *norm: gru(x, W, h0, layer_norm=norm or None, zoneout=zoneout),
+        (*tensors, *norm),
+    )
+
+
+@each_option
+def test_gradients_may_be_batched(kind, normed):
+    run, leaves = checked(kind, normed, False, True)
+    h = run(*leaves)
+    gs = torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
+    batched = torch.autograd.grad(h, leaves, gs, is_grads_batched=True, retain_graph=True)
+    one_by_one = [torch.autograd.grad(h, leaves, g, retain_graph=True) for g in gs]
+    assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 9)
+
+
+# torch's own forward mode still scripts its decompositions
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_forward_mode_of_the_gain_is_the_transpose_of_backward_mode():
+    tensors, (gain, shift) = operands(T, B, N), norm_of(True)
+    tangent = torch.ones_like(gain)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(gain, tangent)
+        h = run_elman(tensors, (dual, shift))
+        forward = torch.autograd.forward_ad.unpack_dual(h).tangent
+    h = run_elman(tensors, (gain.requires_grad_(), shift))
+    g = weights_like(h)
+    backward = torch.autograd.grad(h, gain, g)[0]
+    assert_near([(forward * g).sum()], [(backward * tangent).sum()], torch.float64, T * N)
+
+
+@each_raggedness
+@each_option
+def test_the_operators_are_registered_as_torch_expects(kind, normed, ragged):
+    x, W, h0, bias = operands(T, B, N, torch.float32, bias=True)
+    gain, shift = norm_of(normed, dtype=torch.float32) or (None, None)
+    zoneout = zoneout_of(kind)
+    mask, rate = (zoneout, 0.0) if torch.is_tensor(zoneout) else (None, zoneout or 0.0)
+    sizes = ragged_sizes(T, B) if ragged else None
+    given = (bias, gain, shift, mask, rate, "modrelu", sizes, False)
+    there = torch.ops.eigenrnn.elman_norm_zoneout.default
+    torch.library.opcheck(there, (x, W, h0, *given, True))
+    detached = [t.detach() if torch.is_tensor(t) else t for t in (x, W, h0, *given)]
+    h, *kept = there(*detached, True)
+    back = torch.ops.eigenrnn.elman_norm_zoneout_backward.default
+    torch.library.opcheck(back, (weights_like(h), h, *kept, *detached[1:]))
+
+
+class Numbers(TorchDispatchMode):
+    """Counts the numbers that our operators give: what they keep."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        given = func(*args, **(kwargs or {}))
+        if func is torch.ops.eigenrnn.elman_norm_zoneout.default:
+            self.kept = sum(each.numel() for each in given)
+        return given
+
+
+def test_without_a_gradient_no_more_than_a_step_is_kept():
+    tensors, norm = [t.detach() for t in operands(T, B, N)], norm_of(True)
+    with Numbers() as numbers:
+        h = run_elman(tensors, norm, zoneout=RATE)
+    assert numbers.kept == h.numel() + 2 * B * N + 2 * B
+    tensors[1].requires_grad_()
+    assert torch.equal(run_elman(tensors, norm, zoneout=RATE), h)
+
+
+# ----------------------------------------------------------------------- which backend serves
+
+
+def called(dtype=torch.float32, *options, transformed=False):
+    return Call("cpu", dtype, "tanh", transformed, options)
+
+
+def test_the_loop_serves_both():
+    assert explain(BACKENDS, called(torch.float32, "layer_norm", "zoneout"))["loop"] == "chosen"
+
+
+def test_layer_norm_in_sixteen_bits_is_left_to_the_definition():
+    said = explain(BACKENDS, called(torch.bfloat16, "layer_norm"))
+    assert said["reference"] == "chosen"
+    assert said["loop"].startswith("layer_norm in 16 bits")
+
+
+def test_the_gated_loop_says_what_it_lacks():
+    said = explain(GRU_BACKENDS, called(torch.float32, "layer_norm", "zoneout"))
+    assert said["loop"] == "it does not compute layer_norm and zoneout"
+    assert said["reference"] == "chosen"
+
+
+def test_a_backend_that_lacks_an_option_is_refused_with_the_reason():
+    x, W = torch.zeros(2, 1, 6), torch.zeros(6, 2)
+    with pytest.raises(ValueError, match="backend 'loop' can serve: it does not compute zoneout"):
+        gru(x, W, zoneout=0.1, backend="loop")
+
+
+@pytest.mark.parametrize("nothing", [{}, {"zoneout": 0.0}, {"layer_norm": None}], ids=str)
+def test_a_call_without_options_is_the_plain_one(nothing):
+    x, W = torch.ones(2, 1, 6), torch.ones(6, 2)
+    assert torch.equal(gru(x, W, backend="loop", **nothing), gru(x, W, backend="loop"))
+
+
+# --------------------------------------------------------------------------- lower precision
+
+
+@each_option
+def test_autocast_runs_the_recurrence_in_float32(kind, normed):
+    tensors = [t.detach() for t in operands(T, B, N, torch.float32)]
+    norm, zoneout = norm_of(normed, dtype=torch.float32), zoneout_of(kind)
+    rounded = [v.bfloat16() for v in norm]
+    with torch.autocast("cpu", torch.bfloat16):
+        h = run_elman(tensors, rounded, zoneout=zoneout)
+    expected = run_elman(tensors, [v.float() for v in rounded], zoneout=zoneout)
+    assert h.dtype == torch.float32
+    assert torch.equal(h, expected)
+
+
+def test_the_gated_recurrence_runs_in_float32_under_autocast():
+    x, W, norm = torch.ones(2, 1, 6), torch.ones(6, 2), norm_of(True, 6, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        h = gru(x.bfloat16(), W, layer_norm=norm, zoneout=0.1)
+    assert torch.equal(h, gru(x, W, layer_norm=norm, zoneout=0.1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@each_option
+def test_sixteen_bits_give_what_double_precision_gives_but_for_rounding(kind, normed, dtype):
+    tensors = [t.detach().to(dtype) for t in operands(3, 2, 4)]
+    norm, zoneout = [v.to(dtype) for v in norm_of(normed)], zoneout_of(kind, (3, 2, 4))
+    h = run_elman(tensors, norm, zoneout=zoneout)
+    exact = [[v.double() for v in each] for each in (tensors, norm)]
+    assert h.dtype == dtype
+    assert_near([h], [run_elman(*exact, zoneout=zoneout)], dtype, 3)
+
+
+# --------------------------------------------------------------------------------- refusals
+
+x, W, _ = (t.detach() for t in operands(T, B, N, torch.float32))
+ones, mask = torch.ones(N), zoneout_of("mask")
+REFUSED = {
+    "a rate of one": ({"zoneout": 1.0}, ValueError, r"zoneout to be a share in \[0, 1\), got 1.0"),
+    "a negative rate": ({"zoneout": -0.1}, ValueError, r".* a share in \[0, 1\), got -0.1"),
+    "no number": ({"zoneout": float("nan")}, ValueError, r".* a share in \[0, 1\), got nan"),
+    "a truth": ({"zoneout": True}, ValueError, r".* a share in \[0, 1\), got True"),
+    "size of the mask": (
+        {"zoneout": mask[0]},
+        ValueError,
+        r"the mask .* \(7, 3, 4\), got \(3, 4\)",
+    ),
+    "type of the mask": (
+        {"zoneout": mask.float()},
+        TypeError,
+        r"the mask .*torch.bool, got .*float32",
+    ),
+    "size of the gain": (
+        {"layer_norm": (ones[:1], ones)},
+        ValueError,
+        r"gain of layer_norm to have shape \(4,\), got \(1,\)",
+    ),
+    "type of the shift": (
+        {"layer_norm": (ones, ones.double())},
+        TypeError,
+        "shift of layer_norm to be of torch.float32, got torch.float64",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_bad_options_are_refused_with_what_was_expected(options, error, message):
+    with pytest.raises(error, match=f"expected {message}"):
+        elman(x, W, **options)
+
+
+def test_the_norm_of_complex_states_is_refused():
+    with pytest.raises(ValueError, match=r"expected real x, as layer_norm is not .*complex64"):
+        elman(x.cfloat(), W.cfloat(), nonlinearity="modrelu", layer_norm=(ones, ones))
+
+
+def test_the_gated_norm_has_a_gain_for_each_gate():
+    with pytest.raises(ValueError, match=r"gain of layer_norm to have shape \(6,\), got \(2,\)"):
+        gru(torch.ones(2, 1, 6), torch.ones(6, 2), layer_norm=(torch.ones(2), torch.ones(2)))
