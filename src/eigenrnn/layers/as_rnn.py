@@ -81,6 +81,7 @@ class AsDirection(AbstractDirection):
             batch_sizes=batch_sizes,
             reverse=reverse,
             backend=backend,
+            **self.options(x),
         )
         return g @ outwards.T
 
@@ -122,13 +123,17 @@ class AsRNN(Stacked[AsDirection]):
         scale: The bounds of the uniform start of s.
         epsilon: The number :math:`\epsilon`.
         trainable_h0: Whether the states before the first step are trained, from zero.
+        layer_norm: Whether the argument of tanh is normalised, see `RNN`.
+        zoneout: The rate at which a unit of tanh, of :math:`W_f h_t` that is, keeps its state for
+            a step while training; in evaluation every unit keeps that share of it.
+        locked_dropout: Whether dropout silences the same units at all steps of a sequence.
         backend: Which implementation of the recurrence to use; the fastest possible by default.
         generator: The source of the starting values; torch's global stream by default.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         output: :math:`(T, B, D N)`, as the input is laid out.
     Raises:
-        ValueError: If a size, the dropout, a bound or a shape is wrong.
+        ValueError: If a size, a rate, a bound or a shape is wrong.
     Source:
         Nguyen-Duy, Pham and Nguyen, ICLR 2023 tiny papers (departures: none).
     Example:
@@ -155,6 +160,9 @@ class AsRNN(Stacked[AsDirection]):
         scale: tuple[float, float] = (0.02, 0.02),
         epsilon: float = 0.01,
         trainable_h0: bool = False,
+        layer_norm: bool = False,
+        zoneout: float = 0.0,
+        locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
@@ -170,6 +178,9 @@ class AsRNN(Stacked[AsDirection]):
             dropout=dropout,
             bidirectional=bidirectional,
             backend=backend,
+            layer_norm=layer_norm,
+            zoneout=zoneout,
+            locked_dropout=locked_dropout,
         )
         self.bias = bias
         make = partial(

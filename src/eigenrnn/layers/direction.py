@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints import Constraint
 from eigenrnn.constraints.base import make_constraint
 from eigenrnn.initializers import Initializer, fan_uniform_, uniform_, zeros_
+from eigenrnn.layers.norm_zoneout import NormZoneout
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
 
@@ -58,6 +59,7 @@ class AbstractDirection(nn.Module, ABC):
         self.weight_ih = Parameter(torch.empty(gates * self.state_size, input_size))
         self.h0_init = h0_init or zeros_
         self.h0 = Parameter(torch.empty(self.state_size)) if trainable_h0 else None
+        self.norm_zoneout: NormZoneout | None = None  # the layer adds it where it is asked for
         self.frozen: Tensor | None
         self.register_buffer("frozen", None, persistent=False)
         self.register_load_state_dict_post_hook(_thaw)
@@ -68,6 +70,8 @@ class AbstractDirection(nn.Module, ABC):
         self._reset(generator)
         if self.h0 is not None:
             self.h0_init(self.h0, generator=generator)
+        if self.norm_zoneout is not None:
+            self.norm_zoneout.reset()
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -103,6 +107,13 @@ class AbstractDirection(nn.Module, ABC):
         if self.h0 is not None:
             return self.h0.expand(batch_size, -1).to(self.weight_ih.dtype)
         return self.weight_ih.new_zeros(batch_size, self.state_size)
+
+    def options(
+        self,
+        x: Tensor,  # (T, B, M)
+    ) -> dict[str, Any]:
+        """Return what the recurrence does besides its formula."""
+        return {} if self.norm_zoneout is None else self.norm_zoneout(x)
 
     @abstractmethod
     def constraints(self) -> list[Constraint]:
@@ -252,6 +263,7 @@ class Direction(AbstractDirection):
             batch_sizes=batch_sizes,
             reverse=reverse,
             backend=backend,
+            **self.options(x),
         )
 
     def as_output(self, h: Tensor) -> Tensor:

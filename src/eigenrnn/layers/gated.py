@@ -35,8 +35,12 @@ class NCGRU(GRU):
         num_layers: How many layers are stacked.
         orthogonal: Which of the matrices of ``"reset"``, ``"update"`` and ``"candidate"`` are.
         negative: The number :math:`\rho` of entries -1 in D; half of N by default.
+        start: ``"unit_circle"`` or ``"zero"``, see `ScaledCayley`.
         order: The order of the Neumann series, see `NeumannCayley`.
         reset_every: The number of optimiser steps between two exact inversions.
+        max_error: The inverse is also exact where the orthogonality error would pass this.
+        gradient_rate: None updates the inverse by what the optimiser did; the released code by the
+            learning rate times the gradient, see `NeumannCayley`.
         as_released: None computes the paper's formulas. The released code differs from them and
             from itself: ``"tensorflow"`` (parenthesis and denoise) updates by
             :math:`h_t = u_t \odot h_{t-1} + (1 - u_t) \odot c_t`; ``"torch"`` (characters)
@@ -65,8 +69,11 @@ class NCGRU(GRU):
         *,
         orthogonal: Sequence[str] = ("candidate",),
         negative: int | None = None,
+        start: Literal["unit_circle", "zero"] = "unit_circle",
         order: int | None = 2,
         reset_every: int = 50,
+        max_error: float = 0.01,
+        gradient_rate: float | None = None,
         as_released: Literal["tensorflow", "torch"] | None = None,
         **options: Any,
     ) -> None:
@@ -78,7 +85,15 @@ class NCGRU(GRU):
             raise ValueError(
                 f"expected as_released to be 'tensorflow', 'torch' or None, got {as_released!r}"
             )
-        confined = partial(NeumannCayley, negative=negative, order=order, reset_every=reset_every)
+        confined = partial(
+            NeumannCayley,
+            negative=negative,
+            start=start,
+            order=order,
+            reset_every=reset_every,
+            max_error=max_error,
+            gradient_rate=gradient_rate,
+        )
         # one kernel for inputs and states
         free = partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size)))
         starts = {

@@ -118,6 +118,7 @@ class GatedDirection(AbstractDirection):
             batch_sizes=batch_sizes,
             reverse=reverse,
             backend=backend,
+            **self.options(x),
         )
 
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:

@@ -33,6 +33,10 @@ class GRU(Stacked[GatedDirection]):
     `recurrent_matrices` gives :math:`W_r, W_u, W_c` layer by layer; `spectrum`, of shape
     (L D, G, N), and `orthogonality_error` tell of the G `confined` gates, or of all if none is.
 
+    With LayerNorm the arguments of the three nonlinearities are normalised as in `RNN`, each over
+    its own units: that of f as a whole, and so after the reset, on the left and on the right. With
+    zoneout some units keep :math:`h_{t-1}` whatever the gates say.
+
     Args:
         input_size: The number M of inputs.
         hidden_size: The number N of units of each layer and direction.
@@ -60,6 +64,11 @@ class GRU(Stacked[GatedDirection]):
         update_bias_init: The start of each :math:`b_u`.
         bias_init: The start of the bias inside f; zero by default.
         h0_init: The start of each trained state, in place; zero by default.
+        layer_norm: Whether the arguments of the nonlinearities are normalised.
+        zoneout: The rate at which a unit keeps its state for a step while training; in evaluation
+            every unit keeps that share of it. `torch` draws the units from its global stream.
+        locked_dropout: Whether dropout silences the same units at all steps of a sequence,
+            instead of drawing them anew at each.
         backend: Which implementation of the recurrence to use; the fastest possible by default.
         generator: The source of the starting values; torch's global stream by default.
     Shape:
@@ -68,12 +77,18 @@ class GRU(Stacked[GatedDirection]):
         output: :math:`(T, B, D N)`, as the input is laid out.
         h_n: as h0.
     Raises:
-        ValueError: If a size, the nonlinearity, the dropout or a shape is wrong, or a constraint
-            gives complex matrices.
+        ValueError: If a size, the nonlinearity, a rate or a shape is wrong, or a constraint gives
+            complex matrices.
         TypeError: If a function does not make a `Constraint`, or types differ.
     Source:
         Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: the reset after
         :math:`W_c`, as in `torch.nn.GRU`, by default; one bias where `torch.nn.GRU` adds two).
+        LayerNorm: Ba, Kiros and Hinton, 2016, equation 4. https://arxiv.org/abs/1607.06450
+        (departures: one norm of each sum, where their GRU has one for each of its two terms, the
+        second before the reset). Zoneout: Krueger et al., ICLR 2017.
+        https://arxiv.org/abs/1606.01305 (departures: none).
+        Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
+        (departures: between layers alone, as in AWD-LSTM).
     Example:
         >>> layer = GRU(2, 8, candidate=Exponential, nonlinearity="modrelu")
         >>> layer(torch.randn(5, 3, 2))[0].shape, layer.orthogonality_error() < 1e-5
@@ -107,6 +122,9 @@ class GRU(Stacked[GatedDirection]):
         update_bias_init: Initializer | None = None,
         bias_init: Initializer | None = None,
         h0_init: Initializer | None = None,
+        layer_norm: bool = False,
+        zoneout: float = 0.0,
+        locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
@@ -118,6 +136,9 @@ class GRU(Stacked[GatedDirection]):
             dropout=dropout,
             bidirectional=bidirectional,
             backend=backend,
+            layer_norm=layer_norm,
+            zoneout=zoneout,
+            locked_dropout=locked_dropout,
         )
         self.nonlinearity = nonlinearity
         self.bias = bias
@@ -154,7 +175,8 @@ class GRU(Stacked[GatedDirection]):
         """Copy the weights of a `torch.nn.GRU`; of its two biases the gates get the sum.
 
         Raises:
-            ValueError: If sizes, layers, directions, biases or the recurrence differ.
+            ValueError: If sizes, layers, directions, biases or the recurrence differ, or this
+                layer has LayerNorm or zoneout.
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
             TypeError: If the layer is of another kind.
         """

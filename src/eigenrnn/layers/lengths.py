@@ -1,16 +1,36 @@
 """Sequences of different lengths in one batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-__all__ = ["sorted_lengths"]
+__all__ = ["Lengths", "run_longest_first"]
+
+Lengths: TypeAlias = Tensor | Sequence[int] | None
 
 
-def sorted_lengths(
-    lengths: Tensor | Sequence[int] | None, T: int, B: int
-) -> tuple[Tensor | None, list[int] | None]:
+def run_longest_first(
+    run: Callable[[Tensor, Tensor, list[int] | None], tuple[Tensor, Tensor]],
+    x: Tensor,  # (T, B, M)
+    h0: Tensor,  # (L D, B, S)
+    lengths: Lengths,
+) -> tuple[Tensor, Tensor]:  # (T, B, D N), (L D, B, S)
+    """Run a layer over the sequences in the order of falling length, and bring them back.
+
+    Raises the errors of wrong lengths.
+    """
+    order, sizes = _sorted_lengths(lengths, *x.shape[:2])
+    if order is None:
+        return run(x, h0, sizes)
+    order = order.to(x.device)
+    back = order.argsort()
+    output, h_n = run(x.index_select(1, order), h0.index_select(1, order), sizes)
+    return output.index_select(1, back), h_n.index_select(1, back)
+
+
+def _sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, list[int] | None]:
     """Return the order of falling length and the number of running sequences at each step.
 
     Both are None where all sequences have T steps.

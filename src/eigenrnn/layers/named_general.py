@@ -1,5 +1,6 @@
 """The papers' layers whose matrices need not be orthogonal: constructors that only choose."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -9,12 +10,14 @@ from torch import Generator, Tensor
 from eigenrnn.constraints import (
     BlockTriangular,
     BoundedSVD,
+    Constraint,
     ScaledCayley,
     Schur,
     SpectralRadius,
     Unconstrained,
 )
 from eigenrnn.initializers import (
+    Initializer,
     glorot_normal_,
     glorot_uniform_,
     identity_,
@@ -38,7 +41,11 @@ class NnRNN(RNN):
         num_layers: How many layers are stacked.
         gamma_penalty: The weight :math:`\delta` of the pull of the moduli towards one.
         decay: The weight of the pull of the triangle towards zero, as a penalty.
-        gamma: ``"trained"`` or ``"clamped"`` at one, see `Schur`.
+        gamma: ``"trained"``, or ``"clamped"`` at `gamma_value`.
+        gamma_value: Where every modulus starts or stays; the paper clamps at 1 and at 0.958.
+        in_block: Whether the triangle has entries inside of the 2 x 2 blocks; it has by default.
+        orthogonal: A function of the size that makes the constraint of P; by default
+            `Exponential`.
         options: Everything else that `RNN` takes.
     Source:
         Kerg et al., NeurIPS 2019. https://arxiv.org/abs/1905.12080 (departures: those of `Schur`).
@@ -47,7 +54,7 @@ class NnRNN(RNN):
         torch.Size([5, 3, 8])
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, the choices of the paper
         self,
         input_size: int,
         hidden_size: int,
@@ -56,9 +63,20 @@ class NnRNN(RNN):
         gamma_penalty: float = 1.0,
         decay: float = 0.0,
         gamma: Literal["trained", "clamped"] = "trained",
+        gamma_value: float = 1.0,
+        in_block: bool | None = None,
+        orthogonal: Callable[[int], Constraint] | None = None,
         **options: Any,
     ) -> None:
-        constraint = partial(Schur, gamma_penalty=gamma_penalty, decay=decay, gamma=gamma)
+        constraint = partial(
+            Schur,
+            gamma_penalty=gamma_penalty,
+            decay=decay,
+            gamma=gamma,
+            gamma_value=gamma_value,
+            in_block=in_block,
+            orthogonal=orthogonal,
+        )
         options = {"input_init": glorot_normal_, "bias_init": uniform_, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
@@ -78,7 +96,9 @@ class ENRNN(RNN):
         num_layers: How many layers are stacked.
         short_size: The number of units of the short memory, the last ones; half of N by default.
         negative: The number of entries -1 of the long memory's D; half of its units by default.
+        start: The start of :math:`W_L`, ``"unit_circle"`` or ``"zero"``, see `ScaledCayley`.
         coupling: Whether the long memory hears the short one.
+        coupling_init: The start of :math:`W_C`, in place.
         epsilon: Added to the spectral radius that :math:`W_S` is divided by.
         options: Everything else that `RNN` takes.
     Source:
@@ -90,7 +110,7 @@ class ENRNN(RNN):
         tensor(True)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, the choices of the paper
         self,
         input_size: int,
         hidden_size: int,
@@ -98,16 +118,19 @@ class ENRNN(RNN):
         *,
         short_size: int | None = None,
         negative: int | None = None,
+        start: Literal["unit_circle", "zero"] = "unit_circle",
         coupling: bool = True,
+        coupling_init: Initializer = glorot_uniform_,
         epsilon: float = 0.0,
         **options: Any,
     ) -> None:
         constraint = partial(
             BlockTriangular,
-            long=partial(ScaledCayley, negative=negative),
+            long=partial(ScaledCayley, negative=negative, start=start),
             short=partial(SpectralRadius, epsilon=epsilon),
             short_size=short_size,
             coupling=coupling,
+            coupling_init=coupling_init,
         )
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 

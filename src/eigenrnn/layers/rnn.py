@@ -26,6 +26,10 @@ class RNN(Stacked[Direction]):
     unbatched input, dropout between layers. By default it is scoRNN: W is orthogonal by the scaled
     Cayley transform and f is modReLU, whose bias is then the only one.
 
+    With LayerNorm the argument z of f is replaced by :math:`g \odot (z - \mu) / \sqrt{\sigma^2 +
+    10^{-5}} + s`, where mean and variance are over the N units, and the gain g and the shift s are
+    trained, from one and from zero. With zoneout some units keep :math:`h_{t-1}`.
+
     Args:
         input_size: The number M of inputs.
         hidden_size: The number N of units of each layer and direction.
@@ -50,6 +54,12 @@ class RNN(Stacked[Direction]):
         h0_init: The start of the trained states, in place; zero by default.
         output: What a complex constraint gives: ``"real_imag"`` the real parts of the states, then
             the imaginary parts, 2N numbers; ``"real"`` the real parts, N numbers.
+        layer_norm: Whether the argument of f is normalised; real states only. The norm of W then
+            no longer bounds the gradient through a step, see the guide.
+        zoneout: The rate at which a unit keeps its state for a step while training; in evaluation
+            every unit keeps that share of it. `torch` draws the units from its global stream.
+        locked_dropout: Whether dropout silences the same units at all steps of a sequence,
+            instead of drawing them anew at each.
         backend: Which implementation of the recurrence to use; the fastest possible by default.
         generator: The source of the starting values; torch's global stream by default.
     Shape:
@@ -58,11 +68,16 @@ class RNN(Stacked[Direction]):
         output: :math:`(T, B, D N)`, as the input is laid out.
         h_n: as h0.
     Raises:
-        ValueError: If a size, the nonlinearity, the dropout or a shape is wrong.
+        ValueError: If a size, the nonlinearity, a rate or a shape is wrong, or complex states are
+            to be normalised.
         TypeError: If `constraint` does not make a `Constraint`, or types differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
-        (departures: one bias where `torch.nn.RNN` adds two).
+        (departures: one bias where `torch.nn.RNN` adds two). LayerNorm: Ba, Kiros and Hinton,
+        2016, equation 4. https://arxiv.org/abs/1607.06450 (departures: none). Zoneout: Krueger et
+        al., ICLR 2017. https://arxiv.org/abs/1606.01305 (departures: none).
+        Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
+        (departures: between layers alone, as in AWD-LSTM).
     Example:
         >>> output, h_n = RNN(2, 8, num_layers=2)(torch.randn(5, 3, 2))
         >>> output.shape, h_n.shape
@@ -91,6 +106,9 @@ class RNN(Stacked[Direction]):
         bias_init: Initializer | None = None,
         h0_init: Initializer | None = None,
         output: Literal["real_imag", "real"] = "real_imag",
+        layer_norm: bool = False,
+        zoneout: float = 0.0,
+        locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
@@ -102,6 +120,9 @@ class RNN(Stacked[Direction]):
             dropout=dropout,
             bidirectional=bidirectional,
             backend=backend,
+            layer_norm=layer_norm,
+            zoneout=zoneout,
+            locked_dropout=locked_dropout,
         )
         self.nonlinearity = nonlinearity
         self.bias = bias
@@ -124,7 +145,8 @@ class RNN(Stacked[Direction]):
         """Copy the weights of a `torch.nn.RNN`, whose two biases become their sum.
 
         Raises:
-            ValueError: If sizes, layers, directions, nonlinearity or biases differ.
+            ValueError: If sizes, layers, directions, nonlinearity or biases differ, or this layer
+                has LayerNorm or zoneout.
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
             TypeError: If the layer is of another kind.
         """

@@ -1,25 +1,25 @@
 """What all our recurrent layers share: how sequences go through stacked layers and directions."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.layers.lengths import sorted_lengths
+from eigenrnn.layers.lengths import Lengths, run_longest_first
+from eigenrnn.layers.norm_zoneout import PLAIN, NormZoneout, asked_of, dropped
 from eigenrnn.layers.packing import in_order, out_of_order, pack_like, unpack
 from eigenrnn.layers.validate import check_dtype, check_h0, check_input, check_options, check_step
 from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.backend import Backend, Call
+from eigenrnn.ops.norm_zoneout import check_rate
 from eigenrnn.ops.steps import last_steps
 
 __all__ = ["Stacked"]
 
-_Lengths: TypeAlias = Tensor | Sequence[int] | None
 _D = TypeVar("_D", bound=AbstractDirection)
 
 
@@ -41,9 +41,12 @@ class Stacked(nn.Module, Generic[_D]):
         dropout: The share of units that dropout silences between two layers while training.
         bidirectional: Whether a second network reads each layer's input from its end.
         backend: Which implementation of the recurrence to use; the fastest possible by default.
+        layer_norm: Whether the arguments of the nonlinearities are normalised over the units.
+        zoneout: The share of units that keep their state at a step.
+        locked_dropout: Whether dropout silences the same units at all steps of a sequence.
     Raises:
-        ValueError: If a size is not a positive integer, `dropout` is no share, or there is no such
-            backend.
+        ValueError: If a size is not a positive integer, `dropout` or `zoneout` is no share, there
+            is no such backend, or there is nothing that LayerNorm is defined on.
     """
 
     backends: ClassVar[Mapping[str, Backend]]
@@ -55,7 +58,7 @@ class Stacked(nn.Module, Generic[_D]):
     proj_size = 0
     """Torch's layers can project their states; these cannot."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, what all layers take
         self,
         input_size: int,
         hidden_size: int,
@@ -65,8 +68,12 @@ class Stacked(nn.Module, Generic[_D]):
         dropout: float,
         bidirectional: bool,
         backend: str | None,
+        layer_norm: bool = False,
+        zoneout: float = 0.0,
+        locked_dropout: bool = False,
     ) -> None:
-        check_options(input_size, hidden_size, num_layers, dropout)
+        check_options(input_size, hidden_size, num_layers, dropout, locked_dropout)
+        check_rate(zoneout)
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
@@ -76,6 +83,9 @@ class Stacked(nn.Module, Generic[_D]):
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
         self.backend = backend
+        self.layer_norm = layer_norm
+        self.zoneout = float(zoneout)
+        self.locked_dropout = locked_dropout
         self.num_directions = 2 if bidirectional else 1
 
     def _stack(
@@ -87,7 +97,7 @@ class Stacked(nn.Module, Generic[_D]):
     ) -> None:
         """Make every layer and direction as a function of its number of inputs.
 
-        Raises the errors of `check_dtype`.
+        Raises the errors of `check_dtype` and `NormZoneout`.
         """
         check_dtype(dtype)
         directions = [make(self.input_size) for _ in range(self.num_directions)]
@@ -96,6 +106,9 @@ class Stacked(nn.Module, Generic[_D]):
         self.directions = nn.ModuleList(
             directions + [make(self.output_size) for _ in range(between)]
         )
+        if asked_of(self):
+            for direction in self.all_directions():
+                direction.norm_zoneout = self._norm_zoneout(direction)
         self.reset(generator)
         self.to(device=device, dtype=dtype)
 
@@ -115,7 +128,7 @@ class Stacked(nn.Module, Generic[_D]):
         self,
         input: Tensor | PackedSequence,
         hx: Tensor | None = None,
-        lengths: _Lengths = None,
+        lengths: Lengths = None,
     ) -> tuple[Any, Tensor]:
         """Run over a batch of sequences.
 
@@ -135,8 +148,7 @@ class Stacked(nn.Module, Generic[_D]):
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
         hx = self._as_batch(hx) if unbatched else hx
-        order, sizes = sorted_lengths(lengths, *x.shape[:2])
-        output, h_n = self._run_sorted(x, hx, order, sizes)
+        output, h_n = run_longest_first(self._run, x, self._states(hx, x.shape[1]), lengths)
         if unbatched:
             return output.squeeze(1), h_n.squeeze(1)
         return output.transpose(0, 1) if self.batch_first else output, h_n
@@ -166,7 +178,7 @@ class Stacked(nn.Module, Generic[_D]):
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
         """Say of each backend whether it would serve an input, could, or why not."""
         x = input.data if isinstance(input, PackedSequence) else input
-        call = Call.of(x, self.nonlinearity, *self.parameters())
+        call = Call.of(x, self.nonlinearity, *self.parameters(), options=asked_of(self))
         return explain(self.backends, call, self.backend)
 
     def freeze(self) -> Self:
@@ -208,8 +220,8 @@ class Stacked(nn.Module, Generic[_D]):
         return self.all_directions()[0].weight_ih.dtype
 
     def extra_repr(self) -> str:
-        defaults = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False}
-        defaults = self._own_defaults() | defaults
+        defaults = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "locked_dropout": False}
+        defaults = self._own_defaults() | defaults | {"bidirectional": False} | PLAIN
         options = [
             f"{name}={getattr(self, name)!r}"
             for name, default in defaults.items()
@@ -221,12 +233,17 @@ class Stacked(nn.Module, Generic[_D]):
         """Return the options of the recurrence itself, with the values that go without saying."""
         return {}
 
+    def _norm_zoneout(self, direction: _D) -> NormZoneout:
+        is_complex = any(constraint.is_complex for constraint in direction.constraints())
+        gates = len(direction.weight_ih) // direction.state_size
+        return NormZoneout(self.hidden_size, gates, self.layer_norm, self.zoneout, is_complex)
+
     def _measured(self) -> Tensor:  # (..., N, N)
         """Return the matrices whose spectra are asked for."""
         return torch.stack(self.recurrent_matrices())
 
     def _forward_packed(
-        self, packed: PackedSequence, h0: Tensor | None, lengths: _Lengths
+        self, packed: PackedSequence, h0: Tensor | None, lengths: Lengths
     ) -> tuple[PackedSequence, Tensor]:
         if lengths is not None:
             raise ValueError("expected either a PackedSequence or lengths, got both")
@@ -235,18 +252,6 @@ class Stacked(nn.Module, Generic[_D]):
         states = in_order(packed, self._states(h0, x.shape[1]))
         output, h_n = self._run(x, states, packed.batch_sizes.tolist())
         return pack_like(packed, output, kept), out_of_order(packed, h_n)
-
-    def _run_sorted(
-        self, x: Tensor, h0: Tensor | None, order: Tensor | None, sizes: list[int] | None
-    ) -> tuple[Tensor, Tensor]:
-        states = self._states(h0, x.shape[1])
-        if order is None:
-            return self._run(x, states, sizes)
-        order = order.to(x.device)
-        back = order.argsort()
-        x, states = x.index_select(1, order), states.index_select(1, order)
-        output, h_n = self._run(x, states, sizes)
-        return output.index_select(1, back), h_n.index_select(1, back)
 
     def _run(
         self,
@@ -258,7 +263,7 @@ class Stacked(nn.Module, Generic[_D]):
         last: list[Tensor] = []
         for layer in range(self.num_layers):
             if layer > 0 and self.dropout > 0:
-                x = F.dropout(x, self.dropout, self.training)
+                x = dropped(x, self.dropout, self.locked_dropout, self.training)
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d

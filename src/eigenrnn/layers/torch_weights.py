@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from eigenrnn.layers.direction import AbstractDirection
+from eigenrnn.layers.norm_zoneout import PLAIN, asked_of
 
 __all__ = ["check_same_shape", "copy_weights"]
 
@@ -20,7 +21,8 @@ def check_same_shape(
 
     Raises:
         TypeError: If the layer is of another kind.
-        ValueError: If sizes, layers, directions or one of the options differ.
+        ValueError: If sizes, layers, directions or one of the options differ, or ours has
+            LayerNorm or zoneout, with which it is another function in evaluation too.
     """
     expected_kind = f"torch.nn.{kind.__name__}"
     if not isinstance(torch_rnn, kind):
@@ -29,6 +31,12 @@ def check_same_shape(
         expected, got = getattr(layer, name), getattr(torch_rnn, name)
         if expected != got:
             raise ValueError(f"expected a {expected_kind} with {name}={expected!r}, got {got!r}")
+    for name in asked_of(layer):
+        raise ValueError(
+            f"expected a layer with {name}={PLAIN[name]!r}, as {expected_kind} is, got "
+            f"{getattr(layer, name)!r}: load into a plain one, whose state_dict this one takes "
+            "with strict=False"
+        )
 
 
 @torch.no_grad()

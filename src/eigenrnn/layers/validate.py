@@ -12,7 +12,13 @@ from eigenrnn.errors import check_positive_integer
 __all__ = ["check_dtype", "check_h0", "check_input", "check_options", "check_step"]
 
 
-def check_options(input_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
+def check_options(
+    input_size: int,
+    hidden_size: int,
+    num_layers: int,
+    dropout: float,
+    locked_dropout: bool = False,
+) -> None:
     """Refuse sizes and shares that make no layer; warn of a dropout that does nothing.
 
     Raises:
@@ -29,6 +35,8 @@ def check_options(input_size: int, hidden_size: int, num_layers: int, dropout: f
             f"dropout={dropout} does nothing with one layer: it acts between layers",
             stacklevel=4,  # where the layer is made
         )
+    if locked_dropout and dropout == 0:
+        warnings.warn("locked_dropout=True does nothing with dropout=0.0", stacklevel=4)
 
 
 def check_dtype(dtype: torch.dtype | None) -> None:
