@@ -818,6 +818,21 @@ def test_with_a_period_the_base_is_the_start(period):
     assert distance(constraint.base, started(Exponential, 8)()) <= tol(torch.float32, 8)
 
 
+# forward mode has torch script some of its own functions
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("start", STARTS)
+def test_at_its_base_an_exponential_has_the_derivatives_of_the_general_map(start):
+    constraint = started(partial(Exponential, start=start, period=math.inf), dtype=torch.float64)
+
+    def matrix(raw):
+        return functional_call(constraint, {"raw": raw}, ())
+
+    assert not constraint.raw.any()
+    assert torch.equal(constraint(), constraint.base)
+    assert torch.autograd.gradcheck(matrix, constraint.raw, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(matrix, constraint.raw)
+
+
 def test_the_unconstrained_matrix_is_its_raw_parameter():
     constraint = Unconstrained(3)
     assert constraint() is constraint.raw

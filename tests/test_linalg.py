@@ -105,6 +105,58 @@ def test_the_cayley_transform_solves_its_equation(n, dtype):
     assert distance(cayley(A), expected) <= tol(dtype, n)
 
 
+def with_a_few_large_eigenvalues(n, size, dtype):
+    """A skew matrix of pairs +-i size and of others below a half, in a random basis."""
+    Q = scipy.stats.ortho_group.rvs(n, random_state=0)
+    rates = normal(n // 2).abs().clamp(max=0.5)
+    rates[: n // 8] = size
+    A = Q @ skew(planar_skew(rates, n), n).numpy() @ Q.T
+    A = torch.from_numpy(A - A.T) / 2
+    if dtype.is_complex:  # a diagonal of phases turns a real basis into a complex one
+        phases = torch.exp(1j * normal(n, seed=3))
+        A = phases[:, None] * A * phases.conj()
+        A = (A - A.mH) / 2
+    return A.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("size", [1, 30, 1e3])
+@pytest.mark.parametrize("n", [16, 170])
+def test_the_cayley_transform_is_unitary_to_rounding_however_large_the_matrix(n, size, dtype):
+    A = with_a_few_large_eigenvalues(n, size, dtype)
+    assert orthogonality_error(cayley(A)) <= 0.1 * tol(dtype, n)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("size", [1, 1e3])
+def test_the_cayley_transform_has_its_derivative_however_large_the_matrix(size, dtype):
+    A = with_a_few_large_eigenvalues(16, size, dtype).requires_grad_()
+    G = normal(16, 16, seed=1).to(dtype)
+    I = torch.eye(16, dtype=dtype)
+    (got,) = torch.autograd.grad((cayley(A) * G).sum().real, A)
+    solved = torch.linalg.solve(I + A, I - A)
+    (expected,) = torch.autograd.grad((solved * G).sum().real, A)
+    assert float((got - expected).abs().max()) <= 1e-12 * float(expected.abs().max())
+
+
+# forward mode has torch script some of its own functions
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("norm", [0.0, 1.0, 50.0], ids="norm {}".format)
+def test_the_cayley_transform_has_the_derivatives_of_a_solve_in_all_modes(norm, dtype):
+    X = normal(4, 4, dtype=dtype)
+    X = (norm * X / torch.linalg.matrix_norm(X, 2)).requires_grad_()
+
+    def transform(X):
+        return cayley(X - X.mH)
+
+    assert torch.autograd.gradcheck(transform, X, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(transform, X)
+    stack = torch.stack([X.detach(), 2 * X.detach()])
+    expected = torch.stack([transform(each) for each in stack])
+    assert float((torch.func.vmap(transform)(stack) - expected).abs().max()) <= tol(dtype, 4)
+
+
 def test_the_cayley_transform_is_its_own_inverse():
     A = random_skew(6)
     condition = float(torch.linalg.cond(torch.eye(6) + cayley(A)))
@@ -163,6 +215,41 @@ def test_the_exponential_of_a_matrix_that_is_not_finite_is_not_finite():
 def test_the_exponential_has_the_right_gradient_with_and_without_squarings(norm):
     raw = strictly_lower(of_norm(norm, 4)).requires_grad_()
     assert torch.autograd.gradcheck(lambda raw: exp_skew(skew(raw, 4)), raw)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [1e-3, 0.02, 0.2, 0.6, 1.2, 2.0, 3.3, 4.8])
+def test_the_exponential_is_exact_and_orthogonal_wherever_another_series_begins(norm, dtype):
+    A = of_norm(norm, 40, dtype)
+    W = exp_skew(A)
+    expected = scipy.linalg.expm(A.double().numpy())
+    assert distance(W, expected) <= 0.3 * max(1, norm) * tol(dtype, 40)
+    assert orthogonality_error(W) <= 0.3 * tol(dtype, 40)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_exponential_of_a_plane_rotation_is_orthogonal_at_every_angle(dtype):
+    errors = [
+        orthogonality_error(exp_skew(skew(angle.view(1), 2)))
+        for angle in torch.linspace(0, 10, 1001, dtype=dtype)
+    ]
+    assert max(errors) <= 0.5 * tol(dtype, 2)
+
+
+@pytest.mark.parametrize("norm", [1e4, 1e9, 1e30])
+def test_the_exponential_is_orthogonal_where_rounding_leaves_no_angles(norm):
+    assert orthogonality_error(exp_skew(of_norm(norm, 64, torch.float32))) <= tol(
+        torch.float32, 64
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [0.0, 2.0, 40.0])
+def test_the_exponential_under_vmap_is_that_of_each_matrix(norm, dtype):
+    A = torch.stack([of_norm(norm, 6, dtype), -of_norm(norm / 3, 6, dtype)])
+    got = torch.func.vmap(exp_skew)(A)
+    expected = torch.stack([exp_skew(each) for each in A])
+    assert float((got - expected).abs().max()) <= max(1, norm) * tol(dtype, 6)
 
 
 def test_the_exponential_can_be_differentiated_twice():

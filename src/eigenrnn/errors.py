@@ -1,5 +1,6 @@
-"""The exceptions that eigenrnn raises besides `ValueError` and `TypeError`, and a common check."""
+"""The exceptions that eigenrnn raises besides `ValueError` and `TypeError`, and common checks."""
 
+import math
 from typing import SupportsIndex
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "NonFiniteLossError",
     "NotInSetError",
     "RunExistsError",
+    "check_not_negative",
     "check_positive_integer",
 ]
 
@@ -49,6 +51,16 @@ class RunExistsError(FileExistsError):
 
 class NonFiniteLossError(ArithmeticError):
     """Training met a loss that is not finite."""
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """Refuse what is no weight, rate or margin.
+
+    Raises:
+        ValueError: If `value` is negative, infinite or NaN.
+    """
+    if not 0 <= value < math.inf:
+        raise ValueError(f"expected {name} to be finite and not negative, got {value}")
 
 
 def check_positive_integer(name: str, value: object) -> None:

@@ -1,8 +1,10 @@
 """Small pieces of linear algebra on square matrices."""
 
 import math
+from typing import Any, NamedTuple
 
 import torch
+from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor
 
 from eigenrnn.transforms import is_traced
@@ -21,6 +23,11 @@ __all__ = [
     "symmetric",
     "tol",
 ]
+
+
+_norm = torch.linalg.matrix_norm
+
+_LARGE = 4  # the mean size of an eigenvalue from which the rounding of a Cayley transform shows
 
 
 def tol(dtype: torch.dtype, n: int) -> float:
@@ -60,7 +67,7 @@ def skew(
     .. math:: A_{ij} = -A_{ji} = \text{raw}_{i (i - 1) / 2 + j}, \qquad i > j
     """
     rows, columns = torch.tril_indices(n, n, offset=-1, device=raw.device)
-    lower = raw.new_zeros(n * n).index_put((rows * n + columns,), raw).view(n, n)
+    lower = raw.new_zeros(n * n).index_copy(0, rows * n + columns, raw).view(n, n)
     return lower - lower.T
 
 
@@ -73,7 +80,7 @@ def symmetric(
     .. math:: S_{ij} = S_{ji} = \text{raw}_{i (i + 1) / 2 + j}, \qquad i \ge j
     """
     rows, columns = torch.tril_indices(n, n, device=raw.device)
-    half = raw.new_zeros(n * n).index_put((rows * n + columns,), raw).view(n, n)
+    half = raw.new_zeros(n * n).index_copy(0, rows * n + columns, raw).view(n, n)
     return half + half.tril(-1).T
 
 
@@ -111,32 +118,91 @@ def cayley(
 ) -> Tensor:  # (N, N)
     r"""Cayley transform :math:`(I + A)^{-1} (I - A)` of a skew-symmetric matrix.
 
-    An eigenvalue :math:`\pm i \tan(t / 2)` of A becomes :math:`e^{\mp i t}`.
+    An eigenvalue :math:`\pm i \tan(t / 2)` of A becomes :math:`e^{\mp i t}`. Rounding, which grows
+    with A, is taken out of the value where A is large; in float32 that serves norms up to 1000.
     """
-    I = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    return torch.linalg.solve(I + A, I - A)
+    return _cayley(A) if torch.compiler.is_compiling() else _Cayley.apply(A)
 
 
-# Coefficients of the diagonal Pade approximants of exp and the largest norm that each serves to
-# full precision: Higham, SIAM J. Matrix Anal. Appl. 26, 2005, table 2.3 and equation 2.1
-_PADE_7 = (17297280.0, 8648640.0, 1995840.0, 277200.0, 25200.0, 1512.0, 56.0, 1.0)
-_PADE_13 = (
-    64764752532480000.0,
-    32382376266240000.0,
-    7771770303897600.0,
-    1187353796428800.0,
-    129060195264000.0,
-    10559470521600.0,
-    670442572800.0,
-    33522128640.0,
-    1323241920.0,
-    40840800.0,
-    960960.0,
-    16380.0,
-    182.0,
-    1.0,
-)
-_PADE = {torch.float32: (_PADE_7, 3.925724783138660), torch.float64: (_PADE_13, 5.371920351148152)}
+def _cayley(A: Tensor) -> Tensor:
+    n = A.shape[-1]
+    I = torch.eye(n, dtype=A.dtype, device=A.device)
+    W = torch.linalg.solve(I + A, I - A)
+    if is_traced() or A.is_meta or bool(_frobenius(A.detach()) > _LARGE * math.sqrt(n)):
+        return _mended(W)
+    return W
+
+
+def _frobenius(A: Tensor) -> Tensor:
+    real = torch.view_as_real(A) if A.is_complex() else A  # torch is 100 times as fast
+    return torch.linalg.vector_norm(real)
+
+
+class _Cayley(torch.autograd.Function):
+    r"""The Cayley transform, whose derivative takes its value and no second solve.
+
+    .. math:: dW = -\tfrac 1 2 (I + W)\, dA\, (I + W), \qquad I + W = 2 (I + A)^{-1}
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Tensor) -> Tensor:
+        return _cayley(*inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        X = _plus_identity(ctx.saved_tensors[0]).mH
+        return -0.5 * X @ gradients[0] @ X
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        X = _plus_identity(ctx.saved_tensors[0])
+        return -0.5 * X @ tangents[0] @ X
+
+
+def _plus_identity(W: Tensor) -> Tensor:
+    return W + torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
+
+
+class _Series(NamedTuple):
+    """Polynomials C and S for which C(A A) + A S(A A) is exp(A) up to rounding."""
+
+    powers: int  # p, of A A, that are formed
+    blocks: int  # q, polynomials in these powers that C and S are each made of
+    reach: float  # the largest norm of A
+    coefficients: list[list[float]]  # of C and of S, from the constant to the degree p q
+
+
+def _series(powers: int, blocks: int, epsilon: float) -> _Series:
+    """Interpolate cosine and sine where a skew matrix has its eigenvalues, in the square of them.
+
+    A Taylor series of the same length would reach half as far.
+    """
+    m = powers * blocks
+    reach = 2 * (math.factorial(2 * m + 2) * epsilon / 4) ** (1 / (2 * m + 2))
+    coefficients: list[list[float]] = []
+    for odd in (0, 1):  # 1 + b rest(b), exact at zero
+        taylor = Polynomial([1 / math.factorial(2 * k + 2 + odd) for k in range(40)])
+        rest = Chebyshev.interpolate(taylor, m - 1, domain=[-(reach**2), 0])
+        found = [1.0, *rest.convert(kind=Polynomial).coef.tolist()]
+        coefficients.append(found + [0.0] * (m + 1 - len(found)))  # numpy leaves out zeros
+    return _Series(powers, blocks, reach, coefficients)
+
+
+# the shortest first; they cost p + 2 (q - 1) + 1 products
+_SERIES = {
+    dtype: [_series(p, q, torch.finfo(dtype).eps) for p, q in lengths]
+    for dtype, lengths in (
+        (torch.float32, ((2, 1), (3, 1), (2, 2), (3, 2))),
+        (torch.float64, ((2, 2), (3, 2), (4, 2))),
+    )
+}
 _MOST_SQUARINGS = 10
 
 
@@ -145,46 +211,76 @@ def exp_skew(
 ) -> Tensor:  # (N, N)
     r"""Matrix exponential of a skew-symmetric matrix, orthogonal to rounding.
 
-    .. math:: \exp(A) = \left(q(-A / 2^s)^{-1}\, q(A / 2^s)\right)^{2^s}
+    .. math:: \exp(A) = \left(C(B) + A'\, S(B)\right)^{2^s}, \qquad A' = A / 2^s, \quad B = A' A'
 
-    The quotient is the diagonal Pade approximant, which maps skew matrices to orthogonal ones
-    exactly; `torch.linalg.matrix_exp` loses about two digits of orthogonality in float32.
+    C and S are near-best polynomials for :math:`\cos \sqrt{-b}` and
+    :math:`\sin \sqrt{-b} / \sqrt{-b}` on the interval that holds the eigenvalues of B. So there is
+    nothing to solve, the backward pass is made of products alone, and bounds of the norm that come
+    with the powers of A keep s small. A norm above 3400 (1800 in float64) is taken for that: the
+    matrix is orthogonal, but of no meaning.
 
     Source:
-        Higham, SIAM J. Matrix Anal. Appl. 26, 2005, algorithm 2.3.
-        https://doi.org/10.1137/04061101X (departures: the norm that chooses s is a bound of the
-        2-norm, and s is at most 10).
+        Polynomials as by Paterson and Stockmeyer, SIAM J. Comput. 2, 1973.
+        https://doi.org/10.1137/0202007 (departures: in the even and the odd part of exp).
     """
-    coefficients, largest = _PADE[A.dtype]
-    value = A.detach()
-    # the eigenvalues of A are pairs +-i lambda, so the Frobenius norm counts each twice
-    norm = torch.minimum(_norm(value, 1), _norm(value) / math.sqrt(2))
-    squarings = torch.log2(norm / largest).ceil().nan_to_num(0).clamp(0, _MOST_SQUARINGS)
-    scaled = A / 2**squarings
-    even, odd = _halves(scaled @ scaled, coefficients)
-    odd = scaled @ odd
-    power = torch.linalg.solve(even - odd, even + odd)
-    if is_traced() or A.is_meta:  # there the number of squarings cannot depend on the norm
+    lengths = _SERIES[A.dtype]
+    longest = lengths[-1].reach
+    bound = _bound(A.detach())
+    A1 = A * (longest * 2**_MOST_SQUARINGS / bound).clamp(max=1)
+    A2 = A1 @ A1
+    A4 = A2 @ A2
+    # the powers of A know its norm better
+    bound = torch.fmin(bound, torch.fmin(_bound(A2.detach()) ** 0.5, _bound(A4.detach()) ** 0.25))
+    squarings = torch.log2(bound / longest).ceil().nan_to_num(0).clamp(0, _MOST_SQUARINGS)
+    if is_traced() or A.is_meta:  # there nothing may depend on the norm but numbers
+        power = _short_exp(A1, A2, A4, lengths[-1], 0.5**squarings)
         for k in range(_MOST_SQUARINGS):
             power = torch.where(k < squarings, power @ power, power)
-        return polar_step(power)
-    for _ in range(int(squarings)):
+            power = _mended(power) if k == _MOST_SQUARINGS // 2 else power
+        return _mended(power)
+    norm = float(bound)
+    series = next((each for each in lengths if norm <= each.reach), lengths[-1])
+    power = _short_exp(A1, A2, A4, series, 0.5**squarings)
+    for k in range(int(squarings)):  # each doubles the rounding
         power = power @ power
-    return polar_step(power) if squarings > 0 else power  # each squaring doubles the rounding
+        power = _mended(power) if k == _MOST_SQUARINGS // 2 else power
+    return _mended(power) if norm > 1 else power  # the series' terms grow to cosh(norm)
 
 
-_norm = torch.linalg.matrix_norm
+def _short_exp(
+    A: Tensor,  # (N, N)
+    A2: Tensor,  # (N, N)
+    A4: Tensor,  # (N, N)
+    series: _Series,
+    scale: Tensor,  # ()
+) -> Tensor:  # (N, N)
+    """Evaluate C + A S for A times a number that brings its norm within reach."""
+    p, q, _, coefficients = series
+    degrees = torch.arange(2 * (p * q + 1), device=A.device).view(-1, 2).T  # of A
+    table = torch.tensor(coefficients, dtype=A.dtype, device=A.device) * scale**degrees
+    powers = [torch.eye(A.shape[-1], dtype=A.dtype, device=A.device), A2, A4]
+    while len(powers) <= p:
+        powers.append(A2 @ powers[-1])
+    stacked = torch.stack(powers).flatten(1)
+    total = (table[:, p * (q - 1) :] @ stacked).view(-1, A.shape[-1])  # C above S
+    for k in reversed(range(q - 1)):
+        part = table[:, p * k : p * (k + 1)] @ stacked[:p]
+        total = torch.addmm(part.view_as(total), total, powers[p])
+    C, S = total.chunk(2)
+    return torch.addmm(C, A, S)
 
 
-def _halves(A2: Tensor, coefficients: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-    """Evaluate the even part of q, and the odd part over A, as polynomials of A squared."""
-    power = torch.eye(A2.shape[-1], dtype=A2.dtype, device=A2.device)
-    even, odd = coefficients[0] * power, coefficients[1] * power
-    for k in range(2, len(coefficients), 2):
-        power = A2 @ power if k > 2 else A2
-        even = even + coefficients[k] * power
-        odd = odd + coefficients[k + 1] * power
-    return even, odd
+def _bound(
+    A: Tensor,  # (N, N), whose eigenvalues other than 0 come in pairs of the same modulus
+) -> Tensor:  # ()
+    """Bound the 2-norm from above."""
+    return torch.fmin(_norm(A, 1), _frobenius(A) / math.sqrt(2))
+
+
+def _mended(W: Tensor) -> Tensor:
+    """Make a matrix that is orthogonal but for rounding a better one, of the same derivative."""
+    value = W.detach()
+    return W + (polar_step(value) - value)
 
 
 def polar_step(

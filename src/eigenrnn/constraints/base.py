@@ -195,5 +195,8 @@ def make_constraint(make: Callable[[int], object], size: int) -> Constraint:
     if not isinstance(made, Constraint):
         raise TypeError(f"{wanted}, got one that makes {type(made).__name__}")
     if made.size != size:
-        raise ValueError(f"expected a constraint of size {size}, got {made}")
+        raise ValueError(
+            f"expected a constraint of size {size}, got {made}; pass a function that makes one of "
+            "the size that it is called with"
+        )
     return made

@@ -80,7 +80,7 @@ class BlockTriangular(Constraint):
         if self.long.is_complex != self.short.is_complex:
             raise ValueError(
                 f"expected two sets of real matrices or two of complex ones, got {self.long} "
-                f"and {self.short}"
+                f"and {self.short}; make both with dtype=torch.complex64, or neither"
             )
         self.is_complex = self.long.is_complex
         self.coupling_init = coupling_init

@@ -62,7 +62,10 @@ class BoundedSVD(Constraint):
         self.reflections = size if reflections is None else reflections
         check_positive_integer("reflections", self.reflections)
         if self.reflections > size:
-            raise ValueError(f"expected 1 <= reflections <= {size}, got {reflections}")
+            raise ValueError(
+                f"expected 1 <= reflections <= {size}, got {reflections}; "
+                f"{size} reach all of the set"
+            )
         if not 0 < margin <= 1:
             raise ValueError(
                 f"expected 0 < margin <= 1, got {margin} (for singular values of one use "

@@ -118,7 +118,10 @@ def constrain(
             )
     made = make_constraint(constraint, size)
     if made.is_complex:
-        raise ValueError(f"expected a set of real matrices for {name}, got complex {made}")
+        raise ValueError(
+            f"expected a set of real matrices for {name}, got complex {made}; "
+            "use eigenrnn.RNN for complex states"
+        )
     made.to(weight.device, weight.dtype)
     _register(module, name, weight, [*(earlier.blocks() if earlier else []), (start, made)])
     return module

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Generator, Tensor
@@ -11,6 +11,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.initializers import haar_
 from eigenrnn.linalg import exp_skew, orthogonality_error, planar_skew, polar_step, skew
+from eigenrnn.transforms import is_traced
 
 __all__ = ["Exponential"]
 
@@ -109,7 +110,10 @@ class Exponential(Constraint):
 
     def _matrix(self) -> Tensor:
         A = skew(self.raw, self.size)
-        return self.base @ exp_skew(A)
+        # where Python may look at values, it finds A = 0 after each move of the base
+        if is_traced() or A.is_meta or self.raw.any():
+            return self.base @ exp_skew(A)
+        return cast("Tensor", _AtBase.apply(A, self.base))
 
     def _assign(self, W: Tensor) -> None:
         self.base.copy_(W)
@@ -129,3 +133,30 @@ class Exponential(Constraint):
         if torch.finfo(self.base.dtype).eps < epsilon:  # still rounded to the narrower type
             self.base.copy_(polar_step(polar_step(self.base)))
         return self
+
+
+class _AtBase(torch.autograd.Function):
+    r"""The base times the exponential of A = 0, whose derivative is :math:`dW = B\, dA`."""
+
+    @staticmethod
+    def forward(*inputs: Tensor) -> Tensor:
+        _A, base = inputs
+        return base.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        A, base = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return base.T @ gradients[0], None
+        W = base @ exp_skew(A)  # the second derivative must see A, be it zero
+        return torch.autograd.grad(W, A, gradients[0], create_graph=True)[0], None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        _A, base = ctx.saved_tensors
+        return base @ tangents[0]

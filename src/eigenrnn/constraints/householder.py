@@ -58,7 +58,10 @@ class Householder(Constraint):
         self.reflections = size if reflections is None else reflections
         check_positive_integer("reflections", self.reflections)
         if self.reflections > size:
-            raise ValueError(f"expected 1 <= reflections <= {size}, got {reflections}")
+            raise ValueError(
+                f"expected 1 <= reflections <= {size}, got {reflections}; "
+                f"{size} reach all of the set"
+            )
         self.vectors = min(self.reflections, size - 1)  # the N-th is a sign
         self.raw = Parameter(torch.empty(reflection_count(self.vectors, size)))
         self.register_buffer("sign", torch.ones(()))
@@ -68,6 +71,7 @@ class Householder(Constraint):
     def reset(self, generator: Generator | None = None) -> None:
         self.raw.normal_(0, 0.01, generator=generator)
         normalise_(self.raw, self.vectors, self.size)
+        self.sign.fill_(1)
         if self.reflections == self.size:
             self.sign.copy_(torch.empty_like(self.sign).normal_(generator=generator).sign())
 

@@ -9,8 +9,8 @@ from torch import Generator, Tensor
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
-from eigenrnn.errors import check_positive_integer
-from eigenrnn.linalg import orthogonality_error, skew, strictly_lower, tol
+from eigenrnn.errors import check_not_negative, check_positive_integer
+from eigenrnn.linalg import orthogonality_error, polar_step, skew, strictly_lower, tol
 
 __all__ = ["NeumannCayley"]
 
@@ -82,6 +82,7 @@ class NeumannCayley(Constraint):
         check_positive_integer("reset_every", reset_every)
         if not max_error > 0:
             raise ValueError(f"expected max_error > 0, got {max_error}")
+        check_not_negative("gradient_rate", gradient_rate or 0.0)
         self.cayley = ScaledCayley(size, negative=negative, start=start)
         self.order = order
         self.reset_every = reset_every
@@ -162,6 +163,7 @@ class NeumannCayley(Constraint):
         I = torch.eye(self.size).to(self.inverse)
         self.inverse.copy_(torch.linalg.inv(I + skew(self.cayley.raw, self.size)))
         self._rebuild(I)
+        self.matrix.copy_(polar_step(self.matrix))  # rounding grows with A
         self._steps_here = 0
 
     def _rebuild(

@@ -14,7 +14,7 @@ from eigenrnn.constraints.base import Constraint, make_constraint, real_type
 from eigenrnn.constraints.exponential import Exponential
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
 from eigenrnn.constraints.schur_basis import complex_schur_basis, level, real_schur_basis
-from eigenrnn.errors import NotInSetError
+from eigenrnn.errors import NotInSetError, check_not_negative
 from eigenrnn.linalg import orthogonality_error, planar_rotation, polar_step
 
 __all__ = ["Schur"]
@@ -63,8 +63,8 @@ class Schur(Constraint):
         Angles in radians; all else dimensionless.
     Raises:
         ValueError: If `size` is odd or `in_block` given where it cannot be, `gamma` is unknown,
-            `gamma_value` not positive and finite, `dtype` no type of float32 precision or better,
-            or P neither orthogonal nor unitary, or of another type than W.
+            `gamma_value` not positive and finite, a weight negative, `dtype` of less than float32
+            precision, or P neither orthogonal nor unitary, or of another type than W.
         TypeError: If `orthogonal` does not make a `Constraint`.
     Source:
         Kerg et al., NeurIPS 2019, equation 5. https://arxiv.org/abs/1905.12080 (departures: none.
@@ -96,6 +96,8 @@ class Schur(Constraint):
         real = real_type(dtype)
         self.is_complex = dtype is not None and dtype.is_complex
         _check(size, self.is_complex, gamma, gamma_value, in_block)
+        check_not_negative("gamma_penalty", gamma_penalty)
+        check_not_negative("decay", decay)
         self.gamma_penalty = gamma_penalty
         self.decay = decay
         self.trained = gamma == "trained"
@@ -106,13 +108,12 @@ class Schur(Constraint):
         self.P = make_constraint(orthogonal or default, size).to(real)
         if self.P.is_complex != self.is_complex or not _is_unitary(self.P):
             kind = "unitary" if self.is_complex else "orthogonal"
-            raise ValueError(f"expected P from a set of {kind} matrices, got {self.P}")
-        rows, columns = torch.tril_indices(size, size, offset=-1)
-        places = rows * size + columns
-        if not self.is_complex and not self.in_block:
-            places = places[rows // 2 != columns // 2]
-        self.register_buffer("places", places, persistent=False)
+            raise ValueError(
+                f"expected P from a set of {kind} matrices, got {self.P}; leave `orthogonal` out"
+            )
         moduli = torch.empty(size if self.is_complex else size // 2, dtype=real)
+        places = _places(size, self.is_complex or self.in_block)
+        self.register_buffer("places", places.to(moduli.device), persistent=False)
         self.theta = Parameter(moduli.clone())
         if self.trained:
             self.gamma = Parameter(moduli)
@@ -126,6 +127,7 @@ class Schur(Constraint):
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
         self.P.reset(generator)
+        self.places.copy_(_places(self.size, self.is_complex or self.in_block))
         self.theta.uniform_(0, 2 * math.pi, generator=generator)
         self.gamma.fill_(self.gamma_value)
         self.triangle.zero_()
@@ -271,12 +273,22 @@ def _check(
     if gamma not in ("trained", "clamped"):
         raise ValueError(f"expected gamma to be 'trained' or 'clamped', got {gamma!r}")
     if not 0 < gamma_value < math.inf:
-        raise ValueError(f"expected gamma_value to be positive and finite, got {gamma_value}")
+        raise ValueError(
+            f"expected gamma_value to be positive and finite, got {gamma_value}; use 1"
+        )
+
+
+def _places(n: int, in_block: bool) -> Tensor:
+    """Return where the entries of T are among those of an n x n matrix."""
+    rows, columns = torch.tril_indices(n, n, offset=-1, device="cpu")
+    places = rows * n + columns
+    return places if in_block else places[rows // 2 != columns // 2]
 
 
 @torch.no_grad()
 def _is_unitary(P: Constraint) -> bool:
-    return orthogonality_error(P()) <= P.tolerance
+    # on the meta device there is nothing to measure
+    return P.device.type == "meta" or orthogonality_error(P()) <= P.tolerance
 
 
 def _reaches(P: Constraint, basis: Tensor) -> bool:

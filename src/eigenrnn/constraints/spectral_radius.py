@@ -10,6 +10,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.constraints.dominant import dominant
+from eigenrnn.errors import check_not_negative
 from eigenrnn.linalg import planar_rotation
 
 __all__ = ["SpectralRadius"]
@@ -62,8 +63,7 @@ class SpectralRadius(Constraint):
 
     def __init__(self, size: int, *, epsilon: float = 0.0) -> None:
         super().__init__(size)
-        if not 0 <= epsilon < math.inf:
-            raise ValueError(f"expected epsilon to be finite and not negative, got {epsilon}")
+        check_not_negative("epsilon", epsilon)
         self.epsilon = epsilon
         self.raw = Parameter(torch.empty(size, size))
         self.register_buffer("divided", torch.tensor(False))
