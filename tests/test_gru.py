@@ -21,7 +21,7 @@ from eigenrnn.constraints import (
 from eigenrnn.initializers import haar_, uniform_
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters, count_parameters
-from eigenrnn.ops import gru
+from states import gru
 
 T, B, M, N = 6, 3, 4, 8
 GATES = ("reset", "update", "candidate")

@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 from cases import NONLINEARITIES
 from eigenrnn.initializers import haar_
 from eigenrnn.linalg import tol
-from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS, backward, loop
+from states import gru
 
 # reset after the candidate's matrix, update keeps the state
 FORMS = {

@@ -207,7 +207,7 @@ def test_a_layer_says_which_backend_would_serve_an_input(make, backend):
     for given in (normal(T, B, M), normal(T, M), PACKED):
         said = layer.explain(given)
         chosen = [name for name, words in said.items() if words == "chosen"]
-        assert chosen == [backend or "loop"]
+        assert chosen == [backend or next(iter(layer.backends))]
         assert said.keys() == layer.backends.keys()
 
 
@@ -912,7 +912,7 @@ def test_a_bad_option_is_refused_with_what_was_expected(options, error, message)
 
 
 def test_an_unknown_backend_is_refused():
-    with pytest.raises(ValueError, match=r"expected backend among \['loop', .*, got 'cuda'"):
+    with pytest.raises(ValueError, match=r"expected backend among .*'loop', .*, got 'cuda'"):
         RNN(M, N, backend="cuda")
 
 

@@ -11,7 +11,8 @@ from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
 from eigenrnn.layers import GRU, RNN
 from eigenrnn.linalg import tol
-from eigenrnn.ops.elman import BACKENDS
+from eigenrnn.ops.elman import BACKENDS as ELMAN_BACKENDS
+from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 
 T, B, M, N = 6, 3, 4, 5
 LENGTHS = [4, 6, 1]
@@ -121,8 +122,11 @@ def test_a_batch_gives_what_torch_gives(options, with_h0):
     assert_equal(theirs, ours, plainly, inputs)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["tanh-2-bidirectional", "gru-2-bidirectional"])
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [("tanh-2-bidirectional", name) for name in ELMAN_BACKENDS]
+    + [("gru-2-bidirectional", name) for name in GRU_BACKENDS],
+)
 def test_every_backend_gives_what_torch_gives(name, backend):
     theirs, ours = both(**OPTIONS[name])
     ours.backend = backend

@@ -3,11 +3,23 @@
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
-__all__ = ["is_traced", "under_transform"]
+__all__ = ["is_batched", "is_traced", "under_transform"]
 
 # torch offers no public question for this; vmap, grad and jvp all answer it
+_is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 _active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+def is_batched(*tensors: Tensor | None) -> bool:
+    """Whether the vectorised Jacobians of `torch.autograd` go through any of the tensors.
+
+    They use a `vmap` of their own, older than that of `torch.func`.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    return any(tensor is not None and _is_batched(tensor) for tensor in tensors)
 
 
 def under_transform() -> bool:

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
@@ -66,24 +65,26 @@ class AsDirection(AbstractDirection):
         batch_sizes: Sequence[int] | None = None,
         reverse: bool = False,
         backend: str | None = None,
-    ) -> Tensor:  # (T, B, N)
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         W, U_f = self._typed(self.weight_hh).split(self.hidden_size)
         d = self.s.abs() + self.epsilon
         inwards = U_f * d  # W_f
         outwards = U_f.T / d.unsqueeze(1)  # its inverse
         b = None if self.input_bias is None else inwards @ self.input_bias
         # with g = W_f h it is one tanh recurrence, so that it needs no kernel of its own
-        g = elman(
-            F.linear(x, inwards @ self.weight_ih, b),
+        g, last = elman(
+            x,
             inwards @ W @ outwards,
             h0 @ inwards.T,
+            U=inwards @ self.weight_ih,
+            c=b,
             nonlinearity="tanh",
             batch_sizes=batch_sizes,
             reverse=reverse,
             backend=backend,
             **self.options(x),
         )
-        return g @ outwards.T
+        return g @ outwards.T, last @ outwards.T
 
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
         if self.input_bias is not None:

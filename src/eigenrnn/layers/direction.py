@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.nn import Parameter
 
@@ -127,8 +126,8 @@ class AbstractDirection(nn.Module, ABC):
         batch_sizes: Sequence[int] | None = None,
         reverse: bool = False,
         backend: str | None = None,
-    ) -> Tensor:  # (T, B, N)
-        """Run over the whole sequence and give all states."""
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        """Run over the whole sequence and give all states and the last ones."""
 
     def as_output(
         self,
@@ -249,16 +248,16 @@ class Direction(AbstractDirection):
         batch_sizes: Sequence[int] | None = None,
         reverse: bool = False,
         backend: str | None = None,
-    ) -> Tensor:  # (T, B, N)
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         W = self._typed(self.weight_hh)  # the constraint runs here and nowhere else
-        z = F.linear(x, self.weight_ih, self.input_bias)
-        if W.is_complex():
-            z, h0 = _as_complex(z), _as_complex(h0)
+        typed = _as_complex if W.is_complex() else _as_real
         return elman(
-            z,
+            x,
             W,
-            h0,
+            typed(h0),
             self.bias,
+            U=typed(self.weight_ih.T).T,
+            c=None if self.input_bias is None else typed(self.input_bias),
             nonlinearity=self.nonlinearity,
             batch_sizes=batch_sizes,
             reverse=reverse,
@@ -285,6 +284,10 @@ class Direction(AbstractDirection):
             self.input_bias_init(self.input_bias, generator=generator)
         if self.bias is not None:
             self.bias_init(self.bias, generator=generator)
+
+
+def _as_real(parts: Tensor) -> Tensor:
+    return parts
 
 
 def _as_complex(

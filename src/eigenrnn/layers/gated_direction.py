@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
@@ -103,15 +102,16 @@ class GatedDirection(AbstractDirection):
         batch_sizes: Sequence[int] | None = None,
         reverse: bool = False,
         backend: str | None = None,
-    ) -> Tensor:  # (T, B, N)
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         W = self._typed(self.weight_hh)  # the constraints run here and nowhere else
-        z = F.linear(x, self.weight_ih, self._biases())
         return gru(
-            z,
+            x,
             W,
             h0,
             self.bias,
             self.recurrent_bias,
+            U=self.weight_ih,
+            c=self._biases(),
             nonlinearity=self.nonlinearity,
             reset_after=self.reset_after,
             update_keeps=self.update_keeps,

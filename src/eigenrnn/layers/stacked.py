@@ -16,7 +16,6 @@ from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.backend import Backend, Call
 from eigenrnn.ops.norm_zoneout import check_rate
-from eigenrnn.ops.steps import last_steps
 
 __all__ = ["Stacked"]
 
@@ -267,8 +266,7 @@ class Stacked(nn.Module, Generic[_D]):
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d
-                h = directions[i](x, h0[i], batch_sizes, d == 1, self.backend)
-                end = h[0] if d == 1 else last_steps(h, batch_sizes)
+                h, end = directions[i](x, h0[i], batch_sizes, d == 1, self.backend)
                 last.append(directions[i].as_state(end))
                 outputs.append(directions[i].as_output(h))
             x = torch.cat(outputs, dim=2) if self.bidirectional else outputs[0]

@@ -51,8 +51,9 @@ class Backend:
 
     Args:
         name: What users pass as `backend=`.
-        run: The implementation; all backends of a recurrence share one signature. What a call
-            asks beyond the formula comes by name, and only to a backend that serves it.
+        run: The implementation, which gives all states and the last ones; all backends of a
+            recurrence share one signature, and map the inputs if they are given the map. What a
+            call asks beyond the formula comes by name, and only to a backend that serves it.
         about: What it is, in a few words.
         missing: Says why the backend cannot be used on this machine, or None.
         refuses: Says why it cannot serve a call, or None.
@@ -60,7 +61,7 @@ class Backend:
     """
 
     name: str
-    run: Callable[..., Tensor]
+    run: Callable[..., tuple[Tensor, Tensor]]
     about: str
     missing: Callable[[], str | None]
     refuses: Callable[[Call], str | None]

@@ -20,7 +20,7 @@ def use_backend(name: str | None) -> Generator[None]:
 
     Example:
         >>> with use_backend("reference"):
-        ...     h = eigenrnn.ops.elman(torch.ones(3, 1, 2), torch.eye(2), nonlinearity="tanh")
+        ...     h, _ = eigenrnn.ops.elman(torch.ones(3, 1, 2), torch.eye(2), nonlinearity="tanh")
     """
     _forced.append(name)
     try:

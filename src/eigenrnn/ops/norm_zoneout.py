@@ -72,24 +72,24 @@ def in_float32(layer_norm: Norm | None) -> Norm | None:
 
 def check_options(
     options: Mapping[str, Any],
-    x: Tensor,  # (T, B, G N)
-    N: int,
+    x: Tensor,  # (T, B, .)
+    W: Tensor,  # (G N, N)
 ) -> None:
-    """Refuse what does not go with the inputs of G maps to N units.
+    """Refuse what does not go with G maps of N units.
 
     Raises:
         ValueError: If a shape or a rate is wrong, or states to be normalised are complex.
         TypeError: If the type of a tensor is wrong.
     """
-    T, B, width = x.shape
+    (T, B, _), (width, N) = x.shape, W.shape
     if "layer_norm" in options:
-        if x.is_complex():
+        if W.is_complex():
             raise ValueError(
-                f"expected real x, as layer_norm is not defined on complex states, got {x.dtype}; "
+                f"expected real W, as layer_norm is not defined on complex states, got {W.dtype}; "
                 "the bias of modReLU sets their scale"
             )
         for name, tensor in zip(("gain", "shift"), options["layer_norm"], strict=True):
-            _check(f"{name} of layer_norm", tensor, (width,), x.dtype)
+            _check(f"{name} of layer_norm", tensor, (width,), W.dtype)
     zoneout = options.get("zoneout")
     if isinstance(zoneout, Tensor):
         _check("the mask of zoneout", zoneout, (T, B, N), torch.bool)

@@ -6,7 +6,15 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-__all__ = ["before", "check_batch_sizes", "cut", "first_steps", "last_steps", "weight_gradient"]
+__all__ = [
+    "before",
+    "check_batch_sizes",
+    "cut",
+    "first_steps",
+    "last_steps",
+    "weight_gradient",
+    "with_last",
+]
 
 
 def cut(
@@ -56,6 +64,15 @@ def last_steps(
     rows = torch.arange(h.shape[1], device=h.device)
     last = (sizes.unsqueeze(1) > rows).sum(0) - 1  # (B,)
     return h[last, rows]
+
+
+def with_last(
+    h: Tensor,  # (T, B, N)
+    batch_sizes: Sequence[int] | None,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    """Give all states, and of each sequence the one that the recurrence reaches last."""
+    return h, h[0] if reverse else last_steps(h, batch_sizes)
 
 
 def weight_gradient(

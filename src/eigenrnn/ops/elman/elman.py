@@ -8,7 +8,8 @@ from torch import Tensor
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
-from eigenrnn.ops.elman import loop, reference
+from eigenrnn.ops.elman import cpu, loop, reference
+from eigenrnn.ops.inputs import check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
@@ -20,29 +21,32 @@ from eigenrnn.ops.steps import check_batch_sizes
 
 __all__ = ["BACKENDS", "elman"]
 
-BACKENDS = {b.name: b for b in (loop.BACKEND, reference.BACKEND)}
+BACKENDS = {b.name: b for b in (cpu.BACKEND, loop.BACKEND, reference.BACKEND)}
 """The implementations by name, the preferred first."""
 
 
 def elman(  # noqa: PLR0913, the tensors and how to run over them
-    x: Tensor,  # (T, B, N)
+    x: Tensor,  # (T, B, N) or (T, B, M)
     W: Tensor,  # (N, N)
     h0: Tensor | None = None,  # (B, N)
     bias: Tensor | None = None,  # (N,)
     *,
+    U: Tensor | None = None,  # (N, M)
+    c: Tensor | None = None,  # (N,)
     nonlinearity: str = "tanh",
     layer_norm: Norm | None = None,  # (N,), (N,)
     zoneout: Zoneout | None = None,  # (T, B, N)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     backend: str | None = None,
-) -> Tensor:  # (T, B, N)
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     r"""Evaluate the Elman recurrence over a batch of sequences.
 
-    .. math:: h_t = f(x_t + h_{t-1} W^\top), \qquad t = 1, \dots, T
+    .. math:: h_t = f(x_t + h_{t-1} W^\top) \quad\text{or}\quad
+        h_t = f(x_t U^\top + c + h_{t-1} W^\top), \qquad t = 1, \dots, T
 
-    With LayerNorm the argument of f is normalised over the units, and with zoneout some units keep
-    their state:
+    With U the mapped inputs need not be written to memory. With LayerNorm the argument of f is
+    normalised over the units, and with zoneout some units keep their state:
 
     .. math:: \tilde h_t = f\bigl(g \odot \mathrm{LN}(x_t + h_{t-1} W^\top) + c\bigr), \qquad
         h_t = m_t \odot h_{t-1} + (1 - m_t) \odot \tilde h_t
@@ -50,10 +54,12 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     Under autocast it runs in float32: rounding the state at every step would add up over T.
 
     Args:
-        x: The inputs, mapped to the hidden size.
+        x: The inputs: mapped to the hidden size, or as they are if U maps them.
         W: The recurrent matrix.
         h0: The state before the first step; zero by default.
         bias: The bias inside the nonlinearity; only modReLU owns one.
+        U: The map of the inputs.
+        c: The bias beside U.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
         layer_norm: The gain g and the shift c; no LayerNorm by default. Its epsilon is 1e-5.
         zoneout: The mask m of the units that keep their state, as in training, or the rate of such
@@ -64,14 +70,17 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         reverse: Whether to run from each sequence's last step to its first.
         backend: Which implementation to use; the fastest possible by default.
     Shape:
-        x: :math:`(T, B, N)`, real, or complex with modReLU or identity; any strides.
+        x: :math:`(T, B, N)`, or :math:`(T, B, M)` with U; real, or complex with modReLU or
+            identity; any strides.
         W: :math:`(N, N)`, the type of x.
         h0: :math:`(B, N)`, the type of x.
         bias: :math:`(N,)`, real.
+        U: :math:`(N, M)`, the type of W; c: :math:`(N,)`, likewise.
         layer_norm: :math:`(N,)` both, the type of x, which is real.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
     Returns:
-        The states of all steps, :math:`(T, B, N)`.
+        The states of all steps, :math:`(T, B, N)`, and the last one of each sequence,
+        :math:`(B, N)`: that of its first step in reverse.
     Raises:
         ValueError: If a shape, the number of steps, the nonlinearity, the rate or the backend is
             wrong.
@@ -82,17 +91,20 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         https://arxiv.org/abs/1607.06450 (departures: none). Zoneout: Krueger et al., ICLR 2017.
         https://arxiv.org/abs/1606.01305 (departures: none).
     Example:
-        >>> elman(torch.ones(5, 2, 3), torch.eye(3), nonlinearity="identity")[-1, 0]
+        >>> h, last = elman(torch.ones(5, 2, 3), torch.eye(3), nonlinearity="identity")
+        >>> last[0]
         tensor([5., 5., 5.])
     """
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
-            x, W, h0, bias = (None if v is None else _float32(v) for v in (x, W, h0, bias))  # type: ignore[assignment]
+            x, W, h0, bias, U, c = (_float32(v) for v in (x, W, h0, bias, U, c))  # type: ignore[assignment]
             return elman(
                 x,
                 W,
                 h0,
                 bias,
+                U=U,
+                c=c,
                 nonlinearity=nonlinearity,
                 layer_norm=in_float32(layer_norm),
                 zoneout=zoneout,
@@ -103,34 +115,48 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     if x.dim() != 3 or x.shape[0] < 1:
         raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     if h0 is None:
-        h0 = x.new_zeros(x.shape[1:])
-    _check(x, W, h0, bias, nonlinearity)
+        h0 = W.new_zeros(x.shape[1], W.shape[0])
+    _check(x, W, h0, bias, U, c, nonlinearity)
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, *x.shape[:2])
     options = options_of(layer_norm, zoneout)
-    check_options(options, x, x.shape[2])
-    call = Call.of(x, nonlinearity, W, h0, bias, *(layer_norm or ()), options=options)
+    check_options(options, x, W)
+    call = Call.of(x, nonlinearity, W, h0, bias, U, c, *(layer_norm or ()), options=options)
     chosen = choose(BACKENDS, call, backend)
-    return chosen.run(x, W, h0, bias, nonlinearity, batch_sizes, reverse, **options)
+    return chosen.run(x, W, h0, bias, U, c, nonlinearity, batch_sizes, reverse, **options)
 
 
-def _float32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+def _float32(tensor: Tensor | None) -> Tensor | None:
+    if tensor is None or tensor.dtype not in (torch.float16, torch.bfloat16):
+        return tensor
+    return tensor.float()
 
 
-def _check(x: Tensor, W: Tensor, h0: Tensor, bias: Tensor | None, nonlinearity: str) -> None:
+def _check(
+    x: Tensor,
+    W: Tensor,
+    h0: Tensor,
+    bias: Tensor | None,
+    U: Tensor | None,
+    c: Tensor | None,
+    nonlinearity: str,
+) -> None:
     f = look_up(nonlinearity)
-    _, B, N = x.shape
-    shapes: dict[str, tuple[Tensor, tuple[int, ...]]] = {"W": (W, (N, N)), "h0": (h0, (B, N))}
-    if bias is not None:
-        if not f.has_bias:
-            raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
-        shapes["bias"] = (bias, (N,))
+    if bias is not None and not f.has_bias:
+        raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
+    if c is not None and U is None:
+        raise ValueError("expected c to go with U, got c alone: add it to x")
+    (_, B, M), N = x.shape, W.shape[-1] if U is not None else x.shape[2]
+    shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
+        "W": (W, (N, N)),
+        "h0": (h0, (B, N)),
+        "bias": (bias, (N,)),
+        "U": (U, (N, M)),
+        "c": (c, (N,)),
+    }
     for name, (tensor, shape) in shapes.items():
-        if tensor.shape != shape:
+        if tensor is not None and tensor.shape != shape:
             raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
-        dtype = x.real.dtype if name == "bias" else x.dtype
-        if tensor.dtype != dtype:
-            raise TypeError(f"expected {name} of {dtype} to go with x, got {tensor.dtype}")
-    if x.is_complex() and not f.takes_complex:
+    check_types(x, W, h0=h0, bias=bias, U=U, c=c)
+    if W.is_complex() and not f.takes_complex:
         raise ValueError(f"expected modrelu or identity for complex states, got {nonlinearity!r}")

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.backend import Backend, Call
+from eigenrnn.ops.elman.differentiable import bias_gradient, deltas
 from eigenrnn.ops.elman.loop_norm_zoneout import run_norm_zoneout
 from eigenrnn.ops.inplace import apply_in_place, pull_in_place
-from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient
+from eigenrnn.ops.inputs import mapped
+from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient, with_last
 from eigenrnn.transforms import under_transform
 
 __all__ = ["BACKEND", "elman_loop"]
@@ -104,55 +105,35 @@ def _pull_back(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     W, h0, bias, h = ctx.saved_tensors
     nonlinearity, batch_sizes, reverse = ctx.options
     _, needs_W, needs_h0, needs_bias, *_ = ctx.needs_input_grad
-    differentiable = torch.is_grad_enabled() or under_transform()
-    back = _backward_reference if differentiable else _elman_loop_backward
-    delta = back(g, h, W, h0, bias, nonlinearity, batch_sizes, reverse)
+    if torch.is_grad_enabled() or under_transform():
+        delta = deltas(g, None, h, W, h0, bias, nonlinearity, batch_sizes, reverse)
+    else:
+        delta = _elman_loop_backward(g, h, W, h0, bias, nonlinearity, batch_sizes, reverse)
     first = first_steps(delta, batch_sizes, reverse)
     grad_W = weight_gradient(delta, first, h, h0, reverse) if needs_W else None
     grad_h0 = first @ W.conj() if needs_h0 else None
-    grad_bias = _bias_gradient(delta, h) if needs_bias else None
+    grad_bias = bias_gradient(delta, h) if needs_bias else None
     return delta, grad_W, grad_h0, grad_bias, None, None, None
-
-
-def _bias_gradient(
-    delta: Tensor,  # (T, B, N)
-    h: Tensor,  # (T, B, N)
-) -> Tensor:  # (N,)
-    """Sum the gradients along the phases, a stretch of time that the cache holds by another."""
-    steps = max(1, 2**17 // max(1, h[0].numel()))
-    stretches = zip(delta.split(steps), h.split(steps), strict=True)
-    return sum((d * s.sgn().conj()).sum((0, 1)).real for d, s in stretches)  # type: ignore[return-value]
 
 
 elman_loop.register_autograd(_pull_back, setup_context=_remember)
 
 
-def _backward_reference(  # noqa: PLR0913, the same
-    g: Tensor,  # (T, B, N)
-    h: Tensor,  # (T, B, N)
+def _run(  # noqa: PLR0913, every backend's
+    x: Tensor,  # (T, B, N) or (T, B, M)
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
     bias: Tensor | None,  # (N,)
+    U: Tensor | None,  # (N, M)
+    c: Tensor | None,  # (N,)
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
-) -> Tensor:  # (T, B, N)
-    """Do the same in operations that autograd and `vmap` follow; h leads back to the inputs."""
-    pull = NONLINEARITIES[nonlinearity].pull
-    T, B, _ = h.shape
-    sizes = batch_sizes or [B] * T
-    deltas: list[Tensor] = []
-    after = torch.zeros_like(h0)
-    for t in range(T) if reverse else reversed(range(T)):
-        running = (torch.arange(B, device=h.device) < sizes[t]).unsqueeze(1)
-        pulled = pull(g[t] + after @ W.conj(), h[t], bias)
-        after = torch.where(running, pulled, 0)
-        deltas.append(after)
-    return torch.stack(deltas if reverse else deltas[::-1])
-
-
-def _run(*arguments: Any, **options: Any) -> Tensor:
-    return run_norm_zoneout(*arguments, **options) if options else elman_loop(*arguments)
+    **options: Any,
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    run = run_norm_zoneout if options else elman_loop
+    h = run(mapped(x, U, c), W, h0, bias, nonlinearity, batch_sizes, reverse, **options)
+    return with_last(h, batch_sizes, reverse)
 
 
 def _refuses(call: Call) -> str | None:

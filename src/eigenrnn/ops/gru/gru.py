@@ -11,6 +11,7 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.gru import loop, reference
+from eigenrnn.ops.inputs import check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
@@ -27,12 +28,14 @@ BACKENDS = {b.name: b for b in (loop.BACKEND, reference.BACKEND)}
 
 
 def gru(  # noqa: PLR0913, the tensors and how to run over them
-    x: Tensor,  # (T, B, 3 N)
+    x: Tensor,  # (T, B, 3 N) or (T, B, M)
     W: Tensor,  # (3 N, N)
     h0: Tensor | None = None,  # (B, N)
     bias: Tensor | None = None,  # (N,)
     recurrent_bias: Tensor | None = None,  # (N,)
     *,
+    U: Tensor | None = None,  # (3 N, M)
+    c: Tensor | None = None,  # (3 N,)
     nonlinearity: str = "tanh",
     reset_after: bool = True,
     update_keeps: bool = True,
@@ -41,7 +44,7 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     backend: str | None = None,
-) -> Tensor:  # (T, B, N)
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     r"""Evaluate a gated recurrence over a batch of sequences.
 
     .. math::
@@ -59,11 +62,14 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
     up over T.
 
     Args:
-        x: The inputs, mapped to the reset gate, the update gate and the candidate.
+        x: The inputs: mapped to the reset gate, the update gate and the candidate, or as they are
+            if U maps them, which then need not be written to memory.
         W: The recurrent matrices of the same, one below the other.
         h0: The state before the first step; zero by default.
         bias: The bias inside f; only modReLU owns one.
         recurrent_bias: The bias b; only where the reset comes after it.
+        U: The map of the inputs to the three, one below the other.
+        c: The bias beside U.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
         reset_after: Whether the reset gate comes after the candidate's matrix, as in
             `torch.nn.GRU`, or before it.
@@ -79,15 +85,17 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
         reverse: Whether to run from each sequence's last step to its first.
         backend: Which implementation to use; the fastest possible by default.
     Shape:
-        x: :math:`(T, B, 3 N)`, real; any strides.
+        x: :math:`(T, B, 3 N)`, or :math:`(T, B, M)` with U; real, any strides.
         W: :math:`(3 N, N)`, the type of x.
         h0: :math:`(B, N)`, the type of x.
         bias: :math:`(N,)`, the type of x.
         recurrent_bias: :math:`(N,)`, the type of x.
+        U: :math:`(3 N, M)`, the type of x; c: :math:`(3 N,)`, likewise.
         layer_norm: :math:`(3 N,)` both, the type of x.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
     Returns:
-        The states of all steps, :math:`(T, B, N)`.
+        The states of all steps, :math:`(T, B, N)`, and the last one of each sequence,
+        :math:`(B, N)`: that of its first step in reverse.
     Raises:
         ValueError: If a shape, the number of steps, the nonlinearity, a bias, the rate or the
             backend is wrong.
@@ -99,17 +107,20 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
         norm of each gate's sum, where their GRU normalises its two terms apart). Zoneout: Krueger
         et al., ICLR 2017. https://arxiv.org/abs/1606.01305 (departures: none).
     Example:
-        >>> gru(torch.zeros(5, 2, 3), torch.zeros(3, 1), torch.ones(2, 1))[:, 0, 0]
+        >>> h, last = gru(torch.zeros(5, 2, 3), torch.zeros(3, 1), torch.ones(2, 1))
+        >>> h[:, 0, 0]
         tensor([0.5000, 0.2500, 0.1250, 0.0625, 0.0312])
     """
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             tensors: list[Any] = [
                 None if v is None else v.to(at_least_float32(v.dtype))
-                for v in (x, W, h0, bias, recurrent_bias)
+                for v in (x, W, h0, bias, recurrent_bias, U, c)
             ]
             return gru(
-                *tensors,
+                *tensors[:5],
+                U=tensors[5],
+                c=tensors[6],
                 nonlinearity=nonlinearity,
                 reset_after=reset_after,
                 update_keeps=update_keeps,
@@ -119,17 +130,20 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
                 reverse=reverse,
                 backend=backend,
             )
-    if x.dim() != 3 or x.shape[0] < 1 or x.shape[2] % 3 or not x.shape[2]:
+    if U is None and (x.dim() != 3 or x.shape[0] < 1 or x.shape[2] % 3 or not x.shape[2]):
         raise ValueError(f"expected x of shape (T, B, 3 N) with T >= 1, got {tuple(x.shape)}")
+    if x.dim() != 3 or x.shape[0] < 1:
+        raise ValueError(f"expected x of shape (T, B, M) with T >= 1, got {tuple(x.shape)}")
+    N = (x.shape[2] if U is None else U.shape[0]) // 3
     if h0 is None:
-        h0 = x.new_zeros(x.shape[1], x.shape[2] // 3)
+        h0 = x.new_zeros(x.shape[1], N)
     _check_biases(bias, recurrent_bias, nonlinearity, reset_after)
-    _check_tensors(x, W, h0, bias, recurrent_bias)
+    weights = (W, h0, bias, recurrent_bias, U, c)
+    _check_tensors(x, N, *weights)
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, *x.shape[:2])
     options = options_of(layer_norm, zoneout)
-    check_options(options, x, x.shape[2] // 3)
-    weights = (W, h0, bias, recurrent_bias)
+    check_options(options, x, W)
     call = Call.of(x, nonlinearity, *weights, *(layer_norm or ()), options=options)
     chosen = choose(BACKENDS, call, backend)
     form = (nonlinearity, reset_after, update_keeps, batch_sizes, reverse)
@@ -146,22 +160,30 @@ def _check_biases(
         raise ValueError("expected no recurrent_bias with the reset before W: add it to x")
 
 
-def _check_tensors(
-    x: Tensor, W: Tensor, h0: Tensor, bias: Tensor | None, recurrent_bias: Tensor | None
+def _check_tensors(  # noqa: PLR0913, the tensors of a call
+    x: Tensor,
+    N: int,
+    W: Tensor,
+    h0: Tensor,
+    bias: Tensor | None,
+    recurrent_bias: Tensor | None,
+    U: Tensor | None,
+    c: Tensor | None,
 ) -> None:
-    _, B, N = x.shape[0], x.shape[1], x.shape[2] // 3
+    _, B, M = x.shape
     if not x.is_floating_point():
         raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
+    if c is not None and U is None:
+        raise ValueError("expected c to go with U, got c alone: add it to x")
     shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
         "W": (W, (3 * N, N)),
         "h0": (h0, (B, N)),
         "bias": (bias, (N,)),
         "recurrent_bias": (recurrent_bias, (N,)),
+        "U": (U, (3 * N, M)),
+        "c": (c, (3 * N,)),
     }
     for name, (tensor, shape) in shapes.items():
-        if tensor is None:
-            continue
-        if tensor.shape != shape:
+        if tensor is not None and tensor.shape != shape:
             raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
-        if tensor.dtype != x.dtype:
-            raise TypeError(f"expected {name} of {x.dtype} to go with x, got {tensor.dtype}")
+    check_types(x, W, h0=h0, bias=bias, recurrent_bias=recurrent_bias, U=U, c=c)

@@ -12,7 +12,8 @@ from torch import Tensor
 from eigenrnn.ops.backend import Backend
 from eigenrnn.ops.gru.backward import OPTIONS, backward_reference, gru_loop_backward
 from eigenrnn.ops.inplace import apply_in_place
-from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient
+from eigenrnn.ops.inputs import mapped
+from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient, with_last
 from eigenrnn.transforms import under_transform
 
 __all__ = ["BACKEND", "gru_loop"]
@@ -108,10 +109,21 @@ def _pull_back(ctx: Any, g: Tensor | None, g_gates: Tensor | None) -> tuple[Tens
 gru_loop.register_autograd(_pull_back, setup_context=_remember)
 
 
-def _run(*arguments: Any) -> Tensor:
-    tensors = [a for a in arguments if isinstance(a, Tensor)]
-    keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return gru_loop(*arguments, keep)[0]
+def _run(
+    x: Tensor,  # (T, B, 3 N) or (T, B, M)
+    W: Tensor,  # (3 N, N)
+    h0: Tensor,  # (B, N)
+    bias: Tensor | None,  # (N,)
+    recurrent_bias: Tensor | None,  # (N,)
+    U: Tensor | None,  # (3 N, M)
+    c: Tensor | None,  # (3 N,)
+    *form: Any,
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    tensors = (mapped(x, U, c), W, h0, bias, recurrent_bias)
+    keep = torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in tensors)
+    h, _ = gru_loop(*tensors, *form, keep)
+    *_, batch_sizes, reverse = form
+    return with_last(h, batch_sizes, reverse)
 
 
 BACKEND = Backend(

@@ -5,17 +5,21 @@ from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.inputs import mapped
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, normalised, zoned_out
+from eigenrnn.ops.steps import with_last
 
 __all__ = ["BACKEND", "gru_reference"]
 
 
 def gru_reference(  # noqa: PLR0913, every backend's
-    x: Tensor,  # (T, B, 3 N)
+    x: Tensor,  # (T, B, 3 N) or (T, B, M)
     W: Tensor,  # (3 N, N)
     h0: Tensor,  # (B, N)
     bias: Tensor | None,  # (N,)
     recurrent_bias: Tensor | None,  # (N,)
+    U: Tensor | None,  # (3 N, M)
+    c: Tensor | None,  # (3 N,)
     nonlinearity: str,
     reset_after: bool,
     update_keeps: bool,
@@ -24,7 +28,7 @@ def gru_reference(  # noqa: PLR0913, every backend's
     *,
     layer_norm: Norm | None = None,  # (3 N,), (3 N,)
     zoneout: Zoneout | None = None,  # (T, B, N)
-) -> Tensor:  # (T, B, N)
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     """Evaluate the four lines of the recurrence one step at a time.
 
     LayerNorm is applied, gate by gate, to the arguments of the three nonlinearities, so that it
@@ -36,7 +40,7 @@ def gru_reference(  # noqa: PLR0913, every backend's
     norm_r, norm_u, norm_c = _norms(layer_norm)
     T, B, _ = x.shape
     sizes = batch_sizes or [B] * T
-    xs = x.unbind()  # indexing would pad a gradient of the size of x at every step
+    xs = mapped(x, U, c).unbind()  # indexing would pad a gradient of the size of x at every step
     h = h0
     states: list[Tensor] = []
     for t in reversed(range(T)) if reverse else range(T):
@@ -49,13 +53,13 @@ def gru_reference(  # noqa: PLR0913, every backend's
             q = r * (moved if recurrent_bias is None else moved + recurrent_bias)
         else:
             q = (r * h[:n]) @ W_c.T
-        c = f(normalised(x_c + q, norm_c), bias)
-        moved = u * h[:n] + (1 - u) * c if update_keeps else (1 - u) * h[:n] + u * c
+        new = f(normalised(x_c + q, norm_c), bias)
+        moved = u * h[:n] + (1 - u) * new if update_keeps else (1 - u) * h[:n] + u * new
         moved = zoned_out(moved, h[:n], zoneout, t)
         # a sequence that has ended keeps its state, one that has not begun keeps h0
         h = torch.cat([moved, h[n:]]) if n < B else moved
         states.append(torch.cat([moved, torch.zeros_like(h[n:])]) if n < B else moved)
-    return torch.stack(states[::-1] if reverse else states)
+    return with_last(torch.stack(states[::-1] if reverse else states), batch_sizes, reverse)
 
 
 def _norms(layer_norm: Norm | None) -> list[Norm | None]:

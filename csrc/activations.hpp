@@ -1,0 +1,147 @@
+// The nonlinearities: f on pre-activations, and the way back, which reads f' off f's own value.
+#pragma once
+#include "arguments.hpp"
+#include "math.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+// Each has apply(z, b): f(z), with the bias b of modReLU; pull(d, h, b): d f'(z) where f(z) = h; and
+// phase(h): the direction in which b moves h. NaN goes through all of them.
+
+struct Identity {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T>, T) {
+    return z;
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T>, vec<T>, T) {
+    return d;
+  }
+};
+
+struct Tanh {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T>, T) {
+    return tanh<T>(z);
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T>, T) {
+    return d * (T(1) - h * h);
+  }
+};
+
+struct Relu {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T>, T) {
+    return z <= T(0) ? vec<T>{} : z;
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T>, T) {
+    return h <= T(0) ? vec<T>{} : d;
+  }
+};
+
+struct Elu {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T>, T) {
+    return z >= T(0) ? z : expm1_nonpositive<T>(z);  // -0 too stays as it is
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T>, T) {
+    return h > T(0) ? d : d * (h + T(1));
+  }
+};
+
+struct LeakyRelu {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T>, T slope) {
+    return z > T(0) ? z : z * slope;
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T>, T slope) {
+    return h > T(0) ? d : d * slope;
+  }
+};
+
+struct ModRelu {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T> b, T) {
+    const vec<T> modulus = magnitude<T>(z) + b;
+    const vec<T> signed_ = with_sign_of<T>(modulus, z);
+    return modulus <= T(0) ? vec<T>{} : (z == T(0) ? vec<T>{} : signed_);
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T>, T) {
+    return h == T(0) ? vec<T>{} : d;
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> phase(vec<T> h) {
+    return h > T(0) ? splat<T>(1) : (h < T(0) ? splat<T>(-1) : vec<T>{});
+  }
+};
+
+// Complex numbers as neighbouring lanes, real part and imaginary part.
+struct ModReluPaired {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> swap(vec<T> v) {
+    integers<T> order;
+    for (isize lane = 0; lane < LANES<T>; ++lane)
+      order[lane] = static_cast<typename integer_of<T>::type>(lane ^ 1);
+#if defined(__clang__)
+    vec<T> out;
+    for (isize lane = 0; lane < LANES<T>; ++lane) out[lane] = v[order[lane]];
+    return out;
+#else
+    return __builtin_shuffle(v, order);
+#endif
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> root(vec<T> v) {
+    for (isize lane = 0; lane < LANES<T>; ++lane)
+      v[lane] = sizeof(T) == 4 ? static_cast<T>(__builtin_sqrtf(static_cast<float>(v[lane])))
+                               : static_cast<T>(__builtin_sqrt(static_cast<double>(v[lane])));
+    return v;
+  }
+  // |z|, without squares that overflow.
+  template <class T>
+  static EIGENRNN_INLINE vec<T> modulus(vec<T> z) {
+    const vec<T> one = magnitude<T>(z), other = swap<T>(one);
+    const vec<T> great = one > other ? one : other, small = one > other ? other : one;
+    const vec<T> q = small / (great == T(0) ? splat<T>(1) : great);
+    return great * root<T>(q * q + T(1));
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T> b, T) {
+    const vec<T> m = modulus<T>(z), kept = m + b;
+    const vec<T> scaled = z * (kept / (m == T(0) ? splat<T>(1) : m));
+    return kept <= T(0) ? vec<T>{} : scaled;
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T> b, T) {
+    const vec<T> m = modulus<T>(h), u = phase<T>(h), along = d * u;
+    const vec<T> ratio = m / (m == T(0) ? splat<T>(1) : m - b);  // |h| / |z|
+    const vec<T> pulled = ratio * d + (T(1) - ratio) * (along + swap<T>(along)) * u;
+    return m == T(0) ? vec<T>{} : pulled;
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> phase(vec<T> h) {
+    const vec<T> m = modulus<T>(h);
+    return h / (m == T(0) ? splat<T>(1) : m);
+  }
+};
+
+// Call task.template run<F>() with the type F of an activation.
+template <class Task>
+void with_activation(Activation activation, Task&& task) {
+  switch (activation) {
+    case Activation::identity: return task.template run<Identity>();
+    case Activation::tanh: return task.template run<Tanh>();
+    case Activation::relu: return task.template run<Relu>();
+    case Activation::elu: return task.template run<Elu>();
+    case Activation::leaky_relu: return task.template run<LeakyRelu>();
+    case Activation::modrelu: return task.template run<ModRelu>();
+    case Activation::modrelu_paired: return task.template run<ModReluPaired>();
+  }
+}
+
+}  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,0 +1,164 @@
+// delta_t = (g_t + delta_{t+1} W) f'(z_t) over one thread's rows, and what follows from delta.
+#pragma once
+#include "elman_forward.hpp"
+#include "outer.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+// What one thread has for itself.
+template <class T>
+struct ElmanScratch {
+  isize N, M;
+  isize rows;  // the most deltas that are held at once
+
+  // So many rows that their sums are worth a walk through the matrix of sums.
+  static constexpr isize ENOUGH = 256;
+
+  ElmanScratch(isize n, isize m, isize share)
+      : N(n), M(m), rows(larger(1, share) * larger(2, (ENOUGH + share) / larger(1, share))) {}
+
+  isize width() const { return vectors<T>(N) * LANES<T>; }
+  isize deltas_size() const { return rows * width(); }
+  isize sums_size() const { return (N + M) * width(); }
+  isize size() const { return deltas_size() + sums_size() + 2 * width(); }
+};
+
+template <class T>
+struct ElmanBackward {
+  const Elman& call;
+  const ElmanBack& back;
+  ElmanPanels<T> panels;  // W and U themselves: deltas go through them from the other side
+  Share share;
+  ElmanScratch<T> scratch;
+  T* deltas;        // (rows, width)
+  T* sums;          // (N + M, width), the gradients of W and U so far, transposed
+  T* bias_sums;     // (width,)
+  T* shift_sums;    // (width,)
+  Factor<T>* past;  // as many as there are steps held at once, twice
+  Factor<T>* inputs;
+
+  template <class F>
+  void run() {
+    const isize mine = share.last - share.first;
+    if (mine == 0) return;
+    isize held = 0, after = 0, last = 0;  // rows held; rows of step s + 1, and where they are
+    int pasts = 0, steps = 0;
+    for (isize s = call.steps.T - 1; s >= 0; --s) {
+      const isize now = share.running(call.steps, s);
+      if (back.dx.data != nullptr)
+        clear<T>(back.dx, call.M > 0 ? call.M : call.N, call.steps.time(s), share.first + now,
+                 share.last);
+      if (now == 0) continue;
+      if (held + now > scratch.rows) {
+        flush(pasts, steps);
+        // the last step's deltas are still needed
+        std::memmove(deltas, deltas + last * scratch.width(),
+                     static_cast<std::size_t>(after * scratch.width()) * sizeof(T));
+        last = 0, held = after, pasts = steps = 0;
+      }
+      const isize on = smaller(now, after);
+      T* delta = deltas + held * scratch.width();
+      pull<F>(s, 0, on, deltas + last * scratch.width(), delta);
+      pull<F>(s, on, now, nullptr, delta);
+      pasts = remember(s, now, delta, pasts);
+      if (call.M > 0) {
+        steps = append(inputs, steps, {at<T>(call.x, call.steps.time(s), share.first), 1,
+                                       call.x.second, delta, scratch.width(), LANES<T>, now});
+        if (back.dx.data != nullptr) through_inputs(s, now, delta);
+      }
+      last = held, after = now, held += now;
+    }
+    flush(pasts, steps);
+  }
+
+  // Rows [from, to) of step s; those without a step after it start from the last states' gradient.
+  template <class F>
+  void pull(isize s, isize from, isize to, const T* later, T* delta) {
+    const isize N = call.N, t = call.steps.time(s), width = scratch.width();
+    const T* h = at<T>(call.h, t, share.first + from);
+    const T* g = back.g.data == nullptr ? nullptr : at<T>(back.g, t, share.first + from);
+    const T* end = later != nullptr || back.glast.data == nullptr
+                       ? nullptr
+                       : at<T>(back.glast, 0, share.first + from);
+    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first + from);
+    delta += from * width;
+    const T* bias = static_cast<const T*>(call.bias.data);
+    const T slope = static_cast<T>(call.slope);
+    // the next step's rows come from memory while this step computes
+    const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
+    const isize next_h = next * call.h.first, next_g = next * back.g.first;
+    const Operand<T> operand{later == nullptr ? nullptr : later + from * width, width, panels.W,
+                             later == nullptr ? 0 : N};
+    through<T>(&operand, 1, to - from, vectors<T>(N),
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+                 for (isize v = 0; v < C; ++v) {
+                   const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);
+                   const vec<T> b = bias == nullptr ? vec<T>{} : load_some<T>(bias + j, n);
+                   vec<T> moved = load<T>(bias_sums + j), all = load<T>(shift_sums + j);
+                   for (isize r = 0; r < R; ++r) {
+                     vec<T> d = load<T>(z + r * row + v * LANES<T>);
+                     if (g != nullptr) d += load_some<T>(g + (r0 + r) * back.g.second + j, n);
+                     if (end != nullptr) d += load_some<T>(end + (r0 + r) * back.glast.second + j, n);
+                     __builtin_prefetch(h + (r0 + r) * call.h.second + j + next_h, 0, 2);
+                     if (g != nullptr)
+                       __builtin_prefetch(g + (r0 + r) * back.g.second + j + next_g, 0, 2);
+                     const vec<T> state = load_some<T>(h + (r0 + r) * call.h.second + j, n);
+                     d = F::template pull<T>(d, state, b, slope);
+                     store<T>(delta + (r0 + r) * width + j, d);
+                     if (dx != nullptr) store_some<T>(dx + (r0 + r) * back.dx.second + j, d, n);
+                     if constexpr (requires_phase<F>) moved += d * F::template phase<T>(state);
+                     all += d;
+                   }
+                   store<T>(bias_sums + j, moved);
+                   store<T>(shift_sums + j, all);
+                 }
+               });
+  }
+
+  // Note which states step s began from, for the gradient of W; h0 gets its own here.
+  int remember(isize s, isize now, const T* delta, int count) {
+    const isize width = scratch.width();
+    const isize old = smaller(now, share.running(call.steps, s - 1));
+    if (old > 0)
+      count = append(past, count, {at<T>(call.h, call.steps.time(s - 1), share.first), 1,
+                                   call.h.second, delta, width, LANES<T>, old});
+    if (old == now) return count;
+    if (back.dh0.data != nullptr)
+      out(panels.W, call.N, delta + old * width, now - old, at<T>(back.dh0, 0, share.first + old),
+          back.dh0.second);
+    return append(past, count, {at<T>(call.h0, 0, share.first + old), 1, call.h0.second,
+                                delta + old * width, width, LANES<T>, now - old});
+  }
+
+  void through_inputs(isize s, isize now, const T* delta) {
+    out(panels.U, call.M, delta, now, at<T>(back.dx, call.steps.time(s), share.first),
+        back.dx.second);
+  }
+
+  // to = delta * matrix, of `cols` columns.
+  void out(const T* matrix, isize cols, const T* delta, isize count, T* to, isize stride) {
+    const Operand<T> operand{delta, scratch.width(), matrix, call.N};
+    through<T>(&operand, 1, count, vectors<T>(cols),
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+                 for (isize r = 0; r < R; ++r)
+                   for (isize v = 0; v < C; ++v) {
+                     const isize j = (v0 + v) * LANES<T>;
+                     store_some<T>(to + (r0 + r) * stride + j, load<T>(z + r * row + v * LANES<T>),
+                                smaller(LANES<T>, cols - j));
+                   }
+               });
+  }
+
+  // Add the outer products of all held deltas with the states, and inputs, that they met.
+  void flush(int pasts, int steps) {
+    const isize width = scratch.width(), all = vectors<T>(call.N);
+    if (back.dWt.data != nullptr) add_products(past, pasts, call.N, all, sums, width);
+    if (back.dUt.data != nullptr && call.M > 0)
+      add_products(inputs, steps, call.M, all, sums + call.N * width, width);
+  }
+
+  template <class F>
+  static constexpr bool requires_phase = __is_same(F, ModRelu) || __is_same(F, ModReluPaired);
+};
+
+}  // namespace eigenrnn::EIGENRNN_ISA

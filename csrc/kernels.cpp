@@ -1,0 +1,19 @@
+// Compiled once per instruction set, which EIGENRNN_ISA names.
+#include "kernels.hpp"
+
+#include "elman.hpp"
+#include "evaluate.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+#define EIGENRNN_TEXT_OF(name) #name
+#define EIGENRNN_TEXT(name) EIGENRNN_TEXT_OF(name)
+
+extern const Kernels KERNELS;
+const Kernels KERNELS = {
+    EIGENRNN_TEXT(EIGENRNN_ISA), elman_forward<float>,   elman_forward<double>,
+    elman_backward<float>,       elman_backward<double>,
+    evaluate<float>,             evaluate<double>,
+};
+
+}  // namespace eigenrnn::EIGENRNN_ISA

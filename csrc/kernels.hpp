@@ -1,0 +1,17 @@
+// What each instruction set offers: one table of functions.
+#pragma once
+#include "arguments.hpp"
+
+namespace eigenrnn {
+
+struct Kernels {
+  const char* isa;
+  void (*elman_forward_float)(const Elman&, int threads);
+  void (*elman_forward_double)(const Elman&, int threads);
+  void (*elman_backward_float)(const Elman&, const ElmanBack&, int threads);
+  void (*elman_backward_double)(const Elman&, const ElmanBack&, int threads);
+  void (*evaluate_float)(Function, const float* from, float* to, std::ptrdiff_t count);
+  void (*evaluate_double)(Function, const double* from, double* to, std::ptrdiff_t count);
+};
+
+}  // namespace eigenrnn

@@ -1,0 +1,108 @@
+// The Python module: chooses the instruction set, and hands pointers on without the GIL.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "isa.hpp"
+#include "pages.hpp"
+#include "team.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+using eigenrnn::Activation;
+using eigenrnn::Elman;
+using eigenrnn::ElmanBack;
+using eigenrnn::Function;
+using eigenrnn::Kernels;
+using eigenrnn::View;
+
+using Pointer = std::tuple<std::uintptr_t, std::ptrdiff_t, std::ptrdiff_t>;
+using Sizes = std::optional<std::vector<std::int64_t>>;
+
+View view(const Pointer& p) {
+  return {reinterpret_cast<void*>(std::get<0>(p)), std::get<1>(p), std::get<2>(p)};
+}
+
+Elman elman(std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t> shape,
+            const Sizes& sizes, bool reverse, int activation, double slope,
+            const std::vector<Pointer>& views) {
+  Elman call;
+  std::tie(call.steps.T, call.steps.B, call.N, call.M) = shape;
+  call.steps.sizes = sizes.has_value() ? sizes->data() : nullptr;
+  call.steps.reverse = reverse;
+  call.activation = static_cast<Activation>(activation);
+  call.slope = slope;
+  View* to[] = {&call.x, &call.U, &call.c, &call.W, &call.h0, &call.bias, &call.h, &call.last};
+  for (std::size_t i = 0; i < std::size(to); ++i) *to[i] = view(views.at(i));
+  return call;
+}
+
+ElmanBack elman_back(const std::vector<Pointer>& views) {
+  ElmanBack back;
+  View* to[] = {&back.g,  &back.glast, &back.dx,  &back.dUt,
+                &back.dc, &back.dWt,   &back.dh0, &back.dbias};
+  for (std::size_t i = 0; i < std::size(to); ++i) *to[i] = view(views.at(i));
+  return back;
+}
+
+Function named(const std::string& name) {
+  if (name == "tanh") return Function::tanh;
+  if (name == "logistic") return Function::logistic;
+  if (name == "elu") return Function::elu;
+  throw std::invalid_argument("expected tanh, logistic or elu, got " + name);
+}
+
+}  // namespace
+
+NB_MODULE(_cpu, m) {
+  m.doc() = "Compiled recurrences; eigenrnn.ops checks what they are given.";
+  static const Kernels& kernels = eigenrnn::choose_kernels(std::getenv("EIGENRNN_ISA"));
+  eigenrnn::watch_forks();
+  m.attr("isa") = kernels.isa;
+  m.attr("isas") = nb::cast(eigenrnn::possible_isas());
+  m.def("prefer_large_pages", [](std::uintptr_t data, std::size_t bytes) {
+    eigenrnn::prefer_large_pages(reinterpret_cast<void*>(data), bytes);
+  });
+  m.def("evaluate", [](const std::string& name, bool twice, std::uintptr_t from, std::uintptr_t to,
+                       std::ptrdiff_t count) {
+    const Function function = named(name);
+    const nb::gil_scoped_release free;
+    if (twice)
+      kernels.evaluate_double(function, reinterpret_cast<const double*>(from),
+                              reinterpret_cast<double*>(to), count);
+    else
+      kernels.evaluate_float(function, reinterpret_cast<const float*>(from),
+                             reinterpret_cast<float*>(to), count);
+  });
+  m.def("elman_forward",
+        [](bool twice, int threads,
+           std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t> shape,
+           const Sizes& sizes, bool reverse, int activation, double slope,
+           const std::vector<Pointer>& views) {
+          const Elman call = elman(shape, sizes, reverse, activation, slope, views);
+          const nb::gil_scoped_release free;
+          (twice ? kernels.elman_forward_double : kernels.elman_forward_float)(call, threads);
+        });
+  m.def("elman_backward",
+        [](bool twice, int threads,
+           std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t> shape,
+           const Sizes& sizes, bool reverse, int activation, double slope,
+           const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
+          const Elman call = elman(shape, sizes, reverse, activation, slope, views);
+          const ElmanBack back = elman_back(gradients);
+          const nb::gil_scoped_release free;
+          (twice ? kernels.elman_backward_double : kernels.elman_backward_float)(call, back,
+                                                                                 threads);
+        });
+}

@@ -1,0 +1,49 @@
+// Sums of outer products: the gradients of weights, over as many steps as a cache holds.
+#pragma once
+#include "rows.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+// Add a factor to a list. Single rows one after another make one factor, deep enough to run fast.
+template <class T>
+int append(Factor<T>* list, int count, Factor<T> next) {
+  if (count > 0 && next.depth == 1) {
+    Factor<T>& open = list[count - 1];
+    const isize step = open.depth == 1 ? next.a - open.a : open.step;
+    if (next.a == open.a + open.depth * step && next.b == open.b + open.depth * open.deep) {
+      open.step = step;
+      ++open.depth;
+      return count;
+    }
+  }
+  list[count] = next;
+  return count + 1;
+}
+
+// into (rows of `all` vectors, `stride` apart) += sum of factors[i].a^T factors[i].b. The factors
+// are moved along, and left at the end of their columns.
+template <class T>
+void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into, isize stride) {
+  const isize wide = columns(static_cast<int>(next_rows(rows)));
+  for (isize v = 0; v < all; v += wide) {
+    const isize C = smaller(wide, all - v);
+    for (isize k = 0, R; k < rows; k += R) {
+      R = next_rows(rows - k);
+      BLOCKS<T>.table[R][C](factors, count, into + k * stride + v * LANES<T>, stride, true);
+      for (int i = 0; i < count; ++i) factors[i].a += R;
+    }
+    for (int i = 0; i < count; ++i) factors[i].a -= rows, factors[i].b += C * LANES<T>;
+  }
+}
+
+// Add, or at first copy, the first `cols` of each of `rows` padded rows to the rows of `to`.
+template <class T>
+void gather(const View& to, isize rows, isize cols, const T* from, isize width, bool first) {
+  for (isize r = 0; r < rows; ++r) {
+    T* row = at<T>(to, r, 0);
+    for (isize j = 0; j < cols; ++j)
+      row[j] = first ? from[r * width + j] : row[j] + from[r * width + j];
+  }
+}
+
+}  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,0 +1,124 @@
+// The two products of a recurrence: rows by a packed matrix, and sums of outer products.
+#pragma once
+#include "vec.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+// A block of R rows by C vectors stays in registers: C accumulators a row, C operands, and the
+// broadcast element comes straight from memory. So R * C + C registers are needed.
+//
+// Where three gates are wanted at once, three vectors stay together: then there are fewer rows.
+constexpr int MOST_ROWS = EIGENRNN_REGISTERS >= 32 ? 12 : 6;
+constexpr int MOST_COLUMNS = 9;
+constexpr int most_rows(int together) { return together == 3 ? MOST_ROWS * 2 / 3 : MOST_ROWS; }
+
+// Few rows take more columns, so that enough sums run side by side to hide a product's latency.
+constexpr int columns(int rows, int together = 1) {
+  const int least = together == 3 ? 3 : 2;
+  if (2 * rows > most_rows(together)) return least;
+  return 4 * rows > most_rows(together) ? 2 * least : together == 3 ? 9 : 8;
+}
+
+// Rows are shared out evenly: 14 rows are 7 + 7, not 12 + 2.
+EIGENRNN_INLINE isize next_rows(isize left, int together = 1) {
+  const isize most = most_rows(together), blocks = (left + most - 1) / most;
+  return (left + blocks - 1) / blocks;
+}
+
+// One factor of a block product: `depth` columns a(r, k) = a[r * row + k * step] times `depth` rows
+// of C vectors b(k, c) = b[k * deep + c * wide].
+template <class T>
+struct Factor {
+  const T* a;
+  isize row, step;
+  const T* b;
+  isize deep, wide;
+  isize depth;
+};
+
+// out (R rows of C vectors, rows `stride` apart, padded) = [out] + sum over factors of a b. Each
+// element is one chain of fused multiplications and additions in the order of k, whatever R and C
+// are: results do not depend on how rows are shared out among blocks and threads.
+template <class T, int R, int C>
+__attribute__((noinline)) void block(const Factor<T>* factors, int count, T* out, isize stride,
+                                     bool add) {
+  vec<T> sums[R][C];
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c)
+      sums[r][c] = add ? load<T>(out + r * stride + c * LANES<T>) : vec<T>{};
+  for (int f = 0; f < count; ++f) {
+    const Factor<T> factor = factors[f];
+    const T* a = factor.a;
+    const T* b = factor.b;
+    for (isize k = 0; k < factor.depth; ++k, a += factor.step, b += factor.deep) {
+      vec<T> columns_[C];
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) columns_[c] = load<T>(b + c * factor.wide);
+#pragma GCC unroll 12
+      for (int r = 0; r < R; ++r) {
+        const vec<T> element = splat<T>(a[r * factor.row]);
+#pragma GCC unroll 8
+        for (int c = 0; c < C; ++c) sums[r][c] += element * columns_[c];
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) store<T>(out + r * stride + c * LANES<T>, sums[r][c]);
+}
+
+template <class T>
+using Block = void (*)(const Factor<T>*, int, T*, isize, bool);
+
+// The block of `rows` rows and as many vectors as any columns(rows) asks for, or fewer.
+template <class T>
+struct Blocks {
+  static constexpr int most(int rows) {
+    const int one = columns(rows), three = rows > most_rows(3) ? 0 : columns(rows, 3);
+    return one > three ? one : three;
+  }
+  Block<T> table[MOST_ROWS + 1][MOST_COLUMNS + 1] = {};
+  template <int R, int C>
+  constexpr void fill() {
+    if constexpr (C > 0) {
+      table[R][C] = block<T, R, C>;
+      fill<R, C - 1>();
+    } else if constexpr (R > 1) {
+      fill<R - 1, most(R - 1)>();
+    }
+  }
+  constexpr Blocks() { fill<MOST_ROWS, most(MOST_ROWS)>(); }
+};
+template <class T>
+constexpr Blocks<T> BLOCKS{};
+
+// A matrix packed for `block`: one panel of `rows` vectors for each vector of columns. A panel is
+// an odd number of cache lines long, or panels of 2^k rows would all fall on the same lines.
+template <class T>
+struct Packed {
+  isize rows, cols;
+  static isize panel(isize rows) { return (rows + (rows % 2 == 0 ? 1 : 0)) * LANES<T>; }
+  static isize size(isize rows, isize cols) { return panel(rows) * vectors<T>(cols); }
+  isize panel() const { return panel(rows); }
+};
+
+// Pack element (k, j) = source[k * row + j * col]; lanes past the last column are zero. Of several
+// matrices that are multiplied together, each fills one panel in `together`.
+template <class T>
+void pack(T* packed, isize rows, isize cols, const T* source, isize row, isize col,
+          int together = 1) {
+  const isize panel = Packed<T>::panel(rows) * together;
+  for (isize v = 0; v < vectors<T>(cols); ++v, packed += panel) {
+    const isize n = smaller(LANES<T>, cols - v * LANES<T>);
+    for (isize k = 0; k < rows; ++k) {
+      for (isize lane = 0; lane < n; ++lane)
+        packed[k * LANES<T> + lane] = source[k * row + (v * LANES<T> + lane) * col];
+      for (isize lane = n; lane < LANES<T>; ++lane) packed[k * LANES<T> + lane] = T(0);
+    }
+  }
+}
+
+}  // namespace eigenrnn::EIGENRNN_ISA

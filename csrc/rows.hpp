@@ -1,0 +1,98 @@
+// What every recurrence does with its rows: sharing them out, and sending them through a matrix.
+#pragma once
+#include "arguments.hpp"
+#include "product.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+template <class T>
+EIGENRNN_INLINE T* at(const View& view, isize i, isize j) {
+  return static_cast<T*>(view.data) + i * view.first + j * view.second;
+}
+
+// The rows [first, last) of a batch that one thread has for itself: every thread gets about as many
+// steps, not as many rows.
+struct Share {
+  isize first = 0, last = 0;
+
+  static Share of(const Steps& steps, int member, int members) {
+    isize total = 0;
+    for (isize s = 0; s < steps.T; ++s) total += steps.running(s);
+    Share share{0, 0};
+    isize done = 0, row = 0;
+    for (int i = 0; i <= member; ++i) {
+      share.first = row;
+      const isize goal = total * (i + 1) / members;
+      while (row < steps.B && (done < goal || i + 1 == members)) done += length(steps, row++);
+      share.last = row;
+    }
+    return share;
+  }
+  static isize length(const Steps& steps, isize row) {
+    if (steps.sizes == nullptr) return steps.T;
+    isize low = 0, high = steps.T;  // the first time at which the row does not run
+    while (low < high) {
+      const isize middle = (low + high) / 2;
+      if (steps.sizes[middle] > row) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+  // How many of them run in step s; they are the first ones.
+  isize running(const Steps& steps, isize s) const {
+    return larger(0, smaller(steps.running(s), last) - first);
+  }
+};
+
+// Rows [from, to) of a step hold nothing but zeros: their sequences have ended.
+template <class T>
+EIGENRNN_INLINE void clear(const View& view, isize cols, isize t, isize from, isize to) {
+  for (isize r = from; r < to; ++r)
+    std::memset(at<T>(view, t, r), 0, static_cast<std::size_t>(cols) * sizeof(T));
+}
+
+// One operand of a product of rows: their elements, and the packed matrix that they meet.
+template <class T>
+struct Operand {
+  const T* rows;  // row r begins at rows + r * stride
+  isize stride;
+  const T* panels;
+  isize depth;
+};
+
+// What rows r, r + 1, ... and vectors v, v + 1, ... add to a block.
+template <class T>
+EIGENRNN_INLINE Factor<T> factor(const Operand<T>& operand, isize r, isize v) {
+  const isize panel = Packed<T>::panel(operand.depth);
+  return {operand.rows + r * operand.stride, operand.stride, 1, operand.panels + v * panel,
+          LANES<T>, panel, operand.depth};
+}
+
+template <class T>
+constexpr isize MOST_OF_BLOCK = MOST_ROWS* MOST_COLUMNS* LANES<T>;
+
+// For rows 0 .. count - 1: z = sum of operands[i].rows * matrix[i], block by block. `use` gets each
+// block while it is in the nearest cache: use(z, stride, first row, rows, first vector, vectors).
+// The vectors of a block are a multiple of `together`, as `all` is.
+//
+// The columns are the outer loop: a pair of panels is read once a step and stays near, whatever
+// number of rows there are, while the rows are short.
+template <class T, int together = 1, class Use>
+EIGENRNN_INLINE void through(const Operand<T>* operands, int how_many, isize count, isize all,
+                             Use&& use) {
+  alignas(64) T z[MOST_OF_BLOCK<T>];
+  if (count <= 0) return;
+  const isize wide = columns(static_cast<int>(next_rows(count, together)), together);
+  for (isize v = 0; v < all; v += wide) {
+    const isize C = smaller(wide, all - v);
+    for (isize r = 0, R; r < count; r += R) {
+      R = next_rows(count - r, together);
+      Factor<T> factors[3];
+      for (int i = 0; i < how_many; ++i) factors[i] = factor(operands[i], r, v);
+      BLOCKS<T>.table[R][C](factors, how_many, z, C * LANES<T>, false);
+      use(z, C * LANES<T>, r, R, v, C);
+    }
+  }
+}
+
+}  // namespace eigenrnn::EIGENRNN_ISA

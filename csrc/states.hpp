@@ -1,0 +1,38 @@
+// Where the states of one thread's rows are: in the output, or in a scratch of two steps.
+#pragma once
+#include "rows.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+template <class T>
+struct States {
+  const Steps& steps;
+  const View& h;     // (T, B, N); null: only the last states are wanted
+  const View& last;  // (1, B, N)
+  isize N;
+  Share share;
+  T* spare;  // two steps of the thread's rows, used if no others are kept
+
+  // The states after step s, of which row 0 is the thread's first.
+  T* after(isize s, isize& stride) const {
+    if (h.data != nullptr) {
+      stride = h.second;
+      return at<T>(h, steps.time(s), share.first);
+    }
+    stride = N;
+    return spare + (s % 2) * (share.last - share.first) * N;
+  }
+
+  // After step s: fill up with zeros, and copy the states of those sequences that end with it.
+  void finish(isize s, isize now) const {
+    const isize on = smaller(now, share.running(steps, s + 1));
+    isize stride;
+    const T* states = after(s, stride);
+    for (isize r = on; r < now; ++r)
+      std::memcpy(at<T>(last, 0, share.first + r), states + r * stride,
+                  static_cast<std::size_t>(N) * sizeof(T));
+    if (h.data != nullptr) clear<T>(h, N, steps.time(s), share.first + now, share.last);
+  }
+};
+
+}  // namespace eigenrnn::EIGENRNN_ISA

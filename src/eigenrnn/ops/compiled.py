@@ -1,0 +1,85 @@
+"""The compiled kernels, if there are any, and how tensors are handed to them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.nonlinearities import LEAKY_SLOPES
+from eigenrnn.ops.backend import Call
+
+try:
+    from eigenrnn.ops import _cpu  # pyright: ignore[reportMissingModuleSource]
+except ImportError as error:
+    kernels: Any = None
+    _absence = (
+        "the compiled kernels were not built: install eigenrnn where a C++17 compiler is found"
+        if isinstance(error, ModuleNotFoundError)
+        else str(error)
+    )
+else:
+    kernels = _cpu
+    _absence = None
+
+__all__ = ["ABOUT", "activation", "fresh", "kernels", "missing", "pointer", "refuses", "rows"]
+
+ABOUT = "compiled C++ on the processor" + (f", {kernels.isa}" if kernels else "")
+"""What the backends made of the kernels say of themselves."""
+
+_ACTIVATIONS = ("identity", "tanh", "relu", "elu", "leaky_relu", "modrelu", "modrelu_paired")
+_LARGE = 1 << 22  # bytes; smaller buffers are kept by the allocator, so their pages are not fresh
+
+
+def missing() -> str | None:
+    """Say why there are no compiled kernels, or None."""
+    return _absence
+
+
+def refuses(call: Call) -> str | None:
+    """Say why the compiled kernels cannot serve a call, or None."""
+    if call.device != "cpu":
+        return f"the tensors are on {call.device}"
+    if call.transformed:
+        return "torch.func transforms and forward mode need differentiable operations"
+    if call.dtype == torch.float16:
+        return "float16 has no compiled kernel"
+    return None
+
+
+def activation(
+    name: str, bias: Tensor | None
+) -> tuple[int, float]:  # its number in csrc, its slope
+    """Return how csrc calls a nonlinearity; modReLU without a bias is the identity."""
+    if name.startswith("modrelu"):
+        name = "identity" if bias is None else name
+    slope = LEAKY_SLOPES.get(name, 0.0)
+    return _ACTIVATIONS.index("leaky_relu" if name in LEAKY_SLOPES else name), slope
+
+
+def fresh(like: Tensor, *shape: int) -> Tensor:
+    """Make an unwritten buffer, on large pages if it is large."""
+    buffer = like.new_empty(shape)
+    size = buffer.numel() * buffer.element_size()
+    if size >= _LARGE:
+        kernels.prefer_large_pages(buffer.data_ptr(), size)
+    return buffer
+
+
+def rows(tensor: Tensor | None) -> Tensor | None:
+    """Return a tensor whose last axis lies in one piece, as kernels read it."""
+    if tensor is None or tensor.shape[-1] == 1 or tensor.stride(-1) == 1 or not tensor.numel():
+        return tensor
+    outer = tensor.stride()[:-1]
+    if tensor.dim() == 3 and outer == (0, 0):  # the gradient of a sum: one number, everywhere
+        return tensor[0, 0].contiguous().expand(tensor.shape)
+    return tensor.contiguous()
+
+
+def pointer(tensor: Tensor | None) -> tuple[int, int, int]:
+    """Return the address and the first two strides, of the last two axes of a vector or matrix."""
+    if tensor is None:
+        return 0, 0, 0
+    strides = tensor.stride()
+    if tensor.dim() == 1:
+        return tensor.data_ptr(), 0, 0
+    return tensor.data_ptr(), strides[0], strides[1]
