@@ -84,11 +84,14 @@ class SequenceModel(nn.Module):
         states, last = self._run(inputs, lengths)
         return self.head(states if self.readout == "all" else last)
 
-    def _run(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the states of all steps and the last layer's last states, (B, D N)."""
-        if isinstance(self.layer, Stacked) or lengths is None:
-            given = () if lengths is None else (None, lengths)
-            states, h_n = self.layer(inputs, *given)
+    def _run(
+        self, inputs: Tensor, lengths: Tensor | None
+    ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
+        """Return the states of all steps, if they are read, and the last layer's last ones."""
+        if isinstance(self.layer, Stacked):
+            states, h_n = self.layer(inputs, None, lengths, last_only=self.readout != "all")
+        elif lengths is None:
+            states, h_n = self.layer(inputs)
         else:
             packed = pack_padded_sequence(inputs, lengths.cpu(), enforce_sorted=False)
             states, h_n = self.layer(packed)
@@ -96,7 +99,7 @@ class SequenceModel(nn.Module):
         h_n = h_n[0] if isinstance(h_n, tuple) else h_n  # an LSTM gives (h_n, c_n)
         directions = 2 if self.layer.bidirectional else 1
         # a complex layer may give the real parts alone, which come first in its states
-        width = states.shape[-1] // directions
+        width = self.head.in_features // directions
         return states, torch.cat([h[:, :width] for h in h_n[-directions:]], dim=1)
 
 

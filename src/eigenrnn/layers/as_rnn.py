@@ -10,7 +10,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, Exponential
 from eigenrnn.initializers import orthogonal_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, make_unseen
+from eigenrnn.layers.abstract_direction import AbstractDirection, make_unseen
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.ops import elman
 from eigenrnn.ops.elman import BACKENDS
@@ -65,6 +65,7 @@ class AsDirection(AbstractDirection):
         batch_sizes: Sequence[int] | None = None,
         reverse: bool = False,
         backend: str | None = None,
+        last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         W, U_f = self._typed(self.weight_hh).split(self.hidden_size)
         d = self.s.abs() + self.epsilon
@@ -82,6 +83,7 @@ class AsDirection(AbstractDirection):
             batch_sizes=batch_sizes,
             reverse=reverse,
             backend=backend,
+            last_only=last_only,
             **self.options(x),
         )
         return g @ outwards.T, last @ outwards.T

@@ -8,7 +8,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.initializers import Initializer, fan_uniform_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, make_unseen
+from eigenrnn.layers.abstract_direction import AbstractDirection, make_unseen
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 
@@ -102,6 +102,7 @@ class GatedDirection(AbstractDirection):
         batch_sizes: Sequence[int] | None = None,
         reverse: bool = False,
         backend: str | None = None,
+        last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         W = self._typed(self.weight_hh)  # the constraints run here and nowhere else
         return gru(
@@ -118,6 +119,7 @@ class GatedDirection(AbstractDirection):
             batch_sizes=batch_sizes,
             reverse=reverse,
             backend=backend,
+            last_only=last_only,
             **self.options(x),
         )
 

@@ -12,11 +12,11 @@ Lengths: TypeAlias = Tensor | Sequence[int] | None
 
 
 def run_longest_first(
-    run: Callable[[Tensor, Tensor, list[int] | None], tuple[Tensor, Tensor]],
+    run: Callable[[Tensor, Tensor, list[int] | None], tuple[Tensor | None, Tensor]],
     x: Tensor,  # (T, B, M)
     h0: Tensor,  # (L D, B, S)
     lengths: Lengths,
-) -> tuple[Tensor, Tensor]:  # (T, B, D N), (L D, B, S)
+) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, S)
     """Run a layer over the sequences in the order of falling length, and bring them back.
 
     Raises the errors of wrong lengths.
@@ -27,7 +27,8 @@ def run_longest_first(
     order = order.to(x.device)
     back = order.argsort()
     output, h_n = run(x.index_select(1, order), h0.index_select(1, order), sizes)
-    return output.index_select(1, back), h_n.index_select(1, back)
+    output = None if output is None else output.index_select(1, back)
+    return output, h_n.index_select(1, back)
 
 
 def _sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, list[int] | None]:

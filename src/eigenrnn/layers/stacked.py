@@ -1,15 +1,16 @@
 """What all our recurrent layers share: how sequences go through stacked layers and directions."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from eigenrnn.layers.direction import AbstractDirection
+from eigenrnn.layers.abstract_direction import AbstractDirection
 from eigenrnn.layers.lengths import Lengths, run_longest_first
-from eigenrnn.layers.norm_zoneout import PLAIN, NormZoneout, asked_of, dropped
+from eigenrnn.layers.norm_zoneout import PLAIN, asked_of, dropped
 from eigenrnn.layers.packing import in_order, out_of_order, pack_like, unpack
 from eigenrnn.layers.validate import check_dtype, check_h0, check_input, check_options, check_step
 from eigenrnn.linalg import orthogonality_error
@@ -107,7 +108,7 @@ class Stacked(nn.Module, Generic[_D]):
         )
         if asked_of(self):
             for direction in self.all_directions():
-                direction.norm_zoneout = self._norm_zoneout(direction)
+                direction.add_norm_zoneout(self.layer_norm, self.zoneout)
         self.reset(generator)
         self.to(device=device, dtype=dtype)
 
@@ -128,6 +129,7 @@ class Stacked(nn.Module, Generic[_D]):
         input: Tensor | PackedSequence,
         hx: Tensor | None = None,
         lengths: Lengths = None,
+        last_only: bool = False,
     ) -> tuple[Any, Tensor]:
         """Run over a batch of sequences.
 
@@ -136,20 +138,26 @@ class Stacked(nn.Module, Generic[_D]):
             hx: The states before the first step; zero, or the trained ones, by default.
             lengths: The number of steps of each sequence of a padded batch, an alternative to
                 packing; states past it are zero and h_n is taken at it.
+            last_only: Whether h_n is all that is wanted, with None in place of the states: without
+                gradients those of the last layer are then not kept either.
         Returns:
             The states of the last layer at all steps, packed if the input was, and h_n, the last
             state of every layer and direction.
         """
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx, lengths)
+            return self._forward_packed(input, hx, lengths, last_only)
         check_input(input, self.input_size, self.weight_dtype)
         unbatched = input.dim() == 2
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
         hx = self._as_batch(hx) if unbatched else hx
-        output, h_n = run_longest_first(self._run, x, self._states(hx, x.shape[1]), lengths)
+        run = partial(self._run, last_only=last_only)
+        output, h_n = run_longest_first(run, x, self._states(hx, x.shape[1]), lengths)
+        h_n = h_n.squeeze(1) if unbatched else h_n
+        if output is None:
+            return None, h_n
         if unbatched:
-            return output.squeeze(1), h_n.squeeze(1)
+            return output.squeeze(1), h_n
         return output.transpose(0, 1) if self.batch_first else output, h_n
 
     def step(
@@ -171,7 +179,7 @@ class Stacked(nn.Module, Generic[_D]):
         h = self._as_batch(h) if x_t.dim() == 1 else h
         check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
         output, h_n = self._run(batched.unsqueeze(0), self._states(h, batched.shape[0]), None)
-        output = output.squeeze(0)
+        output = cast("Tensor", output).squeeze(0)
         return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
 
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
@@ -232,45 +240,45 @@ class Stacked(nn.Module, Generic[_D]):
         """Return the options of the recurrence itself, with the values that go without saying."""
         return {}
 
-    def _norm_zoneout(self, direction: _D) -> NormZoneout:
-        is_complex = any(constraint.is_complex for constraint in direction.constraints())
-        gates = len(direction.weight_ih) // direction.state_size
-        return NormZoneout(self.hidden_size, gates, self.layer_norm, self.zoneout, is_complex)
-
     def _measured(self) -> Tensor:  # (..., N, N)
         """Return the matrices whose spectra are asked for."""
         return torch.stack(self.recurrent_matrices())
 
     def _forward_packed(
-        self, packed: PackedSequence, h0: Tensor | None, lengths: Lengths
-    ) -> tuple[PackedSequence, Tensor]:
+        self, packed: PackedSequence, h0: Tensor | None, lengths: Lengths, last_only: bool
+    ) -> tuple[PackedSequence | None, Tensor]:
         if lengths is not None:
             raise ValueError("expected either a PackedSequence or lengths, got both")
         x, kept = unpack(packed)
         check_input(x, self.input_size, self.weight_dtype)
         states = in_order(packed, self._states(h0, x.shape[1]))
-        output, h_n = self._run(x, states, packed.batch_sizes.tolist())
-        return pack_like(packed, output, kept), out_of_order(packed, h_n)
+        output, h_n = self._run(x, states, packed.batch_sizes.tolist(), last_only)
+        output = None if output is None else pack_like(packed, output, kept)
+        return output, out_of_order(packed, h_n)
 
     def _run(
         self,
         x: Tensor,  # (T, B, M)
         h0: Tensor,  # (L D, B, N)
         batch_sizes: list[int] | None,
-    ) -> tuple[Tensor, Tensor]:  # (T, B, D N), (L D, B, N)
+        last_only: bool = False,
+    ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, N)
         directions = self.all_directions()
         last: list[Tensor] = []
         for layer in range(self.num_layers):
             if layer > 0 and self.dropout > 0:
                 x = dropped(x, self.dropout, self.locked_dropout, self.training)
+            ends_here = last_only and layer == self.num_layers - 1
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d
-                h, end = directions[i](x, h0[i], batch_sizes, d == 1, self.backend)
+                h, end = directions[i](x, h0[i], batch_sizes, d == 1, self.backend, ends_here)
                 last.append(directions[i].as_state(end))
-                outputs.append(directions[i].as_output(h))
-            x = torch.cat(outputs, dim=2) if self.bidirectional else outputs[0]
-        return x, torch.stack(last)
+                if not ends_here:
+                    outputs.append(directions[i].as_output(h))
+            if outputs:
+                x = torch.cat(outputs, dim=2) if self.bidirectional else outputs[0]
+        return None if last_only else x, torch.stack(last)
 
     def _states(self, h0: Tensor | None, batch_size: int) -> Tensor:  # (L D, B, N)
         if h0 is None:

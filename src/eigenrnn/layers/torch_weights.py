@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from eigenrnn.layers.direction import AbstractDirection
+from eigenrnn.layers.abstract_direction import AbstractDirection
 from eigenrnn.layers.norm_zoneout import PLAIN, asked_of
 
 __all__ = ["check_same_shape", "copy_weights"]

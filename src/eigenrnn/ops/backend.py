@@ -57,6 +57,7 @@ class Backend:
         about: What it is, in a few words.
         missing: Says why the backend cannot be used on this machine, or None.
         refuses: Says why it cannot serve a call, or None.
+        forgets: Whether `run` takes ``last_only=True``, and then keeps no other states.
         serves: Which of the options beyond the formula it computes.
     """
 
@@ -66,6 +67,7 @@ class Backend:
     missing: Callable[[], str | None]
     refuses: Callable[[Call], str | None]
     serves: frozenset[str] = frozenset()
+    forgets: bool = False
 
     def objection(self, call: Call) -> str | None:
         """Say why the backend cannot serve the call, or None."""

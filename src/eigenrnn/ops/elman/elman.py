@@ -38,6 +38,7 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     zoneout: Zoneout | None = None,  # (T, B, N)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
+    last_only: bool = False,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     r"""Evaluate the Elman recurrence over a batch of sequences.
@@ -68,6 +69,8 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
             `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
             sequence are zero.
         reverse: Whether to run from each sequence's last step to its first.
+        last_only: Whether the other states may be forgotten, as where no gradient is asked for; a
+            backend that can gives none of them then.
         backend: Which implementation to use; the fastest possible by default.
     Shape:
         x: :math:`(T, B, N)`, or :math:`(T, B, M)` with U; real, or complex with modReLU or
@@ -110,6 +113,7 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
                 zoneout=zoneout,
                 batch_sizes=batch_sizes,
                 reverse=reverse,
+                last_only=last_only,
                 backend=backend,
             )
     if x.dim() != 3 or x.shape[0] < 1:
@@ -123,6 +127,8 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     check_options(options, x, W)
     call = Call.of(x, nonlinearity, W, h0, bias, U, c, *(layer_norm or ()), options=options)
     chosen = choose(BACKENDS, call, backend)
+    if last_only and chosen.forgets and not torch.is_grad_enabled():
+        options |= {"last_only": True}
     return chosen.run(x, W, h0, bias, U, c, nonlinearity, batch_sizes, reverse, **options)
 
 
