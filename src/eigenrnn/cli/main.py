@@ -1,5 +1,6 @@
 """What the commands do."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from torch import nn
 
+from eigenrnn import bench
 from eigenrnn.cli import complaints, listing, names
 from eigenrnn.cli.parser import Parser, commands
 from eigenrnn.errors import NonFiniteLossError
@@ -62,7 +64,7 @@ def _run(given: list[str]) -> int:
     if options.subcommand == "list":
         listing.show(chosen.kind, as_json=chosen.json, console=console)
         return 0
-    command = {"train": _train, "reproduce": _reproduce}[options.subcommand]
+    command = {"train": _train, "reproduce": _reproduce, "bench": _bench}[options.subcommand]
     return command(parser.instantiate(options)[options.subcommand], console)
 
 
@@ -120,6 +122,37 @@ def _reproduce(options: Namespace, console: Console) -> int:
     listing.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
     console.print(f"in {directory}/results.json and results.md", soft_wrap=True)
     return _INTERRUPTED if any(outcome.interrupted for outcome in outcomes) else 0
+
+
+def _bench(options: Namespace, console: Console) -> int:
+    sizes = [_size(given) for given in options.sizes or ()] or bench.SIZES
+    if options.rounds < 2:
+        raise ValueError(f"expected --rounds of 2 or more, got {options.rounds}")
+    if options.json and not Path(options.json).absolute().parent.is_dir():
+        raise ValueError(f"expected --json in a folder that exists, got {options.json}")
+    with console.status("timing") as status:
+        found = bench.measure(
+            sizes, options.rounds, slow=options.all, more=options.all, say=status.update
+        )
+    bench.show(found, console)
+    if options.json:
+        Path(options.json).write_text(json.dumps(found.to_json(), indent=1))
+    return 0
+
+
+def _size(given: str) -> tuple[int, int, int]:
+    """Read T,B,N.
+
+    Raises:
+        ValueError: If it is not three positive integers.
+    """
+    parts = given.split(",")
+    T, B, N = (int(p) if p.isdecimal() else 0 for p in (parts if len(parts) == 3 else "000"))
+    if min(T, B, N) < 1:
+        raise ValueError(
+            f"expected each of --sizes to be T,B,N, such as 784,128,170; got {given!r}"
+        )
+    return T, B, N
 
 
 def _with_data_root(task: Task, data_root: str | None) -> Task:

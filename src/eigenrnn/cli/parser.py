@@ -59,6 +59,7 @@ def commands() -> dict[str, tuple[Parser, str]]:
         "list": (_list(), "what there is, by name"),
         "train": (_train(), "train a layer on a task"),
         "reproduce": (_reproduce(), "run a published experiment"),
+        "bench": (_bench(), "time the recurrences beside torch's"),
     }
 
 
@@ -100,6 +101,21 @@ def _reproduce() -> Parser:
         "--quick", action="store_true", help="30 steps a row: shows that it runs, reaches nothing"
     )
     _add_run_arguments(parser, "runs/RECIPE, with --quick runs/RECIPE-quick")
+    return parser
+
+
+def _bench() -> Parser:
+    parser = Parser("Time the recurrences on this machine beside torch's own layers.")
+    parser.add_argument(
+        "--sizes", nargs="+", type=str, help="T,B,N of each table (default: those of the papers)"
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="how many rounds count")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="loops over torch's cells, memory, streaming and growth too; needs geotorch",
+    )
+    parser.add_argument("--json", type=str, help="a file to write all rounds to")
     return parser
 
 
