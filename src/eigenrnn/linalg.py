@@ -223,28 +223,27 @@ def exp_skew(
         Polynomials as by Paterson and Stockmeyer, SIAM J. Comput. 2, 1973.
         https://doi.org/10.1137/0202007 (departures: in the even and the odd part of exp).
     """
-    lengths = _SERIES[A.dtype]
-    longest = lengths[-1].reach
-    bound = _bound(A.detach())
-    A1 = A * (longest * 2**_MOST_SQUARINGS / bound).clamp(max=1)
+    longest, bound = _SERIES[A.dtype][-1], _bound(A.detach())
+    A1 = A * (longest.reach * 2**_MOST_SQUARINGS / bound).clamp(max=1)
     A2 = A1 @ A1
     A4 = A2 @ A2
     # the powers of A know its norm better
     bound = torch.fmin(bound, torch.fmin(_bound(A2.detach()) ** 0.5, _bound(A4.detach()) ** 0.25))
-    squarings = torch.log2(bound / longest).ceil().nan_to_num(0).clamp(0, _MOST_SQUARINGS)
+    squarings = torch.log2(bound / longest.reach).ceil().nan_to_num(0).clamp(0, _MOST_SQUARINGS)
     if is_traced() or A.is_meta:  # there nothing may depend on the norm but numbers
-        power = _short_exp(A1, A2, A4, lengths[-1], 0.5**squarings)
+        power = _short_exp(A1, A2, A4, longest, 0.5**squarings)
         for k in range(_MOST_SQUARINGS):
             power = torch.where(k < squarings, power @ power, power)
             power = _mended(power) if k == _MOST_SQUARINGS // 2 else power
         return _mended(power)
-    norm = float(bound)
-    series = next((each for each in lengths if norm <= each.reach), lengths[-1])
+    norm, s = float(bound), int(squarings)
+    series = next((each for each in _SERIES[A.dtype] if norm <= each.reach), longest)
     power = _short_exp(A1, A2, A4, series, 0.5**squarings)
-    for k in range(int(squarings)):  # each doubles the rounding
+    for k in range(s):
         power = power @ power
         power = _mended(power) if k == _MOST_SQUARINGS // 2 else power
-    return _mended(power) if norm > 1 else power  # the series' terms grow to cosh(norm)
+    # each squaring doubles the rounding; the terms of a series are as large as exp(norm)
+    return _mended(power) if s or math.exp(norm) > math.sqrt(len(A)) else power
 
 
 def _short_exp(

@@ -110,10 +110,12 @@ class Exponential(Constraint):
 
     def _matrix(self) -> Tensor:
         A = skew(self.raw, self.size)
-        # where Python may look at values, it finds A = 0 after each move of the base
-        if is_traced() or A.is_meta or self.raw.any():
+        if is_traced() or A.is_meta:  # where Python may not look at values
             return self.base @ exp_skew(A)
-        return cast("Tensor", _AtBase.apply(A, self.base))
+        if not self.raw.any():  # so it is after each move of the base
+            return cast("Tensor", _AtBase.apply(A, self.base))
+        W = exp_skew(A)
+        return W if torch.equal(self.base, torch.eye(self.size).to(W)) else self.base @ W
 
     def _assign(self, W: Tensor) -> None:
         self.base.copy_(W)
