@@ -212,6 +212,7 @@ def test_the_short_memory_fades_as_theorem_3_1_says(relu_network, steps):
 REFUSED = {
     "no short": ({"short_size": 0}, ValueError, "expected 1 <= short_size < size, got short_s"),
     "no long": ({"short_size": 8}, ValueError, "expected 1 <= short_size < size, got short_s"),
+    "half a unit": ({"short_size": 2.5}, ValueError, "expected 1 <= short_size < size, got s"),
     "long too small": (
         {"long": lambda _: ScaledCayley(3)},
         ValueError,

@@ -323,8 +323,8 @@ def test_a_run_is_not_both_resumed_and_overwritten(complaint):
 
 REFUSED = {
     # names
-    "": "expected a command among list, train, reproduce; see eigenrnn --help",
-    "trian": "expected a command among list, train, reproduce; got 'trian' (did you mean train?)",
+    "": "expected a command among list, train, reproduce, bench; see eigenrnn --help",
+    "trian": "expected a command among list, train, reproduce, bench; got 'trian' (did you mean train?)",
     "list layer": (
         "expected a kind among constraints, layers, tasks, recipes, backends; got 'layer' "
         "(did you mean layers?)"
@@ -370,7 +370,9 @@ REFUSED = {
         "(did you mean adam?)"
     ),
     f"train {TINY} --task.recall before": "expected task.recall among after, at; got 'before'",
-    f"train {TINY} --layer.negative 300": "expected 0 <= negative <= 128, got 300",
+    f"train {TINY} --layer.negative 300": (
+        "expected 0 <= negative <= 128, got 300; it counts entries of D"
+    ),
     f"train {TINY} --task.delay 0": "expected delay >= 1, got 0",
     f"train {TINY} --hidden_size 0": "expected hidden_size to be a positive integer, got 0",
     f"train {TINY} --epochs 3": "expected steps or epochs, got 4 and 3",

@@ -466,7 +466,13 @@ REFUSED = {
         nn.Linear(N, N),
         ("weight", ScaledCayley, "n"),
         ValueError,
-        r"expected a gate of Linear, one of \[\], got 'n'",
+        r"expected a gate of Linear, one of \[\], got 'n'; leave rows out",
+    ),
+    "a number": (
+        nn.GRU(3, N),
+        ("weight_hh_l0", ScaledCayley, 4),
+        ValueError,
+        "expected rows to be a gate's letter, a slice or None, got 4",
     ),
     "no constraint": (
         nn.Linear(N, N),

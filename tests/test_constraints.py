@@ -722,7 +722,7 @@ def test_half_of_the_signs_are_negative_by_default():
     assert [ScaledCayley(n).negative for n in (1, 2, 7, 8)] == [0, 1, 3, 4]
 
 
-@pytest.mark.parametrize("negative", [-1, 6])
+@pytest.mark.parametrize("negative", [-1, 6, 2.5, "3"])
 def test_a_number_of_signs_outside_the_matrix_is_refused(negative):
     with pytest.raises(ValueError, match=f"expected 0 <= negative <= 5, got {negative}"):
         ScaledCayley(5, negative=negative)

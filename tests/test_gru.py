@@ -326,6 +326,11 @@ def test_goru_passes_its_capacity_on(options, layers):
     assert layer.confined == ["candidate"]
 
 
+def test_goru_refuses_a_capacity_that_the_fft_style_does_not_have():
+    with pytest.raises(ValueError, match="expected 2 layers in the FFT style of size 4, got 3"):
+        GORU(M, 4, style="fft", capacity=3)
+
+
 @pytest.mark.parametrize(
     ("size", "options", "message"),
     [(7, {}, "even size, got 7; use 8"), (6, {"style": "fft"}, "power of two .*, got 6; use 8")],
@@ -359,8 +364,10 @@ def test_a_gated_layer_takes_every_other_option(make):
 
 @pytest.mark.parametrize("make", [NCGRU, GORU])
 def test_an_option_wins_over_the_choice_of_the_paper(make):
-    layer = make(2, 4, input_init=partial(uniform_, bound=0.0), candidate_init=None)
+    chosen = {"nonlinearity": "tanh", "reset_after": True, "update_keeps": False}
+    layer = make(2, 4, input_init=partial(uniform_, bound=0.0), candidate_init=None, **chosen)
     assert not layer.all_directions()[0].weight_ih.any()
+    assert {name: getattr(layer, name) for name in chosen} == chosen
 
 
 # ------------------------------------------------------- Theorem 1 and Corollaries 1 to 3

@@ -9,6 +9,7 @@ import torch
 from eigenrnn import initializers
 from eigenrnn.initializers import (
     chain_,
+    constant_,
     fan_normal_,
     fan_uniform_,
     feedback_chain_,
@@ -38,6 +39,7 @@ STARTS = {
 }
 ALL_STARTS = STARTS | {
     "zeros": zeros_,
+    "constant": partial(constant_, value=0.5),
     "identity": identity_,
     "chain": chain_,
     "feedback-chain": feedback_chain_,

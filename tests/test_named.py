@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from cases import NAMED
-from eigenrnn.layers import (
-    EURNN,
-    AsRNN,
-)
+from cases import NAMED, OURS
+from eigenrnn.layers import EURNN, AsRNN
 from eigenrnn.linalg import tol
 
 
@@ -53,6 +50,28 @@ def test_the_same_generator_gives_the_same_start(layer, request):
     assert all(map(torch.equal, layer.state_dict().values(), again.state_dict().values()))
 
 
+@pytest.mark.parametrize("make", NAMED.values(), ids=NAMED)
+def test_compiled_it_agrees_without_a_break_in_its_graph(make, x):
+    torch.compiler.reset()
+    layer = make(3, 8, generator=torch.Generator().manual_seed(0))
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+
+    def results(run):
+        output, _ = run(x)
+        return output, *torch.autograd.grad(output.square().sum(), [*layer.parameters()])
+
+    for got, expected in zip(results(compiled), results(layer), strict=True):
+        scale = max(1.0, float(expected.detach().abs().max()))
+        torch.testing.assert_close(got, expected, rtol=0, atol=scale * tol(torch.float32, 40))
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, "8", None])
+@pytest.mark.parametrize("make", (OURS | NAMED).values(), ids=OURS | NAMED)
+def test_a_number_of_units_that_is_none_is_refused(make, size):
+    with pytest.raises(ValueError, match=f"expected hidden_size to be a positive .*{size!r}"):
+        make(3, size)
+
+
 def as_rnn_by_hand(layer, x):
     """h_t = W_f^-1 tanh(W_f (U x_t + b + W h_{t-1})), by solving for each state."""
     direction = layer.all_directions()[0]
@@ -79,9 +98,10 @@ def test_as_rnn_is_its_formula():
     assert torch.allclose(layer(x)[0], expected, atol=tol(torch.float64, 8) * 10)
 
 
-def test_as_rnn_refuses_a_scale_that_would_not_invert():
+@pytest.mark.parametrize("options", [{"epsilon": 0.0}, {"scale": (0.0, np.inf)}], ids=str)
+def test_as_rnn_refuses_a_scale_that_would_not_invert(options):
     with pytest.raises(ValueError, match="epsilon > 0, got"):
-        AsRNN(3, 8, epsilon=0.0)
+        AsRNN(3, 8, **options)
 
 
 def test_eurnn_reads_the_real_part_alone():
@@ -90,3 +110,11 @@ def test_eurnn_reads_the_real_part_alone():
 
 def test_a_real_eurnn_has_real_states():
     assert EURNN(3, 8, dtype=torch.float32)(torch.ones(2, 1, 3))[1].shape == (1, 1, 8)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [(torch.float64, 8), (torch.complex128, 16)], ids=str)
+def test_a_eurnn_of_double_precision_is_so_altogether(dtype, width):
+    layer = EURNN(3, 8, dtype=dtype, output="real_imag")
+    output, _ = layer(torch.ones(2, 1, 3, dtype=torch.float64))
+    assert (output.dtype, output.shape[-1]) == (torch.float64, width)
+    assert layer.orthogonality_error() <= tol(torch.float64, 8)

@@ -297,7 +297,7 @@ def test_the_permutation_is_saved():
     assert torch.equal(constraint(), other())
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32])
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5])
 def test_a_seed_that_numpy_does_not_take_is_refused(seed):
     with pytest.raises(ValueError, match=rf"0 <= permutation_seed < 2\*\*32, got {seed}"):
         FourierProduct(8, permutation_seed=seed)

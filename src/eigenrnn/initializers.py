@@ -11,6 +11,7 @@ from eigenrnn.nonnormal import chain_, check_square, feedback_chain_, ramp_, sou
 __all__ = [
     "Initializer",
     "chain_",
+    "constant_",
     "fan_normal_",
     "fan_uniform_",
     "feedback_chain_",
@@ -117,6 +118,17 @@ def haar_(
 def zeros_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:  # noqa: ARG001
     """Fill with zeros; the generator is there for the common signature."""
     return weight.zero_()
+
+
+@torch.no_grad()
+def constant_(
+    weight: Tensor,
+    value: float,
+    *,
+    generator: Generator | None = None,  # noqa: ARG001
+) -> Tensor:
+    """Fill with one value."""
+    return weight.fill_(value)
 
 
 @torch.no_grad()

@@ -70,7 +70,7 @@ class BlockTriangular(Constraint):
     ) -> None:
         super().__init__(size)
         short_size = size // 2 if short_size is None else short_size
-        if not 1 <= short_size < size:
+        if short_size not in range(1, size):
             raise ValueError(
                 f"expected 1 <= short_size < size, got short_size={short_size} and size={size}: "
                 "a matrix of one block needs no BlockTriangular"

@@ -154,9 +154,14 @@ def _first_row(
         gates = next((letters for kind, letters in _GATES.items() if isinstance(module, kind)), "")
         if len(rows) != 1 or rows not in gates:
             kind = type(module).__name__
-            raise ValueError(f"expected a gate of {kind}, one of {list(gates)}, got {rows!r}")
+            hint = "" if gates else "; leave rows out, or choose them by a slice"
+            raise ValueError(
+                f"expected a gate of {kind}, one of {list(gates)}, got {rows!r}{hint}"
+            )
         each = height // len(gates)
         rows = slice(gates.index(rows) * each, (gates.index(rows) + 1) * each)
+    if not isinstance(cast("object", rows), slice | None):
+        raise ValueError(f"expected rows to be a gate's letter, a slice or None, got {rows!r}")
     start, stop, step = (rows or slice(None)).indices(height)
     if step != 1 or stop - start != size:
         raise ValueError(

@@ -55,8 +55,10 @@ class FourierProduct(Constraint):
 
     def __init__(self, size: int, *, permutation_seed: int = 1234) -> None:
         super().__init__(size)
-        if not 0 <= permutation_seed < 2**32:
-            raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {permutation_seed}")
+        if permutation_seed not in range(2**32):
+            raise ValueError(
+                f"expected 0 <= permutation_seed < 2**32, got {permutation_seed}; take an integer"
+            )
         self.permutation_seed = permutation_seed
         self.register_buffer("permutation", torch.empty(size, dtype=torch.int64))
         self.theta = Parameter(torch.empty(3, size))

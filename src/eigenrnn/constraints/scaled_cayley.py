@@ -95,8 +95,10 @@ class ScaledCayley(Constraint):
             self.theta = Parameter(torch.empty(size, dtype=real))
         else:
             self.negative = size // 2 if negative is None else negative
-            if not 0 <= self.negative <= size:
-                raise ValueError(f"expected 0 <= negative <= {size}, got {negative}")
+            if self.negative not in range(size + 1):
+                raise ValueError(
+                    f"expected 0 <= negative <= {size}, got {negative}; it counts entries of D"
+                )
             self.register_buffer("signs", torch.ones(size, dtype=real), persistent=False)
         self.reset()
 

@@ -5,7 +5,7 @@ from eigenrnn.layers.baselines import LSTM, TanhRNN, TorchGRU
 from eigenrnn.layers.gated import GORU, NCGRU
 from eigenrnn.layers.gru import GRU
 from eigenrnn.layers.named import ORNN, DtrivRNN, ExpRNN, ScoRNN
-from eigenrnn.layers.named_general import ENRNN, IRNN, NnRNN, RNNOrth, SpectralRNN
+from eigenrnn.layers.named_general import ENRNN, IRNN, NnRNN, RNNGlorot, RNNOrth, SpectralRNN
 from eigenrnn.layers.named_unitary import EURNN, URNN, FullCapacityURNN, ScuRNN
 from eigenrnn.layers.rnn import RNN
 
@@ -25,6 +25,7 @@ __all__ = [
     "ExpRNN",
     "FullCapacityURNN",
     "NnRNN",
+    "RNNGlorot",
     "RNNOrth",
     "ScoRNN",
     "ScuRNN",

@@ -1,5 +1,6 @@
 """asRNN: a tanh network that an orthogonal one lies inside of."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -169,9 +170,10 @@ class AsRNN(Stacked[AsDirection]):
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
-        if not (0 <= scale[0] <= scale[1] and epsilon > 0):
+        if not (0 <= scale[0] <= scale[1] < math.inf and 0 < epsilon < math.inf):
             raise ValueError(
-                f"expected 0 <= scale[0] <= scale[1] and epsilon > 0, got {scale} and {epsilon}"
+                "expected finite 0 <= scale[0] <= scale[1] and epsilon > 0, "
+                f"got {scale} and {epsilon}"
             )
         super().__init__(
             input_size,

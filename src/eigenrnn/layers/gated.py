@@ -9,7 +9,8 @@ import torch
 from torch import Generator, Tensor
 
 from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
-from eigenrnn.initializers import fan_uniform_, glorot_uniform_, uniform_, zeros_
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.initializers import constant_, fan_uniform_, glorot_uniform_, uniform_, zeros_
 from eigenrnn.layers.gru import GRU
 
 __all__ = ["GORU", "NCGRU"]
@@ -85,6 +86,8 @@ class NCGRU(GRU):
             raise ValueError(
                 f"expected as_released to be 'tensorflow', 'torch' or None, got {as_released!r}"
             )
+        check_positive_integer("input_size", input_size)
+        check_positive_integer("hidden_size", hidden_size)
         confined = partial(
             NeumannCayley,
             negative=negative,
@@ -109,7 +112,12 @@ class NCGRU(GRU):
             gate: confined if gate in orthogonal else partial(Unconstrained, init=free)
             for gate in _GATES
         }
-        options = starts | options
+        chosen = {
+            "nonlinearity": "modrelu",
+            "reset_after": as_released == "torch",
+            "update_keeps": as_released is not None,
+        }
+        options = {**starts, **chosen, **options}
         super().__init__(
             input_size,
             hidden_size,
@@ -117,9 +125,6 @@ class NCGRU(GRU):
             reset=constraints["reset"],
             update=constraints["update"],
             candidate=constraints["candidate"],
-            nonlinearity="modrelu",
-            reset_after=as_released == "torch",
-            update_keeps=as_released is not None,
             **options,
         )
 
@@ -139,11 +144,12 @@ class GORU(GRU):
         input_size: The number M of inputs.
         hidden_size: The number N of units; even.
         num_layers: How many layers are stacked.
-        capacity: The number of layers of rotations in the tunable style.
+        capacity: The number of layers of rotations; None takes the default of `Givens`.
         style: ``"tunable"``, or ``"fft"`` for :math:`\log_2 N` layers, see `Givens`.
         options: Everything else that `GRU` takes.
     Raises:
-        ValueError: If N is odd in the tunable or no power of two in the FFT style.
+        ValueError: If N is odd in the tunable or no power of two in the FFT style, or `capacity`
+            not what the FFT style has.
     Source:
         Jing et al., Neural Computation 31, 2019. https://arxiv.org/abs/1706.02761 (departures: the
         code's modReLU adds 0.001 to the modulus and starts its bias at 0.01, for which the bias
@@ -160,17 +166,17 @@ class GORU(GRU):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        capacity: int = 2,
+        capacity: int | None = None,
         style: Literal["tunable", "fft"] = "tunable",
         **options: Any,
     ) -> None:
-        layers = None if style == "fft" else capacity
         small = partial(Unconstrained, init=uniform_)
         options = {
+            "nonlinearity": "modrelu",
             "input_init": uniform_,
-            "reset_bias_init": partial(_constant_, value=2.0),
+            "reset_bias_init": partial(constant_, value=2.0),
             "update_bias_init": glorot_uniform_,
-            "bias_init": partial(_constant_, value=0.011),
+            "bias_init": partial(constant_, value=0.011),
         } | options
         super().__init__(
             input_size,
@@ -178,8 +184,7 @@ class GORU(GRU):
             num_layers,
             reset=small,
             update=small,
-            candidate=partial(Givens, layers=layers, style=style),
-            nonlinearity="modrelu",
+            candidate=partial(Givens, layers=capacity, style=style),
             **options,
         )
 
@@ -192,8 +197,3 @@ def _he_uniform_(
 ) -> Tensor:
     bound = math.sqrt(6 / weight.shape[1])
     return weight.uniform_(-bound, bound, generator=generator)
-
-
-@torch.no_grad()
-def _constant_(weight: Tensor, *, value: float, generator: Generator | None = None) -> Tensor:  # noqa: ARG001
-    return weight.fill_(value)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Literal
 
 from eigenrnn.constraints import Exponential, Householder, ScaledCayley
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.initializers import glorot_uniform_, kaiming_normal_, uniform_, zeros_
 from eigenrnn.layers.rnn import RNN
 
@@ -150,6 +151,7 @@ class ORNN(RNN):
         reflections: int | None = None,
         **options: Any,
     ) -> None:
+        check_positive_integer("hidden_size", hidden_size)
         constraint = partial(Householder, reflections=reflections)
         h0_init = partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
         chosen = {"nonlinearity": "leaky_relu_0.1", "trainable_h0": True, "h0_init": h0_init}

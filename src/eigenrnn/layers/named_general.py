@@ -27,7 +27,7 @@ from eigenrnn.initializers import (
 )
 from eigenrnn.layers.rnn import RNN
 
-__all__ = ["ENRNN", "IRNN", "NnRNN", "RNNOrth", "SpectralRNN"]
+__all__ = ["ENRNN", "IRNN", "NnRNN", "RNNGlorot", "RNNOrth", "SpectralRNN"]
 
 
 class NnRNN(RNN):
@@ -226,6 +226,33 @@ class RNNOrth(RNN):
         self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
     ) -> None:
         constraint = partial(Unconstrained, init=orthogonal_)
+        options = {"input_init": glorot_normal_, "input_bias": True, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class RNNGlorot(RNN):
+    r"""Recurrent network with a free W that starts as Glorot does, nnRNN's baseline "RNN".
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + c + W h_{t-1}), \qquad
+        W_0 \sim \mathcal N(0, 1 / N)
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        options: Everything else that `RNN` takes.
+    Source:
+        Kerg et al., NeurIPS 2019, appendix A. https://arxiv.org/abs/1905.12080 (departures: none;
+        its released code cannot start W so).
+    Example:
+        >>> RNNGlorot(2, 8)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
+    ) -> None:
+        constraint = partial(Unconstrained, init=glorot_normal_)
         options = {"input_init": glorot_normal_, "input_bias": True, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 
 from eigenrnn.constraints import FourierProduct, Givens, MovingCayley, ScaledCayley
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.initializers import glorot_uniform_, uniform_
 from eigenrnn.layers.rnn import RNN
 
@@ -14,7 +15,12 @@ __all__ = ["EURNN", "URNN", "FullCapacityURNN", "ScuRNN"]
 
 
 def _trained_h0(hidden_size: int) -> dict[str, Any]:
-    """Choose the trained first state of uRNN: 2N real numbers of variance 1 / (2N)."""
+    """Choose the trained first state of uRNN: 2N real numbers of variance 1 / (2N).
+
+    Raises:
+        ValueError: If `hidden_size` is not a positive integer.
+    """
+    check_positive_integer("hidden_size", hidden_size)
     bound = math.sqrt(3 / (2 * hidden_size))
     return {"trainable_h0": True, "h0_init": partial(uniform_, bound=bound)}
 
@@ -35,8 +41,8 @@ class ScuRNN(RNN):
         output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
         h_n: :math:`(1, B, 2N)`.
     Source:
-        Maduranga, Helfrich and Ye, AAAI 2019. https://arxiv.org/abs/1811.04142 (departures: those
-        of `ScaledCayley`).
+        Maduranga, Helfrich and Ye, AAAI 2019. https://arxiv.org/abs/1811.04142 (departures: no
+        epsilon in modReLU, as in the paper but not its code; those of `ScaledCayley`).
     Example:
         >>> ScuRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 16])
@@ -112,7 +118,7 @@ class FullCapacityURNN(RNN):
         h_n: :math:`(1, B, 2N)`.
     Source:
         Wisdom, Powers, Hershey, Le Roux and Atlas, NeurIPS 2016. https://arxiv.org/abs/1611.00035
-        (departures: those of `MovingCayley`).
+        (departures: no epsilon in modReLU, unlike the code; those of `MovingCayley`).
     Example:
         >>> FullCapacityURNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 16])
@@ -144,7 +150,8 @@ class EURNN(RNN):
         num_layers: How many layers are stacked.
         capacity: The number L of layers of rotations; None takes the default of `Givens`.
         style: ``"tunable"`` or ``"fft"``, see `Givens`.
-        dtype: ``torch.complex64`` or ``torch.float32``.
+        dtype: The type of W: complex, or real for real units; one of double precision makes the
+            whole layer one.
         options: Everything else that `RNN` takes.
     Shape:
         output: :math:`(T, B, N)`, the real parts; with ``output="real_imag"``
@@ -152,8 +159,8 @@ class EURNN(RNN):
         h_n: :math:`(1, B, 2N)`, or :math:`(1, B, N)` if the units are real.
     Source:
         Jing et al., ICML 2017. https://arxiv.org/abs/1612.05231 (departures: no epsilon in
-        modReLU, which in the released real code adds 0.01 to every unit at each step; those of
-        `Givens`).
+        modReLU, which in the released real code adds 0.01 to every unit at each step, as
+        ``bias_init=partial(constant_, value=0.01)`` does; those of `Givens`).
     Example:
         >>> EURNN(2, 8, capacity=4)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
@@ -171,5 +178,6 @@ class EURNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(Givens, layers=capacity, style=style, dtype=dtype)
-        options = {"output": "real", **options}
+        double = dtype in (torch.float64, torch.complex128)
+        options = {"output": "real", "dtype": torch.float64 if double else None, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)

@@ -74,7 +74,7 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         backend: Which implementation to use; the fastest possible by default.
     Shape:
         x: :math:`(T, B, N)`, or :math:`(T, B, M)` with U; real, or complex with modReLU or
-            identity; any strides.
+        identity; any strides.
         W: :math:`(N, N)`, the type of x.
         h0: :math:`(B, N)`, the type of x.
         bias: :math:`(N,)`, real.
