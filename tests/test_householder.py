@@ -144,6 +144,40 @@ def test_the_gradient_has_no_part_along_a_vector():
     assert ((V * gradient).sum(1)).abs().max() <= gradient.abs().max() * tol(torch.float64, 7)
 
 
+@pytest.mark.parametrize("steps", [0, 3])
+@each_size
+def test_the_released_gradient_takes_the_length_for_one_and_for_a_constant(n, m, steps):
+    constraint = Householder(n, reflections=m, projected=False).double()
+    constraint.reset(stream())
+    optimiser = torch.optim.SGD(constraint.parameters(), lr=0.3)
+    G = normal(n, n)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        (constraint() * G).sum().backward()
+        optimiser.step()
+    raw = constraint.raw.detach().clone().requires_grad_()
+    W = torch.eye(n, dtype=torch.float64)
+    for v in upper_rows(raw, constraint.vectors, n):
+        W = W - 2 * torch.outer(W @ v, v)  # H = I - 2 v v'
+    if m == n:
+        W = torch.cat([W[:, :-1], constraint.sign * W[:, -1:]], dim=1)
+    assert distance(constraint(), W.detach()) <= tol(G.dtype, n)
+    if m == n == 1:  # nothing but a sign
+        return
+    (expected,) = torch.autograd.grad((W * G).sum(), raw)
+    (got,) = torch.autograd.grad((constraint() * G).sum(), constraint.raw)
+    assert (got - expected).abs().max() <= expected.abs().max() * tol(G.dtype, n)
+    gradient, V = (upper_rows(each, constraint.vectors, n) for each in (got, raw))
+    assert ((gradient * V).sum(1).abs() > 1e-3).any()  # which the projected one has not
+
+
+def test_without_the_projection_it_is_orthogonal_at_any_length():
+    constraint = Householder(7, reflections=4, projected=False).double()
+    with torch.no_grad():
+        constraint.raw.mul_(3)
+    assert orthogonality_error(constraint()) <= tol(torch.float64, 7)
+
+
 def test_an_optimiser_step_ends_with_vectors_of_length_one():
     constraint = made(7)
     optimiser = torch.optim.SGD(constraint.parameters(), lr=0.3)

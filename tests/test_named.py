@@ -1,12 +1,25 @@
 """The papers' layers by name: what each gives and takes, and one recurrence by hand."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
-from cases import NAMED, OURS
+from cases import CONSTRAINTS, NAMED, OURS, REAL, UNITARY
+from eigenrnn.constraints import (
+    BoundedSVD,
+    Exponential,
+    FourierProduct,
+    Givens,
+    Householder,
+    ScaledCayley,
+    Schur,
+    SpectralRadius,
+    Unconstrained,
+)
 from eigenrnn.layers import EURNN, AsRNN
-from eigenrnn.linalg import tol
+from eigenrnn.linalg import orthogonality_error, tol
 
 
 @pytest.fixture(params=NAMED, ids=list(NAMED))
@@ -102,6 +115,49 @@ def test_as_rnn_is_its_formula():
 def test_as_rnn_refuses_a_scale_that_would_not_invert(options):
     with pytest.raises(ValueError, match="epsilon > 0, got"):
         AsRNN(3, 8, **options)
+
+
+ORTHOGONAL = [name for name in UNITARY if name in REAL]
+
+
+@pytest.mark.parametrize("mixing", ORTHOGONAL)
+@pytest.mark.parametrize("constraint", [ScaledCayley, Householder])
+def test_as_rnn_is_its_formula_for_any_two_orthogonal_sets(constraint, mixing):
+    generator = torch.Generator().manual_seed(2)
+    make = CONSTRAINTS[mixing]
+    layer = AsRNN(3, 8, constraint=constraint, mixing=make, generator=generator).double()
+    direction = layer.all_directions()[0]
+    assert type(direction.constraint) is constraint
+    assert type(direction.mixing) is type(make(8))
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator).double())
+    x = torch.randn(6, 4, 3, generator=generator).double()
+    expected = torch.from_numpy(as_rnn_by_hand(layer, x))
+    assert torch.allclose(layer(x)[0], expected, atol=tol(torch.float64, 8) * 100)
+
+
+def test_as_rnn_mixes_by_the_identity_at_the_start_where_the_set_reaches_it():
+    for mixing in (Exponential, Householder, partial(ScaledCayley, negative=0)):
+        U_f = AsRNN(3, 8, mixing=mixing).all_directions()[0].mixing()
+        assert torch.allclose(U_f, torch.eye(8), atol=tol(torch.float32, 8))
+    direction = AsRNN(3, 8, mixing=Givens).all_directions()[0]
+    assert orthogonality_error(direction.mixing()) <= tol(torch.float32, 8)
+    assert not torch.allclose(direction.mixing(), torch.eye(8), atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["constraint", "mixing"])
+@pytest.mark.parametrize(
+    "make", [Unconstrained, Schur, BoundedSVD, SpectralRadius, FourierProduct]
+)
+def test_as_rnn_refuses_sets_that_are_not_orthogonal(name, make):
+    with pytest.raises(ValueError, match=f"expected {name} to make a set of real orthogonal"):
+        AsRNN(3, 8, **{name: make})
+
+
+def test_as_rnn_refuses_a_start_beside_a_constraint():
+    with pytest.raises(ValueError, match="expected either start or constraint, got start='haar'"):
+        AsRNN(3, 8, start="haar", constraint=ScaledCayley)
 
 
 def test_eurnn_reads_the_real_part_alone():

@@ -60,7 +60,7 @@ OFFERED = {
     "ScuRNN": (ScuRNN, ScaledCayley, {"start": "zero"}),
     "ExpRNN": (ExpRNN, Exponential, {"start": "haar"}),
     "DtrivRNN": (DtrivRNN, Exponential, {"start": "haar", "period": 7}),
-    "ORNN": (ORNN, Householder, {"reflections": 3}),
+    "ORNN": (ORNN, Householder, {"reflections": 3, "projected": False}),
     "URNN": (URNN, FourierProduct, {"permutation_seed": 5}),
     "FullCapacityURNN": (FullCapacityURNN, MovingCayley, {"start": "haar"}),
     "EURNN": (EURNN, Givens, {"layers": 3, "style": "fft", "dtype": torch.float32}),

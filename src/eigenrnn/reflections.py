@@ -40,13 +40,15 @@ def normalise_(
 
 def reflection_product(
     V: Tensor,  # (m, N)
+    projected: bool = True,
 ) -> Tensor:  # (N, N)
     r"""Product of the reflections in the rows of V, the first leftmost.
 
     .. math:: H_1 \cdots H_m = I - V^\top S^{-1} V, \qquad H_k = I - 2 v_k v_k^\top / v_k^\top v_k,
         \qquad S_{kk} = v_k^\top v_k / 2, \quad S_{kl} = v_k^\top v_l \text{ for } k < l
 
-    The compact WY form: one triangular solve and two products in place of m steps.
+    The compact WY form: one triangular solve and two products in place of m steps. Where the
+    gradient is not `projected`, it takes the lengths :math:`v_k^\top v_k` for constants.
 
     Source:
         Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10, 1989.
@@ -54,7 +56,8 @@ def reflection_product(
         https://doi.org/10.1145/1141885.1141886 (departures: none).
     """
     gram = V @ V.T
-    S = gram.triu(1) + torch.diag(gram.diagonal() / 2)
+    squares = gram.diagonal() if projected else gram.diagonal().detach()
+    S = gram.triu(1) + torch.diag(squares / 2)
     I = torch.eye(V.shape[1], dtype=V.dtype, device=V.device)
     return I - V.T @ torch.linalg.solve_triangular(S, V, upper=True)
 

@@ -32,6 +32,8 @@ class Householder(Constraint):
     Args:
         size: The number N of rows and columns.
         reflections: The number m; N by default.
+        projected: Whether the gradient has no part along a vector, whose length does not matter
+            to W. The released code's has: it takes the length for one, and for a constant.
     Shape:
         raw: :math:`(m N - m (m - 1) / 2,)`, the free entries of one vector after the other; one
         number fewer if m = N, as the sign is none.
@@ -40,9 +42,9 @@ class Householder(Constraint):
         ValueError: If `reflections` is not a positive integer or exceeds `size`.
     Source:
         Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
-        (departures: each vector is divided by its length inside the map, so that gradients have
-        no part along it, where the paper takes it to be one; both scale it back after each step;
-        the sign is drawn at the start and never trained, as its derivative is zero).
+        (departures: each vector is divided by its length inside the map, where the paper takes it
+        to be one and its gradient is that of ``projected=False``; both scale it back after each
+        step; the sign is drawn at the start and never trained, as its derivative is zero).
     Example:
         >>> W = Householder(8, reflections=3)()
         >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)
@@ -53,7 +55,9 @@ class Householder(Constraint):
 
     sign: Tensor
 
-    def __init__(self, size: int, *, reflections: int | None = None) -> None:
+    def __init__(
+        self, size: int, *, reflections: int | None = None, projected: bool = True
+    ) -> None:
         super().__init__(size)
         self.reflections = size if reflections is None else reflections
         check_positive_integer("reflections", self.reflections)
@@ -62,6 +66,7 @@ class Householder(Constraint):
                 f"expected 1 <= reflections <= {size}, got {reflections}; "
                 f"{size} reach all of the set"
             )
+        self.projected = projected
         self.vectors = min(self.reflections, size - 1)  # the N-th is a sign
         self.raw = Parameter(torch.empty(reflection_count(self.vectors, size)))
         self.register_buffer("sign", torch.ones(()))
@@ -88,7 +93,8 @@ class Householder(Constraint):
         return float(torch.hypot(beyond.norm(), beyond.new_tensor(error)))
 
     def _matrix(self) -> Tensor:
-        W = reflection_product(upper_rows(self.raw, self.vectors, self.size))
+        V = upper_rows(self.raw, self.vectors, self.size)
+        W = reflection_product(V, self.projected)
         return torch.cat([W[:, :-1], self.sign * W[:, -1:]], dim=1)
 
     def _assign(self, W: Tensor) -> None:

@@ -1,5 +1,6 @@
 """asRNN: a tanh network that an orthogonal one lies inside of."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,9 +11,11 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, Exponential
+from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.initializers import orthogonal_, zeros_
 from eigenrnn.layers.abstract_direction import AbstractDirection, make_unseen
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import elman
 from eigenrnn.ops.elman import BACKENDS
 
@@ -51,8 +54,8 @@ class AsDirection(AbstractDirection):
         super().__init__(input_size, hidden_size, 1, trainable_h0=trainable_h0)
         self.scale = scale
         self.epsilon = epsilon
-        self.constraint = make_unseen(constraint, hidden_size)
-        self.mixing = make_unseen(mixing, hidden_size)
+        self.constraint = _make_orthogonal("constraint", constraint, hidden_size)
+        self.mixing = _make_orthogonal("mixing", mixing, hidden_size)
         self.s = Parameter(torch.empty(hidden_size))
         self.input_bias = Parameter(torch.empty(hidden_size)) if bias else None
 
@@ -98,7 +101,10 @@ class AsDirection(AbstractDirection):
         orthogonal_(self.weight_ih, generator=generator)
         self.constraint.reset(generator)
         I = torch.eye(self.hidden_size, dtype=self.mixing.dtype, device=self.mixing.device)
-        self.mixing.assign(I)
+        try:
+            self.mixing.assign(I)
+        except (NoInverseError, NotInSetError):  # the map does not reach it
+            self.mixing.reset(generator)
         self.s.uniform_(*self.scale, generator=generator)
         if self.input_bias is not None:
             zeros_(self.input_bias)
@@ -123,7 +129,13 @@ class AsRNN(Stacked[AsDirection]):
         bidirectional: Whether a second network reads each layer's input from its end.
         device: Where the weights are made.
         dtype: The type of the weights; constraints stay in float32 or better.
-        start: The start of W: ``"cayley"``, ``"henaff"`` or ``"haar"``, see `Exponential`.
+        start: The start of W: ``"cayley"``, ``"henaff"`` or ``"haar"``, see `Exponential`;
+            ``"cayley"`` by default.
+        constraint: A function of N that makes the constraint of W, such as `ScaledCayley`, which
+            starts as it does; `Exponential` with `start` by default, as published.
+        mixing: A function of N that makes the constraint of :math:`U_f`, which starts at the
+            identity, or as the set does where its map does not reach that; `Exponential` by
+            default, as published.
         scale: The bounds of the uniform start of s.
         epsilon: The number :math:`\epsilon`.
         trainable_h0: Whether the states before the first step are trained, from zero.
@@ -137,7 +149,9 @@ class AsRNN(Stacked[AsDirection]):
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         output: :math:`(T, B, D N)`, as the input is laid out.
     Raises:
-        ValueError: If a size, a rate, a bound or a shape is wrong.
+        ValueError: If a size, a rate, a bound or a shape is wrong, `start` is given beside
+            `constraint`, or one of the two sets is not of real orthogonal matrices.
+        TypeError: If `constraint` or `mixing` does not make a `Constraint`.
     Source:
         Nguyen-Duy, Pham and Nguyen, ICLR 2023 tiny papers (departures: none).
     Example:
@@ -160,7 +174,9 @@ class AsRNN(Stacked[AsDirection]):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        start: Literal["cayley", "henaff", "haar"] = "cayley",
+        start: Literal["cayley", "henaff", "haar"] | None = None,
+        constraint: Callable[[int], Constraint] | None = None,
+        mixing: Callable[[int], Constraint] = Exponential,
         scale: tuple[float, float] = (0.02, 0.02),
         epsilon: float = 0.01,
         trainable_h0: bool = False,
@@ -174,6 +190,11 @@ class AsRNN(Stacked[AsDirection]):
             raise ValueError(
                 "expected finite 0 <= scale[0] <= scale[1] and epsilon > 0, "
                 f"got {scale} and {epsilon}"
+            )
+        if start is not None and constraint is not None:
+            raise ValueError(
+                f"expected either start or constraint, got start={start!r} beside a constraint; "
+                "give the start to the constraint itself"
             )
         super().__init__(
             input_size,
@@ -191,8 +212,8 @@ class AsRNN(Stacked[AsDirection]):
         make = partial(
             AsDirection,
             hidden_size=hidden_size,
-            constraint=partial(Exponential, start=start),
-            mixing=Exponential,
+            constraint=constraint or partial(Exponential, start=start or "cayley"),
+            mixing=mixing,
             bias=bias,
             scale=scale,
             epsilon=epsilon,
@@ -205,3 +226,28 @@ class AsRNN(Stacked[AsDirection]):
 
     def _own_defaults(self) -> dict[str, Any]:
         return {"bias": True}
+
+
+def _make_orthogonal(name: str, make: Callable[[int], object], size: int) -> Constraint:
+    """Make the constraint of W or of U_f.
+
+    Raises:
+        ValueError: If its matrices are complex, or not orthogonal for all raw parameters.
+    """
+    made = make_unseen(make, size)
+    if made.is_complex or not _stays_orthogonal(made):
+        raise ValueError(
+            f"expected {name} to make a set of real orthogonal matrices, got {made}; use "
+            "Exponential, ScaledCayley or Householder"
+        )
+    return made
+
+
+@torch.no_grad()
+def _stays_orthogonal(made: Constraint) -> bool:
+    if made.device.type == "meta":  # where there is nothing to measure
+        return True
+    moved = copy.deepcopy(made)
+    for raw in moved.parameters():  # sets that contain others may start orthogonal
+        raw.add_(torch.linspace(0.1, 0.3, raw.numel()).to(raw).view_as(raw))
+    return orthogonality_error(moved()) <= moved.tolerance

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Generator, Tensor
 
 from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
+from eigenrnn.constraints.borrowed_inverse import BorrowingCayley, LendingCayley
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.initializers import constant_, fan_uniform_, glorot_uniform_, uniform_, zeros_
 from eigenrnn.layers.gru import GRU
@@ -46,16 +47,22 @@ class NCGRU(GRU):
             from itself: ``"tensorflow"`` (parenthesis and denoise) updates by
             :math:`h_t = u_t \odot h_{t-1} + (1 - u_t) \odot c_t`; ``"torch"`` (characters)
             does, and takes :math:`r_t \odot (W_c h_{t-1})` for the product in the candidate.
+        faithful_bugs: Whether two orthogonal matrices, of ``("reset", "candidate")``, are trained
+            as by a mistake of the released code: the gradient of :math:`W_r` trains both, and
+            :math:`W_r` is made with the stored inverse of :math:`W_c`. It is far from orthogonal
+            between two exact inversions.
         options: Everything else that `GRU` takes.
     Raises:
-        ValueError: If `orthogonal` names no gate, or `as_released` is unknown.
+        ValueError: If `orthogonal` names no gate, `as_released` is unknown, or `faithful_bugs` is
+            asked for with other gates than the two.
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, equations 19 and 20.
         https://arxiv.org/abs/2208.06496 (departures: starts, of which the paper gives A alone, are
         those of the released TensorFlow cell, the gates' matrices from :math:`U(-a, a)` with
         :math:`a^2 = 6 / (M + N)`, or of the PyTorch cell where `as_released` says so, with one
         bias a gate in place of two; both of its orthogonal matrices get their own gradient, where
-        the code takes the last one for both; those of `NeumannCayley`).
+        the code is as with ``faithful_bugs=True``; the PyTorch code's main optimiser also steps W
+        itself before A gets its gradient, which is not offered; those of `NeumannCayley`).
     Example:
         >>> layer = NCGRU(2, 8, orthogonal=("reset", "candidate"), negative=3)
         >>> layer.confined, layer.orthogonality_error() < 1e-5
@@ -76,6 +83,7 @@ class NCGRU(GRU):
         max_error: float = 0.01,
         gradient_rate: float | None = None,
         as_released: Literal["tensorflow", "torch"] | None = None,
+        faithful_bugs: bool = False,
         **options: Any,
     ) -> None:
         if isinstance(orthogonal, str) or not set(orthogonal) <= set(_GATES):
@@ -85,6 +93,11 @@ class NCGRU(GRU):
         if as_released not in (None, "tensorflow", "torch"):
             raise ValueError(
                 f"expected as_released to be 'tensorflow', 'torch' or None, got {as_released!r}"
+            )
+        if faithful_bugs and set(orthogonal) != {"reset", "candidate"}:
+            raise ValueError(
+                "expected orthogonal=('reset', 'candidate') with faithful_bugs, as the released "
+                f"code has them, got {orthogonal!r}"
             )
         check_positive_integer("input_size", input_size)
         check_positive_integer("hidden_size", hidden_size)
@@ -112,6 +125,9 @@ class NCGRU(GRU):
             gate: confined if gate in orthogonal else partial(Unconstrained, init=free)
             for gate in _GATES
         }
+        if faithful_bugs:
+            constraints["reset"] = partial(BorrowingCayley, **confined.keywords)
+            constraints["candidate"] = partial(LendingCayley, **confined.keywords)
         chosen = {
             "nonlinearity": "modrelu",
             "reset_after": as_released == "torch",
@@ -127,6 +143,9 @@ class NCGRU(GRU):
             candidate=constraints["candidate"],
             **options,
         )
+        for direction in self.all_directions():
+            if isinstance(direction.reset_gate, BorrowingCayley):
+                direction.reset_gate.borrow_from(cast("LendingCayley", direction.candidate))
 
 
 class GORU(GRU):

@@ -133,6 +133,7 @@ class ORNN(RNN):
         hidden_size: The number N of units.
         num_layers: How many layers are stacked.
         reflections: The number m; N by default.
+        projected: False takes the released code's gradient, see `Householder`.
         options: Everything else that `RNN` takes.
     Source:
         Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
@@ -149,10 +150,11 @@ class ORNN(RNN):
         num_layers: int = 1,
         *,
         reflections: int | None = None,
+        projected: bool = True,
         **options: Any,
     ) -> None:
         check_positive_integer("hidden_size", hidden_size)
-        constraint = partial(Householder, reflections=reflections)
+        constraint = partial(Householder, reflections=reflections, projected=projected)
         h0_init = partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
         chosen = {"nonlinearity": "leaky_relu_0.1", "trainable_h0": True, "h0_init": h0_init}
         options = {**chosen, "input_init": glorot_uniform_, "bias_init": zeros_, **options}
