@@ -51,7 +51,8 @@ def whole_step_ms(steps: int, clock: Callable[[], float]) -> float:
         eval_every=steps,
     )
     with TemporaryDirectory() as folder:
-        fit(_model(), _task(), settings, Path(folder) / "run", callbacks=[noted], console=Console(quiet=True))
+        quiet = Console(quiet=True)
+        fit(_model(), _task(), settings, Path(folder) / "run", callbacks=[noted], console=quiet)
     gaps = sorted(b - a for a, b in zip(noted.times, noted.times[1:], strict=False))
     return gaps[len(gaps) // 2] * 1e3
 

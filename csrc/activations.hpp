@@ -130,9 +130,13 @@ struct ModReluPaired {
   }
 };
 
-// Call task.template run<F>() with the type F of an activation.
+// Whether the bias wants the directions in which it moves the states.
+template <class F>
+constexpr bool HAS_PHASE = __is_same(F, ModRelu) || __is_same(F, ModReluPaired);
+
+// Call task.template run<F>() with the type F of an activation of real numbers.
 template <class Task>
-void with_activation(Activation activation, Task&& task) {
+void with_real_activation(Activation activation, Task&& task) {
   switch (activation) {
     case Activation::identity: return task.template run<Identity>();
     case Activation::tanh: return task.template run<Tanh>();
@@ -140,8 +144,15 @@ void with_activation(Activation activation, Task&& task) {
     case Activation::elu: return task.template run<Elu>();
     case Activation::leaky_relu: return task.template run<LeakyRelu>();
     case Activation::modrelu: return task.template run<ModRelu>();
-    case Activation::modrelu_paired: return task.template run<ModReluPaired>();
+    case Activation::modrelu_paired: return;
   }
+}
+
+// The same of any.
+template <class Task>
+void with_activation(Activation activation, Task&& task) {
+  if (activation == Activation::modrelu_paired) return task.template run<ModReluPaired>();
+  with_real_activation(activation, task);
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -24,6 +24,8 @@ struct Steps {
 
   // Step s of the recurrence is step time(s) of the data.
   std::ptrdiff_t time(std::ptrdiff_t s) const { return reverse ? T - 1 - s : s; }
+  // How far from step s that before it is, in memory.
+  std::ptrdiff_t back(const View& view) const { return reverse ? view.first : -view.first; }
   // How many sequences run in step s; none do before the first and after the last.
   std::ptrdiff_t running(std::ptrdiff_t s) const {
     if (s < 0 || s >= T) return 0;
@@ -57,6 +59,41 @@ struct ElmanBack {
   View dWt;    // (N, N)
   View dh0;    // (1, B, N)
   View dbias;  // (N,)
+};
+
+// One gated recurrence, forward, with x [U^T] [+ c] = (x^r, x^u, x^c):
+//   r = logistic(x^r + h W_r^T), u = logistic(x^u + h W_u^T),
+//   c = f(x^c + r (h W_c^T + b)) or, with the reset before, f(x^c + (r h) W_c^T),
+//   h = u h + (1 - u) c or, where the update replaces, (1 - u) h + u c.
+struct Gru {
+  Steps steps;
+  std::ptrdiff_t N = 0, M = 0;  // M = 0: x is added as it is
+  Activation activation = Activation::identity;
+  double slope = 0;  // of leaky_relu
+  bool reset_after = true, update_keeps = true;
+  View x;               // (T, B, M or 3 N)
+  View U;               // (3 N, M), any strides
+  View c;               // (3 N,), may be null
+  View W;               // (3 N, N), any strides
+  View h0;              // (1, B, N)
+  View bias;            // (N,), of modReLU
+  View recurrent_bias;  // (N,), may be null
+  View h;               // (T, B, N); null: only the last states are wanted
+  View last;            // (1, B, N)
+  View gates;           // what the way back needs, see gru_forward.hpp; null: there will be none
+};
+
+// Its way back, likewise.
+struct GruBack {
+  View g;                // (T, B, N); null: zero
+  View glast;            // (1, B, N); null: zero
+  View dx;               // (T, B, M or 3 N)
+  View dUt;              // (M, 3 N)
+  View dc;               // (3 N,)
+  View dWt;              // (N, 3 N)
+  View dh0;              // (1, B, N)
+  View dbias;            // (N,)
+  View drecurrent_bias;  // (N,)
 };
 
 }  // namespace eigenrnn

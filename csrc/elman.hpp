@@ -8,10 +8,6 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-EIGENRNN_INLINE int members(const Steps& steps, int threads) {
-  return static_cast<int>(larger(1, smaller(threads, steps.B)));
-}
-
 // A square matrix and a mapping of the inputs, packed side by side in one piece of memory.
 template <class T>
 struct ElmanPack {

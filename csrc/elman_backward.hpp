@@ -62,8 +62,10 @@ struct ElmanBackward {
       pull<F>(s, on, now, nullptr, delta);
       pasts = remember(s, now, delta, pasts);
       if (call.M > 0) {
-        steps = append(inputs, steps, {at<T>(call.x, call.steps.time(s), share.first), 1,
-                                       call.x.second, delta, scratch.width(), LANES<T>, now});
+        steps = append(inputs, steps,
+                       {at<T>(call.x, call.steps.time(s), share.first), 1, call.x.second, delta,
+                        scratch.width(), LANES<T>, now},
+                       call.steps.back(call.x));
         if (back.dx.data != nullptr) through_inputs(s, now, delta);
       }
       last = held, after = now, held += now;
@@ -106,7 +108,7 @@ struct ElmanBackward {
                      d = F::template pull<T>(d, state, b, slope);
                      store<T>(delta + (r0 + r) * width + j, d);
                      if (dx != nullptr) store_some<T>(dx + (r0 + r) * back.dx.second + j, d, n);
-                     if constexpr (requires_phase<F>) moved += d * F::template phase<T>(state);
+                     if constexpr (HAS_PHASE<F>) moved += d * F::template phase<T>(state);
                      all += d;
                    }
                    store<T>(bias_sums + j, moved);
@@ -120,14 +122,18 @@ struct ElmanBackward {
     const isize width = scratch.width();
     const isize old = smaller(now, share.running(call.steps, s - 1));
     if (old > 0)
-      count = append(past, count, {at<T>(call.h, call.steps.time(s - 1), share.first), 1,
-                                   call.h.second, delta, width, LANES<T>, old});
+      count = append(past, count,
+                     {at<T>(call.h, call.steps.time(s - 1), share.first), 1, call.h.second, delta,
+                      width, LANES<T>, old},
+                     call.steps.back(call.h));
     if (old == now) return count;
     if (back.dh0.data != nullptr)
       out(panels.W, call.N, delta + old * width, now - old, at<T>(back.dh0, 0, share.first + old),
           back.dh0.second);
-    return append(past, count, {at<T>(call.h0, 0, share.first + old), 1, call.h0.second,
-                                delta + old * width, width, LANES<T>, now - old});
+    return append(past, count,
+                  {at<T>(call.h0, 0, share.first + old), 1, call.h0.second, delta + old * width,
+                   width, LANES<T>, now - old},
+                  call.h0.second);
   }
 
   void through_inputs(isize s, isize now, const T* delta) {
@@ -156,9 +162,6 @@ struct ElmanBackward {
     if (back.dUt.data != nullptr && call.M > 0)
       add_products(inputs, steps, call.M, all, sums + call.N * width, width);
   }
-
-  template <class F>
-  static constexpr bool requires_phase = __is_same(F, ModRelu) || __is_same(F, ModReluPaired);
 };
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -3,6 +3,7 @@
 
 #include "elman.hpp"
 #include "evaluate.hpp"
+#include "gru.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -11,8 +12,11 @@ namespace eigenrnn::EIGENRNN_ISA {
 
 extern const Kernels KERNELS;
 const Kernels KERNELS = {
-    EIGENRNN_TEXT(EIGENRNN_ISA), elman_forward<float>,   elman_forward<double>,
+    EIGENRNN_TEXT(EIGENRNN_ISA), EIGENRNN_VECTOR_BYTES,
+    elman_forward<float>,        elman_forward<double>,
     elman_backward<float>,       elman_backward<double>,
+    gru_forward<float>,          gru_forward<double>,
+    gru_backward<float>,         gru_backward<double>,
     evaluate<float>,             evaluate<double>,
 };
 

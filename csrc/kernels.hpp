@@ -6,10 +6,15 @@ namespace eigenrnn {
 
 struct Kernels {
   const char* isa;
+  int vector_bytes;
   void (*elman_forward_float)(const Elman&, int threads);
   void (*elman_forward_double)(const Elman&, int threads);
   void (*elman_backward_float)(const Elman&, const ElmanBack&, int threads);
   void (*elman_backward_double)(const Elman&, const ElmanBack&, int threads);
+  void (*gru_forward_float)(const Gru&, int threads);
+  void (*gru_forward_double)(const Gru&, int threads);
+  void (*gru_backward_float)(const Gru&, const GruBack&, int threads);
+  void (*gru_backward_double)(const Gru&, const GruBack&, int threads);
   void (*evaluate_float)(Function, const float* from, float* to, std::ptrdiff_t count);
   void (*evaluate_double)(Function, const double* from, double* to, std::ptrdiff_t count);
 };

@@ -13,7 +13,7 @@ template <>
 struct Exp<float> {
   static constexpr float LOG2E = 1.44269504f, HIGH = 0.693359375f, LOW = -2.12194440e-4f;
   static constexpr float MAGIC = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  static constexpr int SHIFT = 23, BIAS = 127, DEGREE = 7;
+  static constexpr int SHIFT = 23, BIAS = 127, DEGREE = 8;
   static constexpr float FLAT = 20.0f;     // 1 + exp(-FLAT) is 1
   static constexpr float GREAT = 104.0f;   // exp(-GREAT) is 0, not even subnormal
 };
@@ -33,7 +33,7 @@ struct Power {
 };
 
 // For x of which 2^-lift exp(x) is a normal number. With x = n log 2 + r and |r| <= log(2)/2, the
-// Taylor polynomial of exp(r) - 1 of degree 7 (double: 13) is exact to rounding.
+// Taylor polynomial of exp(r) - 1 of degree 8 (double: 13) is exact to rounding.
 template <class T, int lift>
 EIGENRNN_INLINE Power<T> power(vec<T> x) {
   using E = Exp<T>;

@@ -24,6 +24,8 @@ using eigenrnn::Activation;
 using eigenrnn::Elman;
 using eigenrnn::ElmanBack;
 using eigenrnn::Function;
+using eigenrnn::Gru;
+using eigenrnn::GruBack;
 using eigenrnn::Kernels;
 using eigenrnn::View;
 
@@ -34,17 +36,31 @@ View view(const Pointer& p) {
   return {reinterpret_cast<void*>(std::get<0>(p)), std::get<1>(p), std::get<2>(p)};
 }
 
-Elman elman(std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t> shape,
-            const Sizes& sizes, bool reverse, int activation, double slope,
-            const std::vector<Pointer>& views) {
-  Elman call;
+using Shape = std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t>;
+
+// What all recurrences are told, T, B, N and M first.
+template <class Call>
+Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse, int activation,
+                double slope) {
+  Call call;
   std::tie(call.steps.T, call.steps.B, call.N, call.M) = shape;
   call.steps.sizes = sizes.has_value() ? sizes->data() : nullptr;
   call.steps.reverse = reverse;
   call.activation = static_cast<Activation>(activation);
   call.slope = slope;
+  return call;
+}
+
+template <std::size_t count>
+void fill(View* (&to)[count], const std::vector<Pointer>& views) {
+  for (std::size_t i = 0; i < count; ++i) *to[i] = view(views.at(i));
+}
+
+Elman elman(const Shape& shape, const Sizes& sizes, bool reverse, int activation, double slope,
+            const std::vector<Pointer>& views) {
+  Elman call = recurrence<Elman>(shape, sizes, reverse, activation, slope);
   View* to[] = {&call.x, &call.U, &call.c, &call.W, &call.h0, &call.bias, &call.h, &call.last};
-  for (std::size_t i = 0; i < std::size(to); ++i) *to[i] = view(views.at(i));
+  fill(to, views);
   return call;
 }
 
@@ -52,7 +68,26 @@ ElmanBack elman_back(const std::vector<Pointer>& views) {
   ElmanBack back;
   View* to[] = {&back.g,  &back.glast, &back.dx,  &back.dUt,
                 &back.dc, &back.dWt,   &back.dh0, &back.dbias};
-  for (std::size_t i = 0; i < std::size(to); ++i) *to[i] = view(views.at(i));
+  fill(to, views);
+  return back;
+}
+
+Gru gru(const Shape& shape, const Sizes& sizes, bool reverse, int activation, double slope,
+        bool reset_after, bool update_keeps, const std::vector<Pointer>& views) {
+  Gru call = recurrence<Gru>(shape, sizes, reverse, activation, slope);
+  call.reset_after = reset_after;
+  call.update_keeps = update_keeps;
+  View* to[] = {&call.x,    &call.U,              &call.c, &call.W,    &call.h0,
+                &call.bias, &call.recurrent_bias, &call.h, &call.last, &call.gates};
+  fill(to, views);
+  return call;
+}
+
+GruBack gru_back(const std::vector<Pointer>& views) {
+  GruBack back;
+  View* to[] = {&back.g,   &back.glast, &back.dx,    &back.dUt,            &back.dc,
+                &back.dWt, &back.dh0,   &back.dbias, &back.drecurrent_bias};
+  fill(to, views);
   return back;
 }
 
@@ -70,6 +105,7 @@ NB_MODULE(_cpu, m) {
   static const Kernels& kernels = eigenrnn::choose_kernels(std::getenv("EIGENRNN_ISA"));
   eigenrnn::watch_forks();
   m.attr("isa") = kernels.isa;
+  m.attr("vector_bytes") = kernels.vector_bytes;
   m.attr("isas") = nb::cast(eigenrnn::possible_isas());
   m.def("prefer_large_pages", [](std::uintptr_t data, std::size_t bytes) {
     eigenrnn::prefer_large_pages(reinterpret_cast<void*>(data), bytes);
@@ -86,23 +122,39 @@ NB_MODULE(_cpu, m) {
                              reinterpret_cast<float*>(to), count);
   });
   m.def("elman_forward",
-        [](bool twice, int threads,
-           std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t> shape,
-           const Sizes& sizes, bool reverse, int activation, double slope,
-           const std::vector<Pointer>& views) {
+        [](bool twice, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
+           int activation, double slope, const std::vector<Pointer>& views) {
           const Elman call = elman(shape, sizes, reverse, activation, slope, views);
           const nb::gil_scoped_release free;
           (twice ? kernels.elman_forward_double : kernels.elman_forward_float)(call, threads);
         });
   m.def("elman_backward",
-        [](bool twice, int threads,
-           std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t> shape,
-           const Sizes& sizes, bool reverse, int activation, double slope,
-           const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
+        [](bool twice, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
+           int activation, double slope, const std::vector<Pointer>& views,
+           const std::vector<Pointer>& gradients) {
           const Elman call = elman(shape, sizes, reverse, activation, slope, views);
           const ElmanBack back = elman_back(gradients);
           const nb::gil_scoped_release free;
           (twice ? kernels.elman_backward_double : kernels.elman_backward_float)(call, back,
                                                                                  threads);
+        });
+  m.def("gru_forward",
+        [](bool twice, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
+           int activation, double slope, bool reset_after, bool update_keeps,
+           const std::vector<Pointer>& views) {
+          const Gru call =
+              gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, views);
+          const nb::gil_scoped_release free;
+          (twice ? kernels.gru_forward_double : kernels.gru_forward_float)(call, threads);
+        });
+  m.def("gru_backward",
+        [](bool twice, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
+           int activation, double slope, bool reset_after, bool update_keeps,
+           const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
+          const Gru call =
+              gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, views);
+          const GruBack back = gru_back(gradients);
+          const nb::gil_scoped_release free;
+          (twice ? kernels.gru_backward_double : kernels.gru_backward_float)(call, back, threads);
         });
 }

@@ -4,14 +4,21 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// Add a factor to a list. Single rows one after another make one factor, deep enough to run fast.
+// Add a factor to a list. Single rows one after another, `apart` in memory, make one factor, deep
+// enough to run fast.
 template <class T>
-int append(Factor<T>* list, int count, Factor<T> next) {
+int append(Factor<T>* list, int count, Factor<T> next, isize apart) {
   if (count > 0 && next.depth == 1) {
     Factor<T>& open = list[count - 1];
-    const isize step = open.depth == 1 ? next.a - open.a : open.step;
-    if (next.a == open.a + open.depth * step && next.b == open.b + open.depth * open.deep) {
-      open.step = step;
+    // as numbers, since the two may be of different arrays
+    const auto reach = [&](const T* from, isize step) {
+      return reinterpret_cast<std::intptr_t>(from) +
+             open.depth * step * static_cast<isize>(sizeof(T));
+    };
+    const bool even = open.depth == 1 || open.step == apart;
+    if (even && reinterpret_cast<std::intptr_t>(next.a) == reach(open.a, apart) &&
+        reinterpret_cast<std::intptr_t>(next.b) == reach(open.b, open.deep)) {
+      open.step = apart;
       ++open.depth;
       return count;
     }
@@ -24,6 +31,7 @@ int append(Factor<T>* list, int count, Factor<T> next) {
 // are moved along, and left at the end of their columns.
 template <class T>
 void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into, isize stride) {
+  if (rows == 0) return;
   const isize wide = columns(static_cast<int>(next_rows(rows)));
   for (isize v = 0; v < all; v += wide) {
     const isize C = smaller(wide, all - v);

@@ -44,9 +44,14 @@ struct Share {
   }
 };
 
+EIGENRNN_INLINE int members(const Steps& steps, int threads) {
+  return static_cast<int>(larger(1, smaller(threads, steps.B)));
+}
+
 // Rows [from, to) of a step hold nothing but zeros: their sequences have ended.
 template <class T>
 EIGENRNN_INLINE void clear(const View& view, isize cols, isize t, isize from, isize to) {
+  if (cols == 0) return;
   for (isize r = from; r < to; ++r)
     std::memset(at<T>(view, t, r), 0, static_cast<std::size_t>(cols) * sizeof(T));
 }

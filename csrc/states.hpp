@@ -25,6 +25,7 @@ struct States {
 
   // After step s: fill up with zeros, and copy the states of those sequences that end with it.
   void finish(isize s, isize now) const {
+    if (N == 0) return;  // then pointers are null
     const isize on = smaller(now, share.running(steps, s + 1));
     isize stride;
     const T* states = after(s, stride);

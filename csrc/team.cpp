@@ -1,6 +1,7 @@
 #include "team.hpp"
 
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -58,7 +59,11 @@ void as_team(int members, void (*body)(void*, int), void* context) {
     return;
   }
   std::vector<std::thread> others;
-  for (int i = 1; i < members; ++i) others.emplace_back(play, &work);
+  try {
+    for (int i = 1; i < members; ++i) others.emplace_back(play, &work);
+  } catch (const std::system_error&) {
+    // no more threads are to be had: those that there are do it all
+  }
   play(&work);
   for (std::thread& other : others) other.join();
 }

@@ -1,11 +1,27 @@
 """What every test may ask for."""
 
+import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
+
+def pytest_addoption(parser):
+    parser.addoption("--kernels", metavar="FILE", help="test this build of the compiled kernels")
+
+
+def pytest_configure(config):
+    file = config.getoption("--kernels")
+    if file is None:
+        return
+    # what is imported already is not looked for
+    spec = importlib.util.spec_from_file_location("eigenrnn.ops._cpu", file)
+    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[spec.name])
 
 
 @pytest.fixture(scope="session")

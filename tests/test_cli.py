@@ -324,7 +324,9 @@ def test_a_run_is_not_both_resumed_and_overwritten(complaint):
 REFUSED = {
     # names
     "": "expected a command among list, train, reproduce, bench; see eigenrnn --help",
-    "trian": "expected a command among list, train, reproduce, bench; got 'trian' (did you mean train?)",
+    "trian": (
+        "expected a command among list, train, reproduce, bench; got 'trian' (did you mean train?)"
+    ),
     "list layer": (
         "expected a kind among constraints, layers, tasks, recipes, backends; got 'layer' "
         "(did you mean layers?)"

@@ -70,7 +70,8 @@ def rows(tensor: Tensor | None) -> Tensor | None:
     if tensor is None or tensor.shape[-1] == 1 or tensor.stride(-1) == 1 or not tensor.numel():
         return tensor
     outer = tensor.stride()[:-1]
-    if tensor.dim() == 3 and outer == (0, 0):  # the gradient of a sum: one number, everywhere
+    # the gradient of a sum: one number, everywhere; a graph would see all steps as the first
+    if tensor.dim() == 3 and outer == (0, 0) and not tensor.requires_grad:
         return tensor[0, 0].contiguous().expand(tensor.shape)
     return tensor.contiguous()
 

@@ -21,12 +21,12 @@ def as_complex(
 
 
 def matrix_of_pairs(
-    W: Tensor,  # (N, N), complex
-) -> Tensor:  # (2N, 2N)
+    W: Tensor,  # (N, M), complex
+) -> Tensor:  # (2N, 2M)
     r"""Write W as the real matrix that does the same to pairs.
 
     Each entry :math:`a + b\,i` becomes the block :math:`\begin{pmatrix} a & -b \\ b & a
     \end{pmatrix}`.
     """
-    columns = torch.stack([W, W * 1j], dim=-1)  # what 1 and i are sent to: (N, N, 2)
+    columns = torch.stack([W, W * 1j], dim=-1)  # what 1 and i are sent to: (N, M, 2)
     return torch.view_as_real(columns).permute(0, 3, 1, 2).flatten(2).flatten(0, 1)

@@ -63,7 +63,7 @@ def gradients(  # noqa: PLR0913, every backend's
         lambda: weight_gradient(delta, first, h, h0, reverse),
         lambda: first @ W.conj(),
         lambda: _phases(nonlinearity, delta, h).sum((0, 1)),
-        lambda: delta.flatten(0, 1).T @ _given(x).flatten(0, 1),
+        lambda: _outer(delta, _given(x)),
         lambda: delta.sum((0, 1)),
     )
     return [make() for make, wants in zip(made, wanted, strict=True) if wants]
@@ -91,6 +91,14 @@ def _phases(nonlinearity: str, delta: Tensor, h: Tensor) -> Tensor:  # (T, B, N)
     if nonlinearity != "modrelu_paired":
         return delta * h.sgn()
     return delta * as_pairs(as_complex(h).sgn())
+
+
+def _outer(
+    a: Tensor,  # (T, B, K)
+    b: Tensor,  # (T, B, M)
+) -> Tensor:  # (K, M)
+    # older batching rules know no `flatten`
+    return a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1])
 
 
 def _given(x: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.inplace import pull_in_place
 from eigenrnn.ops.steps import before, cut
 
-__all__ = ["OPTIONS", "backward_reference", "gru_loop_backward"]
+__all__ = ["OPTIONS", "backward_reference", "gru_loop_backward", "starts"]
 
 OPTIONS = (
     "str nonlinearity, bool reset_after, bool update_keeps, SymInt[]? batch_sizes, bool reverse"
@@ -112,7 +112,7 @@ def backward_reference(  # noqa: PLR0913, the same
     T, B, N = h.shape
     W_ru, W_c = W[: 2 * N], W[2 * N :]
     sizes = batch_sizes or [B] * T
-    starts = _starts(h, h0, sizes, reverse)
+    began = starts(h, h0, sizes, reverse)
     g_gates = torch.zeros_like(gates) if g_gates is None else g_gates
     dxs: list[Tensor] = []
     dqs: list[Tensor] = []
@@ -120,7 +120,7 @@ def backward_reference(  # noqa: PLR0913, the same
     for t in range(T) if reverse else reversed(range(T)):
         (r, u, q, c), (g_r, g_u, g_q, g_c) = (each[t].chunk(4, dim=1) for each in (gates, g_gates))
         total = dh + g[t]
-        change, share = (starts[t] - c, 1 - u) if update_keeps else (c - starts[t], u)
+        change, share = (began[t] - c, 1 - u) if update_keeps else (c - began[t], u)
         dc = pull(total * share + g_c, c, bias)
         if reset_after:
             dq = dc * r + g_q
@@ -128,7 +128,7 @@ def backward_reference(  # noqa: PLR0913, the same
             passed = dq @ W_c
         else:
             dq = dc @ W_c + g_q
-            dr = dq * starts[t] + g_r
+            dr = dq * began[t] + g_r
             passed = dq * r
         du = total * change + g_u
         dru = torch.cat([dr * r * (1 - r), du * u * (1 - u)], dim=1)
@@ -141,7 +141,7 @@ def backward_reference(  # noqa: PLR0913, the same
     return torch.stack(dxs[order]), torch.stack(dqs[order]), dh
 
 
-def _starts(
+def starts(
     h: Tensor,  # (T, B, N)
     h0: Tensor,  # (B, N)
     sizes: Sequence[int],

@@ -10,7 +10,7 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
-from eigenrnn.ops.gru import loop, reference
+from eigenrnn.ops.gru import cpu, loop, reference
 from eigenrnn.ops.inputs import check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
@@ -23,7 +23,7 @@ from eigenrnn.ops.steps import check_batch_sizes
 
 __all__ = ["BACKENDS", "gru"]
 
-BACKENDS = {b.name: b for b in (loop.BACKEND, reference.BACKEND)}
+BACKENDS = {b.name: b for b in (cpu.BACKEND, loop.BACKEND, reference.BACKEND)}
 """The implementations by name, the preferred first."""
 
 
@@ -43,6 +43,7 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
     zoneout: Zoneout | None = None,  # (T, B, N)
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
+    last_only: bool = False,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     r"""Evaluate a gated recurrence over a batch of sequences.
@@ -83,6 +84,8 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
             `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
             sequence are zero.
         reverse: Whether to run from each sequence's last step to its first.
+        last_only: Whether the other states may be forgotten, as where no gradient is asked for; a
+            backend that can gives none of them then.
         backend: Which implementation to use; the fastest possible by default.
     Shape:
         x: :math:`(T, B, 3 N)`, or :math:`(T, B, M)` with U; real, any strides.
@@ -128,6 +131,7 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
                 zoneout=zoneout,
                 batch_sizes=batch_sizes,
                 reverse=reverse,
+                last_only=last_only,
                 backend=backend,
             )
     if U is None and (x.dim() != 3 or x.shape[0] < 1 or x.shape[2] % 3 or not x.shape[2]):
@@ -146,6 +150,8 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
     check_options(options, x, W)
     call = Call.of(x, nonlinearity, *weights, *(layer_norm or ()), options=options)
     chosen = choose(BACKENDS, call, backend)
+    if last_only and chosen.forgets and not torch.is_grad_enabled():
+        options |= {"last_only": True}
     form = (nonlinearity, reset_after, update_keeps, batch_sizes, reverse)
     return chosen.run(x, *weights, *form, **options)
 

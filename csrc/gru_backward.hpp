@@ -1,0 +1,299 @@
+// The way back through the gates over one thread's rows, and what follows from their deltas.
+#pragma once
+#include "gru_forward.hpp"
+#include "gru_scratch.hpp"
+#include "outer.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+template <class T>
+struct GruBackward {
+  const Gru& call;
+  const GruBack& back;
+  GruPanels<T> panels;
+  Share share;
+  GruScratch<T> scratch;
+  T* deltas;     // (rows, PARTS, width)
+  T* carry;      // (share, width): what reaches the state before without passing through W
+  T* sums;       // (N + M, 3, width), the gradients of W and U so far, transposed
+  T* bias_sums;  // (PARTS + 1, width): sums of the parts, and of what moves the bias of modReLU
+  Factor<T>* past;    // as many as there are steps held at once, twice
+  Factor<T>* inputs;  // as many as there are steps held at once
+  isize counted = 0;  // held rows that are in the sums already
+
+  // Some rows of a step: from which states they started, and the deltas of the step after, if any.
+  struct Rows {
+    isize s, from, to;
+    const T* before;
+    isize before_stride, before_next;
+    const T* later;
+    T* delta;
+  };
+
+  // What a block wants from memory is asked for one turn of columns ahead, that of the next step in
+  // the last turn. Whole steps ahead would be more than a cache holds.
+  struct Ahead {
+    isize all, wide, gates, g, before;
+
+    Ahead(const GruBackward& self, const Rows& rows)
+        : all(vectors<T>(self.call.N)),
+          wide(columns(static_cast<int>(next_rows(rows.to - rows.from)))) {
+      const Steps& steps = self.call.steps;
+      const isize next = rows.s > 0 ? steps.time(rows.s - 1) - steps.time(rows.s) : 0;
+      gates = next * Kept<T>(self.call).step(), g = next * self.back.g.first;
+      before = rows.before_next;
+    }
+    bool wraps(isize v) const { return v + wide >= all; }
+    isize vectors_to(isize v) const {
+      return wraps(v) ? smaller(v + wide - all, all - 1) - v : wide;
+    }
+  };
+
+  template <class F>
+  void run() {
+    const isize mine = share.last - share.first;
+    if (mine == 0) return;
+    isize held = 0, after = 0, last = 0;  // rows held; rows of step s + 1, and where they are
+    int pasts = 0, steps = 0;
+    for (isize s = call.steps.T - 1; s >= 0; --s) {
+      const isize now = share.running(call.steps, s);
+      if (back.dx.data != nullptr)
+        clear<T>(back.dx, call.M > 0 ? call.M : 3 * call.N, call.steps.time(s), share.first + now,
+                 share.last);
+      if (now == 0) continue;
+      if (held + now > scratch.rows) {
+        flush(pasts, steps, held);
+        // the last step's deltas are still needed
+        std::memmove(deltas, deltas + last * scratch.row(),
+                     static_cast<std::size_t>(after * scratch.row()) * sizeof(T));
+        last = 0, held = counted = after, pasts = steps = 0;
+      }
+      T* delta = deltas + held * scratch.row();
+      pull_all<F>(s, now, smaller(now, after), deltas + last * scratch.row(), delta);
+      pasts = remember(s, now, delta, pasts);
+      if (call.M > 0) {
+        steps = append(inputs, steps,
+                       {at<T>(call.x, call.steps.time(s), share.first), 1, call.x.second,
+                        delta + D_RESET * scratch.width(), scratch.row(), LANES<T>, now},
+                       call.steps.back(call.x));
+        if (back.dx.data != nullptr) through_inputs(s, now, delta);
+      }
+      last = held, after = now, held += now;
+    }
+    flush(pasts, steps, held);
+  }
+
+  // Rows that go on differ from those that end with step s; those that began earlier, from those
+  // that begin with it.
+  template <class F>
+  void pull_all(isize s, isize now, isize on, const T* later, T* delta) {
+    const isize old = smaller(now, share.running(call.steps, s - 1));
+    const isize ends[4] = {0, smaller(on, old), larger(on, old), now};
+    for (int i = 0; i < 3; ++i) {
+      const isize from = ends[i], to = ends[i + 1];
+      if (from == to) continue;
+      Rows rows{s, from, to, nullptr, 0, 0, to <= on ? later : nullptr, delta};
+      if (to <= old) {
+        const isize t = call.steps.time(s - 1);
+        rows.before = at<T>(call.h, t, share.first);
+        rows.before_stride = call.h.second;
+        rows.before_next = s > 1 ? (call.steps.time(s - 2) - t) * call.h.first : 0;
+      } else {
+        rows.before = at<T>(call.h0, 0, share.first), rows.before_stride = call.h0.second;
+      }
+      if (call.reset_after) {
+        pull<F, true>(rows);
+      } else {
+        pull<F, false>(rows);
+        pull_reset(rows);
+      }
+    }
+  }
+
+  // The gradient of the state after step s, and from it all deltas; but not that of the reset
+  // gate where it comes before the matrix.
+  template <class F, bool AFTER>
+  void pull(const Rows& rows) {
+    const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
+    const Ahead ahead(*this, rows);
+    const Kept<T> layout(call);
+    const Mix<T> mix(call);
+    const T slope = static_cast<T>(call.slope);
+    const T* gates = layout.at(t, share.first);
+    const T* g = back.g.data == nullptr ? nullptr : at<T>(back.g, t, share.first);
+    const T* end = rows.later != nullptr || back.glast.data == nullptr
+                       ? nullptr
+                       : at<T>(back.glast, 0, share.first);
+    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
+    constexpr isize parts = AFTER ? 4 : 3;
+    Operand<T> operands[3];
+    const int how_many = operands_of(rows.later, rows.from, AFTER, operands);
+    through<T>(operands, how_many, rows.to - rows.from, vectors<T>(N),
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+      for (isize v = v0; v < v0 + C; ++v) {
+        const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        const isize next = ahead.vectors_to(v), wrapped = ahead.wraps(v);
+        const isize next_gates = next * parts * LANES<T> + wrapped * ahead.gates;
+        const isize next_g = next * LANES<T> + wrapped * ahead.g;
+        const isize next_old = next * LANES<T> + wrapped * ahead.before;
+        const vec<T> b = call.bias.data == nullptr
+                             ? vec<T>{}
+                             : load_some<T>(static_cast<const T*>(call.bias.data) + j, n);
+        vec<T> all[PARTS + 1];
+        for (int i = 0; i <= PARTS; ++i) all[i] = load<T>(bias_sums + i * width + j);
+        for (isize i = r0; i < r0 + R; ++i) {
+          const isize r = rows.from + i;
+          vec<T> d = load<T>(z + (i - r0) * row + (v - v0) * LANES<T>);
+          if (rows.later != nullptr) d += load<T>(carry + r * width + j);
+          if (g != nullptr) {
+            d += load_some<T>(g + r * back.g.second + j, n);
+            __builtin_prefetch(g + r * back.g.second + j + next_g, 0, 2);
+          }
+          if (end != nullptr) d += load_some<T>(end + r * back.glast.second + j, n);
+          const T* from = gates + r * layout.row() + v * parts * LANES<T>;
+          for (isize k = 0; k < parts; ++k)
+            __builtin_prefetch(from + next_gates + k * LANES<T>, 0, 2);
+          const T* old = rows.before + r * rows.before_stride + j;
+          __builtin_prefetch(old + next_old, 0, 2);
+          const vec<T> h = load_some<T>(old, n);
+          const vec<T> reset = load<T>(from), update = load<T>(from + LANES<T>);
+          const vec<T> c = load<T>(from + 2 * LANES<T>), kept = mix.kept(update);
+          const vec<T> dc = F::template pull<T>(d * (T(1) - kept), c, b, slope);
+          const vec<T> du = d * (h - c) * (update * (T(1) - update)) * mix.slope;
+          T* to = rows.delta + r * scratch.row() + j;
+          store<T>(to + D_UPDATE * width, du);
+          store<T>(to + D_CANDIDATE * width, dc);
+          store<T>(carry + r * width + j, d * kept);
+          all[D_UPDATE] += du;
+          all[D_CANDIDATE] += dc;
+          if constexpr (HAS_PHASE<F>) all[PARTS] += dc * F::template phase<T>(c);
+          if constexpr (AFTER) {
+            const vec<T> dq = dc * reset;
+            const vec<T> dr = dc * load<T>(from + 3 * LANES<T>) * (reset * (T(1) - reset));
+            store<T>(to + INNER * width, dq);
+            store<T>(to + D_RESET * width, dr);
+            all[INNER] += dq;
+            all[D_RESET] += dr;
+            if (dx != nullptr) store_some<T>(dx + r * back.dx.second + j, dr, n);
+          }
+          if (dx != nullptr) {
+            store_some<T>(dx + r * back.dx.second + N + j, du, n);
+            store_some<T>(dx + r * back.dx.second + 2 * N + j, dc, n);
+          }
+        }
+        for (int i = 0; i <= PARTS; ++i) store<T>(bias_sums + i * width + j, all[i]);
+      }
+    });
+  }
+
+  // The reset before the matrix: its delta needs that of the candidate, of all units.
+  void pull_reset(const Rows& rows) {
+    const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
+    const Kept<T> layout(call);
+    const T* gates = layout.at(t, share.first);
+    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
+    const Operand<T> operand{rows.delta + rows.from * scratch.row() + D_CANDIDATE * width,
+                             scratch.row(), panels.W[CANDIDATE], N};
+    through<T>(&operand, 1, rows.to - rows.from, vectors<T>(N),
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+      for (isize v = v0; v < v0 + C; ++v) {
+        const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        vec<T> all = load<T>(bias_sums + D_RESET * width + j);
+        for (isize i = r0; i < r0 + R; ++i) {
+          const isize r = rows.from + i;
+          const vec<T> dq = load<T>(z + (i - r0) * row + (v - v0) * LANES<T>);
+          const vec<T> reset = load<T>(gates + r * layout.row() + v * 3 * LANES<T>);
+          const vec<T> h = load_some<T>(rows.before + r * rows.before_stride + j, n);
+          const vec<T> dr = dq * h * (reset * (T(1) - reset));
+          T* to = rows.delta + r * scratch.row() + j;
+          store<T>(to + INNER * width, reset * h);
+          store<T>(to + D_RESET * width, dr);
+          T* passed = carry + r * width + j;
+          store<T>(passed, load<T>(passed) + dq * reset);
+          all += dr;
+          if (dx != nullptr) store_some<T>(dx + r * back.dx.second + j, dr, n);
+        }
+        store<T>(bias_sums + D_RESET * width + j, all);
+      }
+    });
+  }
+
+  // How the deltas of a step, from a row on, go back to the state that it started from.
+  int operands_of(const T* delta, isize from, bool after, Operand<T>* operands) const {
+    if (delta == nullptr) {
+      operands[0] = {nullptr, 0, panels.W[RESET], 0};
+      return 1;
+    }
+    const T* first = delta + from * scratch.row();
+    const isize row = scratch.row(), width = scratch.width();
+    int count = 0;
+    if (after) operands[count++] = {first + INNER * width, row, panels.W[CANDIDATE], call.N};
+    operands[count++] = {first + D_RESET * width, row, panels.W[RESET], call.N};
+    operands[count++] = {first + D_UPDATE * width, row, panels.W[UPDATE], call.N};
+    return count;
+  }
+
+  // Note which states step s began from, for the gradient of W; h0 gets its own here.
+  int remember(isize s, isize now, const T* delta, int count) {
+    const isize row = scratch.row(), width = scratch.width();
+    const T* first = delta + (call.reset_after ? INNER : D_RESET) * width;
+    const isize old = smaller(now, share.running(call.steps, s - 1));
+    if (old > 0)
+      count = append(past, count,
+                     {at<T>(call.h, call.steps.time(s - 1), share.first), 1, call.h.second, first,
+                      row, LANES<T>, old},
+                     call.steps.back(call.h));
+    if (old == now) return count;
+    if (back.dh0.data != nullptr) {
+      Operand<T> operands[3];
+      const int how_many = operands_of(delta, old, call.reset_after, operands);
+      out(operands, how_many, call.N, now - old, carry + old * width,
+          at<T>(back.dh0, 0, share.first + old), back.dh0.second);
+    }
+    return append(past, count,
+                  {at<T>(call.h0, 0, share.first + old), 1, call.h0.second, first + old * row, row,
+                   LANES<T>, now - old},
+                  call.h0.second);
+  }
+
+  void through_inputs(isize s, isize now, const T* delta) {
+    Operand<T> operands[3];
+    for (int i = 0; i < 3; ++i)
+      operands[i] = {delta + (D_RESET + i) * scratch.width(), scratch.row(), panels.U[i], call.N};
+    out(operands, 3, call.M, now, nullptr, at<T>(back.dx, call.steps.time(s), share.first),
+        back.dx.second);
+  }
+
+  // to = [more +] the sum of the operands, of `cols` columns.
+  void out(const Operand<T>* operands, int how_many, isize cols, isize count, const T* more, T* to,
+           isize stride) {
+    through<T>(operands, how_many, count, vectors<T>(cols),
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+      for (isize r = 0; r < R; ++r)
+        for (isize v = 0; v < C; ++v) {
+          const isize j = (v0 + v) * LANES<T>;
+          vec<T> sum = load<T>(z + r * row + v * LANES<T>);
+          if (more != nullptr) sum += load<T>(more + (r0 + r) * scratch.width() + j);
+          store_some<T>(to + (r0 + r) * stride + j, sum, smaller(LANES<T>, cols - j));
+        }
+    });
+  }
+
+  // Add the outer products of all held deltas with the states, and inputs, that they met.
+  void flush(int pasts, int steps, isize held) {
+    const isize width = scratch.width(), all = vectors<T>(call.N);
+    if (back.dWt.data != nullptr && call.reset_after)
+      add_products(past, pasts, call.N, 3 * all, sums, 3 * width);
+    if (back.dWt.data != nullptr && !call.reset_after) {
+      add_products(past, pasts, call.N, 2 * all, sums, 3 * width);
+      const T* first = deltas + counted * scratch.row();
+      Factor<T> reset{first + INNER * width, 1,        scratch.row(), first + D_CANDIDATE * width,
+                      scratch.row(),         LANES<T>, held - counted};
+      add_products(&reset, 1, call.N, all, sums + 2 * width, 3 * width);
+    }
+    if (back.dUt.data != nullptr && call.M > 0)
+      add_products(inputs, steps, call.M, 3 * all, sums + call.N * 3 * width, 3 * width);
+  }
+};
+
+}  // namespace eigenrnn::EIGENRNN_ISA

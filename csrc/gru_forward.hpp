@@ -1,0 +1,224 @@
+// The gated recurrence over one thread's rows: its three gates are multiplied together.
+#pragma once
+#include "activations.hpp"
+#include "states.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+enum Gate : int { RESET, UPDATE, CANDIDATE };
+
+// The matrices as `block` wants them, made once a call and shared by all threads. On the way back
+// each gate has its own. Forward, gates that are multiplied together are one matrix, that of the
+// first of them, whose vectors take turns.
+template <class T>
+struct GruPanels {
+  const T* W[3];
+  const T* U[3];
+};
+
+// What the way back needs of step (t, b): for each vector of units the vectors of r, u and c, and
+// of h W_c^T + b where the reset comes after. Padded, so that they are written and read whole.
+template <class T>
+struct Kept {
+  T* data;
+  isize B, all, parts;
+
+  static constexpr isize parts_of(bool reset_after) { return reset_after ? 4 : 3; }
+  explicit Kept(const Gru& call)
+      : data(static_cast<T*>(call.gates.data)),
+        B(call.steps.B),
+        all(vectors<T>(call.N)),
+        parts(parts_of(call.reset_after)) {}
+  isize row() const { return all * parts * LANES<T>; }
+  isize step() const { return B * row(); }
+  // those of vector v of row r lie at at(t, first) + r * row() + v * parts * LANES
+  T* at(isize t, isize b) const { return data == nullptr ? nullptr : data + t * step() + b * row(); }
+};
+
+// How much of the old state stays: u, or 1 - u; and how it grows with u.
+template <class T>
+struct Mix {
+  T slope, start;
+  explicit Mix(const Gru& call) : slope(call.update_keeps ? 1 : -1), start(call.update_keeps ? 0 : 1) {}
+  EIGENRNN_INLINE vec<T> kept(vec<T> u) const { return u * slope + start; }
+  // Written as in the definition, which tells what becomes of infinite states.
+  EIGENRNN_INLINE vec<T> mixed(vec<T> u, vec<T> h, vec<T> c) const {
+    const vec<T> k = kept(u);
+    return k * h + (T(1) - k) * c;
+  }
+};
+
+template <class T>
+struct GruForward {
+  const Gru& call;
+  GruPanels<T> panels;
+  Share share;
+  States<T> states;
+  T* reset;   // (rows, width): r h, where it is multiplied
+  T* update;  // (rows, width): u, until the candidate is there
+
+  // Some rows of a step.
+  struct Rows {
+    isize count;
+    const T* before;
+    isize before_stride;
+    const T* x;
+    T* h;
+    isize stride;
+    T* kept;
+  };
+
+  static isize width(isize N) { return vectors<T>(N) * LANES<T>; }
+
+  template <class F>
+  void run() const {
+    const T* first = at<T>(call.h0, 0, share.first);
+    for (isize s = 0; s < call.steps.T; ++s) {
+      const isize now = share.running(call.steps, s);
+      // sequences that begin now start from h0, the others go on
+      const isize old = smaller(now, share.running(call.steps, s - 1));
+      isize stride = 0;
+      const T* before = old > 0 ? states.after(s - 1, stride) : nullptr;
+      advance<F>(s, 0, old, before, stride);
+      advance<F>(s, old, now, first + old * call.h0.second, call.h0.second);
+      states.finish(s, now);
+    }
+  }
+
+  template <class F>
+  void advance(isize s, isize from, isize to, const T* before, isize before_stride) const {
+    const isize t = call.steps.time(s);
+    isize stride;
+    T* h = states.after(s, stride) + from * stride;
+    const Rows rows{to - from, before, before_stride, at<T>(call.x, t, share.first + from),
+                    h,         stride, Kept<T>(call).at(t, share.first + from)};
+    if (call.reset_after) {
+      all_at_once<F>(rows);
+    } else {
+      gates(rows);
+      candidate<F>(rows);
+    }
+  }
+
+  // What the inputs add to row r, of n units from j of a gate: read, or just mapped.
+  EIGENRNN_INLINE vec<T> input(const Rows& rows, Gate gate, isize r, isize j, isize n) const {
+    return load_some<T>(rows.x + r * call.x.second + gate * call.N + j, n);
+  }
+  EIGENRNN_INLINE vec<T> shift(Gate gate, isize j, isize n) const {
+    if (call.c.data == nullptr) return vec<T>{};
+    return load_some<T>(static_cast<const T*>(call.c.data) + gate * call.N + j, n);
+  }
+  EIGENRNN_INLINE vec<T> optional(const View& view, isize j, isize n) const {
+    if (view.data == nullptr) return vec<T>{};
+    return load_some<T>(static_cast<const T*>(view.data) + j, n);
+  }
+
+  // The reset after the matrix: r, u and h W_c^T come out of one block, c and h follow at once.
+  template <class F>
+  void all_at_once(const Rows& rows) const {
+    const isize N = call.N;
+    const T slope = static_cast<T>(call.slope);
+    const Kept<T> layout(call);
+    const Mix<T> mix(call);
+    const bool mapped = call.M > 0;
+    const Operand<T> old{rows.before, rows.before_stride, panels.W[RESET], N};
+    const Operand<T> inputs{rows.x, call.x.second, panels.U[RESET], call.M};
+    // the candidate's input stays out of the product that r scales, so inputs have their own block
+    alignas(64) T more[MOST_OF_BLOCK<T>];
+    through<T, 3>(&old, 1, rows.count, 3 * layout.all,
+                  [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+      if (mapped) {
+        const Factor<T> one = factor(inputs, r0, v0);
+        BLOCKS<T>.table[R][C](&one, 1, more, row, false);
+      }
+      for (isize g = 0; g < C; g += 3) {
+        const isize v = (v0 + g) / 3, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        const vec<T> b = optional(call.bias, j, n), inner = optional(call.recurrent_bias, j, n);
+        vec<T> shifts[3];
+        for (int i = 0; i < 3; ++i) shifts[i] = shift(static_cast<Gate>(i), j, n);
+        for (isize r = 0; r < R; ++r) {
+          vec<T> x[3];
+          for (int i = 0; i < 3; ++i)
+            x[i] = mapped ? load<T>(more + r * row + (g + i) * LANES<T>) + shifts[i]
+                          : input(rows, static_cast<Gate>(i), r0 + r, j, n);
+          const T* sums = z + r * row + g * LANES<T>;
+          const vec<T> reset_ = logistic<T>(load<T>(sums) + x[RESET]);
+          const vec<T> update_ = logistic<T>(load<T>(sums + LANES<T>) + x[UPDATE]);
+          const vec<T> q = load<T>(sums + 2 * LANES<T>) + inner;
+          const vec<T> c = F::template apply<T>(x[CANDIDATE] + reset_ * q, b, slope);
+          const vec<T> h = load_some<T>(rows.before + (r0 + r) * rows.before_stride + j, n);
+          store_some<T>(rows.h + (r0 + r) * rows.stride + j, mix.mixed(update_, h, c), n);
+          if (rows.kept != nullptr) {
+            T* to = rows.kept + (r0 + r) * layout.row() + v * 4 * LANES<T>;
+            store<T>(to, reset_);
+            store<T>(to + LANES<T>, update_);
+            store<T>(to + 2 * LANES<T>, c);
+            store<T>(to + 3 * LANES<T>, q);
+          }
+        }
+      }
+    });
+  }
+
+  // The reset before the matrix: first r, r h and u of all units ...
+  void gates(const Rows& rows) const {
+    const isize N = call.N, wide = width(N);
+    const Kept<T> layout(call);
+    const bool mapped = call.M > 0;
+    const Operand<T> operands[2] = {{rows.before, rows.before_stride, panels.W[RESET], N},
+                                    {rows.x, call.x.second, panels.U[RESET], call.M}};
+    through<T, 2>(operands, mapped ? 2 : 1, rows.count, 2 * layout.all,
+                  [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+      for (isize g = 0; g < C; g += 2) {
+        const isize v = (v0 + g) / 2, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        const vec<T> shifts[2] = {shift(RESET, j, n), shift(UPDATE, j, n)};
+        for (isize r = r0; r < r0 + R; ++r) {
+          const T* sums = z + (r - r0) * row + g * LANES<T>;
+          const vec<T> reset_ =
+              logistic<T>(load<T>(sums) + (mapped ? shifts[0] : input(rows, RESET, r, j, n)));
+          const vec<T> update_ = logistic<T>(
+              load<T>(sums + LANES<T>) + (mapped ? shifts[1] : input(rows, UPDATE, r, j, n)));
+          const vec<T> h = load_some<T>(rows.before + r * rows.before_stride + j, n);
+          store<T>(reset + r * wide + j, reset_ * h);
+          store<T>(update + r * wide + j, update_);
+          if (rows.kept != nullptr) {
+            T* to = rows.kept + r * layout.row() + v * 3 * LANES<T>;
+            store<T>(to, reset_);
+            store<T>(to + LANES<T>, update_);
+          }
+        }
+      }
+    });
+  }
+
+  // ... then c and h.
+  template <class F>
+  void candidate(const Rows& rows) const {
+    const isize N = call.N, wide = width(N);
+    const T slope = static_cast<T>(call.slope);
+    const Kept<T> layout(call);
+    const Mix<T> mix(call);
+    const bool mapped = call.M > 0;
+    const Operand<T> operands[2] = {{reset, wide, panels.W[CANDIDATE], N},
+                                    {rows.x, call.x.second, panels.U[CANDIDATE], call.M}};
+    through<T>(operands, mapped ? 2 : 1, rows.count, layout.all,
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+      for (isize v = v0; v < v0 + C; ++v) {
+        const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        const vec<T> b = optional(call.bias, j, n), shift_ = shift(CANDIDATE, j, n);
+        for (isize r = r0; r < r0 + R; ++r) {
+          const vec<T> x = mapped ? shift_ : input(rows, CANDIDATE, r, j, n);
+          const vec<T> sum = load<T>(z + (r - r0) * row + (v - v0) * LANES<T>);
+          const vec<T> c = F::template apply<T>(sum + x, b, slope);
+          const vec<T> h = load_some<T>(rows.before + r * rows.before_stride + j, n);
+          const vec<T> u = load<T>(update + r * wide + j);
+          store_some<T>(rows.h + r * rows.stride + j, mix.mixed(u, h, c), n);
+          if (rows.kept != nullptr)
+            store<T>(rows.kept + r * layout.row() + (v * 3 + 2) * LANES<T>, c);
+        }
+      }
+    });
+  }
+};
+
+}  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,0 +1,128 @@
+"""The pointwise functions of the compiled kernels are as exact as their type allows."""
+
+import numpy as np
+import pytest
+
+from eigenrnn.ops import compiled
+
+pytestmark = pytest.mark.skipif(
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+)
+
+BOUND = 2  # units in the last place
+WIDER = {np.float32: np.float64, np.float64: np.longdouble}
+PATTERNS = 2**32  # all there are of float32
+CHUNK = 2**22
+
+each_function = pytest.mark.parametrize("name", ["tanh", "logistic", "elu"])
+each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def evaluate(name, x):
+    y = np.full_like(x, 7)
+    twice = x.dtype == np.float64
+    compiled.kernels.evaluate(name, twice, x.ctypes.data, y.ctypes.data, x.size)
+    return y
+
+
+def defined(name, x):
+    """Evaluate the definition in a wider type, without cancelling or overflowing."""
+    if name == "tanh":
+        return np.tanh(x)
+    small = np.exp(-np.abs(x))
+    if name == "logistic":
+        return np.where(x < 0, small, 1) / (1 + small)
+    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+
+
+def errors(name, x):
+    """Return the distances to the definition, in units in the last place there."""
+    exact = defined(name, x.astype(WIDER[x.dtype.type]))
+    with np.errstate(over="ignore"):  # past the largest number there is none
+        unit = np.spacing(np.abs(exact).astype(x.dtype))
+    return np.abs(evaluate(name, x) - exact) / unit
+
+
+def largest_error(name, patterns):
+    """Return the largest error over float32 numbers, given by their bits, and where it is."""
+    x = patterns.astype(np.uint32).view(np.float32)
+    x = x[np.isfinite(x)]
+    if x.size == 0:
+        return 0.0, None
+    found = errors(name, x)
+    worst = found.argmax()  # of a NaN, if there is one
+    return float(found[worst]), x[worst]
+
+
+def largest_error_of_all(name, stride):
+    chunks = (
+        np.arange(start, min(PATTERNS, start + stride * CHUNK), stride)
+        for start in range(0, PATTERNS, stride * CHUNK)
+    )
+    return max(largest_error(name, chunk) for chunk in chunks)
+
+
+def logarithmic(generator, low, high, count):
+    """Draw numbers of both signs, as many of each magnitude."""
+    magnitudes = 10 ** generator.uniform(low, high, count)
+    return magnitudes * generator.choice([-1.0, 1.0], count)
+
+
+@each_function
+def test_float32_is_off_by_two_units_at_most(name):
+    error, where = largest_error_of_all(name, 1021)  # a prime: every exponent, all low bits
+    assert error <= BOUND, where
+
+
+@pytest.mark.slow
+@each_function
+def test_float32_is_off_by_two_units_at_most_at_every_single_number(name):
+    error, where = largest_error_of_all(name, 1)
+    assert error <= BOUND, where
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps > 2e-19, reason="needs a type wider than float64")
+@each_function
+def test_float64_is_off_by_two_units_at_most(name):
+    generator = np.random.default_rng(0)
+    drawn = [logarithmic(generator, *span, 10**6) for span in ((-320, 300), (-3, 3), (-1, 1.5))]
+    error = errors(name, np.concatenate(drawn)).max()
+    assert error <= BOUND
+
+
+@each_type
+@each_function
+def test_what_has_no_unit_in_the_last_place_is_as_ieee_has_it(name, dtype):
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], dtype)
+    expected = {
+        "tanh": [np.nan, 1.0, -1.0, 0.0, -0.0],
+        "logistic": [np.nan, 1.0, 0.0, 0.5, 0.5],
+        "elu": [np.nan, np.inf, -1.0, 0.0, -0.0],
+    }[name]
+    got = evaluate(name, x)
+    np.testing.assert_array_equal(got, np.array(expected, dtype))
+    np.testing.assert_array_equal(np.signbit(got[1:]), np.signbit(expected[1:]))
+
+
+@each_type
+def test_subnormal_numbers_are_numbers(dtype):
+    tiny = np.finfo(dtype).smallest_subnormal * np.array([1, 2, 3, 1000, -1, -2, -3, -1000], dtype)
+    for name in ("tanh", "elu"):
+        np.testing.assert_array_equal(evaluate(name, tiny), tiny)
+    lowest = {np.float32: 103.0, np.float64: 744.0}[dtype]
+    assert evaluate("logistic", np.array([-lowest], dtype))[0] > 0
+
+
+@each_type
+@pytest.mark.parametrize("count", range(1, 40))
+def test_any_count_is_evaluated_and_nothing_past_it(count, dtype):
+    x = np.linspace(-3, 3, count, dtype=dtype)
+    y = np.full(count + 64, 7, dtype)
+    compiled.kernels.evaluate("tanh", dtype is np.float64, x.ctypes.data, y.ctypes.data, count)
+    assert (y[count:] == 7).all()
+    assert np.abs(y[:count] - np.tanh(x)).max() <= 4 * np.finfo(dtype).eps
+
+
+def test_an_unknown_function_is_refused():
+    with pytest.raises(ValueError, match="expected tanh, logistic or elu, got sine"):
+        compiled.kernels.evaluate("sine", False, 0, 0, 0)

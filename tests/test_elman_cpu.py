@@ -1,0 +1,532 @@
+"""The compiled kernels of the Elman recurrence compute what its definition says."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cases import NONLINEARITIES
+from eigenrnn.initializers import haar_
+from eigenrnn.linalg import tol
+from eigenrnn.ops import compiled
+from eigenrnn.ops.elman import cpu, loop, reference
+
+pytestmark = pytest.mark.skipif(
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+)
+
+ROOT = Path(__file__).parents[1]
+FLOATS = [torch.float32, torch.float64]
+COMPLEX = [torch.complex64, torch.complex128]
+NAMES = ("x", "W", "h0", "bias", "U", "c")
+
+# Together they have every B of 1, 3, 17, 128, every N of 1, 2, 31, 33, 170, 190, 512 and every T
+# of 1, 2, 63, 784. The definition differentiates in time that grows with T squared.
+SHAPES = [
+    (1, 1, 1),
+    (1, 3, 2),
+    (1, 128, 190),
+    (2, 1, 31),
+    (2, 17, 33),
+    (2, 128, 512),
+    (63, 1, 170),
+    (63, 3, 512),
+    (63, 17, 190),
+    (63, 128, 31),
+    (784, 1, 33),
+    (784, 3, 2),
+    (784, 17, 1),
+]
+MAPS = {"no map": None, "one channel": 1, "three channels": 3, "many channels": 37}
+
+each_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+# modReLU jumps: among millions of numbers some are so near to where it does that they round to the
+# other side of it, unless they have twice the digits
+each_smoothness = pytest.mark.parametrize(
+    ("case", "dtype"), [("elu", torch.float32), ("modrelu", torch.float64)], ids=["elu", "modrelu"]
+)
+each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
+
+
+def each_shape(*shapes):
+    return pytest.mark.parametrize("shape", shapes, ids=lambda s: "x".join(map(str, s)))
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """An element that nobody writes is NaN."""
+    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
+
+    def poisoned(tensor):
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        return tensor.fill_(torch.nan) if floating else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads, for the length of a test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def wider(dtype):
+    return torch.complex128 if dtype.is_complex else torch.float64
+
+
+def normal(generator, shape, dtype):
+    return torch.randn(shape, generator=generator, dtype=wider(dtype)).to(dtype)
+
+
+def operands(T, B, N, dtype=torch.float32, *, bias=False, M=None, seed=0):
+    """Inputs, a matrix that keeps lengths, a first state, a bias, a map and its bias, or None."""
+    generator = torch.Generator().manual_seed(seed)
+    W = haar_(torch.empty(N, N, dtype=torch.float64), generator=generator).to(dtype)
+    if dtype.is_complex:
+        W = (W * torch.exp(1j * torch.arange(N, dtype=torch.float64))).to(dtype)
+    real = dtype.to_real()
+    x = normal(generator, (T, B, N if M is None else M), dtype if M is None else real)
+    h0 = normal(generator, (B, N), dtype)
+    b = normal(generator, (N,), real) / 2 if bias else None
+    U = None if M is None else normal(generator, (N, M), dtype) / M**0.5
+    c = None if M is None else normal(generator, (N,), dtype) / 2
+    return [x, W, h0, b, U, c]
+
+
+def operands_of(case, shape, dtype=torch.float32, *, M=None):
+    return operands(*shape, dtype, bias=NONLINEARITIES[case][1], M=M)
+
+
+def ragged_sizes(T, B):
+    """A fall from B, to a single sequence at the last step."""
+    return [max(1, B - t * B // T) for t in range(T)]
+
+
+def options_of(case, shape, *, reverse=False, ragged=False):
+    T, B, _ = shape
+    return NONLINEARITIES[case][0], ragged_sizes(T, B) if ragged else None, reverse
+
+
+def weights_like(tensor, seed):
+    return normal(torch.Generator().manual_seed(seed), tensor.shape, tensor.dtype)
+
+
+def leaves_of(tensors):
+    return [None if v is None else v.detach().requires_grad_() for v in tensors]
+
+
+def evaluated(backend, tensors, options):
+    """Return the states, the last ones and the gradients of all tensors, by name."""
+    leaves = leaves_of(tensors)
+    h, last = backend.run(*leaves, *options)
+    given = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
+    weights = weights_like(h, 7), weights_like(last, 8)
+    found = torch.autograd.grad((h, last), tuple(given.values()), weights)
+    values = {"h": h.detach(), "last": last.detach()}
+    return values | dict(zip((f"d{name}" for name in given), found, strict=True))
+
+
+def assert_near(got, expected, bound):
+    """Compare each, on the scale of its largest element."""
+    assert got.keys() == expected.keys()
+    for name, one in got.items():
+        other = expected[name]
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        torch.testing.assert_close(
+            one.to(other.dtype),
+            other,
+            rtol=0,
+            atol=scale * bound,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
+
+
+def assert_equals_definition(tensors, options, against=reference.BACKEND):
+    got = evaluated(cpu.BACKEND, tensors, options)
+    exact = [None if v is None else v.to(wider(v.dtype)) for v in tensors]
+    T, _, N = got["h"].shape
+    bound = tol(tensors[1].dtype, T + N)  # T roundings follow one another, each of a sum over N
+    assert_near(got, evaluated(against, exact, options), bound)
+
+
+def same(one, other):
+    """Return the names under which there are different bits."""
+    return [name for name in one if not torch.equal(one[name], other[name])]
+
+
+class Kernels:
+    """Hands calls on to the compiled kernels and keeps their arguments."""
+
+    def __init__(self):
+        self.views = self.gradients = None
+
+    def __getattr__(self, name):
+        return getattr(compiled.kernels, name)
+
+    def elman_forward(self, *arguments):
+        self.views = arguments[-1]
+        compiled.kernels.elman_forward(*arguments)
+
+    def elman_backward(self, *arguments):
+        self.views, self.gradients = arguments[-2:]
+        compiled.kernels.elman_backward(*arguments)
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    spy = Kernels()
+    monkeypatch.setattr(cpu, "kernels", spy)
+    return spy
+
+
+# --------------------------------------------------------------------- against the definition
+
+
+@each_raggedness
+@each_direction
+@each_map
+@each_dtype
+@each_nonlinearity
+def test_a_kernel_gives_the_values_and_gradients_of_the_definition(
+    case, dtype, M, reverse, ragged
+):
+    shape = 9, 5, 33
+    tensors = operands_of(case, shape, dtype, M=M)
+    assert_equals_definition(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
+
+
+@pytest.mark.parametrize("M", [None, 1], ids=["no map", "one channel"])
+@each_shape(*SHAPES)
+@each_smoothness
+def test_a_kernel_gives_that_at_odd_sizes(case, dtype, shape, M):
+    tensors = operands_of(case, shape, dtype, M=M)
+    assert_equals_definition(tensors, options_of(case, shape))
+
+
+@each_direction
+@each_shape(*(shape for shape in SHAPES if shape[1] > 1))
+def test_a_kernel_gives_that_at_odd_sizes_of_uneven_lengths(shape, reverse):
+    tensors = operands_of("tanh", shape, M=3)
+    assert_equals_definition(tensors, options_of("tanh", shape, reverse=reverse, ragged=True))
+
+
+@each_raggedness
+@each_smoothness
+def test_a_kernel_gives_that_at_the_size_of_an_experiment(case, dtype, ragged):
+    shape = 784, 20, 190
+    tensors = operands_of(case, shape, dtype, M=1)
+    options = options_of(case, shape, ragged=ragged)
+    # the definition would take a minute; the loop is itself compared with it
+    assert_equals_definition(tensors, options, against=loop.BACKEND)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("M", [None, 1, 3], ids=["no map", "one channel", "three channels"])
+@pytest.mark.parametrize("dtype", COMPLEX, ids=str)
+@pytest.mark.parametrize("case", ["modrelu", "modrelu-no-bias", "identity"])
+def test_a_kernel_gives_that_for_complex_states(case, dtype, M, reverse, ragged):
+    shape = 9, 5, 17
+    tensors = operands_of(case, shape, dtype, M=M)
+    assert_equals_definition(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
+
+
+@each_shape((2, 3, 1), (63, 17, 31), (784, 1, 2), (63, 3, 190))
+def test_a_kernel_gives_that_for_complex_states_at_odd_sizes(shape):
+    tensors = operands_of("modrelu", shape, torch.complex128)
+    tensors[3] = -tensors[3].abs() / 10  # a bias above zero makes errors grow with time
+    assert_equals_definition(tensors, options_of("modrelu", shape))
+
+
+def test_a_map_of_complex_inputs_is_applied_too():
+    shape = 5, 3, 4
+    tensors = operands_of("modrelu", shape, torch.complex128, M=2)
+    tensors[0] = torch.complex(tensors[0], tensors[0].flip(0))
+    assert_equals_definition(tensors, options_of("modrelu", shape))
+
+
+@each_map
+@each_nonlinearity
+def test_sixteen_bits_are_summed_in_thirty_two(case, M):
+    shape = 63, 3, 33
+    tensors = operands_of(case, shape, torch.bfloat16, M=M)
+    options = options_of(case, shape)
+    got = evaluated(cpu.BACKEND, tensors, options)
+    assert all(found.dtype == torch.bfloat16 for found in got.values())
+    exact = [None if v is None else v.double() for v in tensors]
+    # one rounding of each result, however long it took
+    assert_near(got, evaluated(reference.BACKEND, exact, options), torch.finfo(torch.bfloat16).eps)
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
+@each_map
+@each_direction
+def test_steps_at_which_no_sequence_runs_give_zeros(sizes, M, reverse):
+    tensors = operands_of("tanh", (4, 3, 2), torch.float64, M=M)
+    assert_equals_definition(tensors, ("tanh", sizes, reverse))
+
+
+@each_map
+@each_direction
+def test_an_empty_batch_gives_empty_states_and_no_gradient(M, reverse):
+    tensors = operands_of("modrelu", (4, 0, 3), M=M)
+    got = evaluated(cpu.BACKEND, tensors, ("modrelu", None, reverse))
+    assert got["h"].shape == (4, 0, 3)
+    assert not any(found.any() for found in got.values())
+
+
+@pytest.mark.parametrize(("N", "M"), [(3, 0), (0, 3), (0, None)], ids=str)
+def test_no_channels_and_no_units_are_numbers_of_them_too(N, M):
+    x, h0 = torch.ones(4, 2, N if M is None else M), torch.ones(2, N)
+    U, c = (None, None) if M is None else (torch.ones(N, M), torch.ones(N))
+    tensors = [x, torch.eye(N), h0, None, U, c]
+    assert_equals_definition(tensors, ("identity", None, False))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+@each_map
+@each_nonlinearity
+def test_what_is_not_finite_spreads_as_it_does_in_the_definition(case, M, value):
+    shape = 4, 3, 5
+    tensors = operands_of(case, shape, M=M)
+    tensors[0][1, 2, 0] = value
+    for run in (cpu.BACKEND.run, reference.BACKEND.run):
+        assert run(*tensors, *options_of(case, shape))[0][:, :2].isfinite().all()
+    (h, last), (h_, last_) = (
+        backend.run(*tensors, *options_of(case, shape))
+        for backend in (cpu.BACKEND, reference.BACKEND)
+    )
+    bound = tol(h.dtype, sum(shape))
+    torch.testing.assert_close((h, last), (h_, last_), rtol=bound, atol=bound, equal_nan=True)
+
+
+@pytest.mark.parametrize("which", ["x", "h0", "W"])
+def test_gradients_of_what_is_not_a_number_are_not_numbers(which):
+    tensors = dict(zip(NAMES, operands_of("tanh", (4, 3, 5)), strict=True))
+    tensors[which].view(-1)[0] = torch.nan
+    got = evaluated(cpu.BACKEND, tensors.values(), ("tanh", None, False))
+    assert got["dW"].isnan().any()
+
+
+# -------------------------------------------------------------------- strides, without copies
+
+
+def batch_first(tensor):
+    return tensor.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def every_second(tensor):
+    return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+
+def steps_apart(tensor):
+    """Leave a gap between steps and between sequences, as a slice of a larger batch has it."""
+    return torch.nn.functional.pad(tensor, (0, 0, 0, 3, 0, 2))[:-2, :-3]
+
+
+LAYOUTS = {
+    "batch first": {"x": batch_first},
+    "gaps": {"x": steps_apart},
+    "transposed matrices": {"W": lambda W: W.T.contiguous().T, "U": lambda U: U.T.contiguous().T},
+    "slices of matrices": {"W": every_second, "U": every_second},
+    "expanded first state": {"h0": lambda h0: h0[:1].expand_as(h0)},
+    "expanded input": {"x": lambda x: x[:1].expand_as(x)},
+    "one number as input": {"x": lambda x: x[:1, :1, :1].expand_as(x)},
+    "expanded biases": {name: lambda b: b[:1].expand_as(b) for name in ("bias", "c")},
+    "every second": dict.fromkeys(NAMES, every_second),
+}
+
+
+@each_raggedness
+@each_map
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_strides_make_no_difference(layout, M, ragged):
+    shape = 5, 3, 19
+    tensors = [
+        v if v is None else layout.get(name, torch.clone)(v)
+        for name, v in zip(NAMES, operands_of("modrelu", shape, torch.float64, M=M), strict=True)
+    ]
+    assert_equals_definition(tensors, options_of("modrelu", shape, ragged=ragged))
+
+
+def test_a_batch_that_comes_first_is_read_and_written_where_it_lies(spied):
+    x, *others = operands_of("tanh", (5, 3, 16))
+    x = batch_first(x).requires_grad_()
+    h, _ = cpu.BACKEND.run(x, *others, "tanh", None, False)
+    assert spied.views[0] == (x.data_ptr(), *x.stride()[:2])
+    assert h.stride() == x.stride()
+    g = batch_first(weights_like(h, 7))
+    dx = torch.autograd.grad(h, x, g)[0]
+    assert spied.gradients[0] == (g.data_ptr(), *g.stride()[:2])
+    assert spied.gradients[2][1:] == x.stride()[:2]
+    assert dx.stride() == x.stride()
+
+
+@pytest.mark.parametrize("lay_out", [torch.clone, steps_apart], ids=["whole", "gaps"])
+def test_rows_in_one_piece_are_never_copied(spied, lay_out):
+    tensors = operands_of("modrelu", (5, 3, 16), M=4)
+    tensors[0] = lay_out(tensors[0])
+    cpu.BACKEND.run(*tensors, "modrelu", None, False)
+    x, W, h0, bias, U, c = (v.data_ptr() for v in tensors)
+    assert [view[0] for view in spied.views[:6]] == [x, U, c, W, h0, bias]
+
+
+def test_an_expanded_gradient_is_as_good_as_a_full_one(spied):
+    leaves = leaves_of(operands_of("modrelu", (5, 3, 19)))
+    h, _ = cpu.BACKEND.run(*leaves, "modrelu", None, False)
+    given = [leaf for leaf in leaves if leaf is not None]
+    expanded = torch.autograd.grad(h.sum(), given, retain_graph=True)
+    assert spied.gradients[0][1:] == (0, 0)  # one row, wherever it is asked for
+    full = torch.autograd.grad(h, given, torch.ones_like(h))
+    assert all(map(torch.equal, expanded, full))
+
+
+def test_inputs_are_left_as_they_were():
+    tensors = operands_of("modrelu", (5, 3, 19), M=3)
+    before = [tensor.clone() for tensor in tensors]
+    evaluated(cpu.BACKEND, tensors, ("modrelu", None, False))
+    assert all(map(torch.equal, tensors, before))
+
+
+# -------------------------------------------------------------------- what is not asked for
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@each_map
+def test_only_the_gradients_that_are_asked_for_are_computed(spied, M, size):
+    tensors = dict(zip(NAMES, operands_of("modrelu", (5, 3, 7), M=M), strict=True))
+    whole = evaluated(cpu.BACKEND, tensors.values(), ("modrelu", None, False))
+    places = {"x": 2, "W": 5, "h0": 6, "bias": 7, "U": 3, "c": 4}
+    for asked in itertools.combinations([n for n, v in tensors.items() if v is not None], size):
+        leaves = {
+            name: v if v is None else v.clone().requires_grad_(name in asked)
+            for name, v in tensors.items()
+        }
+        h, last = cpu.BACKEND.run(*leaves.values(), "modrelu", None, False)
+        weights = weights_like(h, 7), weights_like(last, 8)
+        found = torch.autograd.grad((h, last), [leaves[name] for name in asked], weights)
+        for name, gradient in zip(asked, found, strict=True):
+            assert torch.equal(gradient, whole[f"d{name}"])
+        assert all((spied.gradients[at][0] != 0) == (n in asked) for n, at in places.items())
+
+
+@each_direction
+@each_raggedness
+def test_the_last_states_alone_need_no_gradient_of_all_states(spied, monkeypatch, reverse, ragged):
+    shape = T, B, N = 9, 5, 19
+    leaves = leaves_of(operands_of("tanh", shape, torch.float64, M=3))
+    leaves[0].requires_grad_(False)
+    options = options_of("tanh", shape, reverse=reverse, ragged=ragged)
+    _, last = cpu.BACKEND.run(*leaves, *options)
+    made = []
+    new_empty = torch.Tensor.new_empty
+
+    def counted(*arguments, **keywords):
+        made.append(new_empty(*arguments, **keywords))
+        return made[-1]
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", counted)
+    asked = [leaf for leaf in leaves[1:] if leaf is not None]
+    got = torch.autograd.grad(last, asked, weights_like(last, 8))
+    assert spied.gradients[0] == (0, 0, 0)
+    assert max(buffer.numel() for buffer in made) < T * B * N
+    _, expected = reference.BACKEND.run(*leaves, *options)
+    other = torch.autograd.grad(expected, asked, weights_like(last, 8))
+    torch.testing.assert_close(got, other, rtol=0, atol=tol(last.dtype, T * N))
+
+
+@each_raggedness
+@each_direction
+@each_map
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str
+)
+def test_the_last_states_alone_are_those_that_come_with_all_states(
+    spied, dtype, M, reverse, ragged
+):
+    shape = 9, 5, 19
+    tensors = operands_of("modrelu", shape, dtype, M=M)
+    options = options_of("modrelu", shape, reverse=reverse, ragged=ragged)
+    _, expected = cpu.BACKEND.run(*tensors, *options)
+    h, last = cpu.BACKEND.run(*tensors, *options, last_only=True)
+    assert spied.views[6] == (0, 0, 0)
+    assert h.numel() == 0
+    assert torch.equal(last, expected)
+
+
+# ------------------------------------------------------------------------- the same every time
+
+
+@each_raggedness
+@each_map
+@pytest.mark.parametrize("case", ["modrelu", "elu"])
+@each_shape((31, 1, 65), (31, 13, 65), (5, 40, 33))
+def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
+    threads, shape, case, M, ragged
+):
+    tensors = operands_of(case, shape, M=M)
+    options = options_of(case, shape, ragged=ragged)
+    threads(1)
+    alone = evaluated(cpu.BACKEND, tensors, options)
+    for number in (2, 3, 5):
+        threads(number)
+        shared = evaluated(cpu.BACKEND, tensors, options)
+        assert same({n: alone[n] for n in ("h", "last", "dx", "dh0")}, shared) == []
+        assert_near(shared, alone, tol(torch.float32, sum(shape)))
+        assert same(shared, evaluated(cpu.BACKEND, tensors, options)) == []
+
+
+def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in():
+    tensors = operands_of("modrelu", (31, 29, 65), M=1)
+    whole = evaluated(cpu.BACKEND, tensors, ("modrelu", None, False))
+    for b in (0, 7, 28):
+        x, W, h0, *others = tensors
+        one = [x[:, b : b + 1], W, h0[b : b + 1], *others]
+        h, last = cpu.BACKEND.run(*one, "modrelu", None, False)
+        assert torch.equal(h[:, 0], whole["h"][:, b])
+        assert torch.equal(last[0], whole["last"][b])
+
+
+# ------------------------------------------------------------------------ instruction sets
+
+
+def test_the_instruction_set_is_the_one_that_was_asked_for():
+    isas = compiled.kernels.isas
+    assert compiled.kernels.isa == (os.environ.get("EIGENRNN_ISA") or isas[0])
+    assert isas[-1] == "portable"
+
+
+def with_isa(name, *command):
+    return subprocess.run(
+        [sys.executable, *command],
+        env=os.environ | {"EIGENRNN_ISA": name},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
+@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+def test_every_instruction_set_passes_the_tests(isa):
+    chosen = "a_kernel_gives or instruction_set or off_by_two or count or ieee or threads"
+    files = "tests/test_elman_cpu.py", "tests/test_cpu_functions.py"
+    done = with_isa(isa, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files)
+    assert done.returncode == 0, done.stdout
+
+
+def test_an_instruction_set_that_there_is_not_is_refused_by_name():
+    done = with_isa("sse9", "-m", "eigenrnn.cli", "list", "backends", "--json")
+    known = ", ".join(compiled.kernels.isas)
+    assert f"expected EIGENRNN_ISA among {known}, got sse9" in done.stdout

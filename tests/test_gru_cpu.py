@@ -1,0 +1,475 @@
+"""The compiled kernels of the gated recurrence compute what its definition says."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cases import NONLINEARITIES
+from eigenrnn.initializers import haar_
+from eigenrnn.linalg import tol
+from eigenrnn.ops import compiled
+from eigenrnn.ops.gru import cpu, reference
+
+pytestmark = pytest.mark.skipif(
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+)
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("x", "W", "h0", "bias", "recurrent_bias", "U", "c")
+# reset after the candidate's matrix, update keeps the state
+FORMS = {
+    "torch": (True, True),
+    "nc-gru": (False, False),
+    "nc-gru-tensorflow": (False, True),
+    "after-replaces": (True, False),
+}
+# Together they have every B of 1, 3, 17, 128, every N of 1, 2, 31, 33, 170, every T of 1, 2, 63.
+SHAPES = [
+    (1, 1, 1),
+    (1, 3, 2),
+    (2, 1, 170),
+    (2, 17, 33),
+    (2, 128, 31),
+    (63, 1, 31),
+    (63, 3, 170),
+    (63, 17, 2),
+    (63, 128, 1),
+]
+MAPS = {"no map": None, "one channel": 1, "three channels": 3, "many channels": 37}
+
+each_form = pytest.mark.parametrize("form", FORMS)
+each_order = pytest.mark.parametrize("form", ["torch", "nc-gru"])
+each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
+# modReLU jumps: some numbers are so near to where it does that they round to the other side of it,
+# in the definition too, unless they have twice the digits
+each_smoothness = pytest.mark.parametrize(
+    ("case", "dtype"),
+    [("tanh", torch.float32), ("modrelu", torch.float64)],
+    ids=["tanh", "modrelu"],
+)
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """An element that nobody writes is NaN."""
+    new_empty = torch.Tensor.new_empty
+
+    def poisoned(*arguments, **keywords):
+        tensor = new_empty(*arguments, **keywords)
+        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads, for the length of a test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """Keeps what the kernels are given."""
+
+    class Spy:
+        views = gradients = None
+
+        def __getattr__(self, name):
+            return getattr(compiled.kernels, name)
+
+        def gru_forward(self, *arguments):
+            self.views = arguments[-1]
+            compiled.kernels.gru_forward(*arguments)
+
+        def gru_backward(self, *arguments):
+            self.views, self.gradients = arguments[-2:]
+            compiled.kernels.gru_backward(*arguments)
+
+    spy = Spy()
+    monkeypatch.setattr(cpu, "kernels", spy)
+    return spy
+
+
+def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None, seed=0):
+    """Return all tensors that a form and a nonlinearity take, None for those that they do not."""
+    T, B, N = shape
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*sizes):
+        return torch.randn(sizes, generator=generator, dtype=torch.float64)
+
+    def orthogonal():
+        return haar_(torch.empty(N, N, dtype=torch.float64), generator=generator)
+
+    made = [
+        normal(T, B, 3 * N if M is None else M),
+        torch.cat([orthogonal() for _ in range(3)]),
+        normal(B, N),
+        normal(N) / 2 if NONLINEARITIES[case][1] else None,
+        normal(N) if FORMS[form][0] else None,
+        None if M is None else normal(3 * N, M) / max(1, M) ** 0.5,
+        None if M is None else normal(3 * N) / 2,
+    ]
+    return [None if v is None else v.to(dtype) for v in made]
+
+
+def ragged_sizes(T, B):
+    """A fall from B, to a single sequence at the last step."""
+    return [max(1, B - t * B // T) for t in range(T)]
+
+
+def options_of(form, case, shape, *, reverse=False, ragged=False):
+    T, B, _ = shape
+    sizes = ragged_sizes(T, B) if ragged else None
+    return NONLINEARITIES[case][0], *FORMS[form], sizes, reverse
+
+
+def weights_like(tensor, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.dtype)
+
+
+def leaves_of(tensors):
+    return [None if v is None else v.detach().requires_grad_() for v in tensors]
+
+
+def evaluated(backend, tensors, options):
+    """Return the states, the last ones and the gradients of all tensors, by name."""
+    leaves = leaves_of(tensors)
+    h, last = backend.run(*leaves, *options)
+    given = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
+    weights = weights_like(h, 7), weights_like(last, 8)
+    found = torch.autograd.grad((h, last), tuple(given.values()), weights)
+    values = {"h": h.detach(), "last": last.detach()}
+    return values | dict(zip((f"d{name}" for name in given), found, strict=True))
+
+
+def assert_near(got, expected, bound):
+    """Compare each, on the scale of its largest element."""
+    assert got.keys() == expected.keys()
+    for name, one in got.items():
+        other = expected[name]
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        torch.testing.assert_close(
+            one.to(other.dtype),
+            other,
+            rtol=0,
+            atol=scale * bound,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
+
+
+def assert_equals_definition(tensors, options):
+    got = evaluated(cpu.BACKEND, tensors, options)
+    exact = [None if v is None else v.double() for v in tensors]
+    T, _, N = got["h"].shape
+    bound = tol(tensors[1].dtype, T + N)  # T roundings follow one another, each of a sum over N
+    assert_near(got, evaluated(reference.BACKEND, exact, options), bound)
+
+
+def same(one, other):
+    """Return the names under which there are different bits."""
+    return [name for name in one if not torch.equal(one[name], other[name])]
+
+
+# --------------------------------------------------------------------- against the definition
+
+
+@each_dtype
+@each_form
+@each_nonlinearity
+def test_a_kernel_gives_the_values_and_gradients_of_the_definition(case, form, dtype):
+    shape = 9, 5, 33
+    tensors = operands(shape, form, case, dtype, M=3)
+    assert_equals_definition(tensors, options_of(form, case, shape))
+
+
+@each_raggedness
+@each_direction
+@each_map
+@each_form
+@each_smoothness
+def test_a_kernel_gives_that_in_every_direction_of_every_map(
+    case, dtype, form, M, reverse, ragged
+):
+    shape = 9, 5, 33
+    tensors = operands(shape, form, case, dtype, M=M)
+    options = options_of(form, case, shape, reverse=reverse, ragged=ragged)
+    assert_equals_definition(tensors, options)
+
+
+@each_raggedness
+@pytest.mark.parametrize("M", [None, 1], ids=["no map", "one channel"])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
+@each_order
+@each_smoothness
+def test_a_kernel_gives_that_at_odd_sizes(case, dtype, form, shape, M, ragged):
+    tensors = operands(shape, form, case, dtype, M=M)
+    assert_equals_definition(tensors, options_of(form, case, shape, ragged=ragged))
+
+
+@pytest.mark.parametrize("missing", ["h0 is a number", "no c", "no recurrent bias"])
+@each_map
+def test_a_kernel_gives_that_without_what_may_be_missing(M, missing):
+    shape = 5, 3, 17
+    tensors = dict(zip(NAMES, operands(shape, dtype=torch.float64, M=M), strict=True))
+    if missing == "h0 is a number":
+        tensors["h0"] = torch.full((1, 1), 0.5, dtype=torch.float64).expand(3, 17)
+    else:
+        tensors["c" if missing == "no c" else "recurrent_bias"] = None
+    assert_equals_definition(list(tensors.values()), options_of("torch", "tanh", shape))
+
+
+@each_map
+@each_order
+def test_sixteen_bits_are_summed_in_thirty_two(form, M):
+    shape = 63, 3, 33
+    tensors = operands(shape, form, dtype=torch.bfloat16, M=M)
+    options = options_of(form, "tanh", shape)
+    got = evaluated(cpu.BACKEND, tensors, options)
+    assert all(found.dtype == torch.bfloat16 for found in got.values())
+    exact = [None if v is None else v.double() for v in tensors]
+    # one rounding of each result, however long it took
+    assert_near(got, evaluated(reference.BACKEND, exact, options), torch.finfo(torch.bfloat16).eps)
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
+@each_direction
+@each_order
+def test_steps_at_which_no_sequence_runs_give_zeros(form, reverse, sizes):
+    tensors = operands((4, 3, 2), form, dtype=torch.float64, M=2)
+    assert_equals_definition(tensors, ("tanh", *FORMS[form], sizes, reverse))
+
+
+@each_map
+@each_order
+def test_an_empty_batch_gives_empty_states_and_no_gradient(form, M):
+    tensors = operands((4, 0, 3), form, M=M)
+    got = evaluated(cpu.BACKEND, tensors, options_of(form, "tanh", (4, 0, 3)))
+    assert got["h"].shape == (4, 0, 3)
+    assert not any(found.any() for found in got.values())
+
+
+@each_order
+def test_no_channels_are_a_number_of_them_too(form):
+    shape = 4, 2, 3
+    assert_equals_definition(operands(shape, form, M=0), options_of(form, "tanh", shape))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+@each_map
+@each_order
+def test_what_is_not_finite_spreads_as_it_does_in_the_definition(form, M, value):
+    shape = 4, 3, 5
+    tensors = operands(shape, form, "relu", M=M)
+    tensors[0][1, 2, 0] = value
+    options = options_of(form, "relu", shape)
+    (h, last), expected = (b.run(*tensors, *options) for b in (cpu.BACKEND, reference.BACKEND))
+    assert h[:, :2].isfinite().all()
+    bound = tol(h.dtype, sum(shape))
+    torch.testing.assert_close((h, last), expected, rtol=bound, atol=bound, equal_nan=True)
+
+
+# ------------------------------------------------------------------------------------- strides
+
+
+def batch_first(tensor):
+    return tensor.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def every_second(tensor):
+    return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+
+LAYOUTS = {
+    "batch first": {"x": batch_first},
+    "gaps": {"x": lambda x: torch.nn.functional.pad(x, (0, 0, 0, 3, 0, 2))[:-2, :-3]},
+    "transposed matrices": {"W": lambda W: W.T.contiguous().T, "U": lambda U: U.T.contiguous().T},
+    "expanded": {"x": lambda x: x[:1].expand_as(x), "h0": lambda h0: h0[:1].expand_as(h0)},
+    "every second": dict.fromkeys(NAMES, every_second),
+}
+
+
+@each_map
+@each_order
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_strides_make_no_difference(layout, form, M):
+    shape = 5, 3, 19
+    tensors = [
+        v if v is None else layout.get(name, torch.clone)(v)
+        for name, v in zip(
+            NAMES, operands(shape, form, "modrelu", torch.float64, M=M), strict=True
+        )
+    ]
+    assert_equals_definition(tensors, options_of(form, "modrelu", shape))
+
+
+def test_a_batch_that_comes_first_is_read_and_written_where_it_lies(spied):
+    x, *others = operands((5, 3, 16))
+    x = batch_first(x).requires_grad_()
+    h, _ = cpu.BACKEND.run(x, *others, *options_of("torch", "tanh", (5, 3, 16)))
+    assert spied.views[0] == (x.data_ptr(), *x.stride()[:2])
+    assert h.transpose(0, 1).is_contiguous()
+    g = batch_first(weights_like(h, 7))
+    dx = torch.autograd.grad(h, x, g)[0]
+    assert spied.gradients[0] == (g.data_ptr(), *g.stride()[:2])
+    assert dx.stride() == x.stride()
+
+
+# -------------------------------------------------------------------- what is not asked for
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("M", [None, 2], ids=["no map", "two channels"])
+@each_order
+def test_only_the_gradients_that_are_asked_for_are_computed(spied, form, M, size):
+    shape = 5, 3, 7
+    options = options_of(form, "modrelu", shape)
+    tensors = dict(zip(NAMES, operands(shape, form, "modrelu", M=M), strict=True))
+    whole = evaluated(cpu.BACKEND, tensors.values(), options)
+    places = {"x": 2, "U": 3, "c": 4, "W": 5, "h0": 6, "bias": 7, "recurrent_bias": 8}
+    for asked in itertools.combinations([n for n, v in tensors.items() if v is not None], size):
+        leaves = {
+            name: v if v is None else v.clone().requires_grad_(name in asked)
+            for name, v in tensors.items()
+        }
+        h, last = cpu.BACKEND.run(*leaves.values(), *options)
+        weights = weights_like(h, 7), weights_like(last, 8)
+        found = torch.autograd.grad((h, last), [leaves[name] for name in asked], weights)
+        for name, gradient in zip(asked, found, strict=True):
+            assert torch.equal(gradient, whole[f"d{name}"])
+        assert all((spied.gradients[at][0] != 0) == (n in asked) for n, at in places.items())
+
+
+@each_raggedness
+@each_direction
+@each_order
+def test_the_last_states_alone_need_no_gradient_of_all_states(
+    spied, monkeypatch, form, reverse, ragged
+):
+    shape = T, _, N = 9, 5, 19
+    leaves = leaves_of(operands(shape, form, dtype=torch.float64, M=3))
+    leaves[0].requires_grad_(False)
+    options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
+    _, last = cpu.BACKEND.run(*leaves, *options)
+    made = []
+    new_empty = torch.Tensor.new_empty
+
+    def counted(*arguments, **keywords):
+        made.append(new_empty(*arguments, **keywords))
+        return made[-1]
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", counted)
+    asked = [leaf for leaf in leaves[1:] if leaf is not None]
+    got = torch.autograd.grad(last, asked, weights_like(last, 8))
+    assert spied.gradients[0] == (0, 0, 0)
+    assert sum(buffer.numel() for buffer in made) == sum(leaf.numel() for leaf in asked)
+    _, expected = reference.BACKEND.run(*leaves, *options)
+    other = torch.autograd.grad(expected, asked, weights_like(last, 8))
+    torch.testing.assert_close(got, other, rtol=0, atol=tol(last.dtype, T * N))
+
+
+@each_raggedness
+@each_direction
+@each_order
+def test_without_a_gradient_nothing_is_kept(spied, form, reverse, ragged):
+    shape = 9, 5, 19
+    leaves = leaves_of(operands(shape, form, M=3))
+    options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
+    h, last = cpu.BACKEND.run(*leaves, *options)
+    assert spied.views[9][0] != 0
+    with torch.no_grad():
+        plain = cpu.BACKEND.run(*leaves, *options)
+        assert spied.views[9][0] == 0
+        none, alone = cpu.BACKEND.run(*leaves, *options, last_only=True)
+        assert spied.views[7][0] == 0
+    assert none.numel() == 0
+    assert torch.equal(plain[0], h)
+    assert torch.equal(plain[1], last)
+    assert torch.equal(alone, last)
+
+
+# ------------------------------------------------------------------------ differentiated twice
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("M", [None, 2], ids=["no map", "two channels"])
+@each_form
+def test_gradients_have_the_gradients_of_the_definition(form, M, reverse, ragged):
+    shape = 4, 3, 5
+    options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
+
+    def second(backend):
+        leaves = leaves_of(operands(shape, form, dtype=torch.float64, M=M))
+        given = [leaf for leaf in leaves if leaf is not None]
+        h, last = backend.run(*leaves, *options)
+        loss = (h * weights_like(h, 7)).sum() + (last**3 * weights_like(last, 8)).sum()
+        first = torch.autograd.grad(loss, given, create_graph=True)
+        return torch.autograd.grad(sum((g**2).sum() for g in first), given)
+
+    expected = second(reference.BACKEND)
+    torch.testing.assert_close(second(cpu.BACKEND), expected, rtol=1e-9, atol=1e-9)
+
+
+# ------------------------------------------------------------------------- the same every time
+
+
+@each_raggedness
+@pytest.mark.parametrize("M", [None, 1], ids=["no map", "one channel"])
+@each_order
+@pytest.mark.parametrize("shape", [(31, 1, 65), (31, 13, 65), (5, 40, 33)], ids=str)
+def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
+    threads, shape, form, M, ragged
+):
+    tensors = operands(shape, form, "modrelu", M=M)
+    options = options_of(form, "modrelu", shape, ragged=ragged)
+    threads(1)
+    alone = evaluated(cpu.BACKEND, tensors, options)
+    for number in (2, 3, 5):
+        threads(number)
+        shared = evaluated(cpu.BACKEND, tensors, options)
+        assert same({n: alone[n] for n in ("h", "last", "dx", "dh0")}, shared) == []
+        assert_near(shared, alone, tol(torch.float32, sum(shape)))
+        assert same(shared, evaluated(cpu.BACKEND, tensors, options)) == []
+
+
+@each_order
+def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in(form):
+    shape = 31, 29, 65
+    x, W, h0, *others = operands(shape, form, "modrelu", M=1)
+    options = options_of(form, "modrelu", shape)
+    whole, last = cpu.BACKEND.run(x, W, h0, *others, *options)
+    for b in (0, 7, 28):
+        h, end = cpu.BACKEND.run(x[:, b : b + 1], W, h0[b : b + 1], *others, *options)
+        assert torch.equal(h[:, 0], whole[:, b])
+        assert torch.equal(end[0], last[b])
+
+
+# ------------------------------------------------------------------------ instruction sets
+
+
+@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
+@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+def test_every_instruction_set_passes_the_tests(isa):
+    chosen = "odd_sizes or every_direction or threads"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, __file__],
+        env=os.environ | {"EIGENRNN_ISA": isa},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
