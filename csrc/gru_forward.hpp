@@ -32,14 +32,17 @@ struct Kept {
   isize row() const { return all * parts * LANES<T>; }
   isize step() const { return B * row(); }
   // those of vector v of row r lie at at(t, first) + r * row() + v * parts * LANES
-  T* at(isize t, isize b) const { return data == nullptr ? nullptr : data + t * step() + b * row(); }
+  T* at(isize t, isize b) const {
+    return data == nullptr ? nullptr : data + t * step() + b * row();
+  }
 };
 
 // How much of the old state stays: u, or 1 - u; and how it grows with u.
 template <class T>
 struct Mix {
   T slope, start;
-  explicit Mix(const Gru& call) : slope(call.update_keeps ? 1 : -1), start(call.update_keeps ? 0 : 1) {}
+  explicit Mix(const Gru& call)
+      : slope(call.update_keeps ? 1 : -1), start(call.update_keeps ? 0 : 1) {}
   EIGENRNN_INLINE vec<T> kept(vec<T> u) const { return u * slope + start; }
   // Written as in the definition, which tells what becomes of infinite states.
   EIGENRNN_INLINE vec<T> mixed(vec<T> u, vec<T> h, vec<T> c) const {
@@ -100,7 +103,7 @@ struct GruForward {
     }
   }
 
-  // What the inputs add to row r, of n units from j of a gate: read, or just mapped.
+  // What the inputs, already mapped, add to row r, for n units of a gate from j on.
   EIGENRNN_INLINE vec<T> input(const Rows& rows, Gate gate, isize r, isize j, isize n) const {
     return load_some<T>(rows.x + r * call.x.second + gate * call.N + j, n);
   }
