@@ -9,7 +9,8 @@ from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.backend import Call
 
 try:
-    from eigenrnn.ops import _cpu  # pyright: ignore[reportMissingModuleSource]
+    # `from eigenrnn.ops import _cpu` would take a missing module for a circular import
+    import eigenrnn.ops._cpu as _cpu  # pyright: ignore[reportMissingModuleSource]
 except ImportError as error:
     kernels: Any = None
     _absence = (

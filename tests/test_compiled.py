@@ -1,0 +1,83 @@
+"""The package with and without its compiled kernels: what is built, and what is said."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("csrc", "src", "pyproject.toml", "README.md", "LICENSE")
+
+WITHOUT_KERNELS = """
+import sys
+
+class Hidden:
+    def find_spec(name, path=None, target=None):
+        if name == "eigenrnn.ops._cpu":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden)
+"""
+
+LIST = """
+from eigenrnn.cli import main
+raise SystemExit(main(["list", "backends", "--json"]))
+"""
+
+FALL_BACK = """
+import torch
+from eigenrnn.ops import elman
+x, W = torch.randn(5, 3, 4), torch.eye(4)
+expected = elman(x, W, backend="loop")
+assert all(map(torch.equal, elman(x, W), expected))
+elman(x, W, backend="cpu")
+"""
+
+
+def run(*command, **environment):
+    return subprocess.run(
+        [sys.executable, *command],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def backends_without_kernels():
+    done = run("-c", WITHOUT_KERNELS + LIST)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["backends"]
+
+
+def test_the_list_of_backends_says_why_the_kernels_are_absent():
+    listed = backends_without_kernels()
+    absent = {name: about["missing"] for name, about in listed.items() if about["missing"]}
+    assert set(absent) == {"elman/cpu", "gru/cpu"}
+    assert all(
+        "install eigenrnn where a C++17 compiler is found" in why for why in absent.values()
+    )
+
+
+def test_without_kernels_another_backend_serves_and_the_forced_one_says_why_not():
+    done = run("-c", WITHOUT_KERNELS + FALL_BACK)
+    assert "the compiled kernels were not built" in done.stderr
+    assert "ValueError: expected a call that backend 'cpu' can serve" in done.stderr
+
+
+def test_without_a_compiler_the_same_source_installs_as_pure_python(tmp_path):
+    pytest.importorskip("scikit_build_core")
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    target = tmp_path / "installed"
+    pip = "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--target", target, tmp_path
+    done = run(*pip, CXX=str(tmp_path / "no-compiler"))
+    assert done.returncode == 0, done.stderr
+    installed = {path.suffix for path in (target / "eigenrnn").rglob("*.*")}
+    assert ".py" in installed
+    assert ".so" not in installed
