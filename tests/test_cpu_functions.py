@@ -48,7 +48,7 @@ def largest_error(name, patterns):
     x = patterns.astype(np.uint32).view(np.float32)
     x = x[np.isfinite(x)]
     if x.size == 0:
-        return 0.0, None
+        return 0.0, x.dtype.type(0)
     found = errors(name, x)
     worst = found.argmax()  # of a NaN, if there is one
     return float(found[worst]), x[worst]
