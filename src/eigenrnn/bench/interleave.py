@@ -43,18 +43,22 @@ def interleave(
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Run all contestants once in every round, after two rounds that do not count.
+    """Run all contestants in every round, each once uncounted and then once for the clock.
+
+    The uncounted run is what a training loop gives a layer for free: caches and memory that its
+    own step before has left, not another's. (A virtual machine's host may take back memory that
+    lay free for seconds; the slower contestants would then cost the faster ones more.)
 
     On a machine that others use too, `time.process_time` and a single thread tell more than the
     time that passes: it stands still while they run.
     """
     times: dict[str, list[float]] = {name: [] for name in contestants}
-    for i in range(rounds + 2):
+    for _ in range(rounds):
         for name, run in contestants.items():
+            run()
             began = clock()
             run()
-            if i >= 2:
-                times[name].append((clock() - began) * 1e3)
+            times[name].append((clock() - began) * 1e3)
     base = times[reference]
     return {
         name: Timing(tuple(own), tuple(a / b for a, b in zip(own, base, strict=True)))

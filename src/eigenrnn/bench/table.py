@@ -8,32 +8,40 @@ from eigenrnn.bench.measure import Bench, Size
 
 __all__ = ["show"]
 
+_WIDTH = 140
 _OF = {"RNN": ("torch.nn.RNN(tanh)", "torch.nn.LSTM"), "GRU": ("torch.nn.GRU",)}
 
 
-def show(bench: Bench, console: Console) -> None:
-    """Print a table for each size, and what else was measured."""
-    said = ", ".join(f"{name} {value}" for name, value in bench.machine.items())
-    console.print(said, soft_wrap=True)
-    for size in bench.timings:
-        _show_size(bench, size, console)
+def show(bench: Bench, size: Size | None, console: Console) -> None:
+    """Print the table of a size or, without one, what else was measured."""
+    if size is not None:
+        _print(_of_size(bench, size), console)
+        return
     if bench.peak:
-        console.print(_pairs("peak memory of forward + backward, in units of T B N", bench.peak))
+        _print(_pairs("peak memory of forward + backward, in units of T B N", bench.peak), console)
     if bench.step_us:
-        console.print(_pairs("one step of one sequence, N=170, microseconds", bench.step_us))
+        _print(_pairs("one step of one sequence, N=170, microseconds", bench.step_us), console)
     for title, found in (("T at B=20, N=190", bench.by_length), ("B at T=200", bench.by_batch)):
         if found:
             per = {f"{k:,}": f"{ms:.2f} ms, {ms / k * 1e3:.1f} us each" for k, ms in found.items()}
-            console.print(_pairs(f"forward + backward by {title}", per))
+            _print(_pairs(f"forward + backward by {title}", per), console)
+    said = ", ".join(f"{name} {value}" for name, value in bench.machine.items())
+    console.print(said, soft_wrap=True)
 
 
-def _show_size(bench: Bench, size: Size, console: Console) -> None:
+def _print(table: Table, console: Console) -> None:
+    # a file or a pipe has no width that a table must keep to
+    wide = console if console.is_terminal else Console(file=console.file, width=_WIDTH)
+    wide.print(table)
+
+
+def _of_size(bench: Bench, size: Size) -> Table:
     T, B, N = size
     timings = bench.timings[size]
-    title = f"T={T}, B={B}, N={N}: forward + backward"
+    title = f"T={T}, B={B}, N={N}: forward + backward, {bench.product_gflops[size]:.0f} Gflop/s"
     table = Table(title=title, title_justify="left")
-    heads = ("layer", "median ms", "quartiles of the ratio", "times faster than", "tokens / s")
-    for head in (*heads, "of the product rate"):
+    heads = ("layer", "median ms", "ratio's quartiles", "times faster than", "tokens / s")
+    for head in (*heads, "of the product"):
         table.add_column(head, justify="left" if head == "layer" else "right")
     for name, timing in timings.items():
         low, high = timing.spread
@@ -45,7 +53,7 @@ def _show_size(bench: Bench, size: Size, console: Console) -> None:
             f"{T * B / timing.median_ms * 1e3:,.0f}",
             f"{bench.share(size, name):.0%}" if "RNN" in name else "",
         )
-    console.print(table)
+    return table
 
 
 def _faster(bench: Bench, size: Size, name: str) -> str:

@@ -1,0 +1,139 @@
+"""The bench measures what it says, in turns, and writes it down."""
+
+import json
+from itertools import count
+
+import pytest
+import torch
+from rich.console import Console
+from torch import nn
+
+from eigenrnn import bench
+from eigenrnn.bench.contestants import REFERENCE, contestants, product_gflops, step
+from eigenrnn.cli.main import main
+from eigenrnn.ops import compiled
+from training_run import one_thread
+
+SMALL = (5, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    with one_thread():
+        return bench.measure([SMALL, (3, 2, 6)], rounds=2, slow=True)
+
+
+def test_everyone_runs_once_uncounted_and_once_counted_in_every_round():
+    turns, ticks = [], count()
+
+    def clock():
+        return next(ticks)
+
+    runs = {"a": lambda: turns.append("a"), "b": lambda: turns.append("b")}
+    found = bench.interleave(runs, "a", 3, clock)
+    assert turns == ["a", "a", "b", "b"] * 3
+    assert found["b"].times_ms == (1000, 1000, 1000)
+
+
+def test_ratios_are_those_within_a_round():
+    times = iter([0, 1, 10, 14, 20, 22, 30, 34, 40, 43, 50, 59])
+    found = bench.interleave({"a": int, "b": int}, "a", 3, lambda: next(times))
+    assert found["b"].ratios == (4, 2, 3)
+    assert found["b"].ratio == 3
+    assert found["a"].median_ms == 2000
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_every_contestant_gives_all_its_weights_a_gradient(slow):
+    for name, layer in contestants(4, slow).items():
+        step(layer, torch.randn(3, 2, 1))
+        assert all(p.grad is not None for p in layer.parameters()), name
+
+
+def test_the_loops_compute_what_torchs_layer_does():
+    loop = contestants(4, slow=True)["a plain loop under autograd"]
+    rnn, x = nn.RNN(1, 4), torch.randn(6, 2, 1)
+    with torch.no_grad():
+        for ours, theirs in zip(loop.parameters(), rnn.parameters(), strict=True):
+            theirs.copy_(ours)
+    torch.testing.assert_close(loop(x)[0], rnn(x)[0])
+
+
+def test_all_sizes_and_contestants_are_timed(measured):
+    assert list(measured.timings) == [SMALL, (3, 2, 6)]
+    assert set(measured.timings[SMALL]) == set(contestants(4, slow=True))
+    assert all(len(t.times_ms) == 2 for t in measured.timings[SMALL].values())
+
+
+def test_the_share_is_that_of_six_operations_a_weight_step_and_sequence(measured):
+    T, B, N = SMALL
+    seconds = measured.timings[SMALL][REFERENCE].median_ms / 1e3
+    rate = 6 * T * B * N * N / seconds / 1e9
+    assert measured.share(SMALL, REFERENCE) == pytest.approx(
+        rate / measured.product_gflops[SMALL], rel=1e-9
+    )
+
+
+def test_a_product_is_counted_as_two_operations_a_weight():
+    ticks = iter([0, 1] * 6)
+    assert product_gflops(lambda: next(ticks), n=10) == pytest.approx(2e3 / 1e9)
+
+
+def test_the_record_survives_json(measured):
+    record = json.loads(json.dumps(measured.to_json()))
+    assert record["timings"]["5,3,4"][REFERENCE]["times_ms"] == list(
+        measured.timings[SMALL][REFERENCE].times_ms
+    )
+
+
+@pytest.fixture
+def few(monkeypatch):
+    measure = bench.measure.__globals__
+    monkeypatch.setitem(measure, "_LENGTHS", (2, 4))
+    monkeypatch.setitem(measure, "_BATCHES", (1,))
+    return measure
+
+
+def test_streaming_and_growth_are_measured(few, monkeypatch):
+    monkeypatch.setitem(few, "_peak", lambda _: 0.0)
+    found = bench.measure([], more=True)
+    assert list(found.by_length) == [2, 4]
+    assert list(found.by_batch) == [1]
+    if compiled.missing() is None:
+        assert 0 < found.step_us["kernel"] < found.step_us["step"]
+
+
+@pytest.mark.slow
+def test_memory_is_measured_in_a_process_of_its_own(few):
+    found = bench.measure([], more=True)
+    assert found.peak[REFERENCE] > 1  # the states at the very least
+    if compiled.missing() is None:
+        assert 0.9 < found.peak["RNN(modReLU), compiled"] < 3.5
+
+
+def test_a_table_that_is_no_terminals_is_as_wide_as_it_must_be(measured, tmp_path):
+    with (tmp_path / "table").open("w") as file:
+        bench.show(measured, SMALL, Console(file=file, width=40))
+    assert "a loop with geotorch's orthogonal matrix" in (tmp_path / "table").read_text()
+
+
+def test_the_command_prints_tables_and_writes_all_rounds(tmp_path, capsys):
+    path = tmp_path / "rounds.json"
+    with one_thread():
+        assert main(["bench", "--sizes", "5,3,4", "--rounds", "2", "--json", str(path)]) == 0
+    assert "T=5, B=3, N=4" in capsys.readouterr().out
+    assert list(json.loads(path.read_text())["timings"]) == ["5,3,4"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sizes", "5,3"], "expected each of --sizes to be T,B,N"),
+        (["--sizes", "0,3,4"], "expected each of --sizes to be T,B,N"),
+        (["--rounds", "1"], "expected --rounds of 2 or more"),
+        (["--json", "no/such/folder/x.json"], "expected --json in a folder that exists"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_timed(options, message, capsys):
+    assert main(["bench", *options]) == 2
+    assert message in capsys.readouterr().err
