@@ -1,6 +1,6 @@
 """A recurrent layer with a linear head, as the tasks need it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -10,9 +10,17 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.initializers import Initializer, uniform_
+from eigenrnn.language_model import LanguageModel
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.tasks.base import Task
 
-__all__ = ["SequenceModel", "constrained_parameters", "count_parameters", "penalty"]
+__all__ = [
+    "SequenceModel",
+    "constrained_parameters",
+    "count_parameters",
+    "model_for",
+    "penalty",
+]
 
 
 class SequenceModel(nn.Module):
@@ -103,6 +111,39 @@ class SequenceModel(nn.Module):
         return states, torch.cat([h[:, :width] for h in h_n[-directions:]], dim=1)
 
 
+def model_for(
+    task: Task,
+    make_layer: Callable[..., Any],
+    hidden_size: int,
+    *,
+    embedding_size: int | None = None,
+    generator: Generator | None = None,
+) -> nn.Module:
+    """Put a layer into the model that a task needs.
+
+    Args:
+        task: What it is to learn.
+        make_layer: A class of recurrent layers.
+        hidden_size: The number N of units.
+        embedding_size: For a task that reads symbols, the number of numbers that each becomes; N
+            by default, and the map back to symbols is then that of the embedding.
+        generator: The source of all starts; torch's global stream by default.
+    Raises:
+        ValueError: If an embedding is asked for where no symbols are read.
+    """
+    if task.vocabulary is None:
+        if embedding_size is not None:
+            raise ValueError(
+                f"expected embedding_size for a task that reads symbols only, got {embedding_size}"
+            )
+        layer = make_layer(task.input_size, hidden_size, generator=generator)
+        return SequenceModel(layer, task.output_size, task.readout, generator=generator)
+    width = embedding_size or hidden_size
+    layer = make_layer(width, hidden_size, generator=generator)
+    tied = getattr(layer, "output_size", hidden_size) == width
+    return LanguageModel(task.vocabulary, width, [layer], tied=tied, generator=generator)
+
+
 def constrained_parameters(model: nn.Module) -> Iterator[Parameter]:
     """Yield the raw parameters of all constraints that get the recurrent optimiser."""
     for constraint in _constraints(model):
@@ -115,8 +156,10 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def penalty(model: nn.Module) -> Tensor:  # ()
-    """Sum what the constraints add to the loss."""
+    """Sum what the constraints, and a language model's states, add to the loss."""
     terms = [constraint.penalty() for constraint in _constraints(model)]
+    if isinstance(model, LanguageModel) and (activity := model.take_activity()) is not None:
+        terms.append(activity)
     return torch.stack(terms).sum() if terms else torch.zeros(())
 
 

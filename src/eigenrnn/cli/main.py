@@ -1,6 +1,5 @@
 """What the commands do."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -17,11 +16,13 @@ from eigenrnn import bench
 from eigenrnn.cli import complaints, listing, names
 from eigenrnn.cli.parser import Parser, commands
 from eigenrnn.errors import NonFiniteLossError
-from eigenrnn.models import SequenceModel, count_parameters
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.models import count_parameters, model_for
 from eigenrnn.recipes import Recipe, reproduce
 from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Task
 from eigenrnn.train import Result, Settings, fit
+from eigenrnn.train.run_directory import write_json
 
 __all__ = ["main"]
 
@@ -72,8 +73,14 @@ def _train(options: Namespace, console: Console) -> int:
     settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
     task = _with_data_root(options.task, options.data_root)
     generator = torch.Generator().manual_seed(settings.seed)
-    layer = options.layer(task.input_size, options.hidden_size, generator=generator)
-    model = SequenceModel(layer, task.output_size, task.readout, generator=generator)
+    model = model_for(
+        task,
+        options.layer,
+        options.hidden_size,
+        embedding_size=options.embedding_size,
+        generator=generator,
+    )
+    layer = next(module for module in model.modules() if isinstance(module, Stacked | nn.RNNBase))
     name = f"{type(task).__name__}-{type(layer).__name__}-{options.hidden_size}".lower()
     directory = Path(options.out or f"runs/{name}")
     result = fit(
@@ -126,17 +133,21 @@ def _reproduce(options: Namespace, console: Console) -> int:
 
 def _bench(options: Namespace, console: Console) -> int:
     sizes = [_size(given) for given in options.sizes or ()] or bench.SIZES
-    if options.rounds < 2:
-        raise ValueError(f"expected --rounds of 2 or more, got {options.rounds}")
+    rounds, everything = options.rounds, options.all
+    if rounds < 2:
+        raise ValueError(f"expected --rounds of 2 or more, got {rounds}")
     if options.json and not Path(options.json).absolute().parent.is_dir():
         raise ValueError(f"expected --json in a folder that exists, got {options.json}")
+    path = Path(options.json) if options.json else None
+
+    def after(found: bench.Bench, size: bench.Size | None) -> None:
+        bench.show(found, size, console)
+        if path is not None:  # as it comes: a long run that is stopped has not been in vain
+            write_json(path, found.to_json())
+
     with console.status("timing") as status:
-        found = bench.measure(
-            sizes, options.rounds, slow=options.all, more=options.all, say=status.update
-        )
-    bench.show(found, console)
-    if options.json:
-        Path(options.json).write_text(json.dumps(found.to_json(), indent=1))
+        say = status.update
+        bench.measure(sizes, rounds, slow=everything, more=everything, say=say, after=after)
     return 0
 
 

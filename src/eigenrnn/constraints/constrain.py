@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 
 from eigenrnn.constraints.base import Constraint, make_constraint
 
-__all__ = ["constrain"]
+__all__ = ["constrain", "rebuild_each_pass"]
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
@@ -185,9 +185,13 @@ def _register(
         parametrize.remove_parametrizations(module, name)
     setattr(module, name, nn.Parameter(weight))
     parametrize.register_parametrization(module, name, ConstrainedRows(blocks), unsafe=True)
+    if isinstance(module, nn.RNNBase):
+        rebuild_each_pass(module)
+
+
+def rebuild_each_pass(module: nn.RNNBase) -> None:
+    """Let one of torch's recurrent layers look its parametrised weights up, whenever it runs."""
     hooks: list[object] = list(vars(module)["_forward_pre_hooks"].values())  # no public list
-    if not isinstance(module, nn.RNNBase):
-        return
     setattr(type(module), _LIST, property(_weights, _keep_nothing))  # a class of its own by now
     if _begin not in hooks:
         module.register_forward_pre_hook(_begin)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.nn import Parameter
 
@@ -57,6 +58,7 @@ class AbstractDirection(nn.Module, ABC):
         self.h0_init = h0_init or zeros_
         self.h0 = Parameter(torch.empty(self.state_size)) if trainable_h0 else None
         self.norm_zoneout: NormZoneout | None = None  # the layer adds it where it is asked for
+        self.weight_drop = 0.0
         self.frozen: Tensor | None
         self.register_buffer("frozen", None, persistent=False)
         self.register_load_state_dict_post_hook(_thaw)
@@ -164,7 +166,11 @@ class AbstractDirection(nn.Module, ABC):
 
     def _build(self) -> Tensor:
         matrices = [constraint() for constraint in self.constraints()]
-        return matrices[0] if len(matrices) == 1 else torch.cat(matrices)
+        W = matrices[0] if len(matrices) == 1 else torch.cat(matrices)
+        if not (self.weight_drop and self.training):
+            return W
+        # torch's dropout does not take complex numbers
+        return W * F.dropout(torch.ones_like(W.real), self.weight_drop)
 
 
 def make_unseen(make: Callable[[int], object], size: int) -> Constraint:

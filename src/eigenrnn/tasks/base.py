@@ -21,9 +21,12 @@ class Batch:
         lengths: The number of valid steps of each sequence; all of them if `None`.
         targets_batch_dim: The dimension of `targets` that counts the sequences: 1 for the readout
             `all`, 0 for `last`.
+        carry: Whether each sequence goes on where that of the same row in the batch before ended:
+            the network then starts from the state that it was left in.
+        lr_scale: What the learning rate of this step is multiplied with.
 
     Shape:
-        inputs: :math:`(T, B, M)`.
+        inputs: :math:`(T, B, M)`, or :math:`(T, B)` for the numbers of symbols.
         targets: :math:`(T, B, ...)` or :math:`(B, ...)`.
         lengths: :math:`(B)`.
     """
@@ -32,6 +35,8 @@ class Batch:
     targets: Tensor
     lengths: Tensor | None = None
     targets_batch_dim: int = 1
+    carry: bool = False
+    lr_scale: float = 1.0
 
     @property
     def size(self) -> int:
@@ -73,13 +78,15 @@ class Task(ABC):
 
     Attributes:
         readout: Whether the network answers at `all` steps or after the `last` one.
-        metric_name: What `metric` measures.
+        metric_name: What `metric` measures; one of `figure_names`.
         higher_is_better: Whether a higher metric is a better one.
+        carries: Whether there are batches that go on from the state of the batch before.
     """
 
     readout: ClassVar[Literal["all", "last"]]
     metric_name: ClassVar[str]
     higher_is_better: ClassVar[bool]
+    carries: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -90,6 +97,11 @@ class Task(ABC):
     @abstractmethod
     def output_size(self) -> int:
         """The number K of outputs."""
+
+    @property
+    def vocabulary(self) -> int | None:
+        """The number of different symbols that are read; None where inputs are real numbers."""
+        return None
 
     @property
     @abstractmethod
@@ -124,6 +136,29 @@ class Task(ABC):
     @abstractmethod
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean metric of a batch, a scalar to report."""
+
+    def figures(self, tally: Tensor) -> dict[str, float]:
+        """Compute what an evaluation reports from the sum of the tallies of its batches.
+
+        Args:
+            tally: The sum, (S,) in double precision.
+        """
+        loss, metric, count = tally.tolist()
+        return {"loss": loss / count, self.metric_name: metric / count}
+
+    def tally(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (S,)
+        """Count a batch towards an evaluation, in numbers that add up from batch to batch.
+
+        A task whose batches differ in the number of answers, or that reports what is no mean over
+        them (an F1 score, an explained variance), overrides this, `figures` and `figure_names`.
+        """
+        numbers = torch.stack([self.loss(outputs, targets), self.metric(outputs, targets)])
+        return torch.cat([numbers, numbers.new_ones(1)]) * targets.numel()
+
+    @property
+    def figure_names(self) -> tuple[str, ...]:
+        """What `figures` reports, the loss first."""
+        return "loss", self.metric_name
 
     @abstractmethod
     def baseline(self) -> float:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn.tasks.base import Batch, Task
+from eigenrnn.train.averaging import Average
+from eigenrnn.train.carried import gathered, own_rows
 from eigenrnn.train.objective import Objective
 from eigenrnn.train.optimisers import build_optimisers
 from eigenrnn.train.processes import share
@@ -39,7 +41,9 @@ class Learner:
         self._precision = fabric.strategy.precision
         self._scaler: torch.amp.GradScaler | None = getattr(self._precision, "scaler", None)
         self._optimisers = build_optimisers(model, settings)
+        self._rates = [optimiser.param_groups[0]["lr"] for optimiser in self._optimisers]
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        self.average = Average(list(self.parameters.values()))
 
     @property
     def scales_gradients(self) -> bool:
@@ -59,12 +63,18 @@ class Learner:
                 self._scaler.unscale_(optimiser)
         return loss.detach(), penalty.detach(), [_norm(p) for p in self.parameters.values()]
 
-    def update(self, norms: list[Tensor]) -> None:
-        """Clip the gradients, of the given norms, and move the parameters along them."""
-        if self._settings.clip_norm is not None:
-            total = torch.linalg.vector_norm(torch.stack(norms))
-            parameters = self.parameters.values()
-            torch.nn.utils.clip_grads_with_norm_(parameters, self._settings.clip_norm, total)
+    def update(self, norms: list[Tensor], *, scale: float = 1.0, decay: float = 1.0) -> None:
+        """Clip the gradients and move the parameters along them.
+
+        Args:
+            norms: Those of the gradients.
+            scale: What the rate of all but the constrained matrices is multiplied with.
+            decay: What all rates are multiplied with.
+        """
+        self._clip(norms)
+        for optimiser, rate in zip(self._optimisers, self._rates, strict=True):
+            for group in optimiser.param_groups:
+                group["lr"] = rate * decay * (1.0 if group["constrained"] else scale)
         # Not through Fabric: it renews the scale after each optimiser, so that the gradients of
         # the second would be divided by another scale than they were multiplied with.
         for optimiser in self._optimisers:
@@ -74,23 +84,52 @@ class Learner:
                 self._scaler.step(optimiser)
         if self._scaler is not None:
             self._scaler.update()
+        self.average.add()
 
     @torch.no_grad()
-    def measure(self, batches: Iterable[Batch]) -> tuple[float, float]:
-        """Return the mean loss and metric of a whole split."""
-        measured: list[Tensor] = []
-        sizes: list[int] = []
+    def measure(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """Return the figures of a whole split."""
+        task, processes, rank = self._objective.task, *self._place()
+        tallies: list[Tensor] = []
         self._objective.eval()
         for number, batch in enumerate(batches):
-            if number % self.fabric.world_size == self.fabric.global_rank:
+            if number % processes == rank:
                 # The bare objective: the processes take different numbers of batches, and would
                 # wait for each other in the wrapped one.
                 with self.fabric.autocast():
-                    numbers = self._objective.measure(batch.to(self.fabric.device))
-                measured.append(torch.stack(numbers))
-                sizes.append(batch.size)
+                    tallies.append(self._objective.tally(batch.to(self.fabric.device)))
         self._objective.train()
-        return self._mean(measured, sizes)
+        return task.figures(self._total(tallies, shared=processes > 1))
+
+    def _place(self) -> tuple[int, int]:
+        """Return how many processes share the batches of an evaluation, and which this one is.
+
+        Batches of which one goes on from the other are no work to share: all processes do all.
+        """
+        if self._objective.task.carries:
+            return 1, 0
+        return self.fabric.world_size, self.fabric.global_rank
+
+    def _total(self, tallies: list[Tensor], *, shared: bool) -> Tensor:
+        """Add up the tallies of all processes."""
+        total = torch.stack(tallies).cpu().double().sum(0) if tallies else torch.zeros(0)
+        if not shared:
+            return total
+        sizes = torch.tensor(total.numel(), device=self.fabric.device)
+        # a process without a batch does not know how many numbers there are
+        length = int(torch.as_tensor(self.fabric.all_gather(sizes)).max())
+        total = total if total.numel() else torch.zeros(length, dtype=torch.float64)
+        total = total.to(self.fabric.device)
+        self.fabric.all_reduce(total, reduce_op="sum")  # in place
+        return total.cpu()
+
+    def _clip(self, norms: list[Tensor]) -> None:
+        parameters = self.parameters.values()
+        if self._settings.clip_norm is not None:
+            total = torch.linalg.vector_norm(torch.stack(norms))
+            torch.nn.utils.clip_grads_with_norm_(parameters, self._settings.clip_norm, total)
+        if self._settings.clip_value is not None:
+            torch.nn.utils.clip_grad_value_(parameters, self._settings.clip_value)
 
     def state_dict(self) -> dict[str, Any]:
         """Collect all that the next step depends on; see `_seed` for the random numbers."""
@@ -98,6 +137,8 @@ class Learner:
             "model": self.model.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self._optimisers],
             "precision": self._precision.state_dict(),
+            "carried": gathered(self.fabric, self._objective.carried),
+            "average": self.average.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -106,6 +147,8 @@ class Learner:
         for optimiser, its_state in zip(self._optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(its_state)
         self._precision.load_state_dict(state["precision"])
+        self._objective.carried = own_rows(self.fabric, state["carried"])
+        self.average.load_state_dict(state["average"])
 
     def _seed(self, step: int) -> None:
         """Make the dropout of a step a function of seed, step and process, as its batch is.
@@ -117,16 +160,6 @@ class Learner:
         torch.default_generator.manual_seed(seed)
         if self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-
-    def _mean(self, measured: list[Tensor], sizes: list[int]) -> tuple[float, float]:
-        weights = torch.tensor(sizes, dtype=torch.float64)
-        numbers = torch.stack(measured).cpu().double() if measured else torch.zeros(0, 2)
-        totals = torch.cat([weights @ numbers.double(), weights.sum().unsqueeze(0)])
-        if self.fabric.world_size > 1:
-            totals = totals.to(self.fabric.device)
-            self.fabric.all_reduce(totals, reduce_op="sum")  # in place
-        loss, metric, size = totals.tolist()
-        return loss / size, metric / size
 
 
 def _norm(parameter: Tensor) -> Tensor:

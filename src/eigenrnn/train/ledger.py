@@ -61,8 +61,8 @@ class Ledger:
         self._steps.append(step)
         self._rows.append(torch.stack(numbers))
 
-    def read(self, *, stop: bool) -> tuple[Entry, bool]:
-        """Give the last entry, and whether any process was asked to stop.
+    def read(self, *, stop: bool) -> tuple[list[Entry], bool]:
+        """Give the entries since the last reading, and whether any process was asked to stop.
 
         Raises:
             NonFiniteLossError: If an entry is not finite; names the first such step and its
@@ -79,7 +79,7 @@ class Ledger:
             self._refuse_non_finite(entries[-1], norms)
         self._steps.clear()
         self._rows.clear()
-        return entries[-1], stop
+        return entries, stop
 
     def _refuse_non_finite(self, entry: Entry, norms: list[float]) -> None:
         """Refuse an entry that is not finite.

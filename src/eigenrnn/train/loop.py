@@ -18,6 +18,7 @@ from eigenrnn.train.ledger import Entry, Ledger
 from eigenrnn.train.progress import RunProgress
 from eigenrnn.train.result import Metrics, Result
 from eigenrnn.train.run_directory import RunDirectory
+from eigenrnn.train.schedule import lr_decay
 from eigenrnn.train.selection import chosen_by, deciding_split, is_better
 from eigenrnn.train.settings import Settings
 
@@ -26,14 +27,33 @@ __all__ = ["Course", "Run"]
 
 @dataclass
 class Course:
-    """How far a run has come."""
+    """How far a run has come.
+
+    Args:
+        step: The number of steps taken.
+        seconds: What they and the evaluations took.
+        train_loss: The loss of the last step.
+        losses: The sum of the losses since the last row of the journal, and their number.
+        last: The figures of the last evaluation.
+        best: Those of the best one.
+        best_step: The step of the best one.
+        deciding: The deciding metric of every evaluation, the higher the better.
+        plateaus: How many evaluations were no better than the best before.
+        waited: How many have been so since the best.
+        ended: Whether the run has ended before its last step, as it was told to.
+    """
 
     step: int = 0
     seconds: float = 0.0
     train_loss: float = float("nan")
+    losses: tuple[float, int] = (0.0, 0)
     last: Metrics = field(default_factory=dict)
     best: Metrics = field(default_factory=dict)
     best_step: int | None = None
+    deciding: list[float] = field(default_factory=list[float])
+    plateaus: int = 0
+    waited: int = 0
+    ended: bool = False
 
 
 @dataclass
@@ -52,6 +72,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.steps = self.settings.total_steps(self.task)
+        self.per_epoch = self.task.steps_per_epoch(self.settings.batch_size)
         self.eval_every = self.settings.evaluation_interval(self.task)
         self.checkpoint_every = self.settings.checkpoint_every or self.eval_every
         self.first = self.learner.fabric.is_global_zero
@@ -109,20 +130,27 @@ class Run:
         learner, start = self.learner, self.course.step
         batches = self.task.batches("train", self.settings.batch_size, self.settings.seed, start)
         for step in range(start + 1, self.steps + 1):
-            loss, penalty, norms = learner.backward(step, next(batches))
+            batch = next(batches)
+            loss, penalty, norms = learner.backward(step, batch)
             self.ledger.add(step, loss, penalty, norms)
             # Before the optimisers move: what is not finite must not reach the parameters.
             looked = self._looks(step, interrupts)
-            entry, stop = self.ledger.read(stop=interrupts.requested) if looked else (None, False)
-            learner.update(norms)
+            entries, stop = self.ledger.read(stop=interrupts.requested) if looked else ([], False)
+            learner.update(norms, scale=batch.lr_scale, decay=self._lr_decay(step))
             self.course.step = step
             for callback in self.callbacks:
                 callback.after_step(step, loss, learner.model)
-            if entry is not None:
-                self._record(entry, stop=stop)
+            if entries:
+                self._record(entries, stop=stop)
+            if self.course.ended:
+                return False
             if stop:
                 return step < self.steps
         return False
+
+    def _lr_decay(self, step: int) -> float:
+        plateaus = self.course.plateaus
+        return lr_decay(self.settings, step=step, per_epoch=self.per_epoch, plateaus=plateaus)
 
     def _looks(self, step: int, interrupts: Interrupts) -> bool:
         """Whether to wait for the device at this step, which costs nothing on a CPU."""
@@ -137,10 +165,13 @@ class Run:
     def _is_due(self, step: int, every: int) -> bool:
         return step % every == 0 or step == self.steps
 
-    def _record(self, entry: Entry, *, stop: bool) -> None:
+    def _record(self, entries: list[Entry], *, stop: bool) -> None:
         """Evaluate, write and save what is due after a step."""
+        entry = entries[-1]
         step = entry.step
         self.course.train_loss = entry.loss
+        total, count = self.course.losses
+        self.course.losses = total + sum(e.loss for e in entries), count + len(entries)
         self.progress.advance(step, entry.loss)
         evaluation = self._evaluate() if self._is_due(step, self.eval_every) else {}
         self.course.seconds = time.monotonic() - self.began
@@ -150,25 +181,27 @@ class Run:
             numbers = {
                 "seconds": self.course.seconds,
                 "train_loss": entry.loss,
+                "train_loss_mean": self.course.losses[0] / self.course.losses[1],
                 "train_grad_norm": entry.grad_norm,
             }
             if entry.penalty:
                 numbers["train_penalty"] = entry.penalty
             self.journal.write(step, {**numbers, **_flat(evaluation)})
-        if stop or self._is_due(step, self.checkpoint_every):
+        if evaluation or self._is_due(step, self.settings.log_every):
+            self.course.losses = 0.0, 0
+        if stop or self.course.ended or self._is_due(step, self.checkpoint_every):
             self._save()
 
     def _evaluate(self) -> Metrics:
-        names = ("loss", self.task.metric_name)
         size = self.settings.eval_batch_size or self.settings.batch_size
         metrics: Metrics = {}
-        for split in self.task.splits:
-            if split != "train":
-                measured = self.learner.measure(self.task.batches(split, size))
-                metrics[split] = dict(zip(names, measured, strict=True))
-        split = deciding_split(self.task)
-        if split is not None:
-            self._select(metrics, split)
+        with self.learner.average.in_place():
+            for split in self.task.splits:
+                if split != "train":
+                    metrics[split] = self.learner.measure(self.task.batches(split, size))
+            split = deciding_split(self.task)
+            if split is not None:
+                self._select(metrics, split)
         for callback in self.callbacks:
             callback.after_evaluation(self.course.step, metrics, self.learner.model)
         return metrics
@@ -179,13 +212,31 @@ class Run:
         course.last = metrics
         metric = f"{split} {name} {metrics[split][name]:.4g}"
         self.progress.evaluated(course.step, course.train_loss, metric)
-        if not is_better(self.task, metrics[split], course.best.get(split)):
+        better = is_better(self.task, metrics[split], course.best.get(split))
+        self._judge(metrics[split], better=better)
+        if not better:
             return
         course.best, course.best_step = metrics, course.step
         if self.first:
             model = self.learner.model.state_dict()
             state = {"step": course.step, "metrics": metrics, "model": model}
             checkpoint.save(self.files.best, state)
+
+    def _judge(self, figures: dict[str, float], *, better: bool) -> None:
+        """Decide what an evaluation means for the steps that are left."""
+        course, settings = self.course, self.settings
+        course.plateaus += not better
+        course.waited = 0 if better else course.waited + 1
+        patience, below = settings.patience, settings.stop_below
+        course.ended = patience is not None and course.waited >= patience
+        course.ended |= below is not None and figures["loss"] < below
+        metric = figures[self.task.metric_name]
+        metric = metric if self.task.higher_is_better else -metric
+        if settings.average_after is not None and not self.learner.average.begun:
+            long_ago = course.deciding[: -settings.average_after]
+            if long_ago and metric < max(long_ago):
+                self.learner.average.begin()
+        course.deciding.append(metric)
 
     def _save(self) -> None:
         """Write the checkpoint to go on from.
@@ -211,10 +262,10 @@ class Run:
             checkpoint.save(self.files.last, state)
 
     def _open_journal(self) -> Journal:
-        columns = ["seconds", "train_loss", "train_penalty", "train_grad_norm"]
+        columns = ["seconds", "train_loss", "train_loss_mean", "train_penalty", "train_grad_norm"]
         for split in self.task.splits:
             if split != "train":
-                columns += [f"{split}_loss", f"{split}_{self.task.metric_name}"]
+                columns += [f"{split}_{name}" for name in self.task.figure_names]
         return Journal(self.files.metrics, self.files.board, columns, step=self.course.step)
 
     def _last_good(self) -> str:

@@ -1,12 +1,14 @@
 """What a run minimises and what it measures: a model together with its task."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from eigenrnn.models import penalty
 from eigenrnn.tasks.base import Batch, Task
+from eigenrnn.train.carried import State, detached
 
 __all__ = ["Objective"]
 
@@ -24,7 +26,9 @@ class Objective(nn.Module):
 
     Args:
         model: Called as `model(inputs)`, and as `model(inputs, lengths)` for a batch with lengths.
-        task: Gives the loss and the metric.
+            For a task that carries states from batch to batch it is `model.advance(inputs, state)`
+            that is called, which returns the outputs and the state after them.
+        task: Gives the loss and the figures.
         precision: That of the run; the `-true` ones are the dtype of the inputs.
     """
 
@@ -33,6 +37,16 @@ class Objective(nn.Module):
         self.model = model
         self.task = task
         self.dtype = _TRUE_DTYPES.get(precision)
+        self._carried: dict[bool, State] = {True: None, False: None}
+
+    @property
+    def carried(self) -> State:
+        """The state from which the next training batch goes on; None where none does."""
+        return self._carried[True]
+
+    @carried.setter
+    def carried(self, state: State) -> None:
+        self._carried[True] = state
 
     def forward(self, batch: Callable[[], Batch]) -> tuple[Tensor, Tensor]:
         """Return the loss and the penalty of the constraints, which is no part of it.
@@ -44,18 +58,27 @@ class Objective(nn.Module):
         outputs, targets = self._answer(batch())
         return self.task.loss(outputs, targets), penalty(self.model)
 
-    def measure(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the loss and the metric."""
-        outputs, targets = self._answer(batch)
-        return self.task.loss(outputs, targets), self.task.metric(outputs, targets)
+    def tally(self, batch: Batch) -> Tensor:
+        """Count a batch towards an evaluation."""
+        return self.task.tally(*self._answer(batch))
 
     def _answer(self, batch: Batch) -> tuple[Tensor, Tensor]:
         inputs = batch.inputs
         if inputs.is_floating_point():
             inputs = inputs.to(self.dtype)
-        outputs: Tensor = (
-            self.model(inputs) if batch.lengths is None else self.model(inputs, batch.lengths)
-        )
+        outputs = self._outputs(inputs, batch)
         outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
         targets = batch.targets
         return outputs, targets.to(outputs.dtype) if targets.is_floating_point() else targets
+
+    def _outputs(self, inputs: Tensor, batch: Batch) -> Tensor:
+        if not self.task.carries:
+            return (
+                self.model(inputs) if batch.lengths is None else self.model(inputs, batch.lengths)
+            )
+        # An evaluation goes through its own sequences, and must not lose the place in the others.
+        before = self._carried[self.training] if batch.carry else None
+        model: Any = self.model
+        outputs, after = model.advance(inputs, before)
+        self._carried[self.training] = detached(after)
+        return outputs

@@ -137,39 +137,58 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
         ValueError: If the model has nothing to train.
     """
     taken = {id(p) for p in constrained_parameters(model)}
-    trained = [p for p in model.parameters() if p.requires_grad]
-    constrained = [p for p in trained if id(p) in taken]
-    others = [p for p in trained if id(p) not in taken]
-    if not constrained and not others:
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    constrained = [p for p in trained.values() if id(p) in taken]
+    others = {name: p for name, p in trained.items() if id(p) not in taken}
+    if not trained:
         raise ValueError("expected a model with trainable parameters, got none")
     optimisers: list[Optimizer] = []
     if constrained:
-        name, lr = settings.recurrent
-        optimisers.append(_build(name, constrained, lr, settings.alpha))
+        group = {"params": constrained, "constrained": True}
+        optimisers.append(_build(*settings.recurrent, [group], settings.alpha))
     if others:
-        name, lr = settings.optimiser, settings.lr
-        optimisers.append(_build(name, others, lr, settings.alpha, settings.weight_decay))
+        groups = _by_decay(others, settings.weight_decay, settings.weight_decay_of)
+        optimisers.append(_build(settings.optimiser, settings.lr, groups, settings.alpha))
     return optimisers
 
 
+def _by_decay(
+    named: dict[str, Parameter], weight_decay: float, parts: tuple[str, ...] | None
+) -> list[dict[str, Any]]:
+    """Make a group of the parameters that decay and one of those that do not.
+
+    Raises:
+        ValueError: If a part is in no name.
+    """
+    for part in parts or ():
+        if not any(part in name for name in named):
+            raise ValueError(
+                f"expected weight_decay_of to be parts of {', '.join(named)}, got {part!r}"
+            )
+    decays = {name: parts is None or any(part in name for part in parts) for name in named}
+    groups = [
+        {
+            "params": [p for name, p in named.items() if decays[name] == decaying],
+            "weight_decay": weight_decay if decaying else 0.0,
+            "constrained": False,
+        }
+        for decaying in (True, False)
+    ]
+    return [group for group in groups if group["params"]]
+
+
 def _build(
-    name: OptimiserName,
-    parameters: list[Parameter],
-    lr: float,
-    alpha: float | None,
-    weight_decay: float = 0.0,
+    name: OptimiserName, lr: float, groups: list[dict[str, Any]], alpha: float | None
 ) -> Optimizer:
     match name:
         case "rmsprop":
-            alpha = 0.99 if alpha is None else alpha
-            return RMSprop(parameters, lr=lr, alpha=alpha, weight_decay=weight_decay)
+            return RMSprop(groups, lr=lr, alpha=0.99 if alpha is None else alpha)
         case "rmsprop_tf1":
-            alpha = 0.9 if alpha is None else alpha
-            return RMSpropTF1(parameters, lr=lr, alpha=alpha, weight_decay=weight_decay)
+            return RMSpropTF1(groups, lr=lr, alpha=0.9 if alpha is None else alpha)
         case "adam":
-            return Adam(parameters, lr=lr, weight_decay=weight_decay)
+            return Adam(groups, lr=lr)
         case "sgd":
-            return SGD(parameters, lr=lr, weight_decay=weight_decay)
+            return SGD(groups, lr=lr)
 
 
 def _real(tensor: Tensor) -> Tensor:

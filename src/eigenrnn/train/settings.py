@@ -38,8 +38,19 @@ class Settings:
         lr_recurrent: The rate of the constrained matrices; None takes a tenth of `lr`.
         alpha: The decay of RMSprop's mean square; None takes the default of its class (0.99, and
             0.9 for TensorFlow's).
+        lr_decay: The factor by which all learning rates fall.
+        lr_decay_at: When they fall: after every `epoch`, after every evaluation that is not better
+            than the best before (`plateau`), or after these numbers of epochs.
         weight_decay: Added to the gradients of all parameters but the constrained ones.
+        weight_decay_of: Parts of the names of the parameters that decay; None lets all decay.
         clip_norm: The largest norm of the gradient of all parameters together; None clips nothing.
+        clip_value: The largest absolute value of each number in a gradient; None clips nothing.
+        average_after: Once the deciding metric has not improved on its best of more than so many
+            evaluations ago, the mean of the parameters from then on is evaluated and kept in
+            their place (averaged SGD with the trigger of AWD-LSTM); None never averages.
+        patience: The run ends after so many evaluations in a row without a better one; None takes
+            all steps.
+        stop_below: The run ends once the deciding loss is below this.
         eval_every: The number of steps between evaluations; None takes an epoch, or 100 steps
             where the data never ends. The last step is always evaluated.
         eval_batch_size: The number of sequences in a batch of an evaluation; None takes
@@ -65,8 +76,15 @@ class Settings:
     optimiser_recurrent: OptimiserName | None = None
     lr_recurrent: float | None = None
     alpha: float | None = None
+    lr_decay: float = 1.0
+    lr_decay_at: Literal["epoch", "plateau"] | tuple[int, ...] = ()
     weight_decay: float = 0.0
+    weight_decay_of: tuple[str, ...] | None = None
     clip_norm: float | None = None
+    clip_value: float | None = None
+    average_after: int | None = None
+    patience: int | None = None
+    stop_below: float | None = None
     eval_every: int | None = None
     eval_batch_size: int | None = None
     log_every: int = 10
@@ -124,6 +142,8 @@ class Settings:
             "accelerator": get_args(Accelerator),
             "strategy": get_args(Strategy),
         }
+        if isinstance(self.lr_decay_at, str):
+            choices["lr_decay_at"] = ("epoch", "plateau")
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 listed = ", ".join(map(repr, allowed))
@@ -131,15 +151,22 @@ class Settings:
 
     def _check_ranges(self) -> None:
         counts = "steps epochs batch_size eval_every eval_batch_size log_every checkpoint_every"
-        for name in (*counts.split(), "devices", "num_nodes"):
+        for name in (*counts.split(), "average_after", "patience", "devices", "num_nodes"):
             number = getattr(self, name)
             if number is not None and (not isinstance(number, int) or number < 1):
                 raise ValueError(f"expected {name} to be a whole number >= 1, got {number!r}")
-        for name in ("lr", "lr_recurrent", "weight_decay", "clip_norm", "seed"):
+        rates = ("lr", "lr_recurrent", "weight_decay", "seed")
+        for name in (*rates, "clip_norm", "clip_value", "stop_below"):
             number = getattr(self, name)
             if number is not None and not 0 <= number < math.inf:
                 raise ValueError(f"expected a finite {name} >= 0, got {number}")
-        if self.clip_norm == 0:
-            raise ValueError("expected clip_norm > 0, or None to clip nothing, got 0")
+        for name in ("clip_norm", "clip_value"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"expected {name} > 0, or None to clip nothing, got 0")
+        self._check_decays()
+
+    def _check_decays(self) -> None:
+        if not 0 < self.lr_decay <= 1:
+            raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
         if self.alpha is not None and not 0 <= self.alpha < 1:
             raise ValueError(f"expected 0 <= alpha < 1, got {self.alpha}")

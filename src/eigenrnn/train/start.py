@@ -81,7 +81,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
             taken = state["course"]["step"]
             if steps < taken:
                 raise ValueError(f"expected steps >= {taken}, those taken already, got {steps}")
-            if steps == taken and files.result.exists():
+            if (steps == taken or state["course"]["ended"]) and files.result.exists():
                 return state, files.result.read_text()
         files.result.unlink(missing_ok=True)  # that of a run which is now to be longer
         known = {"name": name, "best_by": chosen_by(task), **facts(model, task, settings)}

@@ -1,0 +1,285 @@
+"""Runs over long texts: states that go on from batch to batch, rates that fall, early ends."""
+
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from eigenrnn import RNN
+from eigenrnn.language_model import LanguageModel
+from eigenrnn.tasks import Batch, Task
+from eigenrnn.train import Callback, Settings
+from eigenrnn.train.averaging import Average
+from eigenrnn.train.optimisers import build_optimisers
+from eigenrnn.train.schedule import lr_decay
+from training_run import losses, read_metrics, small_fit
+
+SYMBOLS, WINDOW, WINDOWS = 5, 4, 3
+
+
+@dataclass(frozen=True)
+class Echo(Task):
+    """Name the symbol before the present one, in a text that goes round and round."""
+
+    readout = "all"
+    metric_name = "bits"
+    higher_is_better = False
+    carries = True
+
+    scale: float = 1.0
+    forgetful: bool = False
+
+    input_size = output_size = vocabulary = SYMBOLS
+    splits = ("train", "validation", "test")
+
+    def batch(self, size, generator):
+        raise NotImplementedError
+
+    def batches(self, split, size, seed=0, start=0):  # noqa: ARG002
+        generator = torch.Generator().manual_seed(7)
+        text = torch.randint(SYMBOLS, (1 + WINDOWS * WINDOW, size), generator=generator)
+        step = start
+        while split == "train" or step < WINDOWS:
+            begin = step % WINDOWS * WINDOW
+            inputs = text[begin + 1 : begin + WINDOW + 1]
+            targets = text[begin : begin + WINDOW]
+            carry = begin > 0 and not self.forgetful
+            yield Batch(inputs, targets, carry=carry, lr_scale=self.scale)
+            step += 1
+
+    def loss(self, outputs, targets):
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+    def metric(self, outputs, targets):
+        return self.loss(outputs, targets) / math.log(2)
+
+    def baseline(self):
+        return math.log(SYMBOLS)
+
+    def steps_per_epoch(self, size):  # noqa: ARG002
+        return WINDOWS
+
+
+def model(seed=0, layer=RNN):
+    generator = torch.Generator().manual_seed(seed)
+    return LanguageModel(
+        SYMBOLS, 6, [layer(6, 6, generator=generator)], tied=True, generator=generator
+    )
+
+
+def settings(steps=9, **options):
+    defaults = {"batch_size": 2, "accelerator": "cpu", "log_every": 1, "eval_every": 3}
+    return Settings(steps=steps, **(defaults | {"optimiser": "sgd", "lr": 0.5} | options))
+
+
+def run(directory, options=None, *, task=None, network=None, **others):
+    return small_fit(
+        directory, options or settings(), model=network or model(), task=task or Echo(), **others
+    )
+
+
+def lstm(*sizes, generator):
+    made = nn.LSTM(*sizes)
+    for weight in made.parameters():
+        nn.init.uniform_(weight, -0.4, 0.4, generator=generator)
+    return made
+
+
+# states
+
+
+def test_a_step_is_that_of_a_plain_loop_with_the_state_handed_on(tmp_path):
+    plain, expected = model(), []
+    optimiser = torch.optim.SGD(plain.parameters(), lr=0.5)
+    state = None
+    for _, batch in zip(range(7), Echo().batches("train", 2), strict=False):
+        optimiser.zero_grad()
+        h0 = None if not batch.carry else (state.detach(),)
+        outputs, (state,) = plain.advance(batch.inputs, h0)
+        loss = Echo().loss(outputs, batch.targets)
+        loss.backward()
+        optimiser.step()
+        expected.append(loss.item())
+    run(tmp_path, settings(7, lr_recurrent=0.5))
+    assert [float(loss) for loss in losses(tmp_path).values()] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_batch_that_carries_nothing_starts_from_zero(tmp_path):
+    run(tmp_path / "carried")
+    run(tmp_path / "forgotten", task=Echo(forgetful=True))
+    assert losses(tmp_path / "carried") != losses(tmp_path / "forgotten")
+
+
+@pytest.mark.parametrize("layer", [RNN, lstm])
+@pytest.mark.parametrize("steps", [3, 4, 5])
+def test_an_interrupted_run_goes_on_from_the_state_it_was_left_in(tmp_path, layer, steps):
+    run(tmp_path / "all", network=model(layer=layer))
+    run(tmp_path / "halves", settings(steps), network=model(layer=layer))
+    run(tmp_path / "halves", network=model(layer=layer), resume=True)
+    assert losses(tmp_path / "halves") == losses(tmp_path / "all")
+
+
+def test_an_evaluation_does_not_disturb_the_state_of_training(tmp_path):
+    run(tmp_path / "often", settings(eval_every=1))
+    run(tmp_path / "seldom", settings(eval_every=9))
+    assert losses(tmp_path / "often") == losses(tmp_path / "seldom")
+
+
+def test_an_evaluation_carries_the_state_through_its_split(tmp_path):
+    network = model()
+    run(tmp_path, settings(3), network=network)
+    batches = list(Echo().batches("test", 2))
+    inputs, targets = (torch.cat([getattr(b, n) for b in batches]) for n in ("inputs", "targets"))
+    with torch.no_grad():
+        expected = Echo().loss(network.eval()(inputs), targets).item()
+    assert float(read_metrics(tmp_path)[-1]["test_loss"]) == pytest.approx(expected, rel=1e-5)
+
+
+# rates
+
+
+@pytest.mark.parametrize(
+    ("when", "step", "plateaus", "expected"),
+    [
+        ((), 100, 3, 1.0),
+        ("epoch", 1, 0, 1.0),
+        ("epoch", 10, 0, 1.0),
+        ("epoch", 11, 0, 0.5),
+        ("epoch", 31, 0, 0.125),
+        ("plateau", 31, 2, 0.25),
+        ((2, 3), 20, 0, 1.0),
+        ((2, 3), 21, 0, 0.5),
+        ((2, 3), 31, 0, 0.25),
+    ],
+)
+def test_rates_fall_when_they_are_told_to(when, step, plateaus, expected):
+    options = settings(lr_decay=0.5, lr_decay_at=when)
+    assert lr_decay(options, step=step, per_epoch=10, plateaus=plateaus) == expected
+
+
+class Movement(Callback):
+    """Notes how far the parameters move at each step."""
+
+    def __init__(self):
+        self.before, self.moved = None, {"head_bias": [], "raw": []}
+
+    def after_step(self, step, loss, model):  # noqa: ARG002
+        now = {
+            "head_bias": model.head_bias.detach().clone(),
+            "raw": next(model.layers[0].directions[0].constraint.parameters()).detach().clone(),
+        }
+        grads = {
+            "head_bias": model.head_bias.grad,
+            "raw": next(model.layers[0].directions[0].constraint.parameters()).grad,
+        }
+        for name, value in now.items():
+            if self.before is not None:
+                ratio = (self.before[name] - value).norm() / grads[name].norm()
+                self.moved[name].append(ratio.item())
+        self.before = now
+
+
+def test_each_epoch_lowers_all_rates_and_a_batch_scales_all_but_the_constrained_ones(tmp_path):
+    moves = Movement()
+    options = settings(lr_recurrent=0.1, lr_decay=0.5, lr_decay_at="epoch")
+    run(tmp_path, options, task=Echo(scale=0.3), callbacks=[moves])
+    epochs = [0.5 ** (step // WINDOWS) for step in range(1, 9)]
+    assert moves.moved["head_bias"] == pytest.approx([0.5 * 0.3 * e for e in epochs], rel=1e-4)
+    assert moves.moved["raw"] == pytest.approx([0.1 * e for e in epochs], rel=1e-3)
+
+
+def test_weight_decay_reaches_the_named_parameters_alone():
+    network = model()
+    named = dict(network.named_parameters())
+    groups = build_optimisers(network, settings(weight_decay=0.1, weight_decay_of=("bias",)))
+    decays = {
+        id(p): g["weight_decay"] for o in groups for g in o.param_groups for p in g["params"]
+    }
+    assert {name: decays[id(p)] for name, p in named.items() if "raw" not in name} == {
+        name: 0.1 if "bias" in name else 0.0 for name in named if "raw" not in name
+    }
+
+
+def test_weight_decay_of_an_unknown_parameter_is_refused():
+    with pytest.raises(ValueError, match="expected weight_decay_of to be parts of embedding"):
+        build_optimisers(model(), settings(weight_decay=0.1, weight_decay_of=("kernel",)))
+
+
+def test_gradients_are_clipped_number_by_number(tmp_path):
+    network = model()
+    before = network.head_bias.detach().clone()
+    run(tmp_path, settings(1, lr=1.0, clip_value=1e-3), network=network)
+    assert (network.head_bias - before).abs().max().item() == pytest.approx(1e-3, rel=1e-4)
+
+
+# ends
+
+
+def test_a_run_ends_when_it_has_waited_long_enough(tmp_path):
+    options = settings(60, lr=0.0, lr_recurrent=0.0, patience=4)
+    result = run(tmp_path, options)
+    assert result.steps == 3 * 5  # the first evaluation is the best one
+    assert not result.interrupted
+    again = run(tmp_path, options, resume=True)
+    assert again == result
+
+
+def test_a_run_ends_below_a_loss(tmp_path):
+    result = run(tmp_path, settings(60, stop_below=100.0))
+    assert result.steps == 3
+
+
+def test_the_journal_has_the_mean_loss_since_its_last_row(tmp_path):
+    run(tmp_path / "each")
+    run(tmp_path / "three", settings(log_every=3))
+    each = [float(loss) for loss in losses(tmp_path / "each").values()]
+    means = [float(row["train_loss_mean"]) for row in read_metrics(tmp_path / "three")]
+    assert means == pytest.approx([sum(each[i : i + 3]) / 3 for i in (0, 3, 6)])
+
+
+# averages
+
+
+def test_an_average_is_the_mean_of_all_steps_since_it_began():
+    weight = nn.Parameter(torch.zeros(2))
+    average, seen = Average([weight]), []
+    for value in (1.0, 2.0, 6.0, 7.0):
+        weight.data.fill_(value)
+        average.add()
+        if value == 2.0:
+            average.begin()
+        if average.begun:
+            seen.append(value)
+    with average.in_place():
+        assert weight.tolist() == pytest.approx([sum(seen) / len(seen)] * 2)
+    assert weight.tolist() == [7.0, 7.0]
+
+
+def test_averaging_begins_when_the_metric_stays_behind_and_is_resumed(tmp_path):
+    # rates so high that the loss jumps about
+    options = settings(30, lr=4.0, lr_recurrent=0.0, average_after=2)
+    run(tmp_path / "all", options)
+    run(tmp_path / "plain", replace(options, average_after=None))
+    run(tmp_path / "halves", replace(options, steps=18))
+    run(tmp_path / "halves", options, resume=True)
+    found = [[row["test_loss"] for row in read_metrics(tmp_path / n)] for n in ("all", "halves")]
+    assert found[0] == found[1]
+    assert losses(tmp_path / "all") == losses(tmp_path / "plain")
+    assert found[0] != [row["test_loss"] for row in read_metrics(tmp_path / "plain")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lr_decay": 0.0}, "expected 0 < lr_decay <= 1"),
+        ({"lr_decay_at": "week"}, "expected lr_decay_at among 'epoch', 'plateau'"),
+        ({"patience": 0}, "expected patience to be a whole number >= 1"),
+        ({"clip_value": 0}, "expected clip_value > 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        settings(**options)
