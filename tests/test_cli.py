@@ -357,7 +357,7 @@ REFUSED = {
     f"train {TINY} --layer.negativ 3": "ScoRNN takes no option 'negativ' (did you mean negative?)",
     f"train {TINY} --layer.batch_first true": "ScoRNN takes no option 'batch_first'",
     f"train {TINY} --hiden_size 3": (
-        "unrecognized arguments: --hiden_size 3 (did you mean --hidden_size or --batch_size?)"
+        "unrecognized arguments: --hiden_size 3 (did you mean --hidden_size or --embedding_size?)"
     ),
     "reproduce scornn/fig1 --qick": "unrecognized arguments: --qick (did you mean --quick?)",
     # values

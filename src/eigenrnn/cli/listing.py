@@ -12,7 +12,7 @@ from rich.text import Text
 
 from eigenrnn.cli.names import unknown
 from eigenrnn.ops.backend import Backend
-from eigenrnn.recipes import Outcome, Recipe
+from eigenrnn.recipes import Computed, Outcome, Recipe, Row
 from eigenrnn.recipes.table import QUICK, columns, remarks, to_markdown
 from eigenrnn.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 
@@ -90,6 +90,16 @@ def show_outcomes(
         console.print(QUICK, style="yellow")
 
 
+def _facts_of_row(row: Row | Computed) -> dict[str, Any]:
+    if isinstance(row, Computed):
+        return {"runs": 0, "can_run": True}
+    return {
+        "parameters": row.parameters,
+        "runs_per_seed": len(row.points()),
+        "can_run": row.layer is not None,
+    }
+
+
 def _facts(entry: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {"summary": summary(entry)}
     if isinstance(entry, Backend):
@@ -101,8 +111,7 @@ def _facts(entry: Any) -> dict[str, Any]:
                 "label": row.label,
                 "reported": row.reported.value,
                 "place": row.reported.place,
-                "parameters": row.parameters,
-                "can_run": row.layer is not None,
+                **_facts_of_row(row),
             }
             for row in entry.rows
         ]

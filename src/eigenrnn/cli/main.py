@@ -18,7 +18,7 @@ from eigenrnn.cli.parser import Parser, commands
 from eigenrnn.errors import NonFiniteLossError
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import count_parameters, model_for
-from eigenrnn.recipes import Recipe, reproduce
+from eigenrnn.recipes import Computed, Recipe, Row, reproduce
 from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Task
 from eigenrnn.train import Result, Settings, fit
@@ -182,11 +182,14 @@ def _with_data_root(task: Task, data_root: str | None) -> Task:
 def _recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:
     if data_root is None:
         return recipe
-    rows = tuple(
-        replace(row, task=_with_data_root(row.task, data_root)) if _reads_files(row.task) else row
-        for row in recipe.rows
-    )
-    return replace(recipe, rows=rows)
+
+    def moved(row: Row | Computed) -> Row | Computed:
+        if isinstance(row, Computed) or not _reads_files(row.task):
+            return row
+        quick = None if row.quick_task is None else _with_data_root(row.quick_task, data_root)
+        return replace(row, task=_with_data_root(row.task, data_root), quick_task=quick)
+
+    return replace(recipe, rows=tuple(map(moved, recipe.rows)))
 
 
 def _reads_files(task: Task) -> bool:

@@ -87,6 +87,11 @@ def _train() -> Parser:
         "(default: scornn)",
     )
     parser.add_argument("--hidden_size", type=int, default=128, help="the number N of units")
+    parser.add_argument(
+        "--embedding_size",
+        type=int,
+        help="for a task that reads symbols, how long a symbol's vector is (default: N)",
+    )
     parser.add_class_arguments(Settings, None)
     _add_run_arguments(parser, "runs/TASK-LAYER-N")
     return parser

@@ -1,7 +1,9 @@
 """What a recipe is: a published experiment as data."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -10,9 +12,9 @@ from torch import nn
 from eigenrnn.initializers import Initializer
 from eigenrnn.models import SequenceModel, count_parameters
 from eigenrnn.tasks import Task
-from eigenrnn.train import Settings
+from eigenrnn.train import Callback, Settings
 
-__all__ = ["Recipe", "Reported", "Row"]
+__all__ = ["Axis", "Computed", "Recipe", "Reported", "Row"]
 
 
 @dataclass(frozen=True)
@@ -23,18 +25,47 @@ class Reported:
         value: The number; None where the paper shows a curve and prints none.
         place: Where it stands, such as "table 1".
         split: The part of the data that it was measured on.
-        quantity: ``"accuracy"`` or ``"loss"``.
+        quantity: One of the figures of the task, such as ``"accuracy"`` or ``"loss"``; of the
+            split ``train``, ``"loss"`` or ``"loss_mean"``, the mean over `log_every` steps.
+            ``"success"`` is whether the best loss is below `success` of the baseline, so that the
+            mean over runs is their share, and ``"epoch_seconds"`` how long an epoch takes.
         rule: Which of a run's evaluations counts: the ``"best"`` on that split, the ``"last"``,
             or that of the ``"validation"``-selected model.
         note: How it was come by, where it was not printed: read off a figure, quoted.
+        success: The share of the baseline's loss that a success stays below.
     """
 
     value: float | None
     place: str
     split: Literal["train", "validation", "test"] = "test"
-    quantity: Literal["accuracy", "loss"] = "accuracy"
+    quantity: str = "accuracy"
     rule: Literal["best", "last", "validation"] = "best"
     note: str = ""
+    success: float = 0.5
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a search varies in a row, and the values that it takes.
+
+    Args:
+        name: What is varied, such as ``"lr"``.
+        values: What is tried.
+        vary: Gives the row with a value.
+    """
+
+    name: str
+    values: tuple[float, ...]
+    vary: Callable[["Row", float], "Row"]
+
+    @classmethod
+    def of_settings(cls, name: str, values: tuple[float, ...]) -> "Axis":
+        """Vary one of the settings of training."""
+
+        def vary(row: "Row", value: float) -> "Row":
+            return replace(row, settings=replace(row.settings, **{name: value}))
+
+        return cls(name, values, vary)
 
 
 @dataclass(frozen=True)
@@ -52,6 +83,11 @@ class Row:
         parameters: The number of trained parameters, asserted when the model is built.
         head_init: The start of the head's matrix; that of `torch.nn.Linear` by default.
         head_bias_init: The start of the head's bias, likewise.
+        make: What builds the network from the row and a source of its start, where that is more
+            than a layer with a linear head.
+        grid: What is varied: every combination is a run for each seed. The row itself is none of
+            them, unless there is no grid.
+        watch: Makes a callback that looks on while a run is trained, from the run's folder.
         quick_task: A smaller task for `--quick`; the same one by default.
         departures: Where we do otherwise than the paper.
     """
@@ -66,8 +102,22 @@ class Row:
     parameters: int | None = None
     head_init: Initializer | None = None
     head_bias_init: Initializer | None = None
+    make: Callable[["Row", torch.Generator], nn.Module] | None = None
+    grid: tuple[Axis, ...] = ()
+    watch: Callable[[Path], Callback] | None = None
     quick_task: Task | None = None
     departures: tuple[str, ...] = ()
+
+    def points(self) -> dict[str, "Row"]:
+        """Return the rows that are run, by the values in which they differ."""
+        points: dict[str, Row] = {}
+        for values in itertools.product(*(axis.values for axis in self.grid)):
+            row = replace(self, grid=())
+            for axis, value in zip(self.grid, values, strict=True):
+                row = axis.vary(row, value)
+            named = zip((axis.name for axis in self.grid), values, strict=True)
+            points[" ".join(f"{name}={value:g}" for name, value in named)] = row
+        return points
 
     def build(self, seed: int) -> nn.Module:
         """Make the network, its start drawn from the seed.
@@ -79,16 +129,7 @@ class Row:
         if self.layer is None:
             raise ValueError(f"expected a row whose layer there is, got {self.label!r}")
         generator = torch.Generator().manual_seed(seed)
-        options = {**self.options, "generator": generator}
-        layer = self.layer(self.task.input_size, self.hidden_size, **options)
-        model = SequenceModel(
-            layer,
-            self.task.output_size,
-            self.task.readout,
-            head_init=self.head_init,
-            head_bias_init=self.head_bias_init,
-            generator=generator,
-        )
+        model = (self.make or _with_head)(self, generator)
         counted = count_parameters(model)
         if self.parameters not in (None, counted):
             raise ValueError(
@@ -101,11 +142,46 @@ class Row:
         return replace(self, settings=replace(self.settings, seed=seed))
 
     def quick(self, steps: int = 30) -> "Row":
-        """Return the same row at a size that shows that it runs, not what it reaches."""
+        """Return the same row at a size that shows that it runs, not what it reaches.
+
+        Of a grid the point in its middle is left.
+        """
+        grid = tuple(replace(a, values=(a.values[len(a.values) // 2],)) for a in self.grid)
         settings = replace(
             self.settings, epochs=None, steps=steps, eval_every=steps, eval_batch_size=500
         )
-        return replace(self, settings=settings, task=self.quick_task or self.task)
+        return replace(self, settings=settings, grid=grid, task=self.quick_task or self.task)
+
+
+def _with_head(row: Row, generator: torch.Generator) -> nn.Module:
+    """Build what most rows are: a layer with a linear head."""
+    make: Any = row.layer
+    layer = make(row.task.input_size, row.hidden_size, **row.options, generator=generator)
+    return SequenceModel(
+        layer,
+        row.task.output_size,
+        row.task.readout,
+        head_init=row.head_init,
+        head_bias_init=row.head_bias_init,
+        generator=generator,
+    )
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A number of a paper that takes no training.
+
+    Args:
+        label: What it is of, as the paper writes it.
+        compute: Works it out.
+        reported: What the paper reports.
+        departures: Where we do otherwise than the paper.
+    """
+
+    label: str
+    compute: Callable[[], float]
+    reported: Reported
+    departures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +191,7 @@ class Recipe:
     Args:
         name: The paper and the place in it, such as "scornn/table1".
         summary: What is compared, in a sentence.
-        rows: The networks.
+        rows: The networks, or what is computed.
         source: The paper.
         seeds: The seeds of the paper's runs, or as many as it made.
         departures: Where we do otherwise than the paper, in all rows.
@@ -123,12 +199,12 @@ class Recipe:
 
     name: str
     summary: str
-    rows: tuple[Row, ...]
+    rows: tuple[Row | Computed, ...]
     source: str
     seeds: tuple[int, ...] = (0,)
     departures: tuple[str, ...] = ()
 
-    def select(self, patterns: list[str] | None) -> tuple[Row, ...]:
+    def select(self, patterns: list[str] | None) -> tuple[Row | Computed, ...]:
         """Choose the rows whose label contains one of the patterns, in any case.
 
         Raises:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
-from eigenrnn.recipes.base import Reported, Row
+from eigenrnn.recipes.base import Computed, Reported, Row
 from eigenrnn.train import Result
 
 __all__ = ["Outcome"]
 
+_HIGHER_IS_BETTER = {"accuracy", "f1", "r2", "segsnr_db", "stoi", "pesq"}
 _NO_LAYER = "not run: this version has no such layer"
 
 
@@ -47,14 +48,17 @@ class Outcome:
     interrupted: bool = False
 
     @classmethod
-    def before(cls, row: Row) -> Self:
+    def before(cls, row: Row | Computed) -> Self:
         """Give the outcome of a row that has not been run."""
         reported = row.reported
-        notes = [note for note in (reported.note, "" if row.layer else _NO_LAYER) if note]
+        can_run = isinstance(row, Computed) or row.layer is not None
+        notes = [note for note in (reported.note, "" if can_run else _NO_LAYER) if note]
         return cls(
             label=row.label,
             place=reported.place,
-            quantity=f"{reported.rule} {reported.split} {reported.quantity}",
+            quantity=reported.quantity
+            if isinstance(row, Computed)
+            else f"{reported.rule} {reported.split} {reported.quantity}",
             reported=reported.value,
             note="; ".join(notes),
         )
@@ -75,16 +79,21 @@ class Outcome:
         both = self.mean is not None and self.reported is not None
         return self.mean - self.reported if both else None  # type: ignore[operator]
 
+    def with_value(self, value: float, seconds: float) -> Self:
+        """Hold what was computed."""
+        return replace(self, values=(value,), seconds=(seconds,))
+
     def with_run(self, row: Row, seed: int, parameters: int, result: Result) -> Self:
         """Add the numbers of one run."""
         selected = self.selected
-        if "validation" in result.best and "test" in result.best:
-            selected = (*selected, result.best["test"][row.reported.quantity])
+        test = result.best.get("test", {})
+        if "validation" in result.best and row.reported.quantity in test:
+            selected = (*selected, test[row.reported.quantity])
         return replace(
             self,
             parameters=parameters,
             seeds=(*self.seeds, seed),
-            values=(*self.values, _by_the_papers_rule(row.reported, result)),
+            values=(*self.values, _by_the_papers_rule(row, result)),
             selected=selected,
             seconds=(*self.seconds, result.seconds),
         )
@@ -109,8 +118,19 @@ def standard_error(values: tuple[float, ...]) -> float | None:
     return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
 
 
-def _by_the_papers_rule(reported: Reported, result: Result) -> float:
+def _by_the_papers_rule(row: Row, result: Result) -> float:
     """Read off a run what the paper would have reported."""
+    reported = row.reported
+    if reported.quantity == "epoch_seconds":
+        per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
+        return result.seconds / result.steps * (per_epoch or 1)
+    if reported.quantity == "success":
+        best = _chosen(replace(reported, quantity="loss"), result)
+        return float(best < reported.success * row.task.baseline())
+    return _chosen(reported, result)
+
+
+def _chosen(reported: Reported, result: Result) -> float:
     if reported.rule == "validation":
         return result.best[reported.split][reported.quantity]
     with (result.directory / "metrics.csv").open(newline="") as file:
@@ -118,4 +138,4 @@ def _by_the_papers_rule(reported: Reported, result: Result) -> float:
         values = [float(row[column]) for row in csv.DictReader(file) if row[column]]
     if reported.rule == "last":
         return values[-1]
-    return max(values) if reported.quantity == "accuracy" else min(values)
+    return max(values) if reported.quantity in _HIGHER_IS_BETTER else min(values)

@@ -3,7 +3,8 @@
 import json
 import platform
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from eigenrnn.errors import RunExistsError
 from eigenrnn.models import count_parameters
-from eigenrnn.recipes.base import Recipe
+from eigenrnn.recipes.base import Computed, Recipe, Row
 from eigenrnn.recipes.outcome import Outcome
 from eigenrnn.recipes.table import to_markdown
 from eigenrnn.train import fit
@@ -62,24 +63,30 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     outcomes = _earlier(folder, recipe, quick=quick)
     outcomes |= {row.label: Outcome.before(row) for row in chosen}
     for row in chosen:
-        for seed in seeds if row.layer is not None else ():
-            run = (row.quick() if quick else row).with_seed(seed)
+        if isinstance(row, Computed):
+            began = time.monotonic()
+            value = row.compute()
+            outcome = outcomes[row.label].with_value(value, time.monotonic() - began)
+            outcomes[row.label] = outcome
+            continue
+        for run, seed, place in _runs(row, seeds, quick=quick):
             model = run.build(seed)
             result = fit(
                 model,
                 run.task,
                 run.settings,
-                folder / _slug(row.label) / f"seed-{seed}",
+                folder / place,
                 resume=resume,
                 overwrite=overwrite,
+                callbacks=[] if run.watch is None else [run.watch(folder / place)],
                 console=console,
-                name=f"{row.label}, seed {seed}",
+                name=f"{row.label}, {_said(place)}",
             )
             outcome = outcomes[row.label]
             outcomes[row.label] = (
                 replace(outcome, interrupted=True)
                 if result.interrupted
-                else outcome.with_run(row, seed, count_parameters(model), result)
+                else outcome.with_run(run, seed, count_parameters(model), result)
             )
             in_order = _write(folder, recipe, outcomes, quick=quick)
             if result.interrupted:
@@ -87,9 +94,18 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     return _write(folder, recipe, outcomes, quick=quick)
 
 
+def _runs(row: Row, seeds: Sequence[int], *, quick: bool) -> Iterator[tuple[Row, int, Path]]:
+    """Yield what is trained for a row, each with its seed and its folder."""
+    if row.layer is None:
+        return
+    for name, point in (row.quick() if quick else row).points().items():
+        for seed in seeds:
+            yield point.with_seed(seed), seed, Path(_slug(row.label), _slug(name), f"seed-{seed}")
+
+
 def _refuse_what_is_there(folder: Path) -> None:
     # At once, and not when the first rows have trained for days.
-    if (folder / "results.json").exists() or any(folder.glob("*/seed-*/config.json")):
+    if (folder / "results.json").exists() or any(folder.glob("**/seed-*/config.json")):
         raise RunExistsError(
             f"{folder} already holds runs: go on with them with resume=True (on the command line: "
             "--resume), or delete those of these rows with overwrite=True (--overwrite)"
@@ -128,6 +144,11 @@ def _write(
     write_json(folder / "results.json", content)
     write_atomically(folder / "results.md", to_markdown(recipe, in_order, quick=quick).encode())
     return in_order
+
+
+def _said(place: Path) -> str:
+    """Call a run by its point and its seed, "lr-0-1, seed 3"."""
+    return ", ".join(place.parts[1:]).replace("seed-", "seed ")
 
 
 def _slug(label: str) -> str:

@@ -1,0 +1,109 @@
+"""Recipes beyond one run a row: searches, counts of successes, and what is only computed."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from eigenrnn import ScoRNN
+from eigenrnn.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
+from eigenrnn.recipes.outcome import Outcome
+from eigenrnn.tasks import Copying
+from eigenrnn.train import Callback, Settings
+from training_run import QUIET, one_thread
+
+TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)
+
+
+def widened(row, value):
+    return replace(row, hidden_size=int(value))
+
+
+def a_row(**options):
+    defaults = {
+        "label": "scoRNN",
+        "task": TASK,
+        "layer": ScoRNN,
+        "hidden_size": 4,
+        "settings": Settings(steps=2, batch_size=2, eval_every=1, accelerator="cpu"),
+        "reported": Reported(46 / 462, "table 9", "validation", "success", note="46 of 462 runs"),
+    }
+    return Row(**(defaults | options))
+
+
+SEARCH = (Axis.of_settings("lr", (0.1, 0.01)), Axis("units", (3, 4, 5), widened))
+
+
+def run(tmp_path, row, **options):
+    recipe = Recipe("paper/table9", "A search.", (row,), "A paper", seeds=(1, 2))
+    with one_thread():
+        return reproduce(recipe, tmp_path, console=QUIET, **options)
+
+
+def test_a_row_without_a_grid_is_its_only_point():
+    row = a_row()
+    assert row.points() == {"": row}
+
+
+def test_the_points_are_all_combinations():
+    points = a_row(grid=SEARCH).points()
+    assert list(points) == [f"lr={lr} units={n}" for lr in (0.1, 0.01) for n in (3, 4, 5)]
+    assert points["lr=0.01 units=3"].settings.lr == 0.01
+    assert points["lr=0.01 units=3"].hidden_size == 3
+
+
+def test_every_point_is_run_with_every_seed(tmp_path):
+    (outcome,) = run(tmp_path, a_row(grid=SEARCH))
+    assert len(outcome.values) == 12
+    assert outcome.seeds == (1, 2) * 6
+    folders = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("result.json")}
+    assert "scornn/lr-0-1-units-3/seed-1" in folders
+    assert len(folders) == 12
+
+
+def test_the_share_of_successes_is_set_beside_the_papers(tmp_path):
+    never = Reported(0.1, "table 9", "validation", "success", success=0.0)
+    always = replace(never, success=100.0)
+    assert run(tmp_path / "a", a_row(reported=never))[0].mean == 0
+    assert run(tmp_path / "b", a_row(reported=always))[0].mean == 1
+
+
+def test_a_quick_run_takes_the_middle_of_a_grid(tmp_path):
+    (outcome,) = run(tmp_path, a_row(grid=SEARCH), quick=True, seeds=[1])
+    assert len(outcome.values) == 1
+    assert [path.name for path in (tmp_path / "scornn").iterdir()] == ["lr-0-01-units-4"]
+
+
+def test_a_search_that_was_stopped_goes_on(tmp_path):
+    run(tmp_path, a_row(grid=SEARCH[:1]))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
+    (outcome,) = run(tmp_path, a_row(grid=SEARCH[:1]), resume=True)
+    assert len(outcome.values) == 4
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
+
+
+def test_the_time_of_an_epoch_is_reported(tmp_path):
+    task = replace(TASK, train_examples=8)
+    row = a_row(task=task, reported=Reported(3.0, "figure 6", quantity="epoch_seconds"))
+    (outcome,) = run(tmp_path, row)
+    assert outcome.values == pytest.approx([2 * seconds for seconds in outcome.seconds])
+
+
+def test_a_callback_of_the_row_looks_on_and_knows_the_folder(tmp_path):
+    class Note(Callback):
+        def __init__(self, folder):
+            self.folder = folder
+
+        def after_step(self, step, loss, model):  # noqa: ARG002
+            (self.folder / "noted").write_text(str(step))
+
+    run(tmp_path, a_row(watch=Note), seeds=[1])
+    assert (tmp_path / "scornn" / "seed-1" / "noted").read_text() == "2"
+
+
+def test_what_takes_no_training_is_computed(tmp_path):
+    computed = Computed("chain", lambda: 3.5, Reported(3.0, "table 6", quantity="J_tot"))
+    (outcome,) = run(tmp_path, computed)
+    assert (outcome.mean, outcome.difference, outcome.quantity) == (3.5, 0.5, "J_tot")
+    (written,) = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert Outcome.from_json(written) == outcome
