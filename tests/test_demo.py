@@ -56,7 +56,7 @@ def test_the_final_loss_is_the_last_one_measured(demo, model, folder):
 
 def test_progress_is_shown(demo):
     _, printed = demo
-    assert re.search(r"scoRNN: step 4/4, loss [\d.]+, test accuracy", printed)
+    assert re.search(r"scoRNN: step 4/4, loss [\d.]+, validation accuracy", printed)
 
 
 def test_the_path_of_the_picture_is_the_last_thing_printed(demo):

@@ -176,10 +176,28 @@ def test_a_shuffled_training_set_has_the_same_sequences_in_another_order():
 
 def test_the_fixed_sets_are_disjoint_draws_of_the_data_seed():
     task, other = Copying(3, train_examples=50), Copying(3, train_examples=50, data_seed=1)
-    (train,), (test,) = first(task.batches("train", 50), 1), first(task.batches("test", 50), 1)
-    (other_train,) = first(other.batches("train", 50), 1)
-    assert not torch.equal(train.targets, test.targets)
-    assert not torch.equal(train.targets, other_train.targets)
+    train, validation, test = (next(task.batches(split, 50)).targets for split in task.splits)
+    assert not torch.equal(train, test)
+    assert not torch.equal(train, validation)
+    assert not torch.equal(validation, test)
+    assert not torch.equal(train, next(other.batches("train", 50)).targets)
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({"test_examples": 30}, 30),
+        ({"test_examples": 10_000}, 200),
+        ({"test_examples": 30, "validation_examples": 50}, 50),
+    ],
+)
+def test_the_validation_set_is_as_large_as_the_test_set_but_no_burden(options, size):
+    assert sum(batch.size for batch in Copying(3, **options).batches("validation", 64)) == size
+
+
+def test_the_test_set_of_a_seed_is_pinned_so_that_published_runs_stay_comparable():
+    (batch,) = Copying(1, symbols=4, test_examples=2).batches("test", 2)
+    assert batch.targets[-4:].T.tolist() == [[8, 3, 5, 6], [2, 7, 2, 1]]
 
 
 def test_an_epoch_is_the_passes_over_a_fixed_set_and_undefined_without_one():
@@ -190,10 +208,12 @@ def test_an_epoch_is_the_passes_over_a_fixed_set_and_undefined_without_one():
 
 def test_fixed_sets_are_drawn_at_first_use_and_stored_as_their_symbols():
     task = Copying.scornn(1000)
-    assert "_train_set" not in vars(task)
+    assert not task._sets._kept
     next(task.batches("train", 20))
-    assert task._train_set.shape == (20_000, 10)
-    assert task._train_set.dtype == torch.uint8
+    assert task._sets._kept.keys() == {"train"}
+    (symbols,) = task._sets.fixed("train")
+    assert symbols.shape == (20_000, 10)
+    assert symbols.dtype == torch.uint8
 
 
 @pytest.mark.parametrize(
@@ -208,6 +228,7 @@ def test_fixed_sets_are_drawn_at_first_use_and_stored_as_their_symbols():
         ({"blank": "middle"}, r"expected blank to be 'first' or 'last', got 'middle'"),
         ({"train_examples": 0}, r"expected train_examples >= 1, got 0"),
         ({"test_examples": 0}, r"expected test_examples >= 1, got 0"),
+        ({"validation_examples": 0}, r"expected validation_examples >= 1, got 0"),
         ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
     ],
 )

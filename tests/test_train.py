@@ -54,15 +54,12 @@ class Poisoned(Copying):
 
 
 @dataclass(frozen=True)
-class WithValidation(Copying):
-    """Copying with one more split, which is the test set again."""
+class WithoutValidation(Copying):
+    """Copying of which nothing is held out but the test set."""
 
     @property
     def splits(self):
-        return "train", "validation", "test"
-
-    def batches(self, split, size, seed=0, start=0):
-        return super().batches("test" if split == "validation" else split, size, seed, start)
+        return "train", "test"
 
 
 class Leaning(Unconstrained):
@@ -206,12 +203,14 @@ def test_lengths_reach_the_model():
             return torch.stack([inputs[:n, i].sum(0) for i, n in enumerate(lengths)])
 
     class Task:
-        loss = metric = staticmethod(nn.functional.mse_loss)
+        carries = False
+
+        def tally(self, outputs, targets):
+            return nn.functional.mse_loss(outputs, targets)
 
     inputs = torch.ones(4, 2, 1)
     batch = Batch(inputs, torch.tensor([[1.0], [3.0]]), torch.tensor([1, 3]), targets_batch_dim=0)
-    loss, _ = Objective(Model(), Task(), "32-true").measure(batch)
-    assert loss == 0
+    assert Objective(Model(), Task(), "32-true").tally(batch) == 0
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed", "bf16-true"])
@@ -266,7 +265,7 @@ def test_a_run_leaves_its_files(tmp_path):
     assert config["settings"]["batch_size"] == 4
     assert config["config"] == {"layer": "small", "root": "data"}
     assert config["versions"].keys() == {"eigenrnn", "torch", "python", "platform"}
-    assert (config["name"], config["best_by"]) == ("mine", "test accuracy")
+    assert (config["name"], config["best_by"]) == ("mine", "validation accuracy")
     written = json.loads((tmp_path / "result.json").read_text())
     assert written["last"] == result.last
     assert written["train_loss"] == result.train_loss == float(losses(tmp_path)[20])
@@ -298,7 +297,7 @@ def test_the_best_model_is_that_of_the_best_evaluation(tmp_path):
     result = small_fit(tmp_path, settings, callbacks=[spy])
 
     def merit(step):
-        numbers = spy.evaluations[step]["test"]
+        numbers = spy.evaluations[step]["validation"]
         return numbers["accuracy"], -numbers["loss"]
 
     step = max(spy.evaluations, key=merit)
@@ -308,17 +307,23 @@ def test_the_best_model_is_that_of_the_best_evaluation(tmp_path):
     assert state["step"] == step
     model = small_model()
     model.load_state_dict(state["model"])
-    (batch,) = TASK.batches("test", 30)
+    (batch,) = TASK.batches("validation", 30)
     with torch.no_grad():
         loss = TASK.loss(model.eval()(batch.inputs), batch.targets)
-    assert loss.item() == pytest.approx(result.best["test"]["loss"], rel=1e-5)
+    assert loss.item() == pytest.approx(result.best["validation"]["loss"], rel=1e-5)
 
 
 def test_the_validation_split_decides_where_there_is_one(tmp_path):
-    task = WithValidation(delay=4, symbols=2, test_examples=30)
-    result = small_fit(tmp_path, small_settings(3), task=task)
+    result = small_fit(tmp_path, small_settings(3))
     assert result.best_by == "validation accuracy"
     assert result.best.keys() == {"validation", "test"}
+
+
+def test_the_test_split_decides_where_there_is_no_validation(tmp_path):
+    task = WithoutValidation(delay=4, symbols=2, test_examples=30)
+    result = small_fit(tmp_path, small_settings(3), task=task)
+    assert result.best_by == "test accuracy"
+    assert result.best.keys() == {"test"}
 
 
 def test_callbacks_see_every_step_and_evaluation(tmp_path):
@@ -342,13 +347,13 @@ def shown(tmp_path, **options):
 def test_off_a_terminal_there_is_one_plain_line_per_evaluation(tmp_path):
     first, second = shown(tmp_path).splitlines()
     assert first.startswith("run: step 10/20, loss ")
-    assert "test accuracy" in second
+    assert "validation accuracy" in second
     assert second.endswith("0:00:00 left")
 
 
 def test_on_a_terminal_there_is_a_bar(tmp_path):
     text = shown(tmp_path, force_terminal=True, force_interactive=True)
-    for part in ("20/20", "loss", "test accuracy", "steps/s"):
+    for part in ("20/20", "loss", "validation accuracy", "steps/s"):
         assert part in text
 
 

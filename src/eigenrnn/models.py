@@ -1,7 +1,7 @@
 """A recurrent layer with a linear head, as the tasks need it."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -12,7 +12,9 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.initializers import Initializer, uniform_
 from eigenrnn.language_model import LanguageModel
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.tasks.base import Task
+
+if TYPE_CHECKING:
+    from eigenrnn.tasks.base import Task
 
 __all__ = [
     "SequenceModel",
@@ -112,7 +114,7 @@ class SequenceModel(nn.Module):
 
 
 def model_for(
-    task: Task,
+    task: "Task",
     make_layer: Callable[..., Any],
     hidden_size: int,
     *,

@@ -89,6 +89,7 @@ class Row:
             them, unless there is no grid.
         watch: Makes a callback that looks on while a run is trained, from the run's folder.
         quick_task: A smaller task for `--quick`; the same one by default.
+        quick_steps: The number of steps for `--quick`.
         departures: Where we do otherwise than the paper.
     """
 
@@ -106,6 +107,7 @@ class Row:
     grid: tuple[Axis, ...] = ()
     watch: Callable[[Path], Callback] | None = None
     quick_task: Task | None = None
+    quick_steps: int = 30
     departures: tuple[str, ...] = ()
 
     def points(self) -> dict[str, "Row"]:
@@ -141,12 +143,13 @@ class Row:
         """Return the same row with another seed for batches and dropout."""
         return replace(self, settings=replace(self.settings, seed=seed))
 
-    def quick(self, steps: int = 30) -> "Row":
+    def quick(self, steps: int | None = None) -> "Row":
         """Return the same row at a size that shows that it runs, not what it reaches.
 
         Of a grid the point in its middle is left.
         """
         grid = tuple(replace(a, values=(a.values[len(a.values) // 2],)) for a in self.grid)
+        steps = steps or self.quick_steps
         settings = replace(
             self.settings, epochs=None, steps=steps, eval_every=steps, eval_batch_size=500
         )

@@ -1,19 +1,18 @@
 """The copying problem, in each of its published layouts."""
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.tasks.base import Batch, Task
-from eigenrnn.tasks.epochs import epochs, one_pass
-from eigenrnn.tasks.streams import stream
+from eigenrnn.tasks.options import check_at_least, check_choices
+from eigenrnn.tasks.sets import Examples, ExampleSets, held_out
 
 __all__ = ["Copying"]
 
@@ -50,6 +49,8 @@ class Copying(Task):
             A after the symbols 0 to A - 1, where the marker A + 1 is an output class as well.
         train_examples: The size of a fixed training set; `None` draws anew at every step.
         test_examples: The size of the fixed test set.
+        validation_examples: The size of the fixed validation set; `None` takes that of the test
+            set, but 200 at most: it is evaluated as often, and no paper has one.
         shuffle: Whether a fixed training set has a new order in every epoch.
         data_seed: The seed of the fixed sets.
 
@@ -87,23 +88,18 @@ class Copying(Task):
     blank: Blank = "first"
     train_examples: int | None = None
     test_examples: int = 1_000
+    validation_examples: int | None = None
     shuffle: bool = False
     data_seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, kind in (("recall", Recall), ("coding", Coding), ("blank", Blank)):
-            if getattr(self, name) not in get_args(kind):
-                allowed = " or ".join(map(repr, get_args(kind)))
-                raise ValueError(f"expected {name} to be {allowed}, got {getattr(self, name)!r}")
-        for name in ("delay", "symbols", "train_examples", "test_examples"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                raise ValueError(f"expected {name} >= 1, got {number}")
+        check_choices(self, recall=Recall, coding=Coding, blank=Blank)
+        sizes = ("train_examples", "test_examples", "validation_examples")
+        check_at_least(self, 1, "delay", "symbols", *sizes)
+        check_at_least(self, 0, "data_seed")
         # The marker's code is alphabet + 1, and codes are stored in a byte.
         if not 2 <= self.alphabet <= 254:
             raise ValueError(f"expected 2 <= alphabet <= 254, got {self.alphabet}")
-        if self.data_seed < 0:
-            raise ValueError(f"expected data_seed >= 0, got {self.data_seed}")
 
     @classmethod
     def urnn(cls, delay: int) -> Self:
@@ -155,7 +151,7 @@ class Copying(Task):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return "train", "test"
+        return "train", "validation", "test"
 
     @property
     def length(self) -> int:
@@ -170,22 +166,11 @@ class Copying(Task):
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         self.check_request("train", size)
-        if self._train_set is None:
-            return self._lay_out(self._draw(size, generator))
-        rows = torch.randint(len(self._train_set), (size,), generator=generator)
-        return self._lay_out(self._train_set[rows])
+        return self._lay_out(*self._sets.sample(size, generator))
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
-        if split == "test":
-            fixed, chosen = self._test_set, one_pass(self.test_examples, size, start)
-        elif self._train_set is not None:
-            fixed = self._train_set
-            chosen = epochs(len(fixed), size, seed=seed, start=start, shuffle=self.shuffle)
-        else:
-            steps = itertools.count(start)
-            return (self.batch(size, stream(seed, "train", step)) for step in steps)
-        return (self._lay_out(fixed[rows]) for rows in chosen)
+        return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         # classes before positions: torch goes through many positions side by side, through few
@@ -213,20 +198,20 @@ class Copying(Task):
         return 0 if self.blank == "first" else self.alphabet
 
     @cached_property
-    def _train_set(self) -> Tensor | None:  # (train_examples, K)
-        if self.train_examples is None:
-            return None
-        return self._draw(self.train_examples, stream(self.data_seed, "train set"))
+    def _sets(self) -> ExampleSets:
+        sizes = {
+            "train": self.train_examples,
+            "validation": held_out(self.validation_examples, self.test_examples, 200),
+            "test": self.test_examples,
+        }
+        return ExampleSets(self._draw, sizes, self.shuffle, self.data_seed)
 
-    @cached_property
-    def _test_set(self) -> Tensor:  # (test_examples, K)
-        return self._draw(self.test_examples, stream(self.data_seed, "test set"))
-
-    def _draw(self, count: int, generator: torch.Generator) -> Tensor:  # (count, K)
+    def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, K)
         first, shape = self._first_symbol, (count, self.symbols)
-        return torch.randint(
+        symbols = torch.randint(
             first, first + self.alphabet, shape, generator=generator, dtype=torch.uint8
         )
+        return (symbols,)
 
     def _lay_out(self, symbols: Tensor) -> Batch:  # symbols (B, K)
         # Sets are stored as their symbols alone; the long, mostly blank sequences exist only here.
@@ -240,4 +225,4 @@ class Copying(Task):
     def _encode(self, codes: Tensor) -> Tensor:  # (T + 2K, B) -> (T + 2K, B, M)
         if self.coding == "scalar":
             return codes.to(torch.float32).unsqueeze(-1)
-        return torch.eye(self.alphabet + 2, dtype=torch.float32)[codes]
+        return F.embedding(codes, torch.eye(self.alphabet + 2, dtype=torch.float32))

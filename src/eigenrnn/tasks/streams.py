@@ -4,8 +4,9 @@ import zlib
 
 import numpy as np
 import torch
+from torch import Tensor
 
-__all__ = ["stream"]
+__all__ = ["stream", "uniforms"]
 
 
 def stream(seed: int, *keys: int | str) -> torch.Generator:
@@ -29,3 +30,28 @@ def stream(seed: int, *keys: int | str) -> torch.Generator:
     # draw in about one run of a hundred, which no training can notice.
     (mixed,) = np.random.SeedSequence(seed, spawn_key=numbers).generate_state(1)
     return torch.Generator().manual_seed(int(mixed))
+
+
+def uniforms(
+    seeds: Tensor,  # (B,)
+    count: int,
+) -> Tensor:  # (count, B)
+    """Draw the first numbers, uniform in [0, 1), of as many streams as there are seeds.
+
+    A stream is that of SplitMix64, whose k-th number is a function of the seed and k: a set of
+    long sequences of noise can be kept as one seed a sequence. The numbers are multiples of 2^-24,
+    as torch's are in single precision.
+
+    Args:
+        seeds: Any 64 bits each.
+        count: The length of each stream.
+
+    Source:
+        Steele, Lea and Flood, OOPSLA 2014. https://doi.org/10.1145/2660193.2660195
+    """
+    steps = np.arange(1, count + 1, dtype=np.uint64)[:, None]
+    mixed = seeds.numpy().view(np.uint64) + steps * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(40)
+    return torch.from_numpy(mixed.astype(np.float32) * np.float32(2**-24))

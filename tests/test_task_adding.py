@@ -1,0 +1,209 @@
+"""Adding, against a slow second definition and the table of published variants."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from eigenrnn.tasks import Adding
+from eigenrnn.tasks.streams import stream, uniforms
+
+# constructor, length, where the first and the second mark may be, channel of the numbers
+VARIANTS = [
+    ("urnn", 200, (0, 99), (100, 199), 0),
+    ("scornn", 200, (0, 98), (99, 199), 0),
+    ("scornn", 750, (0, 373), (374, 749), 0),
+    ("enrnn", 750, (0, 373), (374, 749), 0),
+    ("orhan", 750, (0, 374), (375, 749), 1),
+    ("spectral", 100, (0, 49), (50, 99), 0),
+    ("ornn", 200, (0, 198), (0, 199), 0),
+    ("nnrnn", 20, (0, 9), (10, 19), 0),
+    ("nc_gru", 200, (0, 99), (100, 199), 1),
+]
+
+
+def first(batches, count):
+    return list(itertools.islice(batches, count))
+
+
+def channels(batch, task):
+    """The numbers and the mask, (B, T) each, as lists."""
+    swapped = task.order == "mask_value"
+    numbers, mask = (batch.inputs[:, :, channel].T for channel in ((1, 0) if swapped else (0, 1)))
+    assert set(mask.flatten().tolist()) == {0.0, 1.0}
+    return numbers.double().tolist(), mask.tolist()
+
+
+@pytest.mark.parametrize("places", ["halves", "early_half", "anywhere"])
+@pytest.mark.parametrize("order", ["value_mask", "mask_value"])
+@pytest.mark.parametrize("length", [3, 7, 12])
+def test_the_target_is_the_sum_of_the_two_marked_numbers(length, order, places):
+    task = Adding(length, places, order)
+    batch = task.batch(200, stream(0))
+    for numbers, mask, (target,) in zip(
+        *channels(batch, task), batch.targets.tolist(), strict=True
+    ):
+        marked = [number for number, mark in zip(numbers, mask, strict=True) if mark]
+        assert len(marked) == 2
+        assert target == pytest.approx(sum(marked), rel=1e-7)
+
+
+@pytest.mark.parametrize(("paper", "length", "first_marks", "second_marks", "channel"), VARIANTS)
+def test_published_variants_are_those_of_the_papers(
+    paper, length, first_marks, second_marks, channel
+):
+    task = getattr(Adding, paper)(length)
+    early, late = task._draw(40_000, stream(0))[1].T
+    assert (early.min().item(), early.max().item()) == first_marks
+    assert (late.min().item(), late.max().item()) == second_marks
+    numbers = task.batch(3, stream(0)).inputs[:, :, channel]
+    assert len(numbers.unique()) > length  # the other channel has zeros and ones alone
+    assert task.readout == "last"
+
+
+@pytest.mark.parametrize(
+    ("task", "train", "test", "shuffle"),
+    [
+        (Adding.urnn(200), 100_000, 10_000, True),
+        (Adding.scornn(200), 100_000, 10_000, False),
+        (Adding.enrnn(), 100_000, 10_000, True),
+        (Adding.orhan(), 60_000, 10_000, True),
+        (Adding.spectral(), 50_000, 1_000, True),
+        (Adding.ornn(200), None, 10_000, False),
+        (Adding.nc_gru(200), 100_000, 10_000, False),
+    ],
+    ids=["urnn", "scornn", "enrnn", "orhan", "spectral", "ornn", "nc_gru"],
+)
+def test_published_sets_have_the_sizes_of_the_papers(task, train, test, shuffle):
+    assert (task.train_examples, task.test_examples, task.shuffle) == (train, test, shuffle)
+    assert len(task._sets.fixed("test")[0]) == test
+    assert len(task._sets.fixed("validation")[0]) == 1_000
+    assert task.steps_per_epoch(50) == (train and train // 50)
+
+
+def test_marks_are_uniform_over_their_places():
+    early, late = Adding(10)._draw(50_000, stream(0))[1].T
+    for counts in (early.bincount(), (late - 5).bincount()):
+        assert counts.shape == (5,)
+        assert (counts - 10_000).abs().max() < 5 * 10_000**0.5
+
+
+def test_marks_of_ornn_that_clash_are_set_one_step_apart():
+    # With 4 steps, both are drawn among 3: the same one in a third of all sequences.
+    one, other = Adding.ornn(4)._draw(30_000, stream(0))[1].T
+    assert (one != other).all()
+    pairs = (4 * one + other).bincount(minlength=16).view(4, 4) / 30_000
+    expected = [[0, 2, 1, 0], [1, 0, 2, 0], [1, 1, 0, 1], [0, 0, 0, 0]]
+    assert torch.allclose(pairs, torch.tensor(expected) / 9, atol=0.01)
+
+
+def test_rounded_sums_are_rounded_from_the_exact_ones():
+    exact, rounded = (
+        Adding(50, decimals=decimals).batch(500, stream(0)) for decimals in (None, 2)
+    )
+    assert torch.equal(exact.inputs[:, :, 1], rounded.inputs[:, :, 1])
+    for before, after in [(exact.inputs, rounded.inputs), (exact.targets, rounded.targets)]:
+        written = [float(f"{number:.2f}") for number in before.flatten().tolist()]
+        assert after.flatten().tolist() == pytest.approx(written, abs=1e-6)
+    summed = (rounded.inputs[:, :, 0] * rounded.inputs[:, :, 1]).sum(0)
+    assert (summed - rounded.targets[:, 0]).abs().max() > 0.009  # not from the rounded ones
+
+
+@pytest.mark.parametrize(
+    "task", [Adding(40), Adding.orhan(40), Adding.spectral(40), Adding.ornn(40)]
+)
+def test_the_baseline_is_the_loss_of_the_constant_guess_one(task):
+    targets = task.batch(100_000, stream(0)).targets
+    guess = task.loss(torch.ones_like(targets), targets).item()
+    assert task.baseline() == pytest.approx(0.167, abs=5e-4)
+    # the squared error of the guess has variance 1/15 - 1/36
+    assert guess == pytest.approx(task.baseline(), abs=4 * math.sqrt((7 / 180) / 100_000))
+
+
+def test_no_constant_is_a_better_guess():
+    targets = Adding(10).batch(50_000, stream(0)).targets
+    losses = {c: (targets - c).square().mean().item() for c in (0.9, 0.95, 1.0, 1.05, 1.1)}
+    assert min(losses, key=losses.get) == 1.0
+
+
+def test_an_evaluation_counts_the_sums_that_are_off_by_less_than_a_twenty_fifth():
+    task = Adding(5)
+    targets = torch.ones(4, 1)
+    outputs = torch.tensor([[1.03], [0.97], [1.05], [0.0]])
+    figures = task.figures(task.tally(outputs, targets).double())
+    assert figures["accuracy"] == 0.5
+    assert figures["loss"] == pytest.approx((0.0009 * 2 + 0.0025 + 1) / 4, rel=1e-5)
+
+
+def test_a_shuffled_training_set_has_the_same_sequences_in_another_order():
+    task = Adding(9, train_examples=10, shuffle=True)
+    one, two = (batch.inputs for batch in first(task.batches("train", 10), 2))
+    assert not torch.equal(one, two)
+    assert torch.equal(one.unique(dim=1), two.unique(dim=1))
+
+
+def test_a_fixed_training_set_is_cycled_in_order_whatever_the_seed():
+    task = Adding(9, train_examples=10)
+    inputs = [batch.inputs for batch in first(task.batches("train", 4, seed=8), 6)]
+    again = [batch.inputs for batch in first(task.batches("train", 4, seed=9), 6)]
+    assert all(torch.equal(*pair) for pair in zip(inputs[:3], again[3:], strict=True))
+
+
+def test_a_set_of_a_hundred_thousand_long_sequences_is_kept_in_a_few_megabytes():
+    kept = Adding.scornn(750)._sets.fixed("train")
+    assert sum(each.nbytes for each in kept) < 3e6
+    assert all(len(each) == 100_000 for each in kept)
+
+
+def test_numbers_of_a_seed_are_those_of_splitmix64():
+    def slowly(seed, count):
+        word = 2**64 - 1
+        for _ in range(count):
+            seed = (seed + 0x9E3779B97F4A7C15) & word
+            z = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & word
+            z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & word
+            yield ((z ^ (z >> 31)) >> 40) / 2**24
+
+    seeds = [0, 1234567, -1, 2**63 - 1]
+    numbers = uniforms(torch.tensor(seeds), 50)
+    assert numbers.T.tolist() == [[*slowly(seed % 2**64, 50)] for seed in seeds]
+    # the first number that the authors' program prints for the seed 1234567
+    assert numbers[0, 1].item() == pytest.approx(6457827717110365317 / 2**64, abs=2**-24)
+
+
+def test_numbers_are_uniform_and_those_of_neighbours_are_independent():
+    numbers = uniforms(stream_of_seeds(1_000), 1_000)
+    assert 0 <= numbers.min() < numbers.max() < 1
+    counts = (numbers * 100).long().flatten().bincount(minlength=100)
+    chi_squared = ((counts - 1e4).square() / 1e4).sum().item()
+    assert chi_squared < 99 + 5 * math.sqrt(2 * 99)
+    centred = numbers - 0.5
+    for one, other in [
+        (centred[1:], centred[:-1]),  # steps
+        (centred[:, 1:], centred[:, :-1]),  # sequences
+    ]:
+        assert abs((one * other).mean().item() * 12) < 5 / 1e3
+
+
+def stream_of_seeds(count):
+    return Adding(2)._draw(count, stream(5))[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length": 1}, r"expected length >= 2, got 1"),
+        ({"length": 2, "places": "early_half"}, r"expected length >= 3, got 2"),
+        ({"places": "ends"}, r"expected places to be 'halves' or .* or 'anywhere', got 'ends'"),
+        ({"order": "both"}, r"expected order to be 'value_mask' or 'mask_value', got 'both'"),
+        ({"decimals": -1}, r"expected decimals >= 0, got -1"),
+        ({"train_examples": 0}, r"expected train_examples >= 1, got 0"),
+        ({"test_examples": 0}, r"expected test_examples >= 1, got 0"),
+        ({"validation_examples": 0}, r"expected validation_examples >= 1, got 0"),
+        ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Adding(**options)
