@@ -1,6 +1,7 @@
 """Recurrent layers for PyTorch whose recurrent matrix has a spectrum that you choose."""
 
 from eigenrnn.constraints import constrain
+from eigenrnn.language_model import Dropouts, LanguageModel
 from eigenrnn.layers import (
     ENRNN,
     EURNN,
@@ -36,9 +37,11 @@ __all__ = [
     "RNN",
     "URNN",
     "AsRNN",
+    "Dropouts",
     "DtrivRNN",
     "ExpRNN",
     "FullCapacityURNN",
+    "LanguageModel",
     "NnRNN",
     "RNNGlorot",
     "RNNOrth",

@@ -8,6 +8,7 @@ from eigenrnn.layers.named import ORNN, DtrivRNN, ExpRNN, ScoRNN
 from eigenrnn.layers.named_general import ENRNN, IRNN, NnRNN, RNNGlorot, RNNOrth, SpectralRNN
 from eigenrnn.layers.named_unitary import EURNN, URNN, FullCapacityURNN, ScuRNN
 from eigenrnn.layers.rnn import RNN
+from eigenrnn.layers.weight_drop import weight_drop
 
 __all__ = [
     "ENRNN",
@@ -32,4 +33,5 @@ __all__ = [
     "SpectralRNN",
     "TanhRNN",
     "TorchGRU",
+    "weight_drop",
 ]

@@ -87,7 +87,10 @@ class AbstractDirection(nn.Module, ABC):
 
     @property
     def weight_hh(self) -> Tensor:  # (G N, N)
-        """The recurrent matrices: the frozen ones, or what the constraints give now."""
+        """What a sequence goes by: the frozen matrices, or what the constraints give now.
+
+        While training, with some entries silenced where there is `weight_drop`.
+        """
         return self._build() if self.frozen is None else self.frozen
 
     def _typed(self, W: Tensor) -> Tensor:
@@ -97,8 +100,8 @@ class AbstractDirection(nn.Module, ABC):
         return torch.complex(W.real.to(self.weight_ih.dtype), W.imag.to(self.weight_ih.dtype))
 
     def matrices(self) -> list[Tensor]:
-        """Return each recurrent matrix, in the order of `constraints`."""
-        W = self.weight_hh
+        """Return each recurrent matrix, whole, in the order of `constraints`."""
+        W = self._joined() if self.frozen is None else self.frozen
         return [W] if len(W) == self.hidden_size else list(W.split(self.hidden_size))
 
     def begin(self, batch_size: int) -> Tensor:  # (B, S)
@@ -164,9 +167,12 @@ class AbstractDirection(nn.Module, ABC):
     @abstractmethod
     def _reset(self, generator: Generator | None) -> None: ...
 
-    def _build(self) -> Tensor:
+    def _joined(self) -> Tensor:
         matrices = [constraint() for constraint in self.constraints()]
-        W = matrices[0] if len(matrices) == 1 else torch.cat(matrices)
+        return matrices[0] if len(matrices) == 1 else torch.cat(matrices)
+
+    def _build(self) -> Tensor:
+        W = self._joined()
         if not (self.weight_drop and self.training):
             return W
         # torch's dropout does not take complex numbers

@@ -21,7 +21,8 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
 
     While training, the mask is drawn at every call of the layer, from torch's global stream. A
     matrix with a constraint loses entries after its constraint has made it: what is trained stays
-    in the set, what the sequence meets does not.
+    in the set, what the sequence meets does not: an orthogonal W no longer keeps norms, which grow
+    by :math:`1 / \sqrt{1 - p}` a step, without end where the nonlinearity is unbounded.
 
     Args:
         layer: One of our recurrent layers, or torch's RNN, GRU or LSTM; changed in place. Give it

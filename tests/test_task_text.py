@@ -1,0 +1,400 @@
+"""The tasks on text, against their definitions written out and the published protocols."""
+
+import itertools
+import math
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn.errors import MissingDataError
+from eigenrnn.layers import ScoRNN
+from eigenrnn.models import model_for
+from eigenrnn.tasks import CharPTB, Enwik8, Text, WordPTB
+from eigenrnn.tasks.streams import stream
+from eigenrnn.tasks.windows import random as random_cuts
+from stand_in import SIZE, taken_for_enwik8, wikipedia
+from training_run import losses, small_fit, small_settings
+
+LINES = ["to be", "or not to be", "x", "", "that is", "the question"]
+SHARES = (0.2, 0.2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(line + "\n" for line in LINES * 20))
+    return path
+
+
+def first(batches, count):
+    return list(itertools.islice(batches, count))
+
+
+def read_out(task, numbers):
+    return [task.symbols[number] for number in numbers]
+
+
+def assert_same(got, expected):
+    for one, other in zip(got, expected, strict=True):
+        assert torch.equal(one.inputs, other.inputs)
+        assert torch.equal(one.targets, other.targets)
+        assert (one.carry, one.lr_scale) == (other.carry, other.lr_scale)
+
+
+def slow_windows(symbols, size, window):
+    """Each batch of a pass as lists of symbols read and to guess, stream by stream."""
+    length = len(symbols) // size
+    streams = [symbols[b * length : (b + 1) * length] for b in range(size)]
+    batches, begin = [], 0
+    while begin < length - 1:
+        end = min(begin + window, length - 1)
+        read = [each[begin:end] for each in streams]
+        asked = [each[begin + 1 : end + 1] for each in streams]
+        batches.append((read, asked))
+        begin = end
+    return batches
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize(("size", "window"), [(1, 7), (3, 10), (4, 1_000)])
+def test_windows_are_those_written_stream_by_stream(path, split, size, window):
+    task = Text(path, held_out=SHARES, window=window)
+    text = [("<eos>" if c == "\n" else c) for c in path.read_text()]
+    held_out = int(0.2 * len(text))
+    cuts = {"train": 0, "validation": len(text) - 2 * held_out, "test": len(text) - held_out}
+    begin = cuts[split]
+    end = min([cut for cut in cuts.values() if cut > begin], default=len(text))
+    expected = slow_windows(text[begin:end], size, window)
+    batches = first(task.batches(split, size), len(expected) + 1)
+    for number, (batch, (read, asked)) in enumerate(zip(batches, expected, strict=False)):
+        assert [read_out(task, row) for row in batch.inputs.T] == read
+        assert [read_out(task, row) for row in batch.targets.T] == asked
+        assert (batch.carry, batch.lr_scale) == (number > 0, 1.0)
+    if split == "train":
+        assert task.steps_per_epoch(size) == len(expected)
+        assert_same(batches[-1:], batches[:1])
+    else:
+        assert len(batches) == len(expected)
+
+
+def test_each_batch_goes_on_where_the_one_before_ended():
+    task = Text(cut="random", window=25)
+    one, two = first(task.batches("train", 4, seed=2, start=3), 2)
+    assert two.carry
+    assert torch.equal(one.targets[-1], two.inputs[0])
+
+
+def test_streams_asked_for_do_not_depend_on_the_batch(path):
+    task = Text(path, held_out=SHARES, window=10, validation_streams=3, test_streams=1)
+    assert_same(task.batches("validation", 50), task.batches("validation", 2))
+    assert next(task.batches("validation", 50)).size == 3
+    assert next(task.batches("test", 50)).size == 1
+    assert next(task.batches("train", 5)).size == 5
+
+
+def awd_lengths(total, window, generator):
+    """The lengths of a pass, drawn one by one until the text ends."""
+    lengths = []
+    while sum(lengths) < total:
+        base = window if generator.random() < 0.95 else window / 2
+        lengths.append(max(5, int(generator.normal(base, 5))))
+    return lengths
+
+
+@pytest.mark.parametrize(("total", "window"), [(39_198, 150), (46_478, 70), (7_000, 20)])
+def test_random_lengths_fill_the_text_and_are_spread_as_those_drawn_one_by_one(total, window):
+    passes = [np.diff(random_cuts(total, window, 0, number)) for number in range(40)]
+    assert all(lengths.sum() == total and lengths.min() >= 5 for lengths in passes)
+    generator = np.random.default_rng(0)
+    slow = [awd_lengths(total, window, generator) for _ in range(40)]
+    (count,) = {len(lengths) for lengths in passes}
+    assert count == pytest.approx(np.mean([*map(len, slow)]), rel=0.005)
+    ours, theirs = np.concatenate(passes), np.concatenate(slow)
+    near = max(1, 0.03 * window)
+    for share in (0.02, 0.25, 0.5, 0.75, 0.95):
+        assert np.quantile(ours, share) == pytest.approx(np.quantile(theirs, share), abs=near)
+    halved = 0.75 * window
+    if window > 40:
+        share, expected = (ours < halved).mean(), (theirs < halved).mean()
+        assert share == pytest.approx(expected, abs=4 * (0.05 / len(ours)) ** 0.5)
+
+
+@pytest.mark.parametrize("total", [1, 4, 9, 30, 41])
+def test_short_texts_have_random_lengths_too(total):
+    lengths = np.diff(random_cuts(total, 20, 0, 0))
+    assert lengths.sum() == total
+    assert lengths.min() >= 1
+
+
+def test_random_windows_belong_to_the_seed_and_the_epoch_and_scale_the_rate():
+    task = Text(cut="random", window=30)
+    steps = task.steps_per_epoch(64)
+    one, two, other = (
+        first(task.batches("train", 64, seed=seed, start=start), steps)
+        for seed, start in ((0, 0), (0, steps), (1, 0))
+    )
+    for epoch in (one, two, other):
+        assert [batch.carry for batch in epoch] == [False] + [True] * (steps - 1)
+        assert sum(len(batch.inputs) for batch in epoch) == 1_003_856 // 64 - 1
+        assert all(batch.lr_scale == len(batch.inputs) / 30 for batch in epoch)
+    lengths = [[len(batch.inputs) for batch in epoch] for epoch in (one, two, other)]
+    assert lengths[0] != lengths[1] != lengths[2] != lengths[0]
+    assert all(batch.lr_scale == 1 for batch in task.batches("test", 64))
+    assert_same(first(task.batches("train", 64, start=steps - 2), 2), one[-2:])
+
+
+def test_lines_are_read_each_for_itself_and_padded(path):
+    task = Text(path, cut="lines", held_out=SHARES)
+    text = path.read_text()
+    lines = [line for line in text[-int(0.2 * len(text)) :].split("\n") if len(line) > 1]
+    got = []
+    for batch in task.batches("test", 3):
+        assert not batch.carry
+        for b in range(batch.size):
+            length = int(batch.lengths[b])
+            read, asked = batch.inputs[:, b], batch.targets[:, b]
+            line = read_out(task, read[:length]) + read_out(task, asked[length - 1 : length])
+            got.append("".join(line))
+            assert read_out(task, asked[:length]) == line[1:]
+            assert (asked[length:] == -100).all()
+            assert (read[length:] == 0).all()
+    assert got == lines
+    assert "<eos>" not in task.symbols
+
+
+def test_an_epoch_of_lines_has_each_once_and_an_order_of_its_own(path):
+    task = Text(path, cut="lines", held_out=SHARES)
+    steps = task.steps_per_epoch(7)
+    epochs = []
+    for start in (0, steps):
+        batches = first(task.batches("train", 7, start=start), steps)
+        epochs.append([tuple(row) for b in batches for row in strip(b)])
+    text = path.read_text()
+    kept = text[: len(text) - 2 * int(0.2 * len(text))]
+    expected = [line for line in kept.split("\n") if len(line) > 1]
+    assert sorted(map(len, epochs[0])) == sorted(len(line) - 1 for line in expected)
+    assert epochs[0] != epochs[1]
+    assert sorted(epochs[0]) == sorted(epochs[1])
+
+
+def strip(batch):
+    return [batch.targets[:length, b].tolist() for b, length in enumerate(batch.lengths.tolist())]
+
+
+@pytest.mark.parametrize(
+    ("make", "window", "cut", "streams"),
+    [
+        (CharPTB.nnrnn, 150, "fixed", (10, 10)),
+        (lambda: CharPTB.nnrnn(300), 300, "fixed", (10, 10)),
+        (CharPTB.enrnn, 50, "fixed", (None, None)),
+        (CharPTB.orhan, 150, "random", (10, 1)),
+        (CharPTB.nc_gru, 100, "random", (10, 1)),
+        (WordPTB.orhan, 70, "random", (10, 1)),
+        (WordPTB.nc_gru, 70, "random", (10, 1)),
+        (Enwik8.orhan, 200, "random", (10, 1)),
+    ],
+)
+def test_published_protocols_are_those_of_the_papers(make, window, cut, streams):
+    task = make()
+    assert (task.window, task.cut) == (window, cut)
+    assert (task.validation_streams, task.test_streams) == streams
+
+
+def test_ptb_by_sentence_has_no_end_of_line():
+    assert CharPTB.ornn().cut == "lines"
+    assert CharPTB.ornn().vocabulary == 49
+    assert CharPTB().vocabulary == 50
+    assert WordPTB(cut="lines").vocabulary == 9_999
+
+
+@pytest.mark.parametrize("task", [CharPTB(), WordPTB(), CharPTB.ornn()], ids=str)
+@pytest.mark.usefixtures("data_root")
+def test_what_is_said_without_the_files_is_true_of_them(task):
+    read = task._read()
+    assert task.vocabulary == len(task.symbols) == len(read.symbols) - (task.cut == "lines")
+    assert {name: len(part) for name, part in read.parts.items()} == {
+        split: task._text_length(split) for split in task.splits
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "size", "steps"),
+    [
+        (CharPTB.nnrnn(), 128, 262),
+        (CharPTB.nnrnn(300), 128, 131),
+        (CharPTB.enrnn(), 32, 3_136),
+        (WordPTB(), 20, 664),
+        (Enwik8(), 128, 3_516),
+    ],
+)
+def test_an_epoch_is_counted_without_reading_the_files(task, size, steps):
+    assert replace(task, data_root="nowhere").steps_per_epoch(size) == steps
+
+
+def test_every_line_of_ptb_is_read_by_sentence(data_root):
+    task = CharPTB(cut="lines", data_root=data_root)
+    lines = (data_root / "ptb" / "ptb.train.txt").read_text().splitlines()
+    assert task.steps_per_epoch(1) == sum(len(line.strip()) > 1 for line in lines)
+    assert sum(batch.size for batch in task.batches("test", 100)) == 3_761
+
+
+def test_files_are_looked_for_at_the_first_batch_and_not_before(tmp_path):
+    for task in (CharPTB(data_root=tmp_path), WordPTB(data_root=tmp_path)):
+        batches = task.batches("train", 2)
+        with pytest.raises(MissingDataError, match=r"ptb\..*train\.txt"):
+            next(batches)
+
+
+@pytest.mark.parametrize("options", [{}, {"cut": "lines"}, {"unit": "words"}], ids=str)
+def test_the_baseline_is_the_loss_of_a_guess_by_frequencies(path, options):
+    task = Text(path, held_out=SHARES, **options)
+    text = task._corpus.numbers(task._corpus.parts["train"])
+    text = torch.from_numpy(text[text < task.vocabulary])
+    guess = (text.bincount(minlength=task.vocabulary) / len(text)).log()
+    measured = task.loss(guess.expand(len(text), 1, -1), text[:, None]).item()
+    assert measured == pytest.approx(task.baseline(), rel=1e-5)
+
+
+@pytest.mark.usefixtures("data_root")
+def test_a_guess_by_frequencies_scores_the_baseline_in_an_epoch():
+    task = Text()
+    frequencies = torch.from_numpy(task._corpus.counts("train") / 1_003_856).float()
+    guess = frequencies.log()
+    epoch = first(task.batches("train", 8), task.steps_per_epoch(8))
+    tallies = [task.tally(guess.expand(*b.targets.shape, -1), b.targets).double() for b in epoch]
+    figures = task.figures(sum(tallies))
+    assert figures["loss"] == pytest.approx(task.baseline(), rel=1e-4)
+    assert figures["accuracy"] == pytest.approx(frequencies.max().item(), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("task", "bits"), [(CharPTB(), 4.334), (WordPTB(), 9.4198), (CharPTB.ornn(), 4.3002)], ids=str
+)
+@pytest.mark.usefixtures("data_root")
+def test_the_baseline_of_ptb_is_its_entropy(task, bits):
+    symbols, counts = np.unique(task._corpus.parts["train"], return_counts=True)
+    counts = counts[symbols < task.vocabulary]
+    entropy = -sum(n / counts.sum() * math.log2(n / counts.sum()) for n in counts.tolist())
+    assert task.baseline() / math.log(2) == pytest.approx(entropy, rel=1e-9)
+    assert entropy == pytest.approx(bits, abs=5e-5)
+
+
+def test_figures_are_means_over_what_is_there(path):
+    task = Text(path, cut="lines", unit="words", held_out=SHARES)
+    batch = next(task.batches("train", 6))
+    assert (batch.targets == -100).any()
+    outputs = torch.randn(*batch.targets.shape, task.vocabulary, generator=stream(0))
+    nats, right, by_line = [], [], []
+    for b in range(batch.size):
+        line = []
+        for t in range(int(batch.lengths[b])):
+            scores, symbol = outputs[t, b].tolist(), int(batch.targets[t, b])
+            line.append(math.log(sum(map(math.exp, scores))) - scores[symbol])
+            right.append(max(scores) == scores[symbol])
+        by_line.append(np.mean(line))
+        nats += line
+    expected = {
+        "loss": np.mean(nats),
+        "bits": np.mean(nats) / math.log(2),
+        "accuracy": np.mean(right),
+        "line_bits": np.mean(by_line) / math.log(2),
+        "perplexity": math.exp(np.mean(nats)),
+    }
+    halves = [
+        task.tally(outputs[:, rows], batch.targets[:, rows]).double()
+        for rows in (slice(0, 2), slice(2, 6))
+    ]
+    assert task.figures(sum(halves)) == pytest.approx(expected, rel=1e-5)
+    assert task.loss(outputs, batch.targets).item() == pytest.approx(expected["loss"], rel=1e-5)
+    assert task.metric(outputs, batch.targets).item() == pytest.approx(expected["bits"], rel=1e-5)
+    assert task.figure_names == tuple(expected)
+
+
+def test_a_diverged_network_has_an_infinite_perplexity():
+    figures = WordPTB().figures(torch.tensor([1e6, 0, 1, 1e6, 1], dtype=torch.float64))
+    assert figures["perplexity"] == math.inf
+
+
+def test_training_resumes_in_the_middle_of_a_random_window_epoch(path, tmp_path):
+    task = Text(path, cut="random", window=20, held_out=SHARES)
+
+    def run(directory, steps, **options):
+        model = model_for(task, ScoRNN, 8, generator=torch.Generator().manual_seed(0))
+        settings = small_settings(steps, eval_every=4)
+        small_fit(tmp_path / directory, settings, model=model, task=task, **options)
+
+    per_epoch = task.steps_per_epoch(4)
+    run("whole", 2 * per_epoch)
+    run("halves", per_epoch + 2)
+    run("halves", 2 * per_epoch, resume=True)
+    assert losses(tmp_path / "halves") == losses(tmp_path / "whole")
+
+
+def test_training_on_a_large_text_holds_little_of_it(tmp_path):
+    size = 8_000_000
+    task = Enwik8(length=size, data_root=tmp_path)
+    with taken_for_enwik8(wikipedia(size), tmp_path):
+        tracemalloc.start()
+        for _ in first(task.batches("train", 16, start=50), 20):
+            pass
+        for _ in task.batches("test", 16):
+            pass
+        task.baseline()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < size / 4
+
+
+def test_enwik8_is_read_byte_by_byte(tmp_path):
+    content = wikipedia()
+    task = Enwik8(length=SIZE, window=40, data_root=tmp_path)
+    with taken_for_enwik8(content, tmp_path):
+        assert task.vocabulary == len(set(content))
+        held_out = content[180_000:190_000].decode("latin1")
+        batches = [*task.batches("validation", 1)]
+    text = [("<eos>" if c == "\n" else c) for c in held_out]
+    got = [read_out(task, batch.targets[:, 0]) for batch in batches]
+    assert list(itertools.chain(*got)) == text[1:]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window": 0}, r"expected window >= 1, got 0"),
+        ({"cut": "pages"}, r"expected cut to be 'fixed' or 'random' or 'lines', got 'pages'"),
+        ({"cut": "random", "window": 19}, r"expected window >= 20 with random lengths, got 19"),
+        ({"test_streams": 0}, r"expected test_streams >= 1, got 0"),
+        ({"unit": "letters"}, r"expected unit to be 'characters' or 'words', got 'letters'"),
+        ({"held_out": (0.5, 0.5)}, r"expected held_out to be two shares .*got \(0.5, 0.5\)"),
+        ({"held_out": (0.0, 0.5)}, r"expected held_out to be two shares .*got \(0.0, 0.5\)"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Text(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cut": "lines"}, r"expected cut to be 'fixed' or 'random', got 'lines'"),
+        ({"length": 10**8 + 1}, r"expected 1000 <= length <= 100000000, got 100000001"),
+    ],
+)
+def test_options_of_enwik8_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Enwik8(**options)
+
+
+def test_a_text_too_short_for_its_streams_is_refused(path):
+    with pytest.raises(ValueError, match=r"at least 200 symbols in the test text .*got 172"):
+        next(Text(path, held_out=SHARES).batches("test", 100))
+
+
+def test_lines_of_a_text_without_any_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("all in one line" * 10)
+    with pytest.raises(ValueError, match=r"expected a text of lines for cut='lines', got one"):
+        next(Text(tmp_path / "a.txt", cut="lines").batches("train", 2))

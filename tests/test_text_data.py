@@ -1,0 +1,257 @@
+"""Texts are read as they were published, or refused by file and place."""
+
+import gzip
+import hashlib
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pooch
+import pytest
+
+from eigenrnn.data import DataFile, enwik8, memory, ptb
+from eigenrnn.data.corpus import END_OF_LINE
+from eigenrnn.data.enwik8 import open_enwik8
+from eigenrnn.data.text import TINY_SHAKESPEARE, read_text, split_text
+from eigenrnn.errors import ChecksumError, MissingDataError
+from stand_in import taken_for_enwik8, wikipedia
+
+PARTS = {"train": "train", "validation": "valid", "test": "test"}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+    return tmp_path / "cache" / "eigenrnn"
+
+
+@pytest.fixture(scope="module")
+def characters(data_root):
+    return ptb.read_characters(data_root)
+
+
+@pytest.fixture(scope="module")
+def words(data_root):
+    return ptb.read_words(data_root)
+
+
+def written(read, part, joint=""):
+    """A part as text again."""
+    symbols = [joint if symbol == END_OF_LINE else symbol for symbol in read.symbols]
+    return [symbols[number] for number in read.numbers(read.parts[part])]
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_ptb_in_characters_is_ptb_in_words_spelled_out(data_root, characters, part):
+    lines = (data_root / "ptb" / f"ptb.{PARTS[part]}.txt").read_text().splitlines()
+    expected = "".join(line.strip() + "\n" for line in lines)
+    assert "".join(written(characters, part, "\n")) == expected
+
+
+def test_ptb_in_characters_has_its_published_size(characters):
+    assert [len(part) for part in characters.parts.values()] == [5_017_482, 393_042, 442_423]
+    assert len(characters.symbols) == 50
+    assert characters.symbols[-1] == END_OF_LINE
+    assert characters.counts("train")[-1] == 42_068
+    assert (characters.counts("train") > 0).all()
+
+
+def test_ptb_in_words_has_its_published_size(words):
+    assert [len(part) for part in words.parts.values()] == [929_589, 73_760, 82_430]
+    assert len(set(words.symbols)) == len(words.symbols) == 10_000
+    assert [words.counts(part)[-1] for part in PARTS] == [42_068, 3_370, 3_761]
+    assert (words.counts("train") > 0).all()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_ptb_in_words_is_read_word_for_word(data_root, words, part):
+    text = (data_root / "ptb" / f"ptb.{PARTS[part]}.txt").read_text()
+    expected = [word for line in text.splitlines() for word in [*line.split(), "\n"]]
+    assert written(words, part, "\n") == expected
+
+
+def test_character_files_may_lie_unpacked(data_root, tmp_path, characters):
+    for part in PARTS.values():
+        packed = (data_root / "ptb" / f"ptb.char.{part}.txt.gz").read_bytes()
+        (tmp_path / f"ptb.char.{part}.txt").write_bytes(gzip.decompress(packed))
+    read = ptb.read_characters(tmp_path)
+    assert read.symbols == characters.symbols
+    np.testing.assert_array_equal(read.parts["test"], characters.parts["test"])
+
+
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [(ptb.read_characters, "ptb.char.train.txt"), (ptb.read_words, "ptb.train.txt")],
+)
+def test_missing_ptb_files_are_named_with_their_addresses(tmp_path, read, name):
+    with pytest.raises(MissingDataError) as raised:
+        read(tmp_path)
+    assert str(tmp_path / "ptb" / name) in str(raised.value)
+    assert "https://raw.githubusercontent.com/" in str(raised.value)
+
+
+def test_a_damaged_ptb_file_is_refused(tmp_path):
+    (tmp_path / "ptb.char.train.txt.gz").write_bytes(gzip.compress(b"a b c")[:-4])
+    with pytest.raises(ChecksumError, match=r"ptb\.char\.train\.txt\.gz .*sha256"):
+        ptb.read_characters(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [*ptb.WORD_FILES.values(), *ptb.CHARACTER_FILES.values(), TINY_SHAKESPEARE, enwik8.ZIP],
+    ids=lambda file: Path(file.path).name,
+)
+def test_each_text_has_two_addresses_that_end_in_its_name(file):
+    assert len(set(file.urls)) == 2
+    assert all(url.startswith("https://") for url in file.urls)
+    assert all(url.endswith("/" + Path(file.path).name) for url in file.urls)
+
+
+def test_tiny_shakespeare_has_its_published_size(data_root):
+    text = read_text(data_root=data_root)
+    assert len(text) == 1_115_394
+    read = split_text(text, "characters", (0.05, 0.05))
+    assert len(read.symbols) == 65
+    assert sum(read.counts(part)[-1] for part in PARTS) == 40_000
+    assert [len(part) for part in read.parts.values()] == [1_003_856, 55_769, 55_769]
+    assert "".join(written(read, "test", "\n")) == text[-55_769:]
+
+
+def test_a_text_may_be_packed_and_have_any_line_ends(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffdéjà\r\nvu 日本\n".encode())
+    assert read_text(path) == "déjà\nvu 日本\n"
+    path.write_bytes(gzip.compress(b"one\ntwo\n"))
+    assert read_text(str(path)) == "one\ntwo\n"
+
+
+def test_words_are_numbered_by_frequency_and_line_ends_last():
+    read = split_text("b a b\na b c\n" * 2, "words", (0.25, 0.25))
+    assert read.symbols == ("b", "a", "c", END_OF_LINE)
+    assert [part.tolist() for part in read.parts.values()] == [
+        [0, 1, 0, 3, 1, 0, 2, 3],
+        [0, 1, 0, 3],
+        [1, 0, 2, 3],
+    ]
+
+
+def test_characters_are_numbered_by_their_codes_and_line_ends_last():
+    read = split_text("b日a\n" * 4, "characters", (0.25, 0.25))
+    assert read.symbols == ("a", "b", "日", END_OF_LINE)
+    assert read.parts["validation"].tolist() == [1, 2, 0, 3]
+
+
+def test_a_text_that_is_no_utf8_is_refused_by_byte_and_line(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"plain\nna\xefve\n")
+    message = (
+        r"expected text in UTF-8 in .*a\.txt, got the byte 0xef at offset 8, in line 2 .*iconv"
+    )
+    with pytest.raises(ValueError, match=message):
+        read_text(path)
+
+
+@pytest.mark.parametrize("left", [15, 400])
+def test_a_gzip_file_that_is_cut_off_is_refused(tmp_path, left):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(np.random.default_rng(0).bytes(1_000).hex().encode())[:left])
+    with pytest.raises(ValueError, match=rf"expected a complete gzip file, got .*of {left} bytes"):
+        read_text(path)
+
+
+def test_a_damaged_gzip_file_is_refused(tmp_path):
+    content = bytearray(gzip.compress(b"some text " * 50))
+    content[-8] ^= 1  # its checksum
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a complete gzip file, got .*copy or download it again"):
+        read_text(path)
+
+
+def test_an_empty_text_and_a_missing_one_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"expected a text in .*a\.txt, got an empty file"):
+        read_text(tmp_path / "a.txt")
+    with pytest.raises(FileNotFoundError, match=r"expected a file of text, got .*b\.txt"):
+        read_text(tmp_path / "b.txt")
+
+
+def test_a_text_too_large_for_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**30)
+    path = tmp_path / "a.txt"
+    with path.open("wb") as file:
+        file.truncate(2**32)  # takes no place on the disk
+    with pytest.raises(ValueError, match=r"the text in .*a\.txt to fit into the 1\.00 GiB .*80"):
+        read_text(path)
+
+
+def test_enwik8_is_cut_into_nine_tenths_and_two_twentieths(tmp_path):
+    content = wikipedia(10_000)
+    with taken_for_enwik8(content, tmp_path):
+        read, short = open_enwik8(tmp_path), open_enwik8(tmp_path, 1_000)
+    assert isinstance(read.parts["train"], np.memmap)
+    cuts = {"train": content[:9_000], "validation": content[9_000:9_500], "test": content[9_500:]}
+    assert {name: bytes(part) for name, part in read.parts.items()} == cuts
+    assert bytes(short.parts["test"]) == content[950:1_000]
+    assert short.symbols == read.symbols
+    assert read.symbols == (*map(chr, sorted(set(content) - {10})), END_OF_LINE)
+    text = "".join(written(read, "test", "\n"))
+    assert text == content[9_500:].decode("latin1")
+    counts = [content[:9_000].count(ord(symbol)) for symbol in read.symbols[:-1]]
+    assert read.counts("train").tolist() == [*counts, content[:9_000].count(b"\n")]
+
+
+def pack(folder, content, monkeypatch, member="enwik8"):
+    """Put an archive into a folder, and let its checksum be the published one."""
+    with zipfile.ZipFile(folder / "enwik8.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(member, content)
+    sha256 = hashlib.sha256((folder / "enwik8.zip").read_bytes()).hexdigest()
+    monkeypatch.setattr(enwik8, "ZIP", DataFile("enwik8/enwik8.zip", sha256, enwik8.ZIP.urls))
+
+
+def test_a_packed_enwik8_is_unpacked_once_into_the_cache(tmp_path, cache, monkeypatch):
+    content = wikipedia(5_000)
+    sha256 = hashlib.sha256(content).hexdigest()
+    monkeypatch.setattr(enwik8, "FILE", DataFile("enwik8/enwik8", sha256, ()))
+    pack(tmp_path, content, monkeypatch)
+    read = open_enwik8(tmp_path)
+    assert bytes(read.parts["train"]) == content[:4_500]
+    unpacked = cache / "enwik8" / "enwik8"
+    written_at = unpacked.stat().st_mtime_ns
+    open_enwik8(tmp_path)
+    assert unpacked.stat().st_mtime_ns == written_at
+    assert [*unpacked.parent.iterdir()] == [unpacked]
+
+
+def test_an_archive_of_another_text_is_refused_and_leaves_nothing(tmp_path, cache, monkeypatch):
+    pack(tmp_path, b"another text", monkeypatch)
+    with pytest.raises(
+        ChecksumError, match=r"expected enwik8 in .*enwik8\.zip to have the sha256"
+    ):
+        open_enwik8(tmp_path)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_a_damaged_enwik8_is_refused(tmp_path):
+    (tmp_path / "enwik8").write_bytes(b"half of it")
+    with pytest.raises(ChecksumError, match="enwik8 to have the sha256 2b49720e"):
+        open_enwik8(tmp_path)
+
+
+def test_a_missing_enwik8_is_named_with_its_addresses(tmp_path):
+    with pytest.raises(
+        MissingDataError, match=r"enwik8\.zip .*mattmahoney.*deepai.*EIGENRNN_DATA"
+    ):
+        open_enwik8(tmp_path)
+
+
+def test_enwik8_is_never_held_in_memory(tmp_path):
+    size = 8_000_000
+    with taken_for_enwik8(wikipedia(size), tmp_path):
+        tracemalloc.start()
+        read = open_enwik8(tmp_path)
+        read.counts("train")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < size / 4
