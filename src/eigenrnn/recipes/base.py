@@ -14,7 +14,7 @@ from eigenrnn.models import SequenceModel, count_parameters
 from eigenrnn.tasks import Task
 from eigenrnn.train import Callback, Settings
 
-__all__ = ["Axis", "Computed", "Recipe", "Reported", "Row"]
+__all__ = ["Axis", "Computed", "Entry", "Quoted", "Recipe", "Reported", "Row"]
 
 
 @dataclass(frozen=True)
@@ -188,13 +188,31 @@ class Computed:
 
 
 @dataclass(frozen=True)
+class Quoted:
+    """A number that a paper took from another one, whose settings are there.
+
+    Args:
+        label: The network's name and size, as the paper writes them.
+        reported: What the paper quotes, with the place that it is from as the note.
+    """
+
+    label: str
+    reported: Reported
+    departures: tuple[str, ...] = ()
+
+
+Entry = Row | Computed | Quoted
+"""What a comparison consists of."""
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A published comparison: a table, or a figure with its curves.
 
     Args:
         name: The paper and the place in it, such as "scornn/table1".
         summary: What is compared, in a sentence.
-        rows: The networks, or what is computed.
+        rows: The networks, what is computed and what is quoted.
         source: The paper.
         seeds: The seeds of the paper's runs, or as many as it made.
         departures: Where we do otherwise than the paper, in all rows.
@@ -202,12 +220,12 @@ class Recipe:
 
     name: str
     summary: str
-    rows: tuple[Row | Computed, ...]
+    rows: tuple[Entry, ...]
     source: str
     seeds: tuple[int, ...] = (0,)
     departures: tuple[str, ...] = ()
 
-    def select(self, patterns: list[str] | None) -> tuple[Row | Computed, ...]:
+    def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
         """Choose the rows whose label contains one of the patterns, in any case.
 
         Raises:

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
-from eigenrnn.recipes.base import Computed, Reported, Row
+from eigenrnn.recipes.base import Entry, Quoted, Reported, Row
 from eigenrnn.train import Result
 
 __all__ = ["Outcome"]
 
 _HIGHER_IS_BETTER = {"accuracy", "f1", "r2", "segsnr_db", "stoi", "pesq"}
 _NO_LAYER = "not run: this version has no such layer"
+_QUOTED = "not run: quoted from another paper"
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,18 @@ class Outcome:
     interrupted: bool = False
 
     @classmethod
-    def before(cls, row: Row | Computed) -> Self:
+    def before(cls, row: Entry) -> Self:
         """Give the outcome of a row that has not been run."""
         reported = row.reported
-        can_run = isinstance(row, Computed) or row.layer is not None
-        notes = [note for note in (reported.note, "" if can_run else _NO_LAYER) if note]
+        why_not = _QUOTED if isinstance(row, Quoted) else ""
+        if isinstance(row, Row) and row.layer is None:
+            why_not = _NO_LAYER
+        notes = [note for note in (reported.note, why_not) if note]
         return cls(
             label=row.label,
             place=reported.place,
             quantity=reported.quantity
-            if isinstance(row, Computed)
+            if not isinstance(row, Row)
             else f"{reported.rule} {reported.split} {reported.quantity}",
             reported=reported.value,
             note="; ".join(notes),

@@ -68,6 +68,7 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
             value = row.compute()
             outcome = outcomes[row.label].with_value(value, time.monotonic() - began)
             outcomes[row.label] = outcome
+        if not isinstance(row, Row):
             continue
         for run, seed, place in _runs(row, seeds, quick=quick):
             model = run.build(seed)
