@@ -2,7 +2,10 @@
 
 import gzip
 import hashlib
+import io
+import secrets
 import struct
+import zipfile
 from pathlib import Path
 
 import pooch
@@ -196,3 +199,37 @@ def test_mnist_has_its_published_digits_and_mean_pixel(data_root, part, counts, 
     assert images.shape == (sum(counts), 28, 28)
     assert labels.bincount().tolist() == counts
     assert images.double().mean().item() / 255 == pytest.approx(mean_pixel, abs=5e-6)
+
+
+def packed_anew(content):
+    """A zip file of this content, whose own bytes are never the same."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.txt", content)
+        archive.comment = secrets.token_bytes(8)
+    return file.getvalue()
+
+
+def content_of(path):
+    if not zipfile.is_zipfile(path):
+        return "none"
+    with zipfile.ZipFile(path) as archive:
+        return hashlib.sha256(archive.read("a.txt")).hexdigest()
+
+
+ARCHIVE = DataFile("set/a.zip", FILE.sha256, (FIRST, SECOND), content_of)
+
+
+def test_an_archive_that_is_packed_anew_is_known_by_its_content(cache, web):
+    web.pages = {FIRST: packed_anew(b"something else"), SECOND: packed_anew(CONTENT)}
+    assert content_of(locate(ARCHIVE)) == FILE.sha256
+    assert locate(ARCHIVE) == cache / ARCHIVE.path
+    assert web.asked == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize("pages", [{}, {FIRST: packed_anew(b"something else")}])
+def test_a_download_of_another_content_leaves_no_file_behind(cache, web, pages):
+    web.pages = pages
+    with pytest.raises(MissingDataError):
+        locate(ARCHIVE)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []

@@ -1,12 +1,12 @@
 """Where the files of real data lie: in a folder that the user names, in a cache, or on the web."""
 
 import hashlib
+import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pooch  # pyright: ignore[reportMissingTypeStubs]  # it has none, nor a py.typed
+from typing import Any
 
 from eigenrnn.errors import ChecksumError, MissingDataError
 
@@ -14,6 +14,11 @@ __all__ = ["DATA_VARIABLE", "DataFile", "locate"]
 
 DATA_VARIABLE = "EIGENRNN_DATA"
 """The environment variable that names the user's folder of data."""
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -24,11 +29,14 @@ class DataFile:
         path: Where the file lies below a folder of data, `<set>/<name>`.
         sha256: The checksum of the one version that is accepted, in lower-case hexadecimals.
         urls: The addresses to download the file from, tried in this order.
+        digest: Computes the checksum; by default over all bytes of the file. An archive that is
+            packed anew at every download is known by what is in it.
     """
 
     path: str
     sha256: str
     urls: tuple[str, ...]
+    digest: Callable[[Path], str] = _digest
 
     def candidates(self, root: Path) -> tuple[Path, Path]:
         """Where the file may lie below `root`: in the folder of its set, or directly."""
@@ -58,7 +66,7 @@ def locate(file: DataFile, data_root: str | Path | None = None) -> Path:
     expected = [path for root in roots for path in file.candidates(root)]
     for path in expected:
         if path.is_file():
-            return _verified(path, file.sha256)
+            return _verified(path, file)
     if data_root is not None:
         raise MissingDataError(_missing_message(file, expected))
     return _download(file, expected)
@@ -69,34 +77,51 @@ def _default_roots() -> list[Path]:
     return [Path(named).expanduser(), _cache()] if named else [_cache()]
 
 
+def _pooch() -> Any:
+    # The package itself is imported without it: only experiments need data.
+    return importlib.import_module("pooch")
+
+
 def _cache() -> Path:
-    return Path(pooch.os_cache("eigenrnn"))
+    return Path(_pooch().os_cache("eigenrnn"))
 
 
-def _verified(path: Path, sha256: str) -> Path:
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != sha256:
+def _verified(path: Path, file: DataFile) -> Path:
+    found = file.digest(path)
+    if found != file.sha256:
         raise ChecksumError(
-            f"expected {path} to have the sha256 {sha256}, got {found}; "
+            f"expected {path} to have the sha256 {file.sha256}, got {found}; "
             "the file is damaged or another version, replace or delete it"
         )
     return path
 
 
 def _download(file: DataFile, expected: Sequence[Path]) -> Path:
-    target = _cache() / file.path
+    pooch, target = _pooch(), _cache() / file.path
     failures: list[Exception] = []
     for url in file.urls:
         # pooch writes to a temporary name and renames the file once its checksum is right, so that
         # neither a broken download nor a second process ever meets half a file.
         try:
-            pooch.retrieve(url, known_hash=file.sha256, fname=target.name, path=target.parent)
+            if file.digest is _digest:
+                pooch.retrieve(url, known_hash=file.sha256, fname=target.name, path=target.parent)
+            else:
+                _retrieve_by_digest(url, file, target)
         except (OSError, ValueError) as failure:  # no connection or disk; a wrong checksum
             failures.append(failure)
         else:
             return target
     raise MissingDataError(_missing_message(file, expected, failures))
+
+
+def _retrieve_by_digest(url: str, file: DataFile, target: Path) -> None:
+    """Download what pooch cannot check, and give it its name once it is known to be right."""
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    try:
+        _pooch().retrieve(url, known_hash=None, fname=partial.name, path=partial.parent)
+        _verified(partial, file).replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _missing_message(

@@ -1,0 +1,143 @@
+"""Recordings of one channel and 16 bits, behind a RIFF or a NIST SPHERE header."""
+
+import importlib
+import io
+import sys
+import wave
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["RATE", "at_rate", "read_recording", "wave_bytes"]
+
+RATE = 8_000
+"""The rate of all speech here, in samples a second."""
+
+_FULL_SCALE = 32_768
+
+
+def read_recording(content: bytes, name: str) -> tuple[Tensor, int]:
+    """Read a recording whose first bytes say which header it has.
+
+    Args:
+        content: The whole file.
+        name: What to call it in messages.
+
+    Returns:
+        The samples in [-1, 1), and their number in a second.
+
+    Raises:
+        ValueError: If the file is cut off, or not of one channel and 16 bits.
+    """
+    if content.startswith(b"NIST_1A"):
+        raw, rate, order = _read_sphere(content, name)
+    elif content.startswith(b"RIFF"):
+        raw, rate = _read_riff(content, name)
+        order = "<"
+    else:
+        raise ValueError(
+            f"expected a RIFF or a NIST SPHERE header in {name}, got {content[:8]!r}"
+            if content
+            else f"expected a recording in {name}, got an empty file"
+        )
+    samples = np.frombuffer(raw, f"{order}i2").astype(np.float32) / _FULL_SCALE
+    if not len(samples):
+        raise ValueError(f"expected at least one sample in {name}, got none")
+    return torch.from_numpy(samples), rate
+
+
+def at_rate(samples: Tensor, rate: int, name: str) -> Tensor:
+    """Bring a recording to 8,000 samples a second, after a low-pass of half of that.
+
+    Raises:
+        ValueError: If the rate is neither 8,000 nor 16,000.
+        ImportError: If scipy, which does it, is not installed.
+    """
+    if rate == RATE:
+        return samples
+    if rate != 2 * RATE:
+        raise ValueError(f"expected {RATE} or {2 * RATE} samples a second in {name}, got {rate}")
+    try:
+        signal: Any = importlib.import_module("scipy.signal")  # an extra
+    except ImportError:
+        raise ImportError(
+            f"expected scipy, to bring {name} to {RATE} samples a second; install it with "
+            "pip install 'eigenrnn[speech]'"
+        ) from None
+    halved = signal.resample_poly(samples.numpy(), 1, 2)
+    return torch.from_numpy(np.ascontiguousarray(halved, np.float32))
+
+
+def wave_bytes(samples: Tensor, rate: int = RATE) -> bytes:
+    """Write a recording of one channel and 16 bits; what is louder than full scale is scaled."""
+    loudest = samples.abs().max().clamp(min=1.0)
+    scaled = (samples / loudest * (_FULL_SCALE - 1)).round().short()
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(rate)
+        writer.writeframes(scaled.numpy().astype("<i2").tobytes())
+    return file.getvalue()
+
+
+def _read_riff(content: bytes, name: str) -> tuple[bytes, int]:
+    try:
+        with wave.open(io.BytesIO(content)) as reader:
+            channels, width, rate, count, *_ = reader.getparams()
+            raw = reader.readframes(count)
+    except (wave.Error, EOFError) as error:
+        raise ValueError(
+            f"expected a complete recording of uncompressed samples in {name}, got: "
+            f"{error or 'a header that is cut off'}"
+        ) from None
+    if (channels, width) != (1, 2):
+        raise ValueError(
+            f"expected one channel of 16 bits in {name}, got {channels} of {8 * width} bits"
+        )
+    if len(raw) != 2 * count:
+        raise ValueError(
+            f"expected {count} samples in {name}, as its header says, got {len(raw) // 2}; the "
+            "file is cut off"
+        )
+    if sys.byteorder == "big":  # the module gives samples in the order of the machine
+        raw = np.frombuffer(raw, "i2").astype("<i2").tobytes()
+    return raw, rate
+
+
+def _read_sphere(content: bytes, name: str) -> tuple[bytes, int, str]:
+    """Read a header of lines `name -type value` up to `end_head`, and the samples behind it.
+
+    Raises:
+        ValueError: If something else is there.
+    """
+    lines = content[:1024].decode("ascii", "replace").splitlines()
+    if len(lines) < 2 or not lines[1].strip().isdecimal() or "end_head" not in lines:
+        raise ValueError(
+            f"expected a complete NIST SPHERE header in {name}, got {len(content)} bytes"
+        )
+    words = [line.split(maxsplit=2) for line in lines[2 : lines.index("end_head")]]
+    header = {each[0]: each[2].strip() for each in words if len(each) == 3}
+    coding = header.get("sample_coding", "pcm")
+    shape = tuple(header.get(key) for key in ("channel_count", "sample_n_bytes"))
+    if shape != ("1", "2") or coding != "pcm":
+        raise ValueError(
+            f"expected one channel of two bytes, pcm, in {name}, got {shape[0]} of {shape[1]}, "
+            f"{coding}; unpack it, as by sph2pipe"
+        )
+    numbers = [header.get(key, "") for key in ("sample_count", "sample_rate")]
+    if not all(number.isdecimal() for number in numbers):
+        raise ValueError(
+            f"expected whole numbers as the count and the rate of samples in {name}, got {numbers}"
+        )
+    (count, rate), start = map(int, numbers), int(lines[1])
+    raw = content[start : start + 2 * count]
+    if len(raw) != 2 * count:
+        raise ValueError(
+            f"expected {count} samples in {name}, as its header says, got {len(raw) // 2}; the "
+            "file is cut off"
+        )
+    order = ">" if header.get("sample_byte_format", "01") == "10" else "<"
+    return raw, rate, order

@@ -1,0 +1,34 @@
+"""The corpora of speech, by name."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from eigenrnn.data.fsdd import read_fsdd
+from eigenrnn.data.timit import read_timit, read_timit_sample
+
+__all__ = ["CORPORA", "Corpus", "read_speech"]
+
+Corpus = Literal["fsdd", "timit", "timit_sample"]
+
+CORPORA: dict[Corpus, Callable[[Any, str | Path | None], Iterator[tuple[str, Tensor]]]] = {
+    "fsdd": read_fsdd,
+    "timit": read_timit,
+    "timit_sample": read_timit_sample,
+}
+"""The readers, each of which yields names and samples."""
+
+
+def read_speech(
+    corpus: Corpus, split: str, data_root: str | Path | None = None
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the name and the samples of each recording, at 8,000 samples a second.
+
+    Args:
+        corpus: The name of the corpus.
+        split: `train`, `validation` or `test`.
+        data_root: The folder to look in; see `eigenrnn.data.locate` for where else.
+    """
+    return CORPORA[corpus](split, data_root)

@@ -1,0 +1,390 @@
+"""The user's own series: files read by a second hand, splits, scaling, figures and refusals."""
+
+import math
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn.data import memory
+from eigenrnn.data.series import read_series
+from eigenrnn.data.ts import ARCHIVE
+from eigenrnn.models import SequenceModel
+from eigenrnn.tasks import Series
+from eigenrnn.tasks.answers import Classes, Numbers
+from eigenrnn.tasks.streams import stream
+from eigenrnn.train import Settings, fit
+
+TS = """#two channels
+@problemName mine
+@timeStamps false
+@missing false
+@univariate false
+@dimensions 2
+@equalLength false
+@classLabel true cat dog
+@data
+1,2,3:4,5,6:cat
+-1.5:2e1:dog
+7,8:9,10:cat
+0,0:1,1:dog
+"""
+CSV = """sequence,time,left,right,label
+b,2,3,6,cat
+b,0,1,4,cat
+a,0,-1.5,20,dog
+b,1,2,5,cat
+"""
+
+
+def put(folder, name, content):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def by_hand(path):
+    """Read a .ts file a second time, value by value."""
+    body = path.read_text().split("@data\n")[1].split()
+    for line in body:
+        *channels, label = line.split(":")
+        yield [list(map(float, channel.split(","))) for channel in channels], label
+
+
+@pytest.mark.parametrize("name", ARCHIVE)
+def test_the_archives_sets_hold_what_a_second_reader_reads(data_root, name):
+    task = Series(dataset=name, validation=0, scaling="none", shuffle=False)
+    for split, file in zip(("train", "test"), ARCHIVE[name], strict=True):
+        expected = [*by_hand(data_root / file.path)]
+        batch = next(task.batches(split, len(expected)))
+        assert batch.size == len(expected)
+        for b, (channels, label) in enumerate(expected):
+            length = int(batch.lengths[b])
+            read = torch.tensor(channels).T
+            assert torch.equal(batch.inputs[:length, b], read)
+            assert not batch.inputs[length:, b].any()
+            assert task.class_names[batch.targets[b]] == label
+
+
+@pytest.mark.usefixtures("data_root")
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("ACSF1", (1, 10, 1460, 80, 20, 100)),
+        ("BasicMotions", (6, 4, 100, 32, 8, 40)),
+        ("ItalyPowerDemand", (1, 2, 24, 53, 14, 1029)),
+        ("JapaneseVowels", (12, 9, 29, 216, 54, 370)),
+    ],
+)
+def test_the_archives_sets_have_their_published_sizes(name, shape):
+    task = Series(dataset=name)
+    whole = {split: next(task.batches(split, 5_000)) for split in task.splits}
+    longest = max(len(batch.inputs) for batch in whole.values())
+    sizes = [batch.size for batch in whole.values()]
+    assert (task.input_size, task.output_size, longest, *sizes) == shape
+
+
+@pytest.mark.usefixtures("data_root")
+def test_the_validation_part_holds_the_same_share_of_each_class():
+    task = Series(dataset="JapaneseVowels", validation=0.3)
+    (held_out,) = task.batches("validation", 1_000)
+    kept = next(task.batches("train", 1_000))
+    assert held_out.targets.bincount().tolist() == [9] * 9
+    assert kept.targets.bincount().tolist() == [21] * 9
+    # nothing is in both, and another seed holds out others
+    rows = {tuple(x[:, 0].tolist()) for x in kept.inputs[:7].unbind(1)}
+    assert not rows & {tuple(x[:, 0].tolist()) for x in held_out.inputs[:7].unbind(1)}
+    (other,) = Series(dataset="JapaneseVowels", validation=0.3, split_seed=1).batches(
+        "validation", 1_000
+    )
+    assert not torch.equal(held_out.lengths, other.lengths)
+
+
+@pytest.mark.usefixtures("data_root")
+def test_scaling_is_fitted_on_what_is_trained_on_alone():
+    task = Series(dataset="JapaneseVowels", shuffle=False)
+    raw = Series(dataset="JapaneseVowels", shuffle=False, scaling="none")
+    one, other = next(task.batches("train", 216)), next(raw.batches("train", 216))
+    steps = [x[:length] for x, length in zip(other.inputs.unbind(1), other.lengths, strict=True)]
+    values = torch.cat(steps).double().numpy()
+    mean, deviation = values.mean(0), values.std(0)
+    for split in task.splits:
+        one, other = next(task.batches(split, 16)), next(raw.batches(split, 16))
+        for b, length in enumerate(one.lengths):
+            expected = (other.inputs[:length, b].numpy() - mean) / deviation
+            np.testing.assert_allclose(one.inputs[:length, b], expected, atol=1e-5)
+
+
+@pytest.mark.usefixtures("data_root")
+def test_next_values_follow_their_inputs():
+    task = Series(dataset="JapaneseVowels", answer="next", shuffle=False)
+    batch = next(task.batches("test", 9))
+    for b, length in enumerate(batch.lengths.tolist()):
+        assert torch.equal(batch.targets[: length - 1, b], batch.inputs[1:length, b])
+        assert batch.targets[length:, b].isnan().all()
+        assert not batch.targets[:length, b].isnan().any()
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "padded.npz", "joined.npz", "ts"])
+def test_every_format_gives_the_same_sequences(tmp_path, form):
+    x = np.array([[1, 4], [2, 5], [3, 6], [-1.5, 20]])
+    path = tmp_path / f"mine.{form}"
+    if form == "csv":
+        path.write_text(CSV)
+    elif form == "parquet":
+        table = pytest.importorskip("pyarrow.csv").read_csv(put(tmp_path, "mine.csv", CSV))
+        pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    elif form == "ts":
+        path.write_text(TS)
+    elif form == "padded.npz":
+        padded = np.zeros((2, 3, 2))
+        padded[0], padded[1, 0] = x[:3], x[3]
+        np.savez(path, x=padded, lengths=np.array([3, 1]), label=np.array(["cat", "dog"]))
+    else:
+        np.savez(path, x=x, lengths=np.array([3, 1]), label=np.array(["cat", "dog"]))
+    read = read_series(path)
+    np.testing.assert_array_equal(read.values[:4], x)
+    assert read.lengths[:2].tolist() == [3, 1]
+    assert read.labels[:2] == ("cat", "dog")
+
+
+def test_numbers_are_scaled_and_scored_in_their_own_units(tmp_path):
+    x = torch.randn(40, 5, 1, generator=stream(0))
+    y = 10 + 3 * x.mean(1)[:, 0]
+    path = tmp_path / "mine.npz"
+    np.savez(path, x=x.numpy(), target=y.numpy())
+    task = Series(train=path, test=path, answer="number", validation=0.25)
+    (batch,) = task.batches("test", 100)
+    train = next(task.batches("train", 100)).targets
+    assert train.mean().item() == pytest.approx(0, abs=1e-6)
+    assert task.baseline() == pytest.approx(1, rel=1e-5)
+    guess = torch.full_like(batch.targets, 0.5)
+    figures = task.figures(task.tally(guess, batch.targets).double())
+    scale = (y.std() / batch.targets.std()).item()
+    error = guess * scale - batch.targets * scale
+    assert figures["mse"] == pytest.approx(error.square().mean().item(), rel=1e-5)
+    expected = 1 - (error.square().sum() / (y - y.mean()).square().sum()).item()
+    assert figures["r2"] == pytest.approx(expected, rel=1e-4)
+    assert task.metric(guess, batch.targets).item() == pytest.approx(figures["mse"], rel=1e-5)
+
+
+def test_accuracy_and_f1_equal_their_definitions():
+    generator = stream(0)
+    outputs = torch.randn(200, 5, generator=generator)
+    outputs[:, 4] = -9  # never guessed, and never right
+    targets = torch.randint(4, (200,), generator=generator)
+    task = Classes(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
+    figures = task.figures(task.tally(outputs, targets).double())
+    guesses = outputs.argmax(-1).tolist()
+    pairs = Counter(zip(targets.tolist(), guesses, strict=True))
+    scores = []
+    for k in range(4):
+        right = pairs[k, k]
+        precision = right / guesses.count(k)
+        recall = right / targets.tolist().count(k)
+        scores.append(2 * precision * recall / (precision + recall))
+    assert figures["f1"] == pytest.approx(sum(scores) / 4)
+    assert figures["accuracy"] == sum(pairs[k, k] for k in range(5)) / 200
+    assert figures["loss"] == pytest.approx(task.loss(outputs, targets).item(), rel=1e-5)
+
+
+def test_gaps_count_nowhere():
+    outputs = torch.randn(6, 3, 2, generator=stream(0), requires_grad=True)
+    targets = torch.randn(6, 3, 2, generator=stream(1))
+    targets[4:, 1] = math.nan
+    kept = [(t, b, k) for t in range(6) for b in range(3) for k in range(2) if t < 4 or b != 1]
+    errors = [(outputs[i] - targets[i]).item() ** 2 for i in kept]
+    scores = Numbers(torch.ones(2))
+    loss = scores.loss(outputs, targets)
+    assert loss.item() == pytest.approx(sum(errors) / len(errors), rel=1e-5)
+    loss.backward()
+    assert outputs.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("answer", "weights"), [("class", "none"), ("class", "balanced"), ("next", "none")]
+)
+def test_the_baseline_is_the_loss_of_the_best_constant(tmp_path, answer, weights):
+    lengths = torch.arange(2, 32).numpy()
+    label = np.array(["a"] * 24 + ["b"] * 6)
+    x = torch.randn(int(lengths.sum()), 2, generator=stream(0)).numpy()
+    np.savez(tmp_path / "mine.npz", x=x, lengths=lengths, label=label)
+    path = tmp_path / "mine.npz"
+    task = Series(train=path, answer=answer, class_weights=weights, shuffle=False)
+    batch = next(task.batches("train", 100))
+    constant = torch.zeros(task.output_size, requires_grad=True)
+    optimiser = torch.optim.LBFGS([constant], max_iter=100, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimiser.zero_grad()
+        outputs = constant.expand(*batch.targets.shape[: 2 if answer == "next" else 1], -1)
+        loss = task.loss(outputs, batch.targets)
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    assert closure().item() == pytest.approx(task.baseline(), rel=1e-4)
+
+
+@pytest.mark.usefixtures("data_root")
+def test_japanese_vowels_are_learnt(tmp_path):
+    task = Series(dataset="JapaneseVowels", class_weights="balanced")
+    model = SequenceModel(nn.GRU(12, 32), 9, "last")
+    settings = Settings(steps=120, batch_size=27, optimiser="adam", lr=1e-2, eval_every=120)
+    result = fit(model, task, settings, tmp_path / "run")
+    assert result.last["test"]["accuracy"] > 0.9
+    assert result.last["test"]["f1"] > 0.9
+
+
+COW = TS.replace("0,0:1,1:dog", "0,0:1,1:cow").replace("cat dog", "cat dog cow")
+NARROW = re.sub(r":[\d.,e]+:(cat|dog)", r":\1", TS).replace("dimensions 2", "dimensions 1")
+NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.ts", b"", r"expected series in .*a.ts, got an empty file"),
+        ("a.ts", TS.split("@data")[0], r"expected a line @data in .*a.ts, got none among its 8"),
+        ("a.ts", "1,2:cat\n", r"expected a header .* got values in line 1 of .*a.ts"),
+        ("a.ts", TS.split("1,2,3")[0], r"expected a series after the line @data of .*a.ts"),
+        ("a.ts", TS[:-6], r"expected 2 channels in line 13 of .*a.ts, got 1; .*cut off"),
+        ("a.ts", TS[:-2], r"class among cat, dog last in line 13 of .*a.ts, got 'do'"),
+        (
+            "a.ts",
+            TS.encode().replace(b"8:", b"\xff:"),
+            r"UTF-8 in .*a.ts, got the byte 0xff at col.* 3 of line 12",
+        ),
+        ("a.ts", NAN, r"finite values in .*a.ts, got nan in line 12, channel 1, step 2"),
+        (
+            "a.ts",
+            TS.replace("8:", "?:"),
+            r"numbers .* in channel 1 of line 12 of .*a.ts, got '\?'",
+        ),
+        ("a.ts", TS.replace("8:", "8,8:"), r"equal length in line 12 of .*a.ts, got \[2, 3\]"),
+        ("a.ts", TS.replace(":dog", ":cat"), r"at least two classes in .*a.ts, got only cat"),
+        (
+            "a.ts",
+            TS.replace("7,8:9,10:cat", "7,8:9,10:dog"),
+            r"some of the 1 sequences of the class 'cat' in .*a.ts",
+        ),
+        ("a.csv", b"", r"expected series in .*a.csv, got an empty file"),
+        (
+            "a.csv",
+            "x,y\n1,2\n",
+            r"expected a column 'sequence' and .* in .*a.csv, got the columns x, y",
+        ),
+        (
+            "a.csv",
+            CSV.replace("a,0,-1.5,20", "a,0,,20"),
+            r"column 'left' in line 4 of .*a.csv, got ''",
+        ),
+        ("a.csv", CSV[:-5], r"expected 5 fields in line 5 of .*a.csv, got 4; .*cut off"),
+        (
+            "a.csv",
+            CSV.replace("b,1,2", "b,2,2"),
+            r"each time once in .*a.csv, got one in line 2 and in line 5",
+        ),
+        (
+            "a.csv",
+            CSV.replace("5,cat", "5,dog"),
+            r"one answer .* of .*a.csv, got dog and cat in line 5",
+        ),
+        ("a.csv", CSV.encode().replace(b"-1.5", b"\xe9"), r"UTF-8 in .*a.csv, .* of line 4"),
+        (
+            "a.csv",
+            CSV.replace("-1.5", "9" * 200_000),
+            r"values in .*a.csv, got .* in line 4: field",
+        ),
+        ("a.npz", b"PK", r"expected a complete .npz archive in .*a.npz"),
+        ("a.parquet", b"PAR1", r"expected a complete Parquet file in .*a.parquet"),
+        ("a.txt", b"1", r"expected a file that ends in .ts, .npz, .csv, .parquet, got .*a.txt"),
+    ],
+)
+def test_bad_files_are_refused_with_their_place(tmp_path, name, content, message):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    task = Series(train=put(tmp_path, name, content))
+    with pytest.raises(ValueError, match=message):
+        task.batches("train", 2)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"y": np.zeros(3)}, r"as x in .*a.npz, got no such array"),
+        ({"x": np.zeros((4, 1))}, r"expected lengths beside the two-dimensional x in .*a.npz"),
+        ({"x": np.zeros((4, 1)), "lengths": np.array([2, 3])}, r"with the sum 5"),
+        ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"expected 2 of label in .*a.npz"),
+        (
+            {"x": np.zeros((2, 3, 1))},
+            r"a label of each sequence in .*, got neither label nor targ",
+        ),
+        ({"x": np.full((2, 3, 1), np.inf)}, r"finite .*, got inf in the sequence with index 0"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        Series(train=tmp_path / "a.npz").batches("train", 2)
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (COW, r"classes of .*train.ts, cat, dog, in .*test.ts, got 'cow' in line 13"),
+        (
+            TS.replace(":dog", ":cat"),
+            r"expected each class of .*train.ts in .*test.ts, got none of dog",
+        ),
+        (NARROW, r"the 2 channels of .*train.ts in .*test.ts, 1, 2, got 1"),
+    ],
+    ids=["unseen class", "class left out", "channels"],
+)
+def test_files_that_do_not_go_together_are_refused(tmp_path, test, message):
+    train, test = put(tmp_path, "train.ts", TS), put(tmp_path, "test.ts", test)
+    with pytest.raises(ValueError, match=message):
+        Series(train=train, test=test, validation=0).batches("test", 2)
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_is_allocated(tmp_path, monkeypatch):
+    long = np.zeros((2, 100_000, 1))
+    np.savez(tmp_path / "a.npz", x=long, label=np.array(["a", "b"]))
+    task = Series(train=tmp_path / "a.npz", validation=0, scaling="none")
+    monkeypatch.setattr(memory, "free_memory", lambda: 10_000_000)
+    task.batches("train", 2)
+    monkeypatch.setattr(memory, "free_memory", lambda: 700_000)
+    with pytest.raises(ValueError, match=r"a batch of 2 sequences of the train split, of 100000"):
+        task.batches("train", 2)
+    with pytest.raises(
+        ValueError, match=r"arrays of .*a.npz to fit into the 0.00 GiB .* estimate"
+    ):
+        read_series(tmp_path / "a.npz")
+
+
+def test_the_free_memory_is_what_the_system_says():
+    assert memory.free_memory() > 2**20
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"expected a file as train or the name of a dataset, got None and None"),
+        ({"dataset": "Iris"}, r"expected dataset to be 'ACSF1' or .*, got 'Iris'"),
+        ({"train": "a.ts", "validation": 1}, r"expected 0 <= validation < 1, got 1"),
+        ({"train": "a.ts", "answer": "word"}, r"answer to be 'class' or 'number' or 'next'"),
+        ({"train": "a.ts", "answer": "next", "class_weights": "balanced"}, r"for classes only"),
+        ({"dataset": "ACSF1", "test": "a.ts"}, r"expected a dataset .* without test"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Series(**options)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"expected a file of series, got .*a.ts"):
+        Series(train=tmp_path / "a.ts").batches("train", 1)
