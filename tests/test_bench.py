@@ -104,7 +104,8 @@ def test_streaming_and_growth_are_measured(few, monkeypatch):
 
 
 @pytest.mark.slow
-def test_memory_is_measured_in_a_process_of_its_own(few):
+@pytest.mark.usefixtures("few")
+def test_memory_is_measured_in_a_process_of_its_own():
     found = bench.measure([], more=True)
     assert found.peak[REFERENCE] > 1  # the states at the very least
     if compiled.missing() is None:

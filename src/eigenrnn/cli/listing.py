@@ -12,7 +12,8 @@ from rich.text import Text
 
 from eigenrnn.cli.names import unknown
 from eigenrnn.ops.backend import Backend
-from eigenrnn.recipes import Computed, Outcome, Recipe, Row
+from eigenrnn.recipes import Computed, Entry, Outcome, Recipe, Row
+from eigenrnn.recipes.cost import estimated_seconds
 from eigenrnn.recipes.table import QUICK, columns, remarks, to_markdown
 from eigenrnn.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 
@@ -90,12 +91,14 @@ def show_outcomes(
         console.print(QUICK, style="yellow")
 
 
-def _facts_of_row(row: Row | Computed) -> dict[str, Any]:
-    if isinstance(row, Computed):
-        return {"runs": 0, "can_run": True}
+def _facts_of_row(row: Entry) -> dict[str, Any]:
+    if not isinstance(row, Row):
+        return {"runs_per_seed": 0, "can_run": isinstance(row, Computed)}
     return {
         "parameters": row.parameters,
         "runs_per_seed": len(row.points()),
+        "seconds_per_run": None if (found := estimated_seconds(row)) is None else round(found),
+        "missing_data": row.task.missing_data(),
         "can_run": row.layer is not None,
     }
 
@@ -106,6 +109,7 @@ def _facts(entry: Any) -> dict[str, Any]:
         facts["missing"] = entry.missing()
     if isinstance(entry, Recipe):
         facts["source"] = entry.source
+        facts["seeds"] = list(entry.seeds)
         facts["rows"] = [
             {
                 "label": row.label,

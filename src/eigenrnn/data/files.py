@@ -3,14 +3,14 @@
 import hashlib
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eigenrnn.errors import ChecksumError, MissingDataError
 
-__all__ = ["DATA_VARIABLE", "DataFile", "locate"]
+__all__ = ["DATA_VARIABLE", "DataFile", "absent", "locate"]
 
 DATA_VARIABLE = "EIGENRNN_DATA"
 """The environment variable that names the user's folder of data."""
@@ -70,6 +70,27 @@ def locate(file: DataFile, data_root: str | Path | None = None) -> Path:
     if data_root is not None:
         raise MissingDataError(_missing_message(file, expected))
     return _download(file, expected)
+
+
+def absent(
+    wanted: Iterable[DataFile | Sequence[DataFile]], data_root: str | Path | None = None
+) -> str | None:
+    """Name the first file that is not on this machine, without reading or downloading anything.
+
+    Args:
+        wanted: The files, or several that will each do.
+        data_root: The only folder to look in, as for `locate`.
+
+    Returns:
+        Its path below a folder of data; None if all are there.
+    """
+    roots = _default_roots() if data_root is None else [Path(data_root).expanduser()]
+    for choice in wanted:
+        files = [choice] if isinstance(choice, DataFile) else choice
+        candidates = (path for file in files for root in roots for path in file.candidates(root))
+        if not any(path.is_file() for path in candidates):
+            return files[0].path
+    return None
 
 
 def _default_roots() -> list[Path]:

@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from eigenrnn.data.fsdd import read_fsdd
-from eigenrnn.data.timit import read_timit, read_timit_sample
+from eigenrnn.data.files import absent
+from eigenrnn.data.fsdd import FSDD, read_fsdd
+from eigenrnn.data.timit import SAMPLE, has_timit, read_timit, read_timit_sample
 
-__all__ = ["CORPORA", "Corpus", "read_speech"]
+__all__ = ["CORPORA", "Corpus", "missing_speech", "read_speech"]
 
 Corpus = Literal["fsdd", "timit", "timit_sample"]
 
@@ -32,3 +33,10 @@ def read_speech(
         data_root: The folder to look in; see `eigenrnn.data.locate` for where else.
     """
     return CORPORA[corpus](split, data_root)
+
+
+def missing_speech(corpus: Corpus, data_root: str | Path | None = None) -> str | None:
+    """Name the file or folder of a corpus that is not on this machine, or return None."""
+    if corpus == "timit":
+        return None if has_timit(data_root) else "timit/TRAIN, of LDC93S1"
+    return absent([FSDD if corpus == "fsdd" else SAMPLE], data_root)

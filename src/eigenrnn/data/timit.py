@@ -13,7 +13,7 @@ from eigenrnn.data.audio import at_rate, read_recording
 from eigenrnn.data.files import DATA_VARIABLE, DataFile, locate
 from eigenrnn.errors import MissingDataError
 
-__all__ = ["CORE_TEST", "DEVELOPMENT", "SAMPLE", "read_timit", "read_timit_sample"]
+__all__ = ["CORE_TEST", "DEVELOPMENT", "SAMPLE", "has_timit", "read_timit", "read_timit_sample"]
 
 Split = Literal["train", "validation", "test"]
 
@@ -104,6 +104,15 @@ def read_timit(split: Split, data_root: str | Path | None = None) -> Iterator[tu
     for name, path in sorted(files.items()):
         samples, rate = read_recording(path.read_bytes(), str(path))
         yield name, at_rate(samples, rate, str(path))
+
+
+def has_timit(data_root: str | Path | None = None) -> bool:
+    """Whether there is a folder that may be the user's own copy."""
+    try:
+        _part("train", data_root)
+    except MissingDataError:
+        return False
+    return True
 
 
 def read_timit_sample(

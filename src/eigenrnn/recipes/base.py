@@ -90,6 +90,8 @@ class Row:
         watch: Makes a callback that looks on while a run is trained, from the run's folder.
         quick_task: A smaller task for `--quick`; the same one by default.
         quick_steps: The number of steps for `--quick`.
+        task_of_seed: Gives each run a task of its own, from the task and the seed, where the paper
+            draws the data by the seed too.
         departures: Where we do otherwise than the paper.
     """
 
@@ -108,6 +110,7 @@ class Row:
     watch: Callable[[Path], Callback] | None = None
     quick_task: Task | None = None
     quick_steps: int = 30
+    task_of_seed: Callable[[Any, int], Task] | None = None
     departures: tuple[str, ...] = ()
 
     def points(self) -> dict[str, "Row"]:
@@ -140,8 +143,9 @@ class Row:
         return model
 
     def with_seed(self, seed: int) -> "Row":
-        """Return the same row with another seed for batches and dropout."""
-        return replace(self, settings=replace(self.settings, seed=seed))
+        """Return the same row with another seed for batches and dropout, and the task's of it."""
+        task = self.task if self.task_of_seed is None else self.task_of_seed(self.task, seed)
+        return replace(self, task=task, settings=replace(self.settings, seed=seed))
 
     def quick(self, steps: int | None = None) -> "Row":
         """Return the same row at a size that shows that it runs, not what it reaches.

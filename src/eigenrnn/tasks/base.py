@@ -103,6 +103,13 @@ class Task(ABC):
         """The number of different symbols that are read; None where inputs are real numbers."""
         return None
 
+    def missing_data(self) -> str | None:
+        """Name a file or folder that it reads and that is not on this machine, or return None.
+
+        Nothing is read or downloaded to find out.
+        """
+        return None
+
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:

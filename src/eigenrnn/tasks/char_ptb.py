@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from eigenrnn.data.corpus import Corpus
-from eigenrnn.data.ptb import read_characters
+from eigenrnn.data.files import absent
+from eigenrnn.data.ptb import CHARACTER_FILES, PACKED_CHARACTER_FILES, read_characters
 from eigenrnn.tasks.next_symbol import NextSymbol
 
 __all__ = ["CharPTB"]
@@ -89,6 +90,10 @@ class CharPTB(NextSymbol):
     @property
     def vocabulary(self) -> int:
         return 49 if self.cut == "lines" else 50
+
+    def missing_data(self) -> str | None:
+        either = zip(CHARACTER_FILES.values(), PACKED_CHARACTER_FILES.values(), strict=True)
+        return absent(either, self.data_root)
 
     def _read(self) -> Corpus:
         return read_characters(self.data_root)

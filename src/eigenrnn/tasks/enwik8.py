@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from eigenrnn.data.corpus import Corpus
-from eigenrnn.data.enwik8 import open_enwik8
+from eigenrnn.data.enwik8 import FILE, ZIP, open_enwik8
+from eigenrnn.data.files import absent
 from eigenrnn.tasks.next_symbol import NextSymbol
 
 __all__ = ["Enwik8"]
@@ -76,6 +77,9 @@ class Enwik8(NextSymbol):
     def orhan(cls) -> Self:
         """Orhan and Pitkow, ICLR 2020, with the lengths that AWD-LSTM has by default."""
         return cls(window=200, cut="random", validation_streams=10, test_streams=1)
+
+    def missing_data(self) -> str | None:
+        return absent([(FILE, ZIP)], self.data_root)
 
     def _read(self) -> Corpus:
         return open_enwik8(self.data_root, self.length)

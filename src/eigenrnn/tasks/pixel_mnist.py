@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.data.mnist import read_mnist
+from eigenrnn.data.files import absent
+from eigenrnn.data.mnist import FILES, read_mnist
 from eigenrnn.tasks.base import Batch, Task
 from eigenrnn.tasks.epochs import epochs, one_pass
 
@@ -86,6 +87,9 @@ class PixelMNIST(Task):
             raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {seed}")
         if self.eval_examples is not None and self.eval_examples < 1:
             raise ValueError(f"expected eval_examples >= 1, got {self.eval_examples}")
+
+    def missing_data(self) -> str | None:
+        return absent(FILES.values(), self.data_root)
 
     @property
     def input_size(self) -> int:

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from eigenrnn.data.files import locate
+from eigenrnn.data.files import absent, locate
 from eigenrnn.data.memory import check_memory
 from eigenrnn.data.ts import ARCHIVE
 from eigenrnn.tasks.answers import Answers, Classes, Numbers
@@ -135,6 +135,12 @@ class Series(Task):
     @property
     def output_size(self) -> int:
         return self._answers.size
+
+    def missing_data(self) -> str | None:
+        if self.dataset is not None:
+            return absent(ARCHIVE[self.dataset], self.data_root)
+        own = [path for path in (self.train, self.test) if path is not None]
+        return next((str(path) for path in own if not Path(path).is_file()), None)
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from eigenrnn.data.memory import check_memory
 from eigenrnn.data.spectrogram import BINS, FLOOR_DB, decibels, stft
-from eigenrnn.data.speech import Corpus, read_speech
+from eigenrnn.data.speech import Corpus, missing_speech, read_speech
 from eigenrnn.tasks.answers import squared_errors
 from eigenrnn.tasks.base import Batch, Task
 from eigenrnn.tasks.epochs import epochs, one_pass
@@ -86,6 +86,9 @@ class Speech(Task):
     @property
     def output_size(self) -> int:
         return BINS
+
+    def missing_data(self) -> str | None:
+        return missing_speech(self.corpus, self.data_root)
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from eigenrnn.data.corpus import Corpus
-from eigenrnn.data.text import read_text, split_text
+from eigenrnn.data.files import absent
+from eigenrnn.data.text import TINY_SHAKESPEARE, read_text, split_text
 from eigenrnn.tasks.next_symbol import NextSymbol
 from eigenrnn.tasks.options import check_choices
 
@@ -78,6 +79,11 @@ class Text(NextSymbol):
     def figure_names(self) -> tuple[str, ...]:
         perplexity = ("perplexity",) if self.unit == "words" else ()
         return *super().figure_names, *perplexity
+
+    def missing_data(self) -> str | None:
+        if self.path is not None:
+            return None if Path(self.path).expanduser().is_file() else str(self.path)
+        return absent([TINY_SHAKESPEARE], self.data_root)
 
     def _read(self) -> Corpus:
         return split_text(read_text(self.path, self.data_root), self.unit, self.held_out)

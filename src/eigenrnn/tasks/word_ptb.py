@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from eigenrnn.data.corpus import Corpus
-from eigenrnn.data.ptb import read_words
+from eigenrnn.data.files import absent
+from eigenrnn.data.ptb import WORD_FILES, read_words
 from eigenrnn.tasks.next_symbol import NextSymbol
 
 __all__ = ["WordPTB"]
@@ -77,6 +78,9 @@ class WordPTB(NextSymbol):
     @property
     def figure_names(self) -> tuple[str, ...]:
         return *super().figure_names, "perplexity"
+
+    def missing_data(self) -> str | None:
+        return absent(WORD_FILES.values(), self.data_root)
 
     def _read(self) -> Corpus:
         return read_words(self.data_root)

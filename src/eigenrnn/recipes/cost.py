@@ -1,0 +1,58 @@
+"""About how long the runs of a row take."""
+
+from functools import cache
+from typing import Any
+
+from torch import nn
+
+from eigenrnn.layers import EURNN, GRU, URNN, FullCapacityURNN, ScuRNN
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.recipes.base import Row
+from eigenrnn.tasks import Task
+
+__all__ = ["estimated_seconds"]
+
+# What two cores with AVX-512 reach, see docs/speed.md: multiply-adds a second of our layers and of
+# torch's, the shortest step of a recurrence, and what a training step takes beside it.
+_OURS, _TORCHS = 150e9, 65e9
+_SHORTEST_STEP, _BESIDE = 8e-6, 5e-3
+_CONSTRAINT = 30  # times N^3 multiply-adds, about what an exponential and its gradient take
+
+
+def estimated_seconds(row: Row) -> float | None:
+    r"""Estimate what one run of a row takes on two cores, evaluations left out.
+
+    .. math:: s \left( T \max \left( \frac{3 B w}{r}, t \right) + \frac{30 N^3}{r} + b \right)
+
+    Over s steps of optimisation, sequences of T steps in batches of B, and w weights that each
+    step of a sequence meets; r, t and b are constants of such a machine. On others, and for short
+    sequences, it may well be wrong by a factor of two.
+
+    Args:
+        row: A network of a recipe.
+    Returns:
+        Seconds; None if they depend on data that is not there.
+    """
+    if row.task.missing_data() is not None:
+        return None
+    ours = isinstance(row.layer, type) and issubclass(row.layer, Stacked)
+    rate = _OURS if ours else _TORCHS
+    weights = max(row.parameters or 0, _blocks(row.layer) * row.hidden_size**2)
+    step = max(3 * row.settings.batch_size * weights / rate, _SHORTEST_STEP)
+    constraint = _CONSTRAINT * row.hidden_size**3 / rate if ours else 0.0
+    each = _length(row.task) * step + constraint + _BESIDE
+    return row.settings.total_steps(row.task) * each
+
+
+def _blocks(layer: Any) -> int:
+    """Count the N x N matrices that a state goes through at each step."""
+    if not isinstance(layer, type):
+        return 1
+    if issubclass(layer, nn.LSTM | URNN | FullCapacityURNN | ScuRNN | EURNN):
+        return 4  # four gates, or the four real blocks of a complex matrix
+    return 3 if issubclass(layer, nn.GRU | GRU) else 1
+
+
+@cache
+def _length(task: Task) -> int:
+    return len(next(task.batches("train", 1)).inputs)

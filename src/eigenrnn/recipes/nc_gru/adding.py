@@ -1,0 +1,82 @@
+"""The adding problem: table 3, and the curves of the same runs in figure 3."""
+
+from dataclasses import replace
+
+from eigenrnn.initializers import glorot_uniform_, zeros_
+from eigenrnn.recipes.base import Recipe, Reported, Row
+from eigenrnn.recipes.nc_gru.source import (
+    BEST_ON_TEST,
+    CURVES,
+    SOURCE,
+    STARTS_UNKNOWN,
+    Network,
+    networks,
+)
+from eigenrnn.tasks import Adding
+from eigenrnn.train import Settings
+
+__all__ = ["RECIPES"]
+
+_NETWORKS = networks(
+    (68, 70, 190, 128, 80),
+    (19_653, 15_401, 18_716, 34_303, 16_761),
+    (95, 43),
+    reset_every=50,
+)
+# losses, in hundred thousandths
+_PRINTED = {
+    200: (2.2829, 1.776, 51.49, 2.758, 1.022, 5.0),
+    400: (269.7, 1.2976, 16_295.05, 2.3067, 0.81, 4.93),
+}
+_DEPARTURES = (BEST_ON_TEST, STARTS_UNKNOWN)
+
+
+def _row(network: Network, length: int, place: str, value: float) -> Row:
+    task = Adding.nc_gru(length)
+    stuck = "the loss of the constant guess is 0.167" if value > 1e4 else ""
+    return Row(
+        label=f"{network.label} T={length}",
+        task=task,
+        quick_task=replace(task, length=20, test_examples=100),
+        layer=network.layer,
+        hidden_size=network.size,
+        options=network.options,
+        parameters=network.parameters,
+        settings=Settings(
+            epochs=10,
+            batch_size=50,
+            optimiser="adam",
+            lr=1e-3,
+            lr_recurrent=1e-3,
+            eval_every=100,
+            eval_batch_size=500,
+        ),
+        head_init=glorot_uniform_,
+        head_bias_init=zeros_,
+        reported=Reported(round(value / 1e5, 9), place, "test", "loss", "best", stuck),
+        departures=network.departures,
+    )
+
+
+def _rows(length: int, place: str) -> tuple[Row, ...]:
+    pairs = zip(_NETWORKS, _PRINTED[length], strict=True)
+    return tuple(_row(network, length, place, value) for network, value in pairs)
+
+
+RECIPES = (
+    Recipe(
+        name="nc_gru/table3",
+        summary="Adding problem with 200 and 400 steps: smallest error on 10,000 sequences.",
+        rows=(*_rows(200, "table 3"), *_rows(400, "table 3")),
+        source=f"{SOURCE}, section 4.3 and table 3",
+        departures=_DEPARTURES,
+    ),
+    Recipe(
+        name="nc_gru/fig3",
+        summary="Adding problem with 200 and 400 steps: error on 10,000 sequences.",
+        rows=(*_rows(200, "figure 3a"), *_rows(400, "figure 3b")),
+        source=f"{SOURCE}, section 4.3 and figure 3",
+        departures=(*_DEPARTURES, CURVES),
+    ),
+)
+"""A table and the figure of its runs."""

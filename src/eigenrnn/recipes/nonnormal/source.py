@@ -1,0 +1,76 @@
+"""The paper, and what its networks have in common in all experiments."""
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Generator
+
+from eigenrnn.constraints import Unconstrained
+from eigenrnn.layers import LSTM, RNN
+from eigenrnn.nonnormal import ChainDirection
+from eigenrnn.recipes.base import Axis, Row
+from eigenrnn.starts import Kind, recurrent_
+
+__all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "lstm", "plain_rnn", "vary"]
+
+SOURCE = "Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715"
+
+GAINS: dict[Kind, str] = {
+    "identity": "lambda",
+    "ortho": "lambda",
+    "chain": "alpha",
+    "feedback_chain": "beta",
+}
+"""The four starts that are compared, and what the paper calls the number that is searched."""
+
+FINE_GAINS = tuple(round(0.05 * k, 2) for k in range(1, 22))
+"""The values of alpha and lambda that were tried on texts and on CarRacing."""
+
+FINE_BETAS = tuple(round(0.01 * k, 2) for k in range(1, 22))
+"""The values of beta, likewise."""
+
+
+def plain_rnn(  # noqa: PLR0913, those of the layer and those of its start
+    input_size: int,
+    hidden_size: int,
+    *,
+    nonlinearity: str = "tanh",
+    kind: Kind,
+    gain: float | None = None,
+    beta: float = 0.01,
+    direction: ChainDirection = "forward",
+    generator: Generator | None = None,
+) -> RNN:
+    """Make a network without constraints, and fill it as the paper does; see `recurrent_`."""
+    layer = RNN(
+        input_size,
+        hidden_size,
+        nonlinearity=nonlinearity,
+        constraint=Unconstrained,
+        generator=generator,
+    )
+    return recurrent_(layer, kind, gain=gain, beta=beta, direction=direction, generator=generator)
+
+
+def lstm(
+    input_size: int,
+    hidden_size: int,
+    *,
+    kind: Kind,
+    direction: ChainDirection = "forward",
+    generator: Generator | None = None,
+) -> LSTM:
+    """Make an LSTM with the same start in all gates, or the mixed one; see `recurrent_`."""
+    layer = LSTM(input_size, hidden_size, generator=generator)
+    return recurrent_(layer, kind, direction=direction, generator=generator)
+
+
+def vary(kind: Kind, values: tuple[float, ...]) -> Axis:
+    """Search the number that the paper searches for a start."""
+    option = "beta" if kind == "feedback_chain" else "gain"
+
+    def varied(row: Row, value: float) -> Row:
+        options: dict[str, Any] = {**row.options, option: value}
+        return replace(row, options=options)
+
+    return Axis(GAINS[kind], values, varied)
