@@ -33,10 +33,12 @@ struct Steps {
   }
 };
 
-// One Elman recurrence, forward: h_t = f(x_t [U^T] [+ c] + h_{t-1} W^T).
+// One Elman recurrence, forward: h_t = f(x_t [U^T] [+ c] + h_{t-1} W^T), and, where outputs are
+// asked for, y_t = h_t V^T [+ d].
 struct Elman {
   Steps steps;
-  std::ptrdiff_t N = 0, M = 0;  // M = 0: x is added as it is
+  std::ptrdiff_t N = 0, M = 0, K = 0;  // M = 0: x is added as it is
+  std::ptrdiff_t apart = 1;            // from the gradient of an output to that of the next
   Activation activation = Activation::identity;
   double slope = 0;                    // of leaky_relu
   View x;                              // (T, B, M or N)
@@ -45,20 +47,25 @@ struct Elman {
   View W;                              // (N, N), any strides
   View h0;                             // (1, B, N)
   View bias;                           // (N,), of modReLU
+  View V;                              // (K, N), any strides
+  View d;                              // (K,), may be null
   View h;                              // (T, B, N); null: only the last states are wanted
   View last;                           // (1, B, N)
+  View y;                              // (T, B, K); null: no outputs are wanted
 };
 
 // Its way back. The gradients of W and U come transposed; whatever is null is not wanted.
 struct ElmanBack {
   View g;      // (T, B, N), the gradient of h; null: zero
   View glast;  // (1, B, N), the gradient of the last states; null: zero
+  View dy;     // (T, B, K), the gradient of y; null: zero
   View dx;     // (T, B, M or N)
   View dUt;    // (M, N)
   View dc;     // (N,)
   View dWt;    // (N, N)
   View dh0;    // (1, B, N)
   View dbias;  // (N,)
+  View dV;     // (K, N)
 };
 
 // One gated recurrence, forward, with x [U^T] [+ c] = (x^r, x^u, x^c):

@@ -3,38 +3,37 @@
 #include <deque>
 
 #include "elman_backward.hpp"
-#include "scratch.hpp"
 #include "team.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// A square matrix and a mapping of the inputs, packed side by side in one piece of memory.
+// The recurrent matrix and the maps of inputs and of outputs, packed side by side in memory.
 template <class T>
 struct ElmanPack {
   Scratch<T> memory;
   ElmanPanels<T> panels;
 
   ElmanPack(const Elman& call, bool back)
-      : memory(Packed<T>::size(call.N, call.N) +
-               (back ? Packed<T>::size(call.N, call.M) : Packed<T>::size(call.M, call.N))),
-        panels{memory.get(), memory.get() + Packed<T>::size(call.N, call.N)} {
-    const T* W = static_cast<const T*>(call.W.data);
-    const T* U = static_cast<const T*>(call.U.data);
-    const auto [first, second] = strides(call.W, back);
-    pack(memory.get(), call.N, call.N, W, first, second);
-    if (call.M == 0) return;
-    const auto [up, down] = strides(call.U, back);
-    T* inputs = memory.get() + Packed<T>::size(call.N, call.N);
-    pack(inputs, back ? call.N : call.M, back ? call.M : call.N, U, up, down);
+      : memory(size(call.N, call.N, back) + size(call.N, call.M, back) +
+               size(call.K, call.N, back)) {
+    T* to = memory.get();
+    panels.W = add(to, call.W, call.N, call.N, back);
+    panels.U = add(to, call.U, call.N, call.M, back);
+    panels.V = add(to, call.V, call.K, call.N, back);
   }
 
  private:
-  struct Pair {
-    isize first, second;
-  };
   // Forward the rows of a product meet the transposed matrix, on the way back the matrix.
-  static Pair strides(const View& view, bool back) {
-    return back ? Pair{view.first, view.second} : Pair{view.second, view.first};
+  static isize size(isize rows, isize cols, bool back) {
+    return back ? Packed<T>::size(rows, cols) : Packed<T>::size(cols, rows);
+  }
+  static const T* add(T*& to, const View& view, isize rows, isize cols, bool back) {
+    const T* from = static_cast<const T*>(view.data);
+    T* packed = to;
+    to += size(rows, cols, back);
+    if (back) pack(packed, rows, cols, from, view.first, view.second);
+    else pack(packed, cols, rows, from, view.second, view.first);
+    return packed;
   }
 };
 
@@ -58,7 +57,8 @@ void elman_forward(const Elman& call, int threads) {
         const Share share = Share::of(c.call.steps, member, c.team);
         const ElmanForward<T> forward{c.call, c.panels, share,
                                       {c.call.steps, c.call.h, c.call.last, c.call.N, share,
-                                       c.states + 2 * share.first * c.call.N}};
+                                       c.states + 2 * share.first * c.call.N},
+                                      {c.call, c.panels.V, share}};
         with_activation(c.call.activation, forward);
       },
       &context);
@@ -71,24 +71,27 @@ struct ElmanWorker {
   ElmanScratch<T> scratch;
   Scratch<T> memory;
   Scratch<Factor<T>> factors;
+  ReadoutBack<T> readout;
 
-  ElmanWorker(const Elman& call, int member, int team)
+  ElmanWorker(const Elman& call, const ElmanBack& back, int member, int team)
       : share(Share::of(call.steps, member, team)),
         scratch(call.N, call.M, share.last - share.first),
         memory(scratch.size()),
-        factors(3 * scratch.rows) {}
+        factors(3 * scratch.rows),
+        readout(call, back, share, scratch.rows) {}
 
   T* deltas() const { return memory.get(); }
   T* sums() const { return deltas() + scratch.deltas_size(); }
   T* bias_sums() const { return sums() + scratch.sums_size(); }
   T* shift_sums() const { return bias_sums() + scratch.width(); }
 
-  void run(const Elman& call, const ElmanBack& back, const ElmanPanels<T>& panels) const {
+  void run(const Elman& call, const ElmanBack& back, const ElmanPanels<T>& panels) {
+    readout.begin();
     std::memset(sums(), 0,
                 static_cast<std::size_t>(shift_sums() + scratch.width() - sums()) * sizeof(T));
     with_activation(call.activation,
-                    ElmanBackward<T>{call, back, panels, share, scratch, deltas(), sums(),
-                                     bias_sums(), shift_sums(), factors.get(),
+                    ElmanBackward<T>{call, back, panels, share, scratch, readout, deltas(),
+                                     sums(), bias_sums(), shift_sums(), factors.get(),
                                      factors.get() + 2 * scratch.rows});
   }
 
@@ -99,6 +102,7 @@ struct ElmanWorker {
       gather<T>(back.dUt, call.M, call.N, sums() + call.N * width, width, first);
     if (back.dbias.data != nullptr) gather<T>(back.dbias, 1, call.N, bias_sums(), width, first);
     if (back.dc.data != nullptr) gather<T>(back.dc, 1, call.N, shift_sums(), width, first);
+    readout.gather_into(first);
   }
 };
 
@@ -107,7 +111,7 @@ void elman_backward(const Elman& call, const ElmanBack& back, int threads) {
   const ElmanPack<T> packed(call, true);
   const int team = members(call.steps, threads);
   std::deque<ElmanWorker<T>> workers;
-  for (int member = 0; member < team; ++member) workers.emplace_back(call, member, team);
+  for (int member = 0; member < team; ++member) workers.emplace_back(call, back, member, team);
   struct Context {
     const Elman& call;
     const ElmanBack& back;

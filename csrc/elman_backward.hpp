@@ -1,7 +1,6 @@
-// delta_t = (g_t + delta_{t+1} W) f'(z_t) over one thread's rows, and what follows from delta.
+// delta_t = (g_t + dy_t V + delta_{t+1} W) f'(z_t) over one thread's rows, and what follows from it.
 #pragma once
 #include "elman_forward.hpp"
-#include "outer.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -27,9 +26,10 @@ template <class T>
 struct ElmanBackward {
   const Elman& call;
   const ElmanBack& back;
-  ElmanPanels<T> panels;  // W and U themselves: deltas go through them from the other side
+  ElmanPanels<T> panels;  // W, U and V themselves: deltas go through them from the other side
   Share share;
   ElmanScratch<T> scratch;
+  ReadoutBack<T>& readout;
   T* deltas;        // (rows, width)
   T* sums;          // (N + M, width), the gradients of W and U so far, transposed
   T* bias_sums;     // (width,)
@@ -61,6 +61,7 @@ struct ElmanBackward {
       pull<F>(s, 0, on, deltas + last * scratch.width(), delta);
       pull<F>(s, on, now, nullptr, delta);
       pasts = remember(s, now, delta, pasts);
+      readout.hold(s, now, held);
       if (call.M > 0) {
         steps = append(inputs, steps,
                        {at<T>(call.x, call.steps.time(s), share.first), 1, call.x.second, delta,
@@ -89,9 +90,10 @@ struct ElmanBackward {
     // the next step's rows come from memory while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
     const isize next_h = next * call.h.first, next_g = next * back.g.first;
-    const Operand<T> operand{later == nullptr ? nullptr : later + from * width, width, panels.W,
-                             later == nullptr ? 0 : N};
-    through<T>(&operand, 1, to - from, vectors<T>(N),
+    const Operand<T> operands[2] = {{later == nullptr ? nullptr : later + from * width, width,
+                                     panels.W, later == nullptr ? 0 : N},
+                                    readout.operand(s, from, panels.V)};
+    through<T>(operands, readout.wanted() ? 2 : 1, to - from, vectors<T>(N),
                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
                  for (isize v = 0; v < C; ++v) {
                    const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);
@@ -161,6 +163,7 @@ struct ElmanBackward {
     if (back.dWt.data != nullptr) add_products(past, pasts, call.N, all, sums, width);
     if (back.dUt.data != nullptr && call.M > 0)
       add_products(inputs, steps, call.M, all, sums + call.N * width, width);
+    readout.flush();
   }
 };
 

@@ -1,6 +1,7 @@
-// h_t = f(x_t + h_{t-1} W^T), or f(x_t U^T + c + h_{t-1} W^T), over one thread's rows.
+// h_t = f(x_t + h_{t-1} W^T), or f(x_t U^T + c + h_{t-1} W^T), over one thread's rows, and outputs.
 #pragma once
 #include "activations.hpp"
+#include "readout.hpp"
 #include "states.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -10,6 +11,7 @@ template <class T>
 struct ElmanPanels {
   const T* W;
   const T* U;
+  const T* V;
 };
 
 template <class T>
@@ -18,6 +20,7 @@ struct ElmanForward {
   ElmanPanels<T> panels;
   Share share;
   States<T> states;
+  Readout<T> readout;
 
   template <class F>
   void run() const {
@@ -30,6 +33,8 @@ struct ElmanForward {
       const T* before = old > 0 ? states.after(s - 1, stride) : nullptr;
       advance<F>(s, 0, old, before, stride);
       advance<F>(s, old, now, first + old * call.h0.second, call.h0.second);
+      const T* h = states.after(s, stride);
+      readout.write(s, now, h, stride);
       states.finish(s, now);
     }
   }

@@ -37,6 +37,7 @@ View view(const Pointer& p) {
 }
 
 using Shape = std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t>;
+using Outputs = std::tuple<std::ptrdiff_t, std::ptrdiff_t>;  // K, how far apart gradients are
 
 // What all recurrences are told, T, B, N and M first.
 template <class Call>
@@ -56,18 +57,20 @@ void fill(View* (&to)[count], const std::vector<Pointer>& views) {
   for (std::size_t i = 0; i < count; ++i) *to[i] = view(views.at(i));
 }
 
-Elman elman(const Shape& shape, const Sizes& sizes, bool reverse, int activation, double slope,
-            const std::vector<Pointer>& views) {
+Elman elman(const Shape& shape, const Outputs& outputs, const Sizes& sizes, bool reverse, int activation,
+            double slope, const std::vector<Pointer>& views) {
   Elman call = recurrence<Elman>(shape, sizes, reverse, activation, slope);
-  View* to[] = {&call.x, &call.U, &call.c, &call.W, &call.h0, &call.bias, &call.h, &call.last};
+  std::tie(call.K, call.apart) = outputs;
+  View* to[] = {&call.x, &call.U,    &call.c, &call.W, &call.h0, &call.bias,
+                &call.h, &call.last, &call.V, &call.d, &call.y};
   fill(to, views);
   return call;
 }
 
 ElmanBack elman_back(const std::vector<Pointer>& views) {
   ElmanBack back;
-  View* to[] = {&back.g,  &back.glast, &back.dx,  &back.dUt,
-                &back.dc, &back.dWt,   &back.dh0, &back.dbias};
+  View* to[] = {&back.g,   &back.glast, &back.dx, &back.dUt, &back.dc, &back.dWt,
+                &back.dh0, &back.dbias, &back.dy, &back.dV};
   fill(to, views);
   return back;
 }
@@ -122,17 +125,17 @@ NB_MODULE(_cpu, m) {
                              reinterpret_cast<float*>(to), count);
   });
   m.def("elman_forward",
-        [](bool twice, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
-           int activation, double slope, const std::vector<Pointer>& views) {
-          const Elman call = elman(shape, sizes, reverse, activation, slope, views);
+        [](bool twice, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
+           bool reverse, int activation, double slope, const std::vector<Pointer>& views) {
+          const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, views);
           const nb::gil_scoped_release free;
           (twice ? kernels.elman_forward_double : kernels.elman_forward_float)(call, threads);
         });
   m.def("elman_backward",
-        [](bool twice, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
-           int activation, double slope, const std::vector<Pointer>& views,
+        [](bool twice, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
+           bool reverse, int activation, double slope, const std::vector<Pointer>& views,
            const std::vector<Pointer>& gradients) {
-          const Elman call = elman(shape, sizes, reverse, activation, slope, views);
+          const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, views);
           const ElmanBack back = elman_back(gradients);
           const nb::gil_scoped_release free;
           (twice ? kernels.elman_backward_double : kernels.elman_backward_float)(call, back,

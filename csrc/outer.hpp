@@ -38,9 +38,10 @@ void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into,
     for (isize k = 0, R; k < rows; k += R) {
       R = next_rows(rows - k);
       BLOCKS<T>.table[R][C](factors, count, into + k * stride + v * LANES<T>, stride, true);
-      for (int i = 0; i < count; ++i) factors[i].a += R;
+      for (int i = 0; i < count; ++i) factors[i].a += R * factors[i].row;
     }
-    for (int i = 0; i < count; ++i) factors[i].a -= rows, factors[i].b += C * LANES<T>;
+    for (int i = 0; i < count; ++i)
+      factors[i].a -= rows * factors[i].row, factors[i].b += C * factors[i].wide;
   }
 }
 

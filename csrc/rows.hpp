@@ -63,14 +63,15 @@ struct Operand {
   isize stride;
   const T* panels;
   isize depth;
+  isize step = 1;  // from an element of a row to the next
 };
 
 // What rows r, r + 1, ... and vectors v, v + 1, ... add to a block.
 template <class T>
 EIGENRNN_INLINE Factor<T> factor(const Operand<T>& operand, isize r, isize v) {
   const isize panel = Packed<T>::panel(operand.depth);
-  return {operand.rows + r * operand.stride, operand.stride, 1, operand.panels + v * panel,
-          LANES<T>, panel, operand.depth};
+  return {operand.rows + r * operand.stride, operand.stride, operand.step,
+          operand.panels + v * panel, LANES<T>, panel, operand.depth};
 }
 
 template <class T>

@@ -127,7 +127,7 @@ def cayley(
 def _cayley(A: Tensor) -> Tensor:
     n = A.shape[-1]
     I = torch.eye(n, dtype=A.dtype, device=A.device)
-    W = torch.linalg.solve(I + A, I - A)
+    W = torch.linalg.solve(I + A, I - A, left=False)  # they commute, and torch copies less
     if is_traced() or A.is_meta or bool(_frobenius(A.detach()) > _LARGE * math.sqrt(n)):
         return _mended(W)
     return W

@@ -91,6 +91,8 @@ class SequenceModel(nn.Module):
         lengths: Tensor | None = None,  # (B,)
     ) -> Tensor:  # (T, B, K) or (B, K)
         """Map sequences to outputs."""
+        if self.readout == "all" and isinstance(self.layer, Stacked):
+            return self.layer(inputs, None, lengths, head=self.head)[0]
         states, last = self._run(inputs, lengths)
         return self.head(states if self.readout == "all" else last)
 
@@ -99,7 +101,7 @@ class SequenceModel(nn.Module):
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
         """Return the states of all steps, if they are read, and the last layer's last ones."""
         if isinstance(self.layer, Stacked):
-            states, h_n = self.layer(inputs, None, lengths, last_only=self.readout != "all")
+            states, h_n = self.layer(inputs, None, lengths, last_only=True)
         elif lengths is None:
             states, h_n = self.layer(inputs)
         else:

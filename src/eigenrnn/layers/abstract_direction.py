@@ -146,6 +146,10 @@ class AbstractDirection(nn.Module, ABC):
         Those alone, if they are all that is wanted and no gradient is.
         """
 
+    def reads_out(self) -> bool:
+        """Whether `forward` takes V and d too, and then gives outputs in place of all states."""
+        return False
+
     def as_output(
         self,
         h: Tensor,  # (T, B, N)

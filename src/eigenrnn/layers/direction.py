@@ -92,7 +92,7 @@ class Direction(AbstractDirection):
     def constraints(self) -> list[Constraint]:
         return [self.constraint]
 
-    def forward(
+    def forward(  # noqa: PLR0913, what all directions take, and an output map
         self,
         x: Tensor,  # (T, B, M)
         h0: Tensor,  # (B, S)
@@ -100,7 +100,9 @@ class Direction(AbstractDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
-    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        V: Tensor | None = None,  # (K, N)
+        d: Tensor | None = None,  # (K,)
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
         W = self._typed(self.weight_hh)  # the constraint runs here and nowhere else
         typed = _as_complex if W.is_complex() else _as_real
         return elman(
@@ -110,6 +112,8 @@ class Direction(AbstractDirection):
             self.bias,
             U=typed(self.weight_ih.T).T,
             c=None if self.input_bias is None else typed(self.input_bias),
+            V=V,
+            d=d,
             nonlinearity=self.nonlinearity,
             batch_sizes=batch_sizes,
             reverse=reverse,
@@ -117,6 +121,9 @@ class Direction(AbstractDirection):
             last_only=last_only,
             **self.options(x),
         )
+
+    def reads_out(self) -> bool:
+        return not self.constraint.is_complex
 
     def as_output(self, h: Tensor) -> Tensor:
         if not h.is_complex():

@@ -9,10 +9,12 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.layers.abstract_direction import AbstractDirection
+from eigenrnn.layers.first_states import first_states
 from eigenrnn.layers.lengths import Lengths, run_longest_first
 from eigenrnn.layers.norm_zoneout import PLAIN, asked_of, dropped
 from eigenrnn.layers.packing import in_order, out_of_order, pack_like, unpack
-from eigenrnn.layers.validate import check_dtype, check_h0, check_input, check_options, check_step
+from eigenrnn.layers.readout import told_to_read
+from eigenrnn.layers.validate import check_dtype, check_input, check_options, check_step
 from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.backend import Backend, Call
@@ -130,6 +132,7 @@ class Stacked(nn.Module, Generic[_D]):
         hx: Tensor | None = None,
         lengths: Lengths = None,
         last_only: bool = False,
+        head: nn.Linear | None = None,
     ) -> tuple[Any, Tensor]:
         """Run over a batch of sequences.
 
@@ -140,19 +143,25 @@ class Stacked(nn.Module, Generic[_D]):
                 packing; states past it are zero and h_n is taken at it.
             last_only: Whether h_n is all that is wanted, with None in place of the states: without
                 gradients those of the last layer are then not kept either.
+            head: A map of the last layer's states, whose outputs are then given in their place;
+                where the recurrence can apply it, that is faster than a call of the head.
         Returns:
             The states of the last layer at all steps, packed if the input was, and h_n, the last
             state of every layer and direction.
+        Raises:
+            ValueError: If a head is given although `last_only` leaves it nothing to map.
         """
+        if last_only and head is not None:
+            raise ValueError("expected either last_only or a head of all steps, got both")
+        run = partial(self._run, last_only=last_only, head=head)
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx, lengths, last_only)
+            return self._forward_packed(input, hx, lengths, run)
         check_input(input, self.input_size, self.weight_dtype)
         unbatched = input.dim() == 2
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
-        hx = self._as_batch(hx) if unbatched else hx
-        run = partial(self._run, last_only=last_only)
-        output, h_n = run_longest_first(run, x, self._states(hx, x.shape[1]), lengths)
+        h0 = first_states(self.all_directions(), hx, x.shape[1], unbatched)
+        output, h_n = run_longest_first(run, x, h0, lengths)
         h_n = h_n.squeeze(1) if unbatched else h_n
         if output is None:
             return None, h_n
@@ -176,9 +185,9 @@ class Stacked(nn.Module, Generic[_D]):
             raise ValueError("expected a network of one direction, got a bidirectional one")
         check_step(x_t)
         batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
-        h = self._as_batch(h) if x_t.dim() == 1 else h
         check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
-        output, h_n = self._run(batched.unsqueeze(0), self._states(h, batched.shape[0]), None)
+        h0 = first_states(self.all_directions(), h, batched.shape[0], x_t.dim() == 1)
+        output, h_n = self._run(batched.unsqueeze(0), h0, None)
         output = cast("Tensor", output).squeeze(0)
         return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
 
@@ -245,14 +254,18 @@ class Stacked(nn.Module, Generic[_D]):
         return torch.stack(self.recurrent_matrices())
 
     def _forward_packed(
-        self, packed: PackedSequence, h0: Tensor | None, lengths: Lengths, last_only: bool
+        self,
+        packed: PackedSequence,
+        hx: Tensor | None,
+        lengths: Lengths,
+        run: Callable[..., tuple[Tensor | None, Tensor]],
     ) -> tuple[PackedSequence | None, Tensor]:
         if lengths is not None:
             raise ValueError("expected either a PackedSequence or lengths, got both")
         x, kept = unpack(packed)
         check_input(x, self.input_size, self.weight_dtype)
-        states = in_order(packed, self._states(h0, x.shape[1]))
-        output, h_n = self._run(x, states, packed.batch_sizes.tolist(), last_only)
+        h0 = in_order(packed, first_states(self.all_directions(), hx, x.shape[1]))
+        output, h_n = run(x, h0, packed.batch_sizes.tolist())
         output = None if output is None else pack_like(packed, output, kept)
         return output, out_of_order(packed, h_n)
 
@@ -262,39 +275,26 @@ class Stacked(nn.Module, Generic[_D]):
         h0: Tensor,  # (L D, B, N)
         batch_sizes: list[int] | None,
         last_only: bool = False,
-    ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, N)
+        head: nn.Linear | None = None,
+    ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         directions = self.all_directions()
+        told = {} if self.bidirectional else told_to_read(head, directions[-1])
         last: list[Tensor] = []
         for layer in range(self.num_layers):
+            final = layer == self.num_layers - 1
             if layer > 0 and self.dropout > 0:
                 x = dropped(x, self.dropout, self.locked_dropout, self.training)
-            ends_here = last_only and layer == self.num_layers - 1
+            ends_here = last_only and final
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d
-                h, end = directions[i](x, h0[i], batch_sizes, d == 1, self.backend, ends_here)
+                given = x, h0[i], batch_sizes, d == 1, self.backend, ends_here
+                h, end = directions[i](*given, **(told if final else {}))
                 last.append(directions[i].as_state(end))
                 if not ends_here:
                     outputs.append(directions[i].as_output(h))
             if outputs:
                 x = torch.cat(outputs, dim=2) if self.bidirectional else outputs[0]
+        if head is not None and not told:
+            x = head(x)
         return None if last_only else x, torch.stack(last)
-
-    def _states(self, h0: Tensor | None, batch_size: int) -> Tensor:  # (L D, B, N)
-        if h0 is None:
-            return torch.stack(
-                [direction.begin(batch_size) for direction in self.all_directions()]
-            )
-        check_h0(h0, self._state_shape(batch_size), self.weight_dtype)
-        return h0
-
-    def _as_batch(self, h0: Tensor | None) -> Tensor | None:  # (L D, 1, N)
-        """Give the first states of a single sequence a batch of one."""
-        if h0 is None:
-            return None
-        check_h0(h0, self._state_shape(1)[::2], self.weight_dtype)
-        return h0.unsqueeze(1)
-
-    def _state_shape(self, batch_size: int) -> tuple[int, int, int]:
-        state_size = self.all_directions()[0].state_size
-        return self.num_layers * self.num_directions, batch_size, state_size

@@ -47,7 +47,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Backend:
-    """One implementation of a recurrence.
+    r"""One implementation of a recurrence.
 
     Args:
         name: What users pass as `backend=`.
@@ -59,6 +59,8 @@ class Backend:
         refuses: Says why it cannot serve a call, or None.
         forgets: Whether `run` takes ``last_only=True``, and then keeps no other states.
         serves: Which of the options beyond the formula it computes.
+        reads: Whether `run` takes a given ``V``, and with it ``d``, and then returns the outputs
+            :math:`h_t V^\top + d` in place of the states.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Backend:
     refuses: Callable[[Call], str | None]
     serves: frozenset[str] = frozenset()
     forgets: bool = False
+    reads: Callable[[Tensor], bool] = lambda _: False
 
     def objection(self, call: Call) -> str | None:
         """Say why the backend cannot serve the call, or None."""

@@ -25,14 +25,14 @@ from eigenrnn.transforms import is_batched, under_transform
 __all__ = ["BACKEND", "elman_cpu"]
 
 _OPTIONS = "str nonlinearity, SymInt[]? batch_sizes, bool reverse"
-_WANTED = 6  # x, W, h0, bias, U, c: what gradients are asked for, in this order
+_WANTED = 8  # x, W, h0, bias, U, c, V, d: what gradients are asked for, in this order
 
 
 @torch.library.custom_op(
     "eigenrnn::elman_cpu",
     mutates_args=(),
-    schema="(Tensor x, Tensor W, Tensor h0, Tensor? bias, Tensor? U, Tensor? c, "
-    f"{_OPTIONS}, bool last_only) -> (Tensor, Tensor)",
+    schema="(Tensor x, Tensor W, Tensor h0, Tensor? bias, Tensor? U, Tensor? c, Tensor? V, "
+    f"Tensor? d, {_OPTIONS}, bool last_only) -> (Tensor, Tensor, Tensor)",
 )
 def elman_cpu(  # noqa: PLR0913, the tensors and how to run over them
     x: Tensor,  # (T, B, N) or (T, B, M)
@@ -41,66 +41,78 @@ def elman_cpu(  # noqa: PLR0913, the tensors and how to run over them
     bias: Tensor | None,  # (N,)
     U: Tensor | None,  # (N, M)
     c: Tensor | None,  # (N,)
+    V: Tensor | None,  # (K, N)
+    d: Tensor | None,  # (K,)
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
     last_only: bool,
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    """Evaluate the recurrence and return all states and the last ones; pairs count as N.
+) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (T, B, K)
+    """Evaluate the recurrence and return all states, the last ones and the outputs.
 
-    If the last ones alone are wanted, which leaves no gradients, no others are kept.
+    Pairs count as N. If the last ones alone are wanted of the states, which leaves no gradients,
+    no others are kept. Without V there are no outputs.
     """
-    h, last = _states(x, W, last_only), W.new_empty(h0.shape)
+    h, last, y = made = _results(x, W, h0, V, last_only)
     views = _views(x, W, h0, bias, U, c, None if last_only else h)
     shape = *x.shape[:2], len(W)
-    call = _call(W.dtype, shape, x, U, bias, nonlinearity, batch_sizes, reverse)
-    kernels.elman_forward(*call, [*views, (last.data_ptr(), 0, last.shape[1])])
-    return h, last
+    call = _call(W.dtype, shape, x, U, bias, V, None, nonlinearity, batch_sizes, reverse)
+    outwards = pointer(V), pointer(d), pointer(None if V is None else y)
+    kernels.elman_forward(*call, [*views, (last.data_ptr(), 0, last.shape[1]), *outwards])
+    return made
 
 
 @torch.library.custom_op(
     "eigenrnn::elman_cpu_backward",
     mutates_args=(),
-    schema="(Tensor? g, Tensor? g_last, Tensor? x, Tensor W, Tensor h0, Tensor? bias, Tensor? U, "
-    f"Tensor h, bool[] wanted, {_OPTIONS}) -> Tensor[]",
+    schema="(Tensor? g, Tensor? g_last, Tensor? g_y, Tensor? x, Tensor W, Tensor h0, "
+    f"Tensor? bias, Tensor? U, Tensor? V, Tensor h, bool[] wanted, {_OPTIONS}) -> Tensor[]",
 )
 def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     g: Tensor | None,  # (T, B, N)
     g_last: Tensor | None,  # (B, N)
+    g_y: Tensor | None,  # (T, B, K), with V
     x: Tensor | None,  # (T, B, M), with U
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
     bias: Tensor | None,  # (N,)
     U: Tensor | None,  # (N, M)
+    V: Tensor | None,  # (K, N)
     h: Tensor,  # (T, B, N)
     wanted: Sequence[bool],
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
 ) -> list[Tensor]:
-    """Return the wanted ones of the gradients of x, W, h0, bias, U and c."""
-    made = _gradients(x, W, h0, U, h, wanted)
-    dx, dW, dh0, dbias, dU, dc = made
+    """Return the wanted ones of the gradients of x, W, h0, bias, U, c, V and d."""
+    made = _gradients(x, W, h0, U, V, h, wanted)
+    dx, dW, dh0, dbias, dU, dc, dV, dd = made
     g, g_last = rows(g), rows(g_last)
+    if g_y is not None and dd is not None:
+        torch.sum(g_y, (0, 1), out=dd)
     end = (0, 0, 0) if g_last is None else (g_last.data_ptr(), 0, g_last.stride(0))
     start = (0, 0, 0) if dh0 is None else (dh0.data_ptr(), 0, dh0.stride(0))
     dUt, dWt = (pointer(None if d is None else d.T) for d in (dU, dW))
+    nothing = pointer(None)
     kernels.elman_backward(
-        *_call(h.dtype, h.shape, x, U, bias, nonlinearity, batch_sizes, reverse),
-        [*_views(x, W, h0, bias, U, None, h), (0, 0, 0)],
-        [pointer(g), end, pointer(dx), dUt, pointer(dc), dWt, start, pointer(dbias)],
+        *_call(h.dtype, h.shape, x, U, bias, V, g_y, nonlinearity, batch_sizes, reverse),
+        [*_views(x, W, h0, bias, U, None, h), nothing, pointer(V), nothing, nothing],
+        [
+            *(pointer(g), end, pointer(dx), dUt, pointer(dc), dWt, start, pointer(dbias)),
+            *(pointer(g_y), pointer(dV)),
+        ],
     )
     return [gradient for gradient in made if gradient is not None]
 
 
-def _states(x: Tensor, W: Tensor, last_only: bool) -> Tensor:  # (T, B, N), or none at all
-    """Make the buffer of all states, laid out as the inputs are."""
-    T, B, _ = x.shape
-    if last_only:
-        return W.new_empty(0, B, W.shape[0])
-    if x.stride(0) < x.stride(1):
-        return fresh(W, B, T, W.shape[0]).transpose(0, 1)
-    return fresh(W, T, B, W.shape[0])
+def _results(
+    x: Tensor, W: Tensor, h0: Tensor, V: Tensor | None, last_only: bool
+) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N) or none at all, (B, N), (T, B, K) or none
+    """Make the buffers, laid out as the inputs are."""
+    (T, B, _), N = x.shape, len(W)
+    h = W.new_empty(0, B, N) if last_only else _like(x, T, B, N, W)
+    y = W.new_empty(0, B, 0) if V is None else _like(x, T, B, len(V), W)
+    return h, W.new_empty(h0.shape), y
 
 
 def _gradients(
@@ -108,11 +120,12 @@ def _gradients(
     W: Tensor,
     h0: Tensor,
     U: Tensor | None,
+    V: Tensor | None,
     h: Tensor,
     wanted: Sequence[bool],
 ) -> list[Tensor | None]:
     """Make the buffers of those that are wanted."""
-    (T, B, N), M = h.shape, 0 if U is None else U.shape[1]
+    (T, B, N), M, K = h.shape, 0 if U is None else U.shape[1], 0 if V is None else len(V)
     return [
         (_like(x, T, B, M) if U is not None and x is not None else _like(h, T, B, N))
         if wanted[0]
@@ -122,13 +135,18 @@ def _gradients(
         W.new_empty(N) if wanted[3] else None,
         W.new_empty(M, N).T if wanted[4] else None,
         W.new_empty(N) if wanted[5] else None,
+        W.new_empty(K, N) if wanted[6] else None,
+        W.new_empty(K) if wanted[7] else None,
     ]
 
 
-def _like(tensor: Tensor, T: int, B: int, K: int) -> Tensor:  # (T, B, K)
+def _like(
+    tensor: Tensor, T: int, B: int, K: int, typed: Tensor | None = None
+) -> Tensor:  # (T, B, K)
+    typed = tensor if typed is None else typed
     if tensor.stride(0) < tensor.stride(1):
-        return fresh(tensor, B, T, K).transpose(0, 1)
-    return fresh(tensor, T, B, K)
+        return fresh(typed, B, T, K).transpose(0, 1)
+    return fresh(typed, T, B, K)
 
 
 def _call(  # noqa: PLR0913, what kernels are told beside the tensors
@@ -137,16 +155,19 @@ def _call(  # noqa: PLR0913, what kernels are told beside the tensors
     x: Tensor | None,
     U: Tensor | None,
     bias: Tensor | None,
+    V: Tensor | None,
+    g_y: Tensor | None,
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
 ) -> tuple[Any, ...]:
     T, B, N = shape
     M = 0 if U is None or x is None else x.shape[2]
+    outputs = 0 if V is None else len(V), 1 if g_y is None else g_y.stride(2)
     number, slope = activation(nonlinearity, bias)
     sizes = None if batch_sizes is None else list(batch_sizes)
     twice, threads = dtype == torch.float64, torch.get_num_threads()
-    return twice, threads, (T, B, N, M), sizes, reverse, number, slope
+    return twice, threads, (T, B, N, M), outputs, sizes, reverse, number, slope
 
 
 def _views(
@@ -163,30 +184,37 @@ def _views(
 
 
 @elman_cpu.register_fake
-def _(x: Tensor, W: Tensor, h0: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-    return _states(x, W, options[-1]), W.new_empty(h0.shape)
+def _(
+    x: Tensor, W: Tensor, h0: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor]:  # bias, U, c, V, d and the options
+    return _results(x, W, h0, rest[3], rest[-1])
 
 
 @_elman_cpu_backward.register_fake
-def _(g: Any, g_last: Any, x: Any, W: Tensor, h0: Tensor, *rest: Any) -> list[Tensor]:  # noqa: ARG001
-    _, U, h, wanted, *_ = rest
-    return [d for d in _gradients(x, W, h0, U, h, wanted) if d is not None]
+def _(*arguments: Any) -> list[Tensor]:
+    x, W, h0, _, U, V, h, wanted, *_ = arguments[3:]
+    return [d for d in _gradients(x, W, h0, U, V, h, wanted) if d is not None]
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, W, h0, bias, U, _, *ctx.options, _ = inputs
-    ctx.set_materialize_grads(False)  # of the states and the last ones, mostly one is used
-    ctx.save_for_backward(None if U is None else x, W, h0, bias, U, output[0])
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, W, h0, bias, U, _, V, _, *ctx.options, _ = inputs
+    ctx.set_materialize_grads(False)  # of states, last ones and outputs, mostly one is used
+    ctx.save_for_backward(None if U is None else x, W, h0, bias, U, V, output[0])
 
 
-def _pull_back(ctx: Any, g: Tensor | None, g_last: Tensor | None) -> tuple[Tensor | None, ...]:
-    x, W, h0, bias, U, h = ctx.saved_tensors
-    wanted = list(ctx.needs_input_grad[:_WANTED])
-    if g is None and g_last is None:
+def _pull_back(
+    ctx: Any, g: Tensor | None, g_last: Tensor | None, g_y: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    x, W, h0, bias, U, V, h = ctx.saved_tensors
+    g_y = None if V is None else g_y  # outputs that there are not are an empty tensor
+    if g is None and g_last is None and g_y is None:
         return (None,) * (_WANTED + 4)
-    differentiable = torch.is_grad_enabled() or under_transform() or is_batched(g, g_last)
+    wanted = list(ctx.needs_input_grad[:_WANTED])
+    outwards = None if g_y is None else V
+    wanted[6:] = [wants and outwards is not None for wants in wanted[6:]]
+    differentiable = torch.is_grad_enabled() or under_transform() or is_batched(g, g_last, g_y)
     back = gradients if differentiable else _elman_cpu_backward
-    found = iter(back(g, g_last, x, W, h0, bias, U, h, wanted, *ctx.options))
+    found = iter(back(g, g_last, g_y, x, W, h0, bias, U, outwards, h, wanted, *ctx.options))
     return *(next(found) if wants else None for wants in wanted), *(None,) * 4
 
 
@@ -205,28 +233,34 @@ def _run(  # noqa: PLR0913, every backend's
     reverse: bool,
     *,
     last_only: bool = False,
-) -> tuple[Tensor, Tensor]:
+    V: Tensor | None = None,  # (K, N)
+    d: Tensor | None = None,  # (K,)
+) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
     """Bring the types to those that kernels know, and back."""
     options = nonlinearity, batch_sizes, reverse
     if W.dtype == torch.bfloat16:
-        exact = (None if v is None else v.float() for v in (x, W, h0, bias, U, c))
-        h, last = _run(*exact, *options, last_only=last_only)  # type: ignore[arg-type]
+        exact = [None if v is None else v.float() for v in (x, W, h0, bias, U, c)]
+        outwards = {n: None if v is None else v.float() for n, v in {"V": V, "d": d}.items()}
+        h, last = _run(*exact, *options, last_only=last_only, **outwards)  # type: ignore[arg-type]
         return h.bfloat16(), last.bfloat16()
     if U is not None and U.shape[1] == 0:  # to kernels, no channels mean no map
         padded = F.pad(x, (0, 1)), W, h0, bias, F.pad(U, (0, 1)), c
-        return _run(*padded, *options, last_only=last_only)
+        return _run(*padded, *options, last_only=last_only, V=V, d=d)
     if not W.is_complex():
-        tensors = rows(x), W, rows(h0), rows(bias), U, rows(c)
-        return elman_cpu(*tensors, *options, last_only)
+        tensors = rows(x), W, rows(h0), rows(bias), U, rows(c), V, rows(d)
+        h, last, y = elman_cpu(*tensors, *options, last_only)
+        return h if V is None else y, last
     if nonlinearity == "modrelu" and bias is not None:
         options = "modrelu_paired", batch_sizes, reverse
-    h, last = elman_cpu(
+    h, last, _ = elman_cpu(
         rows(as_pairs(x) if x.is_complex() else x),
         matrix_of_pairs(W),
         rows(as_pairs(h0)),
         None if bias is None else bias.repeat_interleave(2),
         _map_of_pairs(U, x),
         None if c is None else rows(as_pairs(c)),
+        None,
+        None,
         *options,
         last_only,
     )
@@ -240,6 +274,11 @@ def _map_of_pairs(U: Tensor | None, x: Tensor) -> Tensor | None:  # (2N, M) or (
     return matrix_of_pairs(U) if x.is_complex() else as_pairs(U.T).T
 
 
+def _reads(V: Tensor) -> bool:
+    """Whether outputs are made inside: more of them than states pay off outside."""
+    return V.device.type == "cpu" and not V.is_complex() and V.shape[0] <= V.shape[1]
+
+
 BACKEND = Backend(
     name="cpu",
     run=_run,
@@ -247,4 +286,5 @@ BACKEND = Backend(
     missing=missing,
     refuses=refuses,
     forgets=True,
+    reads=_reads,
 )

@@ -44,18 +44,22 @@ def deltas(  # noqa: PLR0913, every backend's
 def gradients(  # noqa: PLR0913, every backend's
     g: Tensor | None,  # (T, B, N)
     g_last: Tensor | None,  # (B, N)
+    g_y: Tensor | None,  # (T, B, K), with V
     x: Tensor | None,  # (T, B, M), with U
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
     bias: Tensor | None,  # (N,)
     U: Tensor | None,  # (N, M)
+    V: Tensor | None,  # (K, N)
     h: Tensor,  # (T, B, N)
     wanted: Sequence[bool],
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
 ) -> list[Tensor]:
-    """Return the wanted ones of the gradients of x, W, h0, bias, U and the input bias."""
+    """Return the wanted ones of the gradients of x, W, h0, bias, U, c, V and d."""
+    if g_y is not None and V is not None:
+        g = g_y @ V if g is None else g + g_y @ V
     delta = deltas(g, g_last, h, W, h0, bias, nonlinearity, batch_sizes, reverse)
     first = first_steps(delta, batch_sizes, reverse)
     made = (
@@ -65,6 +69,8 @@ def gradients(  # noqa: PLR0913, every backend's
         lambda: _phases(nonlinearity, delta, h).sum((0, 1)),
         lambda: _outer(delta, _given(x)),
         lambda: delta.sum((0, 1)),
+        lambda: _outer(_given(g_y), h),
+        lambda: _given(g_y).sum((0, 1)),
     )
     return [make() for make, wants in zip(made, wanted, strict=True) if wants]
 
@@ -101,6 +107,6 @@ def _outer(
     return a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1])
 
 
-def _given(x: Tensor | None) -> Tensor:
-    assert x is not None  # noqa: S101, there is U, so there is x
-    return x
+def _given(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None  # noqa: S101, there is x where there is U, g_y where there is V
+    return tensor

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.nonlinearities import nonlinearity as look_up
@@ -33,6 +34,8 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     *,
     U: Tensor | None = None,  # (N, M)
     c: Tensor | None = None,  # (N,)
+    V: Tensor | None = None,  # (K, N)
+    d: Tensor | None = None,  # (K,)
     nonlinearity: str = "tanh",
     layer_norm: Norm | None = None,  # (N,), (N,)
     zoneout: Zoneout | None = None,  # (T, B, N)
@@ -40,19 +43,22 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     reverse: bool = False,
     last_only: bool = False,
     backend: str | None = None,
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
     r"""Evaluate the Elman recurrence over a batch of sequences.
 
     .. math:: h_t = f(x_t + h_{t-1} W^\top) \quad\text{or}\quad
         h_t = f(x_t U^\top + c + h_{t-1} W^\top), \qquad t = 1, \dots, T
 
-    With U the mapped inputs need not be written to memory. With LayerNorm the argument of f is
-    normalised over the units, and with zoneout some units keep their state:
+    With U the mapped inputs need not be written to memory. With V the states are mapped to outputs
+    :math:`y_t = h_t V^\top + d`, and neither they nor their gradient need be read from memory for
+    it. With LayerNorm the argument of f is normalised over the units, and with zoneout some units
+    keep their state:
 
     .. math:: \tilde h_t = f\bigl(g \odot \mathrm{LN}(x_t + h_{t-1} W^\top) + c\bigr), \qquad
         h_t = m_t \odot h_{t-1} + (1 - m_t) \odot \tilde h_t
 
-    Under autocast it runs in float32: rounding the state at every step would add up over T.
+    Under autocast it runs in float32: rounding the state at every step would add up over T. The
+    outputs are then what autocast makes of them.
 
     Args:
         x: The inputs: mapped to the hidden size, or as they are if U maps them.
@@ -61,13 +67,15 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         bias: The bias inside the nonlinearity; only modReLU owns one.
         U: The map of the inputs.
         c: The bias beside U.
+        V: The map of the states to outputs, which are then given in place of the states.
+        d: The bias beside V.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
         layer_norm: The gain g and the shift c; no LayerNorm by default. Its epsilon is 1e-5.
         zoneout: The mask m of the units that keep their state, as in training, or the rate of such
             units, as in evaluation: then m is that number.
         batch_sizes: How many sequences run at each step, in descending order of length, as in
             `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
-            sequence are zero.
+            sequence are zero, and outputs d.
         reverse: Whether to run from each sequence's last step to its first.
         last_only: Whether the other states may be forgotten, as where no gradient is asked for; a
             backend that can gives none of them then.
@@ -79,14 +87,15 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         h0: :math:`(B, N)`, the type of x.
         bias: :math:`(N,)`, real.
         U: :math:`(N, M)`, the type of W; c: :math:`(N,)`, likewise.
+        V: :math:`(K, N)`, the type of W; d: :math:`(K,)`, likewise.
         layer_norm: :math:`(N,)` both, the type of x, which is real.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
     Returns:
-        The states of all steps, :math:`(T, B, N)`, and the last one of each sequence,
-        :math:`(B, N)`: that of its first step in reverse.
+        The states of all steps, :math:`(T, B, N)`, or the outputs, :math:`(T, B, K)`, and the last
+        state of each sequence, :math:`(B, N)`: that of its first step in reverse.
     Raises:
         ValueError: If a shape, the number of steps, the nonlinearity, the rate or the backend is
-            wrong.
+            wrong, or outputs are asked for along with `last_only`.
         TypeError: If the types of the tensors differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
@@ -101,7 +110,7 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             x, W, h0, bias, U, c = (_float32(v) for v in (x, W, h0, bias, U, c))  # type: ignore[assignment]
-            return elman(
+            h, last = elman(
                 x,
                 W,
                 h0,
@@ -116,20 +125,27 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
                 last_only=last_only,
                 backend=backend,
             )
+        return h if V is None else F.linear(h, V, d), last
+    if V is not None and last_only:
+        raise ValueError("expected either last_only or V, of whose outputs all come, got both")
     if x.dim() != 3 or x.shape[0] < 1:
         raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     if h0 is None:
         h0 = W.new_zeros(x.shape[1], W.shape[0])
-    _check(x, W, h0, bias, U, c, nonlinearity)
+    _check(x, W, h0, bias, U, c, V, d, nonlinearity)
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, *x.shape[:2])
     options = options_of(layer_norm, zoneout)
     check_options(options, x, W)
-    call = Call.of(x, nonlinearity, W, h0, bias, U, c, *(layer_norm or ()), options=options)
+    call = Call.of(x, nonlinearity, W, h0, bias, U, c, V, d, *(layer_norm or ()), options=options)
     chosen = choose(BACKENDS, call, backend)
-    if last_only and chosen.forgets and not torch.is_grad_enabled():
+    inside = V is not None and chosen.reads(V)
+    if inside:
+        options |= {"V": V, "d": d}
+    if (last_only or inside) and chosen.forgets and not torch.is_grad_enabled():
         options |= {"last_only": True}
-    return chosen.run(x, W, h0, bias, U, c, nonlinearity, batch_sizes, reverse, **options)
+    h, last = chosen.run(x, W, h0, bias, U, c, nonlinearity, batch_sizes, reverse, **options)
+    return h if V is None or inside else F.linear(h, V, d), last
 
 
 def _float32(tensor: Tensor | None) -> Tensor | None:
@@ -138,13 +154,15 @@ def _float32(tensor: Tensor | None) -> Tensor | None:
     return tensor.float()
 
 
-def _check(
+def _check(  # noqa: PLR0913, all that a call is given
     x: Tensor,
     W: Tensor,
     h0: Tensor,
     bias: Tensor | None,
     U: Tensor | None,
     c: Tensor | None,
+    V: Tensor | None,
+    d: Tensor | None,
     nonlinearity: str,
 ) -> None:
     f = look_up(nonlinearity)
@@ -152,17 +170,22 @@ def _check(
         raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
     if c is not None and U is None:
         raise ValueError("expected c to go with U, got c alone: add it to x")
+    if d is not None and V is None:
+        raise ValueError("expected d to go with V, got d alone")
     (_, B, M), N = x.shape, W.shape[-1] if U is not None else x.shape[2]
+    K = 0 if V is None else V.shape[0]
     shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
         "W": (W, (N, N)),
         "h0": (h0, (B, N)),
         "bias": (bias, (N,)),
         "U": (U, (N, M)),
         "c": (c, (N,)),
+        "V": (V, (K, N)),
+        "d": (d, (K,)),
     }
     for name, (tensor, shape) in shapes.items():
         if tensor is not None and tensor.shape != shape:
             raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
-    check_types(x, W, h0=h0, bias=bias, U=U, c=c)
+    check_types(x, W, h0=h0, bias=bias, U=U, c=c, V=V, d=d)
     if W.is_complex() and not f.takes_complex:
         raise ValueError(f"expected modrelu or identity for complex states, got {nonlinearity!r}")

@@ -1,0 +1,537 @@
+"""Outputs that a compiled recurrence makes of its states are those of a linear layer after it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from eigenrnn import SequenceModel
+from eigenrnn.constraints import ScaledCayley
+from eigenrnn.initializers import haar_
+from eigenrnn.layers import GRU, RNN, AsRNN
+from eigenrnn.linalg import tol
+from eigenrnn.ops import compiled, elman, use_backend
+from eigenrnn.ops.elman import cpu
+
+pytestmark = pytest.mark.skipif(
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+)
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("x", "W", "h0", "bias", "U", "c", "V", "d")
+# T, B, N, K; K of 1, 9, 16, 17 and 50: a part of a vector, all of it, and more than one
+SIZES = [
+    (1, 1, 1, 1),
+    (1, 17, 33, 16),
+    (2, 3, 2, 0),
+    (9, 5, 33, 9),
+    (9, 13, 50, 50),
+    (31, 1, 65, 17),
+    (31, 29, 31, 9),
+    (301, 3, 19, 17),
+    (301, 1, 50, 50),
+]
+
+each_size = pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
+each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+each_map = pytest.mark.parametrize("M", [None, 1, 3], ids=["no map", "one channel", "three"])
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """An element that nobody writes is NaN."""
+    new_empty = torch.Tensor.new_empty
+
+    def poisoned(*arguments, **keywords):
+        return new_empty(*arguments, **keywords).fill_(torch.nan)
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads, for the length of a test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def normal(seed, *shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def operands(size, dtype=torch.float64, *, M=3, bias=False, shift=True):
+    """Everything that the recurrence and its outputs are made of, by name."""
+    T, B, N, K = size
+    W = torch.empty(N, N, dtype=torch.float64)
+    made = {
+        "x": normal(1, T, B, N if M is None else M),
+        "W": haar_(W, generator=torch.Generator().manual_seed(0)) if N else W,
+        "h0": normal(2, B, N),
+        "bias": normal(3, N) / 2 if bias else None,
+        "U": None if M is None else normal(4, N, M),
+        "c": None if M is None else normal(5, N),
+        "V": normal(6, K, N) / max(1, N) ** 0.5,
+        "d": normal(7, K) if shift else None,
+    }
+    return {name: None if v is None else v.to(dtype) for name, v in made.items()}
+
+
+def ragged_sizes(T, B):
+    """A fall from B, to no sequence at the last step."""
+    return [max(0, B - t * B // max(1, T - 1)) for t in range(T)]
+
+
+def options_of(size, *, ragged=False, reverse=False, nonlinearity="tanh"):
+    sizes = ragged_sizes(*size[:2]) if ragged else None
+    return {"nonlinearity": nonlinearity, "batch_sizes": sizes, "reverse": reverse}
+
+
+def given(tensors):
+    return {name: v for name, v in tensors.items() if v is not None}
+
+
+def apart(V, d=None, backend="reference", **tensors):
+    h, last = elman(**tensors, backend=backend)
+    return F.linear(h, V, d), last
+
+
+def evaluated(run, tensors, options, *, of_last=True):
+    """Return the outputs, the last states and all gradients, by name."""
+    leaves = {name: v.detach().requires_grad_() for name, v in given(tensors).items()}
+    y, last = run(**leaves, **options)
+    results = (y, last) if of_last else (y,)
+    weights = [normal(8, *y.shape).to(y.dtype), normal(9, *last.shape).to(y.dtype)]
+    found = torch.autograd.grad(results, tuple(leaves.values()), weights[: len(results)])
+    return {"y": y.detach(), "last": last.detach()} | dict(zip(leaves, found, strict=True))
+
+
+def assert_near(got, expected, bound):
+    """Compare each, on the scale of its largest element."""
+    assert got.keys() == expected.keys()
+    for name, one in got.items():
+        other = expected[name]
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        torch.testing.assert_close(
+            one.to(other.dtype),
+            other,
+            rtol=0,
+            atol=scale * bound,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
+
+
+def assert_equals_definition(tensors, options, **choice):
+    got = evaluated(elman, tensors, options | {"backend": "cpu"}, **choice)
+    exact = {name: v.double() for name, v in given(tensors).items()}
+    T, N = len(tensors["x"]), len(tensors["W"])
+    # T roundings follow one another, each of a sum over N
+    bound = tol(tensors["W"].dtype, T + N)
+    assert_near(got, evaluated(apart, exact, options, **choice), bound)
+
+
+class Spy:
+    """Hands calls on to the compiled kernels and keeps their views."""
+
+    def __init__(self):
+        self.forward = self.backward = None
+
+    def __getattr__(self, name):
+        return getattr(compiled.kernels, name)
+
+    def elman_forward(self, *arguments):
+        self.forward = arguments[-1]
+        compiled.kernels.elman_forward(*arguments)
+
+    def elman_backward(self, *arguments):
+        self.backward = arguments[-1]
+        compiled.kernels.elman_backward(*arguments)
+
+    @property
+    def reads(self):
+        return self.forward is not None and self.forward[-1][0] != 0
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    spy = Spy()
+    monkeypatch.setattr(cpu, "kernels", spy)
+    return spy
+
+
+# --------------------------------------------------------------------- against the definition
+
+
+@each_raggedness
+@each_direction
+@each_dtype
+@each_size
+def test_outputs_and_gradients_are_those_of_the_definition_at_odd_sizes(
+    spied, size, dtype, reverse, ragged
+):
+    tensors = operands(size, dtype)
+    assert_equals_definition(tensors, options_of(size, ragged=ragged, reverse=reverse))
+    assert spied.reads == (size[3] > 0)
+
+
+@each_raggedness
+@each_direction
+@each_map
+@pytest.mark.parametrize("nonlinearity", ["modrelu", "elu", "identity"])
+def test_outputs_go_with_every_way_to_call_the_recurrence(spied, nonlinearity, M, reverse, ragged):
+    size = 9, 5, 33, 9
+    tensors = operands(size, M=M, bias=nonlinearity == "modrelu")
+    options = options_of(size, ragged=ragged, reverse=reverse, nonlinearity=nonlinearity)
+    assert_equals_definition(tensors, options)
+    assert spied.reads
+
+
+@each_raggedness
+def test_outputs_may_be_all_that_has_a_gradient(spied, ragged):
+    size = 9, 5, 33, 9
+    assert_equals_definition(operands(size), options_of(size, ragged=ragged), of_last=False)
+    assert spied.backward[0] == (0, 0, 0)  # no gradient of states is ever written
+
+
+def test_outputs_need_no_bias(spied):
+    size = 9, 5, 33, 9
+    assert_equals_definition(operands(size, shift=False), options_of(size, ragged=True))
+    assert spied.reads
+
+
+@pytest.mark.parametrize(("N", "M", "K"), [(3, 0, 2), (0, 3, 2), (0, 3, 0)], ids=str)
+def test_no_channels_and_no_units_are_numbers_of_them_too(N, M, K):
+    size = 4, 2, N, K
+    assert_equals_definition(operands(size, M=M), options_of(size))
+
+
+def test_an_empty_batch_has_empty_outputs_and_no_gradient():
+    size = 4, 0, 3, 2
+    got = evaluated(elman, operands(size), options_of(size))
+    assert got["y"].shape == (4, 0, 2)
+    assert not any(found.any() for found in got.values())
+
+
+LAYOUTS = {
+    "batch first": {"x": lambda v: v.transpose(0, 1).contiguous().transpose(0, 1)},
+    "transposed": {"V": lambda v: v.T.contiguous().T},
+    "every second": dict.fromkeys(("V", "d"), lambda v: torch.stack([v, v], dim=-1)[..., 0]),
+    "expanded": dict.fromkeys(("V", "d"), lambda v: v[:1].expand_as(v)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_strides_make_no_difference(layout):
+    size = 5, 3, 19, 17
+    tensors = {n: layout.get(n, torch.clone)(v) for n, v in given(operands(size)).items()}
+    assert_equals_definition(tensors, options_of(size, ragged=True))
+
+
+def test_an_expanded_gradient_is_as_good_as_a_full_one(spied):
+    leaves = {n: v.requires_grad_() for n, v in given(operands((5, 3, 19, 9))).items()}
+    y, _ = elman(**leaves)
+    of = tuple(leaves.values())
+    expanded = torch.autograd.grad(y.sum(), of, retain_graph=True)
+    assert spied.backward[8][1:] == (0, 0)  # one row, wherever it is asked for
+    assert all(map(torch.equal, expanded, torch.autograd.grad(y, of, torch.ones_like(y))))
+
+
+@each_raggedness
+@pytest.mark.parametrize("B", [1, 5])
+def test_a_gradient_is_read_where_it_lies(spied, B, ragged):
+    size = 31, B, 33, 9
+    leaves = {n: v.requires_grad_() for n, v in given(operands(size)).items()}
+    y, _ = elman(**leaves, **options_of(size, ragged=ragged))
+    of, g = tuple(leaves.values()), normal(8, *y.shape)
+    expected = torch.autograd.grad(y, of, g, retain_graph=True)
+    outputs_first = g.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    got = torch.autograd.grad(y, of, outputs_first)
+    assert spied.backward[8] == (outputs_first.data_ptr(), *outputs_first.stride()[:2])
+    for one, other in zip(got, expected, strict=True):  # but for d, whose sum is torch's
+        torch.testing.assert_close(one, other, rtol=0, atol=tol(g.dtype, 31))
+
+
+def test_sixteen_bits_are_summed_in_thirty_two():
+    tensors = {n: v.bfloat16() for n, v in given(operands((31, 3, 33, 9))).items()}
+    got = evaluated(elman, tensors, {"backend": "cpu"})
+    assert all(found.dtype == torch.bfloat16 for found in got.values())
+    exact = {name: v.double() for name, v in tensors.items()}
+    # one rounding of each result, however long it took
+    assert_near(got, evaluated(apart, exact, {}), torch.finfo(torch.bfloat16).eps)
+
+
+# ------------------------------------------------------------------------- what is asked for
+
+
+@pytest.mark.parametrize("asked", NAMES)
+def test_only_the_gradients_that_are_asked_for_are_computed(spied, asked):
+    places = {"x": 2, "U": 3, "c": 4, "W": 5, "h0": 6, "bias": 7, "V": 9}
+    tensors, options = operands((5, 3, 19, 9), bias=True), {"nonlinearity": "modrelu"}
+    whole = evaluated(elman, tensors, options, of_last=False)
+    tensors[asked].requires_grad_()
+    y, _ = elman(**tensors, **options)
+    found = torch.autograd.grad(y, tensors[asked], normal(8, *y.shape))[0]
+    assert torch.equal(found, whole[asked])
+    assert {n for n, at in places.items() if spied.backward[at][0] != 0} == {asked} - {"d"}
+
+
+def test_a_gradient_of_the_last_states_alone_does_without_the_outputs(spied):
+    leaves = {n: v.requires_grad_() for n, v in given(operands((5, 3, 19, 9))).items()}
+    elman(**leaves)[1].sum().backward()
+    assert spied.backward[8:] == [(0, 0, 0)] * 2
+    assert leaves["V"].grad is None
+    assert leaves["W"].grad.any()
+
+
+@each_raggedness
+@each_direction
+def test_without_gradients_no_states_are_kept(spied, reverse, ragged):
+    size = 31, 5, 33, 9
+    tensors, options = operands(size), options_of(size, ragged=ragged, reverse=reverse)
+    expected = elman(**tensors, **options)
+    assert spied.forward[6] != (0, 0, 0)
+    with torch.no_grad():
+        got = elman(**tensors, **options)
+    assert spied.forward[6] == (0, 0, 0)
+    assert all(map(torch.equal, got, expected))
+
+
+# ------------------------------------------------------------------------- the same every time
+
+
+@each_raggedness
+@pytest.mark.parametrize("size", [(31, 13, 65, 17), (31, 1, 65, 9), (5, 40, 33, 16)], ids=str)
+def test_outputs_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
+    threads, size, ragged
+):
+    tensors, options = operands(size, torch.float32), options_of(size, ragged=ragged)
+    threads(1)
+    alone = evaluated(elman, tensors, options)
+    for number in (2, 3):
+        threads(number)
+        shared = evaluated(elman, tensors, options)
+        assert all(torch.equal(alone[name], shared[name]) for name in ("y", "last", "x", "h0"))
+        assert_near(shared, alone, tol(torch.float32, sum(size)))
+        again = evaluated(elman, tensors, options)
+        assert all(torch.equal(shared[name], again[name]) for name in shared)
+
+
+# ------------------------------------------------------------------------------- as torch's
+
+
+@pytest.mark.parametrize("last_only", [False, True], ids=["all", "last"])
+@pytest.mark.parametrize("reads", [False, True], ids=["states", "outputs"])
+def test_the_operator_is_registered_as_torch_expects(reads, last_only):
+    tensors = operands((4, 3, 2, 2), bias=True)
+    if not reads:
+        tensors |= {"V": None, "d": None}
+    # where no states are kept there are no gradients
+    tensors = [v if v is None else v.requires_grad_(not last_only) for v in tensors.values()]
+    arguments = (*tensors, "modrelu", [3, 2, 1, 1], False, last_only)
+    torch.library.opcheck(torch.ops.eigenrnn.elman_cpu.default, arguments)
+
+
+@pytest.mark.parametrize("with_states", [False, True], ids=["outputs", "all"])
+def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(with_states):
+    x, W, h0, bias, U, c, V, d = operands((4, 3, 2, 2), bias=True).values()
+    options = "modrelu", [3, 2, 1, 1], False
+    h, last, y = torch.ops.eigenrnn.elman_cpu(x, W, h0, bias, U, c, V, d, *options, False)
+    g, g_last = (normal(7, *h.shape), normal(8, *last.shape)) if with_states else (None, None)
+    arguments = (g, g_last, normal(9, *y.shape), x, W, h0, bias, U, V, h, [True] * 8, *options)
+    torch.library.opcheck(torch.ops.eigenrnn.elman_cpu_backward.default, arguments)
+
+
+@each_raggedness
+def test_outputs_can_be_differentiated_twice(ragged):
+    size = 3, 2, 2, 2
+    leaves = {n: v.requires_grad_() for n, v in given(operands(size)).items()}
+    options = options_of(size, ragged=ragged) | {"backend": "cpu"}
+
+    def run(*tensors):
+        return elman(**dict(zip(leaves, tensors, strict=True)), **options)
+
+    assert torch.autograd.gradcheck(run, tuple(leaves.values()))
+    assert torch.autograd.gradgradcheck(run, tuple(leaves.values()))
+
+
+def test_gradients_may_be_batched():
+    leaves = {n: v.requires_grad_() for n, v in given(operands((3, 2, 2, 2))).items()}
+    y, _ = elman(**leaves)
+    gs = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape)
+    of = tuple(leaves.values())
+    batched = torch.autograd.grad(y, of, gs, is_grads_batched=True, retain_graph=True)
+    alone = [torch.autograd.grad(y, of, g, retain_graph=True) for g in gs]
+    for one, other in zip(batched, map(torch.stack, zip(*alone, strict=True)), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=tol(y.dtype, 8))
+
+
+def test_transforms_of_torch_func_give_the_gradient_of_autograd():
+    tensors = operands((4, 3, 2, 2))
+    V = tensors.pop("V")
+    got = torch.func.grad(lambda V: elman(**tensors, V=V)[0].square().sum())(V)
+    V = V.requires_grad_()
+    expected = torch.autograd.grad(elman(**tensors, V=V)[0].square().sum(), V)[0]
+    torch.testing.assert_close(got, expected, rtol=0, atol=tol(V.dtype, 8))
+
+
+# ---------------------------------------------------------------- what goes around the kernels
+
+
+OUTSIDE = {
+    "more outputs than units": lambda t: t | {"V": normal(6, 20, 19), "d": normal(7, 20)},
+    "complex": lambda t: {n: v.cdouble() for n, v in t.items()} | {"nonlinearity": "identity"},
+    "reference": lambda t: t | {"backend": "reference"},
+    "loop": lambda t: t | {"backend": "loop"},
+    "LayerNorm": lambda t: t | {"layer_norm": (torch.ones(19).double(), torch.ones(19).double())},
+    "zoneout": lambda t: t | {"zoneout": 0.5},
+}
+
+
+@pytest.mark.parametrize("case", OUTSIDE)
+def test_what_the_kernels_do_not_read_out_is_read_out_after_them(spied, case):
+    arguments = OUTSIDE[case](given(operands((5, 3, 19, 9))))
+    y, last = elman(**arguments)
+    assert not spied.reads
+    V, d = arguments.pop("V"), arguments.pop("d")
+    h, expected = elman(**arguments)
+    assert torch.equal(y, F.linear(h, V, d))
+    assert torch.equal(last, expected)
+
+
+def test_autocast_makes_of_outputs_what_it_makes_of_a_linear_layer():
+    tensors = {n: v.float() for n, v in given(operands((5, 3, 19, 9))).items()}
+    with torch.autocast("cpu", torch.bfloat16):
+        y, _ = elman(**tensors)
+        V, d = tensors.pop("V"), tensors.pop("d")
+        expected = F.linear(elman(**tensors)[0], V, d)
+    assert y.dtype == torch.bfloat16
+    assert torch.equal(y, expected)
+
+
+x, W, V, d = torch.ones(4, 3, 2), torch.eye(2), torch.ones(5, 2), torch.ones(5)
+REFUSED = {
+    "size of V": ({"V": V[:, :1]}, ValueError, r"V of shape \(5, 2\), got \(5, 1\)"),
+    "size of d": ({"V": V, "d": d[:1]}, ValueError, r"d of shape \(5,\), got \(1,\)"),
+    "d alone": ({"d": d}, ValueError, "d to go with V"),
+    "type of V": ({"V": V.double()}, TypeError, "V of torch.float32 .*, got torch.float64"),
+    "the last alone": ({"V": V, "last_only": True}, ValueError, "either last_only or V"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_outputs_are_refused_with_what_was_expected(case):
+    options, error, message = REFUSED[case]
+    with pytest.raises(error, match=f"expected {message}"):
+        elman(x, W, **options)
+
+
+# ------------------------------------------------------------------------------ whole models
+
+
+LAYERS = {
+    "one layer": (lambda: RNN(3, 8, constraint=ScaledCayley), True),
+    "two layers": (lambda: RNN(3, 8, num_layers=2, dropout=0.5, constraint=ScaledCayley), True),
+    "tanh": (lambda: RNN(3, 8, nonlinearity="tanh", constraint=ScaledCayley), True),
+    "two directions": (lambda: RNN(3, 8, bidirectional=True, constraint=ScaledCayley), False),
+    "zoneout": (lambda: RNN(3, 8, zoneout=0.5, constraint=ScaledCayley), False),
+    "gates": (lambda: GRU(3, 8), False),
+    "asRNN": (lambda: AsRNN(3, 8), False),
+}
+
+
+@pytest.mark.parametrize("lengths", [None, [4, 6, 1]], ids=["full", "ragged"])
+@pytest.mark.parametrize("case", LAYERS)
+def test_a_model_gives_the_outputs_and_gradients_of_its_head_after_its_layer(spied, case, lengths):
+    make, inside = LAYERS[case]
+    model = SequenceModel(make(), 5).double().eval()
+    x = normal(1, 6, 3, 3)
+    lengths = None if lengths is None else torch.tensor(lengths)
+    of = [p for p in model.parameters() if p.requires_grad]
+
+    def values(y):
+        gradients = torch.autograd.grad(y, of, normal(2, *y.shape))
+        return {str(n): v for n, v in enumerate([y.detach(), *gradients])}
+
+    got = values(model(x, lengths))
+    assert spied.reads == inside
+    expected = values(model.head(model.layer(x, None, lengths)[0]))
+    assert_near(got, expected, tol(torch.float64, 64))
+
+
+def test_a_packed_batch_gives_packed_outputs(spied):
+    layer, head = RNN(3, 8, constraint=ScaledCayley).double(), nn.Linear(8, 5).double()
+    x = pack_padded_sequence(normal(1, 6, 3, 3), [4, 6, 1], enforce_sorted=False)
+    y, h_n = layer(x, head=head)
+    assert spied.reads
+    states, expected = layer(x)
+    torch.testing.assert_close(y.data, head(states.data), rtol=0, atol=tol(torch.float64, 64))
+    assert torch.equal(h_n, expected)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_outputs_lie_as_the_input_does(batch_first):
+    layer = RNN(3, 8, batch_first=batch_first, constraint=ScaledCayley).double()
+    head = nn.Linear(8, 5).double()
+    for x in (normal(1, 6, 4, 3), normal(1, 6, 3)):
+        expected, got = head(layer(x)[0]), layer(x, head=head)[0]
+        torch.testing.assert_close(got, expected, rtol=0, atol=tol(torch.float64, 64))
+
+
+def hooked(head):
+    head.register_forward_hook(lambda *call: 2 * call[2])
+    return head
+
+
+HEADS = {"plain": (lambda head: head, True), "hook": (hooked, False), "norm": (weight_norm, False)}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_a_head_that_does_more_than_its_formula_is_called(spied, case):
+    change, inside = HEADS[case]
+    layer, head = RNN(3, 8, constraint=ScaledCayley).double(), change(nn.Linear(8, 5).double())
+    x = normal(1, 6, 4, 3)
+    y, _ = layer(x, head=head)
+    assert spied.reads == inside
+    torch.testing.assert_close(y, head(layer(x)[0]), rtol=0, atol=tol(torch.float64, 64))
+
+
+def test_a_head_beside_the_last_states_alone_is_refused():
+    layer = RNN(3, 8, constraint=ScaledCayley)
+    with pytest.raises(ValueError, match="expected either last_only or a head"):
+        layer(torch.ones(6, 4, 3), last_only=True, head=nn.Linear(8, 5))
+
+
+def test_without_the_kernels_a_model_gives_the_same():
+    model = SequenceModel(RNN(3, 8, constraint=ScaledCayley), 5).double()
+    x = normal(1, 6, 4, 3)
+    with use_backend("loop"):
+        expected = model(x)
+    torch.testing.assert_close(model(x), expected, rtol=0, atol=tol(torch.float64, 64))
+
+
+# ------------------------------------------------------------------------ instruction sets
+
+
+@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
+@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+def test_every_instruction_set_passes_the_tests(isa):
+    chosen = "odd_sizes or threads or strides"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
+    done = subprocess.run(
+        [*command, "tests/test_head_cpu.py"],
+        env=os.environ | {"EIGENRNN_ISA": isa, "OMP_NUM_THREADS": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
