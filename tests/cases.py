@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import nn
 
+import stand_in
 from eigenrnn.constraints import (
     BlockTriangular,
     BoundedSVD,
@@ -50,7 +51,20 @@ from eigenrnn.layers import (
 )
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import tol
-from eigenrnn.tasks import Copying, PixelMNIST
+from eigenrnn.tasks import (
+    Adding,
+    CarRacing,
+    CharPTB,
+    Copying,
+    Denoise,
+    Enwik8,
+    Parenthesis,
+    PixelMNIST,
+    Series,
+    Speech,
+    Text,
+    WordPTB,
+)
 
 STARTS = ("henaff", "cayley", "haar")
 
@@ -258,15 +272,36 @@ NONLINEARITIES = {
 }
 
 TASKS = {
+    "adding": Adding(6, test_examples=7),
+    "adding-early-half": Adding(6, "early_half", "mask_value", test_examples=7),
+    "adding-anywhere": Adding(6, "anywhere", decimals=2, test_examples=7),
+    "adding-fixed": Adding(6, train_examples=8, test_examples=7),
+    "adding-shuffled": Adding(6, train_examples=8, test_examples=7, shuffle=True),
     "copying": Copying(delay=6, test_examples=7),
     "copying-at": Copying(delay=6, recall="at", test_examples=7),
     "copying-scalar": Copying(delay=6, coding="scalar", test_examples=7),
     "copying-blank-last": Copying(delay=6, blank="last", test_examples=7),
     "copying-fixed": Copying(delay=6, train_examples=8, test_examples=7),
     "copying-shuffled": Copying(delay=6, train_examples=8, test_examples=7, shuffle=True),
+    "denoise": Denoise(6, symbols=3, test_examples=7),
+    "denoise-collisions": Denoise(3, collisions=True, marker="zero", test_examples=7),
+    "parenthesis": Parenthesis(9, test_examples=7),
+    "parenthesis-pairs": Parenthesis(9, types=4, pairs=3, test_examples=7),
+    "parenthesis-entropy": Parenthesis(9, cap=2, criterion="cross_entropy", test_examples=7),
+    "car-racing": CarRacing(),
+    "char-ptb": CharPTB(window=20, validation_streams=3, test_streams=2),
+    "char-ptb-random": CharPTB(cut="random", window=20),
+    "word-ptb": WordPTB(window=3, validation_streams=3, test_streams=2),
+    "enwik8": Enwik8(window=20, length=stand_in.SIZE),
+    "text": Text(window=20),
     "mnist": PixelMNIST(),
     "mnist-permuted": PixelMNIST(permuted=True),
     "mnist-full": PixelMNIST(split="full"),
     "mnist-few": PixelMNIST(eval_examples=7),
     "mnist-nnrnn": PixelMNIST(permuted=True, split="nnrnn", shuffle=False),
+    "series": Series(dataset="JapaneseVowels"),
+    "series-raw": Series(dataset="BasicMotions", validation=0, scaling="none", shuffle=False),
+    "series-next": Series(dataset="JapaneseVowels", answer="next"),
+    "speech": Speech(),
+    "speech-timit-sample": Speech("timit_sample", shuffle=False),
 }

@@ -18,15 +18,16 @@ from eigenrnn.cli.parser import Parser, commands
 from eigenrnn.errors import NonFiniteLossError
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import count_parameters, model_for
-from eigenrnn.recipes import Computed, Recipe, Row, reproduce
+from eigenrnn.recipes import Entry, Recipe, Row, reproduce
 from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Task
 from eigenrnn.train import Result, Settings, fit
 from eigenrnn.train.run_directory import write_json
+from eigenrnn.world import Collection, autoencoder_settings, encode
 
 __all__ = ["main"]
 
-_USERS_ERRORS = (ArgumentError, ValueError, TypeError, OSError, NonFiniteLossError)
+_USERS_ERRORS = (ArgumentError, ValueError, TypeError, OSError, ImportError, NonFiniteLossError)
 _INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
 
 
@@ -65,7 +66,8 @@ def _run(given: list[str]) -> int:
     if options.subcommand == "list":
         listing.show(chosen.kind, as_json=chosen.json, console=console)
         return 0
-    command = {"train": _train, "reproduce": _reproduce, "bench": _bench}[options.subcommand]
+    does = {"train": _train, "reproduce": _reproduce, "bench": _bench, "collect": _collect}
+    command = does[options.subcommand]
     return command(parser.instantiate(options)[options.subcommand], console)
 
 
@@ -151,6 +153,25 @@ def _bench(options: Namespace, console: Console) -> int:
     return 0
 
 
+def _collect(options: Namespace, console: Console) -> int:
+    if options.what != "car_racing":
+        raise ValueError(names.unknown("task to collect for", options.what, ["car_racing"]))
+    collection = Collection(options.out, options.rollouts, options.steps, options.seed)
+    settings = autoencoder_settings(
+        epochs=options.epochs, seed=options.seed, accelerator=options.accelerator
+    )
+    if not (collection.collect(options.processes) and encode(collection, settings)):
+        _complain(f"stopped; the same command goes on with what is in {options.out}")
+        return _INTERRUPTED
+    console.print(
+        f"in {collection.encoded}; train on it with: eigenrnn train --task car_racing "
+        f"--data_root {options.out}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return 0
+
+
 def _size(given: str) -> tuple[int, int, int]:
     """Read T,B,N.
 
@@ -183,8 +204,8 @@ def _recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:
     if data_root is None:
         return recipe
 
-    def moved(row: Row | Computed) -> Row | Computed:
-        if isinstance(row, Computed) or not _reads_files(row.task):
+    def moved(row: Entry) -> Entry:
+        if not isinstance(row, Row) or not _reads_files(row.task):
             return row
         quick = None if row.quick_task is None else _with_data_root(row.quick_task, data_root)
         return replace(row, task=_with_data_root(row.task, data_root), quick_task=quick)

@@ -13,6 +13,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.registry import LAYERS, TASKS
 from eigenrnn.tasks import Task
 from eigenrnn.train import Settings
+from eigenrnn.train.settings import Accelerator
 from eigenrnn.version import __version__
 
 __all__ = ["Parser", "commands"]
@@ -60,6 +61,7 @@ def commands() -> dict[str, tuple[Parser, str]]:
         "train": (_train(), "train a layer on a task"),
         "reproduce": (_reproduce(), "run a published experiment"),
         "bench": (_bench(), "time the recurrences beside torch's"),
+        "collect": (_collect(), "make the data of a task that has none to download"),
     }
 
 
@@ -121,6 +123,28 @@ def _bench() -> Parser:
         help="loops over torch's cells, memory, streaming and growth too; needs geotorch",
     )
     parser.add_argument("--json", type=str, help="a file to write all rounds to")
+    return parser
+
+
+def _collect() -> Parser:
+    parser = Parser(
+        "Record random drives of CarRacing, train an autoencoder on them, and encode them for the "
+        "task car_racing. The same command again goes on with what is there."
+    )
+    parser.add_argument("what", help="car_racing")
+    parser.add_argument("--rollouts", type=int, default=300, help="how many drives")
+    parser.add_argument("--steps", type=int, default=1_000, help="how many steps each has")
+    parser.add_argument("--epochs", type=int, default=10, help="those of the autoencoder")
+    parser.add_argument("--seed", type=int, default=0, help="that of everything")
+    parser.add_argument(
+        "--processes", type=int, help="how many record at once (default: one for each core)"
+    )
+    parser.add_argument(
+        "--accelerator", type=Accelerator, default="auto", help="where the autoencoder is trained"
+    )
+    parser.add_argument(
+        "--out", type=str, default="runs/car_racing", help="the folder to write to"
+    )
     return parser
 
 

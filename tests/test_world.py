@@ -1,0 +1,259 @@
+"""Drives that are recorded and encoded for real, by the command that does it."""
+
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn.cli import main
+from eigenrnn.data.car_racing import read_encoded
+from eigenrnn.tasks import CarRacing
+from eigenrnn.tasks.streams import stream
+from eigenrnn.train import checkpoint
+from eigenrnn.world import VAE, Collection, encode
+from eigenrnn.world.drive import actions, frame_of
+from eigenrnn.world.encode import autoencoder_settings
+from eigenrnn.world.frames import Frames
+from eigenrnn.world.progress import Counter
+from training_run import QUIET, one_thread
+
+STEPS = 15
+OPTIONS = f"--rollouts 3 --steps {STEPS} --seed 4 --epochs 2 --processes 2 --accelerator cpu"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A collection that the command has made."""
+    folder = tmp_path_factory.mktemp("world") / "drives"
+    with one_thread():
+        assert main(["collect", "car_racing", *OPTIONS.split(), "--out", str(folder)]) == 0
+    return Collection(folder, rollouts=3, steps=STEPS, seed=4)
+
+
+@pytest.fixture
+def copied(recorded, tmp_path):
+    """The same collection, to be spoilt."""
+    shutil.copytree(recorded.folder, tmp_path / "copy")
+    return Collection(tmp_path / "copy", rollouts=3, steps=STEPS, seed=4)
+
+
+def contents(collection):
+    return [collection.path(number).read_bytes() for number in range(collection.rollouts)]
+
+
+def test_actions_are_those_of_a_random_linear_map_of_noise():
+    for number in range(3):
+        generator = np.random.default_rng(np.random.SeedSequence(4, spawn_key=(number, 0)))
+        scale = generator.random() * 0.01
+        weights = scale * generator.standard_cauchy(3 * 32)
+        biases = scale * generator.standard_cauchy(3)
+        for got in actions(4, number, 20):
+            noise = generator.standard_normal(32)
+            sums = [sum(noise * weights[32 * k : 32 * (k + 1)]) + biases[k] for k in range(3)]
+            steering, gas, brake = np.tanh(sums)
+            expected = [steering, 0.5 * gas + 0.5, max(brake, 0.0)]
+            assert got.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_frame_is_what_is_above_the_instruments_scaled_and_inverted():
+    seen = np.zeros((96, 96, 3), np.uint8)
+    seen[:42, :, 0], seen[42:84, :, 1], seen[84:] = 200, 90, 255
+    frame = frame_of(seen)
+    assert frame.shape == (64, 64, 3)
+    assert (frame[:31] == [55, 255, 255]).all()
+    assert (frame[33:] == [255, 165, 255]).all()
+
+
+def test_a_drive_shows_a_track_that_moves(recorded):
+    for number in range(3):
+        frames = recorded.read(number)["frame"]
+        assert frames.shape == (STEPS, 64, 64, 3)
+        changed = (frames[1:] != frames[:-1]).any((1, 2, 3))
+        assert changed.all()
+    one, other = (recorded.read(number)["frame"][0] for number in (0, 1))
+    assert (one != other).any()
+
+
+def test_drives_do_not_depend_on_the_number_of_processes_or_steps(recorded, tmp_path):
+    shorter = Collection(tmp_path / "again", rollouts=3, steps=6, seed=4)
+    assert shorter.collect(processes=1, console=QUIET)
+    for number in range(3):
+        assert np.array_equal(shorter.read(number), recorded.read(number)[:6])
+
+
+def test_drives_that_are_there_are_kept_and_those_that_are_missing_recorded(copied):
+    before = contents(copied)
+    copied.path(1).unlink()
+    kept = copied.path(0).stat().st_mtime_ns
+    assert copied.collect(processes=2, console=QUIET)
+    assert contents(copied) == before
+    assert copied.path(0).stat().st_mtime_ns == kept
+
+
+def test_ctrl_c_ends_the_work_after_the_drives_in_hand(tmp_path, monkeypatch):
+    collection = Collection(tmp_path / "drives", rollouts=4, steps=4)
+    monkeypatch.setattr(Counter, "advance", lambda _: os.kill(os.getpid(), signal.SIGINT))
+    assert not collection.collect(processes=1, console=QUIET)
+    assert [collection.path(number).exists() for number in range(4)] == [True] + 3 * [False]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": 5}, r"got seed 4, now 5; name another folder"),
+        ({"steps": 16}, r"got steps 15, now 16"),
+        ({"rollouts": 4}, r"got rollouts 3, now 4"),
+    ],
+)
+def test_a_folder_of_another_collection_is_refused(recorded, options, message):
+    same = {"rollouts": 3, "steps": STEPS, "seed": 4}
+    with pytest.raises(ValueError, match=message):
+        Collection(recorded.folder, **(same | options)).collect(console=QUIET)
+
+
+def test_a_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(
+        ValueError, match=rf"expected an empty folder .* got {tmp_path} with other"
+    ):
+        Collection(tmp_path, rollouts=3).collect(console=QUIET)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_drive_that_is_cut_off_is_refused_by_name(copied):
+    path = copied.path(2)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=rf"expected a complete rollout in {path}"):
+        copied.collect(console=QUIET)
+
+
+def test_a_drive_of_another_number_is_refused_by_name(copied):
+    shutil.copy(copied.path(0), copied.path(1))
+    with pytest.raises(ValueError, match=r"expected the actions of drive 1 with the seed 4"):
+        copied.collect(console=QUIET)
+
+
+def test_another_array_is_refused_by_name(copied):
+    np.save(copied.path(0), np.zeros(STEPS))
+    with pytest.raises(
+        ValueError, match=r"expected 15 steps of frames and actions in .*00000.npy"
+    ):
+        copied.collect(console=QUIET)
+
+
+def test_a_missing_environment_is_named_before_anything_is_written(tmp_path, monkeypatch, capsys):
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "Box2D" else there(name)
+    )
+    assert main(["collect", "car_racing", "--out", str(tmp_path / "none")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "expected Box2D to be installed" in said
+    assert "pip install 'eigenrnn[world]'" in said
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rollouts": 2}, r"expected 3 rollouts or more, one for each split, got 2"),
+        ({"steps": 1}, r"expected steps >= 2, got 1"),
+        ({"seed": -1}, r"expected seed >= 0, got -1"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Collection("nowhere", **options)
+
+
+def test_the_autoencoder_has_the_parameters_of_the_paper():
+    assert sum(parameter.numel() for parameter in VAE().parameters()) == 4_348_547
+
+
+def test_codes_are_drawn_in_training_and_are_the_means_in_evaluation():
+    model = VAE(generator=stream(0))
+    frames = torch.randint(256, (1, 4, 12_288), generator=stream(1)).byte()
+    with torch.no_grad():
+        one, other = model(frames), model(frames)
+        assert not torch.equal(one, other)
+        assert torch.equal(one[:, 12_288:], other[:, 12_288:])
+        pixels = model.eval().decoder(model.encode(frames)[0]).permute(0, 2, 3, 1)
+        assert torch.equal(model(frames)[:, :12_288], pixels.flatten(1))
+
+
+def test_the_loss_is_that_of_world_models(recorded):
+    task = Frames(recorded)
+    frames = task.batch(5, stream(0)).targets
+    outputs = torch.randn(5, task.output_size, generator=stream(1), dtype=torch.float64)
+    outputs[:3, 12_288:] *= 0.1  # these diverge by less than is free
+    x, y = frames.numpy() / 255, outputs.numpy()
+    squares, divergences = [], []
+    for k in range(5):
+        mu, logvar = y[k, -64:-32], y[k, -32:]
+        squares.append(sum((x[k] - y[k, :12_288]) ** 2))
+        divergences.append(max(-0.5 * sum(1 + logvar - mu**2 - np.exp(logvar)), 16))
+    assert divergences[:3] == [16] * 3
+    assert min(divergences[3:]) > 16
+    expected = np.mean(squares) + np.mean(divergences)
+    assert task.loss(outputs, frames).item() == pytest.approx(expected)
+    figures = task.figures(task.tally(outputs, frames))
+    assert tuple(figures) == task.figure_names
+    assert [*figures.values()] == pytest.approx([expected, np.mean(squares), np.mean(divergences)])
+
+
+def test_the_autoencoder_sees_each_training_frame_once_and_none_that_is_tested(recorded):
+    task = Frames(recorded, eval_every=4)
+    train, validation, test = (
+        recorded.read(number)["frame"].reshape(STEPS, -1) for number in range(3)
+    )
+    assert task.steps_per_epoch(4) == 4
+    epoch = [*itertools.islice(task.batches("train", 4, seed=3), 4)]
+    seen = torch.cat([batch.targets for batch in epoch]).numpy()
+    assert all((seen == frame).all(1).sum() == 1 for frame in train)
+    assert not (seen[:, None] == test).all(2).any()
+    held_out = torch.cat([batch.inputs[0] for batch in task.batches("validation", 3)])
+    assert np.array_equal(held_out, validation[::4])
+
+
+def test_the_autoencoders_baseline_is_the_loss_of_the_mean_frame(recorded):
+    task = Frames(recorded)
+    frames = torch.from_numpy(recorded.read(0)["frame"].reshape(STEPS, -1).copy())
+    guess = torch.cat([(frames / 255).mean(0), torch.zeros(64)]).expand(STEPS, -1)
+    assert task.loss(guess, frames).item() == pytest.approx(task.baseline(), rel=1e-5)
+
+
+def test_encoded_drives_are_those_of_the_autoencoder_in_the_folder(recorded):
+    model = VAE().eval()
+    model.load_state_dict(checkpoint.load(recorded.vae / "last.pt")["learner"]["model"])
+    encoded = read_encoded(recorded.encoded)
+    for number in range(3):
+        drive = recorded.read(number)
+        pixels = torch.from_numpy(drive["frame"].copy()).flatten(1)
+        with torch.no_grad():
+            mu, logvar = model.encode(pixels.unsqueeze(0))
+        np.testing.assert_allclose(encoded.mu[number], mu, atol=1e-5)
+        np.testing.assert_allclose(encoded.logvar[number], logvar, atol=1e-5)
+        assert np.array_equal(encoded.action[number], drive["action"])
+
+
+def test_encoding_again_trains_no_further_and_gives_the_same_file(copied):
+    before = copied.encoded.read_bytes()
+    copied.encoded.unlink()
+    steps = json.loads((copied.vae / "result.json").read_text())["steps"]
+    with one_thread():
+        assert encode(copied, autoencoder_settings(epochs=2, accelerator="cpu", seed=4), QUIET)
+    assert copied.encoded.read_bytes() == before
+    assert json.loads((copied.vae / "result.json").read_text())["steps"] == steps == 2
+
+
+def test_the_task_reads_what_the_command_wrote(recorded):
+    task = CarRacing(data_root=recorded.folder)
+    (batch,) = itertools.islice(task.batches("train", 1), 1)
+    assert batch.inputs.shape == (STEPS - 1, 1, 35)
+    assert np.array_equal(batch.inputs[:, 0, 32:], recorded.read(0)["action"][:-1])
