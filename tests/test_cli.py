@@ -323,9 +323,10 @@ def test_a_run_is_not_both_resumed_and_overwritten(complaint):
 
 REFUSED = {
     # names
-    "": "expected a command among list, train, reproduce, bench; see eigenrnn --help",
+    "": "expected a command among list, train, reproduce, bench, collect; see eigenrnn --help",
     "trian": (
-        "expected a command among list, train, reproduce, bench; got 'trian' (did you mean train?)"
+        "expected a command among list, train, reproduce, bench, collect; got 'trian' "
+        "(did you mean train?)"
     ),
     "list layer": (
         "expected a kind among constraints, layers, tasks, recipes, backends; got 'layer' "
@@ -352,6 +353,11 @@ REFUSED = {
         "(did you mean scornn/table2 or scornn/table1?)"
     ),
     "reproduce": f"expected a recipe among {RECIPES}; got none",
+    "collect": "expected a task to collect for among car_racing; got none",
+    "collect car_racin": (
+        "expected a task to collect for among car_racing; got 'car_racin' "
+        "(did you mean car_racing?)"
+    ),
     # options
     f"train {TINY} --task.dely 3": "Copying takes no option 'dely' (did you mean delay?)",
     f"train {TINY} --layer.negativ 3": "ScoRNN takes no option 'negativ' (did you mean negative?)",

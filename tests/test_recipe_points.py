@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from eigenrnn import ScoRNN
+from eigenrnn.errors import NonFiniteLossError
 from eigenrnn.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
 from eigenrnn.recipes.outcome import Outcome
 from eigenrnn.tasks import Copying
@@ -107,3 +108,58 @@ def test_what_takes_no_training_is_computed(tmp_path):
     assert (outcome.mean, outcome.difference, outcome.quantity) == (3.5, 0.5, "J_tot")
     (written,) = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert Outcome.from_json(written) == outcome
+
+
+class Diverging(ScoRNN):
+    """A network whose states leave the range of numbers."""
+
+    def forward(self, *args, **options):
+        output, h_n = super().forward(*args, **options)
+        return output * float("inf"), h_n
+
+
+def test_a_run_that_diverges_is_no_success(tmp_path):
+    (outcome,) = run(tmp_path, a_row(layer=Diverging))
+    assert outcome.values == (0, 0)
+
+
+def test_a_run_that_diverges_is_an_error_elsewhere(tmp_path):
+    with pytest.raises(NonFiniteLossError):
+        run(tmp_path, a_row(layer=Diverging, reported=Reported(1.0, "table 1")))
+
+
+def test_a_search_is_told_by_its_best_point(tmp_path):
+    rates = Axis.of_settings("lr", (0.0, 0.05))
+    settings = Settings(steps=60, batch_size=20, eval_every=30, accelerator="cpu")
+    reported = Reported(0.2, "table 1", "test", "loss", "last")
+    (outcome,) = run(tmp_path, a_row(grid=(rates,), settings=settings, reported=reported))
+    assert outcome.best_point == "lr=0.05"
+    assert outcome.mean == pytest.approx(sum(outcome.values[2:]) / 2)
+    assert outcome.mean < 0.9 * outcome.values[0]
+    assert "scoRNN: lr=0.05, of 2 points." in (tmp_path / "results.md").read_text()
+
+
+class Counted(Callback):
+    """Writes the number of each evaluation into a file of its own."""
+
+    def __init__(self, folder):
+        self.path = folder / "counted.csv"
+
+    def after_evaluation(self, step, metrics, model):  # noqa: ARG002
+        self.path.write_text(f"step,evaluations\n{step},{step}\n")
+
+
+@pytest.mark.parametrize(("success", "values"), [(100.0, (2.0, 2.0)), (0.0, ())])
+def test_what_a_callback_wrote_can_be_reported_of_successes_alone(tmp_path, success, values):
+    reported = Reported(
+        2.0,
+        "table 3",
+        "test",
+        "evaluations",
+        success=success,
+        only_successes=True,
+        file="counted.csv",
+    )
+    (outcome,) = run(tmp_path, a_row(reported=reported, watch=Counted))
+    assert outcome.values == values
+    assert ("no run counts" in (tmp_path / "results.md").read_text()) == (not values)

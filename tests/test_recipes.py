@@ -22,7 +22,6 @@ from eigenrnn.train import Settings
 from shrunken import ROWS, TRAINED
 from training_run import QUIET, one_thread, read_metrics
 
-
 # The papers' words, each with the number that they stand for.
 PARAMETERS = {
     "scornn/table1: scoRNN 170": 16e3,

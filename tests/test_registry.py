@@ -10,7 +10,7 @@ from eigenrnn import constraints, layers, registry, tasks
 from eigenrnn.constraints import Constraint
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
-from eigenrnn.recipes import nnrnn, scornn
+from eigenrnn.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
 from eigenrnn.tasks import Task
 
 KINDS = ("CONSTRAINTS", "LAYERS", "TASKS", "RECIPES", "BACKENDS")
@@ -42,7 +42,8 @@ def test_every_exported_class_has_one_name(mapping, exported):
 
 
 def test_every_recipe_has_its_own_name():
-    assert list(registry.RECIPES.values()) == [*nnrnn.RECIPES, *scornn.RECIPES]
+    papers = (enrnn, nc_gru, nnrnn, nonnormal, scornn)
+    assert list(registry.RECIPES.values()) == [each for paper in papers for each in paper.RECIPES]
 
 
 def test_every_backend_has_the_name_of_its_recurrence():
@@ -73,7 +74,7 @@ def test_names_of_classes_are_in_snake_case(kind):
 
 
 def test_names_of_recipes_give_the_paper_and_the_place():
-    assert all(re.fullmatch(r"[a-z]+/(table|fig)\d", name) for name in registry.RECIPES)
+    assert all(re.fullmatch(r"[a-z_]+/(table|fig)\d(-free)?", name) for name in registry.RECIPES)
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

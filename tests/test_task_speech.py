@@ -331,6 +331,7 @@ def test_the_first_frame_is_that_of_the_recording():
     assert spectra.abs().max() < 1e-6  # it is silence
 
 
+@pytest.mark.slow  # pesq is compiled when it is installed: it is no part of the extra dev
 @pytest.mark.usefixtures("data_root")
 def test_pesq_tells_a_good_sound_from_a_bad_one():
     pytest.importorskip("pesq")

@@ -1,6 +1,6 @@
 """Published experiments by name: one file a paper, one line here."""
 
-from eigenrnn.recipes import enrnn, nnrnn, scornn
+from eigenrnn.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
 from eigenrnn.recipes.base import Axis, Computed, Entry, Quoted, Recipe, Reported, Row
 from eigenrnn.recipes.outcome import Outcome
 from eigenrnn.recipes.reproduce import reproduce
@@ -15,7 +15,9 @@ __all__ = [
     "Reported",
     "Row",
     "enrnn",
+    "nc_gru",
     "nnrnn",
+    "nonnormal",
     "reproduce",
     "scornn",
 ]

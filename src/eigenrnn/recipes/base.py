@@ -17,6 +17,9 @@ from eigenrnn.train import Callback, Settings
 __all__ = ["Axis", "Computed", "Entry", "Quoted", "Recipe", "Reported", "Row"]
 
 
+_QUICK_BATCH = 20
+
+
 @dataclass(frozen=True)
 class Reported:
     """A number that a paper gives.
@@ -33,6 +36,10 @@ class Reported:
             or that of the ``"validation"``-selected model.
         note: How it was come by, where it was not printed: read off a figure, quoted.
         success: The share of the baseline's loss that a success stays below.
+        only_successes: Whether other runs do not count.
+        pooled: Whether the number of a search is that of all its runs together, as a share of
+            successes always is, and not that of its best point.
+        file: The file of a run that has the quantity as a column, for what is not in its journal.
     """
 
     value: float | None
@@ -42,6 +49,9 @@ class Reported:
     rule: Literal["best", "last", "validation"] = "best"
     note: str = ""
     success: float = 0.5
+    only_successes: bool = False
+    pooled: bool = False
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +165,12 @@ class Row:
         grid = tuple(replace(a, values=(a.values[len(a.values) // 2],)) for a in self.grid)
         steps = steps or self.quick_steps
         settings = replace(
-            self.settings, epochs=None, steps=steps, eval_every=steps, eval_batch_size=500
+            self.settings,
+            epochs=None,
+            steps=steps,
+            batch_size=min(self.settings.batch_size, _QUICK_BATCH),
+            eval_every=steps,
+            eval_batch_size=100,
         )
         return replace(self, settings=settings, grid=grid, task=self.quick_task or self.task)
 

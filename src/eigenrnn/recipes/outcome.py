@@ -1,17 +1,17 @@
 """What the runs of one network of a recipe came to."""
 
-import csv
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
-from eigenrnn.recipes.base import Entry, Quoted, Reported, Row
+from eigenrnn.recipes.base import Entry, Quoted, Row
+from eigenrnn.recipes.numbers import deciding_loss, number_of, test_of_the_validated
 from eigenrnn.train import Result
 
 __all__ = ["Outcome"]
 
-_HIGHER_IS_BETTER = {"accuracy", "f1", "r2", "segsnr_db", "stoi", "pesq"}
 _NO_LAYER = "not run: this version has no such layer"
 _QUOTED = "not run: quoted from another paper"
 
@@ -28,8 +28,11 @@ class Outcome:
         note: How that number was come by, or why the row was not run.
         parameters: How many our network trains; None if the row was not run.
         seeds: The seeds of our runs.
-        values: Our numbers by the paper's rule, one a seed.
+        values: Our numbers by the paper's rule, one a run.
         selected: Our test numbers of the validation-selected models, where there are any.
+        points: The point of the search that each run belongs to; empty without a search.
+        deciding: The loss of each run by which the best point of a search is chosen.
+        pooled: Whether the runs of all points count together.
         seconds: How long each run took.
         interrupted: Whether a run was asked to end early, and can go on.
     Units:
@@ -45,6 +48,9 @@ class Outcome:
     seeds: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
     selected: tuple[float, ...] = ()
+    points: tuple[str, ...] = ()
+    deciding: tuple[float, ...] = ()
+    pooled: bool = True
     seconds: tuple[float, ...] = ()
     interrupted: bool = False
 
@@ -64,17 +70,38 @@ class Outcome:
             else f"{reported.rule} {reported.split} {reported.quantity}",
             reported=reported.value,
             note="; ".join(notes),
+            pooled=reported.pooled or reported.quantity == "success",
         )
 
     @property
+    def best_point(self) -> str | None:
+        """The point of a search whose runs have the lowest deciding loss; None if all count."""
+        if self.pooled or not any(self.points):
+            return None
+        losses = {point: list[float]() for point in self.points}
+        for point, loss in zip(self.points, self.deciding, strict=True):
+            losses[point].append(loss)
+        return min(losses, key=lambda point: statistics.fmean(losses[point]))
+
+    @property
+    def counted(self) -> tuple[float, ...]:
+        """The values that count: those of the best point of a search, else all."""
+        return self._of_best_point(self.values)
+
+    @property
+    def counted_selected(self) -> tuple[float, ...]:
+        """The test numbers of the validation-selected models, likewise."""
+        return self._of_best_point(self.selected)
+
+    @property
     def mean(self) -> float | None:
-        """Our mean over the seeds; None if the row was not run."""
-        return statistics.fmean(self.values) if self.values else None
+        """Our mean over the runs that count; None if there are none."""
+        return statistics.fmean(self.counted) if self.counted else None
 
     @property
     def standard_error(self) -> float | None:
-        """The standard error of our mean; None for fewer than two seeds."""
-        return standard_error(self.values)
+        """The standard error of our mean; None for fewer than two runs."""
+        return standard_error(self.counted)
 
     @property
     def difference(self) -> float | None:
@@ -86,24 +113,47 @@ class Outcome:
         """Hold what was computed."""
         return replace(self, values=(value,), seconds=(seconds,))
 
-    def with_run(self, row: Row, seed: int, parameters: int, result: Result) -> Self:
-        """Add the numbers of one run."""
-        selected = self.selected
-        test = result.best.get("test", {})
-        if "validation" in result.best and row.reported.quantity in test:
-            selected = (*selected, test[row.reported.quantity])
+    def with_run(
+        self, row: Row, seed: int, parameters: int, result: Result, point: str = ""
+    ) -> Self:
+        """Add the numbers of one run, if it has any that counts."""
+        value, selected = number_of(row, result), test_of_the_validated(row, result)
+        if value is None:
+            return replace(self, parameters=parameters)
         return replace(
             self,
             parameters=parameters,
             seeds=(*self.seeds, seed),
-            values=(*self.values, _by_the_papers_rule(row, result)),
-            selected=selected,
+            values=(*self.values, value),
+            selected=self.selected if selected is None else (*self.selected, selected),
+            points=(*self.points, point),
+            deciding=(*self.deciding, deciding_loss(row, result)),
             seconds=(*self.seconds, result.seconds),
         )
 
+    def with_failure(self, row: Row, seed: int, parameters: int, point: str = "") -> Self:
+        """Add a run that diverged, which is no success."""
+        if row.reported.only_successes:
+            return replace(self, parameters=parameters)
+        return replace(
+            self,
+            parameters=parameters,
+            seeds=(*self.seeds, seed),
+            values=(*self.values, 0.0),
+            points=(*self.points, point),
+            deciding=(*self.deciding, math.inf),
+            seconds=(*self.seconds, 0.0),
+        )
+
+    def _of_best_point(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        best = self.best_point
+        if best is None or len(values) != len(self.points):
+            return values
+        return tuple(v for v, point in zip(values, self.points, strict=True) if point == best)
+
     def to_json(self) -> dict[str, Any]:
         """Write all that is known, and what follows from it."""
-        derived = ("mean", "standard_error", "difference")
+        derived = ("mean", "standard_error", "difference", "best_point")
         return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
     @classmethod
@@ -111,34 +161,11 @@ class Outcome:
         """Read what `to_json` has written."""
         names = {field.name for field in fields(cls)}
         known: dict[str, Any] = {name: value for name, value in content.items() if name in names}
-        for name in ("seeds", "values", "selected", "seconds"):
-            known[name] = tuple(known[name])
+        for name in ("seeds", "values", "selected", "points", "deciding", "seconds"):
+            known[name] = tuple(known.get(name, ()))
         return cls(**known)
 
 
 def standard_error(values: tuple[float, ...]) -> float | None:
     """Estimate how far the mean of a few values is off; None for fewer than two."""
     return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-
-
-def _by_the_papers_rule(row: Row, result: Result) -> float:
-    """Read off a run what the paper would have reported."""
-    reported = row.reported
-    if reported.quantity == "epoch_seconds":
-        per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
-        return result.seconds / result.steps * (per_epoch or 1)
-    if reported.quantity == "success":
-        best = _chosen(replace(reported, quantity="loss"), result)
-        return float(best < reported.success * row.task.baseline())
-    return _chosen(reported, result)
-
-
-def _chosen(reported: Reported, result: Result) -> float:
-    if reported.rule == "validation":
-        return result.best[reported.split][reported.quantity]
-    with (result.directory / "metrics.csv").open(newline="") as file:
-        column = f"{reported.split}_{reported.quantity}"
-        values = [float(row[column]) for row in csv.DictReader(file) if row[column]]
-    if reported.rule == "last":
-        return values[-1]
-    return max(values) if reported.quantity in _HIGHER_IS_BETTER else min(values)

@@ -5,14 +5,14 @@ import platform
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from eigenrnn.errors import RunExistsError
+from eigenrnn.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.models import count_parameters
 from eigenrnn.recipes.base import Computed, Recipe, Row
 from eigenrnn.recipes.outcome import Outcome
@@ -45,7 +45,7 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
         recipe: The published comparison.
         directory: Where the runs and the results go, a folder for each row and seed.
         rows: Parts of the labels of the rows to run; all of them by default.
-        seeds: The seeds to run; the recipe's by default.
+        seeds: The seeds to run; the recipe's by default, the first of them if `quick`.
         quick: Whether to run at a size that shows that it works, not what it reaches.
         resume: Whether to go on with what is there: runs that have ended are not repeated.
         overwrite: Whether to delete the runs of these rows that are there.
@@ -55,8 +55,11 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     Raises:
         ValueError: If a row is not in the recipe.
         RunExistsError: If there are runs and neither `resume` nor `overwrite` is set.
+        NonFiniteLossError: If a run diverges; where successes are counted, it is none.
     """
-    folder, seeds = Path(directory), recipe.seeds if seeds is None else seeds
+    folder = Path(directory)
+    if seeds is None:
+        seeds = recipe.seeds[:1] if quick else recipe.seeds
     chosen = recipe.select(rows)
     if not (resume or overwrite):
         _refuse_what_is_there(folder)
@@ -64,44 +67,65 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     outcomes |= {row.label: Outcome.before(row) for row in chosen}
     for row in chosen:
         if isinstance(row, Computed):
-            began = time.monotonic()
-            value = row.compute()
-            outcome = outcomes[row.label].with_value(value, time.monotonic() - began)
-            outcomes[row.label] = outcome
-        if not isinstance(row, Row):
-            continue
-        for run, seed, place in _runs(row, seeds, quick=quick):
-            model = run.build(seed)
-            result = fit(
-                model,
-                run.task,
-                run.settings,
-                folder / place,
-                resume=resume,
-                overwrite=overwrite,
-                callbacks=[] if run.watch is None else [run.watch(folder / place)],
-                console=console,
-                name=f"{row.label}, {_said(place)}",
-            )
-            outcome = outcomes[row.label]
-            outcomes[row.label] = (
-                replace(outcome, interrupted=True)
-                if result.interrupted
-                else outcome.with_run(run, seed, count_parameters(model), result)
-            )
+            outcomes[row.label] = _computed(row, outcomes[row.label])
+        for run in _runs(row, seeds, quick=quick) if isinstance(row, Row) else ():
+            options = {"resume": resume, "overwrite": overwrite, "console": console}
+            outcomes[row.label] = run.train(folder, outcomes[row.label], **options)
             in_order = _write(folder, recipe, outcomes, quick=quick)
-            if result.interrupted:
+            if outcomes[row.label].interrupted:
                 return in_order
     return _write(folder, recipe, outcomes, quick=quick)
 
 
-def _runs(row: Row, seeds: Sequence[int], *, quick: bool) -> Iterator[tuple[Row, int, Path]]:
-    """Yield what is trained for a row, each with its seed and its folder."""
+def _computed(row: Computed, outcome: Outcome) -> Outcome:
+    began = time.monotonic()
+    value = row.compute()
+    return outcome.with_value(value, time.monotonic() - began)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One training of a row: which point of its grid, from which seed, and where it goes."""
+
+    row: Row
+    point: str
+    seed: int
+    place: Path
+
+    def train(self, folder: Path, outcome: Outcome, **options: Any) -> Outcome:
+        """Train it and add its numbers to the row's.
+
+        Raises:
+            NonFiniteLossError: If it diverges, unless that is an answer: no success.
+        """
+        row, place = self.row, folder / self.place
+        model = row.build(self.seed)
+        count = count_parameters(model)
+        # "lr-0-1, seed 3"
+        said = ", ".join(self.place.parts[1:]).replace("seed-", "seed ")
+        watching = [] if row.watch is None else [row.watch(place)]
+        name = f"{row.label}, {said}"
+        try:
+            result = fit(
+                model, row.task, row.settings, place, callbacks=watching, name=name, **options
+            )
+        except NonFiniteLossError:
+            if not (row.reported.quantity == "success" or row.reported.only_successes):
+                raise
+            return outcome.with_failure(row, self.seed, count, self.point)
+        if result.interrupted:
+            return replace(outcome, interrupted=True)
+        return outcome.with_run(row, self.seed, count, result, self.point)
+
+
+def _runs(row: Row, seeds: Sequence[int], *, quick: bool) -> Iterator[_Run]:
+    """Yield what is trained for a row."""
     if row.layer is None:
         return
     for name, point in (row.quick() if quick else row).points().items():
         for seed in seeds:
-            yield point.with_seed(seed), seed, Path(_slug(row.label), _slug(name), f"seed-{seed}")
+            place = Path(_slug(row.label), _slug(name), f"seed-{seed}")
+            yield _Run(point.with_seed(seed), name, seed, place)
 
 
 def _refuse_what_is_there(folder: Path) -> None:
@@ -145,11 +169,6 @@ def _write(
     write_json(folder / "results.json", content)
     write_atomically(folder / "results.md", to_markdown(recipe, in_order, quick=quick).encode())
     return in_order
-
-
-def _said(place: Path) -> str:
-    """Call a run by its point and its seed, "lr-0-1, seed 3"."""
-    return ", ".join(place.parts[1:]).replace("seed-", "seed ")
 
 
 def _slug(label: str) -> str:

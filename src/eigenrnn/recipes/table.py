@@ -32,9 +32,9 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
         "parameters": ["" if o.parameters is None else f"{o.parameters:,}" for o in outcomes],
         "quantity": [o.quantity for o in outcomes],
         "paper": ["not printed" if o.reported is None else f"{o.reported:g}" for o in outcomes],
-        "ours": [_with_error(o.values) or "not run" for o in outcomes],
+        "ours": [_with_error(o.counted) or _why_none(o) for o in outcomes],
         "difference": ["" if o.difference is None else f"{o.difference:+.4f}" for o in outcomes],
-        "ours, selected on validation": [_with_error(o.selected) for o in outcomes],
+        "ours, selected on validation": [_with_error(o.counted_selected) for o in outcomes],
         "seconds a run": [
             f"{statistics.fmean(o.seconds):.1f}" if o.seconds else "" for o in outcomes
         ],
@@ -48,12 +48,21 @@ def remarks(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]
     ours = [(o.label, text) for o in outcomes for text in rows[o.label].departures]
     found = {
         "Notes": [f"{o.label}, {o.place}: {o.note}." for o in outcomes if o.note],
+        "Best points": [
+            f"{o.label}: {o.best_point}, of {len(set(o.points))} points."
+            for o in outcomes
+            if o.best_point is not None
+        ],
         "Departures": [
             *(f"{text}." for text in recipe.departures),
             *(f"{label}: {text}." for label, text in ours),
         ],
     }
     return {title: items for title, items in found.items() if items}
+
+
+def _why_none(outcome: Outcome) -> str:
+    return "not run" if outcome.parameters is None else "no run counts"
 
 
 def _row(cells: Sequence[str], space: str = " ") -> str:

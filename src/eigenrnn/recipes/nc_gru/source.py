@@ -20,11 +20,11 @@ __all__ = [
     "SOURCE",
     "STARTS_UNKNOWN",
     "Network",
+    "TensorFlowGRU",
     "gates_of",
     "networks",
     "neumann",
     "released",
-    "tensorflow_gru",
 ]
 
 SOURCE = "Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022. https://arxiv.org/abs/2208.06496"
@@ -89,7 +89,7 @@ def networks(
     start = {"start": "glorot", "forget_bias": 1.0}
     return (
         Network(f"LSTM {lstm}", LSTM, lstm, parameters[0], start, (LSTM_BIASES,)),
-        Network(f"GRU {gru}", tensorflow_gru, gru, parameters[1]),
+        Network(f"GRU {gru}", TensorFlowGRU, gru, parameters[1]),
         Network(f"scoRNN {scornn}", ScoRNN, scornn, parameters[2], {"negative": negative[0]}),
         Network(f"GORU {goru}", GORU, goru, parameters[3], {"capacity": 4}, (_CAPACITY,)),
         Network(f"NC-GRU(U_c) {nc_gru}", NCGRU, nc_gru, parameters[4], one),
@@ -137,10 +137,8 @@ def gates_of(network: Network) -> _Gates:
     return ("update_gate",) if len(network.options.get("orthogonal", ())) == 2 else ()
 
 
-def tensorflow_gru(
-    input_size: int, hidden_size: int, *, generator: Generator | None = None
-) -> GRU:
-    """Make a GRU as TensorFlow 1 has it: the reset first, one bias a gate, and open gates.
+class TensorFlowGRU(GRU):
+    """A GRU as TensorFlow 1 has it: the reset first, one bias a gate, and gates that start open.
 
     Args:
         input_size: The number M of inputs.
@@ -148,24 +146,26 @@ def tensorflow_gru(
         generator: The source of the starting values.
     """
 
-    def kernel(outputs: int) -> Callable[..., Any]:
-        return partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size + outputs)))
+    def __init__(
+        self, input_size: int, hidden_size: int, *, generator: Generator | None = None
+    ) -> None:
+        def kernel(outputs: int) -> Callable[..., Any]:  # Glorot's, of inputs and states as one
+            return partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size + outputs)))
 
-    gates, candidate = kernel(2 * hidden_size), kernel(hidden_size)
-    layer = GRU(
-        input_size,
-        hidden_size,
-        reset=partial(Unconstrained, init=gates),
-        update=partial(Unconstrained, init=gates),
-        candidate=partial(Unconstrained, init=candidate),
-        reset_after=False,
-        input_init=gates,
-        candidate_init=candidate,
-        reset_bias_init=partial(constant_, value=1.0),
-        update_bias_init=partial(constant_, value=1.0),
-        generator=generator,
-    )
-    for direction in layer.all_directions():
-        if direction.input_bias is not None:
-            zeros_(direction.input_bias)
-    return layer
+        gates, candidate = kernel(2 * hidden_size), kernel(hidden_size)
+        super().__init__(
+            input_size,
+            hidden_size,
+            reset=partial(Unconstrained, init=gates),
+            update=partial(Unconstrained, init=gates),
+            candidate=partial(Unconstrained, init=candidate),
+            reset_after=False,
+            input_init=gates,
+            candidate_init=candidate,
+            reset_bias_init=partial(constant_, value=1.0),
+            update_bias_init=partial(constant_, value=1.0),
+            generator=generator,
+        )
+        for direction in self.all_directions():
+            if direction.input_bias is not None:
+                zeros_(direction.input_bias)

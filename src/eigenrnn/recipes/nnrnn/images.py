@@ -107,7 +107,8 @@ def _pixels_row(
     return Row(
         label=f"{label} {size} psMNIST",
         task=task,
-        quick_task=replace(task, eval_examples=500),
+        quick_task=replace(task, eval_examples=20),
+        quick_steps=3,
         layer=layer,
         hidden_size=size,
         settings=Settings(**settings),

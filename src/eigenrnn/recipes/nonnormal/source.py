@@ -11,7 +11,7 @@ from eigenrnn.nonnormal import ChainDirection
 from eigenrnn.recipes.base import Axis, Row
 from eigenrnn.starts import Kind, recurrent_
 
-__all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "lstm", "plain_rnn", "vary"]
+__all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "PlainRNN", "StartedLSTM", "vary"]
 
 SOURCE = "Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715"
 
@@ -30,39 +30,44 @@ FINE_BETAS = tuple(round(0.01 * k, 2) for k in range(1, 22))
 """The values of beta, likewise."""
 
 
-def plain_rnn(  # noqa: PLR0913, those of the layer and those of its start
-    input_size: int,
-    hidden_size: int,
-    *,
-    nonlinearity: str = "tanh",
-    kind: Kind,
-    gain: float | None = None,
-    beta: float = 0.01,
-    direction: ChainDirection = "forward",
-    generator: Generator | None = None,
-) -> RNN:
-    """Make a network without constraints, and fill it as the paper does; see `recurrent_`."""
-    layer = RNN(
-        input_size,
-        hidden_size,
-        nonlinearity=nonlinearity,
-        constraint=Unconstrained,
-        generator=generator,
-    )
-    return recurrent_(layer, kind, gain=gain, beta=beta, direction=direction, generator=generator)
+class PlainRNN(RNN):
+    """A network without constraints that starts as the paper says; see `recurrent_`."""
+
+    def __init__(  # noqa: PLR0913, those of the layer and those of its start
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        kind: Kind,
+        gain: float | None = None,
+        beta: float = 0.01,
+        direction: ChainDirection = "forward",
+        nonlinearity: str = "tanh",
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            nonlinearity=nonlinearity,
+            constraint=Unconstrained,
+            generator=generator,
+        )
+        recurrent_(self, kind, gain=gain, beta=beta, direction=direction, generator=generator)
 
 
-def lstm(
-    input_size: int,
-    hidden_size: int,
-    *,
-    kind: Kind,
-    direction: ChainDirection = "forward",
-    generator: Generator | None = None,
-) -> LSTM:
-    """Make an LSTM with the same start in all gates, or the mixed one; see `recurrent_`."""
-    layer = LSTM(input_size, hidden_size, generator=generator)
-    return recurrent_(layer, kind, direction=direction, generator=generator)
+class StartedLSTM(LSTM):
+    """An LSTM whose gates all start alike, or mixed; see `recurrent_`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        kind: Kind,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, generator=generator)
+        recurrent_(self, kind, generator=generator)
 
 
 def vary(kind: Kind, values: tuple[float, ...]) -> Axis:

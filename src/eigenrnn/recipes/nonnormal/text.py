@@ -13,8 +13,8 @@ from eigenrnn.recipes.nonnormal.source import (
     FINE_GAINS,
     GAINS,
     SOURCE,
-    lstm,
-    plain_rnn,
+    PlainRNN,
+    StartedLSTM,
     vary,
 )
 from eigenrnn.starts import Kind
@@ -60,7 +60,7 @@ class _Benchmark:
             self.embedding,
             layers,
             tied=True,
-            dropouts=self.dropouts[make is lstm],
+            dropouts=self.dropouts[make is StartedLSTM],
             activation=self.activation,
             generator=generator,
         )
@@ -71,12 +71,12 @@ class _Benchmark:
         return Row(
             label=f"{label} {self.label}",
             task=self.task,
-            quick_task=replace(self.task, window=20, eval_symbols=2_000),
+            quick_task=replace(self.task, window=20, eval_symbols=210),
             quick_steps=2,
             layer=layer,
             hidden_size=self.hidden_size,
             make=self.build,
-            parameters=self.parameters[layer is lstm],
+            parameters=self.parameters[layer is StartedLSTM],
             settings=self.settings,
             reported=reported,
             departures=departures,
@@ -176,12 +176,12 @@ def _table1() -> tuple[Entry, ...]:
         for kind, printed in _RNNS.items():
             reported = _last(*printed[number], "table 1")
             facts = {"options": {"kind": kind}, "departures": _UNKNOWN[kind]}
-            entries.append(benchmark.row(_name(kind), plain_rnn, reported, **facts))
+            entries.append(benchmark.row(_name(kind), PlainRNN, reported, **facts))
         for kind in ("chain", "feedback_chain"):
             reported = _last(*_RNNS[kind][number], "table 1", "printed without the direction")
             label, options = f"{_name(kind)} as released", {"kind": kind, "direction": "backward"}
             facts = {"options": options, "departures": (*_UNKNOWN[kind], _RELEASED)}
-            entries.append(benchmark.row(label, plain_rnn, reported, **facts))
+            entries.append(benchmark.row(label, PlainRNN, reported, **facts))
         note = "quoted from Merity, Keskar and Socher, 2018"
         quoted = Reported(_MERITY[number], "table 1", quantity="bits", note=note)
         entries.append(Quoted(f"3-layer LSTM {benchmark.label}", quoted))
@@ -193,7 +193,7 @@ def _figure4() -> tuple[Row, ...]:
     return tuple(
         benchmark.row(
             _name(kind),
-            plain_rnn,
+            PlainRNN,
             Reported(None, "figure 4", "validation", "bits", "best", note),
             options={"kind": kind},
             grid=(vary(kind, FINE_BETAS if kind == "feedback_chain" else FINE_GAINS),),
@@ -207,7 +207,7 @@ def _figure4() -> tuple[Row, ...]:
 def _table4() -> tuple[Row, ...]:
     return tuple(
         benchmark.row(
-            _name(kind), lstm, _last(*printed[number], "table 4"), options={"kind": kind}
+            _name(kind), StartedLSTM, _last(*printed[number], "table 4"), options={"kind": kind}
         )
         for number, benchmark in enumerate(_BENCHMARKS)
         for kind, printed in _LSTMS.items()
@@ -227,7 +227,7 @@ RECIPES = (
         summary="Language models of three plain layers, searched over the gain of their start: "
         "validation loss.",
         rows=_figure4(),
-        source=f"{SOURCE}, section 3.2 and figure 4",
+        source=f"{SOURCE}, figure 4",
         seeds=_SEEDS,
         departures=(
             *_COMMON,
@@ -238,7 +238,7 @@ RECIPES = (
         name="nonnormal/table1",
         summary="Language models of three plain layers: test loss at the end of training.",
         rows=_table1(),
-        source=f"{SOURCE}, section 3.2 and table 1",
+        source=f"{SOURCE}, table 1",
         seeds=_SEEDS,
         departures=_COMMON,
     ),
@@ -246,7 +246,7 @@ RECIPES = (
         name="nonnormal/table4",
         summary="Language models of three LSTMs: test loss at the end of training.",
         rows=_table4(),
-        source=f"{SOURCE}, section 3.5 and table 4",
+        source=f"{SOURCE}, table 4",
         seeds=_SEEDS,
         departures=(
             *_COMMON,

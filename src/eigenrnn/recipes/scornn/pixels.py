@@ -42,7 +42,8 @@ def _pixels(place: str, *, permuted: bool) -> tuple[Row, ...]:
             reported=Reported(values[permuted], place, note=note),
             head_init=glorot_uniform_,
             head_bias_init=zeros_,
-            quick_task=replace(task, eval_examples=500),
+            quick_task=replace(task, eval_examples=100),
+            quick_steps=10,
             **defaults | facts,
         )
 

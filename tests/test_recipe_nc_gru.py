@@ -1,0 +1,351 @@
+"""The recipes of NC-GRU: printed numbers, settings, and what its figure 8 writes down."""
+
+import csv
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from eigenrnn.recipes import Quoted, Row
+from eigenrnn.recipes.nc_gru import RECIPES
+from eigenrnn.recipes.nc_gru.neumann_norm import NeumannNorm
+from eigenrnn.recipes.nc_gru.source import TensorFlowGRU
+from eigenrnn.tasks import Parenthesis
+from eigenrnn.train import Callback, fit
+from training_run import QUIET, one_thread
+
+PLACES = {recipe.name.removeprefix("nc_gru/"): recipe for recipe in RECIPES}
+
+# tables 1 to 4: the unit, then LSTM, GRU, scoRNN, GORU, NC-GRU(U_c) and NC-GRU(U_c,U_r) by length
+PRINTED = {
+    "table1": (
+        1e-3,
+        {
+            100: (0.62, 29.94, 24.85, 1.199, 0.286, 0.149),
+            200: (6.93, 1.526, 18.957, 1.66, 0.227, 0.167),
+        },
+    ),
+    "table2": (
+        1e-2,
+        {
+            200: (10.08, 9.799, 8.258, 4.453, 1.639, 1.633),
+            400: (5.427, 5.2338, 3.812, 2.29, 0.878, 0.774),
+        },
+    ),
+    "table3": (
+        1e-5,
+        {
+            200: (2.2829, 1.776, 51.49, 2.758, 1.022, 5.0),
+            400: (269.7, 1.2976, 16295.05, 2.3067, 0.81, 4.93),
+        },
+    ),
+    "table4": (
+        1e-2,
+        {
+            1000: (2.040, 2.039, 0.002, 1.488, 0.904, 0.882),
+            2000: (1.03, 0.89, 0.03, 0.718, 0.44, 0.496),
+        },
+    ),
+}
+NAMES = ("LSTM", "GRU", "scoRNN", "GORU", "NC-GRU(U_c)", "NC-GRU(U_c,U_r)")
+OF_FIGURES = {"table1": "fig1", "table2": "fig2", "table3": "fig3", "table4": "fig4"}
+# inputs and outputs of a step; units; entries -1 of scoRNN and of NC-GRU; steps between resets
+SIZES = {
+    "table1": (7, 18, (42, 50, 110, 64, 56, 56), (20, 40), 50),
+    "table2": (10, 10, (90, 100, 200, 128, 118, 118), (50, 50), 50),
+    "table3": (2, 1, (68, 70, 190, 128, 80, 80), (95, 43), 50),
+    "table4": (10, 9, (68, 78, 190, 100, 96, 96), (95, 80), 20),
+}
+# steps, batch, steps between evaluations, and the rate of A
+TRAINING = {
+    "table1": (20_000, 16, 500, 1e-3),
+    "table2": (10_000, 128, 10, 1e-3),
+    "table3": (20_000, 50, 100, 1e-3),
+    "table4": (10_000, 50, 50, 1e-4),
+}
+# the widths of the embedding and of each layer
+WIDTHS = {
+    "table5: NC-GRU(U_c) 435": (435, 435),
+    "table5: NC-GRU(U_c) 435 as released": (435, 435),
+    "table5: LSTM 350-880-350": (350, 880, 350),
+    "table5: GRU 415-950-415": (415, 950, 415),
+    "table5: scoRNN 500-2000-500": (500, 2000, 500),
+    "table5: NC-GRU(U_c) 430-1000-430": (430, 1000, 430),
+    "table6: NC-GRU(U_c) 400-1150-400": (400, 1150, 400),
+}
+
+
+def rows(place):
+    return {row.label: row for row in PLACES[place].rows}
+
+
+def published(place):
+    """The rows of the networks as the paper defines them, with what is printed, by length."""
+    _, by_length = PRINTED[place]
+    labels = [f"{name} {n}" for name, n in zip(NAMES, SIZES[place][2], strict=True)]
+    return [(T, [rows(place)[f"{label} T={T}"] for label in labels]) for T in by_length]
+
+
+@pytest.mark.parametrize("place", PRINTED)
+def test_the_tables_of_made_up_problems_have_the_printed_numbers(place):
+    unit, by_length = PRINTED[place]
+    for length, networks in published(place):
+        values = [row.reported.value / unit for row in networks]
+        assert values == pytest.approx(by_length[length], rel=1e-12)
+        assert all(row.reported.rule == "best" for row in networks)
+
+
+@pytest.mark.parametrize(("table", "figure"), OF_FIGURES.items())
+def test_a_figure_has_the_runs_of_its_table(table, figure):
+    runs = {label for label in rows(table) if "as released" not in label}
+    assert set(rows(figure)) == runs
+    for label, row in rows(figure).items():
+        of_table = rows(table)[label]
+        place = row.reported.place
+        assert place.startswith(f"figure {figure[-1]}")
+        reported = replace(row.reported, place=of_table.reported.place)
+        assert (row.settings, reported) == (of_table.settings, of_table.reported)
+
+
+@pytest.mark.parametrize("place", PRINTED)
+def test_the_networks_have_the_published_sizes(place):
+    M, K, units, negative, reset_every = SIZES[place]
+    for length, networks in published(place):
+        assert [row.hidden_size for row in networks] == list(units)
+        *_, scornn, _, one, two = networks
+        found = tuple(row.options["negative"] for row in (scornn, one, two))
+        assert found == (*negative, negative[1])
+        for row in (one, two):
+            assert (row.options["reset_every"], row.options["max_error"]) == (
+                reset_every,
+                math.inf,
+            )
+            assert row.build(0).layer.all_directions()[0].candidate.order == 2
+        n = units[-1]
+        square, skew = n * n, n * (n - 1) // 2
+        rest = 3 * n * M + 3 * n + K * (n + 1)
+        assert (one.parameters, two.parameters) == (
+            2 * square + skew + rest,
+            square + 2 * skew + rest,
+        )
+        sizes = {getattr(row.task, "length", None) or row.task.delay for row in networks}
+        # copying counts its symbols in
+        assert sizes == {length + 20 * (place == "table4")}
+
+
+@pytest.mark.parametrize("place", PRINTED)
+def test_the_networks_are_trained_as_published(place):
+    steps, batch, eval_every, rate_of_A = TRAINING[place]
+    for _, networks in published(place):
+        for row in networks:
+            settings = row.settings
+            assert settings.total_steps(row.task) == steps
+            assert (settings.optimiser, settings.lr) == ("adam", 1e-3)
+            assert (settings.batch_size, settings.eval_every) == (batch, eval_every)
+            cayley = "scoRNN" in row.label or "NC-GRU" in row.label
+            assert settings.recurrent == ("adam", rate_of_A if cayley else 1e-3)
+
+
+def test_brackets_are_reported_as_the_mean_of_a_hundred_training_losses():
+    for row in rows("table1").values():
+        reported = row.reported
+        assert (reported.split, reported.quantity) == ("train", "loss_mean")
+        assert row.settings.log_every == 100
+        # a row of the journal between would be a mean over fewer
+        assert row.settings.eval_every % 100 == 0
+
+
+def test_what_decays_has_a_name_that_begins_with_w_in_the_code():
+    decays = {
+        "LSTM 42": {"head.weight"},
+        "GRU 50": {"head.weight"},
+        "scoRNN 110": {"head.weight"},
+        "GORU 64": {"head.weight", "reset_gate", "update_gate"},
+        "NC-GRU(U_c) 56": {"head.weight"},
+        "NC-GRU(U_c,U_r) 56": {"head.weight", "update_gate"},
+    }
+    for network, parts in decays.items():
+        row = rows("table1")[f"{network} T=100"]
+        assert set(row.settings.weight_decay_of) == parts
+        names = [name for name, _ in row.build(0).named_parameters()]
+        assert all(any(part in name for name in names) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("place", "label", "code", "rate", "reset_every"),
+    [
+        ("table1", "NC-GRU(U_c) 56 as released T=100", "tensorflow", 1e-3, 49),
+        ("table1", "NC-GRU(U_c,U_r) 56 as released T=200", "tensorflow", 1e-3, 49),
+        ("table2", "NC-GRU(U_c,U_r) 118 as released T=200", "tensorflow", 1e-3, 49),
+        ("table5", "NC-GRU(U_c) 435 as released", "torch", 7e-4, 100),
+    ],
+)
+def test_a_released_network_has_what_the_code_has_otherwise(place, label, code, rate, reset_every):
+    options = rows(place)[label].options
+    found = options["as_released"], options["gradient_rate"], options["reset_every"]
+    assert found == (code, rate, reset_every)
+    assert options["faithful_bugs"] == ("U_r" in label)
+
+
+def test_characters_and_words_have_the_printed_numbers():
+    found = {row.label: row.reported.value for p in ("table5", "table6") for row in PLACES[p].rows}
+    assert found == {
+        "NC-GRU(U_c) 435": 1.385,
+        "NC-GRU(U_c) 435 as released": 1.385,
+        "LSTM 350-880-350": 1.4,
+        "GRU 415-950-415": 1.455,
+        "scoRNN 500-2000-500": 1.6,
+        "NC-GRU(U_c) 430-1000-430": 1.385,
+        "LSTM, quoted": 78.93,
+        "GRU, quoted": 92.48,
+        "GRU 400-1150-400": 80.73,
+        "scoRNN 400-1150-400": 123.90,
+        "NC-GRU(U_c) 400-1150-400": 77.00,
+    }
+    quoted = [row.label for row in PLACES["table6"].rows if isinstance(row, Quoted)]
+    assert quoted == ["LSTM, quoted", "GRU, quoted"]
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_a_language_model_has_the_published_widths(name):
+    place, label = name.split(": ")
+    model = rows(place)[label].build(0)
+    widths = [(layer.input_size, layer.hidden_size) for layer in model.layers]
+    expected = WIDTHS[name]
+    assert model.embedding.shape[1] == expected[0]
+    assert model.head is model.embedding
+    assert widths == list(pairwise(expected))
+
+
+def test_characters_are_trained_as_in_the_script_and_as_in_the_text():
+    of_script, of_text = (
+        rows("table5")[label] for label in ("NC-GRU(U_c) 435", "NC-GRU(U_c) 430-1000-430")
+    )
+    for row, rate, dropout in ((of_script, 7e-4, 0.0), (of_text, 5e-4, 0.15)):
+        settings, dropouts = row.settings, row.build(0).dropouts
+        assert (settings.epochs, settings.batch_size, row.task.window) == (100, 32, 100)
+        assert (settings.lr, settings.recurrent) == (rate, ("adam", rate))
+        silenced = dropouts.embedding, dropouts.input, dropouts.hidden, dropouts.output
+        assert silenced == (dropout,) * 4
+        assert (dropouts.weight, row.options["negative"]) == (0.0, 50)
+
+
+def test_words_are_trained_with_the_dropouts_of_the_text():
+    dropouts = rows("table6")["NC-GRU(U_c) 400-1150-400"].build(0).dropouts
+    assert (dropouts.input, dropouts.hidden, dropouts.output) == (0.4, 0.4, 0.25)
+    assert (dropouts.embedding, dropouts.weight) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("place", ["fig5", "fig6"])
+def test_the_inverse_is_compared_with_three_orders(place):
+    orders = [row.options["order"] for row in PLACES[place].rows if "as released" not in row.label]
+    assert orders == [None, 1, 2, 3]
+
+
+def test_one_two_and_three_matrices_are_orthogonal():
+    confined = [row.build(0).layer.confined for row in PLACES["fig7"].rows]
+    assert confined == [
+        ["candidate"],
+        ["reset", "candidate"],
+        ["reset", "update", "candidate"],
+    ]
+
+
+def test_the_gru_is_that_of_tensorflow():
+    T, B, M, N = 5, 3, 4, 6
+    layer = TensorFlowGRU(M, N, generator=torch.Generator().manual_seed(0))
+    direction = layer.all_directions()[0]
+    reset, update, candidate = layer.recurrent_matrices()
+    U = dict(zip("ruc", direction.weight_ih.split(N), strict=True))
+    x = torch.randn(T, B, M, generator=torch.Generator().manual_seed(1))
+    h = torch.zeros(B, N)
+    for x_t in x:
+        r = torch.sigmoid(x_t @ U["r"].T + h @ reset.T + 1)
+        u = torch.sigmoid(x_t @ U["u"].T + h @ update.T + 1)
+        c = torch.tanh(x_t @ U["c"].T + (r * h) @ candidate.T)
+        h = u * h + (1 - u) * c
+    torch.testing.assert_close(layer(x)[1][0], h)
+
+
+# figure 8
+
+
+class EveryA(Callback):
+    """Keeps A after every step."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def after_step(self, step, loss, model):  # noqa: ARG002
+        raw = model.layer.all_directions()[0].candidate.cayley.raw.detach().double()
+        below = torch.tril_indices(5, 5, -1)
+        A = torch.zeros(5, 5, dtype=torch.float64)
+        A[below[0], below[1]] = raw
+        self.seen[step] = A - A.T
+
+    def norm(self, step):
+        before, after = self.seen[step - 1], self.seen[step]
+        terms = torch.linalg.inv(torch.eye(5).double() + before) @ (before - after)
+        return torch.linalg.svdvals(terms)[0].item()
+
+
+def tiny(steps):
+    """The network of figure 8 with five units, whose norms are written at every other step."""
+    row: Row = PLACES["fig8"].rows[0].quick(steps)
+    options = {**row.options, "negative": 2}
+    settings = replace(row.settings, eval_every=2, accelerator="cpu")
+    task = Parenthesis(6, test_examples=4)
+    return replace(
+        row, task=task, hidden_size=5, options=options, settings=settings, parameters=None
+    )
+
+
+def trained(steps, folder, *callbacks, resume=False):
+    row = tiny(steps)
+    with one_thread():
+        fit(
+            row.build(0),
+            row.task,
+            row.settings,
+            folder,
+            callbacks=list(callbacks),
+            console=QUIET,
+            resume=resume,
+        )
+
+
+def written(folder):
+    with (folder / "neumann_norm.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_norm_is_that_of_the_step_that_was_taken(tmp_path):
+    every = EveryA()
+    trained(6, tmp_path, every, NeumannNorm(tmp_path, every=2))
+    rows = written(tmp_path)
+    assert [int(row["step"]) for row in rows] == [2, 4, 6]
+    for row in rows:
+        norm = float(row["layer.directions.0.candidate"])
+        assert norm == pytest.approx(every.norm(int(row["step"])), rel=1e-4)
+        assert 0 < norm < 1
+
+
+def test_a_run_that_goes_on_keeps_the_norms_before(tmp_path):
+    for folder, parts in (("whole", (6,)), ("parts", (4, 6))):
+        for steps in parts:
+            norms = NeumannNorm(tmp_path / folder, every=2)
+            trained(steps, tmp_path / folder, norms, resume=steps != parts[0])
+    assert written(tmp_path / "parts") == written(tmp_path / "whole")
+
+
+def test_the_row_of_figure_8_writes_norms(tmp_path):
+    watch = PLACES["fig8"].rows[0].watch
+    trained(20, tmp_path, watch(tmp_path))
+    assert [row["step"] for row in written(tmp_path)] == ["10", "20"]
+
+
+def test_a_row_needs_the_step_before_it(tmp_path):
+    with pytest.raises(ValueError, match="expected every >= 2, got 1"):
+        NeumannNorm(tmp_path, every=1)
