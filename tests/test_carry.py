@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from eigenrnn import RNN
+from eigenrnn.constraints import Exponential
 from eigenrnn.language_model import LanguageModel
 from eigenrnn.tasks import Batch, Task
 from eigenrnn.train import Callback, Settings
@@ -269,6 +271,12 @@ def test_averaging_begins_when_the_metric_stays_behind_and_is_resumed(tmp_path):
     assert found[0] == found[1]
     assert losses(tmp_path / "all") == losses(tmp_path / "plain")
     assert found[0] != [row["test_loss"] for row in read_metrics(tmp_path / "plain")]
+
+
+def test_parameters_whose_reference_moves_are_not_averaged(tmp_path):
+    moving = partial(RNN, constraint=partial(Exponential, period=2))
+    with pytest.raises(ValueError, match="expected no average_after with a constraint whose ref"):
+        run(tmp_path, settings(average_after=2), network=model(layer=moving))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from eigenrnn.constraints import Constraint
 from eigenrnn.tasks.base import Batch, Task
 from eigenrnn.train.averaging import Average
 from eigenrnn.train.carried import gathered, own_rows
@@ -31,7 +32,7 @@ class Learner:
         settings: Optimisers, clipping, precision and seed.
 
     Raises:
-        ValueError: If the model has nothing to train.
+        ValueError: If the model has nothing to train, or is to be averaged and cannot be.
     """
 
     def __init__(self, fabric: "Fabric", model: nn.Module, task: Task, settings: Settings) -> None:
@@ -44,6 +45,8 @@ class Learner:
         self._rates = [optimiser.param_groups[0]["lr"] for optimiser in self._optimisers]
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.average = Average(list(self.parameters.values()))
+        if settings.average_after is not None:
+            _refuse_to_average(model)
 
     @property
     def scales_gradients(self) -> bool:
@@ -160,6 +163,20 @@ class Learner:
         torch.default_generator.manual_seed(seed)
         if self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(seed)
+
+
+def _refuse_to_average(model: nn.Module) -> None:
+    """Refuse to average raw parameters that mean another matrix once their reference has moved.
+
+    Raises:
+        ValueError: If there are any.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, Constraint) and module.moves:
+            raise ValueError(
+                f"expected no average_after with a constraint whose reference moves, got {name}: "
+                f"{module}; choose a static one (period=None), or average nothing"
+            )
 
 
 def _norm(parameter: Tensor) -> Tensor:
