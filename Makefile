@@ -14,6 +14,8 @@ BENCH_FLAGS ?=
 BIN := .venv/bin
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# For those who build a checkout; a user's compiler may warn of what it likes.
+export CMAKE_ARGS ?= -DEIGENRNN_WERROR=ON
 
 ifndef EIGENRNN_DATA
 ifneq ($(wildcard ../shared/data),)
@@ -34,10 +36,11 @@ test: .venv/.installed-dev  ## Run the whole fast test suite
 
 sanitize: .venv/.installed-dev  ## Test the compiled kernels with AddressSanitizer and UBSan watching
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S csrc -B build/sanitized -G Ninja -DCMAKE_BUILD_TYPE=Release \
-	    -DPython_EXECUTABLE="$(abspath $(BIN)/python)" -DEIGENRNN_SANITIZE=address,undefined
+	    -DPython_EXECUTABLE="$(abspath $(BIN)/python)" -DEIGENRNN_SANITIZE=address,undefined $(CMAKE_ARGS)
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/sanitized
 	kernels=$$(echo build/sanitized/_cpu.*.so); chosen="$(WATCHED)"; \
-	for isa in $$($(BIN)/python -c 'from eigenrnn.ops import compiled; print(*compiled.kernels.isas)'); do \
+	isas=$$($(BIN)/python -c 'from eigenrnn.ops import compiled; print(*compiled.kernels.isas)'); \
+	for isa in $$isas; do \
 	  echo "watching $$isa"; EIGENRNN_ISA=$$isa LD_PRELOAD="$(watchers)" ASAN_OPTIONS=$(ASAN_OPTIONS) \
 	  $(BIN)/python -m pytest --numprocesses=2 --capture=sys --kernels=$$kernels -k "$$chosen" \
 	  $(filter-out %_processes.py,$(wildcard tests/test_*cpu*.py)) $(PYTEST_FLAGS) || exit 1; \

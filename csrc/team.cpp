@@ -59,6 +59,7 @@ void as_team(int members, void (*body)(void*, int), void* context) {
     return;
   }
   std::vector<std::thread> others;
+  others.reserve(static_cast<std::size_t>(members - 1));  // before any runs: it may throw
   try {
     for (int i = 1; i < members; ++i) others.emplace_back(play, &work);
   } catch (const std::system_error&) {

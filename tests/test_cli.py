@@ -350,7 +350,7 @@ REFUSED = {
     ),
     "reproduce scornn/tabel2": (
         f"expected a recipe among {RECIPES}; got 'scornn/tabel2' "
-        "(did you mean scornn/table2 or scornn/table1?)"
+        "(did you mean scornn/table2 or scornn/table1 or enrnn/table2?)"
     ),
     "reproduce": f"expected a recipe among {RECIPES}; got none",
     "collect": "expected a task to collect for among car_racing; got none",
@@ -363,7 +363,8 @@ REFUSED = {
     f"train {TINY} --layer.negativ 3": "ScoRNN takes no option 'negativ' (did you mean negative?)",
     f"train {TINY} --layer.batch_first true": "ScoRNN takes no option 'batch_first'",
     f"train {TINY} --hiden_size 3": (
-        "unrecognized arguments: --hiden_size 3 (did you mean --hidden_size or --embedding_size?)"
+        "unrecognized arguments: --hiden_size 3 "
+        "(did you mean --hidden_size or --batch_size or --embedding_size?)"
     ),
     "reproduce scornn/fig1 --qick": "unrecognized arguments: --qick (did you mean --quick?)",
     # values
@@ -383,7 +384,10 @@ REFUSED = {
     ),
     f"train {TINY} --task.delay 0": "expected delay >= 1, got 0",
     f"train {TINY} --hidden_size 0": "expected hidden_size to be a positive integer, got 0",
-    f"train {TINY} --epochs 3": "expected steps or epochs, got 4 and 3",
+    f"train {TINY} --epochs 3": (
+        "expected steps or epochs, got 4 and 3; say how long to train, such as steps=1000 "
+        "(on the command line: --steps 1000)"
+    ),
     f"train {TINY} --data_root here": "expected no --data_root: Copying reads no files",
 }
 

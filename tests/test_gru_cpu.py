@@ -12,7 +12,7 @@ import torch
 from cases import NONLINEARITIES
 from eigenrnn.initializers import haar_
 from eigenrnn.linalg import tol
-from eigenrnn.ops import compiled
+from eigenrnn.ops import compiled, gru
 from eigenrnn.ops.gru import cpu, reference
 
 pytestmark = pytest.mark.skipif(
@@ -473,3 +473,27 @@ def test_every_instruction_set_passes_the_tests(isa):
         check=False,
     )
     assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+@pytest.mark.parametrize("shape", [(784, 1, 31), (784, 3, 2), (300, 2, 190)], ids=str)
+@each_order
+def test_a_long_sequence_fills_the_ring_of_deltas_several_times(shape, form):
+    reset_after, update_keeps = FORMS[form]
+    T, B, N = shape
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*sizes):
+        drawn = torch.randn(sizes, generator=generator, dtype=torch.float64) / sizes[-1] ** 0.5
+        return drawn.requires_grad_()
+
+    x, W, h0 = normal(T, B, 3 * N), normal(3 * N, N), normal(B, N)
+    g = torch.randn(T, B, N, generator=generator, dtype=torch.float64)
+    found = []
+    for backend in ("cpu", "loop"):
+        options = {"reset_after": reset_after, "update_keeps": update_keeps}
+        h, _ = gru(x, W, h0, nonlinearity="tanh", backend=backend, **options)
+        found.append([h.detach(), *torch.autograd.grad(h, [x, W, h0], g)])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from eigenrnn import ScoRNN
-from eigenrnn.errors import NonFiniteLossError
 from eigenrnn.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
 from eigenrnn.recipes.outcome import Outcome
 from eigenrnn.tasks import Copying
@@ -123,9 +122,35 @@ def test_a_run_that_diverges_is_no_success(tmp_path):
     assert outcome.values == (0, 0)
 
 
-def test_a_run_that_diverges_is_an_error_elsewhere(tmp_path):
-    with pytest.raises(NonFiniteLossError):
-        run(tmp_path, a_row(layer=Diverging, reported=Reported(1.0, "table 1")))
+def test_a_run_that_diverges_is_told_and_the_others_go_on(tmp_path):
+    reported = Reported(1.0, "table 1", "test", "loss")
+    rows = (a_row(label="lost", layer=Diverging, reported=reported), a_row(reported=reported))
+    recipe = Recipe("paper/table1", "Two networks.", rows, "A paper", seeds=(1, 2))
+    with one_thread():
+        lost, other = reproduce(recipe, tmp_path, console=QUIET)
+    assert (lost.values, lost.failed) == ((), ("seed 1", "seed 2"))
+    assert len(other.values) == 2
+    page = (tmp_path / "results.md").read_text()
+    assert "lost: 2 of 2 runs (seed 1, seed 2)." in page
+
+
+def test_a_row_may_have_seeds_of_its_own(tmp_path):
+    (outcome,) = run(tmp_path, a_row(seeds=(7,)))
+    assert outcome.seeds == (7,)
+
+
+def test_a_label_in_full_chooses_its_row_alone():
+    rows = (a_row(label="chain"), a_row(label="feedback chain"))
+    recipe = Recipe("paper/table1", "Two networks.", rows, "A paper")
+    assert [row.label for row in recipe.select(["chain"])] == ["chain"]
+    assert [row.label for row in recipe.select(["cha"])] == ["chain", "feedback chain"]
+
+
+def test_small_numbers_keep_their_digits(tmp_path):
+    tiny = Computed("tiny", lambda: 2.34e-5, Reported(2.28e-5, "table 3", error=1e-6))
+    run(tmp_path, tiny)
+    page = (tmp_path / "results.md").read_text()
+    assert "| 2.28e-05 ± 1e-06 | 2.340e-05 | +6.000e-07 |" in page
 
 
 def test_a_search_is_told_by_its_best_point(tmp_path):

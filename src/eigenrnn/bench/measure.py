@@ -148,7 +148,8 @@ def _call(
     views += [(h0.data_ptr(), 0, N), compiled.pointer(bias), compiled.pointer(h)]
     views.append((last.data_ptr(), 0, N))
     number, slope = compiled.activation("modrelu", bias)
-    options = False, 1, (1, 1, N, 1), None, False, number, slope
+    views += [compiled.pointer(None)] * 3  # no head
+    options = False, 1, (1, 1, N, 1), (0, 1), None, False, number, slope
 
     def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:
         compiled.kernels.elman_forward(*options, views)  # it knows addresses, and keeps nothing

@@ -93,8 +93,11 @@ def show_outcomes(
 
 def _facts_of_row(row: Entry) -> dict[str, Any]:
     if not isinstance(row, Row):
-        return {"runs_per_seed": 0, "can_run": isinstance(row, Computed)}
+        kind = "computed" if isinstance(row, Computed) else "quoted"
+        nothing = {"parameters": None, "seconds_per_run": None, "missing_data": None}
+        return {"kind": kind, **nothing, "runs_per_seed": 0, "can_run": kind == "computed"}
     return {
+        "kind": "search" if row.grid else "trained",
         "parameters": row.parameters,
         "runs_per_seed": len(row.points()),
         "seconds_per_run": None if (found := estimated_seconds(row)) is None else round(found),
@@ -115,6 +118,11 @@ def _facts(entry: Any) -> dict[str, Any]:
                 "label": row.label,
                 "reported": row.reported.value,
                 "place": row.reported.place,
+                "split": row.reported.split,
+                "quantity": row.reported.quantity,
+                "rule": row.reported.rule,
+                "note": row.reported.note,
+                "departures": list(row.departures),
                 **_facts_of_row(row),
             }
             for row in entry.rows

@@ -27,7 +27,9 @@ from eigenrnn.world import Collection, autoencoder_settings, encode
 
 __all__ = ["main"]
 
-_USERS_ERRORS = (ArgumentError, ValueError, TypeError, OSError, ImportError, NonFiniteLossError)
+_USERS_ERRORS = (
+    *(ArgumentError, ValueError, TypeError, OSError, ImportError, MemoryError, NonFiniteLossError),
+)
 _INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
 
 

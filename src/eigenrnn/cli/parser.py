@@ -105,7 +105,9 @@ def _reproduce() -> Parser:
     parser.add_argument("--rows", nargs="+", type=str, help="parts of the labels of those to run")
     parser.add_argument("--seeds", nargs="+", type=int, help="in place of the recipe's")
     parser.add_argument(
-        "--quick", action="store_true", help="30 steps a row: shows that it runs, reaches nothing"
+        "--quick",
+        action="store_true",
+        help="a few steps a row: shows that it runs, reaches nothing",
     )
     _add_run_arguments(parser, "runs/RECIPE, with --quick runs/RECIPE-quick")
     return parser

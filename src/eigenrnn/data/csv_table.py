@@ -48,6 +48,11 @@ def read_csv(path: Path) -> Sequences:
         at.append(reader.line_num)
     if not rows:
         raise ValueError(f"expected at least one row after the names in {path}, got none")
+    if "sequence" not in names:
+        raise ValueError(
+            f"expected a column 'sequence' and at least one channel in {path}, got the columns "
+            f"{', '.join(names)}"
+        )
     columns = {
         name: np.array(column) if name in _TEXTS else _numbers(column, name, path, at)
         for name, column in zip(names, zip(*rows, strict=True), strict=True)

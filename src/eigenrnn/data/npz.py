@@ -43,7 +43,7 @@ def read_npz(path: Path) -> Sequences:
             values=x.astype(np.float32),
             lengths=lengths,
             channels=tuple(str(k) for k in range(1, x.shape[-1] + 1)),
-            labels=None if labels is None else tuple(map(str, labels.tolist())),
+            labels=None if labels is None else _labels(labels, path),
             numbers=None if numbers is None else numbers.astype(np.float32),
             place=lambda number: f"the sequence with index {number}",
         )
@@ -51,6 +51,22 @@ def read_npz(path: Path) -> Sequences:
 
 
 _ANSWERS = ("label", "target")
+
+
+def _labels(labels: Any, path: Path) -> tuple[str, ...]:
+    """Write the labels as text.
+
+    Raises:
+        ValueError: If one is missing.
+    """
+    words = tuple(map(str, labels.tolist()))
+    missing = [number for number, word in enumerate(words) if word.strip() in {"", "nan", "None"}]
+    if missing:
+        raise ValueError(
+            f"expected a label for every sequence in {path}, got none for that with index "
+            f"{missing[0]}"
+        )
+    return words
 
 
 def _read_arrays(path: Path) -> dict[str, Any]:
@@ -67,6 +83,8 @@ def _read_arrays(path: Path) -> dict[str, Any]:
             return {name: archive[name] for name in archive.files}
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise ValueError(f"expected a complete .npz archive in {path}, got {error}") from None
+    except ValueError as error:  # what is pickled is code, and is not run
+        raise ValueError(f"expected arrays of numbers or text in {path}, got {error}") from None
 
 
 def _lengths(x: Any, lengths: Any | None, path: Path) -> Any:

@@ -13,10 +13,10 @@ def told_to_read(head: nn.Linear | None, direction: AbstractDirection) -> dict[s
     """Return what a direction is told so that it gives the outputs of a head, by name.
 
     Nothing, where it cannot, or where the head does more than its formula: hooks and
-    parametrisations are for the head's own call to run.
+    parametrisations, or a `forward` of its own, are for the head's own call to run.
     """
     if head is None or type(head) is not nn.Linear or not direction.reads_out():
         return {}
-    if any(getattr(head, name) for name in _HOOKS):
+    if "forward" in vars(head) or any(getattr(head, name) for name in _HOOKS):
         return {}
     return {"V": head.weight, "d": head.bias}

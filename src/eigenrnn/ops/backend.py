@@ -51,7 +51,8 @@ class Backend:
 
     Args:
         name: What users pass as `backend=`.
-        run: The implementation, which gives all states and the last ones; all backends of a
+        run: The implementation, which gives all states (or what it reads out of them) and the last
+            ones; all backends of a
             recurrence share one signature, and map the inputs if they are given the map. What a
             call asks beyond the formula comes by name, and only to a backend that serves it.
         about: What it is, in a few words.

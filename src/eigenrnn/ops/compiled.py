@@ -14,7 +14,8 @@ try:
 except ImportError as error:
     kernels: Any = None
     _absence = (
-        "the compiled kernels were not built: install eigenrnn where a C++17 compiler is found"
+        "the compiled kernels were not built: there was no GCC or Clang when eigenrnn was "
+        "installed, or they failed to build it (pip install --verbose tells)"
         if isinstance(error, ModuleNotFoundError)
         else str(error)
     )
@@ -22,7 +23,17 @@ else:
     kernels = _cpu
     _absence = None
 
-__all__ = ["ABOUT", "activation", "fresh", "kernels", "missing", "pointer", "refuses", "rows"]
+__all__ = [
+    "ABOUT",
+    "activation",
+    "fresh",
+    "kernels",
+    "missing",
+    "pointer",
+    "readable",
+    "refuses",
+    "rows",
+]
 
 ABOUT = "compiled C++ on the processor" + (f", {kernels.isa}" if kernels else "")
 """What the backends made of the kernels say of themselves."""
@@ -60,6 +71,8 @@ def activation(
 def fresh(like: Tensor, *shape: int) -> Tensor:
     """Make an unwritten buffer, on large pages if it is large."""
     buffer = like.new_empty(shape)
+    if type(buffer) is not Tensor:  # what a compiler traces has a shape, but no memory
+        return buffer
     size = buffer.numel() * buffer.element_size()
     if size >= _LARGE:
         kernels.prefer_large_pages(buffer.data_ptr(), size)
@@ -75,6 +88,11 @@ def rows(tensor: Tensor | None) -> Tensor | None:
     if tensor.dim() == 3 and outer == (0, 0) and not tensor.requires_grad:
         return tensor[0, 0].contiguous().expand(tensor.shape)
     return tensor.contiguous()
+
+
+def readable(*tensors: Any) -> tuple[Any, ...]:
+    """Do so with several tensors, or what is there in place of one."""
+    return tuple(map(rows, tensors))
 
 
 def pointer(tensor: Tensor | None) -> tuple[int, int, int]:

@@ -22,11 +22,15 @@ def mapped(
 
 
 def check_types(x: Tensor, W: Tensor, **others: Tensor | None) -> None:
-    """Refuse tensors of types that do not go together.
+    """Refuse tensors of types or on devices that do not go together.
 
     Raises:
         TypeError: If there are any; a bias is real, and x may be if U maps it to complex numbers.
+        ValueError: If they are on several devices.
     """
+    for name, tensor in {"W": W, **others}.items():
+        if tensor is not None and tensor.device != x.device:
+            raise ValueError(f"expected {name} on {x.device}, where x is, got {tensor.device}")
     mapped_from_real = others["U"] is not None and W.real.dtype == x.dtype
     expected = W.dtype if mapped_from_real else x.dtype
     for name, tensor in {"W": W, **others}.items():

@@ -35,6 +35,7 @@ class Reported:
         rule: Which of a run's evaluations counts: the ``"best"`` on that split, the ``"last"``,
             or that of the ``"validation"``-selected model.
         note: How it was come by, where it was not printed: read off a figure, quoted.
+        error: The standard error that it is printed with.
         success: The share of the baseline's loss that a success stays below.
         only_successes: Whether other runs do not count.
         pooled: Whether the number of a search is that of all its runs together, as a share of
@@ -48,6 +49,7 @@ class Reported:
     quantity: str = "accuracy"
     rule: Literal["best", "last", "validation"] = "best"
     note: str = ""
+    error: float | None = None
     success: float = 0.5
     only_successes: bool = False
     pooled: bool = False
@@ -95,6 +97,7 @@ class Row:
         head_bias_init: The start of the head's bias, likewise.
         make: What builds the network from the row and a source of its start, where that is more
             than a layer with a linear head.
+        seeds: The seeds of the paper's runs of this row, where they are not the recipe's.
         grid: What is varied: every combination is a run for each seed. The row itself is none of
             them, unless there is no grid.
         watch: Makes a callback that looks on while a run is trained, from the run's folder.
@@ -116,6 +119,7 @@ class Row:
     head_init: Initializer | None = None
     head_bias_init: Initializer | None = None
     make: Callable[["Row", torch.Generator], nn.Module] | None = None
+    seeds: tuple[int, ...] | None = None
     grid: tuple[Axis, ...] = ()
     watch: Callable[[Path], Callback] | None = None
     quick_task: Task | None = None
@@ -245,17 +249,21 @@ class Recipe:
     departures: tuple[str, ...] = ()
 
     def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
-        """Choose the rows whose label contains one of the patterns, in any case.
+        """Choose the rows of these labels or, of a pattern that is none, those that contain it.
 
         Raises:
             ValueError: If a pattern is in no label.
         """
         if not patterns:
             return self.rows
+        chosen: set[str] = set()
         for pattern in patterns:
-            if not any(pattern.lower() in row.label.lower() for row in self.rows):
-                labels = ", ".join(row.label for row in self.rows)
-                raise ValueError(f"expected a part of a row's label ({labels}), got {pattern!r}")
-        return tuple(
-            row for row in self.rows if any(p.lower() in row.label.lower() for p in patterns)
-        )
+            labels = [row.label for row in self.rows]
+            exact = [label for label in labels if pattern.lower() == label.lower()]
+            found = exact or [label for label in labels if pattern.lower() in label.lower()]
+            if not found:
+                raise ValueError(
+                    f"expected a part of a row's label ({', '.join(labels)}), got {pattern!r}"
+                )
+            chosen.update(found)
+        return tuple(row for row in self.rows if row.label in chosen)

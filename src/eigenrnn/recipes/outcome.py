@@ -34,6 +34,8 @@ class Outcome:
         deciding: The loss of each run by which the best point of a search is chosen.
         pooled: Whether the runs of all points count together.
         seconds: How long each run took.
+        failed: The runs that diverged, by point and seed.
+        error: The standard error of the paper's number, if it is printed.
         interrupted: Whether a run was asked to end early, and can go on.
     Units:
         Losses in those of the task, accuracies as shares, time in seconds.
@@ -52,6 +54,8 @@ class Outcome:
     deciding: tuple[float, ...] = ()
     pooled: bool = True
     seconds: tuple[float, ...] = ()
+    failed: tuple[str, ...] = ()
+    error: float | None = None
     interrupted: bool = False
 
     @classmethod
@@ -70,6 +74,7 @@ class Outcome:
             else f"{reported.rule} {reported.split} {reported.quantity}",
             reported=reported.value,
             note="; ".join(notes),
+            error=reported.error,
             pooled=reported.pooled or reported.quantity == "success",
         )
 
@@ -132,12 +137,13 @@ class Outcome:
         )
 
     def with_failure(self, row: Row, seed: int, parameters: int, point: str = "") -> Self:
-        """Add a run that diverged, which is no success."""
-        if row.reported.only_successes:
-            return replace(self, parameters=parameters)
+        """Add a run that diverged: it is no success, and has no other number."""
+        failed = (*self.failed, f"{point} seed {seed}".strip())
+        known = replace(self, parameters=parameters, failed=failed)
+        if row.reported.quantity != "success":
+            return known
         return replace(
-            self,
-            parameters=parameters,
+            known,
             seeds=(*self.seeds, seed),
             values=(*self.values, 0.0),
             points=(*self.points, point),
@@ -161,7 +167,7 @@ class Outcome:
         """Read what `to_json` has written."""
         names = {field.name for field in fields(cls)}
         known: dict[str, Any] = {name: value for name, value in content.items() if name in names}
-        for name in ("seeds", "values", "selected", "points", "deciding", "seconds"):
+        for name in ("seeds", "values", "selected", "points", "deciding", "seconds", "failed"):
             known[name] = tuple(known.get(name, ()))
         return cls(**known)
 

@@ -55,11 +55,8 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     Raises:
         ValueError: If a row is not in the recipe.
         RunExistsError: If there are runs and neither `resume` nor `overwrite` is set.
-        NonFiniteLossError: If a run diverges; where successes are counted, it is none.
     """
     folder = Path(directory)
-    if seeds is None:
-        seeds = recipe.seeds[:1] if quick else recipe.seeds
     chosen = recipe.select(rows)
     if not (resume or overwrite):
         _refuse_what_is_there(folder)
@@ -68,7 +65,7 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     for row in chosen:
         if isinstance(row, Computed):
             outcomes[row.label] = _computed(row, outcomes[row.label])
-        for run in _runs(row, seeds, quick=quick) if isinstance(row, Row) else ():
+        for run in _runs(recipe, row, seeds, quick=quick) if isinstance(row, Row) else ():
             options = {"resume": resume, "overwrite": overwrite, "console": console}
             outcomes[row.label] = run.train(folder, outcomes[row.label], **options)
             in_order = _write(folder, recipe, outcomes, quick=quick)
@@ -93,11 +90,7 @@ class _Run:
     place: Path
 
     def train(self, folder: Path, outcome: Outcome, **options: Any) -> Outcome:
-        """Train it and add its numbers to the row's.
-
-        Raises:
-            NonFiniteLossError: If it diverges, unless that is an answer: no success.
-        """
+        """Train it and add its numbers to the row's; of a run that diverges there are none."""
         row, place = self.row, folder / self.place
         model = row.build(self.seed)
         count = count_parameters(model)
@@ -109,19 +102,21 @@ class _Run:
             result = fit(
                 model, row.task, row.settings, place, callbacks=watching, name=name, **options
             )
-        except NonFiniteLossError:
-            if not (row.reported.quantity == "success" or row.reported.only_successes):
-                raise
+        except NonFiniteLossError as error:
+            console = options["console"] or Console(stderr=True)
+            console.print(f"{name} diverged: {error}", markup=False, soft_wrap=True)
             return outcome.with_failure(row, self.seed, count, self.point)
         if result.interrupted:
             return replace(outcome, interrupted=True)
         return outcome.with_run(row, self.seed, count, result, self.point)
 
 
-def _runs(row: Row, seeds: Sequence[int], *, quick: bool) -> Iterator[_Run]:
+def _runs(recipe: Recipe, row: Row, seeds: Sequence[int] | None, *, quick: bool) -> Iterator[_Run]:
     """Yield what is trained for a row."""
     if row.layer is None:
         return
+    if seeds is None:
+        seeds = (row.seeds or recipe.seeds)[: 1 if quick else None]
     for name, point in (row.quick() if quick else row).points().items():
         for seed in seeds:
             place = Path(_slug(row.label), _slug(name), f"seed-{seed}")

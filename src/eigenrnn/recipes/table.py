@@ -31,9 +31,9 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
         "network": [o.label for o in outcomes],
         "parameters": ["" if o.parameters is None else f"{o.parameters:,}" for o in outcomes],
         "quantity": [o.quantity for o in outcomes],
-        "paper": ["not printed" if o.reported is None else f"{o.reported:g}" for o in outcomes],
+        "paper": [_printed(o) for o in outcomes],
         "ours": [_with_error(o.counted) or _why_none(o) for o in outcomes],
-        "difference": ["" if o.difference is None else f"{o.difference:+.4f}" for o in outcomes],
+        "difference": ["" if o.difference is None else f"{o.difference:+#.4g}" for o in outcomes],
         "ours, selected on validation": [_with_error(o.counted_selected) for o in outcomes],
         "seconds a run": [
             f"{statistics.fmean(o.seconds):.1f}" if o.seconds else "" for o in outcomes
@@ -48,6 +48,12 @@ def remarks(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]
     ours = [(o.label, text) for o in outcomes for text in rows[o.label].departures]
     found = {
         "Notes": [f"{o.label}, {o.place}: {o.note}." for o in outcomes if o.note],
+        "Diverged": [
+            f"{o.label}: {len(o.failed)} of {len(o.failed) + _finished(o)} runs "
+            f"({', '.join(o.failed)})."
+            for o in outcomes
+            if o.failed
+        ],
         "Best points": [
             f"{o.label}: {o.best_point}, of {len(set(o.points))} points."
             for o in outcomes
@@ -59,6 +65,18 @@ def remarks(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]
         ],
     }
     return {title: items for title, items in found.items() if items}
+
+
+def _printed(outcome: Outcome) -> str:
+    if outcome.reported is None:
+        return "not printed"
+    error = "" if outcome.error is None else f" ± {outcome.error:g}"
+    return f"{outcome.reported:g}{error}"
+
+
+def _finished(outcome: Outcome) -> int:
+    """Count the runs that have a number and did not diverge."""
+    return sum(seconds > 0 for seconds in outcome.seconds)
 
 
 def _why_none(outcome: Outcome) -> str:
@@ -74,4 +92,4 @@ def _with_error(values: tuple[float, ...]) -> str:
     if not values:
         return ""
     mean, error = statistics.fmean(values), standard_error(values)
-    return f"{mean:.4f}" if error is None else f"{mean:.4f} ± {error:.4f}"
+    return f"{mean:#.4g}" if error is None else f"{mean:#.4g} ± {error:#.3g}"

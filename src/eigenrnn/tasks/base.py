@@ -8,7 +8,12 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from eigenrnn.data.memory import check_memory
+
 __all__ = ["Batch", "Task"]
+
+_FLOAT, _TARGET = 4, 8  # bytes
+_SMALL = 2**28  # to ask how much is free would cost more than so much memory
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,8 @@ class Task(ABC):
         """Refuse to give batches that cannot be.
 
         Raises:
-            ValueError: If there is no such split, or a number is out of its range.
+            ValueError: If there is no such split, a number is out of its range, or a batch of
+                sequences of the task's `length` would not fit into memory.
         """
         if split not in self.splits:
             raise ValueError(f"expected a split among {', '.join(self.splits)}, got {split!r}")
@@ -187,3 +193,9 @@ class Task(ABC):
             raise ValueError(f"expected a batch of size >= 1, got {size}")
         if start < 0:
             raise ValueError(f"expected start >= 0, got {start}")
+        # a number for each channel, and the target beside it; a text's length is no sequence's
+        length: int = 0 if self.carries else getattr(self, "length", 0)
+        needed = length and length * size * (self.input_size * _FLOAT + _TARGET)
+        if needed > _SMALL:
+            what = f"a batch of {size} sequences of {length} steps"
+            check_memory(needed, what, "take shorter sequences or a smaller batch")

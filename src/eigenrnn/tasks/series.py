@@ -140,7 +140,7 @@ class Series(Task):
         if self.dataset is not None:
             return absent(ARCHIVE[self.dataset], self.data_root)
         own = [path for path in (self.train, self.test) if path is not None]
-        return next((str(path) for path in own if not Path(path).is_file()), None)
+        return next((str(path) for path in own if not Path(path).expanduser().is_file()), None)
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from eigenrnn.tasks.base import Task
+from eigenrnn.data.memory import check_memory
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.tasks.base import Batch, Task
 from eigenrnn.train.callbacks import Callback
 from eigenrnn.train.identity import facts, identity, refuse_another
 from eigenrnn.train.learner import Learner
@@ -20,6 +22,8 @@ from eigenrnn.train.selection import chosen_by
 from eigenrnn.train.settings import Settings
 
 __all__ = ["fit"]
+
+_BYTES = 4  # of a number; a rough estimate needs no other
 
 
 def fit(  # noqa: PLR0913  the options are independent of each other
@@ -62,7 +66,8 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         CheckpointError: If the checkpoint to go on from is damaged.
         NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is sound.
         ValueError: If the run to resume is another one, if the processes cannot share a batch
-            evenly, or if the model has nothing to train.
+            evenly, if a batch's states would not fit into memory, or if the model has nothing to
+            train.
 
     Example:
         >>> settings = Settings(steps=1_000, optimiser="rmsprop_tf1")
@@ -70,7 +75,8 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         {'test': {'loss': 0.0012, 'accuracy': 1.0}}
     """
     files, steps = RunDirectory(directory), settings.total_steps(task)
-    next(task.batches("train", settings.batch_size))  # missing data must not leave half a run
+    # before anything is written: missing data or memory must not leave half a run
+    _check_memory(model, next(task.batches("train", settings.batch_size)))
     fingerprint = identity(model, task, settings)
     fabric = launch(settings)
 
@@ -104,3 +110,19 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     interrupted = run.train()
     fabric.barrier()
     return run.result(interrupted=interrupted)
+
+
+def _check_memory(model: nn.Module, batch: Batch) -> None:
+    """Refuse a batch whose states do not fit, those forward and their gradients.
+
+    Raises:
+        ValueError: If they do not.
+    """
+    steps, rows = batch.inputs.shape[:2]
+    layers = [m for m in model.modules() if isinstance(m, Stacked | nn.RNNBase)]
+    units = sum(layer.hidden_size * layer.num_layers for layer in layers)
+    check_memory(
+        2 * _BYTES * steps * rows * units,
+        f"the states of {rows} sequences of {steps} steps",
+        "take shorter sequences, a smaller batch or fewer units",
+    )

@@ -15,6 +15,7 @@ from eigenrnn.ops.compiled import (
     kernels,
     missing,
     pointer,
+    readable,
     refuses,
     rows,
 )
@@ -53,6 +54,7 @@ def elman_cpu(  # noqa: PLR0913, the tensors and how to run over them
     Pairs count as N. If the last ones alone are wanted of the states, which leaves no gradients,
     no others are kept. Without V there are no outputs.
     """
+    x, h0, bias, c, d = readable(x, h0, bias, c, d)
     h, last, y = made = _results(x, W, h0, V, last_only)
     views = _views(x, W, h0, bias, U, c, None if last_only else h)
     shape = *x.shape[:2], len(W)
@@ -85,6 +87,7 @@ def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     reverse: bool,
 ) -> list[Tensor]:
     """Return the wanted ones of the gradients of x, W, h0, bias, U, c, V and d."""
+    x, h0, bias = readable(x, h0, bias)
     made = _gradients(x, W, h0, U, V, h, wanted)
     dx, dW, dh0, dbias, dU, dc, dV, dd = made
     g, g_last = rows(g), rows(g_last)
@@ -247,18 +250,17 @@ def _run(  # noqa: PLR0913, every backend's
         padded = F.pad(x, (0, 1)), W, h0, bias, F.pad(U, (0, 1)), c
         return _run(*padded, *options, last_only=last_only, V=V, d=d)
     if not W.is_complex():
-        tensors = rows(x), W, rows(h0), rows(bias), U, rows(c), V, rows(d)
-        h, last, y = elman_cpu(*tensors, *options, last_only)
+        h, last, y = elman_cpu(x, W, h0, bias, U, c, V, d, *options, last_only)
         return h if V is None else y, last
     if nonlinearity == "modrelu" and bias is not None:
         options = "modrelu_paired", batch_sizes, reverse
     h, last, _ = elman_cpu(
-        rows(as_pairs(x) if x.is_complex() else x),
+        as_pairs(x) if x.is_complex() else x,
         matrix_of_pairs(W),
-        rows(as_pairs(h0)),
+        as_pairs(h0),
         None if bias is None else bias.repeat_interleave(2),
         _map_of_pairs(U, x),
-        None if c is None else rows(as_pairs(c)),
+        None if c is None else as_pairs(c),
         None,
         None,
         *options,

@@ -107,6 +107,9 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         >>> last[0]
         tensor([5., 5., 5.])
     """
+    if V is not None and last_only:
+        raise ValueError("expected either last_only or V, of whose outputs all come, got both")
+    _check_head(V, d, W.shape[-1])
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             x, W, h0, bias, U, c = (_float32(v) for v in (x, W, h0, bias, U, c))  # type: ignore[assignment]
@@ -126,8 +129,6 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
                 backend=backend,
             )
         return h if V is None else F.linear(h, V, d), last
-    if V is not None and last_only:
-        raise ValueError("expected either last_only or V, of whose outputs all come, got both")
     if x.dim() != 3 or x.shape[0] < 1:
         raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     if h0 is None:
@@ -146,6 +147,17 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         options |= {"last_only": True}
     h, last = chosen.run(x, W, h0, bias, U, c, nonlinearity, batch_sizes, reverse, **options)
     return h if V is None or inside else F.linear(h, V, d), last
+
+
+def _check_head(V: Tensor | None, d: Tensor | None, N: int) -> None:
+    if V is None:
+        if d is not None:
+            raise ValueError("expected d to go with V, got d alone")
+        return
+    if V.dim() != 2 or V.shape[1] != N:
+        raise ValueError(f"expected V of shape {(*V.shape[:1], N)}, got {tuple(V.shape)}")
+    if d is not None and d.shape != V.shape[:1]:
+        raise ValueError(f"expected d of shape {(len(V),)}, got {tuple(d.shape)}")
 
 
 def _float32(tensor: Tensor | None) -> Tensor | None:
@@ -170,18 +182,13 @@ def _check(  # noqa: PLR0913, all that a call is given
         raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
     if c is not None and U is None:
         raise ValueError("expected c to go with U, got c alone: add it to x")
-    if d is not None and V is None:
-        raise ValueError("expected d to go with V, got d alone")
     (_, B, M), N = x.shape, W.shape[-1] if U is not None else x.shape[2]
-    K = 0 if V is None else V.shape[0]
     shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
         "W": (W, (N, N)),
         "h0": (h0, (B, N)),
         "bias": (bias, (N,)),
         "U": (U, (N, M)),
         "c": (c, (N,)),
-        "V": (V, (K, N)),
-        "d": (d, (K,)),
     }
     for name, (tensor, shape) in shapes.items():
         if tensor is not None and tensor.shape != shape:

@@ -15,6 +15,7 @@ from eigenrnn.ops.compiled import (
     kernels,
     missing,
     pointer,
+    readable,
     refuses,
     rows,
 )
@@ -53,6 +54,7 @@ def gru_cpu(  # noqa: PLR0913, the tensors and how to run over them
 
     If the last ones alone are wanted, which leaves no gradients, no others are kept.
     """
+    x, h0, bias, recurrent_bias, c = readable(x, h0, bias, recurrent_bias, c)
     h, last, kept = _outputs(x, W, h0, reset_after, keep, last_only)
     form = nonlinearity, reset_after, update_keeps, batch_sizes, reverse
     kernels.gru_forward(
@@ -90,6 +92,7 @@ def _gru_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     reverse: bool,
 ) -> list[Tensor]:
     """Return the wanted ones of the gradients of x, W, h0, bias, recurrent_bias, U and c."""
+    x, h0, bias = readable(x, h0, bias)
     made = _gradients(x, W, h0, U, h, wanted)
     dx, dW, dh0, dbias, drecurrent_bias, dU, dc = made
     g, g_last = rows(g), rows(g_last)
@@ -242,8 +245,7 @@ def _run(  # noqa: PLR0913, every backend's
         padded = F.pad(x, (0, 1)), *given[1:5], F.pad(U, (0, 1)), c
         return _run(*padded, *form, last_only=last_only)
     keep = torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in given)
-    biases = rows(bias), rows(recurrent_bias)
-    h, last, _ = gru_cpu(rows(x), W, rows(h0), *biases, U, rows(c), *form, keep, last_only)
+    h, last, _ = gru_cpu(*given, *form, keep, last_only)
     return h, last
 
 

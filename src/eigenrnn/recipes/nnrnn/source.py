@@ -3,9 +3,12 @@
 from functools import partial
 from typing import Any, Literal
 
+import torch
+from torch import Generator, Tensor
+
 from eigenrnn.constraints import Exponential
 
-__all__ = ["EURNN_UNSTATED", "LSTM_BIASES", "LSTM_START", "SOURCE", "nnrnn_options"]
+__all__ = ["EURNN_UNSTATED", "LSTM_BIASES", "LSTM_START", "SOURCE", "cayley_", "nnrnn_options"]
 
 SOURCE = "Kerg et al., NeurIPS 2019. https://arxiv.org/abs/1905.12080"
 LSTM_START = {"start": "glorot_normal"}
@@ -22,3 +25,11 @@ def nnrnn_options(
     """Choose nnRNN's start, and the pull of its moduli towards one; T decays in the optimiser."""
     basis = partial(Exponential, start=start)
     return {"orthogonal": basis, "gamma_penalty": gamma_penalty, **more}
+
+
+@torch.no_grad()
+def cayley_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Fill with the orthogonal matrix from which expRNN's "Cayley" start begins."""
+    start = Exponential(len(weight), start="cayley")
+    start.reset(generator)
+    return weight.copy_(start())

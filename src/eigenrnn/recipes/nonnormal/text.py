@@ -229,10 +229,7 @@ RECIPES = (
         rows=_figure4(),
         source=f"{SOURCE}, figure 4",
         seeds=_SEEDS,
-        departures=(
-            *_COMMON,
-            "the mean is over all runs of a search; those of the best value are in its folders",
-        ),
+        departures=_COMMON,
     ),
     Recipe(
         name="nonnormal/table1",
