@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from eigenrnn import ScoRNN
 from eigenrnn.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
@@ -188,3 +189,27 @@ def test_what_a_callback_wrote_can_be_reported_of_successes_alone(tmp_path, succ
     (outcome,) = run(tmp_path, a_row(reported=reported, watch=Counted))
     assert outcome.values == values
     assert ("no run counts" in (tmp_path / "results.md").read_text()) == (not values)
+
+
+def test_the_best_model_of_a_run_is_scored(tmp_path):
+    asked = []
+
+    def score(model, task, folder):
+        asked.append((model.training, task, folder.parent))
+        saved = torch.load(folder.parent / "best.pt")["model"]
+        assert all(torch.equal(saved[n], p) for n, p in model.state_dict().items())
+        return {"size": 4.0 * len(asked)}
+
+    reported = Reported(0.2, "table 1", "test", "loss", "validation")
+    (outcome,) = run(tmp_path, a_row(score=score, reported=reported))
+    assert outcome.scores == ({"size": 4.0}, {"size": 8.0})
+    assert asked[0] == (False, TASK, tmp_path / "scornn" / "seed-1")
+    assert "scoRNN: size 6." in (tmp_path / "results.md").read_text()
+
+
+def test_a_quick_run_scores_nothing(tmp_path):
+    def score(*_):
+        raise AssertionError
+
+    (outcome,) = run(tmp_path, a_row(score=score), quick=True)
+    assert outcome.scores == ()

@@ -101,6 +101,8 @@ class Row:
         grid: What is varied: every combination is a run for each seed. The row itself is none of
             them, unless there is no grid.
         watch: Makes a callback that looks on while a run is trained, from the run's folder.
+        score: Measures the best model of a run by further numbers, given its task and a folder; a
+            quick run leaves it out.
         quick_task: A smaller task for `--quick`; the same one by default.
         quick_steps: The number of steps for `--quick`.
         task_of_seed: Gives each run a task of its own, from the task and the seed, where the paper
@@ -122,6 +124,7 @@ class Row:
     seeds: tuple[int, ...] | None = None
     grid: tuple[Axis, ...] = ()
     watch: Callable[[Path], Callback] | None = None
+    score: Callable[[nn.Module, Any, Path], Mapping[str, float]] | None = None
     quick_task: Task | None = None
     quick_steps: int = 30
     task_of_seed: Callable[[Any, int], Task] | None = None
@@ -176,7 +179,8 @@ class Row:
             eval_every=steps,
             eval_batch_size=100,
         )
-        return replace(self, settings=settings, grid=grid, task=self.quick_task or self.task)
+        task = self.quick_task or self.task
+        return replace(self, settings=settings, grid=grid, task=task, score=None)
 
 
 def _with_head(row: Row, generator: torch.Generator) -> nn.Module:

@@ -34,6 +34,7 @@ class Outcome:
         deciding: The loss of each run by which the best point of a search is chosen.
         pooled: Whether the runs of all points count together.
         seconds: How long each run took.
+        scores: What else the best model of each run was measured by.
         failed: The runs that diverged, by point and seed.
         error: The standard error of the paper's number, if it is printed.
         interrupted: Whether a run was asked to end early, and can go on.
@@ -54,6 +55,7 @@ class Outcome:
     deciding: tuple[float, ...] = ()
     pooled: bool = True
     seconds: tuple[float, ...] = ()
+    scores: tuple[dict[str, float], ...] = ()
     failed: tuple[str, ...] = ()
     error: float | None = None
     interrupted: bool = False
@@ -167,7 +169,16 @@ class Outcome:
         """Read what `to_json` has written."""
         names = {field.name for field in fields(cls)}
         known: dict[str, Any] = {name: value for name, value in content.items() if name in names}
-        for name in ("seeds", "values", "selected", "points", "deciding", "seconds", "failed"):
+        for name in (
+            "seeds",
+            "values",
+            "selected",
+            "points",
+            "deciding",
+            "seconds",
+            "scores",
+            "failed",
+        ):
             known[name] = tuple(known.get(name, ()))
         return cls(**known)
 

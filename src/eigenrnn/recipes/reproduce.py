@@ -17,7 +17,7 @@ from eigenrnn.models import count_parameters
 from eigenrnn.recipes.base import Computed, Recipe, Row
 from eigenrnn.recipes.outcome import Outcome
 from eigenrnn.recipes.table import to_markdown
-from eigenrnn.train import fit
+from eigenrnn.train import checkpoint, fit
 from eigenrnn.train.atomic import write_atomically
 from eigenrnn.train.run_directory import write_json
 from eigenrnn.version import __version__
@@ -108,7 +108,12 @@ class _Run:
             return outcome.with_failure(row, self.seed, count, self.point)
         if result.interrupted:
             return replace(outcome, interrupted=True)
-        return outcome.with_run(row, self.seed, count, result, self.point)
+        outcome = outcome.with_run(row, self.seed, count, result, self.point)
+        if row.score is None:
+            return outcome
+        model.load_state_dict(checkpoint.load(place / "best.pt")["model"])
+        scores = row.score(model.eval(), row.task, place / "scores")
+        return replace(outcome, scores=(*outcome.scores, dict(scores)))
 
 
 def _runs(recipe: Recipe, row: Row, seeds: Sequence[int] | None, *, quick: bool) -> Iterator[_Run]:

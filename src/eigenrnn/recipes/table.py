@@ -48,6 +48,9 @@ def remarks(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]
     ours = [(o.label, text) for o in outcomes for text in rows[o.label].departures]
     found = {
         "Notes": [f"{o.label}, {o.place}: {o.note}." for o in outcomes if o.note],
+        "Scores of the best models": [
+            f"{o.label}: {_mean_scores(o)}." for o in outcomes if o.scores
+        ],
         "Diverged": [
             f"{o.label}: {len(o.failed)} of {len(o.failed) + _finished(o)} runs "
             f"({', '.join(o.failed)})."
@@ -72,6 +75,12 @@ def _printed(outcome: Outcome) -> str:
         return "not printed"
     error = "" if outcome.error is None else f" ± {outcome.error:g}"
     return f"{outcome.reported:g}{error}"
+
+
+def _mean_scores(outcome: Outcome) -> str:
+    """Write the mean of each score over the runs."""
+    means = {n: statistics.fmean(s[n] for s in outcome.scores) for n in outcome.scores[0]}
+    return ", ".join(f"{name} {mean:.4g}" for name, mean in means.items())
 
 
 def _finished(outcome: Outcome) -> int:
