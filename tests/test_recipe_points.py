@@ -213,3 +213,9 @@ def test_a_quick_run_scores_nothing(tmp_path):
 
     (outcome,) = run(tmp_path, a_row(score=score), quick=True)
     assert outcome.scores == ()
+
+
+def test_a_quick_run_may_have_options_of_its_own():
+    row = a_row(options={"negative": 2, "start": "zero"}, quick_options={"negative": 1})
+    assert row.quick().options == {"negative": 1, "start": "zero"}
+    assert row.options == {"negative": 2, "start": "zero"}

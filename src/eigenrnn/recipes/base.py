@@ -105,6 +105,7 @@ class Row:
             quick run leaves it out.
         quick_task: A smaller task for `--quick`; the same one by default.
         quick_steps: The number of steps for `--quick`.
+        quick_options: Options of the layer for `--quick`, in place of those of that name.
         task_of_seed: Gives each run a task of its own, from the task and the seed, where the paper
             draws the data by the seed too.
         departures: Where we do otherwise than the paper.
@@ -127,6 +128,7 @@ class Row:
     score: Callable[[nn.Module, Any, Path], Mapping[str, float]] | None = None
     quick_task: Task | None = None
     quick_steps: int = 30
+    quick_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     task_of_seed: Callable[[Any, int], Task] | None = None
     departures: tuple[str, ...] = ()
 
@@ -179,8 +181,15 @@ class Row:
             eval_every=steps,
             eval_batch_size=100,
         )
-        task = self.quick_task or self.task
-        return replace(self, settings=settings, grid=grid, task=task, score=None)
+        return replace(
+            self,
+            task=self.quick_task or self.task,
+            options={**self.options, **self.quick_options},
+            parameters=None if self.quick_options else self.parameters,
+            settings=settings,
+            grid=grid,
+            score=None,
+        )
 
 
 def _with_head(row: Row, generator: torch.Generator) -> nn.Module:

@@ -17,6 +17,7 @@ __all__ = ["estimated_seconds"]
 _OURS, _TORCHS = 150e9, 65e9
 _SHORTEST_STEP, _BESIDE = 8e-6, 5e-3
 _CONSTRAINT = 30  # times N^3 multiply-adds, about what an exponential and its gradient take
+_ROTATION = 5e-8  # seconds for an entry of W in each of EURNN's layers of rotations
 
 
 def estimated_seconds(row: Row) -> float | None:
@@ -25,7 +26,8 @@ def estimated_seconds(row: Row) -> float | None:
     .. math:: s \left( T \max \left( \frac{3 B w}{r}, t \right) + \frac{30 N^3}{r} + b \right)
 
     Over s steps of optimisation, sequences of T steps in batches of B, and w weights that each
-    step of a sequence meets; r, t and b are constants of such a machine. On others, and for short
+    step of a sequence meets; r, t and b are constants of such a machine. EURNN's layers of
+    rotations come to that, each with the entries of W. On others, and for short
     sequences, it may well be wrong by a factor of two.
 
     Args:
@@ -40,7 +42,8 @@ def estimated_seconds(row: Row) -> float | None:
     weights = max(row.parameters or 0, _blocks(row.layer) * row.hidden_size**2)
     step = max(3 * row.settings.batch_size * weights / rate, _SHORTEST_STEP)
     constraint = _CONSTRAINT * row.hidden_size**3 / rate if ours else 0.0
-    each = _length(row.task) * step + constraint + _BESIDE
+    rotations = row.options.get("capacity", 0) * row.hidden_size**2 * _ROTATION
+    each = _length(row.task) * step + constraint + rotations + _BESIDE
     return row.settings.total_steps(row.task) * each
 
 

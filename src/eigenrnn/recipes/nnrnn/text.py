@@ -93,6 +93,7 @@ class _Network:
             reported=Reported(value, place, "test", quantity, "validation", note, error=error),
             quick_task=replace(CharPTB.nnrnn(length), window=20, eval_symbols=2_000),
             quick_steps=5,
+            quick_options={"capacity": 4} if self.layer is EURNN else {},
             departures=self.departures,
         )
 
