@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from eigenrnn import ScoRNN
+from eigenrnn.errors import MissingDataError
 from eigenrnn.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
 from eigenrnn.recipes.outcome import Outcome
-from eigenrnn.tasks import Copying
+from eigenrnn.tasks import Copying, PixelMNIST
 from eigenrnn.train import Callback, Settings
 from training_run import QUIET, one_thread
 
@@ -219,3 +220,12 @@ def test_a_quick_run_may_have_options_of_its_own():
     row = a_row(options={"negative": 2, "start": "zero"}, quick_options={"negative": 1})
     assert row.quick().options == {"negative": 1, "start": "zero"}
     assert row.options == {"negative": 2, "start": "zero"}
+
+
+def test_missing_data_is_told_before_anything_is_trained(tmp_path):
+    pixels = PixelMNIST(data_root=tmp_path / "nowhere")
+    rows = (a_row(), a_row(label="LSTM 128", task=pixels), a_row(label="GRU 9", task=pixels))
+    recipe = Recipe("paper/table1", "Three networks.", rows, "A paper")
+    with pytest.raises(MissingDataError, match="or choose other rows than LSTM 128, GRU 9"):
+        reproduce(recipe, tmp_path / "runs", console=QUIET)
+    assert not (tmp_path / "runs").exists()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from eigenrnn.errors import NonFiniteLossError, RunExistsError
+from eigenrnn.errors import MissingDataError, NonFiniteLossError, RunExistsError
 from eigenrnn.models import count_parameters
 from eigenrnn.recipes.base import Computed, Recipe, Row
 from eigenrnn.recipes.outcome import Outcome
@@ -54,12 +54,14 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
         What each row came to, those of earlier calls included.
     Raises:
         ValueError: If a row is not in the recipe.
+        MissingDataError: If a row's data is not there and cannot be downloaded.
         RunExistsError: If there are runs and neither `resume` nor `overwrite` is set.
     """
     folder = Path(directory)
     chosen = recipe.select(rows)
     if not (resume or overwrite):
         _refuse_what_is_there(folder)
+    _fetch([row.quick() if quick else row for row in chosen if isinstance(row, Row)])
     outcomes = _earlier(folder, recipe, quick=quick)
     outcomes |= {row.label: Outcome.before(row) for row in chosen}
     for row in chosen:
@@ -126,6 +128,22 @@ def _runs(recipe: Recipe, row: Row, seeds: Sequence[int] | None, *, quick: bool)
         for seed in seeds:
             place = Path(_slug(row.label), _slug(name), f"seed-{seed}")
             yield _Run(point.with_seed(seed), name, seed, place)
+
+
+def _fetch(rows: list[Row]) -> None:
+    """Get all data before the first row is trained, perhaps for days.
+
+    Raises:
+        MissingDataError: If some cannot be had.
+    """
+    for task in dict.fromkeys(row.task for row in rows):
+        if task.missing_data() is None:
+            continue
+        try:
+            next(task.batches("train", 1))  # downloads it, or says what to do
+        except MissingDataError as error:
+            labels = ", ".join(row.label for row in rows if row.task == task)
+            raise MissingDataError(f"{error}; or choose other rows than {labels}") from None
 
 
 def _refuse_what_is_there(folder: Path) -> None:
