@@ -16,6 +16,7 @@ from eigenrnn.bench.contestants import REFERENCE, contestants, product_gflops, s
 from eigenrnn.bench.interleave import Timing, interleave
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled
+from eigenrnn.ops.elman.arguments import forward_arguments
 
 __all__ = ["SIZES", "Bench", "Size", "measure"]
 
@@ -142,17 +143,12 @@ def _step_us(N: int = 170, steps: int = 2000) -> dict[str, float]:
 def _call(
     x: torch.Tensor, U: torch.Tensor, W: torch.Tensor, h0: torch.Tensor, bias: torch.Tensor
 ) -> Callable[[], object]:
-    N = len(W)
-    h, last = torch.empty(1, 1, N), torch.empty(1, N)
-    views = [compiled.pointer(v) for v in (x, U, None, W)]
-    views += [(h0.data_ptr(), 0, N), compiled.pointer(bias), compiled.pointer(h)]
-    views.append((last.data_ptr(), 0, N))
-    number, slope = compiled.activation("modrelu", bias)
-    views += [compiled.pointer(None)] * 3  # no head
-    options = False, 1, (1, 1, N, 1), (0, 1), None, False, number, slope
+    h, last = torch.empty(1, 1, len(W)), torch.empty(1, len(W))
+    given = x, W, h0, bias, U, None, None, None
+    arguments = forward_arguments(*given, "modrelu", None, False, h, last, None)
 
     def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:
-        compiled.kernels.elman_forward(*options, views)  # it knows addresses, and keeps nothing
+        compiled.kernels.elman_forward(*arguments)  # it knows addresses, and keeps nothing
 
     return call
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from eigenrnn.ops.backend import Backend
 from eigenrnn.ops.compiled import (
     ABOUT,
-    activation,
     fresh,
     kernels,
     missing,
@@ -19,6 +18,7 @@ from eigenrnn.ops.compiled import (
     refuses,
     rows,
 )
+from eigenrnn.ops.elman.arguments import call_of, forward_arguments, views_of
 from eigenrnn.ops.elman.differentiable import gradients
 from eigenrnn.ops.paired import as_complex, as_pairs, matrix_of_pairs
 from eigenrnn.transforms import is_batched, under_transform
@@ -56,11 +56,9 @@ def elman_cpu(  # noqa: PLR0913, the tensors and how to run over them
     """
     x, h0, bias, c, d = readable(x, h0, bias, c, d)
     h, last, y = made = _results(x, W, h0, V, last_only)
-    views = _views(x, W, h0, bias, U, c, None if last_only else h)
-    shape = *x.shape[:2], len(W)
-    call = _call(W.dtype, shape, x, U, bias, V, None, nonlinearity, batch_sizes, reverse)
-    outwards = pointer(V), pointer(d), pointer(None if V is None else y)
-    kernels.elman_forward(*call, [*views, (last.data_ptr(), 0, last.shape[1]), *outwards])
+    told = x, W, h0, bias, U, c, V, d, nonlinearity, batch_sizes, reverse
+    buffers = None if last_only else h, last, None if V is None else y
+    kernels.elman_forward(*forward_arguments(*told, *buffers))
     return made
 
 
@@ -98,8 +96,8 @@ def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     dUt, dWt = (pointer(None if d is None else d.T) for d in (dU, dW))
     nothing = pointer(None)
     kernels.elman_backward(
-        *_call(h.dtype, h.shape, x, U, bias, V, g_y, nonlinearity, batch_sizes, reverse),
-        [*_views(x, W, h0, bias, U, None, h), nothing, pointer(V), nothing, nothing],
+        *call_of(h.dtype, h.shape, x, U, bias, V, g_y, nonlinearity, batch_sizes, reverse),
+        [*views_of(x, W, h0, bias, U, None, h), nothing, pointer(V), nothing, nothing],
         [
             *(pointer(g), end, pointer(dx), dUt, pointer(dc), dWt, start, pointer(dbias)),
             *(pointer(g_y), pointer(dV)),
@@ -150,40 +148,6 @@ def _like(
     if tensor.stride(0) < tensor.stride(1):
         return fresh(typed, B, T, K).transpose(0, 1)
     return fresh(typed, T, B, K)
-
-
-def _call(  # noqa: PLR0913, what kernels are told beside the tensors
-    dtype: torch.dtype,
-    shape: Sequence[int],
-    x: Tensor | None,
-    U: Tensor | None,
-    bias: Tensor | None,
-    V: Tensor | None,
-    g_y: Tensor | None,
-    nonlinearity: str,
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-) -> tuple[Any, ...]:
-    T, B, N = shape
-    M = 0 if U is None or x is None else x.shape[2]
-    outputs = 0 if V is None else len(V), 1 if g_y is None else g_y.stride(2)
-    number, slope = activation(nonlinearity, bias)
-    sizes = None if batch_sizes is None else list(batch_sizes)
-    twice, threads = dtype == torch.float64, torch.get_num_threads()
-    return twice, threads, (T, B, N, M), outputs, sizes, reverse, number, slope
-
-
-def _views(
-    x: Tensor | None,
-    W: Tensor,
-    h0: Tensor,
-    bias: Tensor | None,
-    U: Tensor | None,
-    c: Tensor | None,
-    h: Tensor | None,
-) -> list[tuple[int, int, int]]:
-    start = h0.data_ptr(), 0, h0.stride(0)
-    return [pointer(x), pointer(U), pointer(c), pointer(W), start, pointer(bias), pointer(h)]
 
 
 @elman_cpu.register_fake
