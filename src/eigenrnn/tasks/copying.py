@@ -12,6 +12,7 @@ from torch import Tensor
 
 from eigenrnn.tasks.base import Batch, Task
 from eigenrnn.tasks.options import check_at_least, check_choices
+from eigenrnn.tasks.recall import share_recalled, symbol_loss
 from eigenrnn.tasks.sets import Examples, ExampleSets, held_out
 
 __all__ = ["Copying"]
@@ -173,14 +174,10 @@ class Copying(Task):
         return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        # classes before positions: torch goes through many positions side by side, through few
-        # classes one by one, which takes six times as long
-        logits = outputs.flatten(0, 1).T.contiguous()
-        return F.cross_entropy(logits.unsqueeze(0), targets.flatten().unsqueeze(0))
+        return symbol_loss(outputs, targets)
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        recalled = outputs[-self.symbols :].argmax(-1)
-        return (recalled == targets[-self.symbols :]).float().mean()
+        return share_recalled(outputs, targets, self.symbols)
 
     def baseline(self) -> float:
         return self.symbols * math.log(self.alphabet) / self.length

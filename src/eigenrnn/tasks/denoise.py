@@ -12,6 +12,7 @@ from torch import Tensor
 
 from eigenrnn.tasks.base import Batch, Task
 from eigenrnn.tasks.options import check_at_least, check_choices
+from eigenrnn.tasks.recall import share_recalled, symbol_loss
 from eigenrnn.tasks.sets import Examples, ExampleSets, held_out
 
 __all__ = ["Denoise"]
@@ -119,13 +120,10 @@ class Denoise(Task):
         return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        # classes before positions: see `Copying.loss`
-        logits = outputs.flatten(0, 1).T.contiguous()
-        return F.cross_entropy(logits.unsqueeze(0), targets.flatten().unsqueeze(0))
+        return symbol_loss(outputs, targets)
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        said = outputs[-self.symbols :].argmax(-1)
-        return (said == targets[-self.symbols :]).float().mean()
+        return share_recalled(outputs, targets, self.symbols)
 
     def baseline(self) -> float:
         return self.symbols * math.log(self.alphabet) / self._steps
