@@ -34,14 +34,10 @@ _DEPARTURES = (BEST_ON_TEST, STARTS_UNKNOWN)
 def _row(network: Network, length: int, place: str, value: float) -> Row:
     task = Adding.nc_gru(length)
     stuck = "the loss of the constant guess is 0.167" if value > 1e4 else ""
-    return Row(
-        label=f"{network.label} T={length}",
-        task=task,
+    return network.row(
+        length,
+        task,
         quick_task=replace(task, length=20, test_examples=100),
-        layer=network.layer,
-        hidden_size=network.size,
-        options=network.options,
-        parameters=network.parameters,
         settings=Settings(
             epochs=10,
             batch_size=50,
@@ -54,7 +50,6 @@ def _row(network: Network, length: int, place: str, value: float) -> Row:
         head_init=glorot_uniform_,
         head_bias_init=zeros_,
         reported=Reported(round(value / 1e5, 9), place, "test", "loss", "best", stuck),
-        departures=network.departures,
     )
 
 

@@ -40,14 +40,10 @@ _DEPARTURES = (
 def _row(network: Network, delay: int, place: str, value: float) -> Row:
     task = Copying.nc_gru(delay)
     baseline = f"the loss without memory is {task.baseline():.4f}"
-    return Row(
-        label=f"{network.label} T={delay}",
-        task=task,
+    return network.row(
+        delay,
+        task,
         quick_task=replace(task, delay=30, test_examples=100),
-        layer=network.layer,
-        hidden_size=network.size,
-        options=network.options,
-        parameters=network.parameters,
         settings=Settings(
             steps=10_000,
             batch_size=50,
@@ -62,7 +58,6 @@ def _row(network: Network, delay: int, place: str, value: float) -> Row:
         reported=Reported(
             round(value / 1e2, 9), place, "test", "loss", "best", baseline if value > 1.02 else ""
         ),
-        departures=network.departures,
     )
 
 

@@ -47,14 +47,10 @@ _DEPARTURES = (
 
 def _row(network: Network, length: int, place: str, value: float) -> Row:
     task = Denoise.nc_gru(length)
-    return Row(
-        label=f"{network.label} T={length}",
-        task=task,
+    return network.row(
+        length,
+        task,
         quick_task=replace(task, length=20, test_examples=100),
-        layer=network.layer,
-        hidden_size=network.size,
-        options=network.options,
-        parameters=network.parameters,
         settings=Settings(
             steps=10_000,
             batch_size=128,
@@ -67,7 +63,6 @@ def _row(network: Network, length: int, place: str, value: float) -> Row:
         head_init=partial(uniform_, bound=math.sqrt(6 / 20)),
         head_bias_init=partial(constant_, value=0.01),
         reported=Reported(round(value / 1e2, 9), place, "test", "loss", "best"),
-        departures=network.departures,
     )
 
 

@@ -53,14 +53,10 @@ def row(
 ) -> Row:
     """Train a network on sequences of a length."""
     task = Parenthesis.nc_gru(length)
-    return Row(
-        label=f"{network.label} T={length}",
-        task=task,
+    return network.row(
+        length,
+        task,
         quick_task=replace(task, length=20, test_examples=100),
-        layer=network.layer,
-        hidden_size=network.size,
-        options=network.options,
-        parameters=network.parameters,
         settings=Settings(
             steps=20_000,
             batch_size=16,
@@ -76,7 +72,6 @@ def row(
         head_init=_start_of_head_,
         head_bias_init=zeros_,
         reported=Reported(value, place, "train", "loss_mean", "best", note),
-        departures=network.departures,
         **facts,
     )
 

@@ -11,6 +11,8 @@ from torch import Generator
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.initializers import constant_, uniform_, zeros_
 from eigenrnn.layers import GORU, GRU, LSTM, NCGRU, ScoRNN
+from eigenrnn.recipes.base import Row
+from eigenrnn.tasks import Task
 
 __all__ = [
     "BEST_ON_TEST",
@@ -65,6 +67,19 @@ class Network:
     parameters: int
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     departures: tuple[str, ...] = ()
+
+    def row(self, length: int, task: Task, **facts: Any) -> Row:
+        """Make its row of a comparison over sequences of a length."""
+        return Row(
+            label=f"{self.label} T={length}",
+            task=task,
+            layer=self.layer,
+            hidden_size=self.size,
+            options=self.options,
+            parameters=self.parameters,
+            departures=self.departures,
+            **facts,
+        )
 
 
 def networks(

@@ -34,8 +34,7 @@ def _row(
 
 def _rows(kind: Kind, value: float, error: float, gain: str) -> tuple[Row, Row]:
     """Make the network of the table, and the search for its gain."""
-    note = f"standard error {error:.3f}"
-    printed = Reported(value, "table 2", "validation", "loss", "last", note)
+    printed = Reported(value, "table 2", "validation", "loss", "last", error=error)
     unknown = "the loss at the best of 21 values is printed, which one is not"
     searched = Reported(None, "table 2", "validation", "loss", "last", unknown)
     departure = f"{gain}: {unknown}: 1 here, see the search below"

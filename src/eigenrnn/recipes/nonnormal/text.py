@@ -162,8 +162,7 @@ _RELEASED = (
 
 
 def _last(value: float, error: float, place: str, note: str = "") -> Reported:
-    note = f"standard error {error:.3f}" + (f"; {note}" if note else "")
-    return Reported(value, place, "test", "bits", "last", note)
+    return Reported(value, place, "test", "bits", "last", note, error=error)
 
 
 def _name(kind: Kind) -> str:
