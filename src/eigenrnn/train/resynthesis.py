@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from eigenrnn.atomic import write_atomically
 from eigenrnn.data.audio import wave_bytes
 from eigenrnn.data.spectrogram import resynthesis
 from eigenrnn.tasks.speech import Speech
 from eigenrnn.tasks.speech_scores import SCORES
-from eigenrnn.train.atomic import write_atomically
 from eigenrnn.train.callbacks import Callback
 from eigenrnn.train.result import Metrics
 
