@@ -1,10 +1,14 @@
 """Fisher memory against closed forms, and against the noise it is about."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
-from eigenrnn.analysis import fisher_memory
+from eigenrnn import ENRNN, NCGRU
+from eigenrnn.analysis import fisher_memory, recurrent_matrices
 from eigenrnn.constraints import ScaledCayley
 
 N = 12
@@ -52,7 +56,7 @@ def test_it_is_the_information_that_noisy_states_carry():
     generator = np.random.default_rng(0)
     W, v = chain(1.1)[:4, :4] + 0.1 * np.eye(4), np.eye(4)[0]
     h = np.zeros((200_000, 4))
-    for _ in range(80):
+    for _ in range(20):  # 0.1 to this power is nothing
         h = h @ W.T + generator.standard_normal(h.shape)
     C = np.cov(h.T)
     state = np.linalg.matrix_power(W, 3) @ v
@@ -61,17 +65,188 @@ def test_it_is_the_information_that_noisy_states_carry():
     )
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 7, 12, 100])
+def test_exactly_so_many_terms_of_the_noise_are_summed(number):
+    W, v = 0.98 * rotation(5), np.arange(5.0)
+    C, power = np.zeros((5, 5)), np.eye(5)
+    for _ in range(number):
+        C, power = C + power @ power.T, W @ power
+    states = [np.linalg.matrix_power(W, k) @ v for k in range(4)]
+    expected = [h @ np.linalg.solve(C, h) for h in states]
+    found = fisher_memory(W, v, 4, noise_steps=number).curve
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def rotation(n, seed=0):
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))[0]
+
+
+def random_matrix(n, radius, is_complex=False):
+    generator = np.random.default_rng(1)
+    W = generator.standard_normal((n, n)) + 1j * is_complex * generator.standard_normal((n, n))
+    W = W if is_complex else W.real
+    return radius * W / np.abs(np.linalg.eigvals(W)).max()
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("radius", [0.5, 0.95])
+def test_the_covariance_solves_the_equation_of_lyapunov(radius, is_complex):
+    W, v = random_matrix(9, radius, is_complex), np.ones(9)
+    C = scipy.linalg.solve_discrete_lyapunov(W, np.eye(9), method="direct")
+    states = np.array([np.linalg.matrix_power(W, k) @ v for k in range(6)])
+    expected = np.einsum("kn,nk->k", states.conj(), np.linalg.solve(C, states.T)).real
+    np.testing.assert_allclose(fisher_memory(W, v, 6).curve, expected, rtol=1e-9)
+
+
+def test_a_source_may_be_complex_and_its_phase_is_of_no_matter():
+    W, v = random_matrix(6, 0.8), np.arange(1.0, 7.0)
+    turned = fisher_memory(W, np.exp(0.7j) * v, 5).curve
+    np.testing.assert_allclose(turned, fisher_memory(W, v, 5).curve, rtol=1e-12)
+
+
+def test_a_change_of_axes_changes_nothing():
+    W, v, Q = chain(1.1) + 0.05 * np.eye(N), FIRST, rotation(N)
+    np.testing.assert_allclose(
+        fisher_memory(Q @ W @ Q.T, Q @ v, 2 * N).curve, fisher_memory(W, v, 2 * N).curve, atol=1e-9
+    )
+
+
+def test_a_layer_gives_its_matrix():
+    layer = ENRNN(2, 8)
+    (W,) = recurrent_matrices(layer).values()
+    v = layer.all_directions()[0].weight_ih[:, 0]
+    found = fisher_memory(layer, v, 5, noise_steps=9).curve
+    np.testing.assert_array_equal(found, fisher_memory(W, v, 5, noise_steps=9).curve)
+
+
+def test_no_more_than_a_dozen_matrices_are_held():
+    W = random_matrix(128, 0.9)
+    tracemalloc.start()
+    fisher_memory(W, np.ones(128), 50)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 * W.nbytes
+
+
+# table 6 of nnRNN, in whole numbers of 2^-256, so that nothing is rounded that could matter
+
+UNITS, STEPS, BITS = 100, 150, 256
+
+
+def fixed(x):
+    numerator, denominator = x.as_integer_ratio()
+    return (numerator << BITS) // denominator
+
+
+def pulses(alpha, beta, d):  # (K, N)
+    """What is left of a pulse at the first unit, until nothing is: the first column of powers."""
+    alpha, beta, d = map(fixed, (alpha, beta, d))
+    state = np.array([1 << BITS] + [0] * (UNITS - 1), dtype=object)
+    states = []
+    while len(states) < STEPS or max(state) >> (BITS // 2):
+        states.append(state)
+        after = d * state
+        after[1:] += alpha * state[:-1]
+        after[2:] += beta * np.cumsum(state)[:-2]
+        state = after >> BITS
+    return np.array(states)
+
+
+def exact_curve(alpha, beta, d):
+    r"""Fisher memory by elimination; W is constant along diagonals, and so are its powers.
+
+    C[i, j] - C[i - 1, j - 1] is therefore the sum of what column 0 of each power has there.
+    """
+    M = pulses(alpha, beta, d)
+    C = np.zeros((UNITS, UNITS), dtype=object)
+    for i in range(UNITS):
+        C[i, : i + 1] = (M[:, i] @ M[:, : i + 1]) >> BITS
+        C[i, 1 : i + 1] += C[i - 1, :i] if i else 0
+    left, curve = M[:STEPS].T.copy(), np.zeros(STEPS, dtype=object)
+    for j in range(UNITS):
+        curve += left[j] ** 2 // C[j, j]
+        factors = (C[j + 1 :, j] << BITS) // C[j, j]
+        for i, factor in enumerate(factors, j + 1):
+            C[i, j + 1 : i + 1] -= (factor * C[j + 1 : i + 1, j]) >> BITS
+        left[j + 1 :] -= (factors[:, None] * left[j]) >> BITS
+    return np.array([value / (1 << BITS) for value in curve])
+
+
+TABLE_6 = {
+    (0.95, 0.0, 0.0): 3.03,
+    (1.0, 0.0, 0.0): 5.19,
+    (1.05, 0.0, 0.0): 12.1,
+    (0.95, 0.005, 0.0): 3.18,
+    (1.0, 0.005, 0.0): 5.30,
+    (1.05, 0.005, 0.0): 12.1,
+    (0.95, 0.0, 0.2): 12.0,
+    (1.0, 0.0, 0.2): 16.2,
+    (1.05, 0.0, 0.2): 20.5,
+    (0.95, 0.005, 0.2): 12.1,
+    (1.0, 0.005, 0.2): 16.3,
+    (1.05, 0.005, 0.2): 20.4,
+}
+
+
+def triangular(alpha, beta, d):
+    W = np.diag(np.full(UNITS - 1, alpha), -1) + np.diag(np.full(UNITS, d))
+    return W + np.tril(np.full((UNITS, UNITS), beta), -2)
+
+
+@pytest.mark.parametrize("key", TABLE_6)
+def test_the_matrices_of_table_6_agree_with_exact_arithmetic(key):
+    W = triangular(*key)
+    found = fisher_memory(W, np.eye(UNITS)[0], STEPS, noise_steps=10_000).curve
+    # with a diagonal the condition number of the noise is up to 1e27, and its root counts
+    error = 1e-6 if key[2] else UNITS**2 * np.finfo(np.float64).eps
+    np.testing.assert_allclose(found, exact_curve(*key), atol=error, rtol=0)
+
+
+@pytest.mark.parametrize("key", TABLE_6)
+def test_the_printed_totals_of_table_6_come_out(key):
+    printed = TABLE_6[key]
+    total = fisher_memory(triangular(*key), np.eye(UNITS)[0], STEPS, noise_steps=10_000).total
+    # three digits are printed, and with a diagonal the authors' rounding is seen in them
+    assert abs(total - printed) < (0.5 if key[2] else 0.005 if printed < 10 else 0.05)
+
+
 @pytest.mark.parametrize(
     ("W", "source", "steps", "message"),
     [
         (np.eye(3), np.ones(3), 5, "expected a spectral radius below 1.*got 1; scale W down"),
-        (2 * np.eye(3), np.ones(3), 5, "got 2"),
-        (np.ones((2, 3)), np.ones(2), 5, r"expected W \(N, N\)"),
-        (np.eye(3), np.ones(2), 5, r"expected W \(N, N\) and source \(N,\)"),
-        (np.full((2, 2), np.nan), np.ones(2), 5, "expected finite numbers"),
-        (0.5 * np.eye(2), np.ones(2), 0, "expected steps >= 1"),
+        (2 * np.eye(3), np.ones(3), 5, "got 2; scale W down, or give noise_steps"),
+        (1e60 * chain(1), FIRST, 5, "vanish within double precision.*spectral radius of 0 but"),
+        (np.ones((2, 3)), np.ones(2), 5, r"expected a square matrix W \(N, N\)"),
+        (np.eye(3), np.ones(2), 5, r"expected source \(3,\)"),
+        (np.full((2, 2), np.nan), np.ones(2), 5, "expected finite numbers in W"),
+        (0.5 * np.eye(2), [1, np.inf], 5, "expected finite numbers in source"),
+        (0.5 * np.eye(2), np.ones(2), 0, "expected steps to be a positive integer"),
+        (NCGRU(2, 4), np.ones(4), 5, "expected a layer with one recurrent matrix"),
+        (torch.nn.Linear(2, 4), np.ones(4), 5, "expected a recurrent layer"),
     ],
 )
 def test_what_has_no_curve_is_refused(W, source, steps, message):
     with pytest.raises(ValueError, match=message):
-        fisher_memory(torch.as_tensor(W), source, steps)
+        fisher_memory(W, source, steps)
+
+
+@pytest.mark.parametrize(
+    ("noise_steps", "message"),
+    [
+        (0, "expected noise_steps to be a positive integer"),
+        (2.5, "expected noise_steps to be a positive integer"),
+        (10_000, "expected noise and signal within double precision.*scale W down"),
+    ],
+)
+def test_noise_that_cannot_be_summed_is_refused(noise_steps, message):
+    with pytest.raises(ValueError, match=message):
+        fisher_memory(2 * np.eye(2), np.ones(2), 3, noise_steps=noise_steps)
+
+
+def test_the_picture_and_the_table_show_the_curve():
+    found = fisher_memory(chain(1), FIRST, 5)
+    (axes,) = found.plot().axes
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.table()["fisher_memory"])
+    assert found.headline() == {
+        "total Fisher memory": pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5)
+    }

@@ -1,0 +1,90 @@
+"""How far a matrix is from a normal one."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.analysis import plot
+from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.matrices import Matrix, given_matrix
+from eigenrnn.analysis.schur_form import schur_form
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Henrici", "henrici"]
+
+
+@dataclass(frozen=True)
+class Henrici(Analysis):
+    """The departure of a matrix from normality.
+
+    Args:
+        absolute: The departure; zero for a normal matrix alone.
+        relative: The same over the Frobenius norm: from 0 to 1, which a nilpotent matrix has.
+        singular_values: The largest first.
+        moduli: Those of the eigenvalues, the largest first; the same for a normal matrix.
+    Shape:
+        singular_values, moduli: (N,)
+    """
+
+    absolute: float
+    relative: float
+    singular_values: NDArray[np.float64]
+    moduli: NDArray[np.float64]
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        series = {"singular values": self.singular_values, "|eigenvalues|": self.moduli}
+        plot.lines(axes, np.arange(1, len(self.moduli) + 1), series, marker=".")
+        title = f"departure from normality {self.absolute:.3g} ({self.relative:.1%} of the norm)"
+        plot.label(axes, "rank", "size", title)
+        return figure
+
+    def table(self) -> Table:
+        return {
+            "rank": np.arange(1, len(self.moduli) + 1),
+            "singular_value": self.singular_values,
+            "eigenvalue_modulus": self.moduli,
+        }
+
+    def headline(self) -> dict[str, float]:
+        return {"departure from normality": self.absolute, "relative departure": self.relative}
+
+
+def henrici(
+    W: Matrix,  # (N, N)
+) -> Henrici:
+    r"""Measure the departure from normality, by the index of Henrici.
+
+    .. math:: d(W) = \sqrt{\lVert W \rVert_F^2 - \sum_i |\lambda_i|^2}
+        = \lVert \Theta - \operatorname{diag} \Theta \rVert_F, \qquad W = P \Theta P^*
+
+    It is the second form that is computed, from what is beside the diagonal of a triangular
+    :math:`\Theta`: nothing cancels, and a normal matrix gives zero up to rounding, not its root.
+
+    Args:
+        W: The matrix, real or complex, or a layer with one.
+    Shape:
+        W: :math:`(N, N)`.
+    Raises:
+        ValueError: If it is not square or not finite, or the layer has several or none.
+    Source:
+        Henrici, Numerische Mathematik 4, 1962. https://doi.org/10.1007/BF01386294; relative as in
+        Trefethen and Embree, Spectra and Pseudospectra, 2005 (departures: none).
+    Example:
+        >>> found = henrici([[0.0, 3.0], [0.0, 4.0]])
+        >>> found.absolute, found.relative
+        (3.0, 0.6)
+    """
+    matrix = given_matrix(W)
+    form = schur_form(matrix)
+    absolute, size = form.departure(), float(np.linalg.norm(matrix))
+    return Henrici(
+        absolute=absolute,
+        relative=absolute / size if size else 0.0,
+        singular_values=np.linalg.svd(matrix, compute_uv=False).astype(np.float64),
+        moduli=np.sort(np.abs(form.eigenvalues()))[::-1],
+    )

@@ -1,0 +1,76 @@
+"""What every analysis of a matrix asks of it."""
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from eigenrnn.analysis.recurrence import recurrent_matrices
+
+__all__ = ["Matrix", "NumberArray", "given_matrix", "given_vector", "spectral_radius"]
+
+NumberArray = NDArray[np.float64] | NDArray[np.complex128]
+"""Real or complex numbers in double precision."""
+
+Matrix = Tensor | ArrayLike | nn.Module
+"""A matrix, or a layer that has one."""
+
+
+def given_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
+    """Return a square matrix in double precision; that of a layer, if a layer is given.
+
+    Raises:
+        ValueError: If it is not square or not finite, or the layer has several or none.
+    """
+    matrix = _only_matrix(W) if isinstance(W, nn.Module) else _double(W)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"expected a square matrix {name} (N, N), got shape {matrix.shape}")
+    _check_finite(matrix, name)
+    return matrix
+
+
+def given_vector(v: Tensor | ArrayLike, size: int, name: str) -> NumberArray:  # (N,)
+    """Return a vector in double precision.
+
+    Raises:
+        ValueError: If it has another size, or is not finite.
+    """
+    vector = _double(v)
+    if vector.shape != (size,):
+        raise ValueError(f"expected {name} ({size},), as W has {size} rows, got {vector.shape}")
+    _check_finite(vector, name)
+    return vector
+
+
+def spectral_radius(W: NumberArray) -> float:
+    """Return the largest modulus of an eigenvalue."""
+    return float(np.abs(np.linalg.eigvals(W)).max())
+
+
+def _only_matrix(layer: nn.Module) -> NumberArray:
+    found = recurrent_matrices(layer)
+    if len(found) > 1:
+        raise ValueError(
+            f"expected a layer with one recurrent matrix, got {type(layer).__name__} with "
+            f"{', '.join(found)}; choose one, such as "
+            f"recurrent_matrices(layer)[{next(iter(found))!r}]"
+        )
+    return next(iter(found.values()))
+
+
+def _double(given: Tensor | ArrayLike) -> NumberArray:
+    if isinstance(given, Tensor):
+        wide = torch.complex128 if given.is_complex() else torch.float64
+        return given.detach().to("cpu", wide).resolve_conj().numpy()
+    array = np.asarray(given)
+    if np.iscomplexobj(array):
+        return array.astype(np.complex128)
+    return array.astype(np.float64)
+
+
+def _check_finite(array: NumberArray, name: str) -> None:
+    lost = int(array.size - np.isfinite(array).sum())
+    if lost:
+        raise ValueError(
+            f"expected finite numbers in {name}, got {lost} of {array.size} that are not"
+        )

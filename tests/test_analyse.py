@@ -1,0 +1,324 @@
+"""All analyses of a network at once, and the command that does them."""
+
+import csv
+import importlib
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn import GRU, RNN, LanguageModel, SequenceModel
+from eigenrnn.analysis import analyse, henrici, lyapunov, recurrent_matrices, spectrum
+from eigenrnn.analysis.everything import Everything
+from eigenrnn.analysis.in_use import in_use
+from eigenrnn.cli import main
+from eigenrnn.constraints import Schur, Unconstrained, constrain
+from training_run import one_thread, small_fit, small_settings
+
+OF_A_MATRIX = [
+    *("spectrum", "henrici", "numerical_abscissa", "kreiss", "pseudospectrum"),
+    *("transient_growth", "schur_structure", "fisher_memory"),
+]
+AT_WORK = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
+X = torch.randn(12, 3, 2, generator=torch.Generator().manual_seed(0))
+
+
+class Twice(torch.nn.Module):
+    """Gives a layer twice its input."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(2 * x)[0]
+
+
+def plain(N=4, **options):
+    return torch.nn.RNN(2, N, **options)
+
+
+@pytest.fixture(scope="module")
+def everything():
+    """Analyse a small network, all of it."""
+    return analyse(plain(), X, lambda h: h[-1].sum())
+
+
+# from Python
+
+
+@pytest.mark.parametrize("name", OF_A_MATRIX)
+def test_every_analysis_of_a_matrix_is_done(everything, name):
+    assert f"{name}_hh_l0" in everything.found
+
+
+@pytest.mark.parametrize("name", [*AT_WORK, "hidden_chain", "fixed_points"])
+def test_every_analysis_of_a_layer_is_done(everything, name):
+    assert f"{name}_l0" in everything.found
+
+
+def test_nothing_of_a_small_network_is_left_out(everything):
+    assert everything.left_out == {}
+    assert "gradient_norms" in everything.found
+
+
+def test_each_is_what_its_function_gives():
+    model = plain()
+    found = analyse(model, X).found
+    (W,) = recurrent_matrices(model).values()
+    assert found["henrici_hh_l0"].absolute == henrici(W).absolute
+    expected = lyapunov(model, X[:, :1]).exponents
+    np.testing.assert_array_equal(found["lyapunov_l0"].exponents, expected)
+
+
+def test_the_input_of_a_layer_inside_of_a_model_is_what_it_reads():
+    bare = GRU(2, 4)
+    whole, alone = (analyse(m, x).found for m, x in ((Twice(bare), X), (bare, 2 * X)))
+    np.testing.assert_allclose(whole["lyapunov_l0"].exponents, alone["lyapunov_l0"].exponents)
+
+
+def test_every_gate_and_the_bound_of_a_gru_are_there():
+    found = analyse(GRU(2, 4), X).found
+    assert {"henrici_reset_l0", "henrici_update_l0", "henrici_candidate_l0"} <= set(found)
+    assert "jacobian_bound_l0" in found
+
+
+def test_both_directions_are_there():
+    found = analyse(plain(bidirectional=True, batch_first=True), X.transpose(0, 1)).found
+    assert {"kreiss_hh_l0_reverse", "gradient_map_l0_reverse"} <= set(found)
+
+
+def test_layers_of_a_language_model_are_told_apart():
+    model = LanguageModel(5, 3, [RNN(3, 4), RNN(4, 4)])
+    found = analyse(model, torch.randint(5, (6, 2))).found
+    assert {"henrici_layers.0.hh_l0", "lyapunov_layers.1.l0"} <= set(found)
+
+
+def test_the_model_stays_as_it_is():
+    model = plain().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    analyse(model, X, lambda h: h.sum())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_each_is_announced():
+    said = []
+    found = analyse(plain(), X, say=said.append).found
+    assert said == list(found)
+
+
+@pytest.mark.usefixtures("global_streams_untouched")
+def test_the_global_streams_are_left_alone():
+    analyse(plain_with(torch.Generator().manual_seed(0)), X)
+
+
+def plain_with(generator):
+    return RNN(2, 4, constraint=Unconstrained, generator=generator)
+
+
+def test_the_loss_of_a_model_is_taken_of_its_outputs():
+    model = SequenceModel(RNN(2, 4), 3, "last")
+    assert "gradient_norms" in analyse(model, X, lambda y: y.square().sum()).found
+
+
+# what is left out
+
+
+def test_without_inputs_what_needs_them_is_left_out_and_said():
+    given = analyse(plain())
+    assert set(given.left_out) == {*(f"{name}_l0" for name in AT_WORK), "gradient_norms"}
+    assert given.left_out["lyapunov_l0"] == "it needs inputs: analyse(model, inputs)"
+
+
+def test_without_a_loss_its_gradients_are_left_out_and_said():
+    left_out = analyse(plain(), X).left_out
+    assert "analyse(model, inputs, loss)" in left_out["gradient_norms"]
+
+
+def test_what_takes_long_is_left_out_with_the_call_that_does_it():
+    left_out = analyse(plain(301)).left_out
+    said = left_out["kreiss_hh_l0"]
+    assert "(301 > 300)" in said
+    assert said.endswith("call eigenrnn.analysis.kreiss(recurrent_matrices(model)['hh_l0'])")
+    assert "henrici_hh_l0" not in left_out
+
+
+def test_a_gate_alone_has_no_memory():
+    assert "no linear network" in analyse(GRU(2, 4)).left_out["fisher_memory_reset_l0"]
+
+
+def test_what_does_not_apply_says_why():
+    model = RNN(2, 4, constraint=lambda n: Schur(n, dtype=torch.complex64), nonlinearity="modrelu")
+    assert "complex" in analyse(model).left_out["hidden_chain_l0"]
+
+
+def test_endless_noise_is_cut_short_and_said():
+    given = analyse(RNN(2, 4, constraint=Schur))
+    assert "that of the last 8 steps counts" in given.remarks["fisher_memory_hh_l0"]
+    # of an orthogonal matrix the noise of 8 steps is 8 I
+    curve = given.found["fisher_memory_hh_l0"].curve
+    np.testing.assert_allclose(curve, np.full(8, 1 / 8), rtol=1e-6)
+
+
+def test_a_module_without_recurrence_is_refused():
+    with pytest.raises(ValueError, match="expected a recurrent layer"):
+        analyse(torch.nn.Linear(2, 2), X)
+
+
+# what is in use
+
+
+def test_the_matrices_in_use_are_those_of_the_layer():
+    layer = constrain(torch.nn.LSTM(2, 4), "weight_hh_l0", Schur, rows="f")
+    used = in_use(layer)
+    assert list(used) == list(recurrent_matrices(layer))
+    assert torch.equal(used["forget_l0"].W, layer.weight_hh_l0[4:8])
+    assert torch.equal(used["cell_l0"].U, layer.weight_ih_l0[8:12])
+    kinds = [type(each.constraint).__name__ for each in used.values()]
+    assert kinds == ["NoneType", "Schur", "NoneType", "NoneType"]
+
+
+def test_the_inputs_of_a_complex_network_are_complex():
+    layer = RNN(2, 4, constraint=lambda n: Schur(n, dtype=torch.complex64), nonlinearity="modrelu")
+    (used,) = in_use(layer).values()
+    weights = layer.all_directions()[0].weight_ih
+    assert torch.equal(used.U, torch.complex(weights[:4], weights[4:]))
+
+
+# the spectrum
+
+
+def test_eigenvalues_come_by_falling_modulus():
+    found = spectrum(np.diag([0.5, -2.0, 1.0]))
+    assert found.eigenvalues.real.tolist() == [-2.0, 1.0, 0.5]
+    assert (found.radius, found.headline()["smallest modulus"]) == (2.0, 0.5)
+
+
+def test_the_orthogonality_error_is_that_of_the_definition():
+    W = np.array([[0.0, 2.0], [1.0, 0.0]])
+    assert spectrum(W).orthogonality_error == 3.0
+
+
+def test_a_unitary_spectrum_can_be_drawn(tmp_path):
+    W = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    assert all(file.stat().st_size for file in spectrum(W).save(tmp_path / "here"))
+
+
+# files
+
+
+def test_each_has_a_picture_and_a_table(tmp_path):
+    W = torch.nn.RNN(2, 4)
+    only = Everything({"spectrum_hh_l0": spectrum(W), "henrici_hh_l0": henrici(W)}, {}, {})
+    only.save(tmp_path)
+    names = [f"{name}_hh_l0.{end}" for name in ("henrici", "spectrum") for end in ("csv", "png")]
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
+
+
+# the command
+
+RUN = (
+    "train --task copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --steps 2 "
+    "--hidden_size 4 --batch_size 2 --accelerator cpu --out run"
+)
+
+
+@pytest.fixture
+def eigenrnn(tmp_path, monkeypatch, capsys):
+    """Run the command line in an empty folder; give what was printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def call(line, status=0):
+        with one_thread():
+            assert main(shlex.split(line)) == status
+        return capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Let the command do a single analysis."""
+
+    def only(model, *_, **__):
+        return Everything({"spectrum_hh_l0": spectrum(model)}, {}, {"spectrum_hh_l0": "all ones"})
+
+    monkeypatch.setattr(importlib.import_module("eigenrnn.cli.analyse"), "analyse_model", only)
+
+
+def test_a_run_is_analysed(eigenrnn, tmp_path):
+    eigenrnn(RUN)
+    told = eigenrnn("analyse run").out
+    folder = tmp_path / "run" / "analysis"
+    assert told.startswith("copying-scornn-4 after 2 steps (run/best.pt)\n")
+    assert told.endswith("in run/analysis\n")
+    summary = json.loads((folder / "summary.json").read_text())
+    assert {"spectrum_hh_l0", "gradient_map_l0", "gradient_norms"} <= set(summary["found"])
+    for name, numbers in summary["found"].items():
+        assert (folder / f"{name}.png").stat().st_size > 0
+        with (folder / f"{name}.csv").open(newline="") as file:
+            assert len(list(csv.reader(file))) > 1
+        for quantity in numbers:
+            assert f"| {name} | {quantity} | " in told
+
+
+@pytest.mark.usefixtures("short")
+def test_the_numbers_are_printed_and_what_to_know_of_them(eigenrnn):
+    eigenrnn(RUN)
+    lines = eigenrnn("analyse run").out.splitlines()
+    assert "| spectrum_hh_l0 | spectral radius | 1 |" in lines
+    assert "spectrum_hh_l0: all ones" in lines
+
+
+@pytest.mark.usefixtures("short")
+def test_on_a_terminal_it_is_a_table(eigenrnn, monkeypatch):
+    eigenrnn(RUN)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    lines = re.sub(r"\x1b\[[\d;?]*\w", "", eigenrnn("analyse run").out).splitlines()
+    assert not any("| ---" in line for line in lines)
+    assert any(line.split()[:3] == ["spectrum_hh_l0", "spectral", "radius"] for line in lines)
+
+
+@pytest.mark.usefixtures("short")
+def test_where_to_write_can_be_said_and_only_own_files_are_replaced(eigenrnn, tmp_path):
+    eigenrnn(RUN)
+    eigenrnn("analyse run/last.pt --out there")
+    folder = tmp_path / "there"
+    (folder / "mine.txt").write_text("kept")
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["found"]["gone_l0"] = {}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "gone_l0.png").write_text("of an earlier call")
+    eigenrnn("analyse run/last.pt --out there")
+    assert (folder / "mine.txt").exists()
+    assert not (folder / "gone_l0.png").exists()
+
+
+def test_without_data_the_rest_is_analysed_and_said(eigenrnn, monkeypatch):
+    eigenrnn(RUN)
+    monkeypatch.setattr("eigenrnn.tasks.Copying.missing_data", lambda _: "file anywhere")
+    monkeypatch.setattr(Everything, "save", lambda *_: [])
+    (Path("run") / "analysis").mkdir()
+    told = eigenrnn("analyse run").out
+    assert "without data: there is no file anywhere; say where it is with --data_root" in told
+    assert "left out lyapunov_l0: it needs inputs" in told
+    assert "| henrici_hh_l0 |" in told
+
+
+def test_a_run_made_in_python_says_what_to_do(eigenrnn, tmp_path):
+    small_fit(tmp_path / "run", small_settings(2))
+    said = eigenrnn("analyse run", status=2).err
+    assert said.startswith("error: the model of run was made in Python")
+    assert "eigenrnn.analysis.analyse(model)" in said
+
+
+def test_without_a_run_it_asks_for_one(eigenrnn):
+    said = eigenrnn("analyse", status=2).err
+    assert said == "error: expected the folder of a run or a checkpoint; got none\n"

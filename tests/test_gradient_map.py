@@ -1,0 +1,196 @@
+"""Maps of gradients against derivatives of the whole sequence, and exact norms."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn.analysis import gradient_map, recurrences
+from eigenrnn.analysis.spectral_norms import SpectralNorms
+from eigenrnn.constraints import Unconstrained
+from eigenrnn.layers import ENRNN, GRU, LSTM, RNN, ScoRNN, ScuRNN
+
+T, B, M, N = 5, 2, 2, 4
+
+LAYERS = {
+    "tanh": lambda **options: nn.RNN(M, N, **options),
+    "torch-gru": lambda **options: nn.GRU(M, N, **options),
+    "lstm": lambda **options: LSTM(M, N, **options),
+    "gru": lambda **options: GRU(M, N, **options),
+    "scornn": lambda **options: ScoRNN(M, N, **options),
+    "scurnn": lambda **options: ScuRNN(M, N, **options),
+    "enrnn": lambda **options: ENRNN(M, N, short_size=1, **options),
+}
+
+
+@pytest.fixture(autouse=True)
+def same_weights_each_time():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def draw(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def norms(J):  # (T, S, T, K) of one sequence, to (T, T)
+    return torch.linalg.matrix_norm(J.movedim(2, 1), 2).tril().detach().numpy()
+
+
+def run(one, x, pushes):  # (T, M), (T + 1, S)
+    state, states = one.begin(1), []
+    for x_t, push in zip(x, pushes, strict=True):
+        state = one.step(x_t[None], state) + push
+        states.append(state[0])
+    return torch.stack(states)
+
+
+def by_jacrev(one, x, rows):
+    """Return both maps of sequences in the order in which they are read."""
+    none = torch.zeros(len(x), one.state_size, dtype=torch.float64)
+    found = []
+    for b in range(x.shape[1]):
+        by_input = torch.func.jacrev(lambda x: run(one, x, none)[:, rows])(x[:, b])
+        # what is added to a state goes on as the state itself does
+        by_state = torch.func.jacrev(lambda d, b=b: run(one, x[:, b], d)[:, rows])(none)
+        found.append((norms(by_input), norms(by_state)))
+    return np.mean(found, axis=0)
+
+
+def assert_map(found, expected):
+    T = len(found)
+    np.testing.assert_allclose(np.nan_to_num(found), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(np.isnan(found), np.triu(np.ones((T, T)), 1))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_maps_are_norms_of_derivatives_of_the_whole_sequence(name):
+    layer, x = LAYERS[name](), draw(T, B, M)
+    one, found = recurrences(layer)[0], gradient_map(layer, x)
+    for block, rows in {"whole": slice(None), **one.blocks}.items():
+        by_input, by_state = by_jacrev(one, x, rows)
+        assert_map(found.by_input[block], by_input)
+        assert_map(found.by_state[block], by_state)
+    assert set(found.by_input) == set(found.by_state) == {"whole", *one.blocks}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("which", ["l0_reverse", "l1", "l1_reverse"])
+def test_later_layers_and_directions_read_what_the_earlier_give(name, which):
+    layer = LAYERS[name](num_layers=2, bidirectional=True).double()
+    x = draw(T, B, M)
+    one = next(each for each in recurrences(layer) if each.name == which)
+    if which != "l0_reverse":
+        lower = LAYERS[name](bidirectional=True).double()
+        lower.load_state_dict(layer.state_dict(), strict=False)
+        x = lower(x)[0].detach()
+    by_input, by_state = by_jacrev(one, x.flip(0) if one.reverse else x, slice(None))
+    found = gradient_map(layer, draw(T, B, M), which=which)
+    assert_map(found.by_input["whole"], by_input)
+    assert_map(found.by_state["whole"], by_state)
+
+
+def test_the_parts_of_an_enrnn_and_of_an_lstm_have_names():
+    x = draw(3, 1, M)
+    assert list(gradient_map(ENRNN(M, N), x).by_input) == ["whole", "long", "short"]
+    assert list(gradient_map(LSTM(M, N), x).by_state) == ["whole", "hidden", "cell"]
+
+
+@pytest.mark.parametrize("w", [0.01, 100.0])
+def test_powers_beyond_the_range_of_doubles_become_zero_or_infinite_and_never_nan(w):
+    steps = 400
+    layer = RNN(1, 1, nonlinearity="identity", bias=False, constraint=Unconstrained).double()
+    layer.all_directions()[0].constraint.assign(torch.tensor([[w]], dtype=torch.float64))
+    found = gradient_map(layer, torch.zeros(steps, 1, 1), of="state").by_state["whole"]
+    powers = 10.0 ** np.clip(2 * np.arange(steps) * np.sign(np.log(w)), -400, 308)
+    expected = np.where(np.arange(steps) > 153, np.inf if w > 1 else 0, powers)
+    kept = np.arange(steps) < 150
+    np.testing.assert_allclose(found[-1, ::-1][kept], expected[kept], rtol=1e-9)
+    np.testing.assert_array_equal(found[-1, ::-1][170:], expected[170:])
+
+
+def products(name, N, steps):
+    generator = torch.Generator().manual_seed(0)
+    G = torch.randn(steps, N, N, generator=generator, dtype=torch.float64)
+    chain = torch.diag(torch.full((N - 1,), 1.1, dtype=torch.float64), -1)
+    turn, x = torch.linalg.qr(G[0])[0], torch.randn(steps, 1, 1, generator=generator)
+    if name == "enrnn":
+        one = recurrences(ENRNN(1, N, generator=generator))[0]
+        states = one.states(x)
+        return one.jacobians(x[:, 0].double(), states[:-1, 0])[0]
+    return {
+        "random": G / N**0.5,
+        "orthogonal": turn.expand(steps, N, N),
+        "masked": turn * (G[:, :, :1] > -1.5),
+        "chain": (chain + 0.5 * torch.eye(N, dtype=torch.float64)).expand(steps, N, N),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["random", "orthogonal", "masked", "chain", "enrnn"])
+def test_norms_of_growing_products_are_right_to_half_a_per_cent(name):
+    N, steps = 40, 50
+    norms, A = SpectralNorms(steps, N), torch.zeros(steps, N, N, dtype=torch.float64)
+    for tau, J in enumerate(products(name, N, steps)):
+        A[:tau] = A[:tau] @ J.mT
+        A[tau] = torch.eye(N)
+        found = norms(A[: tau + 1], torch.arange(tau + 1))
+        torch.testing.assert_close(
+            found, torch.linalg.matrix_norm(A[: tau + 1], 2), rtol=5e-3, atol=0
+        )
+
+
+@pytest.mark.parametrize("shape", [(3, 20), (20, 3), (20, 40), (40, 20)])
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_norms_of_any_shape_and_size_are_found(shape, scale):
+    A = scale * draw(6, *shape)
+    found = SpectralNorms(6, shape[1])(A, torch.arange(6))
+    torch.testing.assert_close(found, torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
+
+
+def test_the_norm_of_zero_is_zero():
+    zero = torch.zeros(2, 20, 20, dtype=torch.float64)
+    assert SpectralNorms(2, 20)(zero, torch.arange(2)).tolist() == [0, 0]
+
+
+def test_one_kind_alone_can_be_asked_for():
+    found = gradient_map(nn.RNN(M, N), draw(T, B, M), of="input")
+    assert set(found.by_input) == {"whole"}
+    assert found.by_state == {}
+
+
+def test_a_batch_first_layer_takes_its_own_order_and_one_sequence_needs_no_batch():
+    layer = nn.RNN(M, N, batch_first=True)
+    x = draw(T, 1, M)
+    expected = gradient_map(layer, x.transpose(0, 1)).by_state["whole"]
+    np.testing.assert_array_equal(gradient_map(layer, x[:, 0]).by_state["whole"], expected)
+
+
+def test_picture_table_and_headline_agree():
+    found = gradient_map(ENRNN(M, N), draw(T, B, M))
+    table = found.table()
+    assert {len(np.asarray(column)) for column in table.values()} == {T * (T + 1) // 2}
+    assert found.headline()["long_by_input_first_to_last"] == found.by_input["long"][-1, 0]
+    assert len(found.plot().axes) == 12  # six maps, each with its bar
+
+
+@pytest.mark.parametrize(
+    ("x", "options", "message"),
+    [
+        (draw(T, B, 3), {}, r"expected x of shape \(T, B, M\) or \(T, M\) with M = 2.*got"),
+        (draw(0, B, M), {}, "at least one step"),
+        (draw(M), {}, "expected x of shape"),
+        (draw(T, B, M).fill_(np.nan), {}, "expected finite numbers in x, got 20"),
+        (draw(T, B, M), {"which": "l1"}, "expected which to be one of l0, got 'l1'"),
+        (draw(T, B, M), {"of": "weights"}, "expected of to name 'input', 'state' or both"),
+        (draw(T, B, M), {"of": ()}, "expected of to name"),
+    ],
+)
+def test_what_has_no_map_is_refused(x, options, message):
+    with pytest.raises(ValueError, match=message):
+        gradient_map(nn.RNN(M, N), x, **options)
+
+
+def test_a_layer_without_a_recurrent_matrix_is_refused():
+    with pytest.raises(ValueError, match="got Linear, which has no recurrent matrix"):
+        gradient_map(nn.Linear(2, 2), draw(T, B, M))

@@ -1,0 +1,120 @@
+"""Departure from normality against its definition, and of matrices of which it is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn import NCGRU, RNN
+from eigenrnn.analysis import henrici, recurrent_matrices
+
+N = 9
+EPS = np.finfo(np.float64).eps
+
+
+def gaussian(n, is_complex=False, seed=0):
+    generator = np.random.default_rng(seed)
+    real, imaginary = generator.standard_normal((2, n, n))
+    return real + 1j * imaginary if is_complex else real
+
+
+def basis(n, is_complex=False):
+    return np.linalg.qr(gaussian(n, is_complex, seed=1))[0]
+
+
+def by_definition(W):
+    squares = np.linalg.norm(W) ** 2 - (np.abs(np.linalg.eigvals(W)) ** 2).sum()
+    return np.sqrt(max(squares, 0))
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, N, 40])
+def test_it_is_what_the_eigenvalues_leave_of_the_norm(n, is_complex):
+    W = gaussian(n, is_complex)
+    found = henrici(W)
+    # half of the digits of the difference may cancel
+    assert found.absolute == pytest.approx(by_definition(W + 0j), abs=n * np.sqrt(EPS))
+    assert found.relative == pytest.approx(found.absolute / np.linalg.norm(W), rel=4 * EPS)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        [[1.0, 5.0], [-0.2, 1.0]],  # a pair of complex eigenvalues
+        [[1.0, 5.0], [0.2, 1.0]],  # two real ones
+        [[2.0, 5.0], [-1.0, 1.0]],
+        [[0.0, 3.0], [0.0, 0.0]],
+    ],
+)
+def test_blocks_of_two_have_the_departure_of_the_definition(block):
+    W = np.array(block)
+    assert henrici(W).absolute == pytest.approx(by_definition(W), rel=1e-7)
+
+
+NORMAL = {
+    "diagonal": np.diag([3.0, -1.0, 0.0, 0.5]),
+    "symmetric": gaussian(N) + gaussian(N).T,
+    "skew": gaussian(N) - gaussian(N).T,
+    "orthogonal": basis(N),
+    "unitary": basis(N, is_complex=True),
+    "circulant": np.stack([np.roll(np.arange(7.0) ** 2, k) for k in range(7)]),
+    "zero": np.zeros((4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", NORMAL)
+def test_of_a_normal_matrix_it_is_zero_up_to_rounding(name):
+    W = NORMAL[name]
+    found = henrici(W)
+    assert found.absolute <= 10 * len(W) * EPS * np.linalg.norm(W)
+    np.testing.assert_allclose(
+        found.moduli, found.singular_values, atol=10 * len(W) * EPS * np.linalg.norm(W)
+    )
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_it_is_what_is_above_the_diagonal_of_a_schur_form(is_complex):
+    T, P = np.triu(gaussian(N, is_complex)), basis(N, is_complex)
+    expected = np.linalg.norm(np.triu(T, 1))
+    assert henrici(P @ T @ P.conj().T).absolute == pytest.approx(expected, rel=1e-11)
+
+
+def test_a_small_departure_keeps_its_digits():
+    W = basis(N) @ (np.diag(np.arange(1.0, N + 1)) + 1e-9 * np.eye(N, k=1)) @ basis(N).T
+    expected = 1e-9 * np.sqrt(N - 1)
+    assert henrici(W).absolute == pytest.approx(expected, abs=10 * N * EPS * np.linalg.norm(W))
+
+
+def test_of_a_nilpotent_matrix_it_is_all_of_the_norm():
+    found = henrici(np.diag([1.0, 2.0, 3.0], -1))
+    assert found.relative == pytest.approx(1, rel=4 * EPS)
+    np.testing.assert_array_equal(found.moduli, 0)
+
+
+def test_a_layer_gives_its_matrix():
+    layer = RNN(2, 6)
+    (W,) = recurrent_matrices(layer).values()
+    assert henrici(layer).absolute == henrici(W).absolute
+    assert henrici(torch.tensor(W)).absolute == henrici(W).absolute
+
+
+def test_the_picture_and_the_table_show_both_lists_in_order():
+    found = henrici(gaussian(N))
+    (axes,) = found.plot().axes
+    for line, name in zip(axes.lines, ("singular_value", "eigenvalue_modulus"), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), found.table()[name])
+        assert (np.diff(line.get_ydata()) <= 0).all()
+    assert found.headline()["departure from normality"] == found.absolute
+
+
+@pytest.mark.parametrize(
+    ("W", "message"),
+    [
+        (np.ones((2, 3)), "expected a square matrix W"),
+        (np.full((2, 2), np.inf), "expected finite numbers in W"),
+        (NCGRU(2, 4), "expected a layer with one recurrent matrix"),
+        (torch.nn.Linear(2, 2), "expected a recurrent layer"),
+    ],
+)
+def test_what_has_no_departure_is_refused(W, message):
+    with pytest.raises(ValueError, match=message):
+        henrici(W)

@@ -1,0 +1,189 @@
+"""The bound on a GRU's Jacobians against their norms, and against its terms written out."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn.analysis import jacobian_bound, recurrences
+from eigenrnn.layers import GORU, GRU, NCGRU, ScoRNN
+from eigenrnn.nonlinearities import NONLINEARITIES
+
+T, B, M, N = 6, 3, 2, 4
+
+LAYERS = {
+    "torch": nn.GRU,
+    "gru": GRU,
+    "before": partial(GRU, reset_after=False),
+    "replacing": partial(GRU, update_keeps=False),
+    "relu": partial(GRU, nonlinearity="relu", reset_after=False, update_keeps=False),
+    "nc-gru": NCGRU,
+    "nc-gru-torch": partial(NCGRU, as_released="torch"),
+    "nc-gru-two": partial(NCGRU, orthogonal=("reset", "candidate")),
+    "goru": GORU,
+    "no-bias": partial(GRU, bias=False),
+}
+
+
+@pytest.fixture(autouse=True)
+def same_weights_each_time():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def draw(*shape, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def shaken(layer, size):
+    """Move all weights, so that gates, states and norms are anywhere."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.add_(size * torch.randn(weight.shape, generator=generator))
+    return layer.double()
+
+
+@pytest.mark.parametrize("size", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("name", LAYERS)
+def test_no_norm_passes_the_bound(name, size):
+    found = jacobian_bound(shaken(LAYERS[name](M, N), size), 3 * draw(40, 20, M))
+    assert (found.norms <= found.bound * (1 + 1e-12)).all()
+    assert found.norms.shape == found.alpha.shape == found.beta.shape == (40, 20)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_norms_are_those_of_finite_differences(name):
+    layer, x, step = shaken(LAYERS[name](M, N), 0.3), draw(T, 1, M), 1e-6
+    one = recurrences(layer)[0]
+    before = one.states(x)[-2]
+    moves = step * torch.eye(N, dtype=torch.float64)
+    to = one.step(x[-1].expand(N, M), before + moves)
+    back = one.step(x[-1].expand(N, M), before - moves)
+    J = ((to - back) / (2 * step)).T
+    expected = float(torch.linalg.matrix_norm(J, 2))
+    assert jacobian_bound(layer, x).norms[-1, 0] == pytest.approx(expected, rel=1e-6)
+
+
+def gates_by_hooks(layer, x):
+    """Return r, z and n of torch's GRU of one unit at all steps, and the states before them."""
+    W, U = layer.weight_hh_l0[:, 0].tolist(), layer.weight_ih_l0[:, 0].tolist()
+    b, c = layer.bias_ih_l0.tolist(), layer.bias_hh_l0.tolist()
+    h, rows = 0.0, []
+    for x_t in x[:, 0, 0].tolist():
+        r, z = (1 / (1 + np.exp(-(U[i] * x_t + b[i] + W[i] * h + c[i]))) for i in (0, 1))
+        moved = W[2] * h + c[2]
+        n = np.tanh(U[2] * x_t + b[2] + r * moved)
+        rows.append((r, z, n, h, moved))
+        h = (1 - z) * n + z * h
+    return W, np.array(rows).T
+
+
+def test_terms_are_those_of_the_proof_for_a_reset_after_the_matrix():
+    layer, x = nn.GRU(1, 1).double(), draw(T, 1, 1)
+    W, (r, z, n, h, moved) = gates_by_hooks(layer, x)
+    found = jacobian_bound(layer, x)
+    alpha = z * (1 - z) * (abs(h) + abs(n)) * abs(W[1]) + z
+    alpha += (1 - z) * r * (1 - r) * abs(W[0]) * abs(moved)
+    np.testing.assert_allclose(found.alpha[:, 0], alpha, rtol=1e-12)
+    np.testing.assert_allclose(found.beta[:, 0], (1 - z) * r, rtol=1e-12)
+    assert found.candidate_norm == pytest.approx(abs(W[2]))
+
+
+def test_terms_are_those_of_the_theorem_for_the_papers_form():
+    layer, x = NCGRU(1, 1).double(), torch.ones(1, 1, 1, dtype=torch.float64)
+    one = layer.all_directions()[0]
+    with torch.no_grad():
+        one.weight_ih.copy_(torch.tensor([[0.2], [-0.4], [0.7]]))
+        one.gate_bias.zero_()
+        one.bias.fill_(0.1)
+    first = jacobian_bound(layer, x)
+    u, r, c = 1 / (1 + np.exp(0.4)), 1 / (1 + np.exp(-0.2)), 0.8
+    W_u = abs(float(one.matrices()[1].detach()))
+    assert first.alpha.item() == pytest.approx(u * (1 - u) * c * W_u + 1 - u, rel=1e-6)
+    assert first.beta.item() == pytest.approx(u * r, rel=1e-6)
+
+
+def test_one_unit_without_gates_attains_the_bound():
+    layer = nn.GRU(1, 1).double()
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.zero_()
+        layer.weight_hh_l0[2] = 1.7
+    # at rest: the norm is z + (1 - z) r W_c
+    found = jacobian_bound(layer, torch.zeros(3, 1, 1))
+    np.testing.assert_allclose(found.norms, 0.5 + 0.25 * 1.7, rtol=1e-12)
+    np.testing.assert_allclose(found.bound, found.norms, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["torch", "gru", "before", "replacing", "no-bias"])
+def test_alpha_and_beta_of_tanh_never_pass_the_corollarys_limits(name):
+    found = jacobian_bound(shaken(LAYERS[name](M, N), 1.0), 3 * draw(40, 20, M))
+    assert found.alpha.max() <= found.alpha_limit
+    assert found.beta.max() <= found.beta_limit
+
+
+def test_the_corollarys_limits_are_the_papers_where_the_reset_comes_before():
+    layer = GRU(M, N, reset_after=False)
+    W_r, W_u, _ = (torch.linalg.matrix_norm(W.detach(), 2) for W in layer.recurrent_matrices())
+    found = jacobian_bound(layer, draw(T, B, M))
+    assert found.alpha_limit == pytest.approx(float(W_u) / 2 + 1)
+    assert found.beta_limit == pytest.approx(float(W_r) / 4 + 1)
+
+
+def test_other_nonlinearities_have_no_limits():
+    found = jacobian_bound(NCGRU(M, N), draw(T, B, M))
+    assert (found.alpha_limit, found.beta_limit) == (None, None)
+
+
+@pytest.mark.parametrize("make", [nn.GRU, GRU], ids=["torch", "ours"])
+@pytest.mark.parametrize("which", ["l0_reverse", "l1", "l1_reverse"])
+def test_later_layers_and_directions_have_bounds_too(make, which):
+    layer = make(M, N, num_layers=2, bidirectional=True)
+    found = jacobian_bound(layer, draw(T, B, M), which=which)
+    assert (found.norms <= found.bound).all()
+
+
+@pytest.mark.parametrize("name", NONLINEARITIES)
+def test_no_nonlinearity_has_a_slope_above_one(name):
+    z = torch.linspace(-6, 6, 2001, dtype=torch.float64)
+    z = z[z.abs() > 0.01].requires_grad_()  # where modReLU with a positive bias jumps
+    for bias in (-0.5, 0.5):
+        h = NONLINEARITIES[name].forward(z, torch.tensor(bias, dtype=torch.float64))
+        (slope,) = torch.autograd.grad(h.sum(), z)
+        assert slope.abs().max() <= 1
+
+
+def test_picture_table_and_headline_agree():
+    found = jacobian_bound(NCGRU(M, N), draw(T, B, M))
+    np.testing.assert_allclose(found.table()["norm"], found.norms.mean(axis=1))
+    assert found.headline()["largest_bound"] == found.bound.max()
+    (axes,) = found.plot().axes
+    assert len(axes.lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (ScoRNN(M, N), "expected a GRU, ours or torch's, got ScoRNN"),
+        (GRU(M, N, layer_norm=True), "expected a layer without layer_norm"),
+        (
+            GRU(M, N, zoneout=0.1, layer_norm=True),
+            "expected a layer without layer_norm and zoneout",
+        ),
+        (nn.Linear(M, N), "which has no recurrent matrix"),
+    ],
+    ids=["scornn", "norm", "both", "linear"],
+)
+def test_what_the_theorem_does_not_speak_of_is_refused(layer, message):
+    with pytest.raises(ValueError, match=message):
+        jacobian_bound(layer, draw(T, B, M))
+
+
+def test_an_input_of_another_size_is_refused():
+    with pytest.raises(ValueError, match=r"with M = 2.*got \(6, 3, 5\)"):
+        jacobian_bound(nn.GRU(M, N), draw(T, B, 5))

@@ -1,0 +1,113 @@
+"""Lyapunov exponents against closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn.analysis import lyapunov, recurrences
+from eigenrnn.analysis.lyapunov import Lyapunov
+from eigenrnn.constraints import Unconstrained
+from eigenrnn.layers import ENRNN, LSTM, RNN, ScoRNN
+
+
+@pytest.fixture(autouse=True)
+def same_weights_each_time():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def draw(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def linear(W):
+    W = torch.as_tensor(W, dtype=torch.float64)
+    made = RNN(1, len(W), nonlinearity="identity", bias=False, constraint=Unconstrained).double()
+    made.all_directions()[0].constraint.assign(W)
+    return made
+
+
+def test_an_orthogonal_map_has_exponents_of_zero():
+    layer = ScoRNN(1, 6, nonlinearity="identity").double()
+    np.testing.assert_allclose(lyapunov(layer, draw(30, 2, 1)).exponents, 0, atol=1e-12)
+
+
+def test_a_diagonal_map_has_the_logarithms_of_its_entries():
+    d = np.array([0.1, -2.0, 0.5])
+    found = lyapunov(linear(np.diag(d)), draw(20, 1, 1)).exponents
+    np.testing.assert_allclose(found, np.log([2, 0.5, 0.1]), rtol=1e-12)
+
+
+def test_a_triangular_map_comes_to_the_logarithms_of_its_diagonal():
+    found = lyapunov(linear([[0.5, 3.0], [0.0, 0.9]]), torch.zeros(400, 1, 1), discard=200)
+    np.testing.assert_allclose(found.exponents, np.log([0.9, 0.5]), atol=1e-10)
+
+
+def test_a_scalar_network_has_the_mean_of_its_slopes_logarithms():
+    layer, x = nn.RNN(1, 1).double(), draw(50, 3, 1)
+    h, w = layer(x)[0].detach().numpy(), layer.weight_hh_l0.item()
+    slopes = np.log(np.abs(w * (1 - h**2)))[10:, :, 0]
+    found = lyapunov(layer, x, discard=10)
+    np.testing.assert_allclose(found.exponents, slopes.mean(), rtol=1e-10)
+    np.testing.assert_allclose(found.spread, slopes.mean(axis=0).std(), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.GRU(2, 5), LSTM(2, 3), ENRNN(2, 4)], ids=["gru", "lstm", "enrnn"]
+)
+def test_the_exponents_add_up_to_the_logarithm_of_the_determinant(layer):
+    x = draw(12, 2, 2)
+    one = recurrences(layer)[0]
+    states = one.states(x)
+    J = [one.jacobians(x_t, h)[0] for x_t, h in zip(x, states[:-1], strict=True)]
+    expected = torch.linalg.slogdet(torch.stack(J)).logabsdet.mean().item()
+    found = lyapunov(layer, x)
+    assert found.exponents.sum() == pytest.approx(expected, rel=1e-9)
+    assert found.headline()["sum_nats"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_fewer_exponents_are_the_first_of_all():
+    x = draw(300, 1, 2)
+    layer = nn.GRU(2, 5)
+    every, first = lyapunov(layer, x), lyapunov(layer, x, exponents=2)
+    assert len(first.exponents) == 2
+    np.testing.assert_allclose(first.exponents, every.exponents[:2], atol=0.05)
+
+
+def test_a_direction_that_is_lost_has_an_exponent_of_minus_infinity():
+    found = lyapunov(linear([[0.5, 0.0], [0.0, 0.0]]), torch.zeros(5, 1, 1))
+    assert found.exponents.tolist() == [pytest.approx(np.log(0.5)), -np.inf]
+    assert found.plot().axes
+
+
+@pytest.mark.parametrize(
+    ("exponents", "dimension"),
+    [([-1, -2], 0), ([0.5, -1, -3], 1.5), ([1, 0.5, -3], 2.5), ([1, 2], 2), ([0, -1], 1)],
+)
+def test_the_dimension_is_kaplan_and_yorkes(exponents, dimension):
+    found = Lyapunov(np.array(exponents, dtype=float), np.zeros(len(exponents)))
+    assert found.dimension == pytest.approx(dimension)
+
+
+def test_picture_and_table_show_all_exponents():
+    found = lyapunov(nn.GRU(2, 5), draw(10, 3, 2))
+    (axes,) = found.plot().axes
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.exponents)
+    np.testing.assert_array_equal(found.table()["exponent_nats"], found.exponents)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"discard": 10}, "expected 0 <= discard < 10"),
+        ({"discard": -1}, "expected 0 <= discard < 10"),
+        ({"exponents": 6}, "expected 1 <= exponents <= 5"),
+        ({"exponents": 0}, "expected 1 <= exponents <= 5"),
+        ({"which": "l0_reverse"}, "expected which to be one of l0"),
+    ],
+)
+def test_what_has_no_exponents_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        lyapunov(nn.GRU(2, 5), draw(10, 1, 2), **options)

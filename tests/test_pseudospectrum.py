@@ -1,0 +1,104 @@
+"""Pseudospectra against distances to eigenvalues, and against a decomposition at each point."""
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn.analysis import pseudospectrum
+from eigenrnn.constraints import ScaledCayley
+
+
+def grid(found):
+    return found.x + 1j * found.y[:, None]
+
+
+def normal(n):
+    return ScaledCayley(n).double()().detach().numpy()
+
+
+@pytest.mark.parametrize("scale", [1, 0.7, 0.5j])
+def test_of_a_normal_matrix_it_is_the_distance_to_the_nearest_eigenvalue(scale):
+    W = scale * normal(16)
+    found = pseudospectrum(W, resolution=24)
+    distances = np.abs(grid(found)[..., None] - np.linalg.eigvals(W)).min(-1)
+    np.testing.assert_allclose(found.sigma_min, distances, atol=16 * 100 * np.finfo(float).eps)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 30])
+def test_of_a_jordan_block_it_is_that_of_a_decomposition_at_each_point(n):
+    W = 0.3 * np.eye(n) + np.diag(np.full(n - 1, 0.8), 1)
+    found = pseudospectrum(W, resolution=21)
+    shifted = grid(found)[..., None, None] * np.eye(n) - W
+    expected = np.linalg.svd(shifted, compute_uv=False)[..., -1]
+    np.testing.assert_allclose(
+        found.sigma_min, expected, rtol=5e-5, atol=100 * n * np.finfo(float).eps
+    )
+
+
+@pytest.mark.parametrize("resolution", [7, 8])
+def test_the_half_that_mirrors_is_what_is_computed_without_symmetry(resolution):
+    W = np.random.default_rng(0).standard_normal((8, 8)) / 3
+    extent = (-1.0, 1.5, -1.2, 1.2)
+    mirrored = pseudospectrum(W, extent=extent, resolution=resolution)
+    whole = pseudospectrum(W.astype(complex), extent=extent, resolution=resolution)
+    np.testing.assert_allclose(mirrored.sigma_min, whole.sigma_min, rtol=1e-4)
+
+
+def test_rows_are_imaginary_parts_from_below():
+    found = pseudospectrum(np.diag([1j, 3j]), extent=(-1, 1, 0, 4), resolution=5)
+    np.testing.assert_allclose(found.sigma_min[:, 2], [1, 0, 1, 0, 1], atol=1e-14)
+
+
+def test_it_holds_the_eigenvalues_of_disturbed_matrices():
+    generator = np.random.default_rng(1)
+    W = np.diag(np.full(7, 1.0), -1)
+    E = generator.standard_normal((8, 8))
+    E *= 1e-3 / np.linalg.norm(E, 2)
+    for z in np.linalg.eigvals(W + E):
+        there = (z.real, z.real + 1e-9, z.imag, z.imag + 1e-9)
+        assert pseudospectrum(W, extent=there, resolution=2).sigma_min[0, 0] <= 1e-3 * (1 + 1e-6)
+
+
+def test_all_eigenvalues_and_the_unit_circle_are_inside_by_default():
+    found = pseudospectrum(np.diag([3.0, -0.5]), resolution=4)
+    assert found.x[0] < -3
+    assert found.x[-1] > 3
+    assert pseudospectrum(0.1 * np.eye(2), resolution=4).y[-1] > 1
+
+
+def test_a_layer_is_taken_for_its_matrix():
+    layer = torch.nn.RNN(2, 5)
+    W = layer.weight_hh_l0.detach().double().numpy()
+    np.testing.assert_array_equal(
+        pseudospectrum(layer, resolution=5).sigma_min, pseudospectrum(W, resolution=5).sigma_min
+    )
+
+
+@pytest.mark.parametrize("W", [np.diag(np.ones(20), -1), np.eye(3), [[0.0]]])
+def test_it_can_be_drawn_and_written(W, tmp_path):
+    found = pseudospectrum(W, resolution=6)
+    picture, table = found.save(tmp_path / "map")
+    assert picture.stat().st_size > 0
+    assert len(table.read_text().splitlines()) == 1 + 36
+
+
+def test_the_headline_is_the_reach_with_and_without_a_disturbance():
+    found = pseudospectrum(np.diag(np.full(29, 1.0), -1), extent=(0, 1, -0.1, 0.1), resolution=101)
+    # a chain of 30 units reaches as far as its resolvent grows: |z|^30 of about 0.01
+    assert found.headline()["spectral radius"] == 0
+    assert 0.85 < found.headline()["pseudospectral radius at 0.01"] < 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"W": np.ones((2, 3))}, r"expected a square matrix W \(N, N\)"),
+        ({"W": [[np.inf]]}, "expected finite numbers in W"),
+        ({"W": np.eye(2), "resolution": 1}, "expected resolution >= 2, got 1"),
+        ({"W": np.eye(2), "extent": (1, 0, 0, 1)}, r"expected an extent \(left < right"),
+        ({"W": np.eye(2), "extent": (0, np.nan, 0, 1)}, "expected an extent"),
+    ],
+)
+def test_what_has_no_map_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        pseudospectrum(**options)

@@ -1,0 +1,189 @@
+"""Schur forms against the matrices that they are made of."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from drawn import scattered
+from eigenrnn import NCGRU, RNN, NnRNN, constrain
+from eigenrnn.analysis import recurrent_matrices, schur_structure
+from eigenrnn.constraints import BlockTriangular, ScaledCayley, Schur
+from eigenrnn.models import SequenceModel
+
+N = 8
+TOL = 100 * N * np.finfo(np.float64).eps
+
+
+def gaussian(n, is_complex=False):
+    real, imaginary = np.random.default_rng(0).standard_normal((2, n, n))
+    return real + 1j * imaginary if is_complex else real
+
+
+def ordered(values):
+    """Sort by what rounding does not swap."""
+    return np.array(sorted(values, key=lambda z: (round(z.real, 8), round(z.imag, 8))))
+
+
+MATRICES = {
+    "odd": gaussian(9),
+    "even": gaussian(N),
+    "one": np.array([[-2.0]]),
+    "complex": gaussian(7, is_complex=True),
+    "zero": np.zeros((3, 3)),
+}
+each = pytest.mark.parametrize("name", MATRICES)
+
+
+@each
+def test_the_factors_give_the_matrix_in_orthonormal_modes(name):
+    W = MATRICES[name]
+    found = schur_structure(W)
+    P, I = found.P, np.eye(len(W))
+    np.testing.assert_allclose(P @ found.Theta @ P.conj().T, W, atol=TOL)
+    np.testing.assert_allclose(P.conj().T @ P, I, atol=TOL)
+
+
+@each
+def test_above_the_diagonal_are_blocks_of_two_alone(name):
+    Theta = schur_structure(MATRICES[name]).Theta
+    assert not np.triu(Theta, 2).any()
+    (starts,) = np.nonzero(Theta.diagonal(1))
+    assert (np.diff(starts) > 1).all()
+
+
+@each
+def test_the_eigenvalues_are_those_of_the_matrix(name):
+    W = MATRICES[name]
+    found = schur_structure(W)
+    expected = np.linalg.eigvals(W).astype(complex)
+    np.testing.assert_allclose(ordered(found.eigenvalues), ordered(expected), atol=TOL)
+    turned = found.moduli * np.exp(1j * found.angles)
+    np.testing.assert_allclose(turned, found.eigenvalues, atol=TOL)
+
+
+def by_hand(Theta):
+    """Sum what is outside of the blocks, and what is on each sub-diagonal, entry by entry."""
+    n, outside, diagonals = len(Theta), 0.0, np.zeros(len(Theta))
+    for i in range(n):
+        for j in range(i + 1):
+            diagonals[i - j] += abs(Theta[i, j]) / (n - i + j)
+            in_block = i == j or (i == j + 1 and Theta[j, i] != 0)
+            outside += 0 if in_block else abs(Theta[i, j]) ** 2
+    return np.sqrt(outside) / np.linalg.norm(Theta), diagonals
+
+
+@pytest.mark.parametrize("name", ["odd", "even", "complex"])
+def test_entries_are_counted_below_the_blocks_and_along_diagonals(name):
+    found = schur_structure(MATRICES[name])
+    share, diagonals = by_hand(found.Theta)
+    assert found.off_diagonal == pytest.approx(share, rel=1e-12)
+    np.testing.assert_allclose(found.by_diagonal, diagonals, rtol=1e-12)
+
+
+def test_a_normal_matrix_has_nothing_below_its_blocks():
+    W = ScaledCayley(N, negative=3).double()().detach()
+    found = schur_structure(W)
+    assert found.off_diagonal < TOL
+    np.testing.assert_allclose(found.moduli, 1, atol=TOL)
+
+
+def test_a_chain_is_one_sub_diagonal_in_modes_of_its_own():
+    found = schur_structure(np.diag([1.0, 2.0, 3.0], -1))
+    assert found.off_diagonal == pytest.approx(1, rel=1e-14)
+    assert found.by_diagonal[1] == pytest.approx(2, rel=1e-14)
+    np.testing.assert_array_equal(found.moduli, 0)
+
+
+# what a layer has learned
+
+KINDS = {
+    "paper": Schur,
+    "no entry in blocks": partial(Schur, in_block=False),
+    "clamped": partial(Schur, gamma="clamped", gamma_value=0.9),
+    "complex": partial(Schur, dtype=torch.complex64),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_a_schur_constraint_the_learned_form_is_taken(kind):
+    constraint = scattered(KINDS[kind], N, 0, torch.float64)
+    found = schur_structure(constraint)
+    P, W = constraint.P().detach().numpy(), constraint().detach().numpy()
+    assert found.learned
+    np.testing.assert_array_equal(found.P, P)
+    np.testing.assert_allclose(found.Theta, P.conj().T @ W @ P, atol=TOL)
+    assert not np.triu(found.Theta, 2).any()
+
+
+def test_a_form_without_entries_in_blocks_has_the_learned_moduli_and_angles():
+    constraint = scattered(KINDS["no entry in blocks"], N, 0, torch.float64)
+    theta, gamma = constraint.theta.detach().numpy(), constraint.gamma.detach().numpy()
+    found = schur_structure(constraint)
+    pairs = np.stack([gamma * np.exp(1j * theta), gamma * np.exp(-1j * theta)])
+    np.testing.assert_allclose(ordered(found.eigenvalues), ordered(pairs.ravel()), atol=TOL)
+
+
+def layer_of_torch():
+    layer = torch.nn.RNN(2, N)
+    constrain(layer, "weight_hh_l0", Schur)
+    return layer
+
+
+LAYERS = {
+    "layer": (lambda: NnRNN(2, N), True),
+    "model": (lambda: SequenceModel(NnRNN(2, N), 3), True),
+    "constrained": (layer_of_torch, True),
+    "plain": (lambda: RNN(2, N), False),
+    "part": (
+        lambda: RNN(2, N, constraint=partial(BlockTriangular, long=Schur, short=Schur)),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_layer_is_asked_for_its_own_form(kind):
+    make, learned = LAYERS[kind]
+    layer = make()
+    (W,) = recurrent_matrices(layer).values()
+    found = schur_structure(layer)
+    assert found.learned == learned
+    np.testing.assert_allclose(found.P @ found.Theta @ found.P.conj().T, W, atol=TOL)
+
+
+def test_the_layer_is_left_as_it_was():
+    layer = NnRNN(2, N)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    schur_structure(layer)
+    assert {name: value.dtype for name, value in layer.state_dict().items()} == {
+        name: value.dtype for name, value in before.items()
+    }
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["odd", "complex"])
+def test_the_picture_and_the_table_show_the_parts(name):
+    found = schur_structure(MATRICES[name])
+    form, angles, profile, _bar = found.plot().axes
+    shown = found.Theta.real if name == "odd" else np.abs(found.Theta)
+    np.testing.assert_array_equal(form.images[0].get_array(), shown)
+    assert sum(patch.get_height() for patch in angles.patches) == len(found.Theta)
+    np.testing.assert_array_equal(profile.lines[0].get_ydata(), found.by_diagonal)
+    assert {len(column) for column in found.table().values()} == {len(found.Theta)}
+    assert found.off_diagonal in found.headline().values()
+
+
+@pytest.mark.parametrize(
+    ("W", "message"),
+    [
+        (np.ones((2, 3)), "expected a square matrix W"),
+        (np.full((2, 2), np.nan), "expected finite numbers in W"),
+        (NCGRU(2, 4), "expected a layer with one recurrent matrix"),
+        (torch.nn.Linear(2, 2), "expected a recurrent layer"),
+    ],
+)
+def test_what_has_no_form_is_refused(W, message):
+    with pytest.raises(ValueError, match=message):
+        schur_structure(W)
