@@ -1,5 +1,6 @@
 """The journal keeps what it should and forgets what came after a step."""
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -45,3 +46,28 @@ def test_other_columns_are_refused(tmp_path):
     keep(tmp_path, range(1, 3))
     with pytest.raises(ValueError, match=r"expected the columns step, a in .*, got step, train_l"):
         keep(tmp_path, [3], after=2, columns=["a"])
+
+
+def test_columns_that_come_last_may_be_added(tmp_path):
+    keep(tmp_path, range(1, 3))
+    keep(tmp_path, [3], after=2, columns=[*COLUMNS, "radius_l0"])
+    text = (tmp_path / "metrics.csv").read_text()
+    assert (
+        text == "step,train_loss,test_loss,radius_l0\n1,1.0,,\n2,0.5,,\n3,0.3333333333333333,,\n"
+    )
+
+
+def test_columns_that_come_last_may_be_left_out(tmp_path):
+    keep(tmp_path, range(1, 3))
+    keep(tmp_path, [3], after=2, columns=COLUMNS[:1])
+    text = (tmp_path / "metrics.csv").read_text()
+    assert text == "step,train_loss,test_loss\n1,1.0,\n2,0.5,\n3,0.3333333333333333,\n"
+
+
+def test_several_numbers_are_a_histogram_and_no_column(tmp_path):
+    with Journal(tmp_path / "metrics.csv", tmp_path / "board", COLUMNS) as journal:
+        journal.write(1, {"train_loss": 0.5, "modulus_l0": np.array([1.0, 2.0, 3.0])})
+    board = EventAccumulator(str(tmp_path / "board")).Reload()
+    assert board.Histograms("modulus/l0")[0].histogram_value.sum == 6
+    text = (tmp_path / "metrics.csv").read_text()
+    assert text == "step,train_loss,test_loss\n1,0.5,\n"

@@ -13,7 +13,7 @@ from rich.console import Console
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Exponential
 from eigenrnn.tasks import Copying
-from eigenrnn.train import Settings, fit
+from eigenrnn.train import Dynamics, Settings, fit
 
 TASK = Copying(delay=4, symbols=2, test_examples=30)
 QUIET = Console(quiet=True)
@@ -72,9 +72,16 @@ def main(arguments):
     parser.add_argument("--checkpoint_every", type=int, default=20)
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--dropout", type=float, default=0.3)
+    parser.add_argument("--dynamics_every", type=int)
     options = vars(parser.parse_args(arguments))
     directory, dropout = options.pop("directory"), options.pop("dropout")
-    small_fit(directory, small_settings(**options), model=small_model(dropout=dropout))
+    every = options.pop("dynamics_every")
+    small_fit(
+        directory,
+        small_settings(**options),
+        model=small_model(dropout=dropout),
+        callbacks=[] if every is None else [Dynamics(every)],
+    )
 
 
 if __name__ == "__main__":

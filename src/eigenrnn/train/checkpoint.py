@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import torch
 
+from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import CheckpointError
-from eigenrnn.train.atomic import write_atomically
 
 __all__ = ["FORMAT", "load", "save"]
 

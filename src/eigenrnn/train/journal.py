@@ -3,13 +3,16 @@
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
 from torch.utils.tensorboard.writer import SummaryWriter
 
-from eigenrnn.train.atomic import write_atomically
+from eigenrnn.atomic import write_atomically
+from eigenrnn.train.callbacks import Measured
 
 __all__ = ["Journal"]
 
@@ -25,28 +28,36 @@ class Journal:
         board: The folder for TensorBoard.
         columns: The names of the numbers, beside `step`; a name such as `test_loss` is shown as
             `test/loss` on the board.
-        step: The last step to keep; zero begins anew.
+        step: The last step to keep; zero begins anew. The file of an earlier beginning may have
+            fewer columns, to which the last ones are then added, or more, which then stay blank.
 
     Raises:
-        ValueError: If the file of an earlier beginning has other columns.
+        ValueError: If its columns are others.
     """
 
     def __init__(
         self, metrics: Path, board: Path, columns: Sequence[str], *, step: int = 0
     ) -> None:
-        self._columns = ["step", *columns]
-        kept = _rows_up_to(metrics, self._columns, step) if step else []
-        write_atomically(metrics, _as_csv([self._columns, *kept]).encode())
+        rows = _kept(metrics, ["step", *columns], step)
+        self._columns = rows[0]
+        write_atomically(metrics, _as_csv(rows).encode())
         self._file = metrics.open("a", newline="")
         self._board = SummaryWriter(str(board), purge_step=step + 1 if step else None)
 
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Add the row of a step; a column without a number stays blank."""
+    def write(self, step: int, numbers: Measured) -> None:
+        """Add the row of a step; a column without a number stays blank.
+
+        Several numbers of one name are shown on the board alone, as a histogram.
+        """
         row = [str(step), *(_text(numbers.get(name)) for name in self._columns[1:])]
         self._file.write(_as_csv([row]))
         self._file.flush()
         for name, number in numbers.items():
-            self._board.add_scalar(name.replace("_", "/", 1), number, step)
+            shown = name.replace("_", "/", 1)
+            if isinstance(number, np.ndarray):
+                self._board.add_histogram(shown, number, step)
+            else:
+                self._board.add_scalar(shown, number, step)
 
     def sync(self) -> None:
         """Put all rows on disk, so that none is missing before a checkpoint."""
@@ -61,21 +72,24 @@ class Journal:
         self._board.close()
 
 
-def _rows_up_to(path: Path, columns: list[str], step: int) -> list[list[str]]:
-    """Read the rows to keep: whole ones, of steps not past `step`.
+def _kept(path: Path, columns: list[str], step: int) -> list[list[str]]:
+    """Return the columns, and the rows to keep: whole ones, of steps not past `step`.
 
     Raises:
         ValueError: If the columns are others.
     """
-    if not path.exists():
-        return []
+    if not step or not path.exists():
+        return [columns]
     with path.open(newline="") as file:
         rows = list(csv.reader(file))
-    header, rows = (rows[0], rows[1:]) if rows else ([], [])
-    if header != columns:
+    header = rows[0] if rows else []
+    longer = max(header, columns, key=len)
+    if not header or longer[: min(len(header), len(columns))] != min(header, columns, key=len):
         expected, got = ", ".join(columns), ", ".join(header)
         raise ValueError(f"expected the columns {expected} in {path}, got {got}")
-    return [row for row in rows if len(row) == len(columns) and int(row[0]) <= step]
+    blank = [""] * (len(longer) - len(header))
+    whole = [row for row in rows[1:] if len(row) == len(header) and int(row[0]) <= step]
+    return [longer, *(row + blank for row in whole)]
 
 
 def _as_csv(rows: list[list[str]]) -> str:
@@ -84,6 +98,6 @@ def _as_csv(rows: list[list[str]]) -> str:
     return text.getvalue()
 
 
-def _text(number: float | None) -> str:
+def _text(number: float | NDArray[np.float64] | None) -> str:
     # The shortest text that gives the very number back: resumed runs are compared bit for bit.
     return "" if number is None else repr(float(number))

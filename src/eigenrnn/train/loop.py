@@ -3,14 +3,17 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from eigenrnn.errors import NonFiniteLossError
 from eigenrnn.tasks.base import Task
 from eigenrnn.train import checkpoint
-from eigenrnn.train.callbacks import Callback
+from eigenrnn.train.callbacks import Callback, Measured
+from eigenrnn.train.course import Course
 from eigenrnn.train.interrupts import Interrupts
 from eigenrnn.train.journal import Journal
 from eigenrnn.train.learner import Learner
@@ -22,38 +25,7 @@ from eigenrnn.train.schedule import lr_decay
 from eigenrnn.train.selection import chosen_by, deciding_split, is_better
 from eigenrnn.train.settings import Settings
 
-__all__ = ["Course", "Run"]
-
-
-@dataclass
-class Course:
-    """How far a run has come.
-
-    Args:
-        step: The number of steps taken.
-        seconds: What they and the evaluations took.
-        train_loss: The loss of the last step.
-        losses: The sum of the losses since the last row of the journal, and their number.
-        last: The figures of the last evaluation.
-        best: Those of the best one.
-        best_step: The step of the best one.
-        deciding: The deciding metric of every evaluation, the higher the better.
-        plateaus: How many evaluations were no better than the best before.
-        waited: How many have been so since the best.
-        ended: Whether the run has ended before its last step, as it was told to.
-    """
-
-    step: int = 0
-    seconds: float = 0.0
-    train_loss: float = float("nan")
-    losses: tuple[float, int] = (0.0, 0)
-    last: Metrics = field(default_factory=dict)
-    best: Metrics = field(default_factory=dict)
-    best_step: int | None = None
-    deciding: list[float] = field(default_factory=list[float])
-    plateaus: int = 0
-    waited: int = 0
-    ended: bool = False
+__all__ = ["Run"]
 
 
 @dataclass
@@ -94,6 +66,8 @@ class Run:
             # Every step seeds torch's global stream; the caller gets it back as it was.
             cuda = [device] if device.type == "cuda" else []
             stack.enter_context(torch.random.fork_rng(cuda))
+            for callback in self.callbacks:
+                callback.begin(self.course.step, self.learner.model, self.task, self.files.path)
             if self.first:
                 self.journal = stack.enter_context(self._open_journal())
             stack.enter_context(self.progress)
@@ -140,13 +114,21 @@ class Run:
             self.course.step = step
             for callback in self.callbacks:
                 callback.after_step(step, loss, learner.model)
+            measured = self._measured(step)
             if entries:
-                self._record(entries, stop=stop)
+                self._record(entries, measured, stop=stop)
+            elif measured and self.journal is not None:
+                self.journal.write(step, measured)
             if self.course.ended:
                 return False
             if stop:
                 return step < self.steps
         return False
+
+    def _measured(self, step: int) -> dict[str, float | NDArray[np.float64]]:
+        """Collect what the callbacks have measured of a step."""
+        found = (callback.measured(step, self.learner.model) for callback in self.callbacks)
+        return {name: value for measured in found for name, value in measured.items()}
 
     def _lr_decay(self, step: int) -> float:
         plateaus = self.course.plateaus
@@ -165,7 +147,7 @@ class Run:
     def _is_due(self, step: int, every: int) -> bool:
         return step % every == 0 or step == self.steps
 
-    def _record(self, entries: list[Entry], *, stop: bool) -> None:
+    def _record(self, entries: list[Entry], measured: Measured, *, stop: bool) -> None:
         """Evaluate, write and save what is due after a step."""
         entry = entries[-1]
         step = entry.step
@@ -175,22 +157,25 @@ class Run:
         self.progress.advance(step, entry.loss)
         evaluation = self._evaluate() if self._is_due(step, self.eval_every) else {}
         self.course.seconds = time.monotonic() - self.began
-        if self.journal is not None and (
-            evaluation or self._is_due(step, self.settings.log_every)
-        ):
-            numbers = {
-                "seconds": self.course.seconds,
-                "train_loss": entry.loss,
-                "train_loss_mean": self.course.losses[0] / self.course.losses[1],
-                "train_grad_norm": entry.grad_norm,
-            }
-            if entry.penalty:
-                numbers["train_penalty"] = entry.penalty
-            self.journal.write(step, {**numbers, **_flat(evaluation)})
+        row = dict(measured)
         if evaluation or self._is_due(step, self.settings.log_every):
+            row = {**self._numbers(entry), **_flat(evaluation), **measured}
             self.course.losses = 0.0, 0
+        if row and self.journal is not None:
+            self.journal.write(step, row)
         if stop or self.course.ended or self._is_due(step, self.checkpoint_every):
             self._save()
+
+    def _numbers(self, entry: Entry) -> dict[str, float]:
+        """Return what a row of the journal says of training."""
+        total, count = self.course.losses
+        numbers = {
+            "seconds": self.course.seconds,
+            "train_loss": entry.loss,
+            "train_loss_mean": total / count,
+            "train_grad_norm": entry.grad_norm,
+        }
+        return {**numbers, "train_penalty": entry.penalty} if entry.penalty else numbers
 
     def _evaluate(self) -> Metrics:
         size = self.settings.eval_batch_size or self.settings.batch_size
@@ -266,6 +251,8 @@ class Run:
         for split in self.task.splits:
             if split != "train":
                 columns += [f"{split}_{name}" for name in self.task.figure_names]
+        for callback in self.callbacks:
+            columns += callback.columns
         return Journal(self.files.metrics, self.files.board, columns, step=self.course.step)
 
     def _last_good(self) -> str:

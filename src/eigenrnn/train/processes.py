@@ -3,15 +3,23 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
+
 from eigenrnn.tasks.base import Batch
 from eigenrnn.train.settings import Settings
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-__all__ = ["launch", "on_first", "share"]
+__all__ = ["is_first", "launch", "on_first", "share"]
 
 _Outcome = TypeVar("_Outcome")
+
+
+def is_first() -> bool:
+    """Whether this is the first of the processes of a run, or the only one."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not distributed or torch.distributed.get_rank() == 0
 
 
 def launch(settings: Settings) -> "Fabric":

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import RunExistsError
 from eigenrnn.train import checkpoint
-from eigenrnn.train.atomic import write_atomically
 
 __all__ = ["RunDirectory", "write_json"]
 
@@ -19,6 +19,7 @@ class RunDirectory:
     `config.json`      settings, task and versions, written when the run begins
     `metrics.csv`      the journal
     `tensorboard/`     the same for TensorBoard
+    `dynamics.jsonl`   spectra and gradients on the way, if they were asked for
     `last.pt`          the newest checkpoint, from which the run can go on
     `best.pt`          the model at its best evaluation
     `result.json`      what came out, written when the run has ended
@@ -33,6 +34,7 @@ class RunDirectory:
         self.config = self.path / "config.json"
         self.metrics = self.path / "metrics.csv"
         self.board = self.path / "tensorboard"
+        self.dynamics = self.path / "dynamics.jsonl"
         self.last = self.path / "last.pt"
         self.best = self.path / "best.pt"
         self.result = self.path / "result.json"
@@ -61,7 +63,7 @@ class RunDirectory:
 
     def _files(self) -> list[Path]:
         # The checkpoint goes first: whatever a crash leaves is never a new run with an old state.
-        files = [self.last, self.best, self.result, self.metrics, self.config]
+        files = [self.last, self.best, self.result, self.metrics, self.dynamics, self.config]
         return [*files, *self.board.glob("events.out.tfevents.*")]
 
 

@@ -11,9 +11,10 @@ from eigenrnn.data.memory import check_memory
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.tasks.base import Batch, Task
 from eigenrnn.train.callbacks import Callback
+from eigenrnn.train.course import Course
 from eigenrnn.train.identity import facts, identity, refuse_another
 from eigenrnn.train.learner import Learner
-from eigenrnn.train.loop import Course, Run
+from eigenrnn.train.loop import Run
 from eigenrnn.train.processes import launch, on_first
 from eigenrnn.train.progress import RunProgress
 from eigenrnn.train.result import Result
