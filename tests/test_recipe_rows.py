@@ -55,7 +55,14 @@ def test_a_quoted_number_says_from_whom(name):
     assert "quoted from" in ROWS[name].reported.note
 
 
-@pytest.mark.parametrize("name", [n for n in COMPUTED if "d=0.2" not in n])
+PRINTED = [
+    name
+    for name, row in COMPUTED.items()
+    if row.reported.value is not None and "d=0.2" not in name  # printed from ill-conditioned sums
+]
+
+
+@pytest.mark.parametrize("name", PRINTED)
 def test_what_is_computed_has_the_printed_digits(name):
     row = COMPUTED[name]
     assert f"{row.compute():.3g}" == f"{row.reported.value:.3g}"

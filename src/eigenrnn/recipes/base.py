@@ -11,6 +11,7 @@ from torch import nn
 
 from eigenrnn.initializers import Initializer
 from eigenrnn.models import SequenceModel, count_parameters
+from eigenrnn.recipes.panel import Panel
 from eigenrnn.tasks import Task
 from eigenrnn.train import Callback, Settings
 
@@ -252,6 +253,7 @@ class Recipe:
         source: The paper.
         seeds: The seeds of the paper's runs, or as many as it made.
         departures: Where we do otherwise than the paper, in all rows.
+        panels: The pictures, beside the curves of training.
     """
 
     name: str
@@ -260,6 +262,7 @@ class Recipe:
     source: str
     seeds: tuple[int, ...] = (0,)
     departures: tuple[str, ...] = ()
+    panels: tuple[Panel, ...] = ()
 
     def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
         """Choose the rows of these labels or, of a pattern that is none, those that contain it.

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +11,21 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from eigenrnn.errors import MissingDataError, NonFiniteLossError, RunExistsError
+from eigenrnn.atomic import write_atomically
+from eigenrnn.errors import (
+    MissingDataError,
+    NonFiniteLossError,
+    RunExistsError,
+    check_positive_integer,
+)
 from eigenrnn.models import count_parameters
 from eigenrnn.recipes.base import Computed, Recipe, Row
+from eigenrnn.recipes.drawing import draw_panels, run_place
+from eigenrnn.recipes.origin import Origin
 from eigenrnn.recipes.outcome import Outcome
+from eigenrnn.recipes.panel import Panel
 from eigenrnn.recipes.table import to_markdown
-from eigenrnn.train import checkpoint, fit
-from eigenrnn.train.atomic import write_atomically
+from eigenrnn.train import Callback, Dynamics, checkpoint, fit
 from eigenrnn.train.run_directory import write_json
 from eigenrnn.version import __version__
 
@@ -35,11 +42,13 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     resume: bool = False,
     overwrite: bool = False,
     console: Console | None = None,
+    dynamics_every: int | None = None,
 ) -> list[Outcome]:
-    """Train the networks of a recipe and write `results.json` and `results.md`.
+    """Train the networks of a recipe, draw its pictures and write `results.json` and `results.md`.
 
     Both files are written anew after every run, so that what is done is never lost; rows of an
-    earlier call that are not run again stay in them.
+    earlier call that are not run again stay in them. A picture is drawn from the runs that are
+    there: `NAME.png`, and its numbers as `NAME.csv`.
 
     Args:
         recipe: The published comparison.
@@ -50,13 +59,17 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
         resume: Whether to go on with what is there: runs that have ended are not repeated.
         overwrite: Whether to delete the runs of these rows that are there.
         console: Where to show progress.
+        dynamics_every: The number of steps between two looks of `Dynamics` at each run; None
+            takes none.
     Returns:
         What each row came to, those of earlier calls included.
     Raises:
-        ValueError: If a row is not in the recipe.
+        ValueError: If a row is not in the recipe, or `dynamics_every` is not positive.
         MissingDataError: If a row's data is not there and cannot be downloaded.
         RunExistsError: If there are runs and neither `resume` nor `overwrite` is set.
     """
+    if dynamics_every is not None:
+        check_positive_integer("dynamics_every", dynamics_every)
     folder = Path(directory)
     chosen = recipe.select(rows)
     if not (resume or overwrite):
@@ -69,11 +82,16 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
             outcomes[row.label] = _computed(row, outcomes[row.label])
         for run in _runs(recipe, row, seeds, quick=quick) if isinstance(row, Row) else ():
             options = {"resume": resume, "overwrite": overwrite, "console": console}
-            outcomes[row.label] = run.train(folder, outcomes[row.label], **options)
+            watching = [] if dynamics_every is None else [Dynamics(dynamics_every)]
+            outcomes[row.label] = run.train(folder, outcomes[row.label], watching, **options)
             in_order = _write(folder, recipe, outcomes, quick=quick)
             if outcomes[row.label].interrupted:
                 return in_order
-    return _write(folder, recipe, outcomes, quick=quick)
+    in_order = _write(folder, recipe, outcomes, quick=quick)
+    drawn = draw_panels(recipe, folder, quick=quick)
+    if not recipe.panels:
+        return in_order
+    return _write(folder, recipe, outcomes, quick=quick, drawn=drawn)
 
 
 def _computed(row: Computed, outcome: Outcome) -> Outcome:
@@ -90,20 +108,24 @@ class _Run:
     point: str
     seed: int
     place: Path
+    origin: Origin
 
-    def train(self, folder: Path, outcome: Outcome, **options: Any) -> Outcome:
+    def train(
+        self, folder: Path, outcome: Outcome, watching: Sequence[Callback], **options: Any
+    ) -> Outcome:
         """Train it and add its numbers to the row's; of a run that diverges there are none."""
         row, place = self.row, folder / self.place
         model = row.build(self.seed)
         count = count_parameters(model)
         # "lr-0-1, seed 3"
         said = ", ".join(self.place.parts[1:]).replace("seed-", "seed ")
-        watching = [] if row.watch is None else [row.watch(place)]
-        name = f"{row.label}, {said}"
+        options |= {
+            "callbacks": watching if row.watch is None else [*watching, row.watch(place)],
+            "name": (name := f"{row.label}, {said}"),
+            "config": self.origin.facts(),
+        }
         try:
-            result = fit(
-                model, row.task, row.settings, place, callbacks=watching, name=name, **options
-            )
+            result = fit(model, row.task, row.settings, place, **options)
         except NonFiniteLossError as error:
             console = options["console"] or Console(stderr=True)
             console.print(f"{name} diverged: {error}", markup=False, soft_wrap=True)
@@ -126,8 +148,9 @@ def _runs(recipe: Recipe, row: Row, seeds: Sequence[int] | None, *, quick: bool)
         seeds = (row.seeds or recipe.seeds)[: 1 if quick else None]
     for name, point in (row.quick() if quick else row).points().items():
         for seed in seeds:
-            place = Path(_slug(row.label), _slug(name), f"seed-{seed}")
-            yield _Run(point.with_seed(seed), name, seed, place)
+            origin = Origin(recipe.name, row.label, name, seed, quick)
+            place = run_place(row.label, name, seed)
+            yield _Run(point.with_seed(seed), name, seed, place, origin)
 
 
 def _fetch(rows: list[Row]) -> None:
@@ -167,7 +190,12 @@ def _earlier(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Outcome]
 
 
 def _write(
-    folder: Path, recipe: Recipe, outcomes: dict[str, Outcome], *, quick: bool
+    folder: Path,
+    recipe: Recipe,
+    outcomes: dict[str, Outcome],
+    *,
+    quick: bool,
+    drawn: Sequence[Panel] | None = None,
 ) -> list[Outcome]:
     """Write both files; return the outcomes in the recipe's order."""
     in_order = [outcomes[row.label] for row in recipe.rows if row.label in outcomes]
@@ -185,9 +213,6 @@ def _write(
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", content)
-    write_atomically(folder / "results.md", to_markdown(recipe, in_order, quick=quick).encode())
+    page = to_markdown(recipe, in_order, quick=quick, drawn=drawn)
+    write_atomically(folder / "results.md", page.encode())
     return in_order
-
-
-def _slug(label: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")

@@ -5,14 +5,21 @@ from collections.abc import Sequence
 
 from eigenrnn.recipes.base import Recipe
 from eigenrnn.recipes.outcome import Outcome, standard_error
+from eigenrnn.recipes.panel import Panel
 
 __all__ = ["columns", "remarks", "to_markdown"]
 
 QUICK = "A quick run: it shows that the recipe works, and reaches nothing."
 
 
-def to_markdown(recipe: Recipe, outcomes: Sequence[Outcome], *, quick: bool = False) -> str:
-    """Lay the outcomes out as a page of Markdown."""
+def to_markdown(
+    recipe: Recipe,
+    outcomes: Sequence[Outcome],
+    *,
+    quick: bool = False,
+    drawn: Sequence[Panel] | None = None,
+) -> str:
+    """Lay the outcomes out as a page of Markdown, with the pictures where it is known which."""
     lines = [f"# {recipe.name}", "", recipe.summary, "", f"Source: {recipe.source}.", ""]
     if quick:
         lines += [f"**{QUICK}**", ""]
@@ -20,9 +27,22 @@ def to_markdown(recipe: Recipe, outcomes: Sequence[Outcome], *, quick: bool = Fa
     text = {"network", "quantity"}
     lines += [_row(list(table)), _row(["---" if name in text else "---:" for name in table], "")]
     lines += [_row(list(cells)) for cells in zip(*table.values(), strict=True)]
+    if drawn is not None:
+        lines += _pictures(recipe, drawn)
     for title, items in remarks(recipe, outcomes).items():
         lines += ["", f"## {title}", "", *(f"- {item}" for item in items)]
     return "\n".join(lines) + "\n"
+
+
+def _pictures(recipe: Recipe, drawn: Sequence[Panel]) -> list[str]:
+    """Show the pictures that were drawn, and name the others."""
+    lines: list[str] = []
+    for panel in recipe.panels:
+        if panel in drawn:
+            lines += ["", f"![{panel.about}]({panel.name}.png)", "", f"{panel.about}."]
+        else:
+            lines += ["", f"{panel.name}, not drawn as a run is missing: {panel.about}."]
+    return lines
 
 
 def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:

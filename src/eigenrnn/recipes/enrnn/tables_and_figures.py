@@ -1,8 +1,14 @@
 """All that the paper measured."""
 
-from eigenrnn.recipes.enrnn import adding, copying, speech, text
+from eigenrnn.recipes.enrnn import adding, copying, gradients, speech, text
 
 __all__ = ["RECIPES"]
 
-RECIPES = (*adding.RECIPES, *copying.RECIPES, *speech.RECIPES, *text.RECIPES)
-"""Five figures and two tables."""
+RECIPES = (
+    *adding.RECIPES,
+    *copying.RECIPES,
+    *gradients.RECIPES,
+    *speech.RECIPES,
+    *text.RECIPES,
+)
+"""Seven figures and two tables."""

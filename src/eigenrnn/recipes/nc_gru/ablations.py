@@ -1,5 +1,6 @@
 """What makes NC-GRU work on counting brackets: figures 5, 7 and 8."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,8 @@ from eigenrnn.recipes.nc_gru import parenthesis
 from eigenrnn.recipes.nc_gru.neumann_norm import NeumannNorm
 from eigenrnn.recipes.nc_gru.parenthesis import LR, NEGATIVE, NETWORKS, RESET_EVERY_RELEASED
 from eigenrnn.recipes.nc_gru.source import SOURCE, Network, neumann, released
+from eigenrnn.recipes.panel import Panel, Trained
+from eigenrnn.recipes.pictures import Curves
 
 __all__ = ["RECIPES"]
 
@@ -46,6 +49,17 @@ def _inverses(network: Network) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+_WATCHED = _row(_ONE, "figure 8", _NORM_NOTE, watch=NeumannNorm)
+
+
+def _norms(trained: Mapping[str, Sequence[Trained]]) -> Curves:
+    (run,) = trained[_WATCHED.label][:1]
+    (matrix,) = run.names("neumann_norm.csv")
+    steps, norms = run.column(matrix, "neumann_norm.csv")
+    series = {_WATCHED.label: norms}
+    return Curves(steps, series, "step of training", "norm of the terms", log=True)
+
+
 RECIPES = (
     Recipe(
         name="nc_gru/fig5",
@@ -74,9 +88,10 @@ RECIPES = (
     Recipe(
         name="nc_gru/fig8",
         summary="Counting brackets: the norm of the terms of the Neumann series in training.",
-        rows=(_row(_ONE, "figure 8", _NORM_NOTE, watch=NeumannNorm),),
+        rows=(_WATCHED,),
         source=f"{SOURCE}, section 5.3 and figure 8",
         departures=(*parenthesis.DEPARTURES, _LENGTH),
+        panels=(Panel("norm", "The norm of the terms of the series", _norms, (_WATCHED.label,)),),
     ),
 )
 """Three figures; figure 6 is of characters."""

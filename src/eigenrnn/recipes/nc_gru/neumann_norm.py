@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from eigenrnn.analysis import neumann_condition
+from eigenrnn.atomic import write_atomically
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.linalg import skew
 from eigenrnn.train import Callback
-from eigenrnn.train.atomic import write_atomically
 
 __all__ = ["NeumannNorm"]
 
@@ -82,12 +83,9 @@ def _skew_parts(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-@torch.no_grad()
 def _norm(
     before: Tensor,  # (N (N - 1) / 2)
     after: Tensor,  # (N (N - 1) / 2)
 ) -> float:
     size = (1 + math.isqrt(1 + 8 * len(before))) // 2
-    inverted = torch.eye(size).to(before) + skew(before, size)
-    terms = torch.linalg.solve(inverted, skew(before - after, size))
-    return torch.linalg.matrix_norm(terms, 2).item()
+    return neumann_condition(skew(before, size), skew(after, size)).norm

@@ -1,8 +1,15 @@
 """All that the paper measured."""
 
-from eigenrnn.recipes.nnrnn import fisher, images, text
+from eigenrnn.recipes.nnrnn import fisher, gradients, images, learned, text, transients
 
 __all__ = ["RECIPES"]
 
-RECIPES = (*images.RECIPES, *text.RECIPES, *fisher.RECIPES)
-"""Two figures of copying and permuted MNIST, three tables of Penn Treebank, one of memory."""
+RECIPES = (
+    *transients.RECIPES,
+    *images.RECIPES,
+    *learned.RECIPES,
+    *text.RECIPES,
+    *fisher.RECIPES,
+    *gradients.RECIPES,
+)
+"""Six figures, three tables of Penn Treebank and one of memory."""

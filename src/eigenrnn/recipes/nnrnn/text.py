@@ -222,7 +222,7 @@ def _clamped() -> tuple[Row, ...]:
 
 
 _PLACE = f"{SOURCE}, section 5.2, appendix A.3, table 5"
-_RUNS = {"seeds": (0, 1, 2, 3, 4)}
+_SEEDS = (0, 1, 2, 3, 4)
 _SAME = "both rates are halved when the validation loss of an epoch is no better than the best"
 
 RECIPES = (
@@ -232,7 +232,7 @@ RECIPES = (
         rows=_bits(),
         source=f"{_PLACE} and table 1",
         departures=(_SAME,),
-        **_RUNS,
+        seeds=_SEEDS,
     ),
     Recipe(
         name="nnrnn/table4",
@@ -240,7 +240,7 @@ RECIPES = (
         rows=_accuracies(),
         source=f"{_PLACE} and table 4",
         departures=(_SAME,),
-        **_RUNS,
+        seeds=_SEEDS,
     ),
     Recipe(
         name="nnrnn/table7",
@@ -248,7 +248,7 @@ RECIPES = (
         rows=_clamped(),
         source=f"{_PLACE}, appendix F and table 7",
         departures=(_SAME,),
-        **_RUNS,
+        seeds=_SEEDS,
     ),
 )
 """Three tables of the same networks."""

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from eigenrnn.analysis import henrici
+from eigenrnn.atomic import write_atomically
 from eigenrnn.train import Callback
-from eigenrnn.train.atomic import write_atomically
 from eigenrnn.train.result import Metrics
 
 __all__ = ["HenriciJournal", "henrici_index"]
@@ -27,10 +28,7 @@ def henrici_index(
     Source:
         Henrici, Numerische Mathematik 4, 1962. https://doi.org/10.1007/BF01386294
     """
-    exact = W.detach().to("cpu", torch.float64)
-    squared = exact.square().sum() - torch.linalg.eigvals(exact).abs().square().sum()
-    # of a normal matrix rounding may leave less than nothing
-    return squared.clamp(min=0).sqrt().item()
+    return henrici(W).absolute
 
 
 class HenriciJournal(Callback):

@@ -1,8 +1,14 @@
-"""All that the paper measured of trained networks, but for the weights of figures 5 and 6."""
+"""All that the paper measured."""
 
-from eigenrnn.recipes.nonnormal import car_racing, text, toys
+from eigenrnn.recipes.nonnormal import car_racing, hidden_chains, memory, text, toys
 
 __all__ = ["RECIPES"]
 
-RECIPES = (*toys.RECIPES, *text.RECIPES, *car_racing.RECIPES)
-"""Two figures and four tables."""
+RECIPES = (
+    *memory.RECIPES,
+    *toys.RECIPES,
+    *text.RECIPES,
+    *car_racing.RECIPES,
+    *hidden_chains.RECIPES,
+)
+"""Six figures and four tables."""

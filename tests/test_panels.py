@@ -1,0 +1,114 @@
+"""Pictures of recipes: drawn from the runs that are there, numbers beside them."""
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from eigenrnn.layers import ScoRNN
+from eigenrnn.recipes import Recipe, Reported, Row, reproduce
+from eigenrnn.recipes.panel import Panel
+from eigenrnn.recipes.pictures import Curves, Map, SideBySide
+from eigenrnn.tasks import Copying
+from eigenrnn.train import Settings
+
+QUIET = Console(quiet=True)
+TASK = Copying(delay=5, test_examples=20, validation_examples=20)
+
+
+def row(label):
+    return Row(
+        label=label,
+        task=TASK,
+        layer=ScoRNN,
+        hidden_size=6,
+        settings=Settings(steps=4, batch_size=2, log_every=1, eval_every=2, accelerator="cpu"),
+        reported=Reported(None, "figure 1", note="a test"),
+    )
+
+
+def losses(trained):
+    series = {
+        run.row.label: run.column("train_loss")[1] for runs in trained.values() for run in runs
+    }
+    return Curves(range(1, 5), series, "step", "loss")
+
+
+def weights(trained):
+    (run,) = trained["one"]
+    return Map(run.model().layer.recurrent_matrices()[0].detach(), "from", "to", "weight")
+
+
+RECIPE = Recipe(
+    name="test/fig1",
+    summary="A test.",
+    rows=(row("one"), row("two")),
+    source="nobody",
+    panels=(
+        Panel("a", "The losses of both", losses, ("one", "two")),
+        Panel("b", "The weights of one", weights, ("one",)),
+    ),
+)
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_picture_is_drawn_when_all_has_run(tmp_path):
+    reproduce(RECIPE, tmp_path, console=QUIET)
+    assert {path.name for path in tmp_path.glob("*.png")} == {"a.png", "b.png"}
+    drawn = [float(each["loss"]) for each in rows_of(tmp_path / "a.csv") if each["curve"] == "one"]
+    journal = tmp_path / "one" / "seed-0" / "metrics.csv"
+    logged = [float(each["train_loss"]) for each in rows_of(journal)]
+    assert drawn == pytest.approx(logged, rel=1e-9)
+    page = (tmp_path / "results.md").read_text()
+    assert "![The losses of both](a.png)" in page
+
+
+def test_the_model_that_is_drawn_is_the_trained_one(tmp_path):
+    reproduce(RECIPE, tmp_path, rows=["one"], console=QUIET)
+    drawn = np.array([float(each["weight"]) for each in rows_of(tmp_path / "b.csv")])
+    untrained = row("one").build(0).layer.recurrent_matrices()[0].detach().numpy().ravel()
+    assert abs(drawn - untrained).max() > 1e-6
+
+
+def test_a_picture_whose_runs_are_missing_is_named_and_not_drawn(tmp_path):
+    reproduce(RECIPE, tmp_path, rows=["one"], console=QUIET)
+    assert not (tmp_path / "a.png").exists()
+    page = (tmp_path / "results.md").read_text()
+    assert "a, not drawn as a run is missing: The losses of both." in page
+    reproduce(RECIPE, tmp_path, rows=["two"], resume=True, console=QUIET)
+    assert (tmp_path / "a.png").exists()
+
+
+def test_an_unknown_column_is_named(tmp_path):
+    recipe = replace(
+        RECIPE, panels=(Panel("a", "?", lambda t: t["one"][0].column("nothing"), ("one",)),)
+    )
+    with pytest.raises(ValueError, match=r"expected a column nothing in .*metrics\.csv, got step"):
+        reproduce(recipe, tmp_path, rows=["one"], console=QUIET)
+
+
+def test_curves_keep_their_bands_and_blanks():
+    curves = Curves(
+        [1, 2], {"p": [3.0, np.nan], "q": [5.0, 6.0]}, "x", "y", bands={"q": [1.0, 2.0]}
+    )
+    table = {name: np.asarray(column).tolist() for name, column in curves.table().items()}
+    assert table["curve"] == ["p", "p", "q", "q"]
+    np.testing.assert_array_equal(table["half_width"], [np.nan, np.nan, 1.0, 2.0])
+    beside = SideBySide([curves, Curves([1], {"r": [7.0]}, "x", "z")]).table()
+    np.testing.assert_array_equal(beside["part"], [1, 1, 1, 1, 2])
+    np.testing.assert_array_equal(beside["z"], [np.nan] * 4 + [7.0])
+
+
+def test_a_map_lists_the_pairs_that_have_a_number():
+    found = Map([[1.0, np.nan], [2.0, 3.0]], "t", "tau", "norm").table()
+    assert [np.asarray(column).tolist() for column in found.values()] == [
+        [0, 1, 1],
+        [0, 0, 1],
+        [1.0, 2.0, 3.0],
+    ]
