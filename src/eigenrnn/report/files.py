@@ -1,0 +1,118 @@
+"""Reads the files that runs leave behind; what is damaged is said with its name."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Columns", "read_json", "read_lines", "read_table", "remarks"]
+
+Columns = dict[str, NDArray[np.float64]]
+"""Columns of numbers by name; NaN where a cell is blank."""
+
+
+def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Read an object that has at least these keys.
+
+    Raises:
+        ValueError: If it is damaged, or of another version of this library.
+    """
+    try:
+        content = json.loads(_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is truncated or damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"expected an object in {path}, got {type(content).__name__}")
+    known = cast("dict[str, Any]", content)
+    missing = [key for key in keys if key not in known]
+    if missing:
+        raise ValueError(
+            f"expected {', '.join(missing)} in {path}, got {', '.join(known) or 'nothing'}: "
+            f"it is of another version ({_version(known)}); make the run again with this one"
+        )
+    return known
+
+
+def read_table(path: Path) -> Columns:
+    """Read a CSV file of numbers.
+
+    Its last line may be half written, as a run that goes on may be at it; it is left out.
+
+    Raises:
+        ValueError: If it has no header, or a row is damaged.
+    """
+    text = _text(path)
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    if not rows or not rows[0] or not text.partition("\n")[1]:
+        raise ValueError(f"{path} is truncated: it has no header")
+    header, rows = rows[0], rows[1:] if text.endswith("\n") else rows[1:-1]
+    table = np.full((len(rows), len(header)), math.nan)
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path} is damaged: expected {len(header)} cells in line {number + 2}, "
+                f"got {len(row)}"
+            )
+        try:
+            table[number] = [float(cell) if cell else math.nan for cell in row]
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged in line {number + 2}: {error}") from None
+    return {name: table[:, column] for column, name in enumerate(header)}
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read JSON objects, one a line; a last line that is half written is left out.
+
+    Raises:
+        ValueError: If a line is damaged.
+    """
+    text = _text(path)
+    lines = text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
+    found: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            content = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is damaged in line {number}: {error}") from None
+        if not isinstance(content, dict) or not isinstance(content.get("step"), int):
+            raise ValueError(f"expected an object with a step in line {number} of {path}")
+        found.append(cast("dict[str, Any]", content))
+    return found
+
+
+def remarks(markdown: Path) -> dict[str, list[str]]:
+    """Read the lists of a page of Markdown, by the headings above them."""
+    if not markdown.is_file():
+        return {}
+    found: dict[str, list[str]] = {}
+    title = ""
+    for line in _text(markdown).splitlines():
+        if line.startswith("## "):
+            title = line.removeprefix("## ")
+        elif line.startswith("- ") and title:
+            found.setdefault(title, []).append(line.removeprefix("- "))
+    return found
+
+
+def _text(path: Path) -> str:
+    """Read a file of text.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is damaged: it is not text") from None
+
+
+def _version(content: Mapping[str, Any]) -> str:
+    versions = content.get("versions")
+    known = versions.get("eigenrnn") if isinstance(versions, dict) else None
+    return f"eigenrnn {known}" if known else "none is named"

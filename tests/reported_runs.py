@@ -1,0 +1,98 @@
+"""Short real trainings, and what a report is made of besides."""
+
+import json
+
+import numpy as np
+import torch
+
+from eigenrnn import ScoRNN
+from eigenrnn.analysis import recurrent_matrices
+from eigenrnn.layers.baselines import LSTM
+from eigenrnn.models import model_for
+from eigenrnn.report import Trained
+from eigenrnn.tasks import Copying
+from eigenrnn.train import Settings, checkpoint, fit
+from training_run import QUIET, one_thread
+
+TASK = Copying(delay=10, test_examples=20)
+LAYERS = {"scornn": ScoRNN, "lstm": LSTM}
+STEPS = (0, 10, 20, 30)
+WATCHED = "scornn-0"
+
+
+def build(name, seed=0):
+    return model_for(TASK, LAYERS[name], 8, generator=torch.Generator().manual_seed(seed))
+
+
+def train_all(folder, seeds=(0, 1)):
+    """Train each network from each seed, and watch one of them."""
+    for name in LAYERS:
+        for seed in seeds:
+            options = {"batch_size": 4, "eval_every": 10, "log_every": 5, "accelerator": "cpu"}
+            settings = Settings(steps=30, seed=seed, **options)
+            with one_thread():
+                fit(build(name, seed), TASK, settings, folder / f"{name}-{seed}", console=QUIET)
+    watch(folder / WATCHED)
+    return folder
+
+
+def watch(folder):
+    """Write what somebody would have seen who watched: other matrices at each step."""
+    looks = []
+    for step in STEPS:
+        found = recurrent_matrices(build("scornn", seed=step))
+        looks.append(
+            {
+                "step": step,
+                "spectrum": {
+                    name: [[z.real, z.imag] for z in np.linalg.eigvals(W).tolist()]
+                    for name, W in found.items()
+                },
+                "orthogonality_error": dict.fromkeys(found, 1e-7 * (step + 1)),
+                "henrici": dict.fromkeys(found, 1e-8),
+                "gradient_norms": {"l0": [0.5**t for t in range(20)]},
+            }
+        )
+    (folder / "dynamics.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks))
+
+
+def rebuild(folder):
+    """Make the network of a run again."""
+    model = build(folder.name.split("-")[0])
+    model.load_state_dict(checkpoint.load(folder / "best.pt")["model"])
+    return Trained(model, next(TASK.batches("test", 4)).inputs)
+
+
+def write_recipe(folder, rows):
+    """Write the results of a recipe as `eigenrnn reproduce` does."""
+    folder.mkdir(exist_ok=True, parents=True)
+    content = {
+        "recipe": "scornn/copying",
+        "source": "Helfrich, Willmott and Ye, ICML 2018, figure 2",
+        "quick": False,
+        "versions": {"eigenrnn": "0.1.0", "torch": "2.6"},
+        "rows": rows,
+    }
+    (folder / "results.json").write_text(json.dumps(content))
+    (folder / "results.md").write_text("# x\n\n## Departures\n\n- Batches are drawn anew.\n")
+
+
+def recipe_row(label="scoRNN 8", **known):
+    """Write a row of a recipe's results."""
+    return {
+        "label": label,
+        "place": "table 1",
+        "quantity": "best test accuracy",
+        "reported": 0.5,
+        "note": "",
+        "parameters": 1234,
+        "seeds": [0, 1],
+        "values": [0.4, 0.6],
+        "selected": [],
+        "points": ["", ""],
+        "seconds": [1.0, 3.0],
+        "failed": [],
+        "error": None,
+        "best_point": None,
+        **known,
+    }

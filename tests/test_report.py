@@ -1,0 +1,546 @@
+"""A report: what is read, what is computed, what the page says and how."""
+
+import json
+import math
+import re
+import shutil
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from eigenrnn.report import collect, write_report
+from eigenrnn.report.collect import Records, RunRecord, task_name
+from eigenrnn.report.curves import MOST_POINTS, curve, group
+from eigenrnn.report.dynamics import watched
+from eigenrnn.report.numbers import by_blocks, in_powers, listed, positive, thinned
+from eigenrnn.report.tables import machines, paper_and_ours
+from eigenrnn.train import Settings, fit
+from eigenrnn.train.dynamics import Dynamics
+from reported_runs import (
+    STEPS,
+    TASK,
+    WATCHED,
+    build,
+    rebuild,
+    recipe_row,
+    train_all,
+    write_recipe,
+)
+from training_run import QUIET, one_thread
+
+HOSTILE = '</script><img src=x onerror="alert(1)"> & \u2028 <b>'
+EPS = np.finfo(np.float64).eps
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train_all(tmp_path_factory.mktemp("report") / "runs")
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "runs")
+
+
+@pytest.fixture(scope="module")
+def page(trained):
+    return write_report([trained], trained.parent / "page.html", rebuild=rebuild).read_text()
+
+
+class Page(HTMLParser):
+    """Collects tags, the texts of the tables' cells and the data of the charts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.cells, self.headings, self.data, self.inside = [], [], [], "", ()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = (tag, dict(attrs).get("id"))
+
+    def handle_endtag(self, _):
+        self.inside = ()
+
+    def handle_data(self, data):
+        if self.inside == ("script", "data"):
+            self.data += data
+        if self.inside[:1] in {("td",), ("th",)}:
+            self.cells.append(data)
+        if self.inside[:1] in {("h1",), ("h2",), ("h3",)}:
+            self.headings.append(data)
+
+
+def record(folder, seed=0, *, name=None, step=(1, 2), settings=None, **columns):
+    """Make a run that nobody has trained."""
+    config = {
+        "name": name,
+        "task": "Copying(delay=10, data_seed=0)",
+        "model": ["SequenceModel(", "  (layer): ScoRNN(", ")"],
+        "parameters": 7,
+        "settings": {"lr": 0.1, "seed": seed, **(settings or {})},
+        "versions": {"eigenrnn": "0.1.0"},
+    }
+    metrics = {name: np.array(values, dtype=float) for name, values in columns.items()}
+    return RunRecord(folder, config, {"step": np.array(step, dtype=float), **metrics})
+
+
+def records(*runs):
+    return Records(tuple(runs), ())
+
+
+def data_of(text):
+    return json.loads(Page(text).data)
+
+
+# what is read
+
+
+def test_runs_are_found_however_deep_and_each_once(runs):
+    found = collect([runs.parent, runs, runs / WATCHED])
+    assert sorted(run.folder.name for run in found.runs) == [
+        *("lstm-0", "lstm-1"),
+        *("scornn-0", "scornn-1"),
+    ]
+
+
+def test_numbers_of_the_journal_are_read_as_they_were_written(runs):
+    text = (runs / "lstm-0" / "metrics.csv").read_text().splitlines()
+    run = collect([runs / "lstm-0"]).runs[0]
+    row = dict(zip(text[0].split(","), text[1].split(","), strict=True))
+    assert run.metrics["train_loss"][0] == float(row["train_loss"])
+    assert np.isnan(run.metrics["test_loss"][0])  # nothing was evaluated so early
+
+
+def test_folder_without_runs_is_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match=re.escape(f"in {tmp_path} or below, got neither")):
+        collect([tmp_path])
+
+
+def test_folder_that_does_not_exist_is_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match=r"expected a folder of runs, got .*nowhere"):
+        collect([tmp_path / "nowhere"])
+
+
+def test_no_folder_is_refused():
+    with pytest.raises(ValueError, match="expected the folder of a run or a recipe, got none"):
+        collect([])
+
+
+def test_run_that_ended_before_its_first_row_is_said_to_be_that(runs):
+    (runs / "lstm-0" / "metrics.csv").unlink()
+    with pytest.raises(ValueError, match=r"lstm-0 .* it ended before its first row"):
+        collect([runs / "lstm-0"])
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+def test_truncated_json_is_refused_by_name(runs, name):
+    file = runs / "lstm-1" / name
+    file.write_text(file.read_text()[:40])
+    with pytest.raises(ValueError, match=f"lstm-1/{name} is truncated or damaged"):
+        collect([runs])
+
+
+def test_journal_with_a_damaged_row_is_refused_by_name_and_line(runs):
+    file = runs / "lstm-1" / "metrics.csv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:2], "5,0.1", *lines[2:]]) + "\n")
+    with pytest.raises(ValueError, match=r"lstm-1/metrics.csv is damaged: .* line 3, got 2"):
+        collect([runs])
+
+
+def test_journal_with_words_for_numbers_is_refused_by_line(runs):
+    file = runs / "lstm-1" / "metrics.csv"
+    file.write_text("step,train_loss\n1,many\n")
+    with pytest.raises(ValueError, match="is damaged in line 2"):
+        collect([runs])
+
+
+def test_empty_journal_is_refused(runs):
+    (runs / "lstm-1" / "metrics.csv").write_text("")
+    with pytest.raises(ValueError, match="is truncated: it has no header"):
+        collect([runs])
+
+
+def test_row_that_is_being_written_is_left_out(runs):
+    file = runs / "lstm-1" / "metrics.csv"
+    whole = collect([runs / "lstm-1"]).runs[0].metrics["step"]
+    file.write_text(file.read_text() + "35,0.1,0")
+    assert np.array_equal(collect([runs / "lstm-1"]).runs[0].metrics["step"], whole)
+
+
+def test_bytes_that_are_no_text_are_refused(runs):
+    (runs / "lstm-1" / "metrics.csv").write_bytes(b"step\n\xff\xfe\n")
+    with pytest.raises(ValueError, match="is damaged: it is not text"):
+        collect([runs])
+
+
+def test_configuration_of_another_version_is_refused_with_that_version(runs):
+    content = {"versions": {"eigenrnn": "9.1"}, "task": "x"}
+    (runs / "lstm-1" / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"expected model, .* another version \(eigenrnn 9.1\)"):
+        collect([runs])
+
+
+def test_results_of_another_version_are_refused(tmp_path):
+    write_recipe(tmp_path, [{"label": "scoRNN"}])
+    with pytest.raises(ValueError, match="expected quantity, reported, values in each row"):
+        collect([tmp_path])
+
+
+def test_damaged_dynamics_are_refused_by_line(runs):
+    file = runs / WATCHED / "dynamics.jsonl"
+    file.write_text("{}\n" + file.read_text())
+    with pytest.raises(ValueError, match="expected an object with a step in line 1 of"):
+        collect([runs])
+
+
+def test_spectrum_that_is_none_is_refused_by_name(runs):
+    file = runs / WATCHED / "dynamics.jsonl"
+    file.write_text('{"step": 1, "spectrum": {"hh_l0": [["a", 1]]}}\n')
+    with pytest.raises(ValueError, match=r"dynamics.jsonl is damaged or of another version"):
+        watched(collect([runs / WATCHED]).runs[0])
+
+
+def test_step_that_was_seen_twice_counts_as_it_was_seen_last(tmp_path):
+    looks = [{"step": s, "spectrum": {"hh_l0": [[x, 0.0]]}} for s, x in ((1, 0.1), (1, 0.2))]
+    run = RunRecord(tmp_path, {}, {}, dynamics=looks)
+    assert watched(run)["spectra"]["hh_l0"] == [{"re": [0.2], "im": [0.0]}]
+
+
+def test_eigenvalues_over_training_are_those_that_were_written(runs):
+    found = watched(collect([runs / WATCHED]).runs[0])
+    lines = (runs / WATCHED / "dynamics.jsonl").read_text().splitlines()
+    expected = np.array(json.loads(lines[2])["spectrum"]["hh_l0"])
+    given = found["spectra"]["hh_l0"][2]
+    assert found["steps"] == list(STEPS)
+    np.testing.assert_allclose(np.array([given["re"], given["im"]]).T, expected, atol=1e-4)
+    assert found["measures"]["spectral radius"]["hh_l0"] == pytest.approx([1] * 4, abs=1e-5)
+
+
+def test_what_training_itself_writes_down_is_understood(tmp_path):
+    settings = Settings(steps=4, batch_size=2, accelerator="cpu", eval_every=2)
+    with one_thread():
+        watching = {"callbacks": [Dynamics(every=2)], "console": QUIET}
+        fit(build("scornn"), TASK, settings, tmp_path / "run", **watching)
+    found = watched(collect([tmp_path]).runs[0])
+    assert found["steps"] == [0, 2, 4]
+    assert list(found["measures"]) == [
+        *("spectral radius", "orthogonality error", "departure from normality"),
+    ]
+    assert [len(found["gradients"]["l0"]["norms"][0])] == [len(found["gradients"]["l0"]["time"])]
+
+
+# curves
+
+
+def test_runs_that_differ_by_their_seed_alone_are_one_curve(runs):
+    found = {each.label: [run.seed for run in each.runs] for each in group(collect([runs]))}
+    assert found == {"lstm": [0, 1], "scornn": [0, 1]}
+
+
+def test_runs_that_differ_by_a_setting_are_told_apart_by_it(tmp_path):
+    pair = [record(tmp_path / f"a{n}", name="net", settings={"lr": n}) for n in (1, 2)]
+    assert [each.label for each in group(records(*pair))] == ["net, lr=1", "net, lr=2"]
+
+
+def test_data_drawn_by_the_seed_does_not_tell_runs_apart(tmp_path):
+    pair = [record(tmp_path / f"run-{n}", n) for n in (10, 11)]
+    pair[1].config["task"] = "Copying(delay=10, data_seed=1)"
+    assert [each.label for each in group(records(*pair))] == ["run"]
+
+
+@pytest.mark.parametrize("names", [("net, seed 0", "net, seed 1"), ("net-seed-3", "net-seed-12")])
+def test_seed_is_left_out_of_a_label(tmp_path, names):
+    pair = [record(tmp_path / str(n), n, name=name) for n, name in enumerate(names)]
+    assert [each.label for each in group(records(*pair))] == ["net"]
+
+
+def test_mean_and_standard_error_are_those_of_the_runs_that_have_the_step(tmp_path):
+    drawn = np.random.default_rng(0).normal(size=(3, 4))
+    drawn[2, 3] = np.nan  # the third run is shorter
+    step = (5, 10, 15, 20)
+    runs = [record(tmp_path, n, step=step, loss=row) for n, row in enumerate(drawn)]
+    found = curve(runs, "loss")
+    np.testing.assert_allclose(found.mean[:3], drawn[:, :3].mean(0), atol=10 * EPS)
+    expected = np.sqrt(((drawn - np.nanmean(drawn, 0)) ** 2)[:, :3].sum(0) / 2 / 3)
+    np.testing.assert_allclose(found.error[:3], expected, atol=10 * EPS)
+    np.testing.assert_array_equal(found.low[:3], drawn[:, :3].min(0))
+    np.testing.assert_array_equal(found.high[:3], drawn[:, :3].max(0))
+    assert (found.count[3], found.mean[3]) == (2, pytest.approx(drawn[:2, 3].mean()))
+    np.testing.assert_array_equal(found.step, step)
+
+
+def test_single_run_has_no_standard_error(tmp_path):
+    assert np.isnan(curve([record(tmp_path, loss=[1, 2])], "loss").error).all()
+
+
+def test_runs_that_log_at_other_steps_each_count_where_they_have_a_number(tmp_path):
+    one, other = record(tmp_path, loss=[1, 2]), record(tmp_path, 1, step=(2, 3), loss=[4, 6])
+    found = curve([one, other], "loss")
+    assert (found.step.tolist(), found.mean.tolist()) == ([1, 2, 3], [1, 3, 6])
+
+
+def test_long_curve_is_averaged_over_blocks_and_keeps_its_extremes(tmp_path):
+    n = 3 * MOST_POINTS
+    values = np.random.default_rng(1).normal(size=n)
+    found = curve([record(tmp_path, step=range(1, n + 1), loss=values)], "loss")
+    blocks = values.reshape(MOST_POINTS, 3)
+    np.testing.assert_allclose(found.mean, blocks.mean(1), atol=20 * EPS)
+    np.testing.assert_array_equal(found.high, blocks.max(1))
+    np.testing.assert_array_equal(found.step, np.arange(2, n + 1, 3))
+
+
+def test_quantity_that_is_not_finite_anywhere_is_not_offered(tmp_path):
+    (found,) = group(records(record(tmp_path, loss=[1, 2], penalty=[np.nan, np.nan])))
+    assert found.quantities == ["loss"]
+
+
+# numbers
+
+
+def test_what_is_not_finite_has_no_number_on_the_page():
+    assert listed([1 / 3, math.nan, math.inf], 3) == [0.333, None, None]
+
+
+def test_thinning_keeps_first_and_last():
+    assert thinned(101, 5) == [0, 25, 50, 75, 100]
+    assert thinned(3, 5) == [0, 1, 2]
+
+
+def test_map_shrinks_to_the_largest_of_each_block():
+    values = np.arange(35.0).reshape(5, 7)
+    cells, rows, columns = by_blocks(values, 3)
+    assert (rows, columns) == (2, 3)
+    np.testing.assert_array_equal(cells, [[9, 12, 13], [23, 26, 27], [30, 33, 34]])
+
+
+def test_logarithms_are_blank_below_the_floor():
+    assert in_powers([[100.0, 0.0], [1e-9, np.nan]], 1e-8) == [[2.0, None], [None, None]]
+    assert positive([2.0, 1e-9, np.inf], 1e-8) == [2.0, None, None]
+
+
+# tables
+
+
+def test_ours_stands_beside_the_papers_number_with_its_standard_error(tmp_path):
+    write_recipe(tmp_path, [recipe_row()])
+    table = paper_and_ours(collect([tmp_path]).recipes[0])
+    row = dict(zip(table.headings, table.rows[0], strict=True))
+    # mean of .4 and .6, whose standard error is .1
+    wanted = {"paper": "0.5", "ours": "0.5000 ± 0.100", "difference": "+0.000", "runs": "2"}
+    assert row == row | wanted | {"parameters": "1,234", "seconds a run": "2.0"}
+
+
+def test_values_of_the_best_point_of_a_search_alone_count(tmp_path):
+    points = {"points": ["lr=1", "lr=2"], "best_point": "lr=2"}
+    write_recipe(tmp_path, [recipe_row(**points)])
+    table = paper_and_ours(collect([tmp_path]).recipes[0])
+    assert "0.6000" in table.rows[0]
+
+
+def test_row_that_was_not_run_says_so(tmp_path):
+    write_recipe(tmp_path, [recipe_row(parameters=None, values=[], seconds=[], reported=None)])
+    table = paper_and_ours(collect([tmp_path]).recipes[0])
+    assert {"not run", "not printed"} <= set(table.rows[0])
+
+
+def test_runs_of_a_recipe_take_their_labels_and_its_order_from_the_rows(runs, tmp_path):
+    for folder, row in (("lstm", "b-lstm"), ("scornn", "a-scornn")):
+        for seed in (0, 1):
+            shutil.copytree(runs / f"{folder}-{seed}", tmp_path / "r" / row / f"seed-{seed}")
+    write_recipe(tmp_path / "r", [recipe_row("B LSTM"), recipe_row("A scoRNN")])
+    assert [each.label for each in group(collect([tmp_path / "r"]))] == ["B LSTM", "A scoRNN"]
+
+
+def test_points_of_a_search_that_are_not_its_best_are_hidden_at_first(runs, tmp_path):
+    for point, lr in (("lr-1", 1), ("lr-2", 2)):
+        folder = shutil.copytree(runs / "lstm-0", tmp_path / "r" / "lstm" / point / "seed-0")
+        config = json.loads((folder / "config.json").read_text())
+        config["settings"]["lr"] = lr
+        (folder / "config.json").write_text(json.dumps(config))
+    points = {"points": ["lr=1", "lr=2"], "best_point": "lr=2"}
+    write_recipe(tmp_path / "r", [recipe_row("LSTM", **points)])
+    found = {each.label: each.shown for each in group(collect([tmp_path / "r"]))}
+    assert found == {"LSTM, lr=1": False, "LSTM, lr=2": True}
+
+
+def test_machines_are_counted_by_run(runs):
+    found = collect([runs])
+    table = machines(found.runs, found.recipes)
+    assert [row[table.headings.index("runs")] for row in table.rows] == ["4"]
+
+
+def test_task_is_named_by_what_says_most():
+    assert task_name("Copying(delay=10, symbols=10, blank='first')") == "Copying (delay 10)"
+
+
+# the page
+
+
+def test_page_loads_nothing(page):
+    loading = {"src", "href", "srcset", "action", "data", "poster"}
+    loaded = [
+        value
+        for _, attributes in Page(page).tags
+        for name, value in attributes.items()
+        if name in loading and not (value or "").startswith("#")
+    ]
+    assert loaded == []
+    assert "@import" not in page.partition("</style>")[0]
+    assert not re.search(r"url\((?!#)", page.partition("</style>")[0])
+
+
+def test_page_forbids_the_browser_to_load_anything(page):
+    policies = [a["content"] for tag, a in Page(page).tags if "http-equiv" in a]
+    assert [policy.split(";")[0] for policy in policies] == ["default-src 'none'"]
+
+
+def test_page_names_language_width_and_title(page):
+    tags = Page(page).tags
+    assert ("html", {"lang": "en"}) in tags
+    assert any(a.get("name") == "viewport" for _, a in tags)
+    assert "<title>Runs on Copying</title>" in page
+
+
+def test_page_has_every_section(page):
+    assert [heading for heading in Page(page).headings if heading] == [
+        *("Runs on Copying", "Results", "Runs on Copying (delay 10)"),
+        *("Learning curves", "Copying (delay 10)", "Eigenvalues", "Schur form", "Gradient map"),
+        *("Fisher memory", "Configuration", "Copying (delay 10)", "Versions and machine"),
+    ]
+
+
+def test_data_of_the_charts_is_json_without_nan(page):
+    def refuse(word):
+        raise AssertionError(word)
+
+    data = json.loads(Page(page).data, parse_constant=refuse)
+    assert {len(data[name]) for name in ("spectrum", "schur", "gradient")} == {2}
+
+
+def test_every_gate_has_a_spectrum_and_the_cell_is_shown_first(page):
+    lstm = next(one for one in data_of(page)["spectrum"] if one["label"].startswith("lstm"))
+    assert list(lstm["matrices"]) == ["input_l0", "forget_l0", "cell_l0", "output_l0"]
+    assert lstm["main"] == "cell_l0"
+
+
+def test_eigenvalues_of_a_run_that_nobody_watched_are_those_of_the_trained_network(page, trained):
+    lstm = next(one for one in data_of(page)["spectrum"] if one["label"] == "lstm, seed 0")
+    layer = rebuild(trained / "lstm-0").model.layer
+    W = layer.weight_hh_l0.detach().double().numpy()[2 * 8 : 3 * 8]
+    plane = lstm["matrices"]["cell_l0"][0]
+    given = np.sort_complex(np.array(plane["re"]) + 1j * np.array(plane["im"]))
+    np.testing.assert_allclose(given, np.sort_complex(np.linalg.eigvals(W)), atol=1e-4)
+
+
+def test_orthogonal_network_remembers_all_inputs_alike(page):
+    # C is the sum of 128 identities, so that J(k) = 1 / 128
+    scornn = next(one for one in data_of(page)["fisher"] if one["label"].startswith("scornn"))
+    assert scornn["values"] == pytest.approx([1 / 128] * 128, rel=1e-3)
+
+
+def test_colour_of_a_network_is_the_same_in_all_charts(page):
+    data = data_of(page)
+    curves = {s["label"].split(" (")[0]: s["colour"] for s in data["curves"]["task-1"]["series"]}
+    for name in ("spectrum", "schur", "gradient"):
+        assert {one["label"].split(",")[0]: one["colour"] for one in data[name]} == curves
+
+
+def test_labels_from_files_stay_text(runs, tmp_path):
+    for folder in runs.iterdir():
+        config = json.loads((folder / "config.json").read_text())
+        config["name"], config["config"] = HOSTILE, {"remark": HOSTILE}
+        config["model"] = [HOSTILE, *config["model"]]
+        (folder / "config.json").write_text(json.dumps(config))
+    write_recipe(runs / "r", [recipe_row(HOSTILE, note=HOSTILE)])
+    (runs / "r" / "results.md").write_text(f"## Notes\n\n- {HOSTILE}\n")
+    text = write_report([runs], tmp_path / "p.html", rebuild=rebuild, title=HOSTILE).read_text()
+    found = Page(text)
+    assert not any(tag == "img" for tag, _ in found.tags)
+    assert HOSTILE in found.cells
+    assert "\u2028" not in found.data  # a script would end its line there
+    assert any(HOSTILE in s["label"] for s in json.loads(found.data)["curves"]["task-1"]["series"])
+
+
+def test_network_that_cannot_be_built_again_says_why(runs, tmp_path):
+    def refuse(_):
+        raise ValueError("the task's files are gone")
+
+    text = write_report([runs], tmp_path / "p.html", rebuild=refuse).read_text()
+    assert "lstm, seed 0; scornn, seed 0: the task&#39;s files are gone." in text
+    assert [one["label"] for one in json.loads(Page(text).data)["spectrum"]] == ["scornn, seed 0"]
+
+
+def test_page_without_rebuilding_has_its_curves_and_how_to_see_more(runs, tmp_path):
+    (runs / WATCHED / "dynamics.jsonl").unlink()
+    text = write_report([runs], tmp_path / "p.html").read_text()
+    assert json.loads(Page(text).data)["curves"]["task-1"]["series"]
+    assert "the trained network was not built again" in text
+    assert "To see how the eigenvalues move" in text
+
+
+def test_recipe_without_runs_is_a_page_too(tmp_path):
+    write_recipe(tmp_path / "r", [recipe_row()])
+    text = write_report([tmp_path / "r"], tmp_path / "p.html").read_text()
+    assert "Reproduction of scornn/copying" in text
+    assert "Batches are drawn anew." in text
+
+
+def test_run_that_has_not_ended_is_marked(runs, tmp_path):
+    (runs / "lstm-1" / "result.json").unlink()
+    text = write_report([runs], tmp_path / "p.html").read_text()
+    assert "1 of 2 not ended" in Page(text).cells
+
+
+def test_run_without_a_number_has_no_chart(runs, tmp_path):
+    file = runs / "lstm-0" / "metrics.csv"
+    file.write_text(file.read_text().splitlines()[0] + "\n")
+    text = write_report([runs / "lstm-0"], tmp_path / "p.html").read_text()
+    assert "No run has written a number yet." in text
+
+
+def test_report_is_made_anew_over_an_old_one(runs, tmp_path):
+    out = tmp_path / "p.html"
+    write_report([runs / "lstm-0"], out)
+    assert "Anew" in write_report([runs / "lstm-0"], out, title="Anew").read_text()
+
+
+def test_file_that_is_no_report_is_left_alone(runs, tmp_path):
+    out = tmp_path / "p.html"
+    out.write_text("<html>mine</html>")
+    with pytest.raises(FileExistsError, match=r"p.html is there and is no report"):
+        write_report([runs], out)
+    assert out.read_text() == "<html>mine</html>"
+
+
+@pytest.mark.parametrize("place", ["nowhere/p.html", "."])
+def test_place_that_cannot_be_is_refused_before_anything_is_read(tmp_path, place):
+    with pytest.raises(ValueError, match="expected a file"):
+        write_report([tmp_path / "nothing"], tmp_path / place)
+
+
+@pytest.mark.parametrize("package", ["jinja2", "plotly"])
+def test_missing_package_is_named_with_the_way_to_install_it(runs, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"{package}.* pip install 'eigenrnn\[report\]'"):
+        write_report([runs], tmp_path / "p.html")
+
+
+def test_network_keeps_its_colour_on_another_task_and_is_told_apart_by_it(runs, tmp_path):
+    for folder in runs.iterdir():
+        config = json.loads((folder / "config.json").read_text())
+        config["name"], seed = folder.name.split("-")
+        config["task"] = config["task"].replace("delay=10", f"delay=1{seed}")
+        (folder / "config.json").write_text(json.dumps(config))
+    data = data_of(write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text())
+    styles = [
+        {one["label"]: (one["colour"], one["dash"]) for one in chart["series"]}
+        for chart in data["curves"].values()
+    ]
+    assert styles == [{"lstm": (0, 0), "scornn": (1, 1)}] * 2
+    tasks = ("Copying (delay 10)", "Copying (delay 11)")
+    labels = [f"{name}, {task}" for name in ("lstm", "scornn") for task in tasks]
+    assert [one["label"] for one in data["schur"]] == labels
