@@ -323,10 +323,13 @@ def test_a_run_is_not_both_resumed_and_overwritten(complaint):
 
 REFUSED = {
     # names
-    "": "expected a command among list, train, reproduce, bench, collect; see eigenrnn --help",
+    "": (
+        "expected a command among list, train, reproduce, analyse, report, bench, collect; see "
+        "eigenrnn --help"
+    ),
     "trian": (
-        "expected a command among list, train, reproduce, bench, collect; got 'trian' "
-        "(did you mean train?)"
+        "expected a command among list, train, reproduce, analyse, report, bench, collect; got "
+        "'trian' (did you mean train?)"
     ),
     "list layer": (
         "expected a kind among constraints, layers, tasks, recipes, backends; got 'layer' "
@@ -478,7 +481,7 @@ def test_a_recipe_ends_with_the_table(eigenrnn, tmp_path):
 
 def test_a_recipe_tells_where_its_results_are(eigenrnn):
     told = eigenrnn(f"reproduce scornn/fig1 {ROW}")
-    assert told.out.endswith("in runs/scornn-fig1-quick/results.json and results.md\n")
+    assert told.out.endswith("in runs/scornn-fig1-quick: results.json and results.md\n")
 
 
 def test_on_a_terminal_the_table_fits(eigenrnn, monkeypatch):

@@ -18,6 +18,7 @@ _KINDS_OF_VALUE = {
 _MISSING = {
     "task": f"expected --task among {', '.join(TASKS)}; got none",
     "recipe": f"expected a recipe among {', '.join(RECIPES)}; got none",
+    "run": "expected the folder of a run or a checkpoint; got none",
     "what": "expected a task to collect for among car_racing; got none",
 }
 

@@ -3,8 +3,8 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from jsonargparse import ArgumentError, Namespace
@@ -14,14 +14,16 @@ from torch import nn
 
 from eigenrnn import bench
 from eigenrnn.cli import complaints, listing, names
+from eigenrnn.cli.analyse import analyse
+from eigenrnn.cli.make import make, recipe_with_data_root, recorded
 from eigenrnn.cli.parser import Parser, commands
-from eigenrnn.errors import NonFiniteLossError
-from eigenrnn.layers.stacked import Stacked
-from eigenrnn.models import count_parameters, model_for
-from eigenrnn.recipes import Entry, Recipe, Row, reproduce
+from eigenrnn.cli.report import report
+from eigenrnn.errors import NonFiniteLossError, check_positive_integer
+from eigenrnn.models import count_parameters
+from eigenrnn.recipes import reproduce
 from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Task
-from eigenrnn.train import Result, Settings, fit
+from eigenrnn.train import Dynamics, Result, fit
 from eigenrnn.train.run_directory import write_json
 from eigenrnn.world import Collection, autoencoder_settings, encode
 
@@ -68,35 +70,36 @@ def _run(given: list[str]) -> int:
     if options.subcommand == "list":
         listing.show(chosen.kind, as_json=chosen.json, console=console)
         return 0
-    does = {"train": _train, "reproduce": _reproduce, "bench": _bench, "collect": _collect}
-    command = does[options.subcommand]
-    return command(parser.instantiate(options)[options.subcommand], console)
+    made = parser.instantiate(options)[options.subcommand]
+    if options.subcommand == "train":
+        return _train(made, console, recorded(chosen))
+    does = {
+        "reproduce": _reproduce,
+        "analyse": analyse,
+        "report": report,
+        "bench": _bench,
+        "collect": _collect,
+    }
+    return does[options.subcommand](made, console)
 
 
-def _train(options: Namespace, console: Console) -> int:
-    settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
-    task = _with_data_root(options.task, options.data_root)
-    generator = torch.Generator().manual_seed(settings.seed)
-    model = model_for(
-        task,
-        options.layer,
-        options.hidden_size,
-        embedding_size=options.embedding_size,
-        generator=generator,
-    )
-    layer = next(module for module in model.modules() if isinstance(module, Stacked | nn.RNNBase))
-    name = f"{type(task).__name__}-{type(layer).__name__}-{options.hidden_size}".lower()
-    directory = Path(options.out or f"runs/{name}")
+def _train(options: Namespace, console: Console, given: dict[str, Any]) -> int:
+    every = options.dynamics_every
+    if every is not None:
+        check_positive_integer("dynamics_every", every)
+    made = make(options, options.data_root)
     result = fit(
-        model,
-        task,
-        settings,
-        directory,
+        made.model,
+        made.task,
+        made.settings,
+        Path(options.out or f"runs/{made.name}"),
         resume=options.resume,
         overwrite=options.overwrite,
-        name=name,
+        callbacks=[] if every is None else [Dynamics(every)],
+        name=made.name,
+        config={"command": "train", "options": given},
     )
-    _say(result, task, model, console)
+    _say(result, made.task, made.model, console)
     return _INTERRUPTED if result.interrupted else 0
 
 
@@ -118,7 +121,7 @@ def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None
 def _reproduce(options: Namespace, console: Console) -> int:
     if options.recipe not in RECIPES:
         raise ValueError(names.unknown("recipe", options.recipe, RECIPES))
-    recipe = _recipe_with_data_root(RECIPES[options.recipe], options.data_root)
+    recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)
     default = recipe.name.replace("/", "-") + ("-quick" if options.quick else "")
     directory = Path(options.out or f"runs/{default}")
     outcomes = reproduce(
@@ -129,9 +132,12 @@ def _reproduce(options: Namespace, console: Console) -> int:
         quick=options.quick,
         resume=options.resume,
         overwrite=options.overwrite,
+        dynamics_every=options.dynamics_every,
     )
     listing.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
-    console.print(f"in {directory}/results.json and results.md", soft_wrap=True)
+    pictures = [f"{p.name}.png" for p in recipe.panels if (directory / f"{p.name}.png").exists()]
+    written = " and ".join([", ".join(["results.json", *pictures]), "results.md"])
+    console.print(f"in {directory}: {written}", soft_wrap=True)
     return _INTERRUPTED if any(outcome.interrupted for outcome in outcomes) else 0
 
 
@@ -187,33 +193,3 @@ def _size(given: str) -> tuple[int, int, int]:
             f"expected each of --sizes to be T,B,N, such as 784,128,170; got {given!r}"
         )
     return T, B, N
-
-
-def _with_data_root(task: Task, data_root: str | None) -> Task:
-    """Tell a task that reads files where they are.
-
-    Raises:
-        ValueError: If the task reads none.
-    """
-    if data_root is None:
-        return task
-    if not _reads_files(task):
-        raise ValueError(f"expected no --data_root: {type(task).__name__} reads no files")
-    return replace(task, data_root=data_root)  # type: ignore[call-arg]
-
-
-def _recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:
-    if data_root is None:
-        return recipe
-
-    def moved(row: Entry) -> Entry:
-        if not isinstance(row, Row) or not _reads_files(row.task):
-            return row
-        quick = None if row.quick_task is None else _with_data_root(row.quick_task, data_root)
-        return replace(row, task=_with_data_root(row.task, data_root), quick_task=quick)
-
-    return replace(recipe, rows=tuple(map(moved, recipe.rows)))
-
-
-def _reads_files(task: Task) -> bool:
-    return any(f.name == "data_root" for f in fields(task))  # type: ignore[arg-type]

@@ -60,6 +60,8 @@ def commands() -> dict[str, tuple[Parser, str]]:
         "list": (_list(), "what there is, by name"),
         "train": (_train(), "train a layer on a task"),
         "reproduce": (_reproduce(), "run a published experiment"),
+        "analyse": (_analyse(), "look at a trained network from all sides"),
+        "report": (_report(), "put runs on a page that opens in a browser"),
         "bench": (_bench(), "time the recurrences beside torch's"),
         "collect": (_collect(), "make the data of a task that has none to download"),
     }
@@ -113,6 +115,39 @@ def _reproduce() -> Parser:
     return parser
 
 
+def _analyse() -> Parser:
+    parser = Parser(
+        "Analyse the trained network of a run: spectra, memory, gradients, dynamics. Prints the "
+        "numbers and writes a picture and a table of each."
+    )
+    parser.add_argument("run", help="the folder of a run, or one of its checkpoints")
+    parser.add_argument(
+        "--out", type=str, help="the folder to write to (default: analysis in that of the run)"
+    )
+    parser.add_argument("--data_root", type=str, help="the folder of the data files")
+    return parser
+
+
+def _report() -> Parser:
+    parser = Parser(
+        "Write runs as one HTML page that opens offline: tables, curves, eigenvalues over "
+        "training, Schur forms, gradients, memory. Needs: pip install 'eigenrnn[report]'."
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=str, help="folders of runs or of recipes, or of many of them"
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=str,
+        default="report.html",
+        help="the file to write; an earlier report is replaced",
+    )
+    parser.add_argument("--title", type=str, help="the heading of the page")
+    parser.add_argument("--data_root", type=str, help="the folder of the data files")
+    return parser
+
+
 def _bench() -> Parser:
     parser = Parser("Time the recurrences on this machine beside torch's own layers.")
     parser.add_argument(
@@ -151,6 +186,11 @@ def _collect() -> Parser:
 
 
 def _add_run_arguments(parser: Parser, default: str) -> None:
+    parser.add_argument(
+        "--dynamics_every",
+        type=int,
+        help="write down spectra and gradients so often, in steps (default: never)",
+    )
     parser.add_argument("--data_root", type=str, help="the folder of the data files")
     parser.add_argument("--out", type=str, help=f"the folder to write to (default: {default})")
     parser.add_argument("--resume", action="store_true", help="go on with what is there")

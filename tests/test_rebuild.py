@@ -1,0 +1,287 @@
+"""From the folder of a run back to the trained model."""
+
+import json
+import shlex
+
+import pytest
+import torch
+
+from eigenrnn.cli import main
+from eigenrnn.cli.rebuild import rebuild
+from eigenrnn.errors import CheckpointError, MissingDataError
+from eigenrnn.registry import RECIPES
+from eigenrnn.tasks import Copying
+from eigenrnn.train import checkpoint
+from eigenrnn.version import __version__
+from training_run import one_thread, small_fit, small_settings
+
+TINY = (
+    "train --task copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --steps 4 "
+    "--hidden_size 6 --batch_size 2 --accelerator cpu"
+)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run the command line in an empty folder; give the folder of the run."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(line=TINY):
+        with one_thread():
+            assert main(shlex.split(f"{line} --out here")) == 0
+        return tmp_path / "here"
+
+    return call
+
+
+def edited(folder, change):
+    """Change what a run has written of itself."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    change(config)
+    file.write_text(json.dumps(config))
+    return folder
+
+
+def weights(path):
+    state = checkpoint.load(path)
+    return state["learner"]["model"] if "learner" in state else state["model"]
+
+
+def same(model, stored):
+    return all(torch.equal(value, stored[name]) for name, value in model.state_dict().items())
+
+
+# what was trained comes back
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--layer scornn --layer.negative 2",
+        "--layer rnn --layer.constraint exponential --layer.num_layers 2",
+        "--layer gru --layer.reset neumann_cayley --layer.bidirectional true",
+        "--layer scurnn",
+        "--layer lstm",
+        "--precision 64-true",
+    ],
+)
+def test_the_model_has_the_weights_of_the_run(run, options):
+    folder = run(f"{TINY} {options}")
+    found = rebuild(folder)
+    assert same(found.model, weights(folder / "best.pt"))
+    assert (
+        str(found.model).splitlines() == json.loads((folder / "config.json").read_text())["model"]
+    )
+    assert found.task == Copying(delay=3, symbols=2, test_examples=10)
+
+
+def test_it_answers_as_when_it_was_evaluated(run):
+    folder = run()
+    found = rebuild(folder)
+    (batch,) = found.task.batches("test", 10)
+    loss = found.task.loss(found.model(batch.inputs), batch.targets).detach().item()
+    reported = json.loads((folder / "result.json").read_text())["best"]["test"]["loss"]
+    assert loss == pytest.approx(reported, rel=1e-6)
+
+
+def test_a_run_of_a_file_comes_back(run, tmp_path):
+    text = "task: {name: copying, delay: 5}\nlayer: {name: rnn, constraint: {name: givens}}\n"
+    (tmp_path / "run.yaml").write_text(f"{text}hidden_size: 6\nsteps: 1\naccelerator: cpu\n")
+    found = rebuild(run("train --config run.yaml"))
+    assert (found.task.delay, "Givens(6" in str(found.model)) == (5, True)
+
+
+def test_the_best_model_is_taken_and_else_the_last(run):
+    folder = run(f"{TINY} --eval_every 2 --lr 1")
+    steps = {name: checkpoint.load(folder / name) for name in ("best.pt", "last.pt")}
+    assert rebuild(folder).step == steps["best.pt"]["step"]
+    (folder / "best.pt").unlink()
+    assert rebuild(folder).step == 4
+
+
+@pytest.mark.parametrize("name", ["best.pt", "last.pt"])
+def test_a_checkpoint_can_be_named(run, name):
+    folder = run(f"{TINY} --eval_every 2 --lr 1")
+    found = rebuild(folder / name)
+    assert found.checkpoint == folder / name
+    assert same(found.model, weights(folder / name))
+
+
+def test_a_resumed_run_comes_back(run):
+    run()
+    folder = run(f"{TINY.replace('--steps 4', '--steps 6')} --resume")
+    assert rebuild(folder / "last.pt").step == 6
+
+
+def test_the_model_is_ready_to_be_asked(run):
+    assert not rebuild(run()).model.training
+
+
+def test_a_batch_is_of_the_split_that_chose_the_model(run):
+    found = rebuild(run())
+    expected = next(found.task.batches("validation", 3))
+    assert torch.equal(found.batch(3).inputs, expected.inputs)
+
+
+def test_of_sequences_of_different_lengths_the_longest_are_taken(run):
+    found = rebuild(run("train --task parenthesis --hidden_size 4 --steps 1 --accelerator cpu"))
+    batch = found.batch(4)
+    assert batch.lengths is None
+
+
+ROW = '--rows "scoRNN 190 T=1000" --quick'
+
+
+@pytest.fixture(scope="module")
+def of_a_recipe(tmp_path_factory):
+    """Run a row of a recipe; give the folder of the recipe."""
+    folder = tmp_path_factory.mktemp("recipe")
+    with one_thread():
+        assert main(shlex.split(f"reproduce scornn/fig1 {ROW} --out {folder}")) == 0
+    return folder
+
+
+def test_a_run_of_a_recipe_comes_back(of_a_recipe):
+    (folder,) = of_a_recipe.glob("**/seed-0")
+    found = rebuild(folder)
+    (row,) = RECIPES["scornn/fig1"].select(["scoRNN 190 T=1000"])
+    assert same(found.model, weights(folder / "best.pt"))
+    assert (found.task, found.step) == (row.quick_task, row.quick_steps)
+
+
+def test_a_run_of_a_recipe_tells_which_it_is(of_a_recipe):
+    (folder,) = of_a_recipe.glob("**/seed-0")
+    assert json.loads((folder / "config.json").read_text())["config"] == {
+        "command": "reproduce",
+        "recipe": "scornn/fig1",
+        "row": "scoRNN 190 T=1000",
+        "point": "",
+        "seed": 0,
+        "quick": True,
+    }
+
+
+def test_what_only_the_call_was_about_is_not_recorded(run):
+    folder = run()
+    options = json.loads((folder / "config.json").read_text())["config"]["options"]
+    assert options.keys().isdisjoint({"out", "resume", "overwrite", "data_root", "config"})
+
+
+# what cannot come back
+
+
+def test_where_there_is_no_run_there_is_none(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"expected the folder of a run or a checkpoint in one, g"
+    ):
+        rebuild(tmp_path / "nowhere")
+
+
+def test_the_folder_of_a_recipe_names_the_runs_in_it(of_a_recipe):
+    with pytest.raises(ValueError, match=r"there are runs in .*scornn-190-t-1000/seed-0$"):
+        rebuild(of_a_recipe)
+
+
+def test_a_run_without_a_checkpoint_says_so(run):
+    folder = run()
+    for name in ("best.pt", "last.pt"):
+        (folder / name).unlink()
+    with pytest.raises(ValueError, match=r"has no checkpoint yet: .* --resume"):
+        rebuild(folder)
+
+
+def test_a_checkpoint_that_is_not_there_is_named(run):
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint .*other\.pt"):
+        rebuild(run() / "other.pt")
+
+
+@pytest.mark.parametrize("config", [None, {"layer": "mine"}])
+def test_of_a_run_made_in_python_it_says_how_to_load_it(tmp_path, config):
+    small_fit(tmp_path, small_settings(2), config=config)
+    said = rf"was made in Python.* load\('{tmp_path}/best\.pt'\)\['model'\]\).*analysis\.analyse"
+    with pytest.raises(ValueError, match=said.replace(" load", ".*load")):
+        rebuild(tmp_path)
+
+
+def test_of_its_last_checkpoint_too(tmp_path):
+    small_fit(tmp_path, small_settings(2))
+    with pytest.raises(ValueError, match=r"\['learner'\]\['model'\]"):
+        rebuild(tmp_path / "last.pt")
+
+
+CHANGES = {
+    "a recipe": ({"recipe": "scornn/fig0"}, "there is no recipe scornn/fig0"),
+    "a row": ({"row": "scoRNN 1"}, "expected a row of scornn/fig1 .*got 'scoRNN 1'"),
+    "a point": ({"point": "lr=1"}, "expected a point of scoRNN 190 T=1000 .*got 'lr=1'"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), CHANGES.values(), ids=CHANGES)
+def test_what_a_recipe_no_longer_has_is_named_with_the_version(
+    tmp_path, of_a_recipe, change, said
+):
+    (folder,) = of_a_recipe.glob("**/seed-0")
+    for name in ("config.json", "best.pt"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+
+    def other(config):
+        config["config"] |= change
+        config["versions"]["eigenrnn"] = "9.9"
+
+    with pytest.raises(ValueError, match=f"eigenrnn 9.9 wrote it, this is {__version__}: {said}"):
+        rebuild(edited(tmp_path, other))
+
+
+OPTIONS = {
+    "of the task": (lambda o: o["task"]["init_args"].update(dely=3), "takes no option 'dely'"),
+    "of the command": (lambda o: o.update(frobnicate=3), "frobnicate"),
+    "a layer": (lambda o: o["layer"].update(class_path="eigenrnn.layers.Gone"), "Gone"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), OPTIONS.values(), ids=OPTIONS)
+def test_options_that_there_are_not_are_named_with_the_version(run, change, said):
+    folder = edited(run(), lambda config: change(config["config"]["options"]))
+    with pytest.raises(ValueError, match=f"eigenrnn {__version__} wrote it.*{said}"):
+        rebuild(folder)
+
+
+def test_weights_of_another_model_are_refused(run):
+    folder = edited(run(), lambda config: config["config"]["options"].update(hidden_size=7))
+    with pytest.raises(ValueError, match=r"cannot be built.*size mismatch"):
+        rebuild(folder)
+
+
+def test_a_damaged_checkpoint_is_refused(run):
+    file = run() / "best.pt"
+    file.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(CheckpointError, match=r"best\.pt is truncated or damaged"):
+        rebuild(file.parent)
+
+
+def test_a_checkpoint_of_a_newer_format_is_refused(run):
+    file = run() / "best.pt"
+    torch.save({**checkpoint.load(file), "format": 99}, file)
+    with pytest.raises(CheckpointError, match="expected a checkpoint of format <= 1, got 99"):
+        rebuild(file.parent)
+
+
+def test_a_damaged_configuration_is_named(run):
+    folder = run()
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        rebuild(folder)
+
+
+def test_missing_data_is_no_obstacle_until_a_batch_is_wanted(run, monkeypatch, tmp_path):
+    folder = run()
+    options = {"class_path": "eigenrnn.tasks.PixelMNIST", "init_args": {}}
+
+    def other(config):
+        config["config"]["options"].update(task=options)
+
+    monkeypatch.setattr(torch.nn.Module, "load_state_dict", lambda *_: None)
+    found = rebuild(edited(folder, other), data_root=str(tmp_path))
+    with pytest.raises(MissingDataError, match="there is no"):
+        found.batch(2)
