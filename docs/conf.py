@@ -16,9 +16,10 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
+    "gallery",
     "registry_table",
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "_pictures"]
 html_theme = "furo"
 html_title = "eigenrnn"
 

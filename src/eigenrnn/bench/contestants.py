@@ -67,7 +67,7 @@ class GeotorchLoop(Loop):
     """The same with the matrix kept orthogonal by geotorch, built once a sequence."""
 
     def __init__(self, N: int) -> None:
-        import geotorch  # pyright: ignore[reportMissingTypeStubs]
+        import geotorch
 
         super().__init__(N)
         geotorch.orthogonal(self.cell, "weight_hh")

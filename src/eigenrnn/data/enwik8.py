@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import pooch  # pyright: ignore[reportMissingTypeStubs]  # it has none, nor a py.typed
+import pooch  # it has none, nor a py.typed
 
 from eigenrnn.data.corpus import Corpus, number_codes
 from eigenrnn.data.files import DataFile, locate

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from eigenrnn.atomic import write_atomically
 from eigenrnn.data.car_racing import ENCODED, parts, read_rollout
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.train.atomic import write_atomically
 from eigenrnn.train.interrupts import Interrupts
 from eigenrnn.train.run_directory import write_json
 from eigenrnn.world.drive import actions, check_installed, drive

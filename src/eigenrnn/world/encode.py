@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from eigenrnn.atomic import write_atomically
 from eigenrnn.data.car_racing import Encoded, Floats
 from eigenrnn.tasks.streams import stream
 from eigenrnn.train import Settings, checkpoint, fit
-from eigenrnn.train.atomic import write_atomically
 from eigenrnn.world.collection import Collection
 from eigenrnn.world.frames import Frames
 from eigenrnn.world.progress import Counter

@@ -1,0 +1,57 @@
+"""A directive that runs a few lines of Python and shows them with the picture that they make."""
+
+import ast
+import linecache
+from pathlib import Path
+from typing import Any
+
+import torch
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+PICTURES = "_pictures"
+
+
+class Picture(SphinxDirective):
+    """Show the content, and below it the figure that its last line gives.
+
+    The argument is the name of the file; the option `alt` says what is to be seen.
+    """
+
+    required_arguments = 1
+    has_content = True
+    option_spec = {"alt": str}  # noqa: RUF012, as docutils has it
+
+    def run(self) -> list[nodes.Node]:
+        code = "\n".join(self.content)
+        path = Path(self.env.srcdir, PICTURES, f"{self.arguments[0]}.png")
+        path.parent.mkdir(exist_ok=True)
+        _value_of(code, self.arguments[0]).savefig(path, dpi=110)
+        shown = nodes.literal_block(code, code, language="python")
+        image = nodes.image(uri=f"/{PICTURES}/{path.name}", alt=self.options.get("alt", ""))
+        return [shown, nodes.figure("", image)]
+
+
+def _value_of(code: str, name: str) -> Any:
+    """Run the lines with a fixed seed, and return the value of the last one.
+
+    Raises:
+        TypeError: If it has none.
+    """
+    source = f"<picture {name}>"
+    linecache.cache[source] = (len(code), None, code.splitlines(keepends=True), source)
+    *body, last = ast.parse(code, source).body
+    if not isinstance(last, ast.Expr):
+        raise TypeError(f"expected the last line of picture {name} to be a figure, got none")
+    names: dict[str, Any] = {}
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        exec(compile(ast.Module(body, []), source, "exec"), names)
+        return eval(compile(ast.Expression(last.value), source, "eval"), names)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive with Sphinx."""
+    app.add_directive("picture", Picture)
+    return {"parallel_read_safe": True}
