@@ -170,7 +170,7 @@ def test_picture_table_and_headline_agree():
     found = gradient_map(ENRNN(M, N), draw(T, B, M))
     table = found.table()
     assert {len(np.asarray(column)) for column in table.values()} == {T * (T + 1) // 2}
-    assert found.headline()["long_by_input_first_to_last"] == found.by_input["long"][-1, 0]
+    assert found.headline()["last long by first input"] == found.by_input["long"][-1, 0]
     assert len(found.plot().axes) == 12  # six maps, each with its bar
 
 

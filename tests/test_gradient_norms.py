@@ -36,7 +36,7 @@ def test_a_scalar_map_multiplies_it_at_every_step(w):
     layer.all_directions()[0].constraint.assign(torch.tensor([[w]], dtype=torch.float64))
     found = gradient_norms(layer, draw(T, 1, 1), lambda h: h[-1].sum())
     np.testing.assert_allclose(found.curves["l0"], w ** np.arange(T)[::-1], rtol=1e-12)
-    assert found.headline()["l0_first_over_last"] == pytest.approx(w ** (T - 1))
+    assert found.headline()["l0: first step over last"] == pytest.approx(w ** (T - 1))
 
 
 def test_an_lstm_has_the_gradients_of_its_cell_written_out():

@@ -161,7 +161,7 @@ def test_no_nonlinearity_has_a_slope_above_one(name):
 def test_picture_table_and_headline_agree():
     found = jacobian_bound(NCGRU(M, N), draw(T, B, M))
     np.testing.assert_allclose(found.table()["norm"], found.norms.mean(axis=1))
-    assert found.headline()["largest_bound"] == found.bound.max()
+    assert found.headline()["largest bound"] == found.bound.max()
     (axes,) = found.plot().axes
     assert len(axes.lines) == 4
 

@@ -65,7 +65,9 @@ def test_the_exponents_add_up_to_the_logarithm_of_the_determinant(layer):
     expected = torch.linalg.slogdet(torch.stack(J)).logabsdet.mean().item()
     found = lyapunov(layer, x)
     assert found.exponents.sum() == pytest.approx(expected, rel=1e-9)
-    assert found.headline()["sum_nats"] == pytest.approx(expected, rel=1e-9)
+    assert found.headline()["sum of the exponents (nats a step)"] == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 def test_fewer_exponents_are_the_first_of_all():

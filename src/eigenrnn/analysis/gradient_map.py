@@ -63,7 +63,7 @@ class GradientMap(Analysis):
 
     def headline(self) -> dict[str, float]:
         maps = self._maps().items()
-        return {f"{block}_by_{kind}_first_to_last": float(A[-1, 0]) for (kind, block), A in maps}
+        return {f"last {block} by first {kind}": float(A[-1, 0]) for (kind, block), A in maps}
 
     def _maps(self) -> dict[tuple[str, str], NDArray[np.float64]]:
         kinds = {"input": self.by_input, "state": self.by_state}

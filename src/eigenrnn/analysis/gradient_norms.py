@@ -47,7 +47,7 @@ class GradientNorms(Analysis):
     def headline(self) -> dict[str, float]:
         with np.errstate(divide="ignore", invalid="ignore"):
             return {
-                f"{name}_first_over_last": float(curve[0] / curve[-1])
+                f"{name}: first step over last": float(curve[0] / curve[-1])
                 for name, curve in self.curves.items()
             }
 

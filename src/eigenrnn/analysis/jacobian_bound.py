@@ -68,10 +68,10 @@ class JacobianBound(Analysis):
 
     def headline(self) -> dict[str, float]:
         return {
-            "largest_norm": float(self.norms.max()),
-            "largest_bound": float(self.bound.max()),
-            "mean_norm": float(self.norms.mean()),
-            "mean_bound": float(self.bound.mean()),
+            "largest norm": float(self.norms.max()),
+            "largest bound": float(self.bound.max()),
+            "mean norm": float(self.norms.mean()),
+            "mean bound": float(self.bound.mean()),
         }
 
 

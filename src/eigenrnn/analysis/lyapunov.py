@@ -58,9 +58,9 @@ class Lyapunov(Analysis):
 
     def headline(self) -> dict[str, float]:
         return {
-            "largest_nats": float(self.exponents[0]),
-            "sum_nats": float(self.exponents.sum()),
-            "kaplan_yorke_dimension": self.dimension,
+            "largest exponent (nats a step)": float(self.exponents[0]),
+            "sum of the exponents (nats a step)": float(self.exponents.sum()),
+            "Kaplan-Yorke dimension": self.dimension,
         }
 
 

@@ -197,6 +197,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 "name": name if names.count(name) == 1 else f"{name}, {number}",
                 "groups": its,
                 "runs": tables.runs(its),
+                "chosen_by": tables.chosen_by(its),
                 "shared": shared,
                 "differing": differing,
                 "models": [_model(each) for each in its],

@@ -9,11 +9,11 @@ from typing import Any
 from eigenrnn.report.collect import RecipeRecord, RunRecord
 from eigenrnn.report.curves import Group
 
-__all__ = ["Table", "configuration", "machines", "paper_and_ours", "runs"]
+__all__ = ["Table", "chosen_by", "configuration", "machines", "paper_and_ours", "runs"]
 
 _TEXT = {"network", "quantity", "where", "option", "seeds", "state", "task"}
-_LAST = ("chosen by", "diverged", "seconds a run", "state")
-_ORDER = ("eigenrnn", "torch", "python", "platform")
+_LAST = ("diverged", "seconds a run", "state")
+_ORDER = ("eigenrnn", "torch", "python", "platform", "processor")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ def paper_and_ours(recipe: RecipeRecord) -> Table:
 def runs(groups: Sequence[Group]) -> Table:
     """List what the runs of one task came to, those that differ by their seed in one row."""
     return Table.of([_summed_up(each) for each in groups])
+
+
+def chosen_by(groups: Sequence[Group]) -> str:
+    """Say by what the best models of the runs were chosen."""
+    results = [run.result for each in groups for run in each.runs if run.result is not None]
+    return ", ".join(sorted({str(r["best_by"]) for r in results if r.get("best_by")}))
 
 
 def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
@@ -132,14 +138,12 @@ def _summed_up(group: Group) -> dict[str, str]:
             for name, number in numbers.items():
                 found.setdefault(f"{split} {name}", []).append(number)
     unfinished = len(group.runs) - len(results)
-    chosen = {str(r.get("best_by")) for r in results if r.get("best_by")}
     return {
         "network": group.label,
         "parameters": f"{group.runs[0].config['parameters']:,}",
         "seeds": _listed([run.seed for run in group.runs]),
         "steps": _span([int(r["steps"]) for r in results]),
         **{name: _with_error(values) for name, values in found.items()},
-        "chosen by": ", ".join(sorted(chosen)),
         "seconds a run": f"{statistics.fmean(r['seconds'] for r in results):.1f}"
         if results
         else "",

@@ -1,9 +1,11 @@
 """What a run is made of, as text: to be read, and to be compared when it goes on."""
 
+import os
 import platform
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +17,8 @@ from eigenrnn.train.settings import Settings
 from eigenrnn.version import __version__
 
 __all__ = ["facts", "identity", "refuse_another"]
+
+_CPU_INFO = Path("/proc/cpuinfo")  # of Linux, where Python's own answer is empty
 
 
 def facts(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
@@ -29,8 +33,21 @@ def facts(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
             "torch": str(torch.__version__),
             "python": platform.python_version(),
             "platform": platform.platform(),
+            **_machine(),
         },
     }
+
+
+def _machine() -> dict[str, str]:
+    """Name the processor, and the accelerator if there is one."""
+    lines = _CPU_INFO.read_text().splitlines() if _CPU_INFO.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = named[0] if named else platform.processor() or platform.machine()
+    cores = os.cpu_count() or 1
+    found = {"processor": f"{processor}, {cores} cores, {torch.get_num_threads()} threads"}
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
 
 
 def identity(model: nn.Module, task: Task, settings: Settings) -> dict[str, str]:
