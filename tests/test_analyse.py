@@ -161,6 +161,7 @@ def test_what_does_not_apply_says_why():
 def test_endless_noise_is_cut_short_and_said():
     given = analyse(RNN(2, 4, constraint=Schur))
     assert "that of the last 8 steps counts" in given.remarks["fisher_memory_hh_l0"]
+    assert "source is the first input's column" in given.remarks["fisher_memory_hh_l0"]
     # of an orthogonal matrix the noise of 8 steps is 8 I
     curve = given.found["fisher_memory_hh_l0"].curve
     np.testing.assert_allclose(curve, np.full(8, 1 / 8), rtol=1e-6)
@@ -169,6 +170,36 @@ def test_endless_noise_is_cut_short_and_said():
 def test_a_module_without_recurrence_is_refused():
     with pytest.raises(ValueError, match="expected a recurrent layer"):
         analyse(torch.nn.Linear(2, 2), X)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([[1.0, 2.0]], "expected x to be a tensor, got list"),
+        (X[..., :1], r"with M = 2.*got \(12, 3, 1\)"),
+        (X[:0], r"at least one step, got \(0, 3, 2\)"),
+        (X.long(), "expected floating-point numbers in x, got int64"),
+        (X / 0, "expected finite numbers in inputs"),
+    ],
+    ids=["list", "width", "empty", "integers", "infinite"],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs, message):
+    with pytest.raises(ValueError, match=message):
+        analyse(plain(), inputs)
+
+
+def test_what_a_model_does_not_take_is_told():
+    with pytest.raises(ValueError, match="expected inputs that LanguageModel takes, got list"):
+        analyse(LanguageModel(5, 3, [RNN(3, 4)]), [1, 2])
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_arrays_and_a_sequence_alone_are_taken(batch_first):
+    model = plain(batch_first=batch_first)
+    found = analyse(model, X[:, 0].numpy()).found
+    x = X[:, :1].transpose(0, 1) if batch_first else X[:, :1]
+    expected = lyapunov(model, x).exponents
+    np.testing.assert_array_equal(found["lyapunov_l0"].exponents, expected)
 
 
 # what is in use
@@ -219,6 +250,39 @@ def test_each_has_a_picture_and_a_table(tmp_path):
     only.save(tmp_path)
     names = [f"{name}_hh_l0.{end}" for name in ("henrici", "spectrum") for end in ("csv", "png")]
     assert sorted(file.name for file in tmp_path.iterdir()) == names
+
+
+class Undrawn(type(henrici(np.eye(2)))):
+    def plot(self):
+        raise OverflowError("(34, 'Numerical result out of range')")
+
+
+def undrawn():
+    return Undrawn(**vars(henrici(np.eye(2))))
+
+
+def test_a_picture_that_fails_does_not_lose_the_others(tmp_path):
+    (tmp_path / "henrici_hh_l0.png").write_text("of an earlier call")
+    whole = Everything({"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(plain())}, {}, {})
+    failed = whole.save(tmp_path)
+    assert list(failed) == ["henrici_hh_l0.png"]
+    assert "Numerical result out of range" in failed["henrici_hh_l0.png"]
+    names = ["henrici_hh_l0.csv", "spectrum_hh_l0.csv", "spectrum_hh_l0.png"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
+
+
+@pytest.mark.parametrize("size", [2.0, 1e30])
+def test_all_that_is_found_of_an_exploding_network_can_be_drawn(size, tmp_path):
+    model = plain(nonlinearity="relu")
+    with torch.no_grad():
+        model.weight_hh_l0.fill_(size)
+    assert analyse(model, X.abs().repeat(4, 1, 1)).save(tmp_path) == {}
+
+
+def test_a_spectrum_has_its_own_scale():
+    W = np.array([[0.0, 2.0], [1.0, 0.0]])
+    assert spectrum(1e200 * W).orthogonality_error == np.inf
+    assert spectrum(1e100 * W).orthogonality_error == pytest.approx(np.sqrt(17) * 1e200)
 
 
 # the command
@@ -277,6 +341,19 @@ def test_the_numbers_are_printed_and_what_to_know_of_them(eigenrnn):
     assert "spectrum_hh_l0: all ones" in lines
 
 
+def test_what_cannot_be_drawn_is_said_and_the_rest_is_written(eigenrnn, tmp_path, monkeypatch):
+    def only(model, *_, **__):
+        return Everything({"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(model)}, {}, {})
+
+    monkeypatch.setattr(importlib.import_module("eigenrnn.cli.analyse"), "analyse_model", only)
+    eigenrnn(RUN)
+    told = eigenrnn("analyse run").out
+    summary = json.loads((tmp_path / "run" / "analysis" / "summary.json").read_text())
+    assert list(summary["left_out"]) == ["henrici_hh_l0.png"]
+    assert "left out henrici_hh_l0.png: it cannot be drawn" in told
+    assert (tmp_path / "run" / "analysis" / "spectrum_hh_l0.png").exists()
+
+
 @pytest.mark.usefixtures("short")
 def test_on_a_terminal_it_is_a_table(eigenrnn, monkeypatch):
     eigenrnn(RUN)
@@ -304,7 +381,7 @@ def test_where_to_write_can_be_said_and_only_own_files_are_replaced(eigenrnn, tm
 def test_without_data_the_rest_is_analysed_and_said(eigenrnn, monkeypatch):
     eigenrnn(RUN)
     monkeypatch.setattr("eigenrnn.tasks.Copying.missing_data", lambda _: "file anywhere")
-    monkeypatch.setattr(Everything, "save", lambda *_: [])
+    monkeypatch.setattr(Everything, "save", lambda *_: {})
     (Path("run") / "analysis").mkdir()
     told = eigenrnn("analyse run").out
     assert "without data: there is no file anywhere; say where it is with --data_root" in told

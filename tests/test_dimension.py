@@ -73,6 +73,18 @@ def test_steps_and_sequences_are_taken_together(measure):
 
 
 @pytest.mark.parametrize("measure", [participation_ratio, effective_rank])
+@pytest.mark.parametrize("scale", [1e-170, 1e200, 1e307])
+def test_a_scale_changes_nothing_and_can_be_drawn(measure, scale, tmp_path):
+    states = np.random.default_rng(0).uniform(-1, 1, (9, 4))
+    found, expected = measure(scale * states), measure(states)
+    assert found.value == pytest.approx(expected.value, rel=1e-10)
+    np.testing.assert_allclose(
+        found.table()["cumulative_share"], expected.table()["cumulative_share"], rtol=1e-10
+    )
+    assert found.save(tmp_path / "far")[0].stat().st_size > 0
+
+
+@pytest.mark.parametrize("measure", [participation_ratio, effective_rank])
 def test_a_phase_changes_nothing(measure):
     states = np.random.default_rng(0).standard_normal((9, 4))
     phases = np.exp(1j * np.arange(4))
@@ -107,6 +119,8 @@ def test_the_shares_add_up_in_the_table(measure, tmp_path):
         (np.ones(3), r"expected states \(T, B, N\) or \(n, N\), got shape \(3,\)"),
         (np.ones((0, 3)), r"got shape \(0, 3\)"),
         (np.full((2, 2), np.nan), "expected finite states"),
+        ([[1, 2], [3]], "expected states to be numbers in rows of equal length, got list"),
+        ("states", "expected states to be numbers"),
     ],
 )
 def test_what_are_no_states_is_refused(measure, states, message):

@@ -128,8 +128,30 @@ def test_a_network_without_fixed_points_says_that_no_start_came_to_one():
         layer.all_directions()[0].input_bias.fill_(1)
     found = fixed_points(layer, starts=5, generator=seed())
     assert (found.failed, found.points.shape, found.kinds) == (5, (0, 1), [])
-    assert found.headline() == {"points": 0, "stable": 0, "saddle": 0, "failed": 5}
+    kinds = dict.fromkeys(("stable", "marginal", "saddle", "unstable"), 0)
+    assert found.headline() == {"points": 0, **kinds, "failed": 5}
     assert found.plot().axes
+
+
+def test_all_kinds_of_points_are_counted():
+    found = fixed_points(tanh([[2.0, 0.0], [0.0, 3.0]]), starts=200, generator=seed())
+    assert found.headline() == {
+        "points": 9,
+        "stable": 4,
+        "marginal": 0,
+        "saddle": 4,
+        "unstable": 1,
+        "failed": found.failed,
+    }
+
+
+def test_a_number_of_starts_may_be_numpys():
+    assert fixed_points(tanh([[0.5]]), starts=np.int64(4)).starts == 4
+
+
+def test_a_generator_of_numpys_is_refused():
+    with pytest.raises(TypeError, match=r"a torch\.Generator.*got numpy\.random"):
+        fixed_points(tanh([[0.5]]), generator=np.random.default_rng(0))
 
 
 def test_given_starts_are_where_the_search_begins():
@@ -161,8 +183,11 @@ def test_picture_and_table_show_all_eigenvalues():
         ({"starts": 0}, r"expected at least one start, \(P, 1\)"),
         ({"starts": torch.zeros(3, 2)}, "expected starts of size 1"),
         ({"starts": torch.full((3, 1), math.inf)}, "expected finite numbers in starts"),
-        ({"tolerance": 0.0}, "expected tolerance > 0 and steps >= 1"),
-        ({"steps": 0}, "expected tolerance > 0 and steps >= 1"),
+        ({"starts": True}, "expected starts to be a number or states, got True"),
+        ({"starts": "many"}, "expected starts to be a tensor or an array of numbers, got str"),
+        ({"tolerance": 0.0}, "expected tolerance > 0, got 0.0"),
+        ({"steps": 0}, "expected steps to be a positive integer, got 0"),
+        ({"steps": 2.5}, "expected steps to be a positive integer, got 2.5"),
         ({"which": "l3"}, "expected which to be one of l0, got 'l3'"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.analysis import gradient_map, recurrences
+from eigenrnn.analysis import GradientMap, gradient_map, recurrences
 from eigenrnn.analysis.spectral_norms import SpectralNorms
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, GRU, LSTM, RNN, ScoRNN, ScuRNN
@@ -130,27 +130,59 @@ def products(name, N, steps):
 @pytest.mark.parametrize("name", ["random", "orthogonal", "masked", "chain", "enrnn"])
 def test_norms_of_growing_products_are_right_to_half_a_per_cent(name):
     N, steps = 40, 50
-    norms, A = SpectralNorms(steps, N), torch.zeros(steps, N, N, dtype=torch.float64)
+    norms, A = SpectralNorms(1, steps, (N, N)), torch.zeros(steps, N, N, dtype=torch.float64)
     for tau, J in enumerate(products(name, N, steps)):
         A[:tau] = A[:tau] @ J.mT
         A[tau] = torch.eye(N)
-        found = norms(A[: tau + 1], torch.arange(tau + 1))
+        found = norms(A[None, : tau + 1], J[None])[0]
         torch.testing.assert_close(
             found, torch.linalg.matrix_norm(A[: tau + 1], 2), rtol=5e-3, atol=0
         )
+
+
+def test_a_direction_that_takes_the_lead_from_nothing_is_found():
+    N, steps = 40, 60
+    norms, A = SpectralNorms(1, 1, (N, N)), torch.eye(N, dtype=torch.float64)[None]
+    fading, growing = torch.full((N,), 0.9).double(), torch.full((N,), 0.1).double()
+    growing[-1] = fading[-1] = 0.5
+    for step in range(steps):
+        J = torch.diag(fading if step < steps // 2 else growing)[None]
+        A = A @ J.mT
+        expected = torch.linalg.matrix_norm(A, 2)
+        torch.testing.assert_close(norms(A[None], J)[0], expected, rtol=5e-3, atol=0)
+
+
+def test_sequences_have_factors_of_their_own_and_columns_can_be_chosen():
+    B, N, steps = 3, 40, 20
+    J = draw(steps, B, N, N) / N**0.5
+    norms, A = SpectralNorms(B, 2, (N, N), slice(20, 40)), draw(B, 2, N, N)
+    for factor in J:
+        A = A @ factor[:, None].mT
+        expected = torch.linalg.matrix_norm(A[..., 20:], 2)
+        torch.testing.assert_close(norms(A, factor), expected, rtol=5e-3, atol=0)
+
+
+def test_products_may_be_rescaled_between_steps():
+    N = 40
+    J, A = draw(N, N)[None], draw(1, 2, N, N)
+    norms, scales = SpectralNorms(1, 2, (N, N)), draw(1, 2).abs() * 1e100
+    norms(A, J)
+    norms.rescale(scales)
+    A = (scales[..., None, None] * A) @ J[:, None].mT
+    torch.testing.assert_close(norms(A, J), torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
 
 
 @pytest.mark.parametrize("shape", [(3, 20), (20, 3), (20, 40), (40, 20)])
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 def test_norms_of_any_shape_and_size_are_found(shape, scale):
     A = scale * draw(6, *shape)
-    found = SpectralNorms(6, shape[1])(A, torch.arange(6))
-    torch.testing.assert_close(found, torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
+    found = SpectralNorms(1, 6, shape)(A[None], torch.eye(shape[1])[None].double())
+    torch.testing.assert_close(found[0], torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
 
 
 def test_the_norm_of_zero_is_zero():
-    zero = torch.zeros(2, 20, 20, dtype=torch.float64)
-    assert SpectralNorms(2, 20)(zero, torch.arange(2)).tolist() == [0, 0]
+    zero = torch.zeros(1, 2, 20, 20, dtype=torch.float64)
+    assert SpectralNorms(1, 2, (20, 20))(zero, zero[:, 0]).tolist() == [[0, 0]]
 
 
 def test_one_kind_alone_can_be_asked_for():
@@ -164,6 +196,20 @@ def test_a_batch_first_layer_takes_its_own_order_and_one_sequence_needs_no_batch
     x = draw(T, 1, M)
     expected = gradient_map(layer, x.transpose(0, 1)).by_state["whole"]
     np.testing.assert_array_equal(gradient_map(layer, x[:, 0]).by_state["whole"], expected)
+
+
+def test_steps_count_from_one_in_the_table_and_in_the_picture():
+    found = gradient_map(nn.RNN(M, N), draw(T, B, M), of="state")
+    table = found.table()
+    assert (min(table["t"]), max(table["tau"])) == (1, T)
+    (panel, _bar) = found.plot().axes
+    assert panel.images[0].get_extent() == [0.5, T + 0.5, T + 0.5, 0.5]
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e300, 1.7e308])
+def test_norms_of_any_size_can_be_drawn(size, tmp_path):
+    norms = np.array([[size, np.nan], [1.0, np.inf]])
+    assert GradientMap({}, {"whole": norms}).save(tmp_path / "far")[0].stat().st_size > 0
 
 
 def test_picture_table_and_headline_agree():
@@ -181,6 +227,9 @@ def test_picture_table_and_headline_agree():
         (draw(0, B, M), {}, "at least one step"),
         (draw(M), {}, "expected x of shape"),
         (draw(T, B, M).fill_(np.nan), {}, "expected finite numbers in x, got 20"),
+        (draw(T, B, M) + 0j, {}, "expected real numbers in x, got complex"),
+        (None, {}, "expected x to be a tensor or an array of numbers, got NoneType"),
+        ("abc", {}, "expected x to be a tensor or an array of numbers, got str"),
         (draw(T, B, M), {"which": "l1"}, "expected which to be one of l0, got 'l1'"),
         (draw(T, B, M), {"of": "weights"}, "expected of to name 'input', 'state' or both"),
         (draw(T, B, M), {"of": ()}, "expected of to name"),

@@ -78,6 +78,14 @@ def test_it_is_what_is_above_the_diagonal_of_a_schur_form(is_complex):
     assert henrici(P @ T @ P.conj().T).absolute == pytest.approx(expected, rel=1e-11)
 
 
+@pytest.mark.parametrize("scale", [1e-170, 1e200])
+def test_the_departure_has_the_scale_of_the_matrix(scale):
+    found, expected = henrici(scale * gaussian(N)), henrici(gaussian(N))
+    assert found.relative == pytest.approx(expected.relative, rel=1e-10)
+    assert found.absolute == pytest.approx(scale * expected.absolute, rel=1e-10)
+    np.testing.assert_allclose(found.moduli, scale * expected.moduli, rtol=1e-10)
+
+
 def test_a_small_departure_keeps_its_digits():
     W = basis(N) @ (np.diag(np.arange(1.0, N + 1)) + 1e-9 * np.eye(N, k=1)) @ basis(N).T
     expected = 1e-9 * np.sqrt(N - 1)
@@ -110,6 +118,10 @@ def test_the_picture_and_the_table_show_both_lists_in_order():
     ("W", "message"),
     [
         (np.ones((2, 3)), "expected a square matrix W"),
+        ([[1, 2], [3]], "expected W to be numbers in rows of equal length, got list"),
+        ("matrix", "expected W to be numbers in rows of equal length, got str"),
+        ([["1"]], "expected W to be numbers in rows of equal length, got <U1"),
+        (None, "expected W to be numbers|expected a square matrix"),
         (np.full((2, 2), np.inf), "expected finite numbers in W"),
         (NCGRU(2, 4), "expected a layer with one recurrent matrix"),
         (torch.nn.Linear(2, 2), "expected a recurrent layer"),

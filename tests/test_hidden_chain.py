@@ -97,8 +97,35 @@ def test_responses_are_what_a_layer_gives():
     x = torch.zeros(7, 1, 2, dtype=torch.float64)
     x[0, 0, 1] = 0.5
     expected = layer(x)[0][:, 0].detach().numpy()
-    found = hidden_chain(layer, steps=7, pulse=0.5, input=1)
+    found = hidden_chain(layer, steps=7, pulse=0.5, input=1, baseline=False)
     np.testing.assert_allclose(found.responses, expected, atol=1e-14)
+
+
+def test_what_happens_without_the_pulse_is_taken_away():
+    layer, pulse = torch.nn.GRU(1, N).double(), torch.zeros(7, 1, 1, dtype=torch.float64)
+    without = layer(pulse)[0][:, 0].detach().numpy()
+    pulse[0] = 2
+    expected = layer(pulse)[0][:, 0].detach().numpy() - without
+    found = hidden_chain(layer, steps=7, pulse=2.0)
+    np.testing.assert_allclose(found.responses, expected, atol=1e-14)
+    np.testing.assert_array_equal(found.peak_times, expected.argmax(0))
+
+
+def test_a_chain_is_found_beside_biases_that_move_all_units():
+    layer = torch.nn.RNN(1, N, nonlinearity="relu")
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(torch.from_numpy(0.5 * chain()))
+        layer.weight_hh_l0[0, 0] = 0.9  # the first unit would grow for long without a pulse
+        layer.weight_ih_l0.zero_()[0] = 1
+        layer.bias_ih_l0.fill_(1)
+        layer.bias_hh_l0.zero_()
+    assert hidden_chain(layer).order.tolist() == list(range(N))
+    assert hidden_chain(layer, baseline=False).order.tolist() != list(range(N))
+
+
+def test_a_generator_of_torchs_is_refused():
+    with pytest.raises(TypeError, match=r"a numpy\.random\.Generator.*got torch"):
+        hidden_chain(torch.nn.RNN(1, 3), generator=torch.Generator())
 
 
 def test_a_direction_that_reads_backwards_gets_the_pulse_first():

@@ -64,7 +64,7 @@ def test_norms_are_those_of_finite_differences(name):
     moves = step * torch.eye(N, dtype=torch.float64)
     to = one.step(x[-1].expand(N, M), before + moves)
     back = one.step(x[-1].expand(N, M), before - moves)
-    J = ((to - back) / (2 * step)).T
+    J = ((to - back) / (2 * step)).T.detach()
     expected = float(torch.linalg.matrix_norm(J, 2))
     assert jacobian_bound(layer, x).norms[-1, 0] == pytest.approx(expected, rel=1e-6)
 
@@ -162,8 +162,14 @@ def test_picture_table_and_headline_agree():
     found = jacobian_bound(NCGRU(M, N), draw(T, B, M))
     np.testing.assert_allclose(found.table()["norm"], found.norms.mean(axis=1))
     assert found.headline()["largest bound"] == found.bound.max()
-    (axes,) = found.plot().axes
+    figure = found.plot()
+    (axes,) = figure.axes
     assert len(axes.lines) == 4
+    assert axes.get_legend() is None  # it is above, not upon the curves
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        *("bound", "alpha", "beta", "norm")
+    ]
+    assert "partial h_t" in axes.get_ylabel()
 
 
 @pytest.mark.parametrize(
@@ -175,9 +181,10 @@ def test_picture_table_and_headline_agree():
             GRU(M, N, zoneout=0.1, layer_norm=True),
             "expected a layer without layer_norm and zoneout",
         ),
+        (nn.ModuleList([nn.RNN(M, N), GRU(M, N)]), "expected one recurrent layer, got 0, 1"),
         (nn.Linear(M, N), "which has no recurrent matrix"),
     ],
-    ids=["scornn", "norm", "both", "linear"],
+    ids=["scornn", "norm", "both", "several", "linear"],
 )
 def test_what_the_theorem_does_not_speak_of_is_refused(layer, message):
     with pytest.raises(ValueError, match=message):

@@ -84,6 +84,13 @@ def test_where_powers_have_no_bound_it_is_infinite_and_can_be_drawn(W, tmp_path)
     assert found.save(tmp_path / "curve")[0].stat().st_size > 0
 
 
+def test_of_huge_matrices_there_is_a_picture(tmp_path):
+    found = kreiss(1e200 * np.triu(np.ones((5, 5))))
+    assert found.constant == np.inf
+    assert np.isfinite(found.curve).all()
+    assert found.save(tmp_path / "curve")[0].stat().st_size > 0
+
+
 def test_the_curve_is_what_is_drawn_and_written(tmp_path):
     found = kreiss([[0, 8], [0, 0]])
     r = 1 + found.distances

@@ -123,7 +123,7 @@ def test_a_layer_of_ours_is_read_as_its_matrix_is():
 
 def test_a_layer_of_several_gates_is_read_from_what_it_shows():
     found = linear_decodability(torch.nn.LSTM(1, 6), 3, generator=drawn())
-    assert found.samples == 40 * 6
+    assert found.samples == 4000
     assert found.r_squared[0] > 0.9
 
 
@@ -131,6 +131,28 @@ def test_the_longest_delay_is_how_long_sequences_are():
     some = linear_decodability(CHAIN, [6, 0], noise=0.2, samples=100, generator=drawn())
     every = linear_decodability(CHAIN, range(7), noise=0.2, samples=100, generator=drawn())
     np.testing.assert_allclose(some.r_squared, every.r_squared[[6, 0]])
+
+
+def test_a_number_of_delays_may_be_numpys():
+    found = linear_decodability(CHAIN, np.int64(3), samples=100, generator=drawn())
+    assert found.delays.tolist() == [0, 1, 2]
+
+
+def test_large_networks_get_forty_sequences_a_number():
+    chain = np.diag(np.ones(101 - 1), -1)
+    assert linear_decodability(chain, 1, generator=drawn()).samples == 40 * 101
+
+
+def test_draws_differ_by_no_more_than_is_said():
+    options = {"noise": 0.7, "samples": 400}
+    found = [linear_decodability([[0.0]], 1, generator=drawn(k), **options) for k in range(200)]
+    spread = np.std([each.r_squared[0] for each in found])
+    assert 0.5 * 1.1 / np.sqrt(400) < spread < 1.1 * 1.1 / np.sqrt(400)
+
+
+def test_a_generator_of_torchs_is_refused():
+    with pytest.raises(TypeError, match=r"a numpy\.random\.Generator.*got torch"):
+        linear_decodability(CHAIN, 2, generator=torch.Generator())
 
 
 def test_it_can_be_drawn_and_written(tmp_path):
@@ -149,6 +171,9 @@ def test_it_can_be_drawn_and_written(tmp_path):
         ({"delays": [1, -1]}, "expected delays"),
         ({"delays": [0.5]}, "expected delays"),
         ({"delays": []}, "expected delays"),
+        ({"delays": True}, "expected delays to be a positive number.*got True"),
+        ({"delays": [[1], [1, 2]]}, "expected delays"),
+        ({"samples": 100.0}, "expected samples to be a positive integer, got 100.0"),
         ({"noise": -1}, "expected a finite noise >= 0, got -1"),
         ({"noise": np.nan}, "expected a finite noise >= 0, got nan"),
         ({"samples": 19}, "expected samples >= 20 for 8 units, got 19"),

@@ -1,5 +1,7 @@
 """Lyapunov exponents against closed forms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch import nn
 
 from eigenrnn.analysis import lyapunov, recurrences
 from eigenrnn.analysis.lyapunov import Lyapunov
+from eigenrnn.analysis.trajectory import Trajectory
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, LSTM, RNN, ScoRNN
 
@@ -36,8 +39,16 @@ def test_an_orthogonal_map_has_exponents_of_zero():
 
 def test_a_diagonal_map_has_the_logarithms_of_its_entries():
     d = np.array([0.1, -2.0, 0.5])
-    found = lyapunov(linear(np.diag(d)), draw(20, 1, 1)).exponents
+    found = lyapunov(linear(np.diag(d)), draw(60, 1, 1), discard=40).exponents
     np.testing.assert_allclose(found, np.log([2, 0.5, 0.1]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, np.int64(1)])
+@pytest.mark.parametrize("d", [[0.1, 0.5, 0.9], [0.9, 0.5, 0.1]])
+def test_a_few_exponents_are_the_largest_even_if_the_first_units_are_invariant(count, d):
+    layer, x = linear(np.diag(d)), torch.zeros(100, 1, 1)
+    found = lyapunov(layer, x, discard=60, exponents=count)
+    np.testing.assert_allclose(found.exponents, np.log([0.9, 0.5][:count]), rtol=1e-12)
 
 
 def test_a_triangular_map_comes_to_the_logarithms_of_its_diagonal():
@@ -79,9 +90,24 @@ def test_fewer_exponents_are_the_first_of_all():
 
 
 def test_a_direction_that_is_lost_has_an_exponent_of_minus_infinity():
-    found = lyapunov(linear([[0.5, 0.0], [0.0, 0.0]]), torch.zeros(5, 1, 1))
+    found = lyapunov(linear([[0.5, 0.0], [0.0, 0.0]]), torch.zeros(5, 1, 1), discard=1)
     assert found.exponents.tolist() == [pytest.approx(np.log(0.5)), -np.inf]
-    assert found.plot().axes
+    np.testing.assert_array_equal(np.isnan(found.spread), [False, True])
+    (axes,) = found.plot().axes
+    assert axes.get_title() == "1 of 2 are minus infinity"
+    assert axes.get_xlim()[1] > 2  # there is room for those that are not seen
+
+
+def test_directions_that_are_lost_but_for_rounding_are_lost():
+    found = lyapunov(linear(0.3 * np.ones((3, 3))), torch.zeros(5, 1, 1), discard=1)
+    assert found.exponents.tolist() == [pytest.approx(np.log(0.9)), -np.inf, -np.inf]
+    assert found.dimension == 0
+
+
+def test_numbers_of_exponents_are_whole_in_the_picture():
+    (axes,) = lyapunov(nn.GRU(2, 3), draw(10, 1, 2)).plot().axes
+    ticks = axes.get_xticks()
+    np.testing.assert_array_equal(ticks, ticks.round())
 
 
 @pytest.mark.parametrize(
@@ -89,8 +115,28 @@ def test_a_direction_that_is_lost_has_an_exponent_of_minus_infinity():
     [([-1, -2], 0), ([0.5, -1, -3], 1.5), ([1, 0.5, -3], 2.5), ([1, 2], 2), ([0, -1], 1)],
 )
 def test_the_dimension_is_kaplan_and_yorkes(exponents, dimension):
-    found = Lyapunov(np.array(exponents, dtype=float), np.zeros(len(exponents)))
+    k = len(exponents)
+    found = Lyapunov(np.array(exponents, dtype=float), np.zeros(k), k)
     assert found.dimension == pytest.approx(dimension)
+    assert found.headline()["Kaplan-Yorke dimension"] == found.dimension
+
+
+def test_an_orthogonal_map_has_all_dimensions_whatever_rounding_does():
+    layer = ScoRNN(1, 30, nonlinearity="identity").double()
+    assert lyapunov(layer, draw(20, 1, 1)).dimension == 30
+    rounded = Lyapunov(np.array([0.0, -1e-15, -2e-15]), np.zeros(3), 3)
+    assert rounded.dimension == 3
+
+
+def test_of_too_few_exponents_there_is_no_dimension_and_the_sum_says_how_many():
+    found = lyapunov(ScoRNN(1, 6, nonlinearity="identity"), draw(20, 1, 1), exponents=2)
+    assert np.isnan(found.dimension)
+    assert list(found.headline()) == [
+        "largest exponent (nats a step)",
+        "sum of the first 2 exponents (nats a step)",
+    ]
+    enough = Lyapunov(np.array([0.5, -1.0]), np.zeros(2), 6)
+    assert enough.headline()["Kaplan-Yorke dimension"] == 1.5
 
 
 def test_picture_and_table_show_all_exponents():
@@ -100,13 +146,23 @@ def test_picture_and_table_show_all_exponents():
     np.testing.assert_array_equal(found.table()["exponent_nats"], found.exponents)
 
 
+def test_derivatives_that_leave_all_numbers_are_told():
+    one = replace(recurrences(nn.RNN(1, 2))[0], step=lambda x, h: x * h**3)
+    path = Trajectory(one, draw(3, 1, 1) + 2, 1e200 * draw(4, 1, 2))
+    with pytest.raises(
+        ValueError, match="expected derivatives that stay finite, got others in st"
+    ):
+        list(path.jacobians())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"discard": 10}, "expected 0 <= discard < 10"),
         ({"discard": -1}, "expected 0 <= discard < 10"),
         ({"exponents": 6}, "expected 1 <= exponents <= 5"),
-        ({"exponents": 0}, "expected 1 <= exponents <= 5"),
+        ({"exponents": 0}, "expected exponents to be a positive integer, got 0"),
+        ({"exponents": 2.0}, "expected exponents to be a positive integer, got 2.0"),
         ({"which": "l0_reverse"}, "expected which to be one of l0"),
     ],
 )

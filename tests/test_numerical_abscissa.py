@@ -91,6 +91,7 @@ def test_the_headline_is_both_numbers():
     ("W", "angles", "message"),
     [
         (np.eye(2), 2, "expected at least 3 angles, got 2"),
+        (np.eye(2), 3.5, "expected angles to be a positive integer, got 3.5"),
         (np.ones(3), 9, r"expected a square matrix W \(N, N\)"),
         ([[np.nan]], 9, "expected finite numbers in W"),
     ],

@@ -82,6 +82,16 @@ def test_it_can_be_drawn_and_written(W, tmp_path):
     assert len(table.read_text().splitlines()) == 1 + 36
 
 
+@pytest.mark.parametrize("scale", [2.0**-560, 2.0**660])
+def test_a_scale_changes_nothing_else(scale, tmp_path):
+    W = np.triu(np.ones((5, 5)))
+    here = pseudospectrum(W, extent=(-1.5, 1.5, -1, 2), resolution=6)
+    there = (-1.5 * scale, 1.5 * scale, -scale, 2 * scale)
+    found = pseudospectrum(scale * W, extent=there, resolution=6)
+    np.testing.assert_allclose(found.sigma_min, scale * here.sigma_min, rtol=1e-9)
+    assert found.save(tmp_path / "far")[0].stat().st_size > 0
+
+
 def test_the_headline_is_the_reach_with_and_without_a_disturbance():
     found = pseudospectrum(np.diag(np.full(29, 1.0), -1), extent=(0, 1, -0.1, 0.1), resolution=101)
     # a chain of 30 units reaches as far as its resolvent grows: |z|^30 of about 0.01
@@ -95,6 +105,9 @@ def test_the_headline_is_the_reach_with_and_without_a_disturbance():
         ({"W": np.ones((2, 3))}, r"expected a square matrix W \(N, N\)"),
         ({"W": [[np.inf]]}, "expected finite numbers in W"),
         ({"W": np.eye(2), "resolution": 1}, "expected resolution >= 2, got 1"),
+        ({"W": np.eye(2), "resolution": 2.5}, "expected resolution to be a positive integer"),
+        ({"W": np.eye(2), "extent": (0, 1, 2)}, r"expected an extent.*got \(0, 1, 2\)"),
+        ({"W": np.eye(2), "extent": 3}, "expected an extent.*got 3"),
         ({"W": np.eye(2), "extent": (1, 0, 0, 1)}, r"expected an extent \(left < right"),
         ({"W": np.eye(2), "extent": (0, np.nan, 0, 1)}, "expected an extent"),
     ],

@@ -65,13 +65,16 @@ def test_the_eigenvalues_are_those_of_the_matrix(name):
 
 def by_hand(Theta):
     """Sum what is outside of the blocks, and what is on each sub-diagonal, entry by entry."""
-    n, outside, diagonals = len(Theta), 0.0, np.zeros(len(Theta))
+    n, outside = len(Theta), 0.0
+    diagonals = [[] for _ in range(n)]
     for i in range(n):
-        for j in range(i + 1):
-            diagonals[i - j] += abs(Theta[i, j]) / (n - i + j)
-            in_block = i == j or (i == j + 1 and Theta[j, i] != 0)
+        for j in range(n):
+            in_block = i == j or (abs(i - j) == 1 and Theta[min(i, j), max(i, j)] != 0)
+            if i >= j or in_block:
+                diagonals[0 if in_block else i - j].append(abs(Theta[i, j]))
             outside += 0 if in_block else abs(Theta[i, j]) ** 2
-    return np.sqrt(outside) / np.linalg.norm(Theta), diagonals
+    means = [np.mean(entries) if entries else 0.0 for entries in diagonals]
+    return np.sqrt(outside) / np.linalg.norm(Theta), means
 
 
 @pytest.mark.parametrize("name", ["odd", "even", "complex"])
@@ -86,6 +89,7 @@ def test_a_normal_matrix_has_nothing_below_its_blocks():
     W = ScaledCayley(N, negative=3).double()().detach()
     found = schur_structure(W)
     assert found.off_diagonal < TOL
+    np.testing.assert_allclose(found.by_diagonal[1:], 0, atol=TOL)
     np.testing.assert_allclose(found.moduli, 1, atol=TOL)
 
 
@@ -94,6 +98,19 @@ def test_a_chain_is_one_sub_diagonal_in_modes_of_its_own():
     assert found.off_diagonal == pytest.approx(1, rel=1e-14)
     assert found.by_diagonal[1] == pytest.approx(2, rel=1e-14)
     np.testing.assert_array_equal(found.moduli, 0)
+
+
+def test_a_turn_of_the_plane_is_one_block():
+    found = schur_structure([[0.6, -0.8], [0.8, 0.6]])
+    np.testing.assert_allclose(found.by_diagonal, [0.7, 0], atol=TOL)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e200])
+def test_the_size_of_a_matrix_changes_no_share(scale):
+    W = gaussian(9)
+    found, expected = schur_structure(scale * W), schur_structure(W)
+    assert found.off_diagonal == pytest.approx(expected.off_diagonal, rel=1e-10)
+    assert sorted(found.moduli / scale) == pytest.approx(sorted(expected.moduli), rel=1e-10)
 
 
 # what a layer has learned

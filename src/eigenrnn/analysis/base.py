@@ -45,10 +45,10 @@ class Analysis(ABC):
         """
         picture, table = Path(f"{stem}.png"), Path(f"{stem}.csv")
         picture.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(table, _as_csv(self.table()).encode())  # first: it never fails to fit
         drawn = io.BytesIO()
         self.plot().savefig(drawn, format="png", dpi=150)
         write_atomically(picture, drawn.getvalue())
-        write_atomically(table, _as_csv(self.table()).encode())
         return [picture, table]
 
 

@@ -4,13 +4,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import Matrix, NumberArray, given_matrix
+from eigenrnn.analysis.matrices import (
+    Matrix,
+    NumberArray,
+    given_array,
+    given_matrix,
+    power_of_two,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,14 +31,16 @@ class Dimension(Analysis):
         name: Which number it is.
         value: The number; 0 where there is nothing but zeros.
         spectrum: The variances or singular values, the largest first.
+        shares: Each over their sum; right where squares of the states leave double precision.
         kind: What the spectrum is made of.
     Shape:
-        spectrum: (dimensions,).
+        spectrum, shares: (dimensions,).
     """
 
     name: str
     value: float
     spectrum: NDArray[np.float64]
+    shares: NDArray[np.float64]
     kind: str
 
     def plot(self) -> "Figure":
@@ -57,7 +64,7 @@ class Dimension(Analysis):
         return {self.name: self.value}
 
     def _cumulative(self) -> NDArray[np.float64]:
-        return np.cumsum(_shares(self.spectrum))
+        return np.cumsum(self.shares)
 
 
 def participation_ratio(
@@ -88,14 +95,19 @@ def participation_ratio(
     rows = _rows(states)
     if len(rows) < 2:
         raise ValueError("expected at least 2 states, to vary between them, got 1")
-    centred = rows - rows.mean(0)
+    size = power_of_two(rows)
+    centred = rows / size - (rows / size).mean(0)
+    spread = power_of_two(centred)
+    centred = centred / spread
     covariance = centred.conj().T @ centred / (len(rows) - 1)
     # rounding may leave a zero below zero
     variances = np.maximum(np.linalg.eigvalsh(covariance)[::-1], 0)
     shares = _shares(variances)
     squares = float(shares @ shares)
     value = 1 / squares if squares else 0.0
-    return Dimension("participation ratio", value, variances, "variance")
+    with np.errstate(over="ignore"):
+        spectrum = variances * spread**2 * size * size
+    return Dimension("participation ratio", value, spectrum, shares, "variance")
 
 
 def effective_rank(
@@ -130,10 +142,10 @@ def effective_rank(
     else:
         rows = _rows(states_or_matrix)
     sigma: NDArray[np.float64] = np.linalg.svd(rows, compute_uv=False).astype(np.float64)
-    shares = _shares(sigma)
+    shares = _shares(sigma / power_of_two(sigma))
     present = shares[shares > 0]
     value = float(np.exp(-present @ np.log(present))) if len(present) else 0.0
-    return Dimension("effective rank", value, sigma, "singular value")
+    return Dimension("effective rank", value, sigma, shares, "singular value")
 
 
 def _rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)
@@ -142,16 +154,10 @@ def _rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)
     Raises:
         ValueError: If the shape is wrong, or a number is not finite.
     """
-    if isinstance(states, Tensor):
-        wide = torch.complex128 if states.is_complex() else torch.float64
-        states = states.detach().to("cpu", wide).resolve_conj().numpy()
-    array = np.asarray(states)
+    array = given_array(states, "states")
     if array.ndim not in (2, 3) or not array.size:
         raise ValueError(f"expected states (T, B, N) or (n, N), got shape {array.shape}")
-    rows = array.reshape(-1, array.shape[-1])
-    rows: NumberArray = (
-        rows.astype(np.complex128) if np.iscomplexobj(rows) else rows.astype(np.float64)
-    )
+    rows: NumberArray = array.reshape(-1, array.shape[-1])
     if not np.isfinite(rows).all():
         raise ValueError("expected finite states, got others")
     return rows

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis.base import Analysis
 from eigenrnn.analysis.dimension import effective_rank, participation_ratio
-from eigenrnn.analysis.fisher_memory import fisher_memory
 from eigenrnn.analysis.fixed_points import fixed_points
 from eigenrnn.analysis.gradient_map import gradient_map
 from eigenrnn.analysis.gradient_norms import gradient_norms
@@ -23,6 +22,12 @@ from eigenrnn.analysis.kreiss import kreiss
 from eigenrnn.analysis.layer_inputs import layer_inputs
 from eigenrnn.analysis.lyapunov import lyapunov
 from eigenrnn.analysis.matrices import NumberArray, spectral_radius
+from eigenrnn.analysis.network_memory import (
+    MEMORY_STEPS,
+    has_no_gates,
+    network_memory,
+    noise_lasts,
+)
 from eigenrnn.analysis.numerical_abscissa import numerical_abscissa
 from eigenrnn.analysis.pseudospectrum import pseudospectrum
 from eigenrnn.analysis.recurrence import (
@@ -45,6 +50,8 @@ _STARTS = 8  # of the search for fixed points
 _EXPONENTS = 20
 _MOST_STEPS, _SEQUENCES = 1_000, 4  # of the states whose dimension is counted
 
+_REASONS = (ValueError, ArithmeticError, torch.linalg.LinAlgError)  # pyright: ignore[reportPrivateImportUsage]
+
 Job = Callable[[], Analysis]
 Plan = Iterator[tuple[str, Job | str]]
 """What there is to do by name, or why it is not done."""
@@ -64,13 +71,22 @@ class Everything:
     left_out: dict[str, str]
     remarks: dict[str, str]
 
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write the picture and the table of each, by its name; what is there is replaced."""
-        return [
-            file
-            for name, analysis in self.found.items()
-            for file in analysis.save(Path(folder) / name)
-        ]
+    def save(self, folder: str | Path) -> dict[str, str]:
+        """Write the picture and the table of each, by its name; what is there is replaced.
+
+        Returns:
+            What could not be drawn, by the name of its picture, with the reason; its table is
+            there all the same.
+        """
+        failed: dict[str, str] = {}
+        for name, analysis in self.found.items():
+            stem = Path(folder) / name
+            try:
+                analysis.save(stem)
+            except _REASONS as error:  # numbers that no axis holds
+                Path(f"{stem}.png").unlink(missing_ok=True)
+                failed[f"{name}.png"] = f"it cannot be drawn: {error}"
+        return failed
 
 
 def analyse(
@@ -110,7 +126,7 @@ def analyse(
         say(name)
         try:
             found[name] = job()
-        except (ValueError, ArithmeticError) as error:  # it does not apply, and says why
+        except _REASONS as error:  # it does not apply, and says why
             left_out[name] = str(error)
     return Everything(found, left_out, _remarks(model, found))
 
@@ -160,16 +176,11 @@ def _of_matrix(name: str, W: NumberArray, used: InUse) -> Plan:
 
 def _of_linear(name: str, W: NumberArray, used: InUse) -> Plan:
     """Yield the memory of the network without its nonlinearity, if it has no gates."""
-    if not _has_no_gates(name):
+    if not has_no_gates(name):
         yield f"fisher_memory_{name}", "a gate's matrix alone makes no linear network"
         return
-    steps = min(2 * len(W), _POWERS)
-
-    def job() -> Analysis:
-        source = used.U[:, 0] / used.U[:, 0].norm()
-        return fisher_memory(W, source, steps, noise_steps=steps if _lasts(W) else None)
-
-    call = f"fisher_memory(recurrent_matrices(model)[{name!r}], source, {steps})"
+    call = f"fisher_memory(recurrent_matrices(model)[{name!r}], source, {MEMORY_STEPS})"
+    job = partial(network_memory, W, used)
     yield f"fisher_memory_{name}", _unless_long(call, len(W), 600, job)
 
 
@@ -233,18 +244,16 @@ def _unless_long(call: str, size: int, most: int, job: Job) -> Job | str:
 
 
 def _remarks(model: nn.Module, found: dict[str, Analysis]) -> dict[str, str]:
-    """Say what was chosen for a matrix whose noise has no finite covariance."""
-    return {
-        f"fisher_memory_{name}": f"its spectral radius is {spectral_radius(W):.6g}, so that noise "
-        f"would add up without end; that of the last {min(2 * len(W), _POWERS)} steps counts"
-        for name, W in recurrent_matrices(model).items()
-        if f"fisher_memory_{name}" in found and _lasts(W)
-    }
-
-
-def _has_no_gates(name: str) -> bool:
-    return name.split(".")[-1].startswith("hh_")
-
-
-def _lasts(W: NumberArray) -> bool:
-    return spectral_radius(W) > 1 - 1e-6  # what rounding leaves of the unit circle included
+    """Say what was chosen for the memory of a network: its source and its noise."""
+    remarks: dict[str, str] = {}
+    for name, W in recurrent_matrices(model).items():
+        if f"fisher_memory_{name}" not in found:
+            continue
+        said = "its source is the first input's column of weights, scaled to norm 1"
+        if noise_lasts(W):
+            said += (
+                f"; its spectral radius is {spectral_radius(W):.6g}, so that noise would add up "
+                f"without end: that of the last {MEMORY_STEPS} steps counts"
+            )
+        remarks[f"fisher_memory_{name}"] = said
+    return remarks

@@ -78,7 +78,7 @@ def fisher_memory(
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
-        source: The vector v by which the input enters.
+        source: The vector v by which the input enters, or a matrix of this one column.
         steps: The number of points of the curve.
         noise_steps: Sum the noise of exactly so many steps; None takes all of it, which must then
             have a finite covariance.

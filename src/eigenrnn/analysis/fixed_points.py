@@ -10,8 +10,11 @@ from torch import Generator, Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.generators import check_torch_generator
 from eigenrnn.analysis.recurrence import Recurrence, recurrences
+from eigenrnn.analysis.sequences import given_numbers
 from eigenrnn.analysis.trajectory import chosen
+from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["FixedPoints", "fixed_points"]
 
 _LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e6
+_KINDS = ("stable", "marginal", "saddle", "unstable")
 _AGREEMENT = 1e-9  # a modulus this near to one is neither inside nor outside
 
 
@@ -56,7 +60,7 @@ class FixedPoints(Analysis):
         kinds = np.array(self.kinds)
         points = {
             f"{int((kinds == kind).sum())} {kind}": self.eigenvalues[kinds == kind].ravel()
-            for kind in ("stable", "marginal", "saddle", "unstable")
+            for kind in _KINDS
             if kind in kinds
         }
         plot.plane(axes, points)
@@ -78,7 +82,7 @@ class FixedPoints(Analysis):
         }
 
     def headline(self) -> dict[str, float]:
-        counts = {f"{kind}": float(self.kinds.count(kind)) for kind in ("stable", "saddle")}
+        counts = {kind: float(self.kinds.count(kind)) for kind in _KINDS}
         return {"points": float(len(self.points)), **counts, "failed": float(self.failed)}
 
 
@@ -111,13 +115,14 @@ def fixed_points(
         tolerance: The largest :math:`\|F(h) - h\|_2` of a fixed point, relative to
             :math:`1 + \|h\|_2`.
         steps: The most steps of the search.
-        generator: The source of starts; torch's global stream by default.
+        generator: Torch's; the source of starts. Its global stream by default.
         which: The layer and direction.
     Shape:
         input: :math:`(M,)`; starts: :math:`(P, S)`.
     Raises:
         ValueError: If there is no such layer or direction, a shape is wrong, a number is not
             finite, or there are no starts, no steps or no tolerance.
+        TypeError: If the generator is of another kind.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
         (departures: Levenberg and Marquardt's method in place of Newton's with a trust region).
@@ -126,11 +131,13 @@ def fixed_points(
         ['stable']
     """
     recurrence = chosen({each.name: each for each in recurrences(layer)}, which)
-    if not (tolerance > 0 and steps >= 1):
-        raise ValueError(f"expected tolerance > 0 and steps >= 1, got {tolerance} and {steps}")
+    check_torch_generator(generator)
+    check_positive_integer("steps", steps)
+    if not tolerance > 0:
+        raise ValueError(f"expected tolerance > 0, got {tolerance}")
     M, S = recurrence.input_size, recurrence.state_size
     x = _given(np.zeros(M) if input is None else input, "input", (M,))
-    h = _draw(starts, S, generator) if isinstance(starts, int) else _given(starts, "starts", (S,))
+    h = _starts(starts, S, generator)
     if not len(h) or h.dim() != 2:
         raise ValueError(f"expected at least one start, (P, {S}), got {tuple(h.shape)}")
     h, residual = _descend(recurrence, x.expand(len(h), M), h, steps, tolerance)
@@ -195,8 +202,19 @@ def _distinct(
     return kept
 
 
-def _draw(count: int, size: int, generator: Generator | None) -> Tensor:  # (P, S)
-    h = torch.randn(max(count, 0), size, generator=generator, dtype=torch.float64)
+def _starts(
+    starts: int | Tensor | ArrayLike, size: int, generator: Generator | None
+) -> Tensor:  # (P, S)
+    """Return those that are given, or draw so many.
+
+    Raises:
+        ValueError: If they are no states and no number.
+    """
+    if isinstance(starts, bool):
+        raise ValueError(f"expected starts to be a number or states, got {starts}")
+    if not isinstance(starts, int | np.integer):
+        return _given(starts, "starts", (size,))
+    h = torch.randn(max(int(starts), 0), size, generator=generator, dtype=torch.float64)
     h[:1] = 0
     return h
 
@@ -207,7 +225,7 @@ def _given(values: Tensor | ArrayLike, name: str, shape: tuple[int, ...]) -> Ten
     Raises:
         ValueError: If they are not finite, or their last sizes are others.
     """
-    given = torch.as_tensor(values).detach().to("cpu", torch.float64).clone()
+    given = given_numbers(values, name).clone()
     if given.shape[-1:] != shape:
         raise ValueError(f"expected {name} of size {shape[0]}, got shape {tuple(given.shape)}")
     if not bool(given.isfinite().all()):

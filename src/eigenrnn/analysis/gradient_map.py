@@ -31,7 +31,7 @@ class GradientMap(Analysis):
     Args:
         by_input: :math:`\|\partial h_\tau / \partial x_t\|_2` at :math:`[\tau, t]`, of each block
             of the state and of the ``"whole"``; NaN where :math:`t > \tau`; empty if not asked
-            for.
+            for. Steps count from 1, as in the picture and the table; arrays from 0.
         by_state: :math:`\|\partial h_\tau / \partial h_t\|_2`, likewise; one where
             :math:`t = \tau`.
     Shape:
@@ -47,7 +47,7 @@ class GradientMap(Analysis):
         figure, axes = plot.canvas(len(maps) // rows, rows)
         for panel, ((kind, block), values) in zip(axes, maps.items(), strict=True):
             source = "input" if kind == "input" else "state"
-            plot.heat_map(panel, values, "gradient norm", log=True)
+            plot.heat_map(panel, values, "gradient norm", log=True, first=1)
             title = "state" if block == "whole" else f"{block} part of the state"
             plot.label(
                 panel, f"step t of the {source}", "step τ of the state", f"{title} by {source}"
@@ -59,7 +59,7 @@ class GradientMap(Analysis):
         T = len(next(iter(maps.values())))
         tau, t = np.tril_indices(T)
         columns = {f"{block}_by_{kind}": values[tau, t] for (kind, block), values in maps.items()}
-        return {"tau": tau, "t": t, **columns}
+        return {"tau": tau + 1, "t": t + 1, **columns}
 
     def headline(self) -> dict[str, float]:
         maps = self._maps().items()
@@ -137,12 +137,10 @@ class _Carried:
 
     def __init__(self, T: int, B: int, K: int, S: int, blocks: dict[str, slice]) -> None:
         self.products = torch.zeros(B, T, K, S, dtype=torch.float64)
+        self.spare = torch.zeros_like(self.products)
         self.scale = torch.zeros(B, T, dtype=torch.float64)  # natural logarithms
-        self.number = torch.arange(B * T).view(B, T)
-        self.blocks = blocks
         self.norms = {
-            name: SpectralNorms(B * T, len(range(*block.indices(S))))
-            for name, block in blocks.items()
+            name: SpectralNorms(B, T, (K, S), columns) for name, columns in blocks.items()
         }
 
     def advance(
@@ -152,27 +150,21 @@ class _Carried:
         own: Tensor,  # (B, K, S)
     ) -> dict[str, Tensor]:  # (B, tau + 1) each
         """Go one step on, and return the norms of the derivatives of that step's state."""
-        B, _, K, S = self.products.shape
-        if tau:
-            before = self.products[:, :tau].flatten(1, 2)
-            self.products[:, :tau] = (before @ by_state.mT).view(B, tau, K, S)
+        before, after = (each[:, :tau].flatten(1, 2) for each in (self.products, self.spare))
+        torch.bmm(before, by_state.mT, out=after)
+        self.products, self.spare = self.spare, self.products
         self.products[:, tau] = own
+        now, scale = self.products[:, : tau + 1], self.scale[:, : tau + 1]
         if tau % _STEPS_TO_CLEAR == 0:  # numbers below the normal ones would slow all down
-            self.products[:, : tau + 1].masked_fill_(
-                self.products[:, : tau + 1].abs() < _NOTHING, 0
-            )
-        now = self.products[:, : tau + 1].flatten(0, 1)
-        which = self.number[:, : tau + 1].flatten()
-        scale = self.scale[:, : tau + 1]
-        found = {
-            name: self.norms[name](now[..., block], which).view(B, tau + 1)
-            for name, block in self.blocks.items()
-        }
+            now.masked_fill_(now.abs() < _NOTHING, 0)
+        found = {name: norms(now, by_state) for name, norms in self.norms.items()}
         size = found["whole"]
         far = (size > _HUGE) | ((size < _SMALL) & (size > 0))
-        norms = {name: (norm.log() + scale).exp() for name, norm in found.items()}
+        result = {name: (norm.log() + scale).exp() for name, norm in found.items()}
         if bool(far.any()):
             step = torch.where(far, size, 1.0)
-            self.products[:, : tau + 1] /= step[..., None, None]
+            now /= step[..., None, None]
             scale += step.log()
-        return norms
+            for norms in self.norms.values():
+                norms.rescale(1 / step)
+        return result

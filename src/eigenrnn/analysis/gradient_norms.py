@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.layer_inputs import given_inputs, run_model
 from eigenrnn.analysis.unroll import unrolled
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def gradient_norms(
     Returns:
         A curve for each layer and direction.
     Raises:
-        ValueError: If there is no recurrent layer, inputs are not finite, the loss is not one
-            finite number, or it does not depend on the states.
+        ValueError: If there is no recurrent layer, inputs are not finite or not what the model
+            takes, the loss is not one finite number, or it does not depend on the states.
     Source:
         Kerg et al., NeurIPS 2019, figure 6. https://arxiv.org/abs/1905.12080 (departures: the
         norm over the batch, of which the paper does not say).
@@ -88,25 +89,37 @@ def gradient_norms(
         >>> found.curves["l0"].shape
         (5,)
     """
-    if isinstance(inputs, Tensor) and inputs.is_floating_point():
-        if not bool(inputs.isfinite().all()):
-            raise ValueError("expected finite numbers in inputs, got others")
-        inputs = inputs.detach().to("cpu", torch.float64)
     made = unrolled(model)
+    options = {} if lengths is None else {"lengths": lengths}
     with torch.enable_grad():
-        output = made.model(inputs, **({} if lengths is None else {"lengths": lengths}))
+        output = run_model(made.model, given_inputs(inputs), options)
         value = loss(output[0] if isinstance(output, tuple) else output)
-        if value.numel() != 1 or not bool(value.isfinite().all()):
-            raise ValueError(
-                f"expected loss to give one finite number, got shape {tuple(value.shape)}; reduce "
-                "it by mean() or sum()"
-            )
-        if not value.requires_grad:
-            raise ValueError(
-                "expected a loss that depends on the states, got one without gradient"
-            )
+        _check_loss(value)
         value.sum().backward()
     return GradientNorms({name: _norms(states) for name, states in made.states.items()})
+
+
+def _check_loss(value: object) -> None:
+    """Refuse what has no gradient by the states.
+
+    Raises:
+        ValueError: If it is not one finite number, or does not depend on them.
+    """
+    asked = "expected loss to give one finite number"
+    if not isinstance(value, Tensor):
+        raise ValueError(
+            f"{asked} as a tensor, got {type(value).__name__}, which has no gradient; leave out "
+            "item() or float()"
+        )
+    if value.numel() != 1:
+        raise ValueError(f"{asked}, got shape {tuple(value.shape)}; reduce it by mean() or sum()")
+    if not bool(value.isfinite().all()):
+        raise ValueError(
+            f"{asked}, got {value.item()}; states may grow without end, or the loss divides by "
+            "zero or takes a logarithm of it"
+        )
+    if not value.requires_grad:
+        raise ValueError("expected a loss that depends on the states, got one without gradient")
 
 
 def _norms(states: list[Tensor]) -> NDArray[np.float64]:  # (T,)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import Matrix, given_matrix
+from eigenrnn.analysis.matrices import Matrix, given_matrix, power_of_two
 from eigenrnn.analysis.schur_form import schur_form
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def henrici(
     """
     matrix = given_matrix(W)
     form = schur_form(matrix)
-    absolute, size = form.departure(), float(np.linalg.norm(matrix))
+    absolute, scale = form.departure(), power_of_two(matrix)
+    size = float(np.linalg.norm(matrix / scale))
     return Henrici(
         absolute=absolute,
-        relative=absolute / size if size else 0.0,
+        relative=absolute / scale / size if size else 0.0,
         singular_values=np.linalg.svd(matrix, compute_uv=False).astype(np.float64),
         moduli=np.sort(np.abs(form.eigenvalues()))[::-1],
     )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import recurrent_layers
+from eigenrnn.analysis.recurrence import only_layer
 from eigenrnn.analysis.torch_steps import Weights
 from eigenrnn.analysis.trajectory import Trajectory, trajectory
 from eigenrnn.layers.gated_direction import GatedDirection
@@ -57,8 +57,9 @@ class JacobianBound(Analysis):
         figure, (axes,) = plot.canvas()
         columns = self.table()
         curves = {name: column for name, column in columns.items() if name != "t"}
-        plot.lines(axes, columns["t"], curves, log=True)
-        plot.label(axes, "step t, as read", "mean over the batch")
+        plot.lines(axes, columns["t"], curves, log=True, legend_above=True)
+        y = r"$\|\partial h_t / \partial h_{t-1}\|_2$ and its bound, mean over the batch"
+        plot.label(axes, "step t, as read", y)
         return figure
 
     def table(self) -> Table:
@@ -106,8 +107,8 @@ def jacobian_bound(
     Shape:
         x: :math:`(T, B, M)`, or :math:`(T, M)`; :math:`(B, T, M)` of a layer with `batch_first`.
     Raises:
-        ValueError: If it is no GRU or has LayerNorm or zoneout, there is no such layer or
-            direction, or an input does not fit or is not finite.
+        ValueError: If there is no GRU or more than one layer, it has LayerNorm or zoneout, there
+            is no such layer or direction, or an input does not fit or is not finite.
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, theorem 1 and corollary 1.
         https://arxiv.org/abs/2208.06496 (departures: absolute values, which the printed maxima of
@@ -120,7 +121,7 @@ def jacobian_bound(
         >>> bool((found.norms <= found.bound).all())
         True
     """
-    gru = next(iter(recurrent_layers(layer).values()))
+    gru = only_layer(layer)
     if not isinstance(gru, GRU | nn.GRU):
         raise ValueError(f"expected a GRU, ours or torch's, got {type(gru).__name__}")
     if isinstance(gru, GRU) and asked_of(gru):

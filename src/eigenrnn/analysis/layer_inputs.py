@@ -1,15 +1,19 @@
-"""What the recurrent layers of a model read."""
+"""What a model is given, and what its recurrent layers read of it."""
 
 import copy
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.analysis.recurrence import recurrent_layers
+from eigenrnn.analysis.sequences import check_read
 
-__all__ = ["layer_inputs"]
+__all__ = ["given_inputs", "layer_inputs", "run_model"]
 
 
 def layer_inputs(model: nn.Module, inputs: Any) -> dict[str, Tensor | str]:
@@ -21,7 +25,7 @@ def layer_inputs(model: nn.Module, inputs: Any) -> dict[str, Tensor | str]:
     Returns:
         The sequences in double precision by the name of the layer, or why there are none.
     Raises:
-        ValueError: If the model has no recurrent layer.
+        ValueError: If the model has no recurrent layer, or does not take the inputs.
     Example:
         >>> layer_inputs(eigenrnn.RNN(2, 3), torch.ones(5, 1, 2))[""].shape
         torch.Size([5, 1, 2])
@@ -29,16 +33,52 @@ def layer_inputs(model: nn.Module, inputs: Any) -> dict[str, Tensor | str]:
     exact: nn.Module = copy.deepcopy(model).to("cpu", torch.float64).eval()
     seen: dict[str, Tensor | str] = {}
 
-    def note(path: str, _layer: nn.Module, given: tuple[Any, ...]) -> None:
-        match given:
-            case (Tensor(ndim=3) as x, *_):
-                seen[path] = x.detach()
-            case _:
-                seen[path] = "the layer reads no batch of plain sequences"
+    def note(path: str, layer: Any, given: tuple[Any, ...]) -> None:
+        x = given[0] if given else None
+        if x is None or isinstance(x, PackedSequence):
+            seen[path] = "the layer reads no batch of plain sequences"
+            return
+        check_read(layer, x)
+        lone = x.dim() == 2
+        seen[path] = x.detach().unsqueeze(0 if layer.batch_first else 1) if lone else x.detach()
 
     for path, layer in recurrent_layers(exact).items():
         layer.register_forward_pre_hook(partial(note, path))
-    floating = isinstance(inputs, Tensor) and inputs.is_floating_point()
     with torch.no_grad():
-        exact(inputs.to("cpu", torch.float64) if floating else inputs)
+        run_model(exact, given_inputs(inputs), {})
     return seen
+
+
+def given_inputs(inputs: Any) -> Any:
+    """Return inputs on the CPU, arrays as tensors and real numbers in double precision.
+
+    Raises:
+        ValueError: If a number is not finite.
+    """
+    if isinstance(inputs, np.ndarray):
+        inputs = torch.as_tensor(inputs)
+    if not isinstance(inputs, Tensor):
+        return inputs
+    inputs = inputs.detach().to("cpu")
+    if not inputs.is_floating_point():
+        return inputs
+    if not bool(inputs.isfinite().all()):
+        raise ValueError("expected finite numbers in inputs, got others")
+    return inputs.to(torch.float64)
+
+
+def run_model(model: nn.Module, inputs: Any, options: Mapping[str, Any]) -> Any:
+    """Return what a model gives.
+
+    Raises:
+        ValueError: If it does not take the inputs.
+    """
+    try:
+        return model(inputs, **options)
+    except (TypeError, RuntimeError, LookupError, AttributeError) as error:
+        kind = type(inputs).__name__
+        if isinstance(inputs, Tensor):
+            kind = f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape)}"
+        raise ValueError(
+            f"expected inputs that {type(model).__name__} takes, got {kind}: {error}"
+        ) from error

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.generators import check_numpy_generator
 from eigenrnn.analysis.matrices import Matrix, NumberArray, given_matrix, given_vector
 from eigenrnn.analysis.recurrence import recurrences
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LinearDecodability", "linear_decodability"]
 
-_SAMPLES_PER_NUMBER = 40
+_SAMPLES_PER_NUMBER, _FEWEST_SAMPLES = 40, 4_000
 
 Floats = NDArray[np.float64]
 
@@ -98,24 +100,28 @@ def linear_decodability(
             identity. A layer has its own.
         noise: The standard deviation of the noise in each number of a state.
         source: The vector v of a matrix; None lets the signal in at the first unit.
-        samples: The number of sequences; None takes 40 for each number that is read, so that the
-            fit loses about a twentieth of what is not explained.
-        generator: Draws the signal and the noise.
+        samples: The number n of sequences; None takes 40 for each number that is read, so that the
+            fit loses about a twentieth of what is not explained, and 4000 at least. Drawn anew,
+            an :math:`R^2` differs with a standard deviation of up to :math:`1.1 / \sqrt n`,
+            0.017 for 4000.
+        generator: NumPy's; draws the signal and the noise.
     Shape:
         layer_or_W: :math:`(N, N)`; source: :math:`(N,)`.
     Raises:
         ValueError: If a shape is wrong, a number is out of its range or not finite, a layer comes
             with a nonlinearity or a source, or the states grow beyond all numbers.
+        TypeError: If the generator is of another kind.
     Source:
         Orhan and Pitkow, ICLR 2020, section 2 and figure 2. https://arxiv.org/abs/1905.13715
         (departures: it tells neither the law of the signal, nor the noise, nor the number of
-        sequences; a normal law, a choice and 40 N stand for them).
+        sequences; a normal law, a choice and at least 40 N stand for them).
     Example:
         >>> chain = np.diag(np.ones(3), -1)
         >>> found = linear_decodability(chain, 6, generator=np.random.default_rng(0))
         >>> found.r_squared.round(6)[:4]
         array([1., 1., 1., 1.])
     """
+    check_numpy_generator(generator, optional=False)
     lags = _checked_delays(delays)
     if not (np.isfinite(noise) and noise >= 0):
         raise ValueError(f"expected a finite noise >= 0, got {noise}")
@@ -129,12 +135,14 @@ def linear_decodability(
     else:
         network = _of_matrix(given_matrix(layer_or_W), nonlinearity or "identity", source)
     fewest = 2 * (network.size + 2)  # one more than is fitted, in each half
-    count = _SAMPLES_PER_NUMBER * network.size if samples is None else samples
-    if count < fewest:
-        raise ValueError(f"expected samples >= {fewest} for {network.size} units, got {count}")
-    signal, states = _driven(network, int(lags.max()) + 1, count, noise, generator)
+    if samples is None:
+        samples = max(_SAMPLES_PER_NUMBER * network.size, _FEWEST_SAMPLES)
+    check_positive_integer("samples", samples)
+    if samples < fewest:
+        raise ValueError(f"expected samples >= {fewest} for {network.size} units, got {samples}")
+    signal, states = _driven(network, int(lags.max()) + 1, samples, noise, generator)
     r_squared = _judged(states, signal[len(signal) - 1 - lags].T)
-    return LinearDecodability(lags, r_squared, count)
+    return LinearDecodability(lags, r_squared, samples)
 
 
 def _checked_delays(delays: int | ArrayLike) -> NDArray[np.int64]:
@@ -143,7 +151,12 @@ def _checked_delays(delays: int | ArrayLike) -> NDArray[np.int64]:
     Raises:
         ValueError: If there are none, or one is no whole number from 0 on.
     """
-    lags = np.asarray(range(delays) if isinstance(delays, int) else delays)
+    try:
+        lags = np.asarray(delays)
+    except ValueError:  # a ragged list
+        lags = np.empty(0)
+    if isinstance(delays, int | np.integer) and lags.dtype.kind in "iu":
+        lags = np.arange(int(delays))
     if lags.ndim != 1 or not lags.size or lags.dtype.kind not in "iu" or lags.min() < 0:
         raise ValueError(
             f"expected delays to be a positive number of steps, or a list of such from 0 on, got "

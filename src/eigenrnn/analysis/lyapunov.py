@@ -1,5 +1,6 @@
 """How fast small differences between two states grow under the same input."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,14 @@ from torch import Tensor, nn
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.trajectory import trajectory
+from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Lyapunov", "lyapunov"]
+
+_EPSILON = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,9 @@ class Lyapunov(Analysis):
 
     Args:
         exponents: The largest first; averaged over the batch.
-        spread: Their standard deviation over the batch; zero for one sequence.
+        spread: Their standard deviation over the batch; zero for one sequence, NaN where an
+            exponent is infinite.
+        state_size: How many exponents there would be in all.
     Shape:
         exponents, spread: :math:`(k,)`.
     Units:
@@ -33,15 +39,20 @@ class Lyapunov(Analysis):
 
     exponents: NDArray[np.float64]
     spread: NDArray[np.float64]
+    state_size: int
 
     @property
     def dimension(self) -> float:
-        """The Kaplan-Yorke dimension; of the exponents that there are."""
+        """The Kaplan-Yorke dimension; NaN where it takes more exponents than there are."""
         sums = np.cumsum(self.exponents)
-        count = int((np.cumprod(sums >= 0)).sum())  # so many first ones add up to no loss
-        if count in (0, len(sums)):
-            return float(count)
-        return float(count + sums[count - 1] / -self.exponents[count])
+        finite = np.abs(self.exponents[np.isfinite(self.exponents)])
+        rounding = 10 * self.state_size * _EPSILON * max(1.0, finite.max(initial=0.0))
+        count = int(np.cumprod(sums >= -rounding).sum())  # so many first ones add up to no loss
+        if count == len(sums):
+            return float(count) if count == self.state_size else math.nan
+        if count == 0:
+            return math.nan if np.isnan(self.exponents[0]) else 0.0
+        return float(count + max(sums[count - 1], 0.0) / -self.exponents[count])
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
@@ -49,7 +60,9 @@ class Lyapunov(Analysis):
         finite = np.where(np.isfinite(self.exponents), self.exponents, np.nan)
         curves = {"exponents": finite}
         plot.lines(axes, number, curves, bands={"exponents": self.spread}, marker="o")
-        plot.label(axes, "number of the exponent", "Lyapunov exponent [nats per step]")
+        lost = int(np.isneginf(self.exponents).sum())
+        title = f"{lost} of {len(number)} are minus infinity" if lost else ""
+        plot.label(axes, "number of the exponent", "Lyapunov exponent [nats per step]", title)
         return figure
 
     def table(self) -> Table:
@@ -57,11 +70,13 @@ class Lyapunov(Analysis):
         return {"number": number, "exponent_nats": self.exponents, "spread_nats": self.spread}
 
     def headline(self) -> dict[str, float]:
-        return {
+        k, dimension = len(self.exponents), self.dimension
+        summed = "the exponents" if k == self.state_size else f"the first {k} exponents"
+        found = {
             "largest exponent (nats a step)": float(self.exponents[0]),
-            "sum of the exponents (nats a step)": float(self.exponents.sum()),
-            "Kaplan-Yorke dimension": self.dimension,
+            f"sum of {summed} (nats a step)": float(self.exponents.sum()),
         }
+        return found if math.isnan(dimension) else {**found, "Kaplan-Yorke dimension": dimension}
 
 
 @torch.no_grad()
@@ -79,9 +94,10 @@ def lyapunov(
         \lambda_i = \frac{1}{T - d} \sum_{t=d+1}^{T} \log |(R_t)_{ii}|, \qquad
         J_t = \frac{\partial h_t}{\partial h_{t-1}}
 
-    A step that loses a direction altogether, as ReLU's do, gives an exponent of minus infinity.
-    Those of finite time still depend on the start of Q, the first unit vectors, which is forgotten
-    as T grows.
+    A step that loses a direction altogether, as ReLU's do, gives an exponent of minus infinity:
+    what is below :math:`S \epsilon \|J_t Q_{t-1}\|_F` counts as zero. Exponents of finite time
+    still depend on the start of Q, which is random, the same at every call, and forgotten as T
+    grows; give `discard` so many steps.
 
     Args:
         layer: A recurrent layer, ours or torch's, or a model with one.
@@ -108,17 +124,28 @@ def lyapunov(
     path = trajectory(layer, x, which)
     T, B, S = path.x.shape[0], path.x.shape[1], path.states.shape[2]
     count = S if exponents is None else exponents
-    if not 1 <= count <= S:
+    check_positive_integer("exponents", count)
+    if count > S:
         raise ValueError(f"expected 1 <= exponents <= {S}, the size of the state, got {count}")
     if not 0 <= discard < T:
         raise ValueError(f"expected 0 <= discard < {T}, the number of steps, got {discard}")
-    frame = torch.eye(S, count, dtype=torch.float64).expand(B, S, count)  # Q
+    frame = _start(S)[:, :count].expand(B, S, count)  # Q
     total = torch.zeros(B, count, dtype=torch.float64)
     for t, (J, _) in enumerate(path.jacobians()):
-        frame, R = torch.linalg.qr(J @ frame)
+        moved = J @ frame
+        frame, R = torch.linalg.qr(moved)
         if t >= discard:
-            total += R.diagonal(dim1=1, dim2=2).abs().log()
+            sizes = R.diagonal(dim1=1, dim2=2).abs()
+            rounding = S * _EPSILON * torch.linalg.matrix_norm(moved)
+            total += sizes.where(sizes > rounding[:, None], 0).log()
     found = (total / (T - discard)).sort(dim=1, descending=True).values.numpy()
     with np.errstate(invalid="ignore"):
-        spread = np.nan_to_num(found.std(axis=0))  # of infinite ones there is none
-    return Lyapunov(found.mean(axis=0), spread)
+        spread = found.std(axis=0)  # of infinite ones there is none
+    return Lyapunov(found.mean(axis=0), spread, S)
+
+
+def _start(size: int) -> Tensor:  # (S, S)
+    """Return an orthonormal basis no part of which is invariant, but by chance."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    return torch.linalg.qr(drawn)[0]

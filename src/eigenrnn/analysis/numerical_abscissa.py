@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.matrices import Matrix, NumberArray, given_matrix
+from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +81,8 @@ def numerical_abscissa(
 
     Args:
         W: The recurrent matrix, or a layer with only one.
-        angles: The number of directions, each of which costs an eigenvector.
+        angles: The number of directions, each of which costs an eigenvector: 1.7 s on one core for
+            N = 1024. Those of a real matrix take half of them; the radius takes some tens more.
     Shape:
         W: :math:`(N, N)`.
     Raises:
@@ -94,6 +96,7 @@ def numerical_abscissa(
         (1.0, 1.0)
     """
     matrix = given_matrix(W)
+    check_positive_integer("angles", angles)
     if angles < 3:
         raise ValueError(f"expected at least 3 angles, got {angles}")
     is_real = not np.iscomplexobj(matrix)

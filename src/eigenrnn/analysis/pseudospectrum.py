@@ -10,6 +10,7 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.matrices import Matrix, given_matrix
 from eigenrnn.analysis.resolvent import smallest_singular_values, triangular
+from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,6 +114,7 @@ def pseudospectrum(
                [1.118, 1.   , 1.118]])
     """
     matrix = given_matrix(W)
+    check_positive_integer("resolution", resolution)
     if resolution < 2:
         raise ValueError(f"expected resolution >= 2, got {resolution}")
     if extent is not None:
@@ -137,6 +139,9 @@ def _check_extent(extent: Extent) -> None:
     Raises:
         ValueError: If it is none.
     """
-    left, right, bottom, top = extent
-    if not (np.isfinite(extent).all() and left < right and bottom < top):
+    try:
+        left, right, bottom, top = map(float, extent)
+    except (TypeError, ValueError):
+        left, right, bottom, top = np.nan, np.nan, np.nan, np.nan
+    if not (np.isfinite([left, right, bottom, top]).all() and left < right and bottom < top):
         raise ValueError(f"expected an extent (left < right, bottom < top), got {extent}")

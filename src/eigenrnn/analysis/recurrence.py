@@ -16,7 +16,7 @@ from eigenrnn.layers.abstract_direction import AbstractDirection
 from eigenrnn.layers.gated_direction import GatedDirection
 from eigenrnn.layers.stacked import Stacked
 
-__all__ = ["Recurrence", "recurrences", "recurrent_layers", "recurrent_matrices"]
+__all__ = ["Recurrence", "only_layer", "recurrences", "recurrent_layers", "recurrent_matrices"]
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
@@ -101,13 +101,22 @@ def recurrences(module: nn.Module) -> list[Recurrence]:
     Raises:
         ValueError: If there is none, there are several, or it projects its states.
     """
+    return _of_layer(only_layer(module))
+
+
+def only_layer(module: nn.Module) -> Stacked[Any] | nn.RNNBase:
+    """Return the recurrent layer inside of a module, or the module itself.
+
+    Raises:
+        ValueError: If there is none, or there are several.
+    """
     found = recurrent_layers(module)
     if len(found) > 1:
         raise ValueError(
             f"expected one recurrent layer, got {', '.join(found)} in {type(module).__name__}; "
             "choose one, such as model.get_submodule(name)"
         )
-    return _of_layer(next(iter(found.values())))
+    return next(iter(found.values()))
 
 
 def recurrent_layers(module: nn.Module) -> dict[str, Stacked[Any] | nn.RNNBase]:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from eigenrnn.analysis.matrices import NumberArray
+from eigenrnn.analysis.matrices import NumberArray, power_of_two
 
 __all__ = ["smallest_singular_values", "triangular"]
 
@@ -61,6 +61,12 @@ def smallest_singular_values(
         >>> smallest_singular_values(np.diag([1.0 + 0j, 2.0]), np.array([4.0 + 0j, 1.0])).round(6)
         array([2., 0.])
     """
+    # all that follows has squares, which are to stay in range
+    scale = max(power_of_two(T), power_of_two(z))
+    return scale * _scaled_values(T / scale, z / scale, tolerance)
+
+
+def _scaled_values(T: Complexes, z: Complexes, tolerance: float) -> Floats:  # (points,)
     eps, size = np.finfo(np.float64).eps, float(np.linalg.norm(T, 2))
     at_once = max(1, _NUMBERS_AT_ONCE // len(T))
     pieces = [z[k : k + at_once] for k in range(0, len(z), at_once)]

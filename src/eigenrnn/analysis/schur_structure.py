@@ -30,7 +30,8 @@ class SchurStructure(Analysis):
         Theta: Lower triangular, but for 2 x 2 blocks on the diagonal of a real one.
         P: Orthogonal, or unitary; its columns are the Schur modes.
         eigenvalues: In the order of the diagonal.
-        by_diagonal: The mean size of the entries of the diagonal and of each sub-diagonal.
+        by_diagonal: The mean size of the entries of the diagonal with its blocks, k = 0, and of
+            those of each sub-diagonal k that are below the blocks; zero where none are.
         off_diagonal: The Frobenius norm of what is below the blocks, over that of all.
         learned: Whether it is the form that a layer is made of, not one that was computed.
     Shape:
@@ -56,16 +57,15 @@ class SchurStructure(Analysis):
 
     def plot(self) -> "Figure":
         figure, (form, angles, profile) = plot.canvas(columns=3)
-        is_complex = np.iscomplexobj(self.Theta)
-        shown, name = (np.abs(self.Theta), "|entry|") if is_complex else (self.Theta, "entry")
-        plot.heat_map(form, shown, name, around_zero=not is_complex)
+        # the triangle is much smaller than the diagonal, and what is learned is there
+        plot.heat_map(form, np.abs(self.Theta), "|entry|", log=True, orders=4)
         title = f"{'learned' if self.learned else 'computed'} Schur form"
         plot.label(form, "from mode", "to mode", title)
         plot.histogram(angles, self.angles, np.linspace(-np.pi, np.pi, 37))
         plot.label(angles, "angle of the eigenvalue (rad)", "eigenvalues")
-        plot.lines(profile, np.arange(len(self.by_diagonal)), {"mean": self.by_diagonal})
+        plot.lines(profile, np.arange(len(self.by_diagonal)), {"mean": self.by_diagonal}, log=True)
         below = f"{self.off_diagonal:.1%} of the norm is below the blocks"
-        plot.label(profile, "sub-diagonal k", "mean |entry|", below)
+        plot.label(profile, "sub-diagonal k (0: the blocks)", "mean |entry|", below)
         return figure
 
     def table(self) -> Table:
@@ -114,14 +114,12 @@ def schur_structure(
     """
     learned = _learned(W)
     form = learned or schur_form(given_matrix(W))
-    N, size = len(form.Theta), np.linalg.norm(form.Theta)
-    entries = np.abs(form.Theta)
     return SchurStructure(
         Theta=form.Theta,
         P=form.P,
         eigenvalues=form.eigenvalues(),
-        by_diagonal=np.array([entries.diagonal(-k).mean() for k in range(N)]),
-        off_diagonal=float(np.linalg.norm(form.below()) / size) if size else 0.0,
+        by_diagonal=form.by_diagonal(),
+        off_diagonal=form.share_below(),
         learned=learned is not None,
     )
 

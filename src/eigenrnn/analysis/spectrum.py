@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import Matrix, given_matrix
+from eigenrnn.analysis.matrices import Matrix, given_matrix, power_of_two
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,5 +86,6 @@ def spectrum(
     matrix = given_matrix(W)
     eigenvalues = np.linalg.eigvals(matrix).astype(np.complex128)
     order = np.argsort(-np.abs(eigenvalues), kind="stable")
-    gram = matrix.conj().T @ matrix - np.eye(len(matrix))
-    return Spectrum(eigenvalues[order], float(np.linalg.norm(gram)))
+    size = max(power_of_two(matrix), 1.0)  # so that squares stay in range
+    gram = (matrix / size).conj().T @ (matrix / size) - np.eye(len(matrix)) / size / size
+    return Spectrum(eigenvalues[order], float(np.linalg.norm(gram)) * size * size)

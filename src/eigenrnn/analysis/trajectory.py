@@ -7,7 +7,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from eigenrnn.analysis.recurrence import Recurrence, recurrences, recurrent_layers
+from eigenrnn.analysis.recurrence import Recurrence, only_layer, recurrences
+from eigenrnn.analysis.sequences import check_sequences, given_numbers
 
 __all__ = ["Trajectory", "chosen", "trajectory"]
 
@@ -31,13 +32,22 @@ class Trajectory:
     states: Tensor
 
     def jacobians(self) -> Iterator[tuple[Tensor, Tensor]]:  # (B, S, S), (B, S, M), T times
-        """Yield the derivatives of each step by the state before it and by its input."""
+        """Yield the derivatives of each step by the state before it and by its input.
+
+        Raises:
+            ValueError: If they do not stay finite.
+        """
         T, B, S = self.x.shape[0], self.x.shape[1], self.states.shape[2]
         at_once = max(1, _MOST_NUMBERS // (B * S * S))
         for start in range(0, T, at_once):
             steps = slice(start, min(start + at_once, T))
             x, before = self.x[steps].flatten(0, 1), self.states[:-1][steps].flatten(0, 1)
             by_state, by_input = self.recurrence.jacobians(x, before)
+            if not bool(by_state.isfinite().all() and by_input.isfinite().all()):
+                raise ValueError(
+                    f"expected derivatives that stay finite, got others in steps {start + 1} to "
+                    f"{start + len(x) // B}; the states grow too large"
+                )
             yield from zip(
                 by_state.unflatten(0, (-1, B)), by_input.unflatten(0, (-1, B)), strict=True
             )
@@ -55,7 +65,7 @@ def trajectory(layer: nn.Module, x: Tensor | ArrayLike, which: str) -> Trajector
     """
     found = {recurrence.name: recurrence for recurrence in recurrences(layer)}
     wanted = chosen(found, which)
-    batch_first = next(iter(recurrent_layers(layer).values())).batch_first
+    batch_first = only_layer(layer).batch_first
     given = _checked(x, found["l0"].input_size, batch_first)
     for depth in range(int(which[1:].split("_")[0])):
         both = [found[name] for name in (f"l{depth}", f"l{depth}_reverse") if name in found]
@@ -84,13 +94,8 @@ def _checked(x: Tensor | ArrayLike, input_size: int, batch_first: bool) -> Tenso
     Raises:
         ValueError: If it does not fit.
     """
-    x = torch.as_tensor(x).detach().to("cpu", torch.float64)
-    if x.dim() not in (2, 3) or x.shape[-1] != input_size or not x.numel():
-        shape = "(B, T, M)" if batch_first else "(T, B, M)"
-        raise ValueError(
-            f"expected x of shape {shape} or (T, M) with M = {input_size} and at least one step, "
-            f"got {tuple(x.shape)}"
-        )
+    x = given_numbers(x)
+    check_sequences(x, input_size, batch_first=batch_first)
     lost = int(x.numel() - x.isfinite().sum())
     if lost:
         raise ValueError(f"expected finite numbers in x, got {lost} that are not")

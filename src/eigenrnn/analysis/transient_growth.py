@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.generators import check_numpy_generator
 from eigenrnn.analysis.matrices import Matrix, NumberArray, given_matrix
 from eigenrnn.errors import check_positive_integer
 
@@ -20,6 +21,7 @@ __all__ = ["TransientGrowth", "transient_growth"]
 
 _MOST_DENSE = 160  # rows up to which all singular values cost less than a few products
 _TOLERANCE = 1e-12
+_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class TransientGrowth(Analysis):
 
     @property
     def peak_at(self) -> int:
-        """The step at which it is reached first."""
-        return int(self.norms.argmax())
+        """The step at which it is reached first, up to rounding."""
+        return int((self.norms >= self.peak * (1 - _ROUNDING)).argmax())
 
     def plot(self) -> "Figure":
         columns = self.table()
@@ -100,12 +102,13 @@ def transient_growth(
         W: The recurrent matrix, real or complex, or a layer with one.
         steps: The last power.
         ensemble: How many first states to follow, uniform on the unit sphere; none by default.
-        generator: Where they come from; None draws the same ones every time.
+        generator: NumPy's; where they come from. None draws the same ones every time.
     Shape:
         W: :math:`(N, N)`; norms: (steps + 1,).
     Raises:
         ValueError: If W is not square or not finite, or the layer has several or none, a number
             is not in its range, or a power leaves double precision.
+        TypeError: If the generator is of another kind.
     Source:
         Kerg et al., NeurIPS 2019, section 3.1 and figure 1b. https://arxiv.org/abs/1905.12080;
         Trefethen and Embree, Spectra and Pseudospectra, 2005, chapter 14 (departures: none).
@@ -115,6 +118,7 @@ def transient_growth(
         (3.0811, 1)
     """
     matrix = given_matrix(W)
+    check_numpy_generator(generator, optional=True)
     check_positive_integer("steps", steps)
     if ensemble:
         check_positive_integer("ensemble", ensemble)

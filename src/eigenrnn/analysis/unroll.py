@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.analysis.recurrence import Recurrence, recurrences, recurrent_layers
+from eigenrnn.analysis.sequences import check_read
 from eigenrnn.layers.lengths import Lengths
 
 __all__ = ["Unrolled", "unrolled"]
@@ -61,6 +62,7 @@ class _Loop:
         prefix: str,
         states: dict[str, list[Tensor]],
     ) -> None:
+        self.layer = layer
         self.batch_first: bool = layer.batch_first
         self.num_directions = 2 if layer.bidirectional else 1
         self.is_lstm = isinstance(layer, nn.LSTM)
@@ -86,6 +88,7 @@ class _Loop:
                 enforce_sorted=input.sorted_indices is None,
             )
             return None if last_only else output, self._last(last)
+        check_read(self.layer, input)
         unbatched = input.dim() == 2
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
