@@ -85,10 +85,9 @@ def fisher_series(networks: Sequence[Network], styles: Styles) -> list[dict[str,
         for number, (name, memory) in enumerate(network.fisher.items()):
             style = styles.of(network.group)
             label = network.name if len(network.fisher) == 1 else f"{network.name}: {name}"
-            scaled = "" if memory["scale"] == 1 else f" (scaled by {memory['scale']:.3g})"
             found.append(
                 {
-                    "label": label + scaled,
+                    "label": label,
                     "colour": style["colour"],
                     "dash": style["dash"] + number,
                     "shown": name == main,

@@ -13,6 +13,10 @@ from eigenrnn.report.collect import Records, RunRecord, slug
 
 __all__ = ["MOST_POINTS", "Curve", "Group", "curve", "group"]
 
+_PACE_AND_PLACE = (
+    *("eval_batch_size", "log_every", "checkpoint_every"),
+    *("accelerator", "devices", "num_nodes", "strategy"),
+)
 MOST_POINTS = 1000
 """A longer curve is averaged over blocks of its rows."""
 
@@ -137,7 +141,7 @@ def _in_blocks(
 
 def _identity(records: Records, run: RunRecord) -> str:
     """Write all that two runs share that differ by their seed alone."""
-    settings = {**run.config["settings"], "seed": None}
+    settings = {**run.config["settings"], **dict.fromkeys(("seed", *_PACE_AND_PLACE))}
     row = records.recipe_row(run)
     place = None if row is None else (row[0]["label"], row[1])
     return json.dumps([_task(run), run.config["model"], settings, place], default=str)

@@ -9,24 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis import fisher_memory, recurrent_matrices, schur_structure
+from eigenrnn.analysis import recurrent_matrices, schur_structure
+from eigenrnn.analysis.in_use import InUse, in_use
+from eigenrnn.analysis.network_memory import has_no_gates, network_memory
 from eigenrnn.report.collect import RunRecord, task_name
 from eigenrnn.report.curves import Group
 from eigenrnn.report.dynamics import watched
 from eigenrnn.report.gradients import gradient_pictures
 from eigenrnn.report.numbers import by_blocks, in_powers, listed, positive
 
-__all__ = ["FISHER_STEPS", "MOST_NETWORKS", "Network", "Rebuild", "Trained", "look_into"]
+__all__ = ["MOST_NETWORKS", "Network", "Rebuild", "Trained", "look_into"]
 
 MOST_NETWORKS = 16
 """Of more networks than this the last ones are left out of the charts of matrices."""
 
-FISHER_STEPS = 128
-"""The points of a Fisher memory curve; its noise is that of as many steps."""
-
 _MOST_CELLS = 128  # rows and columns of a heat map
 _FLOOR = 1e-8  # of the largest number
-_ROUNDING = 1e-6  # of single precision, by which an orthogonal matrix misses radius 1
 _MAIN = ("hh", "candidate", "cell")
 
 
@@ -172,22 +170,23 @@ def _of_now(matrices: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
 def _analyse_matrices(
     network: Network, model: nn.Module, matrices: Mapping[str, NDArray[Any]]
 ) -> None:
+    used = in_use(model)
+    if not any(map(has_no_gates, matrices)):
+        network.explain("its matrices are those of gates, which alone make no network", "fisher")
     for name, W in matrices.items():
         try:
             # of a network with one matrix, the form that its constraint is made of, if it is
             given = model if len(matrices) == 1 else W
             network.schur[name] = _schur_picture(schur_structure(given))
-            network.fisher[name] = _memory(network.schur[name].pop("radius"), W)
+            if has_no_gates(name):
+                network.fisher[name] = _memory(W, used[name])
         except (ValueError, np.linalg.LinAlgError) as error:
             network.explain(f"{name}: {error}", "schur" if name not in network.schur else "fisher")
 
 
-def _memory(radius: float, W: NDArray[Any]) -> dict[str, Any]:
-    """Take the Fisher memory curve; of a matrix that explodes, when it is scaled to radius 1."""
-    scale = 1 / radius if radius > 1 + _ROUNDING else 1.0
-    source = np.full(len(W), len(W) ** -0.5)
-    found = fisher_memory(scale * W, source, FISHER_STEPS, noise_steps=FISHER_STEPS)
-    return {"values": positive(found.curve, _FLOOR), "total": found.total, "scale": scale}
+def _memory(W: NDArray[Any], used: InUse) -> dict[str, Any]:
+    found = network_memory(W, used)
+    return {"values": positive(found.curve, _FLOOR), "total": found.total}
 
 
 def _schur_picture(found: Any) -> dict[str, Any]:
@@ -219,5 +218,4 @@ def _schur_picture(found: Any) -> dict[str, Any]:
             "log": True,
         },
         "note": note,
-        "radius": float(found.moduli.max()),
     }

@@ -6,12 +6,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from eigenrnn.analysis.network_memory import MEMORY_STEPS
 from eigenrnn.atomic import write_atomically
 from eigenrnn.report import tables
 from eigenrnn.report.charts import Styles, curves_of, fisher_series, maps_of, spectra_of
 from eigenrnn.report.collect import Records, collect, task_name
 from eigenrnn.report.curves import MOST_POINTS, Group, group
-from eigenrnn.report.networks import FISHER_STEPS, Network, Rebuild, look_into
+from eigenrnn.report.networks import Network, Rebuild, look_into
 from eigenrnn.version import __version__
 
 __all__ = ["write_report"]
@@ -42,11 +43,11 @@ _CAPTIONS = {
         "largest is blank."
     ),
     "fisher": (
-        "What the state of a linear network with this matrix, with unit noise in every unit, "
-        "knows of an input k steps ago that enters all units alike (v = 1/√N). The noise is that "
-        f"of the last {FISHER_STEPS} steps, so that a matrix with a spectral radius of 1 has a "
-        "curve too; one above 1 is first scaled down to 1, by the factor behind its name. What is "
-        "under 1e-8 of the largest is not drawn. The matrices of gates are hidden at first."
+        "What the state of the network without its nonlinearity, with unit noise in every unit, "
+        "knows of its first input k steps ago, whose weights are scaled to norm 1. Where noise "
+        "would add up without end, as with a spectral radius of 1, that of the last "
+        f"{MEMORY_STEPS} steps counts. What is under 1e-8 of the largest is not drawn. The matrix "
+        "of a gate alone makes no network, and has no curve."
     ),
 }
 _WATCH = (

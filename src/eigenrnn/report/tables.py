@@ -140,10 +140,10 @@ def _summed_up(group: Group) -> dict[str, str]:
     unfinished = len(group.runs) - len(results)
     return {
         "network": group.label,
+        **{name: _with_error(values) for name, values in found.items()},
         "parameters": f"{group.runs[0].config['parameters']:,}",
         "seeds": _listed([run.seed for run in group.runs]),
         "steps": _span([int(r["steps"]) for r in results]),
-        **{name: _with_error(values) for name, values in found.items()},
         "seconds a run": f"{statistics.fmean(r['seconds'] for r in results):.1f}"
         if results
         else "",
