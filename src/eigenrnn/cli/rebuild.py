@@ -1,7 +1,7 @@
 """From the folder of a run back to the trained model."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import nn
 
 from eigenrnn.cli import complaints
 from eigenrnn.cli.make import make, options_of, recipe_with_data_root
-from eigenrnn.errors import MissingDataError
+from eigenrnn.errors import CheckpointError, MissingDataError
 from eigenrnn.recipes.origin import Origin
 from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Batch, Task
@@ -24,6 +24,7 @@ from eigenrnn.version import __version__
 __all__ = ["Rebuilt", "rebuild"]
 
 _MOST_NAMED = 5
+_MOST_SAID = 500  # characters: torch lists every weight that does not fit
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def rebuild(path: str | Path, data_root: str | None = None) -> Rebuilt:
     Raises:
         ValueError: If there is no such run, it was not made by the command line, or this version
             cannot build its model.
-        CheckpointError: If the checkpoint is damaged or of a newer format.
+        CheckpointError: If the checkpoint is damaged, of a newer format or of something else.
         MissingDataError: If the size of the model is that of data which is not there.
     """
     path = Path(path)
@@ -83,14 +84,18 @@ def rebuild(path: str | Path, data_root: str | None = None) -> Rebuilt:
         model, task, settings = _build(known, data_root)
         model.to(torch.float64 if settings.precision == "64-true" else None)
         model.load_state_dict(state["learner"]["model"] if "learner" in state else state["model"])
+        step = state["course"]["step"] if "learner" in state else state["step"]
+    except KeyError as error:
+        raise CheckpointError(f"{file} is no checkpoint of a run: it has no {error}") from None
     except (ValueError, TypeError, RuntimeError, ArgumentError) as error:
         wrote = config.get("versions", {}).get("eigenrnn", "of unknown version")
+        other = f"eigenrnn {wrote} wrote it, this is {__version__}: "
+        said = complaints.explain(str(error), {}, "train")
         raise ValueError(
-            f"the model of {folder} cannot be built: eigenrnn {wrote} wrote it, this is "
-            f"{__version__}: {complaints.explain(str(error), {}, 'train')}"
+            f"the model of {folder} cannot be built: {'' if wrote == __version__ else other}"
+            f"{said[:_MOST_SAID]}"
         ) from error
-    step = state["course"]["step"] if "learner" in state else state["step"]
-    return Rebuilt(model.eval(), task, settings, config["name"] or folder.name, step, file)
+    return Rebuilt(model.eval(), task, settings, config.get("name") or folder.name, step, file)
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -109,9 +114,12 @@ def _config(folder: Path) -> dict[str, Any]:
             f"config.json{hint}{more}"
         )
     try:
-        return dict(json.loads(file.read_text()))
+        content = json.loads(file.read_text())
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {error}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("config", {}) or {}, dict):
+        raise ValueError(f"{file} is damaged: it describes no run")
+    return dict(content)
 
 
 def _checkpoint_of(folder: Path) -> Path:
@@ -140,12 +148,16 @@ def _build(known: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Tas
     """Make what a run was made of.
 
     Raises:
-        ValueError: If there is no such recipe.
+        ValueError: If there is no such recipe, or it is not said which.
     """
     if known["command"] == "train":
         made = make(options_of(known.get("options", {})), data_root)
         return made.model, made.task, made.settings
-    origin = Origin(**{name: value for name, value in known.items() if name != "command"})
+    named = {field.name: field.default_factory is MISSING for field in fields(Origin)}
+    missing = [name for name, is_needed in named.items() if is_needed and name not in known]
+    if missing:
+        raise ValueError(f"its config.json is damaged: it has no {', '.join(missing)}")
+    origin = Origin(**{name: known[name] for name in named if name in known})
     if origin.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {origin.recipe}")
     row = origin.find(recipe_with_data_root(RECIPES[origin.recipe], data_root))

@@ -45,7 +45,9 @@ def load(path: str | Path) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises half a dozen kinds, of which none names the file
-        raise CheckpointError(f"{path} is no checkpoint that can be read: {error}") from error
+        # its first line: torch goes on with how to load what is unsafe
+        said = str(error).split("\n")[0].split(". ")[0]
+        raise CheckpointError(f"{path} is no checkpoint that can be read: {said}") from error
     version = cast("dict[str, Any]", state).get("format") if isinstance(state, dict) else None
     if not isinstance(version, int):
         raise CheckpointError(f"{path} is not a checkpoint of eigenrnn: it has no format number")

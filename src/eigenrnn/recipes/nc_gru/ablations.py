@@ -30,7 +30,7 @@ _INVERSE_NOTE = (
 _GATES_NOTE = "no number is printed; one or two orthogonal matrices end below three"
 _NORM_NOTE = (
     "the figure shows the norm, well below 1 in all steps, and no number is printed; ours is in "
-    "neumann_norm.csv of the run, and here is its loss"
+    "norm.csv, and here is the loss of its run"
 )
 _LENGTH = "the paper does not state T: 100"
 
@@ -56,8 +56,8 @@ def _norms(trained: Mapping[str, Sequence[Trained]]) -> Curves:
     (run,) = trained[_WATCHED.label][:1]
     (matrix,) = run.names("neumann_norm.csv")
     steps, norms = run.column(matrix, "neumann_norm.csv")
-    series = {_WATCHED.label: norms}
-    return Curves(steps, series, "step of training", "norm of the terms", log=True)
+    series = {_WATCHED.label: norms, "1, below which the series converges": [1.0] * len(steps)}
+    return Curves(steps, series, "step of training", "2-norm of (I + A)⁻¹ δA", log=True)
 
 
 RECIPES = (

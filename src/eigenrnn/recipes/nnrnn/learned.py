@@ -38,6 +38,9 @@ def _panel(name: str, about: str, row: Row) -> Panel:
 _COPYING = _row_of(images.RECIPES, "nnrnn/fig4", "nnRNN 128 copying", "figure 3a")
 _TEXT = _row_of(text.RECIPES, "nnrnn/table1", "nnRNN 1024 T=150", "figures 3b and 3c")
 _PIXELS = _row_of(images.RECIPES, "nnrnn/fig4", "nnRNN 512 psMNIST", "figure 5")
+_INSET = (
+    "the inset of figure 3c, the distribution of the entries next to the diagonal, is left out"
+)
 _ORDER = (
     "our product is W h, where the paper's figure may show its transpose: the triangle is below "
     "the diagonal in both"
@@ -49,7 +52,7 @@ RECIPES = (
         summary="The Schur form that nnRNN learns on copying and on Penn Treebank.",
         rows=(_COPYING, _TEXT),
         source=f"{SOURCE}, section 5.3 and figure 3",
-        departures=(_ORDER,),
+        departures=(_ORDER, _INSET),
         panels=(
             _panel("a", "The Schur form after copying (T=200)", _COPYING),
             _panel("b-c", "The Schur form after Penn Treebank (T=150)", _TEXT),
