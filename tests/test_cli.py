@@ -324,12 +324,12 @@ def test_a_run_is_not_both_resumed_and_overwritten(complaint):
 REFUSED = {
     # names
     "": (
-        "expected a command among list, train, reproduce, analyse, report, bench, collect; see "
-        "eigenrnn --help"
+        "expected a command among list, train, reproduce, sweep, analyse, report, results, bench, "
+        "collect; see eigenrnn --help"
     ),
     "trian": (
-        "expected a command among list, train, reproduce, analyse, report, bench, collect; got "
-        "'trian' (did you mean train?)"
+        "expected a command among list, train, reproduce, sweep, analyse, report, results, bench, "
+        "collect; got 'trian' (did you mean train?)"
     ),
     "list layer": (
         "expected a kind among constraints, layers, tasks, recipes, backends; got 'layer' "

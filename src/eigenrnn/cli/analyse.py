@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def analyse(options: Namespace, console: Console) -> int:
         everything = _everything(rebuilt, batch, say)
         status.update("drawing")
         _forget(folder)
-        everything.save(folder)
+        undrawn = everything.save(folder)
+        everything = replace(everything, left_out={**everything.left_out, **undrawn})
     write_json(folder / "summary.json", _summary(rebuilt, everything))
     console.print(
         f"{rebuilt.name} after {rebuilt.step:,} steps ({rebuilt.checkpoint})",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from eigenrnn.cli.names import near, options_of, unknown
-from eigenrnn.registry import LAYERS, RECIPES, TASKS
+from eigenrnn.registry import LAYERS, TASKS
 
 __all__ = ["explain"]
 
@@ -17,8 +17,9 @@ _KINDS_OF_VALUE = {
 }
 _MISSING = {
     "task": f"expected --task among {', '.join(TASKS)}; got none",
-    "recipe": f"expected a recipe among {', '.join(RECIPES)}; got none",
+    "action": "expected to collect or to write results; got neither",
     "run": "expected the folder of a run or a checkpoint; got none",
+    "file": "expected the file of a sweep; got none",
     "what": "expected a task to collect for among car_racing; got none",
 }
 

@@ -15,9 +15,12 @@ from torch import nn
 from eigenrnn import bench
 from eigenrnn.cli import complaints, listing, names
 from eigenrnn.cli.analyse import analyse
+from eigenrnn.cli.everything import reproduce_all
 from eigenrnn.cli.make import make, recipe_with_data_root, recorded
 from eigenrnn.cli.parser import Parser, commands
 from eigenrnn.cli.report import report
+from eigenrnn.cli.results import results
+from eigenrnn.cli.sweep import sweep
 from eigenrnn.errors import NonFiniteLossError, check_positive_integer
 from eigenrnn.models import count_parameters
 from eigenrnn.recipes import reproduce
@@ -77,6 +80,8 @@ def _run(given: list[str]) -> int:
         "reproduce": _reproduce,
         "analyse": analyse,
         "report": report,
+        "results": results,
+        "sweep": sweep,
         "bench": _bench,
         "collect": _collect,
     }
@@ -119,6 +124,12 @@ def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None
 
 
 def _reproduce(options: Namespace, console: Console) -> int:
+    if options.all:
+        return 0 if reproduce_all(options, console) else _INTERRUPTED
+    if options.plan:
+        raise ValueError("expected --plan with --all, got it without")
+    if options.recipe is None:
+        raise ValueError(f"expected a recipe among {', '.join(RECIPES)}; got none")
     if options.recipe not in RECIPES:
         raise ValueError(names.unknown("recipe", options.recipe, RECIPES))
     recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)

@@ -15,7 +15,14 @@ from eigenrnn.recipes import Entry, Recipe, Row
 from eigenrnn.tasks import Task
 from eigenrnn.train import Settings
 
-__all__ = ["Made", "make", "options_of", "recipe_with_data_root", "recorded"]
+__all__ = [
+    "Made",
+    "make",
+    "options_and_record",
+    "options_of",
+    "recipe_with_data_root",
+    "recorded",
+]
 
 _OF_THE_CALL = ("config", "data_root", "out", "resume", "overwrite")
 
@@ -70,8 +77,17 @@ def options_of(content: dict[str, Any]) -> Namespace:
 
     Raises the errors of the command line.
     """
+    return options_and_record(content)[0]
+
+
+def options_and_record(content: dict[str, Any]) -> tuple[Namespace, dict[str, Any]]:
+    """Read options as `options_of` does; return too what `recorded` writes of them.
+
+    Raises the errors of the command line.
+    """
     parser = _parser()
-    return parser.instantiate(parser.parse_object(content))
+    options = parser.parse_object(content)
+    return parser.instantiate(options), recorded(options)
 
 
 def recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:

@@ -60,8 +60,10 @@ def commands() -> dict[str, tuple[Parser, str]]:
         "list": (_list(), "what there is, by name"),
         "train": (_train(), "train a layer on a task"),
         "reproduce": (_reproduce(), "run a published experiment"),
+        "sweep": (_sweep(), "train many networks at once, on one machine or several"),
         "analyse": (_analyse(), "look at a trained network from all sides"),
         "report": (_report(), "put runs on a page that opens in a browser"),
+        "results": (_results(), "archive runs of recipes, and write RESULTS.md from the archive"),
         "bench": (_bench(), "time the recurrences beside torch's"),
         "collect": (_collect(), "make the data of a task that has none to download"),
     }
@@ -103,7 +105,21 @@ def _train() -> Parser:
 
 def _reproduce() -> Parser:
     parser = Parser("Run a published experiment and set its numbers beside ours.")
-    parser.add_argument("recipe", help="its name, see: eigenrnn list recipes")
+    parser.add_argument("recipe", nargs="?", help="its name, see: eigenrnn list recipes")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="all recipes, what says most for its time first; goes on where it stopped",
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="with --all: print what is left and run nothing"
+    )
+    parser.add_argument(
+        "--archive",
+        type=str,
+        default="results",
+        help="with --all: the archive of runs, which are not made again",
+    )
     parser.add_argument("--rows", nargs="+", type=str, help="parts of the labels of those to run")
     parser.add_argument("--seeds", nargs="+", type=int, help="in place of the recipe's")
     parser.add_argument(
@@ -111,7 +127,29 @@ def _reproduce() -> Parser:
         action="store_true",
         help="a few steps a row: shows that it runs, reaches nothing",
     )
-    _add_run_arguments(parser, "runs/RECIPE, with --quick runs/RECIPE-quick")
+    _add_run_arguments(parser, "runs/RECIPE, with --quick runs/RECIPE-quick; with --all: runs")
+    return parser
+
+
+def _sweep() -> Parser:
+    parser = Parser(
+        "Train the networks of a grid or of a search, as many at once as there are processors. "
+        "Needs: pip install 'eigenrnn[sweep]'."
+    )
+    parser.add_argument("file", help="a YAML file that says what is tried, see docs/sweeps.md")
+    parser.add_argument(
+        "--address", type=str, help="HOST:PORT of a Ray cluster (default: this machine alone)"
+    )
+    parser.add_argument(
+        "--out",
+        type=str,
+        help="the folder to write to, which all machines see (default: runs/FILE)",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with what is there")
+    parser.add_argument("--overwrite", action="store_true", help="delete what is there")
+    parser.add_argument(
+        "--trials_at_once", type=int, help="how many may run at once (default: as many as fit)"
+    )
     return parser
 
 
@@ -144,6 +182,36 @@ def _report() -> Parser:
         help="the file to write; an earlier report is replaced",
     )
     parser.add_argument("--title", type=str, help="the heading of the page")
+    parser.add_argument("--data_root", type=str, help="the folder of the data files")
+    return parser
+
+
+def _results() -> Parser:
+    parser = Parser(
+        "Archive the runs of recipes as one small file each, or write the page of all of them, "
+        "the papers' numbers beside ours."
+    )
+    parser.add_argument("action", help="collect or write")
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=str,
+        help="to collect: folders of recipes that were run, or of many of them",
+    )
+    parser.add_argument("--archive", type=str, default="results", help="the folder of the archive")
+    parser.add_argument(
+        "--unfinished",
+        action="store_true",
+        help="to collect: runs that have not ended too, as such; they do not count",
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="to collect: replace an archived run by another one of the same name",
+    )
+    parser.add_argument(
+        "--out", type=str, default="RESULTS.md", help="to write: the file; it is replaced"
+    )
     parser.add_argument("--data_root", type=str, help="the folder of the data files")
     return parser
 

@@ -16,7 +16,7 @@ from eigenrnn.tasks.base import Task
 from eigenrnn.train.settings import Settings
 from eigenrnn.version import __version__
 
-__all__ = ["facts", "identity", "refuse_another"]
+__all__ = ["facts", "identity", "refuse_another", "versions"]
 
 _CPU_INFO = Path("/proc/cpuinfo")  # of Linux, where Python's own answer is empty
 
@@ -28,18 +28,22 @@ def facts(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
         "model": str(model).splitlines(),
         "parameters": count_parameters(model),
         "settings": asdict(settings),
-        "versions": {
-            "eigenrnn": __version__,
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            **_machine(),
-        },
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Name the software, the processor, and the accelerator if there is one."""
+    return {
+        "eigenrnn": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **_machine(),
     }
 
 
 def _machine() -> dict[str, str]:
-    """Name the processor, and the accelerator if there is one."""
     lines = _CPU_INFO.read_text().splitlines() if _CPU_INFO.exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     processor = named[0] if named else platform.processor() or platform.machine()

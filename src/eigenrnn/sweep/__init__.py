@@ -1,0 +1,8 @@
+"""Many runs, on one machine or on several."""
+
+from eigenrnn.sweep.plan import Choice, Grid, Range, Search
+from eigenrnn.sweep.run import Sweep
+from eigenrnn.sweep.source import Prepared, Source, Trial
+from eigenrnn.sweep.status import Status
+
+__all__ = ["Choice", "Grid", "Prepared", "Range", "Search", "Source", "Status", "Sweep", "Trial"]

@@ -1,0 +1,159 @@
+"""Where the trials run: a cluster of this machine alone, or one that is there."""
+
+import importlib
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["check_address", "check_installed", "cluster", "has_joined"]
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of how it will behave one day
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the folders of the runs hold all that there is
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C ends the sweep as it ends all else
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new one prints at any verbosity
+}
+_STORE = 80 * 2**20  # bytes; a little above the least that Ray takes: only small things go through
+_KNOCK_S, _JOIN_S = 5, 22  # together within half a minute
+
+
+@contextmanager
+def cluster(address: str | None = None) -> Generator[str]:
+    """Join a cluster, or start one on this machine; leave or end it afterwards.
+
+    A process that has joined one already stays in it.
+
+    Args:
+        address: Where an existing one is, `HOST:PORT`; None starts one.
+    Yields:
+        A folder on this machine for what Ray keeps meanwhile.
+    Raises:
+        ImportError: If Ray is not installed.
+        ConnectionError: If there is no cluster, or it cannot be joined.
+    """
+    before = {name: os.environ.get(name) for name in _QUIET}
+    os.environ.update(_QUIET)
+    folder = tempfile.mkdtemp(prefix="eigenrnn-")
+    try:
+        check_installed()
+        import ray
+
+        logging.getLogger("ray.tune").setLevel(logging.ERROR)  # our console says what happens
+        joined_before = has_joined()
+        try:
+            if not joined_before:
+                _join(address, folder)
+            yield folder
+        finally:
+            if not joined_before:
+                ray.shutdown()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def has_joined() -> bool:
+    """Whether this process is in a cluster already."""
+    return "ray" in sys.modules and sys.modules["ray"].is_initialized()
+
+
+def check_installed() -> None:
+    """Refuse to go on without Ray Tune and Optuna.
+
+    Raises:
+        ImportError: If one is missing.
+    """
+    try:
+        import optuna
+
+        importlib.import_module("ray.tune")  # Ray may be there without what it needs
+    except ImportError as error:
+        raise ImportError(
+            f"a sweep needs Ray Tune and Optuna ({error}): pip install 'eigenrnn[sweep]'"
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def _join(address: str | None, folder: str) -> None:
+    """Join the cluster at the address, or start one.
+
+    Raises:
+        ConnectionError: If it cannot be joined.
+    """
+    import ray
+
+    quiet: dict[str, Any] = {
+        "log_to_driver": False,
+        "logging_level": logging.ERROR,
+        "configure_logging": True,
+    }
+    if address is None:
+        ray.init(
+            num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+            include_dashboard=False,
+            object_store_memory=_STORE,
+            _temp_dir=folder,
+            **quiet,
+        )
+        return
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConnectionError(_refusal(address, str(error))) from error
+
+
+def check_address(address: str) -> None:
+    """Knock at the address before Ray does, which would wait there for a minute or more.
+
+    Raises:
+        ValueError: If it is none.
+        ConnectionError: If nobody answers, or no cluster.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ValueError(
+            f"expected an address HOST:PORT, such as 10.0.0.1:6379, got {address!r}; "
+            "`ray start --head` prints it"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
+    except OSError as error:
+        raise ConnectionError(_refusal(address, str(error))) from error
+    # Something listens. Whether it is a cluster, and of this version, is tried in a process
+    # that can be ended: Ray's own attempt cannot.
+    attempt = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-c", attempt, address],
+            timeout=_JOIN_S,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        said = f"what listens there did not answer as a cluster within {_JOIN_S} s"
+        raise ConnectionError(_refusal(address, said)) from None
+    if tried.returncode:
+        said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise ConnectionError(_refusal(address, said))
+
+
+def _refusal(address: str, said: str) -> str:
+    return (
+        f"there is no cluster to join at {address}: {said}; start one with `ray start --head`, "
+        "and on this machine `ray start --address=HOST:PORT`"
+    )

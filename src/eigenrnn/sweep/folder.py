@@ -1,0 +1,126 @@
+"""The folder of a sweep: whose it is, and when it may be written to."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eigenrnn.errors import RunExistsError
+from eigenrnn.sweep.status import FILE as TRIAL
+from eigenrnn.train.run_directory import write_json
+from eigenrnn.version import __version__
+
+__all__ = ["RESULTS", "SUGGESTIONS", "check_folder", "check_shared", "open_folder"]
+
+FORMAT = 1
+"""The version of the layout."""
+
+RESULTS = "results.csv"
+SUGGESTIONS = "suggestions.json"
+_SWEEP = "sweep.json"
+_WRITTEN = (_SWEEP, SUGGESTIONS, RESULTS, "results.json", "results.md")
+_MAY_CHANGE = frozenset({"trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root"})
+_MOST_SHOWN = 60  # characters of a value
+
+
+def check_folder(
+    out: Path, description: Mapping[str, Any], *, resume: bool, overwrite: bool
+) -> None:
+    """Refuse a folder that the sweep may not be written to.
+
+    Args:
+        out: The folder.
+        description: What the sweep's file says; what decides no number may change in between.
+        resume: Whether to go on with what is there.
+        overwrite: Whether to delete what is there.
+    Raises:
+        ValueError: If it should be both, or a sweep of another file or version is there.
+        RunExistsError: If it holds runs and should be neither, or they are not of a sweep.
+    """
+    if resume and overwrite:
+        raise ValueError("expected resume or overwrite, got both")
+    file = out / _SWEEP
+    held = file.exists() or any(out.glob("**/config.json")) or (out / "results.json").exists()
+    if held and not file.exists():
+        raise RunExistsError(
+            f"{out} holds runs of another command, which are kept: choose another folder with "
+            "--out"
+        )
+    if held and not resume and not overwrite:
+        raise RunExistsError(
+            f"{out} already holds a sweep: go on with it with resume=True (on the command line: "
+            "--resume), or delete it with overwrite=True (--overwrite)"
+        )
+    if held and resume:
+        _refuse_another(out, json.loads(file.read_text()), description)
+
+
+def open_folder(out: Path, description: Mapping[str, Any], *, overwrite: bool) -> str:
+    """Make a folder ready for a sweep; return its mark, by which workers know it."""
+    if overwrite:
+        _clear(out)
+    out.mkdir(parents=True, exist_ok=True)
+    mark = _mark(description)
+    content = {"format": FORMAT, "eigenrnn": __version__, "mark": mark}
+    write_json(out / _SWEEP, {**content, "file": dict(description)})
+    return mark
+
+
+def check_shared(out: Path, mark: str) -> None:
+    """Refuse to train on a machine that does not see the folder of the sweep.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    file = out / _SWEEP
+    if not file.exists() or json.loads(file.read_text())["mark"] != mark:
+        raise ValueError(
+            f"expected {out} to be a folder that all machines share, got one without the sweep"
+        )
+
+
+def _mark(description: Mapping[str, Any]) -> str:
+    decides = {name: value for name, value in description.items() if name not in _MAY_CHANGE}
+    text = json.dumps(decides, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _refuse_another(out: Path, known: Mapping[str, Any], description: Mapping[str, Any]) -> None:
+    """Refuse to go on with what another file or another version has begun.
+
+    Raises:
+        ValueError: If it has; says what differs.
+    """
+    versions = known.get("format"), known.get("eigenrnn")
+    if versions != (FORMAT, __version__):
+        raise ValueError(
+            f"{out} holds a sweep of eigenrnn {versions[1]}, which is kept; this is "
+            f"{__version__}: choose another folder with --out"
+        )
+    # as they look in a file
+    then, now = known["file"], json.loads(json.dumps(dict(description), default=str))
+    changed = [
+        f"{name} was {_short(then, name)}, now {_short(now, name)}"
+        for name in dict.fromkeys([*then, *now])
+        if name not in _MAY_CHANGE and then.get(name) != now.get(name)
+    ]
+    if changed:
+        raise ValueError(
+            f"{out} holds a sweep of another file, which is kept: {'; '.join(changed)}; choose "
+            "another folder with --out"
+        )
+
+
+def _short(content: Mapping[str, Any], name: str) -> str:
+    text = json.dumps(content[name]) if name in content else "absent"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def _clear(out: Path) -> None:
+    # only what a sweep has written: the folder may hold other things
+    for file in list(out.glob(f"**/{TRIAL}")):
+        shutil.rmtree(file.parent)
+    for name in _WRITTEN:
+        (out / name).unlink(missing_ok=True)

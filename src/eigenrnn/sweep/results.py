@@ -1,0 +1,50 @@
+"""The table of a sweep: `results.csv`, one line a trial."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eigenrnn.atomic import write_atomically
+from eigenrnn.sweep.folder import RESULTS
+from eigenrnn.sweep.status import Status
+
+__all__ = ["best_first", "write_table"]
+
+
+def write_table(out: Path, statuses: Sequence[Status]) -> None:
+    """Write the table anew, whole or not at all."""
+    rows = [_row(status) for status in statuses]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    # what every line has stands before and behind what only some have
+    last = ("message", "folder")
+    columns = [*(name for name in columns if name not in last), *last]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(out / RESULTS, text.getvalue().encode())
+
+
+def best_first(statuses: Sequence[Status], metric: str, mode: str) -> list[Status]:
+    """Sort the trials that have ended by a figure, the best first."""
+    found = [(status.figure(metric), status) for status in statuses]
+    known = [(figure, status) for figure, status in found if figure is not None]
+    ordered = sorted(known, key=lambda pair: pair[0], reverse=mode == "max")
+    return [status for _, status in ordered]
+
+
+def _row(status: Status) -> dict[str, Any]:
+    trial, result = status.trial, status.result
+    row: dict[str, Any] = {**trial.parameters, "seed": trial.seed, "status": status.state}
+    if result is not None:
+        row |= {"steps": result.steps, "seconds": round(result.seconds, 3)}
+        row |= {"best_by": result.best_by, "best_step": result.best_step}
+        for title, metrics in (("best", result.best), ("last", result.last)):
+            for split, numbers in metrics.items():
+                # the shortest text that gives the very number back
+                row |= {f"{title}_{split}_{name}": repr(n) for name, n in numbers.items()}
+    row |= {f"score_{name}": repr(number) for name, number in (status.scores or {}).items()}
+    said = " ".join(status.message.split())
+    return {**row, "attempts": status.attempts, "message": said, "folder": trial.place}

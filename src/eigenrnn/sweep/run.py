@@ -1,0 +1,222 @@
+"""Runs a sweep: what is checked before, who trains, and what is left."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.sweep.board import Board
+from eigenrnn.sweep.cluster import check_address, check_installed, cluster, has_joined
+from eigenrnn.sweep.folder import check_folder, open_folder
+from eigenrnn.sweep.plan import Grid, Search
+from eigenrnn.sweep.source import Source
+from eigenrnn.sweep.status import Status
+from eigenrnn.tasks.base import Task
+from eigenrnn.train.selection import chosen_by
+
+__all__ = ["Sweep"]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Many runs, trained at once as far as there are processors.
+
+    Each trial is a run of its own, with its folder and its checkpoints. One whose worker or
+    machine dies goes on from its checkpoint on another; one that diverges or fails is noted, and
+    the others go on.
+
+    Args:
+        source: Makes the networks of the trials.
+        plan: What is tried.
+        description: What the sweep is, as it was asked for: a folder is gone on with only by the
+            same.
+        cpus_per_trial: The processors of each trial, and the threads that it uses.
+        gpus_per_trial: The graphics processors of each, or the part of one.
+        retries: How often a trial goes on whose worker or machine has died.
+    Raises:
+        ValueError: If an option is out of its range.
+    """
+
+    source: Source
+    plan: Grid | Search
+    description: Mapping[str, Any]
+    cpus_per_trial: int = 1
+    gpus_per_trial: float = 0
+    retries: int = 10
+
+    def __post_init__(self) -> None:
+        check_positive_integer("cpus_per_trial", self.cpus_per_trial)
+        for name in ("gpus_per_trial", "retries"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"expected {name} >= 0, got {getattr(self, name)}")
+
+    def run(
+        self,
+        out: str | Path,
+        *,
+        address: str | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        trials_at_once: int | None = None,
+        console: Console | None = None,
+    ) -> list[Status]:
+        """Run the trials, and write `results.csv` anew after each.
+
+        Args:
+            out: The folder of the sweep; all machines must see it under this name.
+            address: Where a cluster is that trains them, `HOST:PORT`; None starts one on this
+                machine, and ends it afterwards.
+            resume: Go on with what is there: what has ended is not repeated.
+            overwrite: Delete what is there.
+            trials_at_once: How many trials may run at once; None lets as many as fit.
+            console: Where to say what happens, by default on standard error.
+        Returns:
+            What has become of each trial.
+        Raises:
+            ValueError: If a trial cannot be, or the folder holds another sweep.
+            RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
+            ConnectionError: If there is no cluster at the address.
+            ImportError: If Ray Tune or Optuna is missing.
+        """
+        folder = Path(out).absolute()
+        console = console or Console(stderr=True)
+        if trials_at_once is not None:
+            check_positive_integer("trials_at_once", trials_at_once)
+        if address is None and self.cpus_per_trial > (os.cpu_count() or 1):
+            raise ValueError(
+                f"expected cpus_per_trial <= {os.cpu_count()}, those of this machine, got "
+                f"{self.cpus_per_trial}"
+            )
+        self._check()
+        check_folder(folder, self.description, resume=resume, overwrite=overwrite)
+        check_installed()
+        if address is not None and not has_joined():
+            check_address(address)
+        mark = open_folder(folder, self.description, overwrite=overwrite)
+        begun = _Begun(self, folder, mark, trials_at_once, console, address)
+        if isinstance(self.plan, Grid):
+            return begun.grid(self.plan)
+        return begun.search(self.plan)
+
+    def decides(self) -> tuple[str, str] | None:
+        """Say by what trials are compared: the figure, and whether it should be `min` or `max`.
+
+        Returns:
+            Both; None if the task has no figures.
+        Raises:
+            ValueError: If the search names a figure that there is not, or whose good end is not
+                known.
+        """
+        task = self.source.task(self.source.trials(0, self._first())[0])
+        search = self.plan if isinstance(self.plan, Search) else None
+        metric = chosen_by(task) if search is None or search.metric is None else search.metric
+        if metric is None:
+            return None
+        return metric, (search and search.mode) or _mode(task, metric)
+
+    def _first(self) -> Mapping[str, Any]:
+        return self.plan.points[0] if isinstance(self.plan, Grid) else self.plan.corners[0]
+
+    def _check(self) -> None:
+        """Refuse a sweep of which a trial cannot be, before anything is trained.
+
+        Raises:
+            ValueError: If a search has nothing to decide by.
+        """
+        points = self.plan.points if isinstance(self.plan, Grid) else self.plan.corners
+        if self.decides() is None and isinstance(self.plan, Search):
+            raise ValueError("expected a task with figures for a search, got one without")
+        # seeds differ in nothing that could be wrong
+        self.source.check([self.source.trials(0, parameters)[0] for parameters in points])
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A sweep whose folder is open and whose cluster is there."""
+
+    sweep: Sweep
+    out: Path
+    mark: str
+    at_once: int | None
+    console: Console
+    address: str | None
+
+    def grid(self, plan: Grid) -> list[Status]:
+        source = self.sweep.source
+        points = enumerate(plan.points)
+        trials = [trial for n, point in points for trial in source.trials(n, point)]
+        board = self._board(len(trials))
+        left = [status.trial for status in board.add(trials) if not status.is_final]
+        self._announce(board)
+        if left:
+            with cluster(self.address) as temporary:
+                self._tuning(None).grid([[trial] for trial in left], board, temporary)
+            board.write(is_over=True)
+        return board.statuses
+
+    def search(self, plan: Search) -> list[Status]:
+        from eigenrnn.sweep.suggestions import Suggestions, suggested_before
+        from eigenrnn.sweep.tuning import objective
+
+        metric, mode = self.sweep.decides() or ("", "")  # refused before, if there is none
+        source = self.sweep.source
+        board = self._board(plan.trials * len(source.trials(0, plan.corners[0])))
+        known = suggested_before(self.out)
+        for place, point in enumerate(known):
+            found = board.add(source.trials(point.number, point.parameters))
+            is_over = all(status.is_final for status in found)
+            known[place] = replace(point, objective=objective(found, metric), is_over=is_over)
+        self._announce(board)
+        left = max(plan.trials, len(known)) - sum(point.is_over for point in known)
+        if left:
+            with cluster(self.address) as temporary:
+                suggestions = Suggestions(plan, mode, self.out, known)
+                self._tuning(metric).search(suggestions, left, board, temporary)
+            board.write(is_over=True)
+        return board.statuses
+
+    def _board(self, expected: int) -> Board:
+        return Board(self.out, self.sweep.source, expected, self.console)
+
+    def _announce(self, board: Board) -> None:
+        board.write()
+        before = sum(status.is_final for status in board.statuses)
+        if before:
+            self.console.print(f"{before} trials have ended before", highlight=False)
+
+    def _tuning(self, metric: str | None) -> Any:
+        from eigenrnn.sweep.tuning import Tuning
+
+        sweep = self.sweep
+        return Tuning(
+            source=sweep.source,
+            out=self.out,
+            mark=self.mark,
+            cpus=sweep.cpus_per_trial,
+            gpus=sweep.gpus_per_trial,
+            retries=sweep.retries,
+            at_once=self.at_once,
+            metric=metric,
+        )
+
+
+def _mode(task: Task, metric: str) -> str:
+    """Say whether a figure should be small or large.
+
+    Raises:
+        ValueError: If there is no such figure, or nobody knows.
+    """
+    split, _, name = metric.partition(" ")
+    if split == "train" or split not in task.splits or name not in task.figure_names:
+        splits = [split for split in task.splits if split != "train"]
+        known = ", ".join(f"{split} {name}" for split in splits for name in task.figure_names)
+        raise ValueError(f"expected metric among {known}; got {metric!r}")
+    if name == task.metric_name:
+        return "max" if task.higher_is_better else "min"
+    if name != "loss":
+        raise ValueError(f"expected mode to be min or max beside the metric {metric!r}, got none")
+    return "min"

@@ -1,0 +1,144 @@
+"""What the file of a sweep may say."""
+
+import pytest
+import yaml
+
+from eigenrnn.cli.rebuild import rebuild
+from eigenrnn.cli.sweep_file import read_sweep
+from eigenrnn.recipes import nonnormal
+from eigenrnn.recipes.origin import Origin
+from eigenrnn.sweep import Choice, Range, Search
+from eigenrnn.train import fit
+from training_run import QUIET, one_thread
+
+TINY = {
+    "task": {"name": "copying", "delay": 3, "symbols": 2, "test_examples": 10},
+    "layer": "scornn",
+    "hidden_size": 6,
+    "steps": 8,
+    "eval_every": 2,
+    "batch_size": 2,
+    "log_every": 1,
+    "accelerator": "cpu",
+}
+SEEDS = {"seeds": [0]}
+
+
+def read(tmp_path, content):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+    )
+    return read_sweep(file)
+
+
+WRONG = {
+    "an unknown key": (TINY | {"gird": {}}, r"takes no key 'gird' \(did you mean grid\?\)"),
+    "a setting misspelt": (TINY | {"stepz": 3}, r"takes no key 'stepz' \(did you mean steps"),
+    "a seed": (TINY | {"seed": 3}, r"'seed' \(did you mean seeds"),
+    "a varied name misspelt": (
+        TINY | {"grid": {"hiden_size": [3]}},
+        r"train takes no key 'hiden_size' \(did you mean hidden_size",
+    ),
+    "a key of another kind": ({"recipe": "scornn/fig1", "task": "copying"}, "no key 'task'"),
+    "an unknown recipe": ({"recipe": "scornn/fg1"}, r"did you mean scornn/fig1"),
+    "an unknown row": ({"recipe": "scornn/fig1", "rows": ["GRU"]}, "scoRNN 190 T=1000"),
+    "both": (TINY | {"grid": {"lr": [1]}, "search": {}}, "grid or search in a sweep, got both"),
+    "neither": (TINY, "expected grid, search or seeds"),
+    "a grid without a list": (TINY | {"grid": {"lr": 0.1}}, "names with lists of values"),
+    "seeds twice": (TINY | {"seeds": [1, 1]}, "different whole numbers"),
+    "trials of a grid": (TINY | SEEDS | {"trials": 3}, "expected trials beside a search only"),
+    "no range": (TINY | {"search": {"lr": {"low": 1}}}, "lr to have low and high, or choices"),
+    "a range turned": (
+        TINY | {"search": {"lr": {"low": 2, "high": 1}}},
+        "lr: expected finite low",
+    ),
+    "a range misspelt": (
+        TINY | {"search": {"lr": {"low": 1, "high": 2, "lgo": True}}},
+        r"lr takes no key 'lgo' \(did you mean low or log",
+    ),
+    "a logarithm of zero": (
+        TINY | {"search": {"lr": {"low": 0, "high": 1, "log": True}}},
+        "lr: expected 0 < low",
+    ),
+    "a search in many rows": (
+        {"recipe": "scornn/fig1", "search": {"lr": {"low": 1, "high": 2}}},
+        "expected one row for a search, got",
+    ),
+    "processors": (TINY | SEEDS | {"cpus_per_trial": 0}, "cpus_per_trial to be a positive"),
+    "no YAML": ("a: [", "is no YAML"),
+    "no mapping": ("- a", "expected keys such as task, layer and grid, or recipe"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), WRONG.values(), ids=WRONG)
+def test_a_wrong_file_is_refused_by_name(tmp_path, content, said):
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path, content)
+
+
+IMPOSSIBLE = {
+    "a layer's option": (TINY | {"grid": {"layer.negative": [3, 300]}}, "negative <= 6, got 300"),
+    "an option misspelt": (TINY | {"grid": {"task.dely": [3]}}, "Option 'dely' is not accepted"),
+    "a setting": (TINY | {"grid": {"lr": [0.1, -1]}}, "expected a finite lr >= 0, got -1"),
+    "an end of a range": (
+        TINY | {"search": {"layer.negative": {"low": 1, "high": 50}}},
+        "negative <= 6, got 50",
+    ),
+    "processes": (TINY | SEEDS | {"devices": 2}, "expected devices and num_nodes of 1"),
+    "a metric": (
+        TINY | {"search": {"lr": {"low": 0.1, "high": 1}}, "metric": "test los"},
+        "expected metric among validation loss",
+    ),
+    "a recipe's option": (
+        {"recipe": "scornn/fig1", "rows": ["uRNN"], "grid": {"layr": [1]}},
+        "expected a setting of training",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_trial_that_cannot_be_is_refused_before_any_is_trained(tmp_path, content, said):
+    with pytest.raises(Exception, match=said):
+        read(tmp_path, content).run(tmp_path / "out", console=QUIET)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_grid_is_every_combination(tmp_path):
+    plan = read(tmp_path, TINY | {"grid": {"lr": [1, 2], "layer.negative": [3, 4]}}).plan
+    assert [tuple(point.values()) for point in plan.points] == [(1, 3), (1, 4), (2, 3), (2, 4)]
+
+
+def test_a_search_looks_where_the_file_says(tmp_path):
+    space = {"lr": {"low": 1e-4, "high": 0.1, "log": True}, "optimiser": {"choices": ["adam"]}}
+    plan = read(tmp_path, TINY | {"search": space, "trials": 7, "search_seed": 3}).plan
+    domains = {"lr": Range(1e-4, 0.1, log=True), "optimiser": Choice(("adam",))}
+    assert plan == Search(domains, trials=7, seed=3)
+
+
+def test_the_points_of_a_recipe_are_those_of_its_rows(tmp_path):
+    content = {"recipe": "nonnormal/fig3", "rows": ["identity copying"], "seeds": [3]}
+    sweep = read(tmp_path, content)
+    (recipe,) = (r for r in nonnormal.RECIPES if r.name == "nonnormal/fig3")
+    row = next(r for r in recipe.rows if r.label == "identity copying")
+    trials = [sweep.source.trials(n, point)[0] for n, point in enumerate(sweep.plan.points)]
+    assert [trial.point for trial in trials] == list(row.points())
+    origin = Origin(recipe.name, row.label, trials[5].point, 3, False)
+    assert sweep.source.prepare(trials[5], tmp_path).settings == origin.find(recipe).settings
+
+
+def test_a_recipe_can_be_tried_with_other_values(tmp_path):
+    content = {"recipe": "scornn/fig1", "rows": ["uRNN"], "quick": True}
+    content |= {"grid": {"lr": [0.25], "task.delay": [7], "hidden_size": [6]}}
+    sweep = read(tmp_path, content)
+    (trial,) = sweep.source.trials(0, sweep.plan.points[0])
+    prepared = sweep.source.prepare(trial, tmp_path)
+    assert (prepared.settings.lr, prepared.task.delay) == (0.25, 7)
+    with one_thread():
+        fit(*fitted(prepared), tmp_path / "run", console=QUIET, config=prepared.config)
+    again = rebuild(tmp_path / "run")
+    assert (again.settings, again.task) == (prepared.settings, prepared.task)
+
+
+def fitted(prepared):
+    return prepared.model, prepared.task, prepared.settings
