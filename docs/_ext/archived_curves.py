@@ -1,0 +1,38 @@
+"""A directive that draws the curves of the runs that are archived under results/."""
+
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from eigenrnn.registry import RECIPES
+from eigenrnn.results.pictures import pictures
+
+PICTURES = "_pictures"
+
+
+class ArchivedCurves(SphinxDirective):
+    """All of them, one picture for each recipe and task; the argument is the archive's folder."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        folder = Path(self.env.srcdir, self.arguments[0])
+        for path in sorted(folder.glob("**/*.json")):
+            self.env.note_dependency(str(path))
+        drawn = Path(self.env.srcdir, PICTURES)
+        drawn.mkdir(exist_ok=True)
+        shown: list[nodes.Node] = []
+        for picture in pictures(folder, RECIPES):
+            picture.plot().savefig(drawn / f"{picture.name}.png", dpi=110)
+            image = nodes.image(uri=f"/{PICTURES}/{picture.name}.png", alt=picture.about)
+            shown.append(nodes.figure("", image, nodes.caption("", picture.about)))
+        return shown
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive with Sphinx."""
+    app.add_directive("archived-curves", ArchivedCurves)
+    return {"parallel_read_safe": True}

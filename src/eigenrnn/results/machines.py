@@ -1,0 +1,38 @@
+"""The machines that the archived runs were made on."""
+
+from collections.abc import Sequence
+
+from eigenrnn.results.archive import Archived
+
+__all__ = ["Machines"]
+
+
+class Machines:
+    """Gives each machine a short name.
+
+    Args:
+        runs: All that are archived.
+    """
+
+    def __init__(self, runs: Sequence[Archived]) -> None:
+        known = sorted({_described(run) for run in runs})
+        self._names = {about: f"M{number}" for number, about in enumerate(known, start=1)}
+
+    def lines(self) -> list[str]:
+        """List them with what they are."""
+        return [f"- {name}: {about}." for about, name in self._names.items()]
+
+    def of(self, runs: Sequence[Archived]) -> str:
+        """Name those of some runs."""
+        return ", ".join(sorted({self._names[_described(run)] for run in runs}))
+
+
+def _described(run: Archived) -> str:
+    known = run.versions
+    platform = known.get("platform", "unknown system").partition("-")[0]
+    machine = known.get("processor", f"processor not recorded ({platform})")
+    parts = [machine, *([known["gpu"]] if "gpu" in known else [])]
+    software = (
+        f"{name} {known[name]}" for name in ("eigenrnn", "torch", "python") if name in known
+    )
+    return f"{', '.join(parts)}; {', '.join(software)}"

@@ -1,0 +1,68 @@
+"""Two tiny recipes, one of which shows a run of the other, for tests of the results."""
+
+from dataclasses import dataclass, replace
+
+from eigenrnn import ScoRNN
+from eigenrnn.errors import MissingDataError
+from eigenrnn.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
+from eigenrnn.tasks import Copying
+from eigenrnn.train import Settings
+from training_run import QUIET, one_thread
+
+TABLE, FIGURE = "tiny/table1", "tiny/fig1"
+SEEDS = (0, 1)
+
+
+@dataclass(frozen=True)
+class Absent(Copying):
+    """A task whose data is nowhere."""
+
+    def missing_data(self):
+        return "absent.bin"
+
+    def batches(self, *_args, **_kwargs):
+        raise MissingDataError("expected absent.bin, got none")
+
+
+ABSENT = Absent(delay=4, symbols=2, test_examples=30)
+
+
+def row(label="scoRNN 6", *, hidden_size=6, task=None, **changes):
+    settings = Settings(
+        steps=20, batch_size=4, lr=1e-2, eval_every=10, log_every=5, accelerator="cpu"
+    )
+    known = {
+        "label": label,
+        "task": task or Copying(delay=4, symbols=2, test_examples=30),
+        "layer": ScoRNN,
+        "hidden_size": hidden_size,
+        "settings": settings,
+        "reported": Reported(0.5, "table 1"),
+    }
+    return Row(**(known | changes))
+
+
+def recipes():
+    """Make both: the figure shows the last loss of a run whose best accuracy the table has."""
+    exact = Computed("exact", lambda: 3.0, Reported(3.03, "table 1", quantity="total"))
+    quoted = Quoted("LSTM", Reported(0.7, "table 1"))
+    shown = row(reported=Reported(None, "figure 1", "test", "loss", "last"))
+    other = row("scoRNN 8", hidden_size=8, reported=shown.reported)
+    source = "Nobody, 2020"
+    made = (
+        Recipe(TABLE, "A table.", (row(), exact, quoted), source, SEEDS, ("nothing is true",)),
+        Recipe(FIGURE, "A figure.", (shown, other), source, (0,)),
+    )
+    return {recipe.name: recipe for recipe in made}
+
+
+def changed(recipe, label, **changes):
+    """Return a recipe with a row of it changed."""
+    rows = tuple(replace(r, **changes) if r.label == label else r for r in recipe.rows)
+    return replace(recipe, rows=rows)
+
+
+def run(recipe, folder, **options):
+    """Run a recipe in silence."""
+    with one_thread():
+        return reproduce(recipe, folder, **{"console": QUIET, **options})
