@@ -105,6 +105,7 @@ class Map(Analysis):
         y_name: What the rows are, from top to bottom.
         name: What the numbers are.
         log: Whether colours stand for powers of ten.
+        first: The number of the first row and column.
     """
 
     values: ArrayLike
@@ -112,14 +113,20 @@ class Map(Analysis):
     y_name: str
     name: str
     log: bool = False
+    first: int = 0
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
-        plot.heat_map(axes, self.values, self.name, log=self.log)
+        plot.heat_map(axes, self.values, self.name, log=self.log, first=self.first)
         plot.label(axes, self.x_name, self.y_name)
         return figure
 
     def table(self) -> Table:
         values = np.asarray(self.values)
         rows, columns = np.nonzero(np.isfinite(values))
-        return {self.y_name: rows, self.x_name: columns, self.name: values[rows, columns]}
+        numbers = values[rows, columns]
+        return {
+            self.y_name: rows + self.first,
+            self.x_name: columns + self.first,
+            self.name: numbers,
+        }

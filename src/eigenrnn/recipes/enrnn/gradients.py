@@ -53,6 +53,7 @@ def _map_of(block: str, name: str) -> Callable[[Mapping[str, Sequence[Trained]]]
             "state, step tau",
             f"norm of d{name}/dx",
             log=True,
+            first=1,
         )
 
     return draw
