@@ -5,10 +5,11 @@ import numpy as np
 from eigenrnn.analysis import fisher_memory
 from eigenrnn.recipes.base import Computed, Recipe, Reported
 from eigenrnn.recipes.nnrnn.source import SOURCE
+from eigenrnn.recipes.nnrnn.triangular import UNITS, triangular
 
 __all__ = ["RECIPES", "total_memory"]
 
-_UNITS, _STEPS, _NOISE_STEPS = 100, 150, 10_000
+_STEPS, _NOISE_STEPS = 150, 10_000
 
 _PRINTED = {
     (0.95, 0.0, 0.0): 3.03,
@@ -27,18 +28,9 @@ _PRINTED = {
 
 
 def total_memory(alpha: float, beta: float, d: float) -> float:
-    r"""Sum the Fisher memory of a signal that enters at the first of 100 units, over 150 steps.
-
-    .. math:: \Theta_{i j} = d\, \delta_{i, j} + \alpha\, \delta_{i, j + 1} + \beta\, [i \ge j + 2]
-
-    Args:
-        alpha: What is below the diagonal.
-        beta: What is further down.
-        d: What is on the diagonal.
-    """
-    theta = np.diag(np.full(_UNITS - 1, alpha), -1) + np.diag(np.full(_UNITS, d))
-    theta += np.tril(np.full((_UNITS, _UNITS), beta), -2)
-    first = np.eye(_UNITS)[0]
+    """Sum the Fisher memory of a signal that enters at the first unit, over 150 steps."""
+    first = np.eye(UNITS)[0]
+    theta = triangular(alpha, beta, d)
     return fisher_memory(theta, first, _STEPS, noise_steps=_NOISE_STEPS).total
 
 

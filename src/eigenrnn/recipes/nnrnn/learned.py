@@ -4,22 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from eigenrnn.analysis import SchurStructure, schur_structure
-from eigenrnn.recipes.base import Recipe, Reported, Row
+from eigenrnn.recipes.base import Recipe, Row
+from eigenrnn.recipes.borrowed import borrowed
 from eigenrnn.recipes.nnrnn import images, text
 from eigenrnn.recipes.nnrnn.source import SOURCE
 from eigenrnn.recipes.panel import Panel, Trained
 
 __all__ = ["RECIPES"]
 
-_NOTE = "the figure shows the trained matrix and prints no number; here is the loss of its run"
-
 
 def _row_of(recipes: tuple[Recipe, ...], name: str, label: str, place: str) -> Row:
-    """Take a row of a table, to look at its matrix."""
-    recipe = next(recipe for recipe in recipes if recipe.name == name)
-    row = next(row for row in recipe.rows if isinstance(row, Row) and row.label == label)
-    reported = Reported(None, place, row.reported.split, "loss", "best", _NOTE)
-    return replace(row, reported=reported, seeds=(0,))
+    return replace(borrowed(recipes, name, label, place, "best"), seeds=(0,))
 
 
 def _structure(label: str) -> Callable[[Mapping[str, Sequence[Trained]]], SchurStructure]:

@@ -4,26 +4,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from eigenrnn.analysis import HiddenChain, hidden_chain, recurrent_layers
-from eigenrnn.recipes.base import Recipe, Reported, Row
+from eigenrnn.recipes.base import Recipe, Row
+from eigenrnn.recipes.borrowed import borrowed
 from eigenrnn.recipes.nonnormal import text, toys
 from eigenrnn.recipes.nonnormal.source import SOURCE
 from eigenrnn.recipes.panel import Panel, Trained
 
 __all__ = ["RECIPES"]
 
-_NOTE = "the figure shows the weights and prints no number; here is the loss of the run"
 _GAIN, _RATE = 1.0, 1e-4
 
 
 def _row_of(recipes: tuple[Recipe, ...], name: str, label: str, place: str) -> Row:
     """Take a row of a table, to look at its matrix; of a search one point alone."""
-    recipe = next(recipe for recipe in recipes if recipe.name == name)
-    row = next(row for row in recipe.rows if isinstance(row, Row) and row.label == label)
+    row = borrowed(recipes, name, label, place, "last")
     if row.grid:
         settings = replace(row.settings, lr=_RATE)
         row = replace(row, grid=(), settings=settings, options={**row.options, "gain": _GAIN})
-    reported = Reported(None, place, "test", "loss", "last", _NOTE)
-    return replace(row, reported=reported, watch=None, seeds=(1,))
+    return replace(row, watch=None, seeds=(1,))
 
 
 def _chain(label: str) -> Callable[[Mapping[str, Sequence[Trained]]], HiddenChain]:
