@@ -160,7 +160,7 @@ def test_what_does_not_apply_says_why():
 
 def test_endless_noise_is_cut_short_and_said():
     given = analyse(RNN(2, 4, constraint=Schur))
-    assert "that of the last 8 steps counts" in given.remarks["fisher_memory_hh_l0"]
+    assert "that of the last 200 steps counts" in given.remarks["fisher_memory_hh_l0"]
     assert "source is the first input's column" in given.remarks["fisher_memory_hh_l0"]
     # of an orthogonal matrix the noise of 8 steps is 8 I
     curve = given.found["fisher_memory_hh_l0"].curve

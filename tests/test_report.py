@@ -437,9 +437,9 @@ def test_eigenvalues_of_a_run_that_nobody_watched_are_those_of_the_trained_netwo
 
 
 def test_orthogonal_network_remembers_all_inputs_alike(page):
-    # C is the sum of 128 identities, so that J(k) = 1 / 128
+    # C is the sum of 200 identities, so that J(k) = 1 / 200
     scornn = next(one for one in data_of(page)["fisher"] if one["label"].startswith("scornn"))
-    assert scornn["values"] == pytest.approx([1 / 128] * 128, rel=1e-3)
+    assert scornn["values"] == pytest.approx([1 / 200] * 200, rel=1e-3)
 
 
 def test_colour_of_a_network_is_the_same_in_all_charts(page):

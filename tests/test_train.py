@@ -264,7 +264,7 @@ def test_a_run_leaves_its_files(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["settings"]["batch_size"] == 4
     assert config["config"] == {"layer": "small", "root": "data"}
-    assert config["versions"].keys() == {"eigenrnn", "torch", "python", "platform"}
+    assert config["versions"].keys() == {"eigenrnn", "torch", "python", "platform", "processor"}
     assert (config["name"], config["best_by"]) == ("mine", "validation accuracy")
     written = json.loads((tmp_path / "result.json").read_text())
     assert written["last"] == result.last
