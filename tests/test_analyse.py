@@ -162,9 +162,9 @@ def test_endless_noise_is_cut_short_and_said():
     given = analyse(RNN(2, 4, constraint=Schur))
     assert "that of the last 200 steps counts" in given.remarks["fisher_memory_hh_l0"]
     assert "source is the first input's column" in given.remarks["fisher_memory_hh_l0"]
-    # of an orthogonal matrix the noise of 8 steps is 8 I
+    # of an orthogonal matrix the noise of 200 steps is 200 I
     curve = given.found["fisher_memory_hh_l0"].curve
-    np.testing.assert_allclose(curve, np.full(8, 1 / 8), rtol=1e-6)
+    np.testing.assert_allclose(curve, np.full(200, 1 / 200), rtol=1e-6)
 
 
 def test_a_module_without_recurrence_is_refused():

@@ -55,7 +55,8 @@ class FourierProduct(Constraint):
 
     def __init__(self, size: int, *, permutation_seed: int = 1234) -> None:
         super().__init__(size)
-        if permutation_seed not in range(2**32):
+        # a fraction would be looked for in the whole of a range
+        if int(permutation_seed) != permutation_seed or permutation_seed not in range(2**32):
             raise ValueError(
                 f"expected 0 <= permutation_seed < 2**32, got {permutation_seed}; take an integer"
             )
