@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["bars", "canvas", "contours", "heat_map", "histogram", "label", "lines", "plane"]
+__all__ = ["canvas", "contours", "heat_map", "histogram", "label", "lines", "plane"]
 
 _WIDTH, _HEIGHT = 5.0, 3.8  # inches
 _STYLES = ("-", "--", "-.", ":")
@@ -182,11 +182,6 @@ def contours(
 def histogram(axes: "Axes", values: ArrayLike, bins: ArrayLike | int = 30) -> None:
     """Draw how often values come in each bin."""
     axes.hist(np.asarray(values).ravel(), bins=bins)  # pyright: ignore[reportArgumentType]
-
-
-def bars(axes: "Axes", heights: Mapping[str, float]) -> None:
-    """Draw a bar for each number, by name."""
-    axes.bar(list(heights), list(heights.values()))
 
 
 def _shown(y: ArrayLike, *, log: bool) -> int:

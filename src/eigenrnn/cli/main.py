@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from jsonargparse import ArgumentError, Namespace
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +26,7 @@ from eigenrnn.recipes import reproduce
 from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Task
 from eigenrnn.train import Dynamics, Result, fit
+from eigenrnn.train.processes import is_first
 from eigenrnn.train.run_directory import write_json
 from eigenrnn.world import Collection, autoencoder_settings, encode
 
@@ -110,7 +110,7 @@ def _train(options: Namespace, console: Console, given: dict[str, Any]) -> int:
 
 def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None:
     """Print what came out of a run, once for all its processes."""
-    if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:
+    if not is_first():
         return
     console.print(
         f"{count_parameters(model):,} parameters, {result.steps:,} steps in "

@@ -5,7 +5,6 @@ import io
 import math
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from eigenrnn.analysis import neumann_condition
@@ -13,6 +12,7 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.linalg import skew
 from eigenrnn.train import Callback
+from eigenrnn.train.processes import is_first
 
 __all__ = ["NeumannNorm"]
 
@@ -48,8 +48,7 @@ class NeumannNorm(Callback):
         elif step % self.every == 0 and self._before:
             parts = _skew_parts(model)
             norms = {name: _norm(A, parts[name]) for name, A in self._before.items()}
-            distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-            if not (distributed and torch.distributed.get_rank()):
+            if is_first():
                 self._write(step, norms)
 
     def _write(self, step: int, norms: dict[str, float]) -> None:
