@@ -1,36 +1,14 @@
 """What the file of a sweep may say."""
 
 import pytest
-import yaml
 
 from eigenrnn.cli.rebuild import rebuild
-from eigenrnn.cli.sweep_file import read_sweep
 from eigenrnn.recipes import nonnormal
 from eigenrnn.recipes.origin import Origin
 from eigenrnn.sweep import Choice, Range, Search
 from eigenrnn.train import fit
+from swept import SEEDS, TINY, read
 from training_run import QUIET, one_thread
-
-TINY = {
-    "task": {"name": "copying", "delay": 3, "symbols": 2, "test_examples": 10},
-    "layer": "scornn",
-    "hidden_size": 6,
-    "steps": 8,
-    "eval_every": 2,
-    "batch_size": 2,
-    "log_every": 1,
-    "accelerator": "cpu",
-}
-SEEDS = {"seeds": [0]}
-
-
-def read(tmp_path, content):
-    file = tmp_path / "sweep.yaml"
-    file.write_text(
-        content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
-    )
-    return read_sweep(file)
-
 
 WRONG = {
     "an unknown key": (TINY | {"gird": {}}, r"takes no key 'gird' \(did you mean grid\?\)"),

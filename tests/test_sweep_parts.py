@@ -10,7 +10,6 @@ import yaml
 
 from eigenrnn.cli import main
 from eigenrnn.cli.rebuild import rebuild
-from eigenrnn.cli.sweep_file import read_sweep
 from eigenrnn.errors import RunExistsError
 from eigenrnn.recipes import reproduce
 from eigenrnn.registry import RECIPES
@@ -21,28 +20,8 @@ from eigenrnn.sweep.results import write_table
 from eigenrnn.sweep.tuning import objective
 from eigenrnn.sweep.worker import train_points
 from eigenrnn.train import checkpoint
+from swept import SEEDS, TINY, read
 from training_run import QUIET, one_thread, read_metrics
-
-TINY = {
-    "task": {"name": "copying", "delay": 3, "symbols": 2, "test_examples": 10},
-    "layer": "scornn",
-    "hidden_size": 6,
-    "steps": 8,
-    "eval_every": 2,
-    "batch_size": 2,
-    "log_every": 1,
-    "accelerator": "cpu",
-}
-SEEDS = {"seeds": [0]}
-
-
-def read(tmp_path, content):
-    file = tmp_path / "sweep.yaml"
-    file.write_text(
-        content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
-    )
-    return read_sweep(file)
-
 
 # where
 
