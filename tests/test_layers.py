@@ -15,8 +15,15 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from cases import BASELINES, ELMAN, LAYERS, NONLINEARITIES, OURS, REAL
 from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
-from eigenrnn.initializers import haar_, kaiming_normal_, uniform_
-from eigenrnn.layers import LSTM, RNN, TanhRNN, TorchGRU
+from eigenrnn.initializers import (
+    fan_uniform_,
+    glorot_normal_,
+    haar_,
+    kaiming_normal_,
+    orthogonal_,
+    uniform_,
+)
+from eigenrnn.layers import LSTM, RNN, RNNGlorot, RNNOrth, TanhRNN, TorchGRU
 from eigenrnn.linalg import tol
 
 T, B, M, N = 6, 3, 4, 8
@@ -136,6 +143,24 @@ def test_exprnn_is_an_rnn_with_the_exponential_map(start):
             bias_init=uniform_,
         ),
     )
+
+
+@pytest.mark.parametrize(("make", "start"), [(RNNOrth, orthogonal_), (RNNGlorot, glorot_normal_)])
+def test_nnrnns_baselines_start_their_two_biases_apart(make, start):
+    other = partial(
+        RNN,
+        2,
+        9,
+        constraint=partial(Unconstrained, init=start),
+        input_init=glorot_normal_,
+        input_bias=True,
+        bias_init=uniform_,
+        input_bias_init=fan_uniform_,
+    )
+    assert same_start(partial(make, 2, 9), other)
+    (direction,) = make(2, 900, generator=stream(0)).all_directions()
+    assert 0.009 < direction.bias.abs().max() <= 0.01
+    assert 0.9 / 30 < direction.input_bias.abs().max() <= 1 / 30
 
 
 @pytest.mark.parametrize("period", [1, 100, math.inf])

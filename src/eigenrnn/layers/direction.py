@@ -35,6 +35,7 @@ class Direction(AbstractDirection):
         input_init: The start of U, in place.
         bias_init: The start of the biases, in place: zero inside f and that of
             `torch.nn.RNN` for c by default.
+        input_bias_init: The start of c, in place; that of `bias_init` by default.
         h0_init: The start of the trained state, in place.
         output: What complex states give: ``"real_imag"`` both parts, ``"real"`` the real part.
     Shape:
@@ -59,6 +60,7 @@ class Direction(AbstractDirection):
         trainable_h0: bool,
         input_init: Initializer | None,
         bias_init: Initializer | None,
+        input_bias_init: Initializer | None,
         h0_init: Initializer | None,
         output: Literal["real_imag", "real"],
     ) -> None:
@@ -84,7 +86,7 @@ class Direction(AbstractDirection):
         self.constraint = made
         self.input_init = input_init or (uniform_ if f.has_bias else fan_uniform_)
         self.bias_init = bias_init or zeros_
-        self.input_bias_init = bias_init or fan_uniform_
+        self.input_bias_init = input_bias_init or bias_init or fan_uniform_
         self.bias = Parameter(torch.empty(hidden_size)) if bias and f.has_bias else None
         with_input_bias = bias and not f.has_bias if input_bias is None else input_bias
         self.input_bias = Parameter(torch.empty(self.state_size)) if with_input_bias else None

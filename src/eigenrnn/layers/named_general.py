@@ -18,6 +18,7 @@ from eigenrnn.constraints import (
 )
 from eigenrnn.initializers import (
     Initializer,
+    fan_uniform_,
     glorot_normal_,
     glorot_uniform_,
     identity_,
@@ -28,6 +29,14 @@ from eigenrnn.initializers import (
 from eigenrnn.layers.rnn import RNN
 
 __all__ = ["ENRNN", "IRNN", "NnRNN", "RNNGlorot", "RNNOrth", "SpectralRNN"]
+
+# what both baselines of Kerg et al. start with, beside W
+_KERG = {
+    "input_init": glorot_normal_,
+    "input_bias": True,
+    "bias_init": uniform_,
+    "input_bias_init": fan_uniform_,
+}
 
 
 class NnRNN(RNN):
@@ -226,7 +235,7 @@ class RNNOrth(RNN):
         self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
     ) -> None:
         constraint = partial(Unconstrained, init=orthogonal_)
-        options = {"input_init": glorot_normal_, "input_bias": True, **options}
+        options = {**_KERG, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -253,7 +262,7 @@ class RNNGlorot(RNN):
         self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
     ) -> None:
         constraint = partial(Unconstrained, init=glorot_normal_)
-        options = {"input_init": glorot_normal_, "input_bias": True, **options}
+        options = {**_KERG, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 

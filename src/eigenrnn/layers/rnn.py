@@ -51,6 +51,7 @@ class RNN(Stacked[Direction]):
             that of `torch.nn.RNN` for all others by default.
         bias_init: The start of the biases, in place: zero inside f, and that of `torch.nn.RNN`
             for c, by default.
+        input_bias_init: The start of c, in place, where it is not that of the bias inside f.
         h0_init: The start of the trained states, in place; zero by default.
         output: What a complex constraint gives: ``"real_imag"`` the real parts of the states, then
             the imaginary parts, 2N numbers; ``"real"`` the real parts, N numbers.
@@ -104,6 +105,7 @@ class RNN(Stacked[Direction]):
         trainable_h0: bool = False,
         input_init: Initializer | None = None,
         bias_init: Initializer | None = None,
+        input_bias_init: Initializer | None = None,
         h0_init: Initializer | None = None,
         output: Literal["real_imag", "real"] = "real_imag",
         layer_norm: bool = False,
@@ -136,6 +138,7 @@ class RNN(Stacked[Direction]):
             trainable_h0=trainable_h0,
             input_init=input_init,
             bias_init=bias_init,
+            input_bias_init=input_bias_init,
             h0_init=h0_init,
             output=output,
         )

@@ -28,7 +28,7 @@ GROUPS: tuple[tuple[Part, ...], ...] = (
         Part("nnrnn/table6"),
         Part("nnrnn/fig2", ("copying",)),
         Part("nnrnn/fig4", ("copying",)),
-        Part("scornn/fig1", ("scoRNN 190", "LSTM 68")),
+        Part("scornn/fig1", ("scoRNN 190", "LSTM 68", "expRNN 190")),
         Part("enrnn/fig2", ("ENRNN 192",)),
         Part("enrnn/fig1", ("ENRNN 96/64",)),
     ),

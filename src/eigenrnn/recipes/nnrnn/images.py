@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from eigenrnn.initializers import glorot_normal_, kaiming_normal_, zeros_
+from eigenrnn.initializers import glorot_normal_, kaiming_normal_
 from eigenrnn.layers import EURNN, LSTM, ExpRNN, NnRNN, RNNGlorot, RNNOrth
 from eigenrnn.recipes.base import Recipe, Reported, Row
 from eigenrnn.recipes.nnrnn.source import (
@@ -35,7 +35,6 @@ def _copying_row(place: str, label: str, layer: Any, size: int, lr: float, **fac
         hidden_size=size,
         settings=Settings(**settings),
         head_init=glorot_normal_,
-        head_bias_init=zeros_,
         quick_task=Copying(delay=30, test_examples=100, validation_examples=100),
         seeds=(0, 1, 2, 3, 4, 5),
         reported=Reported(value, place, "train", "loss", "last", note),

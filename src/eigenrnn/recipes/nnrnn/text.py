@@ -7,7 +7,13 @@ from typing import Any
 from torch import Generator, nn
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.initializers import kaiming_normal_, orthogonal_, zeros_
+from eigenrnn.initializers import (
+    fan_uniform_,
+    kaiming_normal_,
+    orthogonal_,
+    uniform_,
+    zeros_,
+)
 from eigenrnn.language_model import LanguageModel
 from eigenrnn.layers import EURNN, LSTM, RNN, ExpRNN, NnRNN, RNNGlorot
 from eigenrnn.recipes.base import Recipe, Reported, Row
@@ -142,7 +148,12 @@ _RNN_ORTH = _Network(
     1024,
     1_316_674,
     _both(1e-4, None, 0.9),
-    {**_KAIMING, "input_bias": True},
+    {
+        **_KAIMING,
+        "input_bias": True,
+        "bias_init": uniform_,
+        "input_bias_init": fan_uniform_,
+    },
     # table 5: "random orth", then "Cayley"
     options_at={
         150: {"constraint": partial(Unconstrained, init=orthogonal_)},

@@ -3,14 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
-from eigenrnn.initializers import glorot_uniform_, zeros_
-from eigenrnn.layers import LSTM, URNN, FullCapacityURNN, ScoRNN
+from eigenrnn.initializers import glorot_uniform_, kaiming_normal_, zeros_
+from eigenrnn.layers import LSTM, URNN, ExpRNN, FullCapacityURNN, ScoRNN
 from eigenrnn.recipes.base import Recipe, Reported, Row
 from eigenrnn.recipes.scornn.source import LSTM_BIASES, LSTM_START, SOURCE, THEANO
 from eigenrnn.tasks import Copying
 from eigenrnn.train import Settings
 
 __all__ = ["RECIPES"]
+
+EXPRNN = (
+    "the starts and rates of its own code for this task "
+    "(https://github.com/Lezcano/expRNN), with the batches and steps of this figure"
+)
 
 
 def _copying(delay: int) -> tuple[Row, ...]:
@@ -28,14 +33,17 @@ def _copying(delay: int) -> tuple[Row, ...]:
     place = "figure 1, left" if delay == 1000 else "figure 1, right"
 
     def row(label: str, layer: Any, hidden_size: int, reported: Reported, **facts: Any) -> Row:
-        defaults: dict[str, Any] = {"settings": settings, "head_bias_init": glorot_uniform_}
+        defaults: dict[str, Any] = {
+            "settings": settings,
+            "head_init": glorot_uniform_,
+            "head_bias_init": glorot_uniform_,
+        }
         return Row(
             label=f"{label} T={delay}",
             task=task,
             layer=layer,
             hidden_size=hidden_size,
             reported=reported,
-            head_init=glorot_uniform_,
             quick_task=quick_task,
             **defaults | facts,
         )
@@ -49,6 +57,7 @@ def _copying(delay: int) -> tuple[Row, ...]:
         None, "the curve stays at the baseline for thousands of steps; no number is printed"
     )
     stuck = loss(baseline, "the curve stays at the baseline")
+    later = loss(None, "a network of a later paper, which the figure has not")
     return (
         row(
             "scoRNN 190",
@@ -66,6 +75,20 @@ def _copying(delay: int) -> tuple[Row, ...]:
             options=LSTM_START,
             parameters=22_381,
             departures=(LSTM_BIASES,),
+        ),
+        row(
+            "expRNN 190",
+            ExpRNN,
+            190,
+            later,
+            settings=replace(
+                settings, optimiser="rmsprop", alpha=0.99, lr=2e-4, lr_recurrent=2e-5
+            ),
+            options={"start": "henaff"},
+            parameters=21_764,
+            head_init=kaiming_normal_,
+            head_bias_init=zeros_,
+            departures=(EXPRNN,),
         ),
         row(
             "restricted-capacity uRNN 470",
