@@ -239,6 +239,19 @@ def test_all_recipes_are_run_archived_and_written_down(eigenrnn):
     assert "**4 of 4 rows** of 2 tables and figures" in Path("RESULTS.md").read_text()
 
 
+def test_what_another_version_ran_is_named_when_it_is_collected(eigenrnn):
+    run(recipes()[TABLE], RUNS / "tiny-table1", seeds=[1])
+    path = RUNS / "tiny-table1/scornn-6/seed-1/config.json"
+    config = json.loads(path.read_text())
+    config["versions"]["eigenrnn"] = "0.0.7"
+    path.write_text(json.dumps(config))
+    said, last = eigenrnn("results collect runs")[1].splitlines()
+    place = Path("results/tiny-table1/scornn-6/seed-1.json")
+    assert said.startswith(f"{place} was made by eigenrnn 0.0.7, and this is ")
+    assert place.is_file()
+    assert last.startswith("in results: ")
+
+
 def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
     stopped = replace(Outcome.before(row()), interrupted=True)
     monkeypatch.setattr("eigenrnn.results.plan.reproduce", lambda *_, **__: [stopped])
@@ -253,7 +266,10 @@ def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
         ("reproduce --all --overwrite", "expected --overwrite or --all, got both"),
         ("reproduce scornn/fig1 --plan", "expected --plan with --all, got it without"),
         ("results", "expected to collect or to write results; got neither"),
-        ("results wrte", "got 'wrte' (did you mean write?)"),
+        (
+            "results wrte",
+            "expected a word after `results` among collect, write; got 'wrte' (did you mean",
+        ),
         ("results collect", "expected the folders of recipes that were run for collect, got none"),
         ("results write runs", "expected no folder for write, got ['runs']"),
         ("results write", "expected an archive of runs in results, got no such folder"),

@@ -78,6 +78,25 @@ def test_a_run_of_twice_the_steps_takes_twice_as_long():
     assert estimated_seconds(longer) == pytest.approx(2 * estimated_seconds(COPYING))
 
 
+def test_each_batch_of_an_evaluation_takes_a_third_of_a_step():
+    task = Copying(delay=4, test_examples=30, validation_examples=30)
+    settings = replace(COPYING.settings, steps=90, batch_size=10, eval_batch_size=None)
+    once, three_times = (
+        replace(COPYING, task=task, settings=replace(settings, eval_every=every))
+        for every in (90, 30)
+    )
+    ratio = estimated_seconds(three_times) / estimated_seconds(once)
+    assert ratio == pytest.approx((90 + 3 * 6 / 3) / (90 + 6 / 3))
+
+
+def test_the_last_step_is_evaluated_too():
+    short = replace(COPYING, settings=replace(COPYING.settings, steps=10, eval_every=4))
+    thrice = replace(COPYING, settings=replace(COPYING.settings, steps=10, eval_every=5))
+    alone = replace(COPYING, settings=replace(COPYING.settings, steps=10, eval_every=10))
+    evaluation = estimated_seconds(thrice) - estimated_seconds(alone)
+    assert estimated_seconds(short) - estimated_seconds(alone) == pytest.approx(2 * evaluation)
+
+
 def test_the_copying_problem_takes_some_minutes():
     assert 60 < estimated_seconds(COPYING) < 600
 

@@ -152,7 +152,7 @@ def test_small_numbers_keep_their_digits(tmp_path):
     tiny = Computed("tiny", lambda: 2.34e-5, Reported(2.28e-5, "table 3", error=1e-6))
     run(tmp_path, tiny)
     page = (tmp_path / "results.md").read_text()
-    assert "| 2.28e-05 ± 1e-06 | 2.340e-05 | +6.000e-07 |" in page
+    assert "| 2.28e-05 ± 1e-06 | 2.340e-05 | +6.0e-07 |" in page
 
 
 def test_a_search_is_told_by_its_best_point(tmp_path):

@@ -11,15 +11,19 @@ import numpy as np
 import pytest
 
 from eigenrnn.recipes import Computed, Recipe, Reported, Row
+from eigenrnn.recipes.table import columns
 from eigenrnn.registry import RECIPES
-from eigenrnn.results import Archive, Archived, collect, to_markdown
+from eigenrnn.results import Archive, Archived, Plan, collect, to_markdown
 from eigenrnn.results.archive import FORMAT, run_file
+from eigenrnn.results.costs import unpaid
 from eigenrnn.results.curves import MOST_POINTS, evaluated_curve, training_curve
-from eigenrnn.results.outcomes import margin, misses, outcome_of
+from eigenrnn.results.made import rows_of
+from eigenrnn.results.outcomes import by_row, is_judged, margin, misses, outcome_of
 from eigenrnn.results.pictures import pictures
 from eigenrnn.results.recorded import departs, task_text
 from eigenrnn.results.same_runs import SameRuns
-from eigenrnn.results.written import read_remarks, write_estimates
+from eigenrnn.results.words import compared, duration
+from eigenrnn.results.written import read_estimates, read_remarks, write_estimates
 from recipes_for_results import ABSENT, FIGURE, SEEDS, TABLE, changed, recipes, row, run
 
 ROOT = Path(__file__).parents[1]
@@ -240,7 +244,17 @@ def test_an_unfinished_run_does_not_count(archive, folder):
     known = archived(archive, folder, unfinished=True)
     outcome = outcome_of(row(), [known[TABLE, "scoRNN 6", seed] for seed in SEEDS])
     assert outcome.seeds == (1,)
-    assert "after 20 of 20 updates" in to_markdown(archive.folder, recipes())
+
+
+def test_the_page_tells_how_far_an_unfinished_run_is(archive):
+    known = recipes()
+    begun = replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="unfinished", value=0.0955)
+    archive.add(replace(begun, steps=12, all_steps=1_500, seconds=90.0))
+    estimated(archive, {TABLE: {"scoRNN 6": 7_200}})
+    cells = line(to_markdown(archive.folder, known), "scoRNN 6")
+    assert cells["ours"] == "0.09550 so far; 1 begun, 1 not made"
+    assert cells["updates"] == "12 of 1,500"
+    assert cells["time a run"] == "1.5 min so far; estimated 2 h"
 
 
 def test_an_unfinished_run_gives_way_to_its_end(archive, folder):
@@ -328,6 +342,15 @@ def test_the_same_run_is_there_already(archive, folder):
     assert (again.archived, again.there, again.skipped) == ([], first.archived, {})
 
 
+def test_a_run_of_another_version_is_named_and_archived(archive, folder):
+    config = json.loads((folder / RUN / "config.json").read_text())
+    rewrite(folder / RUN / "config.json", versions={**config["versions"], "eigenrnn": "0.0.7"})
+    collected = collect([folder], archive.folder, recipes())
+    places = [run_file(TABLE, "scoRNN 6", "", 0), run_file(FIGURE, "scoRNN 6", "", 0)]
+    assert collected.other_versions == dict.fromkeys(places, "0.0.7")
+    assert set(places) <= set(collected.archived)
+
+
 DAMAGES = {
     "newer": ({"format": FORMAT + 1}, rf"expected format {FORMAT} in .*seed-0\.json, got"),
     "field": ({"colour": "red"}, rf"expected format {FORMAT} in .*seed-0\.json"),
@@ -386,30 +409,67 @@ def test_the_committed_page_is_what_the_archive_gives():
     assert (ROOT / "RESULTS.md").read_text() == to_markdown(ROOT / "results", RECIPES)
 
 
+def section(page, recipe):
+    """Cut the section of a recipe out of the page."""
+    return page.split(f"### {recipe}\n")[1].split("\n## ")[0].split("\n### ")[0]
+
+
 def line(page, network, recipe=TABLE):
-    """Return the cells of a network's row."""
-    section = page.split(f"## {recipe}\n")[1].split("\n## ")[0]
-    (found,) = [text for text in section.splitlines() if text.startswith(f"| {network} ")]
-    return [cell.strip() for cell in found.strip("|").split("|")]
+    """Return the cells of a network's row by their headings."""
+    lines = section(page, recipe).splitlines()
+    (at,) = [i for i, text in enumerate(lines) if text.startswith(f"| {network} ")]
+    head = max(i for i in range(at) if lines[i].startswith("| network "))
+    named, cells = ([cell.strip() for cell in lines[i].split("|")[1:-1]] for i in (head, at))
+    return dict(zip(named, cells, strict=True))
+
+
+def overview(page):
+    """Return the cells of the table of all recipes, by recipe."""
+    lines = [text for text in page.splitlines() if text.startswith("| [")]
+    cells = [[cell.strip() for cell in text.split("|")[1:-1]] for text in lines]
+    return {first.partition("]")[0][1:]: rest for first, *rest in cells}
+
+
+def estimated(archive, seconds):
+    archive.folder.mkdir(exist_ok=True)
+    archive.folder.joinpath("estimates.json").write_text(json.dumps(seconds))
 
 
 def test_the_page_sets_the_mean_beside_the_papers_number(archive, folder):
     archived(archive, folder)
-    cells = line(to_markdown(archive.folder, recipes()), "scoRNN 6 (best test accuracy)")
+    cells = line(to_markdown(archive.folder, recipes()), "scoRNN 6")
     values = [max(journal(folder, "test_accuracy", seed)) for seed in SEEDS]
     mean = sum(values) / 2
     error = abs(values[0] - values[1]) / 2
-    assert cells[2] == "0.5 (table 1)"
-    assert cells[3] == f"{mean:#.4g} ± {error:#.3g} (2)"
-    assert cells[4] == f"{mean - 0.5:+#.4g}"
-    assert (cells[6], cells[8]) == ("20", "M1")
+    assert cells["paper"] == "0.5 (table 1)"
+    assert cells["ours"].replace("*", "") == f"{mean:#.4g} ± {error:#.3g} (2)"
+    assert (cells["updates"], cells["machine"]) == ("20", "M1")
+
+
+def test_the_page_says_what_is_compared_in_words(archive, folder):
+    archived(archive, folder)
+    page = to_markdown(archive.folder, recipes())
+    said = [text for text in section(page, TABLE).splitlines() if text.startswith("Compared: ")]
+    assert said == ["Compared: accuracy on the test set, the best of the run.", "Compared: total."]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_compared_has_no_names_of_the_code(name):
+    for known in RECIPES[name].rows:
+        words = compared(known)
+        assert "_" not in words
+        assert not {"validation test", "best test", "last test"} & {words}
 
 
 def test_a_row_that_is_not_run_stands_with_its_estimate(archive, folder):
     archived(archive, folder)
-    archive.folder.joinpath("estimates.json").write_text(json.dumps({FIGURE: {"scoRNN 8": 1_234}}))
+    estimated(archive, {FIGURE: {"scoRNN 8": 1_234}})
     cells = line(to_markdown(archive.folder, recipes()), "scoRNN 8", FIGURE)
-    assert (cells[3], cells[7], cells[8]) == ("not made", "about 1,234", "")
+    assert cells == {
+        "network": "scoRNN 8",
+        "paper": "not printed (figure 1)",
+        "estimate": "21 min",
+    }
 
 
 def test_a_row_of_several_runs_tells_which_are_left(archive, folder):
@@ -417,21 +477,152 @@ def test_a_row_of_several_runs_tells_which_are_left(archive, folder):
     known = archive.runs()[-1]
     (archive.folder / known.place).unlink()
     page = to_markdown(archive.folder, recipes())
-    assert line(page, f"{known.row} (best test accuracy)")[3].endswith("(1); 1 of 2 not made")
+    assert line(page, known.row)["ours"].endswith("(1); 1 not made")
 
 
 def test_the_page_counts_rows_and_time(archive, folder):
     known = archived(archive, folder)
     rewrite(archive.folder / known[TABLE, "scoRNN 6", 0].place, seconds=7_200.0)
     page = to_markdown(archive.folder, recipes())
-    assert "**3 of 4 rows** of 2 tables and figures are run in full, 0 more in part." in page
-    assert "2 trainings took 2.0 hours of machine time; 1 times a run counts" in page
+    assert "**3 of 4 rows** of 2 tables and figures are run in full." in page
+    assert "2 trainings took 2 h of machine time. Once a run counts for another" in page
+
+
+def test_an_archive_of_one_run_is_counted_in_good_english(archive):
+    known = recipes()
+    archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), seconds=40.0))
+    page = to_markdown(archive.folder, known)
+    assert "are run in full. 1 training took 40 s of machine time.\n" in page
+    assert "beside a paper's" not in page  # none has printed its number
+
+
+def test_an_empty_archive_has_a_page(tmp_path):
+    page = to_markdown(tmp_path, recipes())
+    assert "**0 of 4 rows** of 2 tables and figures are run in full.\n" in page
+    assert "## Run\n" not in page
+    assert "no training is there yet to judge it by" in page
+
+
+def test_each_recipe_has_a_line_before_all_else(archive, folder):
+    known = archived(archive, folder)
+    for seed in SEEDS:
+        rewrite(archive.folder / known[TABLE, "scoRNN 6", seed].place, seconds=3_600.0, value=0.5)
+    estimated(archive, {FIGURE: {"scoRNN 8": 7_200}})
+    page = to_markdown(archive.folder, recipes())
+    assert overview(page) == {
+        TABLE: ["2 / 2", "1", "1", "2", ""],
+        FIGURE: ["1 / 2", "", "", "", "2"],
+    }
+    assert page.index(f"| [{TABLE}](#tinytable1) |") < page.index("## How to read it")
+
+
+def test_a_recipe_whose_runs_are_anothers_has_nothing_left_of_its_own(tmp_path):
+    known = recipes()
+    known[FIGURE] = replace(known[FIGURE], rows=known[FIGURE].rows[:1])
+    assert overview(to_markdown(tmp_path, known))[FIGURE][-1] == "shared"
+
+
+def test_a_recipe_that_is_computed_has_no_training_left(tmp_path):
+    known = recipes()
+    known[TABLE] = replace(known[TABLE], rows=known[TABLE].rows[1:])
+    assert overview(to_markdown(tmp_path, known))[TABLE] == ["0 / 1", "no training"]
+
+
+def test_what_is_left_is_what_the_plan_counts(tmp_path):
+    shutil.copy(ROOT / "results" / "estimates.json", tmp_path)
+    known = {n: recipe for n, recipe in RECIPES.items() if n.startswith(("scornn/", "nnrnn/"))}
+    left = unpaid(known, rows_of(known, {}, read_estimates(tmp_path)), [])
+    planned = [each for each in Plan.of(known, tmp_path / "runs", tmp_path).rows if each.jobs]
+    assert [
+        (each.row.recipe.name, each.row.row.label, each.runs, each.seconds) for each in left
+    ] == [
+        (each.recipe.name, each.row.label, len(each.jobs), each.total_seconds) for each in planned
+    ]
+
+
+def test_what_was_run_comes_before_what_was_not(archive):
+    known = recipes()
+    archive.add(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"))
+    page = to_markdown(archive.folder, known)
+    headings = [text for text in page.splitlines() if text.startswith("##")]
+    assert headings == [
+        "## How to read it",
+        "## Run",
+        f"### {FIGURE}",
+        "## Not made",
+        f"### {TABLE}",
+    ]
+
+
+def test_the_page_tells_how_the_estimates_did(archive):
+    known = recipes()
+    for seed, seconds in zip(SEEDS, (40.0, 60.0), strict=True):
+        run_of = of_figure(known[TABLE], seed, [4.0, 2.0, 1.0])
+        archive.add(replace(run_of, steps=10, all_steps=20, seconds=seconds))
+    archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), seconds=9.0))
+    estimated(archive, {TABLE: {"scoRNN 6": 40}})  # half of the steps should take 20 s
+    page = " ".join(to_markdown(archive.folder, known).split())
+    assert (
+        "the 2 trainings that are there took 2.5 times their estimates in the median, the "
+        "quickest 2 times and the slowest 3 times." in page
+    )
+    assert "factor of two" not in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (0.096, "0.096 s"),
+        (11.4, "11 s"),
+        (89.9, "90 s"),
+        (90, "1.5 min"),
+        (3_450, "58 min"),
+        (5_400, "1.5 h"),
+        (118_143, "33 h"),
+        (593_728, "6.9 days"),
+        (127_686_400, "1,500 days"),
+    ],
+)
+def test_a_time_has_two_figures_and_a_unit(seconds, written):
+    assert duration(seconds) == written
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "difference"),
+    [
+        ((0.0952101, 0.0956781), 0.095, "+0.000444"),  # the error is 0.000234
+        ((0.52, 0.48), 0.5, "0"),
+        ((0.0949504, 0.09525), 0.0951, "0"),  # 2e-7 of an error of 0.00015
+        ((2.34e-5,), 2.28e-5, "+6.0e-07"),
+        ((12.0873,), 12.1, "-0.01"),
+        ((3.0327,), 3.03, "+0.003"),
+        ((640.0, 660.0), 600.0, "+50.0"),
+    ],
+)
+def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
+    assert columns([reported(paper, runs=ours)])["difference"] == [difference]
 
 
 def test_a_number_that_differs_asks_for_a_remark(archive, folder):
     archived(archive, folder)
     page = to_markdown(archive.folder, recipes())
-    assert "**exact** differs from the paper's number by more than 0.005. No remark yet." in page
+    assert "**exact**: off the paper's number by more than 0.005. No remark yet." in page
+    assert line(page, "exact")["ours"] == "**3.000**"
+
+
+def test_every_number_of_ours_that_differs_has_a_remark():
+    archive = Archive(ROOT / "results")
+    said = read_remarks(archive.folder, RECIPES)
+    of_rows = by_row(RECIPES, archive.runs())
+    silent = [
+        f"{name}: {label}"
+        for (name, label), runs in of_rows.items()
+        for known in RECIPES[name].rows
+        if known.label == label
+        and misses(outcome_of(known, runs))
+        and not said.get(name, {}).get(label)
+    ]
+    assert silent == []
 
 
 def test_a_remark_stands_beside_its_number(archive, folder):
@@ -441,12 +632,31 @@ def test_a_remark_stands_beside_its_number(archive, folder):
     assert "by more than 0.005. It is three.\n" in to_markdown(archive.folder, recipes())
 
 
+def test_a_remark_on_several_rows_is_said_once(archive):
+    known = recipes()
+    known[TABLE] = replace(known[TABLE], rows=(row(), row("LSTM 6"), row("GRU 6")))
+    for each in known[TABLE].rows:
+        of_row = of_figure(replace(known[TABLE], rows=(each,)), 0, [4.0, 2.0, 1.0])
+        archive.add(replace(of_row, value=0.9))
+    text = f'["{TABLE}".high]\nrows = ["scoRNN 6", "GRU 6"]\ntext = "Too high."\n'
+    (archive.folder / "remarks.toml").write_text(text)
+    page = section(to_markdown(archive.folder, known), TABLE)
+    assert (
+        "**scoRNN 6**, **GRU 6**: off the paper's number by more than 0.05. Too high.\n\n"
+        "**LSTM 6**: off the paper's number by more than 0.05. No remark yet.\n" in page
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (f'["{TABLE}"]\nGRU = "x"', f"got {TABLE}: GRU"),
         ('["tiny/table9"]\nexact = "x"', "got tiny/table9: exact"),
         ("[", r"remarks\.toml is damaged"),
+        (f'["{TABLE}"]\nexact = "x"\n["{TABLE}".a]\nrows = ["exact"]\ntext = "y"', "one remark"),
+        (f'["{TABLE}".a]\nrows = ["GRU"]\ntext = "y"', f"got {TABLE}: GRU"),
+        (f'["{TABLE}".a]\nrows = ["exact"]', "expected a text, or rows and text, of a in"),
+        (f'["{TABLE}"]\nexact = 3', "expected a text, or rows and text, of exact in .*, got 3"),
     ],
 )
 def test_a_remark_on_nothing_is_refused(tmp_path, text, said):
@@ -485,6 +695,65 @@ def test_the_margin_of_a_number(value, error, runs, expected):
 )
 def test_a_number_beyond_the_margin_differs(ours, differs):
     assert misses(reported(0.973, runs=(ours, ours))) is differs
+
+
+def bounded(at_most, runs):
+    """Make the outcome of a row whose paper printed a bound alone."""
+    known = row(reported=Reported(None, "figure 2", at_most=at_most))
+    ended = [
+        Archived(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
+        for seed, value in enumerate(runs)
+    ]
+    return outcome_of(known, ended)
+
+
+@pytest.mark.parametrize(
+    ("runs", "differs"),
+    [
+        ((0.001,), False),
+        ((0.024,), False),  # half a unit of the last digit above
+        ((0.026,), True),
+        ((0.001, 0.001, 0.09), False),  # the mean is 0.0107 above, twice its error 0.059
+        ((0.03, 0.031, 0.032), True),
+        ((0.001, 0.3, 0.9), True),  # most runs are above, however wide they are
+        ((math.nan,), True),
+        ((), False),
+    ],
+)
+def test_a_number_above_the_bound_of_a_curve_differs(runs, differs):
+    assert misses(bounded(0.02, runs)) is differs
+    assert is_judged(bounded(0.02, runs)) is bool(runs)
+
+
+def test_a_curve_without_a_bound_is_not_judged():
+    assert not misses(bounded(None, (5.0,)))
+    assert not is_judged(bounded(None, (5.0,)))
+
+
+def test_the_page_shows_a_bound_and_the_runs_above_it(archive):
+    known = recipes()
+    known[TABLE] = changed(
+        known[TABLE], "scoRNN 6", reported=Reported(None, "figure 2", at_most=0.02)
+    )
+    for seed, value in zip(SEEDS, (0.01, 0.05), strict=True):
+        archive.add(replace(of_figure(known[TABLE], seed, [4.0, 2.0, 1.0]), value=value))
+    cells = line(to_markdown(archive.folder, known), "scoRNN 6")
+    assert cells["paper"] == "at most 0.02 (figure 2)"
+    assert cells["ours"] == "0.03000 ± 0.0200 (2, 1 above)"
+
+
+def test_a_number_and_a_bound_of_it_are_refused():
+    with pytest.raises(
+        ValueError, match=r"expected a number or a bound, got 0\.1 and at most 0\.2"
+    ):
+        Reported(0.1, "figure 2", at_most=0.2)
+
+
+def test_the_curves_that_end_below_a_number_are_bounded_by_it():
+    known = [r for name in ("nnrnn/fig2", "nnrnn/fig4") for r in RECIPES[name].rows]
+    bounds = {r.reported.at_most for r in known if "is below 0.02" in r.reported.note}
+    assert bounds == {0.02}
+    assert all("is below" in r.reported.note for r in known if r.reported.at_most is not None)
 
 
 def test_estimates_of_rows_without_data_stay(tmp_path):

@@ -12,6 +12,7 @@ from eigenrnn.registry import RECIPES
 from eigenrnn.results.collect import collect
 from eigenrnn.results.page import to_markdown
 from eigenrnn.results.written import write_estimates
+from eigenrnn.version import __version__
 
 __all__ = ["results"]
 
@@ -25,7 +26,7 @@ def results(options: Namespace, console: Console) -> int:
         ValueError: If it is neither, or the folders do not suit it.
     """
     if options.action not in _ACTIONS:
-        raise ValueError(unknown("what to do with results", options.action, _ACTIONS))
+        raise ValueError(unknown("word after `results`", options.action, _ACTIONS))
     if (options.action == "collect") != bool(options.folders):
         needed = "the folders of recipes that were run" if not options.folders else "no folder"
         raise ValueError(
@@ -44,6 +45,11 @@ def _collect(options: Namespace, console: Console) -> int:
         unfinished=options.unfinished,
     )
     lines = [f"{name} {why}" for name, why in collected.skipped.items()]
+    lines += [
+        f"{Path(options.archive, place)} was made by eigenrnn {version}, and this is {__version__}"
+        ": it is archived all the same"
+        for place, version in collected.other_versions.items()
+    ]
     lines.append(
         f"in {options.archive}: {len(collected.archived)} runs archived, "
         f"{len(collected.there)} were there, {len(collected.skipped)} left out"

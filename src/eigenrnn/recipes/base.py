@@ -42,6 +42,10 @@ class Reported:
         pooled: Whether the number of a search is that of all its runs together, as a share of
             successes always is, and not that of its best point.
         file: The file of a run that has the quantity as a column, for what is not in its journal.
+        at_most: What the number stays below, where the paper says so much and prints none.
+
+    Raises:
+        ValueError: If there is a number and a bound of it.
     """
 
     value: float | None
@@ -55,6 +59,13 @@ class Reported:
     only_successes: bool = False
     pooled: bool = False
     file: str | None = None
+    at_most: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is not None and self.at_most is not None:
+            raise ValueError(
+                f"expected a number or a bound, got {self.value} and at most {self.at_most}"
+            )
 
 
 @dataclass(frozen=True)

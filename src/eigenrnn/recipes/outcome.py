@@ -37,6 +37,7 @@ class Outcome:
         scores: What else the best model of each run was measured by.
         failed: The runs that diverged, by point and seed.
         error: The standard error of the paper's number, if it is printed.
+        at_most: What the number stays below, where the paper says so much and prints none.
         interrupted: Whether a run was asked to end early, and can go on.
     Units:
         Losses in those of the task, accuracies as shares, time in seconds.
@@ -58,6 +59,7 @@ class Outcome:
     scores: tuple[dict[str, float], ...] = ()
     failed: tuple[str, ...] = ()
     error: float | None = None
+    at_most: float | None = None
     interrupted: bool = False
 
     @classmethod
@@ -77,6 +79,7 @@ class Outcome:
             reported=reported.value,
             note="; ".join(notes),
             error=reported.error,
+            at_most=reported.at_most,
             pooled=reported.pooled or reported.quantity == "success",
         )
 

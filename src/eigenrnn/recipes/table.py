@@ -1,5 +1,6 @@
 """The table paper | ours | difference of a recipe."""
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ from eigenrnn.recipes.panel import Panel
 
 __all__ = ["columns", "remarks", "to_markdown"]
 
+_SMALL = 1e-4  # below it a number is written with a power of ten
 QUICK = "A quick run: it shows that the recipe works, and reaches nothing."
 
 
@@ -53,7 +55,7 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
         "quantity": [o.quantity for o in outcomes],
         "paper": [_printed(o) for o in outcomes],
         "ours": [_with_error(o.counted) or _why_none(o) for o in outcomes],
-        "difference": ["" if o.difference is None else f"{o.difference:+#.4g}" for o in outcomes],
+        "difference": [_difference(o) for o in outcomes],
         "ours, selected on validation": [_with_error(o.counted_selected) for o in outcomes],
         "seconds a run": [
             f"{statistics.fmean(o.seconds):.1f}" if o.seconds else "" for o in outcomes
@@ -91,10 +93,34 @@ def remarks(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]
 
 
 def _printed(outcome: Outcome) -> str:
+    if outcome.at_most is not None:
+        return f"at most {outcome.at_most:g}"
     if outcome.reported is None:
         return "not printed"
     error = "" if outcome.error is None else f" ± {outcome.error:g}"
     return f"{outcome.reported:g}{error}"
+
+
+def _difference(outcome: Outcome) -> str:
+    """Write it down to the last digit that is written of our error or, if none is, of our mean."""
+    difference = outcome.difference
+    if difference is None:
+        return ""
+    error = outcome.standard_error
+    number, figures = (error, 3) if error else (outcome.mean or outcome.reported or 1.0, 4)
+    if not math.isfinite(difference) or not math.isfinite(number):
+        return f"{difference:+g}"
+    known = min(4, _power(difference) - _power(number) + figures)
+    if not difference or known < 1:
+        return "0"
+    if abs(difference) < _SMALL:
+        return f"{difference:+.{known - 1}e}"
+    return f"{difference:+.{max(0, known - 1 - _power(difference))}f}"
+
+
+def _power(number: float) -> int:
+    """Return the power of ten of the first digit."""
+    return math.floor(math.log10(abs(number))) if number else 0
 
 
 def _mean_scores(outcome: Outcome) -> str:

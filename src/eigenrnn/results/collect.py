@@ -17,6 +17,7 @@ from eigenrnn.results.same_runs import Job, SameRuns
 from eigenrnn.results.stored import RecipeFolder, result_so_far
 from eigenrnn.tasks import Task
 from eigenrnn.train import Result
+from eigenrnn.version import __version__
 
 __all__ = ["Collected", "collect"]
 
@@ -29,11 +30,14 @@ class Collected:
         archived: The files that were written.
         there: Those that were there already.
         skipped: Why others were left out, by what they are.
+        other_versions: The versions that made those that are in the archive now, where it was not
+            this one, by their files.
     """
 
     archived: list[Path] = field(default_factory=list[Path])
     there: list[Path] = field(default_factory=list[Path])
     skipped: dict[str, str] = field(default_factory=dict[str, str])
+    other_versions: dict[Path, str] = field(default_factory=dict[Path, str])
 
 
 def collect(
@@ -63,6 +67,9 @@ def collect(
     for folder in _recipe_folders(folders, recipes, collected):
         for run in _runs(folder, same, collected, unfinished=unfinished):
             verdict = kept.add(run, overwrite=overwrite)
+            made_by = run.versions.get("eigenrnn", "of unknown version")
+            if verdict != "kept" and made_by != __version__:
+                collected.other_versions[run.place] = made_by
             if verdict == "archived":
                 collected.archived.append(run.place)
             elif verdict == "there":

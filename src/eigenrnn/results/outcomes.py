@@ -10,7 +10,7 @@ from eigenrnn.recipes.outcome import standard_error
 from eigenrnn.results.archive import Archived
 from eigenrnn.results.recorded import departs
 
-__all__ = ["by_row", "margin", "misses", "outcome_of"]
+__all__ = ["by_row", "is_judged", "margin", "misses", "outcome_of"]
 
 _ZERO = 5e-4  # a curve that a figure shows at zero
 
@@ -85,23 +85,46 @@ def _with_run(outcome: Outcome, row: Entry, run: Archived) -> Outcome:
     )
 
 
+def is_judged(outcome: Outcome) -> bool:
+    """Whether there is a number of ours, and of the paper's a number or a bound."""
+    theirs = outcome.reported if outcome.at_most is None else outcome.at_most
+    return outcome.mean is not None and theirs is not None
+
+
 def margin(outcome: Outcome) -> float:
-    """Say how far our number may be from the paper's.
+    """Say how far our number may be from the paper's, or above its bound.
 
     The paper's error bar where it prints one, else half a unit of the last digit that it prints or
     twice our standard error, whichever is more.
     """
     if outcome.error is not None:
         return outcome.error
+    theirs = outcome.reported if outcome.at_most is None else outcome.at_most
     ours = standard_error(outcome.counted)
-    return max(_half_a_digit(outcome.reported), 2 * (ours or 0.0))
+    return max(_half_a_digit(theirs), 2 * (ours or 0.0))
 
 
 def misses(outcome: Outcome) -> bool:
-    """Whether our number is further from the paper's than the margin, or none where it has one."""
-    difference = outcome.difference
-    # a hair more than the margin is rounding
-    return difference is not None and not abs(difference) <= margin(outcome) * (1 + 1e-9)
+    """Whether our number is further from the paper's than the margin, or none where it has one.
+
+    Of a bound, whether our mean is above it by more than the margin, or most of our runs are by
+    more than half a unit of its last digit: runs that differ widely are no excuse.
+    """
+    if outcome.at_most is None:
+        difference = outcome.difference
+        return difference is not None and not _within(abs(difference), margin(outcome))
+    if outcome.mean is None:
+        return False
+    digit = _half_a_digit(outcome.at_most)
+    above = [not _within(value - outcome.at_most, digit) for value in outcome.counted]
+    return 2 * sum(above) > len(above) or not _within(
+        outcome.mean - outcome.at_most, margin(outcome)
+    )
+
+
+def _within(number: float, limit: float) -> bool:
+    # a hair more than the limit is rounding; what is no number is not within
+    return number <= limit * (1 + 1e-9)
 
 
 def _half_a_digit(number: float | None) -> float:

@@ -2,8 +2,9 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.recipes import Recipe, Row
@@ -22,7 +23,7 @@ def read_remarks(folder: Path, recipes: Mapping[str, Recipe]) -> Remarks:
     """Read what was written of rows by hand.
 
     Raises:
-        ValueError: If it is no TOML, or about no row of these recipes.
+        ValueError: If it is no TOML, about no row of these recipes, or twice about one.
     """
     path = folder / _REMARKS
     if not path.is_file():
@@ -32,15 +33,35 @@ def read_remarks(folder: Path, recipes: Mapping[str, Recipe]) -> Remarks:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is damaged: {error}") from None
     known = {recipe.name: [row.label for row in recipe.rows] for recipe in recipes.values()}
+    found: Remarks = {}
     for name, remarks in content.items():
-        for label in remarks:
-            if label not in known.get(name, ()):
+        of_recipe = found.setdefault(name, {})
+        for label, text in (
+            pair for key, remark in remarks.items() for pair in _by_row(key, remark, path)
+        ):
+            if label not in known.get(name, ()) or label in of_recipe:
                 raise ValueError(
-                    f"expected remarks on rows of recipes in {path}, got {name}: {label}"
+                    f"expected one remark on a row of a recipe in {path}, got {name}: {label}"
                 )
-    return {
-        n: {label: " ".join(text.split()) for label, text in r.items()} for n, r in content.items()
-    }
+            of_recipe[label] = " ".join(text.split())
+    return found
+
+
+def _by_row(key: str, remark: Any, path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the rows that a remark is on, each with the text.
+
+    Raises:
+        ValueError: If it is neither a text, nor rows with their text.
+    """
+    if isinstance(remark, str):
+        yield key, remark
+        return
+    given = cast("dict[str, Any]", remark) if isinstance(remark, dict) else {}
+    rows, text = given.get("rows"), given.get("text")
+    if set(given) != {"rows", "text"} or not isinstance(rows, list) or not isinstance(text, str):
+        raise ValueError(f"expected a text, or rows and text, of {key} in {path}, got {remark!r}")
+    for row in cast("list[str]", rows):
+        yield row, text
 
 
 def read_estimates(folder: Path) -> dict[str, dict[str, int]]:

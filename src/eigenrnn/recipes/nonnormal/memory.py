@@ -20,6 +20,7 @@ _UNITS, _STEPS = 100, 120
 _NORMAL, _ALPHA, _FEEDBACK, _BETA = 0.95, 1.02, 0.99, 0.005
 _DELAYS, _SAMPLES = tuple(range(0, 100, 2)), 20_000
 _SOURCE_UNIT = np.eye(_UNITS)[0]
+_ARE_NORMAL = ("identity", "orthogonal")
 
 
 def matrices() -> dict[str, Tensor]:  # (N, N) each
@@ -97,10 +98,13 @@ def _decoded(W: Tensor, nonlinearity: str, noise: float) -> NDArray[np.float64]:
 
 def _total(name: str) -> Computed:
     note = "the curve prints no number; at most 1 for a normal matrix, and at most N"
+    bound = 1.0 if name in _ARE_NORMAL else float(_UNITS)
     return Computed(
         label=name,
         compute=lambda: fisher_memory(matrices()[name], _SOURCE_UNIT, 3_000).total,
-        reported=Reported(None, "figure 1b", quantity="total Fisher memory", note=note),
+        reported=Reported(
+            None, "figure 1b", quantity="total Fisher memory", note=note, at_most=bound
+        ),
     )
 
 
