@@ -69,7 +69,7 @@ pins:  ## Renew constraints.txt with the newest versions that pyproject.toml all
 	build/pins/bin/python -m pip install --quiet --upgrade pip $(BUILD_TOOLS)
 	build/pins/bin/python -m pip install --quiet --no-build-isolation --editable ".[dev,docs]"
 	{ grep '^#' constraints.txt; build/pins/bin/python -m pip freeze --all --exclude-editable \
-	    | sed 's/+[a-z0-9]*$$//' | sort --ignore-case; } > build/constraints.txt
+	    | sed 's/+[a-z0-9]*$$//; /^triton==/d' | sort --ignore-case; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 
 clean:  ## Remove .venv, caches and everything that was built

@@ -12,7 +12,7 @@ from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.elman import BACKENDS
 from states import elman
 
-CALL = Call("cpu", torch.float32, "tanh", transformed=False)
+CALL = Call("cpu", torch.float32, "tanh", transformed=False, state_size=2)
 TRANSFORMED = dataclasses.replace(CALL, transformed=True)
 x, W = torch.ones(3, 1, 2), torch.eye(2)
 
@@ -129,7 +129,9 @@ def test_an_empty_variable_forces_nothing(monkeypatch):
 
 
 def test_an_unknown_backend_is_refused_with_those_that_exist():
-    with pytest.raises(ValueError, match=r"one of \['cpu', 'loop', 'reference'\], got 'cuda'"):
+    with pytest.raises(
+        ValueError, match=r"one of \['cpu', 'gpu', 'loop', 'reference'\], got 'cuda'"
+    ):
         elman(x, W, backend="cuda")
 
 
@@ -163,7 +165,17 @@ def test_a_backend_that_this_machine_lacks_is_passed_over():
 def test_an_explanation_says_which_is_chosen_and_which_could_be():
     said = explain(BACKENDS, CALL)
     less = "possible, less preferred"
+    assert said.pop("gpu").startswith("Triton's interpreter")
     assert said == {"cpu": "chosen", "loop": less, "reference": less}
+
+
+def test_what_serves_by_wish_alone_is_passed_over_until_it_is_named():
+    slow = dataclasses.replace(BACKENDS["loop"], reluctant=lambda _: "it is slow")
+    backends = {"loop": slow, "reference": BACKENDS["reference"]}
+    assert choose(backends, CALL).name == "reference"
+    assert choose(backends, CALL, "loop").name == "loop"
+    assert explain(backends, CALL) == {"loop": "it is slow", "reference": "chosen"}
+    assert explain(backends, CALL, "loop")["loop"] == "chosen"
 
 
 def test_an_explanation_says_why_not():
@@ -182,7 +194,7 @@ def test_every_backend_says_what_it_is():
 
 
 def test_the_facts_of_a_call_are_read_off_its_tensors():
-    call = Call.of(x.double(), "tanh", W.double(), None)
+    call = Call.of(x.double(), "tanh", W.double(), None, state_size=2)
     assert call == dataclasses.replace(CALL, dtype=torch.float64)
 
 
@@ -191,4 +203,4 @@ def test_the_facts_of_a_call_are_read_off_its_tensors():
 def test_a_tangent_of_any_tensor_is_a_transform():
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(W, W)
-        assert Call.of(x, "tanh", dual).transformed
+        assert Call.of(x, "tanh", dual, state_size=2).transformed

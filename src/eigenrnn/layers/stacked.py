@@ -194,7 +194,8 @@ class Stacked(nn.Module, Generic[_D]):
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
         """Say of each backend whether it would serve an input, could, or why not."""
         x = input.data if isinstance(input, PackedSequence) else input
-        call = Call.of(x, self.nonlinearity, *self.parameters(), options=asked_of(self))
+        size, options = self.all_directions()[0].state_size, asked_of(self)
+        call = Call.of(x, self.nonlinearity, *self.parameters(), state_size=size, options=options)
         return explain(self.backends, call, self.backend)
 
     def freeze(self) -> Self:

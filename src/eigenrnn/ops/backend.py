@@ -22,6 +22,7 @@ class Call:
         nonlinearity: The name of the nonlinearity.
         transformed: Whether a `torch.func` transform or forward-mode differentiation is at work.
         options: What is asked beyond the formula: ``"layer_norm"``, ``"zoneout"``, both or none.
+        state_size: How many real numbers make a state.
     """
 
     device: str
@@ -29,6 +30,7 @@ class Call:
     nonlinearity: str
     transformed: bool
     options: tuple[str, ...] = ()
+    state_size: int = 0
 
     @classmethod
     def of(
@@ -36,16 +38,17 @@ class Call:
         x: Tensor,
         nonlinearity: str,
         *others: Tensor | None,
+        state_size: int,
         options: Iterable[str] = (),
     ) -> "Call":
         """Read the facts off the tensors of a call."""
         transformed = under_transform() or any(
             _is_dual(tensor) for tensor in (x, *others) if tensor is not None
         )
-        return cls(x.device.type, x.dtype, nonlinearity, transformed, tuple(options))
+        return cls(x.device.type, x.dtype, nonlinearity, transformed, tuple(options), state_size)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Backend:
     r"""One implementation of a recurrence.
 
@@ -59,6 +62,7 @@ class Backend:
         missing: Says why the backend cannot be used on this machine, or None.
         refuses: Says why it cannot serve a call, or None.
         forgets: Whether `run` takes ``last_only=True``, and then keeps no other states.
+        reluctant: Says why it serves a call only if it is told to, or None.
         serves: Which of the options beyond the formula it computes.
         reads: Whether `run` takes a given ``V``, and with it ``d``, and then returns the outputs
             :math:`h_t V^\top + d` in place of the states.
@@ -69,9 +73,13 @@ class Backend:
     about: str
     missing: Callable[[], str | None]
     refuses: Callable[[Call], str | None]
+    reluctant: Callable[[Call], str | None] = lambda _: None
     serves: frozenset[str] = frozenset()
     forgets: bool = False
     reads: Callable[[Tensor], bool] = lambda _: False
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name!r}>"
 
     def objection(self, call: Call) -> str | None:
         """Say why the backend cannot serve the call, or None."""

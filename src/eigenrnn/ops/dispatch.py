@@ -42,7 +42,9 @@ def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = No
     inner = _forced[-1] if _forced else os.environ.get("EIGENRNN_BACKEND") or None
     forced = backend or inner
     if forced is None:
-        return next(b for b in backends.values() if b.objection(call) is None)
+        return next(
+            b for b in backends.values() if b.objection(call) is None and b.reluctant(call) is None
+        )
     if forced not in backends:
         raise ValueError(f"expected backend to be one of {list(backends)}, got {forced!r}")
     objection = backends[forced].objection(call)
@@ -57,6 +59,7 @@ def explain(
     """Say of each backend whether it would be chosen for the call, could be, or why not."""
     chosen = choose(backends, call, backend).name
     return {
-        name: b.objection(call) or ("chosen" if name == chosen else "possible, less preferred")
+        name: b.objection(call)
+        or ("chosen" if name == chosen else b.reluctant(call) or "possible, less preferred")
         for name, b in backends.items()
     }

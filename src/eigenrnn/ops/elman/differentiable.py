@@ -66,7 +66,7 @@ def gradients(  # noqa: PLR0913, every backend's
         lambda: delta if U is None else delta @ U,
         lambda: weight_gradient(delta, first, h, h0, reverse),
         lambda: first @ W.conj(),
-        lambda: _phases(nonlinearity, delta, h).sum((0, 1)),
+        lambda: (delta * _phases(nonlinearity, h)).sum((0, 1)),
         lambda: _outer(delta, _given(x)),
         lambda: delta.sum((0, 1)),
         lambda: _outer(_given(g_y), h),
@@ -78,11 +78,13 @@ def gradients(  # noqa: PLR0913, every backend's
 def bias_gradient(
     delta: Tensor,  # (T, B, N)
     h: Tensor,  # (T, B, N)
+    nonlinearity: str,
 ) -> Tensor:  # (N,)
     """Sum the gradients along the phases, a stretch of time that the cache holds by another."""
     steps = max(1, 2**17 // max(1, h[0].numel()))
     stretches = zip(delta.split(steps), h.split(steps), strict=True)
-    return sum((d * s.sgn().conj()).sum((0, 1)).real for d, s in stretches)  # type: ignore[return-value]
+    parts = ((d * _phases(nonlinearity, s).conj()).sum((0, 1)).real for d, s in stretches)
+    return sum(parts)  # type: ignore[return-value]
 
 
 def _pull(nonlinearity: str, g: Tensor, h: Tensor, bias: Tensor | None) -> Tensor:
@@ -92,11 +94,11 @@ def _pull(nonlinearity: str, g: Tensor, h: Tensor, bias: Tensor | None) -> Tenso
     return as_pairs(NONLINEARITIES["modrelu"].pull(as_complex(g), as_complex(h), one))
 
 
-def _phases(nonlinearity: str, delta: Tensor, h: Tensor) -> Tensor:  # (T, B, N)
-    """Return what each state adds to the gradient of the bias of modReLU."""
+def _phases(nonlinearity: str, h: Tensor) -> Tensor:  # (T, B, N)
+    """Return the signs or phases of the states, along which the bias of modReLU moves them."""
     if nonlinearity != "modrelu_paired":
-        return delta * h.sgn()
-    return delta * as_pairs(as_complex(h).sgn())
+        return h.sgn()
+    return as_pairs(as_complex(h).sgn())
 
 
 def _outer(

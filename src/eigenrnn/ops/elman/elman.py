@@ -9,7 +9,7 @@ from torch import Tensor
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
-from eigenrnn.ops.elman import cpu, loop, reference
+from eigenrnn.ops.elman import cpu, gpu, loop, reference
 from eigenrnn.ops.inputs import check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
@@ -22,7 +22,7 @@ from eigenrnn.ops.steps import check_batch_sizes
 
 __all__ = ["BACKENDS", "elman"]
 
-BACKENDS = {b.name: b for b in (cpu.BACKEND, loop.BACKEND, reference.BACKEND)}
+BACKENDS = {b.name: b for b in (cpu.BACKEND, gpu.BACKEND, loop.BACKEND, reference.BACKEND)}
 """The implementations by name, the preferred first."""
 
 
@@ -138,7 +138,9 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         check_batch_sizes(batch_sizes, *x.shape[:2])
     options = options_of(layer_norm, zoneout)
     check_options(options, x, W)
-    call = Call.of(x, nonlinearity, W, h0, bias, U, c, V, d, *(layer_norm or ()), options=options)
+    others = W, h0, bias, U, c, V, d, *(layer_norm or ())
+    state_size = 2 * len(W) if W.is_complex() else len(W)
+    call = Call.of(x, nonlinearity, *others, state_size=state_size, options=options)
     chosen = choose(BACKENDS, call, backend)
     inside = V is not None and chosen.reads(V)
     if inside:

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.backend import Backend, Call
-from eigenrnn.ops.elman.differentiable import bias_gradient, deltas
+from eigenrnn.ops.elman.from_deltas import differentiate
 from eigenrnn.ops.elman.loop_norm_zoneout import run_norm_zoneout
 from eigenrnn.ops.inplace import apply_in_place, pull_in_place
 from eigenrnn.ops.inputs import mapped
-from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient, with_last
-from eigenrnn.transforms import under_transform
+from eigenrnn.ops.steps import before, cut, with_last
 
 __all__ = ["BACKEND", "elman_loop"]
 
@@ -96,27 +95,7 @@ def _(g: Tensor, h: Tensor, *_: Any) -> Tensor:  # noqa: ARG001, the operator's 
     return h.new_empty(h.shape)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, W, h0, bias, *ctx.options = inputs
-    ctx.save_for_backward(W, h0, bias, output)  # the pre-activations are not needed
-
-
-def _pull_back(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-    W, h0, bias, h = ctx.saved_tensors
-    nonlinearity, batch_sizes, reverse = ctx.options
-    _, needs_W, needs_h0, needs_bias, *_ = ctx.needs_input_grad
-    if torch.is_grad_enabled() or under_transform():
-        delta = deltas(g, None, h, W, h0, bias, nonlinearity, batch_sizes, reverse)
-    else:
-        delta = _elman_loop_backward(g, h, W, h0, bias, nonlinearity, batch_sizes, reverse)
-    first = first_steps(delta, batch_sizes, reverse)
-    grad_W = weight_gradient(delta, first, h, h0, reverse) if needs_W else None
-    grad_h0 = first @ W.conj() if needs_h0 else None
-    grad_bias = bias_gradient(delta, h) if needs_bias else None
-    return delta, grad_W, grad_h0, grad_bias, None, None, None
-
-
-elman_loop.register_autograd(_pull_back, setup_context=_remember)
+differentiate(elman_loop, _elman_loop_backward)
 
 
 def _run(  # noqa: PLR0913, every backend's

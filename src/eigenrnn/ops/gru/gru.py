@@ -10,7 +10,7 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
-from eigenrnn.ops.gru import cpu, loop, reference
+from eigenrnn.ops.gru import cpu, gpu, loop, reference
 from eigenrnn.ops.inputs import check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
@@ -23,7 +23,7 @@ from eigenrnn.ops.steps import check_batch_sizes
 
 __all__ = ["BACKENDS", "gru"]
 
-BACKENDS = {b.name: b for b in (cpu.BACKEND, loop.BACKEND, reference.BACKEND)}
+BACKENDS = {b.name: b for b in (cpu.BACKEND, gpu.BACKEND, loop.BACKEND, reference.BACKEND)}
 """The implementations by name, the preferred first."""
 
 
@@ -148,7 +148,8 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
         check_batch_sizes(batch_sizes, *x.shape[:2])
     options = options_of(layer_norm, zoneout)
     check_options(options, x, W)
-    call = Call.of(x, nonlinearity, *weights, *(layer_norm or ()), options=options)
+    others = *weights, *(layer_norm or ())
+    call = Call.of(x, nonlinearity, *others, state_size=N, options=options)
     chosen = choose(BACKENDS, call, backend)
     if last_only and chosen.forgets and not torch.is_grad_enabled():
         options |= {"last_only": True}

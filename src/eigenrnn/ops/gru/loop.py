@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.backend import Backend
-from eigenrnn.ops.gru.backward import OPTIONS, backward_reference, gru_loop_backward
+from eigenrnn.ops.gru.backward import OPTIONS, gru_loop_backward
+from eigenrnn.ops.gru.from_gates import differentiate
 from eigenrnn.ops.inplace import apply_in_place
 from eigenrnn.ops.inputs import mapped
-from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient, with_last
-from eigenrnn.transforms import under_transform
+from eigenrnn.ops.steps import before, cut, with_last
 
 __all__ = ["BACKEND", "gru_loop"]
 
@@ -73,40 +73,7 @@ def _(x: Tensor, W: Tensor, h0: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
     return x.new_empty(T, B, N), x.new_empty(T if options[-1] else 1, B, 4 * N)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    _, W, h0, bias, _, *ctx.options, _ = inputs
-    ctx.save_for_backward(W, h0, bias, *output)
-    ctx.set_materialize_grads(False)  # that of the gates is there in second derivatives alone
-
-
-def _pull_back(ctx: Any, g: Tensor | None, g_gates: Tensor | None) -> tuple[Tensor | None, ...]:
-    W, h0, bias, h, gates = ctx.saved_tensors
-    _, reset_after, _, batch_sizes, reverse = ctx.options
-    _, needs_W, _, needs_bias, needs_recurrent_bias, *_ = ctx.needs_input_grad
-    g = torch.zeros_like(h) if g is None else g
-    if g_gates is None and not torch.is_grad_enabled() and not under_transform():
-        dx, dq, dh0 = gru_loop_backward(g, h, gates, W, h0, bias, *ctx.options)
-    else:
-        dx, dq, dh0 = backward_reference(g, g_gates, h, gates, W, h0, bias, *ctx.options)
-    N = h0.shape[1]
-    dru, dc = dx[..., : 2 * N], dx[..., 2 * N :]
-    q, c = gates[..., 2 * N : 3 * N], gates[..., 3 * N :]
-    dW: Tensor | None = None
-    if needs_W:
-        first = first_steps(dru, batch_sizes, reverse)
-        dW_ru = weight_gradient(dru, first, h, h0, reverse)
-        if reset_after:
-            first = first_steps(dq, batch_sizes, reverse)
-            dW_c = weight_gradient(dq, first, h, h0, reverse)
-        else:
-            dW_c = dc.reshape(-1, N).T @ q.reshape(-1, N)
-        dW = torch.cat([dW_ru, dW_c])
-    db = (dc * c.sgn()).sum((0, 1)) if needs_bias else None
-    db_recurrent = dq.sum((0, 1)) if needs_recurrent_bias else None
-    return dx, dW, dh0, db, db_recurrent, *(None,) * 6
-
-
-gru_loop.register_autograd(_pull_back, setup_context=_remember)
+differentiate(gru_loop, gru_loop_backward)
 
 
 def _run(

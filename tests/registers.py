@@ -1,0 +1,103 @@
+"""Prints the registers of Triton's kernels, compiled for GPUs that need not be here.
+
+The operators are called as ever, and what they would start is compiled instead. A kernel is named
+by a recurrence, its nonlinearity, the type of its numbers, N and the compute capability, such as
+``elman:tanh:float32:190:90``.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from eigenrnn.ops.elman import gpu as elman
+from eigenrnn.ops.gru import gpu as gru
+
+FORMS = {"gru": (True, True), "nc-gru": (False, False)}
+
+
+class Driver:
+    """Stands in for the driver of a GPU as far as a compiler asks."""
+
+    def __init__(self, capability):
+        self.target = GPUTarget("cuda", capability, 32)
+
+    def get_current_target(self):
+        return self.target
+
+    def get_current_device(self):
+        return self.target.arch
+
+    def get_current_stream(self, _):
+        return 0
+
+
+def compiling(made):
+    """Return what stands in for `kernel[grid]`: it compiles the kernel and keeps it."""
+
+    def of(kernel, grid):
+        def compile_it(*arguments, **options):
+            made.append(kernel.run(*arguments, grid=grid, warmup=True, **options))
+
+        return compile_it
+
+    return of
+
+
+def usage(made):
+    """Return registers of a thread and bytes of its stack, where what does not fit goes."""
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder, "kernel.cubin")
+        cubin.write_bytes(made.asm["cubin"])
+        dump = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", cubin]
+        told = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", told)
+    shared, warps = made.metadata.shared, made.metadata.num_warps
+    return {
+        "registers": int(found[1]),
+        "stack": int(found[2]),
+        "shared": shared,
+        "warps": warps,
+    }
+
+
+def call(recurrence, nonlinearity, dtype, N):
+    """Run an operator forward and back, as autograd would."""
+    T, B, sizes = 3, 2, [2, 1, 1]
+    bias = torch.zeros(N, dtype=dtype) if nonlinearity.startswith("modrelu") else None
+    h0, h = torch.zeros(B, N, dtype=dtype), torch.zeros(T, B, N, dtype=dtype)
+    if recurrence == "elman":
+        W, options = torch.zeros(N, N, dtype=dtype), (nonlinearity, sizes, False)
+        elman.elman_gpu(h, W, h0, bias, *options)
+        elman._elman_gpu_backward(h, h, W, h0, bias, *options)
+        return
+    x, W = torch.zeros(T, B, 3 * N, dtype=dtype), torch.zeros(3 * N, N, dtype=dtype)
+    options = nonlinearity, *FORMS[recurrence], sizes, False
+    shift = torch.zeros(N, dtype=dtype) if options[1] else None
+    gates = torch.zeros(T, B, 4 * N, dtype=dtype)
+    gru.gru_gpu(x, W, h0, bias, shift, *options, True)
+    gru._gru_gpu_backward(h, h, gates, W, h0, bias, *options)
+
+
+def both(name):
+    """Return those of the forward and the backward kernel."""
+    recurrence, nonlinearity, dtype, N, capability = name.split(":")
+    driver.set_active(Driver(int(capability)))
+    made = []
+    JITFunction.__getitem__ = compiling(made)
+    call(recurrence, nonlinearity, getattr(torch, dtype), int(N))
+    return dict(zip(("forward", "backward"), map(usage, made), strict=True))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    print(json.dumps({name: both(name) for name in sys.argv[1:]}))  # noqa: T201

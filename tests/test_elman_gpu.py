@@ -1,0 +1,519 @@
+"""Triton's kernels of the Elman recurrence compute what its definition says.
+
+They run in Triton's interpreter or, with TRITON_INTERPRET=0, on the GPU.
+"""
+
+import dataclasses
+import importlib
+import sys
+
+import pytest
+import torch
+
+from cases import NONLINEARITIES
+from eigenrnn.initializers import haar_
+from eigenrnn.layers import RNN
+from eigenrnn.ops import elman, explain
+from eigenrnn.ops import gpu as gpu_calls
+from eigenrnn.ops.backend import Call
+from eigenrnn.ops.elman import BACKENDS, gpu, reference
+from eigenrnn.ops.gpu import lengths_of, pieces
+from on_gpu import (
+    DEVICE,
+    INTERPRETED,
+    assert_near,
+    missing,
+    normal,
+    python,
+    ragged_sizes,
+    registers,
+    same,
+    tol,
+)
+
+pytestmark = [
+    pytest.mark.skipif(missing() is not None, reason=f"needs Triton: {missing()}"),
+    # numpy says so where the interpreter computes what is not finite
+    pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),
+]
+
+NAMES = ("x", "W", "h0", "bias", "U", "c")
+SIXTEEN = [torch.float16, torch.bfloat16]
+# the interpreter cuts off what does not fit into bfloat16, where a GPU rounds
+ONE_ROUNDING = {
+    torch.float16: torch.finfo(torch.float16).eps / 2,
+    torch.bfloat16: torch.finfo(torch.bfloat16).eps,
+}
+CALL = Call(DEVICE, torch.float32, "tanh", transformed=False, state_size=3)
+
+each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """An element that nobody writes is NaN."""
+    new_empty = torch.Tensor.new_empty
+
+    def poisoned(*arguments, **keywords):
+        tensor = new_empty(*arguments, **keywords)
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        return tensor.fill_(torch.nan) if floating else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
+
+
+def operands(T, B, N, dtype=torch.float32, *, bias=False, M=None, seed=0):
+    """Inputs, a matrix that keeps lengths, a first state, a bias, a map and its bias, or None."""
+    generator = torch.Generator().manual_seed(seed)
+    W = haar_(torch.empty(N, N, dtype=torch.float64), generator=generator)
+    if dtype.is_complex:
+        W = W * torch.exp(1j * torch.arange(N, dtype=torch.float64))
+    real = dtype.to_real()
+    x = normal(generator, (T, B, N if M is None else M), dtype if M is None else real)
+    h0 = normal(generator, (B, N), dtype)
+    b = normal(generator, (N,), real) / 2 if bias else None
+    U = None if M is None else normal(generator, (N, M), dtype) / M**0.5
+    c = None if M is None else normal(generator, (N,), dtype) / 2
+    return [x, W.to(DEVICE, dtype), h0, b, U, c]
+
+
+def operands_of(case, shape, dtype=torch.float32, *, M=None):
+    return operands(*shape, dtype, bias=NONLINEARITIES[case][1], M=M)
+
+
+def options_of(case, shape, *, reverse=False, ragged=False):
+    T, B, _ = shape
+    return NONLINEARITIES[case][0], ragged_sizes(T, B) if ragged else None, reverse
+
+
+def evaluated(backend, tensors, options):
+    """Return the states, the last ones and the gradients of all tensors, by name."""
+    leaves = [None if v is None else v.detach().requires_grad_() for v in tensors]
+    h, last = backend.run(*leaves, *options)
+    given = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
+    generator = torch.Generator().manual_seed(7)
+    weights = tuple(normal(generator, v.shape, v.dtype) for v in (h, last))
+    found = torch.autograd.grad((h, last), tuple(given.values()), weights)
+    values = {"h": h.detach(), "last": last.detach()}
+    return values | dict(zip((f"d{name}" for name in given), found, strict=True))
+
+
+def wider(tensor):
+    if tensor is None:
+        return None
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def assert_equals_definition(tensors, options, bound=None):
+    got = evaluated(gpu.BACKEND, tensors, options)
+    T, _, N = got["h"].shape
+    expected = evaluated(reference.BACKEND, [wider(v) for v in tensors], options)
+    # T roundings follow one another, each of a sum over N
+    assert_near(got, expected, tol(tensors[1].dtype, T + N) if bound is None else bound)
+
+
+# --------------------------------------------------------------------- against the definition
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_nonlinearity
+def test_a_kernel_gives_the_values_and_gradients_of_the_definition(case, dtype):
+    shape = 3, 2, 33
+    assert_equals_definition(operands_of(case, shape, dtype), options_of(case, shape))
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("M", [None, 2], ids=["no map", "two channels"])
+def test_a_kernel_gives_that_in_every_direction(M, reverse, ragged):
+    shape = 5, 4, 17
+    options = options_of("elu", shape, reverse=reverse, ragged=ragged)
+    assert_equals_definition(operands_of("elu", shape, M=M), options)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["1x1x1", "2x3x2", "9x1x3", "1x17x31", "1x33x16", "2x3x65", "2x1x128", "2x2x129", "9x1x170"],
+)
+def test_a_kernel_gives_that_at_odd_sizes(shape):
+    shape = tuple(map(int, shape.split("x")))
+    assert_equals_definition(operands(*shape), options_of("tanh", shape, ragged=True))
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("M", [None, 1], ids=["no map", "one channel"])
+def test_a_kernel_gives_that_for_complex_states(M, reverse, ragged):
+    case, shape = "modrelu", (3, 2, 9)
+    tensors = operands_of(case, shape, torch.complex128, M=M)
+    assert_equals_definition(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
+
+
+@pytest.mark.parametrize("case", ["modrelu-no-bias", "identity"])
+def test_a_kernel_gives_that_for_complex_states_without_a_bias(case):
+    shape = 3, 2, 9
+    assert_equals_definition(operands_of(case, shape, torch.complex128), options_of(case, shape))
+
+
+def test_a_kernel_gives_that_for_complex_states_of_two_pieces():
+    shape = 2, 2, 85
+    tensors = operands_of("modrelu", shape, torch.complex64)
+    assert_equals_definition(tensors, options_of("modrelu", shape))
+
+
+@pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
+@pytest.mark.parametrize("case", ["tanh", "modrelu-no-bias"])
+def test_sixteen_bits_are_summed_and_carried_on_in_thirty_two(case, dtype):
+    shape = 9, 2, 33
+    tensors, options = operands_of(case, shape, dtype), options_of(case, shape)
+    got = evaluated(gpu.BACKEND, tensors, options)
+    assert all(found.dtype == dtype for found in got.values())
+    expected = evaluated(reference.BACKEND, [wider(v) for v in tensors], options)
+    # the states have one rounding, however many steps there were before
+    for name in ("h", "last"):
+        error = (got[name].double() - expected[name]).abs().max()
+        assert error <= ONE_ROUNDING[dtype] * 1.01 * expected[name].abs().max()
+    # gradients meet states and gradients that were rounded once
+    assert_near(got, expected, 4 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
+@each_direction
+def test_steps_at_which_no_sequence_runs_give_zeros(sizes, reverse):
+    assert_equals_definition(operands(4, 3, 2, torch.float64), ("tanh", sizes, reverse))
+
+
+def test_an_empty_batch_gives_empty_states_and_no_gradient():
+    got = evaluated(gpu.BACKEND, operands(4, 0, 3), ("tanh", None, False))
+    assert got["h"].shape == (4, 0, 3)
+    assert not any(found.any() for found in got.values())
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+@pytest.mark.parametrize("case", ["modrelu", "tanh", "relu", "elu"])
+def test_what_is_not_finite_spreads_as_it_does_in_the_definition(case, value):
+    shape = 3, 2, 3
+    tensors = operands_of(case, shape)
+    tensors[0][1, 1, 0] = value
+    got, expected = (
+        backend.run(*tensors, *options_of(case, shape))
+        for backend in (gpu.BACKEND, reference.BACKEND)
+    )
+    assert got[0][:, :1].isfinite().all()
+    bound = tol(torch.float32, sum(shape))
+    torch.testing.assert_close(got, expected, rtol=bound, atol=bound, equal_nan=True)
+
+
+def test_what_is_infinite_meets_no_zero_of_the_padding():
+    x = torch.zeros(4, 1, 2, device=DEVICE)
+    x[0, 0, 0] = torch.inf
+    h, _ = elman(x, torch.ones_like(x[0]).expand(2, 2), nonlinearity="relu", backend="gpu")
+    assert h[1:].isposinf().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["tanh", "elu"])
+def test_small_and_large_numbers_are_as_exact_as_others(name, dtype):
+    size = torch.logspace(-30, 3, 128, dtype=torch.float64, device=DEVICE).to(dtype)
+    x = torch.stack([size, -size]).unsqueeze(0)
+    W = x.new_zeros(128, 128)
+    h, _ = elman(x, W, nonlinearity=name, backend="gpu")
+    expected, _ = elman(x.double(), W.double(), nonlinearity=name, backend="reference")
+    torch.testing.assert_close(h.double(), expected, rtol=tol(dtype, 1), atol=0)
+
+
+# ------------------------------------------------------------------------------------- strides
+
+
+def every_second(tensor):
+    return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+
+LAYOUTS = {
+    "batch first": {"x": lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)},
+    "gaps": {"x": lambda x: torch.nn.functional.pad(x, (0, 0, 0, 3, 0, 2))[:-2, :-3]},
+    "transposed matrix": {"W": lambda W: W.T.contiguous().T},
+    "expanded": {name: lambda v: v[:1].expand_as(v) for name in ("x", "h0", "bias")},
+    "every second": dict.fromkeys(NAMES, every_second),
+}
+
+
+@each_raggedness
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_strides_make_no_difference(layout, ragged):
+    shape = 3, 2, 5
+    tensors = [
+        v if v is None else layout.get(name, torch.clone)(v)
+        for name, v in zip(NAMES, operands_of("modrelu", shape, torch.float64), strict=True)
+    ]
+    assert_equals_definition(tensors, options_of("modrelu", shape, ragged=ragged))
+
+
+def test_a_batch_that_comes_first_is_read_where_it_lies(monkeypatch):
+    seen = []
+    launch = gpu.launch
+
+    def spied(kernel, B, N, arguments, *rest):
+        seen.append(arguments[0])
+        launch(kernel, B, N, arguments, *rest)
+
+    monkeypatch.setattr(gpu, "launch", spied)
+    x, W, *_ = operands(3, 2, 5)
+    x = LAYOUTS["batch first"]["x"](x).requires_grad_()
+    h, _ = elman(x, W, nonlinearity="tanh", backend="gpu")
+    g = LAYOUTS["batch first"]["x"](torch.ones_like(h))
+    h.backward(g)
+    assert [v.data_ptr() for v in seen] == [x.data_ptr(), g.data_ptr()]
+
+
+def test_an_expanded_gradient_is_as_good_as_a_full_one():
+    leaves = [v.requires_grad_() for v in operands(3, 2, 5)[:3]]
+    h, _ = elman(*leaves, nonlinearity="tanh", backend="gpu")
+    expanded = torch.autograd.grad(h.sum(), leaves, retain_graph=True)
+    full = torch.autograd.grad(h, leaves, torch.ones_like(h))
+    assert all(map(torch.equal, expanded, full))
+
+
+def test_inputs_are_left_as_they_were():
+    tensors = operands_of("modrelu", (3, 2, 5), M=3)
+    before = [tensor.clone() for tensor in tensors]
+    evaluated(gpu.BACKEND, tensors, ("modrelu", None, False))
+    assert all(map(torch.equal, tensors, before))
+
+
+# ------------------------------------------------------------------------- the same every time
+
+
+def test_every_run_gives_the_same_bits():
+    shape = 5, 3, 40
+    tensors, options = operands_of("elu", shape), options_of("elu", shape, ragged=True)
+    once, again = (evaluated(gpu.BACKEND, tensors, options) for _ in range(2))
+    assert same(once, again) == []
+
+
+def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in():
+    x, W, h0, *others = operands(5, 3, 40)
+    whole = evaluated(gpu.BACKEND, [x, W, h0, *others], ("tanh", None, False))
+    h, last = gpu.BACKEND.run(x[:, 1:2], W, h0[1:2], *others, "tanh", None, False)
+    assert torch.equal(h[:, 0], whole["h"][:, 1])
+    assert torch.equal(last[0], whole["last"][1])
+
+
+# ------------------------------------------------------------------------ differentiated twice
+
+
+@pytest.mark.parametrize(
+    ("case", "reverse", "ragged"),
+    [("modrelu", False, True), ("tanh", True, True), ("tanh", False, False)],
+    ids=str,
+)
+def test_it_can_be_differentiated_twice(case, reverse, ragged):
+    shape = 2, 2, 2
+    tensors = [v for v in operands_of(case, shape, torch.float64) if v is not None]
+    name, sizes, reverse = options_of(case, shape, reverse=reverse, ragged=ragged)
+
+    def run(*tensors):
+        return elman(
+            *tensors, nonlinearity=name, batch_sizes=sizes, reverse=reverse, backend="gpu"
+        )
+
+    leaves = [v.requires_grad_() for v in tensors]
+    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
+
+
+def test_complex_states_can_be_differentiated_twice():
+    leaves = [v.requires_grad_() for v in operands_of("modrelu", (2, 1, 2), torch.complex128)[:4]]
+
+    def run(*tensors):
+        return elman(*tensors, nonlinearity="modrelu", backend="gpu")
+
+    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
+
+
+def test_gradients_may_be_batched():
+    leaves = [v.requires_grad_() for v in operands(3, 2, 3, torch.float64)[:3]]
+    h, _ = elman(*leaves, nonlinearity="tanh", backend="gpu")
+    weights = torch.stack([torch.ones_like(h), h.detach()])
+    batched = torch.autograd.grad(h, leaves, weights, retain_graph=True, is_grads_batched=True)
+    for i, one in enumerate(weights):
+        found = torch.autograd.grad(h, leaves, one, retain_graph=True)
+        bound = tol(torch.float64, 9)
+        torch.testing.assert_close([v[i] for v in batched], list(found), rtol=bound, atol=bound)
+
+
+# ------------------------------------------------------------------------------- within torch
+
+
+@pytest.mark.parametrize("sizes", [None, [2, 1, 1]], ids=["full", "ragged"])
+def test_the_operators_are_registered_as_torch_expects(sizes):
+    x, W, h0, bias, *_ = (v.requires_grad_() for v in operands(3, 2, 3, bias=True, M=3))
+    arguments = (x, W, h0, bias, "modrelu", sizes, False)
+    torch.library.opcheck(gpu.elman_gpu, arguments)
+    g, h, *others = (v.detach() for v in (x, gpu.elman_gpu(*arguments), W, h0, bias))
+    torch.library.opcheck(gpu._elman_gpu_backward, (g, h, *others, "modrelu", sizes, True))
+
+
+def test_a_compiled_layer_gives_the_same():
+    layer = RNN(2, 3, backend="gpu").to(DEVICE)
+    x = normal(torch.Generator().manual_seed(0), (3, 2, 2), torch.float32)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    results = []
+    for run in (layer, compiled):
+        h = run(x)[0]
+        results.append([h, *torch.autograd.grad(h.square().sum(), list(layer.parameters()))])
+    torch.testing.assert_close(*results, rtol=tol(torch.float32, 3), atol=tol(torch.float32, 3))
+
+
+@pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
+def test_autocast_runs_the_recurrence_in_float32(dtype):
+    x, W, *_ = operands(3, 2, 3)
+    rounded = x.to(dtype)
+    with torch.autocast(DEVICE, dtype):
+        h, _ = elman(rounded, W, nonlinearity="tanh", backend="gpu")
+    expected, _ = elman(rounded.float(), W, nonlinearity="tanh", backend="gpu")
+    assert torch.equal(h, expected)
+
+
+def test_importing_eigenrnn_imports_no_triton_and_running_it_does():
+    done = python(
+        "-c",
+        "import sys, eigenrnn, torch; before = 'triton' in sys.modules\n"
+        f"x, W = torch.ones(2, 1, 3, device={DEVICE!r}), torch.eye(3, device={DEVICE!r})\n"
+        "eigenrnn.ops.elman(x, W, backend='gpu')\n"
+        "print(before, 'triton' in sys.modules)",
+        PYTHONPATH="src",
+    )
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
+# ---------------------------------------------------------------------------- what it refuses
+
+
+def refusal(**facts):
+    return gpu.BACKEND.objection(dataclasses.replace(CALL, **facts))
+
+
+def test_what_it_can_serve_is_not_refused():
+    assert refusal() is None
+    assert refusal(state_size=192) is None
+    assert refusal(state_size=128, dtype=torch.float64) is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "limit"),
+    [
+        ({"state_size": 193}, 192),
+        ({"state_size": 512, "dtype": torch.bfloat16}, 192),
+        ({"state_size": 129, "dtype": torch.float64}, 128),
+        ({"state_size": 129, "dtype": torch.complex128}, 128),
+    ],
+    ids=str,
+)
+def test_a_matrix_that_it_cannot_hold_is_refused_with_the_limit(facts, limit):
+    said = refusal(**facts)
+    assert f"states of {facts['state_size']} numbers are too many" in said
+    assert f"at most {limit} " in said
+
+
+def test_complex_units_count_twice():
+    x, W = (v.to(DEVICE) for v in (torch.ones(1, 1, 97) + 0j, torch.eye(97) + 0j))
+    with pytest.raises(ValueError, match="backend 'gpu' can serve: states of 194 numbers"):
+        elman(x, W, nonlinearity="identity", backend="gpu")
+
+
+def test_tensors_elsewhere_are_refused():
+    assert "they are on meta" in refusal(device="meta")
+
+
+def test_a_transform_is_refused():
+    assert refusal(transformed=True).startswith("torch.func transforms")
+
+
+def test_layer_norm_and_zoneout_are_refused():
+    assert refusal(options=("layer_norm",)) == "it does not compute layer_norm"
+
+
+def test_without_an_interpreter_the_processor_is_refused_and_a_gpu_is_not(monkeypatch):
+    monkeypatch.setattr(gpu_calls, "INTERPRETED", False)
+    here = dataclasses.replace(CALL, device="cpu")
+    refused = "it needs tensors on a CUDA device, and they are on cpu"
+    assert explain(BACKENDS, here)["gpu"] == refused
+    assert BACKENDS["gpu"].objection(dataclasses.replace(CALL, device="cuda")) is None
+
+
+def test_without_triton_another_backend_serves_and_the_reason_is_told():
+    done = python(
+        "-c",
+        "import sys; sys.modules['triton'] = None\n"
+        "import torch\n"
+        "from eigenrnn.layers import RNN\n"
+        "print(RNN(2, 3).explain(torch.ones(2, 1, 2))['gpu'])\n"
+        "RNN(2, 3, backend='gpu')(torch.ones(2, 1, 2))",
+    )
+    assert done.stdout.startswith("Triton is not installed: pip install triton")
+    assert "backend 'gpu' can serve: Triton is not installed" in done.stderr
+
+
+def test_a_triton_that_is_too_old_is_missing(monkeypatch):
+    monkeypatch.setattr(gpu_calls, "version", lambda _: "3.3.1")
+    assert gpu_calls._absence() == (
+        "expected Triton 3.4 or newer, which comes with torch 2.8, got 3.3.1"
+    )
+
+
+def test_an_interpreter_that_comes_too_late_is_refused(monkeypatch):
+    monkeypatch.setattr(gpu_calls, "INTERPRETED", not INTERPRETED)
+    monkeypatch.delitem(sys.modules, "eigenrnn.ops.triton_parts", raising=False)
+    with pytest.raises(RuntimeError, match="expected TRITON_INTERPRET to stay as it was"):
+        importlib.import_module("eigenrnn.ops.triton_parts")
+
+
+def test_amd_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", "6.0")
+    assert refusal() == "its kernels were made for NVIDIA's GPUs alone"
+
+
+@pytest.mark.parametrize(
+    ("interpreted", "device", "why"),
+    [(True, "cpu", "Triton's interpreter is for tests"), (False, "cuda", "it has never been run")],
+)
+def test_it_serves_only_where_it_is_named(monkeypatch, interpreted, device, why):
+    monkeypatch.setattr(gpu_calls, "INTERPRETED", interpreted)
+    call = dataclasses.replace(CALL, device=device)
+    assert explain(BACKENDS, call)["gpu"].startswith(why)
+    assert explain(BACKENDS, call, "gpu")["gpu"] == "chosen"
+
+
+# ------------------------------------------------------------------------------- its own parts
+
+
+@pytest.mark.parametrize("sizes", [[3, 3, 2], [4, 1, 1, 1], [2, 2, 0], [1]], ids=str)
+def test_lengths_are_counted_from_the_sizes_of_all_steps(sizes):
+    B = sizes[0]
+    expected = [sum(size > b for size in sizes) for b in range(B)]
+    assert lengths_of(sizes, B, torch.device(DEVICE)).tolist() == expected
+
+
+def test_pieces_are_powers_of_two_that_hold_all_units():
+    for N in range(1, gpu.LIMITS[torch.float32] + 1):
+        sizes = pieces(N)
+        assert all(size & (size - 1) == 0 for size in sizes)
+        assert sum(sizes[:-1]) < N <= sum(sizes)
+
+
+def test_at_the_limit_no_number_leaves_the_registers():
+    found = registers("elman:tanh:float32:190:80", "elman:modrelu_paired:float32:192:90")
+    for both in found.values():
+        assert all(one["stack"] == 0 and one["registers"] > 144 for one in both.values())
+
+
+# ----------------------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+def test_all_of_this_holds_on_the_gpu():
+    command = "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", __file__
+    done = python(*command, TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stdout

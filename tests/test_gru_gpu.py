@@ -1,0 +1,320 @@
+"""Triton's kernels of the gated recurrence compute what its definition says.
+
+They run in Triton's interpreter or, with TRITON_INTERPRET=0, on the GPU.
+"""
+
+import dataclasses
+
+import pytest
+import torch
+
+from cases import NONLINEARITIES
+from eigenrnn.initializers import haar_
+from eigenrnn.layers import GRU
+from eigenrnn.ops import gru
+from eigenrnn.ops.backend import Call
+from eigenrnn.ops.gru import gpu, reference
+from on_gpu import (
+    DEVICE,
+    assert_near,
+    missing,
+    normal,
+    python,
+    ragged_sizes,
+    registers,
+    same,
+    tol,
+)
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"needs Triton: {missing()}")
+
+NAMES = ("x", "W", "h0", "bias", "recurrent_bias", "U", "c")
+# reset after the candidate's matrix, update keeps the state
+FORMS = {
+    "torch": (True, True),
+    "nc-gru": (False, False),
+    "nc-gru-tensorflow": (False, True),
+    "after-replaces": (True, False),
+}
+SIXTEEN = [torch.float16, torch.bfloat16]
+# the interpreter cuts off what does not fit into bfloat16, where a GPU rounds
+ONE_ROUNDING = {
+    torch.float16: torch.finfo(torch.float16).eps / 2,
+    torch.bfloat16: torch.finfo(torch.bfloat16).eps,
+}
+
+each_form = pytest.mark.parametrize("form", FORMS)
+each_order = pytest.mark.parametrize("form", ["torch", "nc-gru"])
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """An element that nobody writes is NaN."""
+    new_empty = torch.Tensor.new_empty
+
+    def poisoned(*arguments, **keywords):
+        tensor = new_empty(*arguments, **keywords)
+        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
+
+
+def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None):
+    """Return all tensors that a form and a nonlinearity take, None for those that they do not."""
+    T, B, N = shape
+    generator = torch.Generator().manual_seed(0)
+
+    def of(*sizes):
+        return normal(generator, sizes, dtype)
+
+    def orthogonal():
+        return haar_(torch.empty(N, N, dtype=torch.float64), generator=generator)
+
+    return [
+        of(T, B, 3 * N if M is None else M),
+        torch.cat([orthogonal() for _ in range(3)]).to(DEVICE, dtype),
+        of(B, N),
+        of(N) / 2 if NONLINEARITIES[case][1] else None,
+        of(N) if FORMS[form][0] else None,
+        None if M is None else of(3 * N, M) / M**0.5,
+        None if M is None else of(3 * N) / 2,
+    ]
+
+
+def options_of(form, case, shape, *, reverse=False, ragged=False):
+    T, B, _ = shape
+    sizes = ragged_sizes(T, B) if ragged else None
+    return NONLINEARITIES[case][0], *FORMS[form], sizes, reverse
+
+
+def evaluated(backend, tensors, options):
+    """Return the states, the last ones and the gradients of all tensors, by name."""
+    leaves = [None if v is None else v.detach().requires_grad_() for v in tensors]
+    h, last = backend.run(*leaves, *options)
+    given = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
+    generator = torch.Generator().manual_seed(7)
+    weights = tuple(normal(generator, v.shape, v.dtype) for v in (h, last))
+    found = torch.autograd.grad((h, last), tuple(given.values()), weights)
+    values = {"h": h.detach(), "last": last.detach()}
+    return values | dict(zip((f"d{name}" for name in given), found, strict=True))
+
+
+def defined(tensors, options):
+    exact = [None if v is None else v.double() for v in tensors]
+    return evaluated(reference.BACKEND, exact, options)
+
+
+def assert_equals_definition(tensors, options):
+    got = evaluated(gpu.BACKEND, tensors, options)
+    T, _, N = got["h"].shape
+    # T roundings follow one another, each of a sum over N
+    assert_near(got, defined(tensors, options), tol(tensors[1].dtype, T + N))
+
+
+# --------------------------------------------------------------------- against the definition
+
+
+@each_form
+@pytest.mark.parametrize("case", NONLINEARITIES)
+def test_a_kernel_gives_the_values_and_gradients_of_the_definition(case, form):
+    shape = 2, 2, 17
+    tensors = operands(shape, form, case, torch.float64)
+    assert_equals_definition(tensors, options_of(form, case, shape))
+
+
+@each_raggedness
+@each_direction
+@each_form
+def test_a_kernel_gives_that_in_every_direction(form, reverse, ragged):
+    shape = 4, 3, 5
+    options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
+    assert_equals_definition(operands(shape, form, M=2), options)
+
+
+@pytest.mark.parametrize(
+    ("form", "shape"),
+    [
+        ("torch", (1, 1, 1)),
+        ("torch", (1, 9, 3)),
+        ("nc-gru", (9, 1, 2)),
+        ("torch", (2, 1, 33)),
+        ("nc-gru", (2, 2, 65)),
+        ("torch", (2, 1, 128)),
+    ],
+    ids=str,
+)
+def test_a_kernel_gives_that_at_odd_sizes(form, shape):
+    assert_equals_definition(operands(shape, form), options_of(form, "tanh", shape, ragged=True))
+
+
+@pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
+@each_order
+def test_sixteen_bits_are_summed_and_carried_on_in_thirty_two(form, dtype):
+    shape = 6, 1, 17
+    tensors, options = operands(shape, form, dtype=dtype), options_of(form, "tanh", shape)
+    got, expected = evaluated(gpu.BACKEND, tensors, options), defined(tensors, options)
+    assert all(found.dtype == dtype for found in got.values())
+    # the states have one rounding, however many steps there were before
+    for name in ("h", "last"):
+        error = (got[name].double() - expected[name]).abs().max()
+        assert error <= ONE_ROUNDING[dtype] * 1.01 * expected[name].abs().max()
+    # gradients meet states, gates and gradients that were rounded once
+    assert_near(got, expected, 4 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 0], [3, 0, 0]], ids=str)
+@each_direction
+@each_order
+def test_steps_at_which_no_sequence_runs_give_zeros(form, reverse, sizes):
+    tensors = operands((3, 3, 2), form, dtype=torch.float64)
+    assert_equals_definition(tensors, ("tanh", *FORMS[form], sizes, reverse))
+
+
+@each_order
+def test_an_empty_batch_gives_empty_states_and_no_gradient(form):
+    shape = 4, 0, 3
+    got = evaluated(gpu.BACKEND, operands(shape, form), options_of(form, "tanh", shape))
+    assert got["h"].shape == shape
+    assert not any(found.any() for found in got.values())
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # numpy, as it interprets
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+@each_order
+def test_what_is_not_finite_spreads_as_it_does_in_the_definition(form, value):
+    shape = 3, 2, 3
+    tensors = operands(shape, form, "relu")
+    tensors[0][1, 1, 0] = value
+    options = options_of(form, "relu", shape)
+    got, expected = (b.run(*tensors, *options) for b in (gpu.BACKEND, reference.BACKEND))
+    assert got[0][:, :1].isfinite().all()
+    bound = tol(torch.float32, sum(shape))
+    torch.testing.assert_close(got, expected, rtol=bound, atol=bound, equal_nan=True)
+
+
+# ------------------------------------------------------------------------------------- strides
+
+
+LAYOUTS = {
+    "batch first": {"x": lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)},
+    "gaps": {"x": lambda x: torch.nn.functional.pad(x, (0, 0, 0, 3, 0, 2))[:-2, :-3]},
+    "transposed matrices": {"W": lambda W: W.T.contiguous().T},
+    "every second": dict.fromkeys(NAMES, lambda v: torch.stack([v, v], dim=-1)[..., 0]),
+}
+
+
+@each_order
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_strides_make_no_difference(layout, form):
+    shape = 3, 2, 3
+    tensors = [
+        v if v is None else layout.get(name, torch.clone)(v)
+        for name, v in zip(NAMES, operands(shape, form, "modrelu", torch.float64), strict=True)
+    ]
+    assert_equals_definition(tensors, options_of(form, "modrelu", shape, ragged=True))
+
+
+def test_inputs_are_left_as_they_were():
+    tensors = [v for v in operands((3, 2, 3), case="modrelu", M=2) if v is not None]
+    before = [tensor.clone() for tensor in tensors]
+    evaluated(gpu.BACKEND, tensors, options_of("torch", "modrelu", (3, 2, 3)))
+    assert all(map(torch.equal, tensors, before))
+
+
+# ------------------------------------------------------------------------- the same every time
+
+
+def test_every_run_gives_the_same_bits():
+    shape = 3, 2, 20
+    tensors, options = operands(shape), options_of("torch", "tanh", shape, ragged=True)
+    once, again = (evaluated(gpu.BACKEND, tensors, options) for _ in range(2))
+    assert same(once, again) == []
+
+
+def test_without_a_gradient_nothing_is_kept():
+    shape = 3, 2, 5
+    tensors = operands(shape)[:5]
+    h, gates = gpu.gru_gpu(*tensors, *options_of("torch", "tanh", shape), False)
+    assert gates.numel() == 0
+    kept, gates = gpu.gru_gpu(*tensors, *options_of("torch", "tanh", shape), True)
+    assert gates.shape == (3, 2, 20)
+    assert torch.equal(h, kept)
+
+
+# ------------------------------------------------------------------------- within torch
+
+
+@pytest.mark.parametrize(
+    ("form", "ragged"), [("torch", True), ("nc-gru", False)], ids=["torch", "nc-gru"]
+)
+def test_it_can_be_differentiated_twice(form, ragged):
+    shape = 2, 2, 1
+    tensors = [v for v in operands(shape, form, dtype=torch.float64) if v is not None]
+    name, after, keeps, sizes, _ = options_of(form, "tanh", shape, ragged=ragged)
+
+    def run(x, W, h0, recurrent_bias=None):
+        form = {"nonlinearity": name, "reset_after": after, "update_keeps": keeps}
+        return gru(x, W, h0, None, recurrent_bias, **form, batch_sizes=sizes, backend="gpu")
+
+    assert torch.autograd.gradgradcheck(run, [v.requires_grad_() for v in tensors], fast_mode=True)
+
+
+@each_order
+def test_the_operators_are_registered_as_torch_expects(form):
+    shape = 2, 2, 3
+    leaves = [v if v is None else v.requires_grad_() for v in operands(shape, form)[:5]]
+    options = options_of(form, "tanh", shape, ragged=True)
+    torch.library.opcheck(gpu.gru_gpu, (*leaves, *options, True))
+    _, W, h0, bias, _ = tensors = [v if v is None else v.detach() for v in leaves]
+    h, gates = gpu.gru_gpu(*tensors, *options, True)
+    torch.library.opcheck(gpu._gru_gpu_backward, (h, h, gates, W, h0, bias, *options))
+
+
+def test_a_compiled_layer_gives_the_same():
+    layer = GRU(2, 3, backend="gpu").to(DEVICE)
+    x = normal(torch.Generator().manual_seed(0), (3, 2, 2), torch.float32)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    results = []
+    for run in (layer, compiled):
+        h = run(x)[0]
+        results.append([h, *torch.autograd.grad(h.square().sum(), list(layer.parameters()))])
+    torch.testing.assert_close(*results, rtol=tol(torch.float32, 3), atol=tol(torch.float32, 3))
+
+
+@pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
+def test_autocast_runs_the_recurrence_in_float32(dtype):
+    x, W, *_ = operands((2, 1, 3))
+    rounded = x.to(dtype)
+    with torch.autocast(DEVICE, dtype):
+        h, _ = gru(rounded, W, backend="gpu")
+    assert torch.equal(h, gru(rounded.float(), W, backend="gpu")[0])
+
+
+# ---------------------------------------------------------------------------- what it refuses
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.bfloat16, 128), (torch.float64, 64)], ids=str)
+def test_matrices_that_it_cannot_hold_are_refused_with_the_limit(dtype, limit):
+    call = Call(DEVICE, dtype, "tanh", transformed=False, state_size=limit)
+    assert gpu.BACKEND.objection(call) is None
+    said = gpu.BACKEND.objection(dataclasses.replace(call, state_size=limit + 1))
+    assert said.startswith(f"states of {limit + 1} numbers are too many")
+    assert f"at most {limit} " in said
+
+
+def test_at_the_limit_no_number_leaves_the_registers():
+    found = registers("gru:tanh:float32:128:80", "nc-gru:modrelu:float32:128:90")
+    for both in found.values():
+        assert all(one["stack"] == 0 and one["registers"] > 192 for one in both.values())
+
+
+# ----------------------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+def test_all_of_this_holds_on_the_gpu():
+    command = "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", __file__
+    done = python(*command, TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stdout
