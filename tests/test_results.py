@@ -257,6 +257,17 @@ def test_the_page_tells_how_far_an_unfinished_run_is(archive):
     assert cells["time a run"] == "1.5 min so far; estimated 2 h"
 
 
+def test_the_page_tells_what_the_processors_computed_where_that_is_known(archive):
+    known = recipes()
+    run = of_figure(known[TABLE], 0, [4.0, 2.0, 1.0])
+    archive.add(replace(run, seconds=90.0))
+    assert "processor time" not in line(to_markdown(archive.folder, known), "scoRNN 6")
+    archive.add(replace(run, seconds=90.0, processor_seconds=42.0), overwrite=True)
+    cells = line(to_markdown(archive.folder, known), "scoRNN 6")
+    assert cells["time a run"].startswith("1.5 min")
+    assert cells["processor time"] == "42 s"
+
+
 def test_an_unfinished_run_gives_way_to_its_end(archive, folder):
     result = (folder / RUN / "result.json").read_bytes()
     (folder / RUN / "result.json").unlink()

@@ -1,6 +1,7 @@
 """A run that was stopped in whatever way goes on as if it had not been."""
 
 import io
+import json
 import random
 import signal
 import subprocess
@@ -17,6 +18,8 @@ import training_run
 from eigenrnn.errors import CheckpointError
 from eigenrnn.train import Callback, checkpoint
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
+
+NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}
 
 
 class Raise(Callback):
@@ -80,7 +83,7 @@ def test_a_crash_at_any_step_is_made_good(tmp_path, crash):
     result = small_fit(tmp_path / "halves", settings, resume=True)
     expected = small_fit(tmp_path / "whole", settings)
     assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
-    unlike = {"directory": None, "seconds": 0.0}
+    unlike = {"directory": None, **NO_TIMES}
     assert replace(result, **unlike) == replace(expected, **unlike)
 
 
@@ -144,7 +147,27 @@ def test_a_run_killed_before_its_result_was_written_writes_it(tmp_path):
     result = small_fit(tmp_path)
     (tmp_path / "result.json").unlink()
     again = small_fit(tmp_path, resume=True)
-    assert replace(again, seconds=0.0) == replace(result, seconds=0.0)
+    assert replace(again, **NO_TIMES) == replace(result, **NO_TIMES)
+
+
+def test_what_the_processors_computed_goes_on_from_the_checkpoint(tmp_path):
+    small_fit(tmp_path, callbacks=[Raise(8, signal.SIGINT)])
+    content = checkpoint.load(tmp_path / "last.pt")
+    spent = content["course"]["processor_seconds"]
+    assert 0 < spent < 1000
+    content["course"]["processor_seconds"] = 1000.0
+    checkpoint.save(tmp_path / "last.pt", content)
+    assert 1000 < small_fit(tmp_path, resume=True).processor_seconds < 2000
+
+
+def test_a_checkpoint_that_does_not_know_what_was_computed_leaves_it_unknown(tmp_path):
+    small_fit(tmp_path, callbacks=[Raise(8, signal.SIGINT)])
+    content = checkpoint.load(tmp_path / "last.pt")
+    del content["course"]["processor_seconds"]
+    checkpoint.save(tmp_path / "last.pt", content)
+    result = small_fit(tmp_path, resume=True)
+    assert result.processor_seconds is None
+    assert json.loads((tmp_path / "result.json").read_text())["processor_seconds"] is None
 
 
 def test_a_run_may_become_longer(tmp_path):

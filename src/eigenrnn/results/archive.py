@@ -14,7 +14,7 @@ from eigenrnn.train.result import Metrics
 
 __all__ = ["FORMAT", "Archive", "Archived", "Curve", "run_file"]
 
-FORMAT = 1
+FORMAT = 2
 
 Curve = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None where there is none."""
@@ -38,7 +38,8 @@ class Archived:
         versions: Those of the software, and the machine.
         steps: The number of optimiser steps that were taken.
         all_steps: How many there are to take; None if it was not known.
-        seconds: How long they took.
+        seconds: How long they took by the clock.
+        processor_seconds: What all threads of the process computed; None if it is not known.
         last: Loss and metric of each split at the last evaluation.
         best: The same at the best evaluation.
         best_step: The step of the best evaluation.
@@ -50,7 +51,7 @@ class Archived:
         training: The curve of the training loss.
         evaluated: The curves of the evaluations.
     Units:
-        `seconds` in seconds; losses and metrics in those of the task.
+        Times in seconds; losses and metrics in those of the task.
     """
 
     recipe: str
@@ -67,6 +68,7 @@ class Archived:
     steps: int = 0
     all_steps: int | None = None
     seconds: float = 0.0
+    processor_seconds: float | None = None
     last: Metrics = field(default_factory=dict[str, dict[str, float]])
     best: Metrics = field(default_factory=dict[str, dict[str, float]])
     best_step: int | None = None

@@ -36,8 +36,9 @@ stays below a number, its column has *at most*, and ours counts the runs above i
 the mean is above it by more than that margin, or most runs are by more than half a unit of its
 last digit. Of each number that differs a paragraph says what is known of it.
 
-Seconds are those of the clock; the runs shared their machines with others, so a quiet machine
-needs fewer. What is *not made* stands with an estimate of its cost on two cores, which is a
+The time of a run is that of the clock; the runs shared their machines with others, so a quiet
+machine needs less. *Processor time*, where it was recorded, is what the threads of a run computed,
+all in all, which other work hardly changes. What is *not made* stands with an estimate of its cost on two cores, which is a
 formula, and rough. How it did on the machines that were shared:"""
 _GPU = "On a GPU nothing was measured, so its cost there is not estimated."
 _UNMADE = """

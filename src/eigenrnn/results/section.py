@@ -60,6 +60,7 @@ def _beside(rows: Sequence[Made], machines: Machines) -> dict[str, list[str]]:
         "selected on validation": known.get("ours, selected on validation", blank),
         "updates": [_updates(row.runs) for row in rows],
         "time a run": [_time(row) for row in rows],
+        "processor time": [_processor_time(row) for row in rows],
         "machine": [machines.of(row.runs) for row in rows],
     }
 
@@ -154,6 +155,13 @@ def _time(row: Made) -> str:
     if row.left and row.cost is not None:
         parts.append(f"estimated {duration(row.cost)}")
     return "; ".join(parts)
+
+
+def _processor_time(row: Made) -> str:
+    """Write what all threads of a run computed, where it was recorded."""
+    known = [run.processor_seconds for run in row.runs if run.state != "unfinished"]
+    seconds = [each for each in known if each is not None]
+    return duration(statistics.fmean(seconds)) if seconds else ""
 
 
 def _estimate(row: Made) -> str:

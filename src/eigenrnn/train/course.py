@@ -13,7 +13,9 @@ class Course:
 
     Args:
         step: The number of steps taken.
-        seconds: What they and the evaluations took.
+        seconds: What they and the evaluations took by the clock.
+        processor_seconds: What all threads of this process computed for it; None if a checkpoint
+            of an earlier version does not know.
         train_loss: The loss of the last step.
         losses: The sum of the losses since the last row of the journal, and their number.
         last: The figures of the last evaluation.
@@ -27,6 +29,7 @@ class Course:
 
     step: int = 0
     seconds: float = 0.0
+    processor_seconds: float | None = None
     train_loss: float = float("nan")
     losses: tuple[float, int] = (0.0, 0)
     last: Metrics = field(default_factory=dict)

@@ -54,6 +54,7 @@ class Run:
             check_gradients=not self.learner.scales_gradients,
         )
         self.began = time.monotonic() - self.course.seconds
+        self.began_to_compute = time.process_time() - (self.course.processor_seconds or 0.0)
 
     def train(self) -> bool:
         """Take all steps that are left; return whether the run was asked to end before.
@@ -91,6 +92,7 @@ class Run:
         return Result(
             steps=course.step,
             seconds=course.seconds,
+            processor_seconds=course.processor_seconds,
             train_loss=course.train_loss,
             last=course.last,
             best=course.best,
@@ -157,6 +159,8 @@ class Run:
         self.progress.advance(step, entry.loss)
         evaluation = self._evaluate() if self._is_due(step, self.eval_every) else {}
         self.course.seconds = time.monotonic() - self.began
+        if self.course.processor_seconds is not None:
+            self.course.processor_seconds = time.process_time() - self.began_to_compute
         row = dict(measured)
         if evaluation or self._is_due(step, self.settings.log_every):
             row = {**self._numbers(entry), **_flat(evaluation), **measured}

@@ -21,6 +21,8 @@ class Result:
     Args:
         steps: The number of optimiser steps taken in all.
         seconds: The time that they and the evaluations took, earlier beginnings included.
+        processor_seconds: What all threads of this process computed in that time, which other
+            programs on the machine hardly change; None if it was not recorded.
         train_loss: The loss of the last step.
         last: Loss and metric of each split at the last evaluation.
         best: The same at the best evaluation; the model of that step is in `best.pt`.
@@ -30,7 +32,7 @@ class Result:
         interrupted: Whether the run was asked to end early, and can go on.
 
     Units:
-        `seconds` in seconds; losses and metrics in those of the task.
+        Times in seconds; losses and metrics in those of the task.
     """
 
     steps: int
@@ -42,6 +44,7 @@ class Result:
     best_by: str | None
     directory: Path
     interrupted: bool = False
+    processor_seconds: float | None = None
 
     def write(self, path: Path) -> None:
         """Write all but the folder, which may be moved, and `interrupted`."""

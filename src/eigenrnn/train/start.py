@@ -98,7 +98,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     state, finished = on_first(fabric, start)
     if finished is not None:
         return Result.from_json(finished, files.path)
-    learner, course = Learner(fabric, model, task, settings), Course()
+    learner, course = Learner(fabric, model, task, settings), Course(processor_seconds=0.0)
     if state is not None:
         learner.load_state_dict(state["learner"])
         course = Course(**state["course"])
