@@ -3,20 +3,26 @@
 import csv
 import json
 import os
+import re
+import shutil
 import signal
-import subprocess
 import sys
+import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import yaml
 from rich.console import Console
 
 from eigenrnn.cli.sweep_file import read_sweep
-from eigenrnn.train import fit
-from training_run import QUIET, one_thread, read_metrics
+from eigenrnn.recipes import reproduce
+from eigenrnn.registry import RECIPES
+from eigenrnn.sweep import Source
+from swept import numbers, plain, started, table, wait_until_saved, written
+from training_run import QUIET, one_thread
 
 pytestmark = [
     # of Ray's own code, in its threads and when it lets go of its processes
@@ -34,6 +40,17 @@ TINY = {
     "log_every": 1,
     "accelerator": "cpu",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_temporary_folder():
+    """A folder for what sweeps keep meanwhile; its name is short, as those of Ray's sockets."""
+    folder = tempfile.mkdtemp(prefix="e-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv("TMPDIR", folder)
+        yield Path(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -54,35 +71,15 @@ def machines():
     cluster.shutdown()
 
 
-def written(path, content):
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
-    return path
-
-
 def run(tmp_path, content, machines=None, out="out", **options):
     sweep = read_sweep(written(tmp_path / f"{out}.yaml", content))
     address = None if machines is None else machines.address
     return sweep.run(tmp_path / out, address=address, console=QUIET, **options)
 
 
-def plain(sweep, status, folder):
-    """Train what a trial trained, without a sweep."""
-    prepared = sweep.source.prepare(status.trial, folder)
-    with one_thread():
-        return fit(prepared.model, prepared.task, prepared.settings, folder, console=QUIET)
-
-
-def numbers(folder):
-    return [{n: v for n, v in row.items() if n != "seconds"} for row in read_metrics(folder)]
-
-
-def table(folder):
-    with (folder / "results.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-GRID = TINY | {"steps": 8, "eval_every": 4, "seeds": [0, 5]}
-GRID |= {"grid": {"lr": [0.01, 0.001], "layer.negative": [2]}}
+PAGE = (Path(__file__).parents[1] / "docs" / "sweeps.md").read_text().partition("## A grid")[0]
+GRID = yaml.safe_load(re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
+GRID |= {"accelerator": "cpu"}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +95,7 @@ def swept(tmp_path_factory, machines):
 def test_a_grid_gives_the_numbers_of_plain_runs(swept, tmp_path):
     statuses = run(swept, GRID, resume=True)
     assert [(s.trial.parameters["lr"], s.trial.seed) for s in statuses] == [
-        *[(0.01, 0), (0.01, 5), (0.001, 0), (0.001, 5)]
+        *[(0.01, 0), (0.01, 1), (0.001, 0), (0.001, 1)]
     ]
     sweep = read_sweep(swept / "out.yaml")
     for number, status in enumerate(statuses):
@@ -109,9 +106,9 @@ def test_a_grid_gives_the_numbers_of_plain_runs(swept, tmp_path):
 def test_the_table_holds_what_came_out(swept):
     statuses, rows = run(swept, GRID, resume=True), table(swept / "out")
     for status, row in zip(statuses, rows, strict=True):
-        said = row["lr"], row["layer.negative"], row["seed"], row["status"], row["folder"]
+        said = row["lr"], row["seed"], row["status"], row["folder"]
         lr = str(status.trial.parameters["lr"])
-        assert said == (lr, "2", str(status.trial.seed), "ended", status.trial.place)
+        assert said == (lr, str(status.trial.seed), "ended", status.trial.place)
         assert float(row["best_test_loss"]) == status.result.best["test"]["loss"]
         last = status.result.last["validation"]["accuracy"]
         assert float(row["last_validation_accuracy"]) == last
@@ -124,14 +121,24 @@ def test_a_sweep_that_has_ended_is_not_repeated(swept):
     assert len(files) > 20
 
 
-def test_what_happens_is_told(swept):
+def test_the_page_shows_what_is_told_and_written(swept):
     told = (swept / "told.txt").read_text()
-    assert "lr=0.01, layer.negative=2, seed 5: step 4, validation loss" in told
-    assert "[4/4]" in told
+    shown = re.search(r"```console\n\$ eigenrnn sweep first.*?```", PAGE, re.DOTALL)[0]
+    for line in re.findall(
+        r"^(?:lr=|\[).*(?:step \d+, validation accuracy|ended)", shown, re.MULTILINE
+    ):
+        assert line.partition("] ")[2] in told
+    csv_of_page = re.search(r"```text\n(lr,.*?)```", PAGE, re.DOTALL)[1]
+    fixed = ("lr", "seed", "status", "steps", "best_by", "attempts", "message", "folder")
+    rows = list(csv.DictReader(csv_of_page.splitlines()))
+    assert list(rows[0]) == list(table(swept / "out")[0])
+    assert [[row[name] for name in fixed] for row in rows] == [
+        [row[name] for name in fixed] for row in table(swept / "out")[: len(rows)]
+    ]
 
 
 def test_a_machine_that_dies_takes_nothing_along(tmp_path, machines):
-    content = TINY | {"steps": 1000, "eval_every": 50, "seeds": [0, 1]}
+    content = TINY | {"steps": 1000, "eval_every": 50, "grid": {"lr": [0.01, 0.001]}}
     undisturbed = run(tmp_path, content, machines, out="undisturbed")
     out = tmp_path / "disturbed"
 
@@ -157,6 +164,68 @@ def test_a_machine_that_dies_takes_nothing_along(tmp_path, machines):
         assert one.result.best == other.result.best
         folders = tmp_path / "undisturbed" / one.trial.place, out / other.trial.place
         assert numbers(folders[0]) == numbers(folders[1])
+    unlike = {"seconds": "", "attempts": ""}
+    rows = [
+        [row | unlike for row in table(tmp_path / name)] for name in ("undisturbed", "disturbed")
+    ]
+    assert rows[0] == rows[1]
+
+
+@dataclass(frozen=True)
+class Deadly(Source):
+    """Ends the worker that trains seed 0."""
+
+    source: Source
+
+    def trials(self, number, parameters):
+        return self.source.trials(number, parameters)
+
+    def check(self, trials):
+        self.source.check(trials)
+
+    def task(self, trial):
+        return self.source.task(trial)
+
+    def prepare(self, trial, folder):
+        return os._exit(1) if trial.seed == 0 else self.source.prepare(trial, folder)
+
+
+@pytest.fixture
+def sent_along():
+    """Sends what this module defines to workers, which cannot import it."""
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.mark.usefixtures("sent_along")
+def test_a_trial_whose_workers_die_too_often_is_lost_and_can_be_tried_again(tmp_path, machines):
+    content = TINY | {"steps": 8, "eval_every": 4, "seeds": [0, 1]}
+    sweep = read_sweep(written(tmp_path / "sweep.yaml", content))
+    deadly = replace(sweep, source=Deadly(sweep.source), retries=1)
+    statuses = deadly.run(tmp_path / "out", address=machines.address, console=QUIET)
+    assert [(s.state, s.attempts) for s in statuses] == [("lost", 2), ("ended", 1)]
+    assert "its worker or machine has died 2 times" in statuses[0].message
+    assert [row["status"] for row in table(tmp_path / "out")] == ["lost", "ended"]
+    statuses = run(tmp_path, content, machines, resume=True)
+    assert [(s.state, s.attempts) for s in statuses] == [("ended", 3), ("ended", 1)]
+
+
+def test_a_recipe_comes_to_what_reproduce_comes_to(tmp_path, machines):
+    content = {"rows": ["identity copying"], "seeds": [0, 1], "quick": True}
+    with one_thread():  # both say how many threads the process had that wrote them
+        run(tmp_path, {"recipe": "nonnormal/fig3", **content}, machines)
+        reproduce(RECIPES["nonnormal/fig3"], tmp_path / "reproduced", console=QUIET, **content)
+    swept, reproduced = (
+        json.loads((tmp_path / name / "results.json").read_text())
+        for name in ("out", "reproduced")
+    )
+    for row in swept["rows"] + reproduced["rows"]:
+        del row["seconds"]
+    assert swept == reproduced
+    assert len(swept["rows"][0]["values"]) == 2
 
 
 def test_a_search_stays_in_its_space_and_goes_on_where_it_was(tmp_path, machines):
@@ -183,32 +252,30 @@ def test_a_search_stays_in_its_space_and_goes_on_where_it_was(tmp_path, machines
     assert [s["seed"] for s in settings] == [0, 1] * 5
 
 
-@contextmanager
-def started(tmp_path, name):
-    command = [sys.executable, "-m", "eigenrnn.cli", "sweep", name, "--out", "out"]
-    with (tmp_path / "said.txt").open("w") as said:
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_a_killed_sweep_goes_on(tmp_path, machines):
-    content = TINY | {"steps": 1000, "eval_every": 50, "seeds": [0]}
+def test_a_search_that_is_stopped_in_any_way_goes_on(tmp_path, machines, own_temporary_folder):
+    content = TINY | {"steps": 3000, "eval_every": 50, "trials": 1}
+    content |= {"search": {"lr": {"low": 1e-3, "high": 1e-1, "log": True}}}
     written(tmp_path / "sweep.yaml", content)
-    folder, deadline = tmp_path / "out" / "000" / "seed-0", time.monotonic() + 120
-    with started(tmp_path, "sweep.yaml") as process:
-        while not (folder / "last.pt").exists():
-            assert time.monotonic() < deadline, (tmp_path / "said.txt").read_text()
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-    assert not (folder / "result.json").exists(), "the run ended before it could be killed"
-    command = [sys.executable, "-m", "eigenrnn.cli", "sweep", "sweep.yaml", "--out", "out"]
-    command += ["--resume", "--address", machines.address]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    (status,) = run(tmp_path, content, out="out", resume=True)
-    assert (status.state, status.attempts) == ("ended", 2)
+    out = tmp_path / "out"
+    ways = [
+        (signal.SIGINT, 130, ()),
+        (signal.SIGTERM, 143, ()),
+        (signal.SIGKILL, -9, ("--address", machines.address)),
+    ]
+    for attempt, (number, status, options) in enumerate(ways, start=1):
+        with started(tmp_path, "--resume", *options) as process:
+            wait_until_saved(process, out, attempt, tmp_path / "said.txt")
+            process.send_signal(number)
+            assert process.wait(120) == status, (tmp_path / "said.txt").read_text()
+        (row,) = table(out)
+        if number != signal.SIGKILL:  # of which nobody can write
+            assert (row["status"], row["attempts"]) == ("stopped", str(attempt))
+            assert "go on with --resume" in (tmp_path / "said.txt").read_text()
+    assert not list(out.glob("*/seed-0/result.json")), "the run ended before it was stopped"
+
+    (status,) = run(tmp_path, content, machines, resume=True)
+    assert (status.state, status.attempts) == ("ended", 4)
+    assert status.trial.parameters["lr"] == float(row["lr"])
     expected = plain(read_sweep(tmp_path / "out.yaml"), status, tmp_path / "plain")
-    assert numbers(folder) == numbers(expected.directory)
+    assert numbers(out / status.trial.place) == numbers(expected.directory)
+    assert not list(own_temporary_folder.glob("eigenrnn-*")), "what was killed is cleared"

@@ -3,6 +3,7 @@
 import pytest
 
 from eigenrnn.cli.rebuild import rebuild
+from eigenrnn.cli.sweep_file import read_sweep
 from eigenrnn.recipes import nonnormal
 from eigenrnn.recipes.origin import Origin
 from eigenrnn.sweep import Choice, Range, Search
@@ -10,6 +11,8 @@ from eigenrnn.train import fit
 from swept import SEEDS, TINY, read
 from training_run import QUIET, one_thread
 
+WHOLE = "a whole number of at least 0"
+SEARCH = {"search": {"lr": {"low": 0.1, "high": 1}}}
 WRONG = {
     "an unknown key": (TINY | {"gird": {}}, r"takes no key 'gird' \(did you mean grid\?\)"),
     "a setting misspelt": (TINY | {"stepz": 3}, r"takes no key 'stepz' \(did you mean steps"),
@@ -44,6 +47,41 @@ WRONG = {
         "expected one row for a search, got",
     ),
     "processors": (TINY | SEEDS | {"cpus_per_trial": 0}, "cpus_per_trial to be a positive"),
+    "no whole number": (TINY | SEEDS | {"retries": 1.5}, f"retries to be {WHOLE}, got 1.5"),
+    "a number as a text": (TINY | SEEDS | {"retries": "3"}, f"retries to be {WHOLE}, got '3'"),
+    "a negative number": (TINY | SEEDS | {"retries": -1}, f"retries to be {WHOLE}, got -1"),
+    "GPUs as a text": (TINY | SEEDS | {"gpus_per_trial": "one"}, "gpus_per_trial to be a whole"),
+    "one and a half": (TINY | SEEDS | {"gpus_per_trial": 1.5}, "or a part of 1, got 1.5"),
+    "no GPUs": (TINY | SEEDS | {"gpus_per_trial": float("nan")}, "or a part of 1, got nan"),
+    "a folder": (TINY | SEEDS | {"data_root": 3}, "data_root to be a text, got 3"),
+    "no search": (TINY | {"search": None}, "search to be names with ranges or choices, got None"),
+    "no grid": (TINY | {"grid": None}, "grid to be names with lists of values, got None"),
+    "a name": (TINY | {"grid": {3: [1]}}, "grid to be names with lists of values"),
+    "a step": (
+        TINY | {"search": {"lr": {"low": 1, "high": 2, "step": "a"}}},
+        "lr: expected step to be a number, got 'a'",
+    ),
+    "a logarithm as a text": (
+        TINY | {"search": {"lr": {"low": 1, "high": 2, "log": "no"}}},
+        "lr: expected log to be true or false, got 'no'",
+    ),
+    "a figure": (TINY | SEARCH | {"metric": 3}, "metric to be a text, got 3"),
+    "no mode": (TINY | SEARCH | {"mode": "least"}, "mode to be min or max, got 'least'"),
+    "a seed of the search": (TINY | SEARCH | {"search_seed": "x"}, f"search_seed to be {WHOLE}"),
+    "rows": ({"recipe": "scornn/fig1", "rows": 3}, "rows to be a text or a list of texts, got 3"),
+    "a list of recipes": ({"recipe": ["a"]}, r"recipe to be a text, got \['a'\]"),
+    "quick as a text": (
+        {"recipe": "scornn/fig1", "quick": "false"},
+        "quick to be true or false, got 'false'",
+    ),
+    "a value twice": (
+        TINY | {"grid": {"lr": [1, 0.1, 1.0]}},
+        "lr in grid to have each value once",
+    ),
+    "a choice twice": (
+        TINY | {"search": {"lr": {"choices": [1, 1]}}},
+        "lr: expected choices to have each value once, got 1 twice",
+    ),
     "no YAML": ("a: [", "is no YAML"),
     "no mapping": ("- a", "expected keys such as task, layer and grid, or recipe"),
 }
@@ -53,6 +91,30 @@ WRONG = {
 def test_a_wrong_file_is_refused_by_name(tmp_path, content, said):
     with pytest.raises(ValueError, match=said):
         read(tmp_path, content)
+
+
+def test_true_is_another_value_than_one(tmp_path):
+    plan = read(tmp_path, TINY | {"grid": {"layer.bias": [True, 1]}}).plan
+    assert len(plan.points) == 2
+
+
+def test_what_says_nothing_is_left_out(tmp_path):
+    nulls = {"data_root": None, "metric": None, "mode": None}
+    assert read(tmp_path, TINY | SEARCH | nulls).description == TINY | SEARCH
+
+
+@pytest.mark.parametrize(("name", "there"), [("nofile.yaml", "nothing"), ("", "a folder")])
+def test_a_file_that_is_none_is_refused_by_name(tmp_path, name, there):
+    with pytest.raises(ValueError, match="expected the YAML file of a sweep") as refused:
+        read_sweep(tmp_path / name)
+    assert str(refused.value).endswith(f"at {tmp_path / name}, got {there}")
+
+
+def test_more_graphics_processors_than_there_are_are_refused(tmp_path):
+    sweep = read(tmp_path, TINY | SEEDS | {"gpus_per_trial": 1000})
+    with pytest.raises(ValueError, match=r"expected gpus_per_trial <= .*, got 1000"):
+        sweep.run(tmp_path / "out", console=QUIET)
+    assert not (tmp_path / "out").exists()
 
 
 IMPOSSIBLE = {

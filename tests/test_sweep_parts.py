@@ -13,14 +13,15 @@ from eigenrnn.cli.rebuild import rebuild
 from eigenrnn.errors import RunExistsError
 from eigenrnn.recipes import reproduce
 from eigenrnn.registry import RECIPES
-from eigenrnn.sweep import Grid, Status
-from eigenrnn.sweep.cluster import check_address
+from eigenrnn.sweep import Status
+from eigenrnn.sweep.cluster import _JOIN_S, _KNOCK_S, check_address, check_cluster
 from eigenrnn.sweep.folder import check_folder, open_folder
 from eigenrnn.sweep.results import write_table
+from eigenrnn.sweep.suggestions import suggested_before
 from eigenrnn.sweep.tuning import objective
 from eigenrnn.sweep.worker import train_points
 from eigenrnn.train import checkpoint
-from swept import SEEDS, TINY, read
+from swept import SEEDS, TINY, begun, read, train
 from training_run import QUIET, one_thread, read_metrics
 
 # where
@@ -49,11 +50,19 @@ def test_what_listens_but_is_no_cluster_is_refused(monkeypatch):
         other.bind(("127.0.0.1", 0))
         other.listen()
         address = f"127.0.0.1:{other.getsockname()[1]}"
+        check_address(address)  # somebody is there
         with pytest.raises(ConnectionError, match="did not answer as a cluster within"):
-            check_address(address)
+            check_cluster(address)
+
+
+def test_an_address_without_a_cluster_takes_no_half_minute_with_the_start_of_the_program():
+    assert _KNOCK_S + _JOIN_S <= 20
 
 
 # the folder
+
+NEITHER = {"resume": False, "overwrite": False}
+OPTIONS = [{"resume": True}, {"overwrite": True}, {}]
 
 
 def test_a_folder_that_holds_a_sweep_is_refused_with_both_ways_out(tmp_path):
@@ -70,20 +79,40 @@ def test_a_sweep_of_another_file_is_refused_and_kept(tmp_path):
     assert (tmp_path / "sweep.json").read_bytes() == before
 
 
-def test_a_sweep_of_another_version_is_refused_and_kept(tmp_path):
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_sweep_of_another_version_is_refused_and_kept(tmp_path, options):
     open_folder(tmp_path, TINY, overwrite=False)
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"eigenrnn": "0.0.7"}))
     with pytest.raises(ValueError, match=r"a sweep of eigenrnn 0\.0\.7, which is kept"):
-        check_folder(tmp_path, TINY, resume=True, overwrite=False)
+        check_folder(tmp_path, TINY, **NEITHER | options)
 
 
-@pytest.mark.parametrize("options", [{"resume": True}, {"overwrite": True}, {}])
+@pytest.mark.parametrize("content", ['{"format": 1, "eigen', "[]", "{}"])
+def test_a_sweep_whose_file_is_damaged_is_refused_by_name_and_can_be_deleted(tmp_path, content):
+    open_folder(tmp_path, TINY, overwrite=False)
+    (tmp_path / "sweep.json").write_text(content)
+    for options in ({"resume": True}, {}):
+        with pytest.raises(ValueError, match=r"sweep\.json is .*damaged.*--overwrite"):
+            check_folder(tmp_path, TINY, **NEITHER | options)
+    check_folder(tmp_path, TINY, resume=False, overwrite=True)
+    open_folder(tmp_path, TINY, overwrite=True)
+    check_folder(tmp_path, TINY, resume=True, overwrite=False)
+
+
+@pytest.mark.parametrize("below", ["", "below/it"])
+def test_a_file_in_place_of_the_folder_is_refused_by_name(tmp_path, below):
+    (tmp_path / "afile").write_text("mine")
+    with pytest.raises(ValueError, match=r"to be a folder or not to exist, got the file .*afile"):
+        check_folder(tmp_path / "afile" / below, TINY, resume=False, overwrite=False)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
 def test_runs_of_another_command_are_kept(tmp_path, options):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")
     with pytest.raises(RunExistsError, match="of another command, which are kept"):
-        check_folder(tmp_path, TINY, **{"resume": False, "overwrite": False} | options)
+        check_folder(tmp_path, TINY, **NEITHER | options)
 
 
 def test_how_much_of_a_machine_a_trial_takes_may_change(tmp_path):
@@ -102,20 +131,6 @@ def test_overwriting_leaves_what_is_not_of_the_sweep(tmp_path):
 
 
 # a trial
-
-
-def begun(tmp_path):
-    """Read a sweep of one trial and open its folder."""
-    sweep = read(tmp_path, TINY | SEEDS)
-    assert isinstance(sweep.plan, Grid)
-    open_folder(tmp_path / "out", sweep.description, overwrite=False)
-    return sweep, sweep.source.trials(0, sweep.plan.points[0])
-
-
-def train(sweep, trials, tmp_path, report=lambda *_: None):
-    mark = json.loads((tmp_path / "out" / "sweep.json").read_text())["mark"]
-    with one_thread():
-        return train_points(trials, sweep.source, tmp_path / "out", mark, 1, report)
 
 
 def test_a_trial_reports_its_evaluations_only(tmp_path):
@@ -149,6 +164,38 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
     (status,) = train(sweep, [trial], tmp_path)
     assert (status.state, status.attempts) == ("ended", 2)
     assert [row["step"] for row in read_metrics(folder)] == [str(n) for n in range(1, 9)]
+
+
+DAMAGED = {
+    "trial.json": ['{"parameters": {"l', "[]", '{"state": "well"}', ""],
+    "result.json": ["", '{"steps": 8, "seco', "{}"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [(name, text) for name, texts in DAMAGED.items() for text in texts]
+)
+def test_a_damaged_file_costs_its_own_trial_only(tmp_path, name, content):
+    sweep, trials = begun(tmp_path, TINY | {"seeds": [0, 1]})
+    before, out = train(sweep, trials, tmp_path), tmp_path / "out"
+    rows, file = read_metrics(out / trials[0].place), out / trials[0].place / name
+    file.write_text(content)
+
+    found = [Status.read(trial, out) for trial in trials]
+    assert [status.state for status in found] == ["waiting", "ended"]
+    assert f"{file} is " in found[0].message
+    assert "damaged" in found[0].message
+    assert found[0].message.endswith("the trial goes again from its checkpoint")
+    after = train(sweep, trials, tmp_path)
+    assert [status.state for status in after] == ["ended", "ended"]
+    assert [status.result.best for status in after] == [status.result.best for status in before]
+    assert read_metrics(out / trials[0].place) == rows, "no step was taken again"
+
+
+def test_a_search_whose_points_are_damaged_names_their_file(tmp_path):
+    (tmp_path / "suggestions.json").write_text('{"points": [')
+    with pytest.raises(ValueError, match=r"suggestions\.json is truncated or damaged"):
+        suggested_before(tmp_path)
 
 
 def test_a_machine_that_was_thought_dead_does_not_write_on(tmp_path):

@@ -32,8 +32,7 @@ class Stacked(nn.Module, Generic[_D]):
     `num_layers`, `bias`, `batch_first`, `dropout`, `bidirectional`, `proj_size`,
     `flatten_parameters`, `reset_parameters`. The weights are in `all_directions()`.
 
-    A layer calls `_stack` at the end of its `__init__`; one that stands for a layer of torch's
-    writes `load_torch` too.
+    A layer calls `_stack` last in its `__init__`; one that stands for torch's has `load_torch`.
 
     Args:
         input_size: The number M of inputs.

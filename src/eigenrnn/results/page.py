@@ -38,8 +38,8 @@ last digit. Of each number that differs a paragraph says what is known of it.
 
 The time of a run is that of the clock; the runs shared their machines with others, so a quiet
 machine needs less. *Processor time*, where it was recorded, is what the threads of a run computed,
-all in all, which other work hardly changes. What is *not made* stands with an estimate of its cost on two cores, which is a
-formula, and rough. How it did on the machines that were shared:"""
+all in all, which other work hardly changes. What is *not made* stands with an estimate of its cost
+on two cores, which is a formula, and rough. How it did on the machines that were shared:"""
 _GPU = "On a GPU nothing was measured, so its cost there is not estimated."
 _UNMADE = """
 ## Not made

@@ -4,5 +4,17 @@ from eigenrnn.sweep.plan import Choice, Grid, Range, Search
 from eigenrnn.sweep.run import Sweep
 from eigenrnn.sweep.source import Prepared, Source, Trial
 from eigenrnn.sweep.status import Status
+from eigenrnn.sweep.stops import StoppedError
 
-__all__ = ["Choice", "Grid", "Prepared", "Range", "Search", "Source", "Status", "Sweep", "Trial"]
+__all__ = [
+    "Choice",
+    "Grid",
+    "Prepared",
+    "Range",
+    "Search",
+    "Source",
+    "Status",
+    "StoppedError",
+    "Sweep",
+    "Trial",
+]

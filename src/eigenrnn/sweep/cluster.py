@@ -3,62 +3,66 @@
 import importlib
 import logging
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["check_address", "check_installed", "cluster", "has_joined"]
+from eigenrnn.sweep.stops import Stops
+from eigenrnn.sweep.temporary import temporary_folder
+
+__all__ = ["check_address", "check_cluster", "check_installed", "cluster", "has_joined"]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns of how it will behave one day
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the folders of the runs hold all that there is
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C ends the sweep as it ends all else
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # we have our own, which forgets none
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_AIR_NEW_OUTPUT": "0",  # the new one prints at any verbosity
 }
 _STORE = 80 * 2**20  # bytes; a little above the least that Ray takes: only small things go through
-_KNOCK_S, _JOIN_S = 5, 22  # together within half a minute
+_KNOCK_S, _JOIN_S = 3, 15  # with the start of the program within half a minute
 
 
 @contextmanager
-def cluster(address: str | None = None) -> Generator[str]:
+def cluster(address: str | None, stops: Stops) -> Generator[str]:
     """Join a cluster, or start one on this machine; leave or end it afterwards.
 
     A process that has joined one already stays in it.
 
     Args:
         address: Where an existing one is, `HOST:PORT`; None starts one.
+        stops: Hears of signals meanwhile, in place of Ray.
     Yields:
         A folder on this machine for what Ray keeps meanwhile.
     Raises:
         ImportError: If Ray is not installed.
         ConnectionError: If there is no cluster, or it cannot be joined.
+        StoppedError: If the sweep was asked to end meanwhile.
     """
     before = {name: os.environ.get(name) for name in _QUIET}
     os.environ.update(_QUIET)
-    folder = tempfile.mkdtemp(prefix="eigenrnn-")
     try:
         check_installed()
         import ray
 
         logging.getLogger("ray.tune").setLevel(logging.ERROR)  # our console says what happens
         joined_before = has_joined()
-        try:
-            if not joined_before:
-                _join(address, folder)
-            yield folder
-        finally:
-            if not joined_before:
-                ray.shutdown()
+        with temporary_folder() as folder:
+            try:
+                if not joined_before:
+                    with stops.held_back():
+                        _join(address, folder)
+                stops.check()
+                yield folder
+            finally:
+                if not joined_before:
+                    ray.shutdown()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -117,11 +121,11 @@ def _join(address: str | None, folder: str) -> None:
 
 
 def check_address(address: str) -> None:
-    """Knock at the address before Ray does, which would wait there for a minute or more.
+    """Knock at the address, which takes no time where somebody listens.
 
     Raises:
         ValueError: If it is none.
-        ConnectionError: If nobody answers, or no cluster.
+        ConnectionError: If nobody answers.
     """
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 2**16:
@@ -133,8 +137,17 @@ def check_address(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
     except OSError as error:
         raise ConnectionError(_refusal(address, str(error))) from error
-    # Something listens. Whether it is a cluster, and of this version, is tried in a process
-    # that can be ended: Ray's own attempt cannot.
+
+
+def check_cluster(address: str) -> None:
+    """Try to join what listens at the address, before Ray does, which would wait for a minute.
+
+    Whether it is a cluster, and of this version, is tried in a process that can be ended: Ray's
+    own attempt cannot.
+
+    Raises:
+        ConnectionError: If it is none, or of another version.
+    """
     attempt = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
     try:
         tried = subprocess.run(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn.errors import RunExistsError
+from eigenrnn.sweep.files import read_json
 from eigenrnn.sweep.status import FILE as TRIAL
 from eigenrnn.train.run_directory import write_json
 from eigenrnn.version import __version__
@@ -36,11 +37,13 @@ def check_folder(
         resume: Whether to go on with what is there.
         overwrite: Whether to delete what is there.
     Raises:
-        ValueError: If it should be both, or a sweep of another file or version is there.
+        ValueError: If it should be both, is no folder, or holds a sweep of another file or version
+            or one whose description is damaged.
         RunExistsError: If it holds runs and should be neither, or they are not of a sweep.
     """
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
+    _refuse_a_file(out)
     file = out / _SWEEP
     held = file.exists() or any(out.glob("**/config.json")) or (out / "results.json").exists()
     if held and not file.exists():
@@ -48,13 +51,16 @@ def check_folder(
             f"{out} holds runs of another command, which are kept: choose another folder with "
             "--out"
         )
-    if held and not resume and not overwrite:
+    if not held:
+        return
+    known = _known(file, overwrite=overwrite)
+    if not resume and not overwrite:
         raise RunExistsError(
             f"{out} already holds a sweep: go on with it with resume=True (on the command line: "
             "--resume), or delete it with overwrite=True (--overwrite)"
         )
-    if held and resume:
-        _refuse_another(out, json.loads(file.read_text()), description)
+    if resume:
+        _refuse_another(out, known, description)
 
 
 def open_folder(out: Path, description: Mapping[str, Any], *, overwrite: bool) -> str:
@@ -75,7 +81,7 @@ def check_shared(out: Path, mark: str) -> None:
         ValueError: If it does not.
     """
     file = out / _SWEEP
-    if not file.exists() or json.loads(file.read_text())["mark"] != mark:
+    if not file.exists() or read_json(file, ("mark",))["mark"] != mark:
         raise ValueError(
             f"expected {out} to be a folder that all machines share, got one without the sweep"
         )
@@ -87,18 +93,49 @@ def _mark(description: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _refuse_a_file(out: Path) -> None:
+    """Refuse what cannot be made a folder.
+
+    Raises:
+        ValueError: If a file is there, or above.
+    """
+    there = next(place for place in (out, *out.parents) if place.exists())
+    if not there.is_dir():
+        raise ValueError(
+            f"expected {out} to be a folder or not to exist, got the file {there}: choose another "
+            "folder with --out"
+        )
+
+
+def _known(file: Path, *, overwrite: bool) -> dict[str, Any]:
+    """Read what sweep there is; nothing, if it is damaged and is to be deleted anyhow.
+
+    Raises:
+        ValueError: If it is damaged, or of another version: only that one knows its files.
+    """
+    try:
+        known = read_json(file, ("format", "eigenrnn", "file"))
+    except ValueError as error:
+        if overwrite:
+            return {}
+        raise ValueError(
+            f"{error}; delete the sweep with overwrite=True (--overwrite), or choose another "
+            "folder with --out"
+        ) from None
+    if (known["format"], known["eigenrnn"]) != (FORMAT, __version__):
+        raise ValueError(
+            f"{file.parent} holds a sweep of eigenrnn {known['eigenrnn']}, which is kept; this is "
+            f"{__version__}: choose another folder with --out"
+        )
+    return known
+
+
 def _refuse_another(out: Path, known: Mapping[str, Any], description: Mapping[str, Any]) -> None:
-    """Refuse to go on with what another file or another version has begun.
+    """Refuse to go on with what another file has begun.
 
     Raises:
         ValueError: If it has; says what differs.
     """
-    versions = known.get("format"), known.get("eigenrnn")
-    if versions != (FORMAT, __version__):
-        raise ValueError(
-            f"{out} holds a sweep of eigenrnn {versions[1]}, which is kept; this is "
-            f"{__version__}: choose another folder with --out"
-        )
     # as they look in a file
     then, now = known["file"], json.loads(json.dumps(dict(description), default=str))
     changed = [

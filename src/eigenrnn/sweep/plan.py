@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.sweep.values import check_differ, check_true_or_false, check_whole, is_number
 
 __all__ = ["Choice", "Grid", "Range", "Search"]
 
@@ -46,10 +47,11 @@ class Range:
     step: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("low", "high"):
+        for name in ("low", "high", "step"):
             number: object = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int | float):
+            if not is_number(number) and (name, number) != ("step", None):
                 raise ValueError(f"expected {name} to be a number, got {number!r}")
+        check_true_or_false("log", self.log)
         if not -math.inf < self.low < self.high < math.inf:
             raise ValueError(f"expected finite low < high, got {self.low} and {self.high}")
         if self.log and (self.low <= 0 or self.step is not None):
@@ -76,7 +78,7 @@ class Choice:
     Args:
         values: Numbers, texts, true, false or null.
     Raises:
-        ValueError: If there are none, or others.
+        ValueError: If there are none, or others, or one twice.
     """
 
     values: tuple[Any, ...]
@@ -87,6 +89,7 @@ class Choice:
         for value in self.values:
             if value is not None and not isinstance(value, bool | int | float | str):
                 raise ValueError(f"expected choices to be numbers or texts, got {value!r}")
+        check_differ("choices", self.values)
 
     @property
     def ends(self) -> tuple[Any, ...]:
@@ -120,6 +123,7 @@ class Search:
         if not self.space:
             raise ValueError("expected a search with one parameter or more, got none")
         check_positive_integer("trials", self.trials)
+        check_whole("seed", self.seed)
         if self.mode not in (None, "min", "max"):
             raise ValueError(f"expected mode to be min or max, got {self.mode!r}")
         first = {name: domain.ends[0] for name, domain in self.space.items()}

@@ -10,11 +10,29 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.sweep.folder import RESULTS
 from eigenrnn.sweep.status import Status
 
-__all__ = ["best_first", "write_table"]
+__all__ = ["best_first", "is_current", "write_table"]
 
 
 def write_table(out: Path, statuses: Sequence[Status]) -> None:
     """Write the table anew, whole or not at all."""
+    write_atomically(out / RESULTS, _table(statuses))
+
+
+def is_current(out: Path, statuses: Sequence[Status]) -> bool:
+    """Whether the table that is there says what has become of the trials."""
+    file = out / RESULTS
+    return file.exists() and file.read_bytes() == _table(statuses)
+
+
+def best_first(statuses: Sequence[Status], metric: str, mode: str) -> list[Status]:
+    """Sort the trials that have ended by a figure, the best first."""
+    found = [(status.figure(metric), status) for status in statuses]
+    known = [(figure, status) for figure, status in found if figure is not None]
+    ordered = sorted(known, key=lambda pair: pair[0], reverse=mode == "max")
+    return [status for _, status in ordered]
+
+
+def _table(statuses: Sequence[Status]) -> bytes:
     rows = [_row(status) for status in statuses]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     # what every line has stands before and behind what only some have
@@ -24,15 +42,7 @@ def write_table(out: Path, statuses: Sequence[Status]) -> None:
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_atomically(out / RESULTS, text.getvalue().encode())
-
-
-def best_first(statuses: Sequence[Status], metric: str, mode: str) -> list[Status]:
-    """Sort the trials that have ended by a figure, the best first."""
-    found = [(status.figure(metric), status) for status in statuses]
-    known = [(figure, status) for figure, status in found if figure is not None]
-    ordered = sorted(known, key=lambda pair: pair[0], reverse=mode == "max")
-    return [status for _, status in ordered]
+    return text.getvalue().encode()
 
 
 def _row(status: Status) -> dict[str, Any]:

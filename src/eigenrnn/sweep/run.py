@@ -1,20 +1,30 @@
 """Runs a sweep: what is checked before, who trains, and what is left."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from torch.cuda import device_count
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.sweep.board import Board
-from eigenrnn.sweep.cluster import check_address, check_installed, cluster, has_joined
+from eigenrnn.sweep.cluster import (
+    check_address,
+    check_cluster,
+    check_installed,
+    cluster,
+    has_joined,
+)
 from eigenrnn.sweep.folder import check_folder, open_folder
 from eigenrnn.sweep.plan import Grid, Search
 from eigenrnn.sweep.source import Source
 from eigenrnn.sweep.status import Status
+from eigenrnn.sweep.stops import Stops
+from eigenrnn.sweep.values import check_gpus, check_whole
 from eigenrnn.tasks.base import Task
 from eigenrnn.train.selection import chosen_by
 
@@ -50,9 +60,8 @@ class Sweep:
 
     def __post_init__(self) -> None:
         check_positive_integer("cpus_per_trial", self.cpus_per_trial)
-        for name in ("gpus_per_trial", "retries"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"expected {name} >= 0, got {getattr(self, name)}")
+        check_gpus("gpus_per_trial", self.gpus_per_trial)
+        check_whole("retries", self.retries)
 
     def run(
         self,
@@ -64,7 +73,7 @@ class Sweep:
         trials_at_once: int | None = None,
         console: Console | None = None,
     ) -> list[Status]:
-        """Run the trials, and write `results.csv` anew after each.
+        """Run the trials, and write `results.csv` anew when one begins or ends.
 
         Args:
             out: The folder of the sweep; all machines must see it under this name.
@@ -81,26 +90,28 @@ class Sweep:
             RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
             ConnectionError: If there is no cluster at the address.
             ImportError: If Ray Tune or Optuna is missing.
+            StoppedError: If Ctrl-C or SIGTERM asked the sweep to end: a `KeyboardInterrupt`.
         """
         folder = Path(out).absolute()
         console = console or Console(stderr=True)
         if trials_at_once is not None:
             check_positive_integer("trials_at_once", trials_at_once)
-        if address is None and self.cpus_per_trial > (os.cpu_count() or 1):
-            raise ValueError(
-                f"expected cpus_per_trial <= {os.cpu_count()}, those of this machine, got "
-                f"{self.cpus_per_trial}"
-            )
+        joins = address is not None and not has_joined()
+        if address is None:
+            self._check_machine()
+        elif joins:
+            check_address(address)
         self._check()
         check_folder(folder, self.description, resume=resume, overwrite=overwrite)
         check_installed()
-        if address is not None and not has_joined():
-            check_address(address)
+        if address is not None and joins:
+            check_cluster(address)
         mark = open_folder(folder, self.description, overwrite=overwrite)
-        begun = _Begun(self, folder, mark, trials_at_once, console, address)
-        if isinstance(self.plan, Grid):
-            return begun.grid(self.plan)
-        return begun.search(self.plan)
+        with Stops() as stops:
+            begun = _Begun(self, folder, mark, trials_at_once, console, address, stops)
+            if isinstance(self.plan, Grid):
+                return begun.grid(self.plan)
+            return begun.search(self.plan)
 
     def decides(self) -> tuple[str, str] | None:
         """Say by what trials are compared: the figure, and whether it should be `min` or `max`.
@@ -120,6 +131,18 @@ class Sweep:
 
     def _first(self) -> Mapping[str, Any]:
         return self.plan.points[0] if isinstance(self.plan, Grid) else self.plan.corners[0]
+
+    def _check_machine(self) -> None:
+        """Refuse trials for which this machine alone has no room, and which would wait forever.
+
+        Raises:
+            ValueError: If it has none.
+        """
+        gpus = 0 if has_joined() else self.gpus_per_trial
+        there = {"cpus_per_trial": os.cpu_count() or 1, "gpus_per_trial": device_count()}
+        for (name, most), asked in zip(there.items(), (self.cpus_per_trial, gpus), strict=True):
+            if asked > most:
+                raise ValueError(f"expected {name} <= {most}, those of this machine, got {asked}")
 
     def _check(self) -> None:
         """Refuse a sweep of which a trial cannot be, before anything is trained.
@@ -144,6 +167,7 @@ class _Begun:
     at_once: int | None
     console: Console
     address: str | None
+    stops: Stops
 
     def grid(self, plan: Grid) -> list[Status]:
         source = self.sweep.source
@@ -153,9 +177,9 @@ class _Begun:
         left = [status.trial for status in board.add(trials) if not status.is_final]
         self._announce(board)
         if left:
-            with cluster(self.address) as temporary:
-                self._tuning(None).grid([[trial] for trial in left], board, temporary)
-            board.write(is_over=True)
+            with self._cluster(board) as folder:
+                jobs = [[trial] for trial in left]
+                self._tuning(None).grid(jobs, board, folder, self.stops)
         return board.statuses
 
     def search(self, plan: Search) -> list[Status]:
@@ -173,14 +197,25 @@ class _Begun:
         self._announce(board)
         left = max(plan.trials, len(known)) - sum(point.is_over for point in known)
         if left:
-            with cluster(self.address) as temporary:
+            with self._cluster(board) as folder:
                 suggestions = Suggestions(plan, mode, self.out, known)
-                self._tuning(metric).search(suggestions, left, board, temporary)
-            board.write(is_over=True)
+                self._tuning(metric).search(suggestions, left, board, folder, self.stops)
         return board.statuses
 
     def _board(self, expected: int) -> Board:
-        return Board(self.out, self.sweep.source, expected, self.console)
+        metric, _ = self.sweep.decides() or (None, None)
+        return Board(self.out, self.sweep.source, expected, self.console, metric)
+
+    @contextmanager
+    def _cluster(self, board: Board) -> Generator[str]:
+        """Have a cluster meanwhile; however that ends, write what has become of the trials."""
+        is_over = False
+        with cluster(self.address, self.stops) as folder:
+            try:
+                yield folder
+                is_over = True
+            finally:  # first: who sends SIGTERM does not wait for long
+                board.close(is_over=is_over)
 
     def _announce(self, board: Board) -> None:
         board.write()

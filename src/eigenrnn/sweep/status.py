@@ -1,11 +1,11 @@
 """What has become of a trial: written in its folder, and read again."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from eigenrnn.sweep.files import read_json
 from eigenrnn.sweep.source import Trial
 from eigenrnn.train.result import Result
 from eigenrnn.train.run_directory import RunDirectory, write_json
@@ -15,7 +15,13 @@ __all__ = ["FILE", "State", "Status"]
 FILE = "trial.json"
 """The file of a run in which a worker writes what has become of it."""
 
-State = Literal["waiting", "running", "ended", "diverged", "failed", "lost"]
+State = Literal["waiting", "running", "stopped", "ended", "diverged", "failed", "lost"]
+
+_AGAIN = "the trial goes again from its checkpoint"
+_WRITTEN = ("running", "ended", "diverged", "failed")
+_OF_RESULT = tuple(
+    f.name for f in fields(Result) if f.name != "directory" and f.default is MISSING
+)
 
 
 @dataclass(frozen=True)
@@ -24,9 +30,10 @@ class Status:
 
     Args:
         trial: Which it is.
-        state: `waiting`, `running`, `ended`, `diverged` (its loss was not finite), `failed` (an
-            error ended it) or `lost` (its machines died too often).
-        message: What ended it.
+        state: `waiting`, `running`, `stopped` (was running when the sweep was), `ended`,
+            `diverged` (its loss was not finite), `failed` (an error ended it) or `lost` (its
+            machines died too often).
+        message: What ended it, or why it has to go again.
         attempts: How often a worker has begun with it or gone on.
         node: The machine that did so last.
         owner: The attempt that may write to its folder.
@@ -45,23 +52,25 @@ class Status:
 
     @classmethod
     def read(cls, trial: Trial, out: Path) -> Self:
-        """Read what is in the folder of a trial."""
-        folder = out / trial.place
-        status, path = cls(trial), folder / FILE
+        """Read what is in the folder of a trial; one of which that is damaged has to go again."""
+        status, path = cls(trial), out / trial.place / FILE
         if not path.exists():
             return status
-        known: dict[str, Any] = json.loads(path.read_text())
-        names = ("state", "message", "attempts", "node", "owner", "scores")
-        status = replace(status, **{name: known[name] for name in names if name in known})
+        try:
+            status = replace(status, **_written(path))
+        except ValueError as error:
+            return replace(status, message=f"{error}; {_AGAIN}")
         return status.with_result(out) if status.state == "ended" else status
 
     def with_result(self, out: Path) -> Self:
         """Read what came out of a trial that has ended; without a result it has not."""
-        folder = out / self.trial.place
-        file = RunDirectory(folder).result
+        file = RunDirectory(out / self.trial.place).result
         if not file.exists():
             return replace(self, state="waiting")
-        return replace(self, result=Result.from_json(file.read_text(), folder))
+        try:
+            return replace(self, result=_result(file))
+        except ValueError as error:
+            return replace(self, state="waiting", message=f"{error}; {_AGAIN}")
 
     @property
     def is_final(self) -> bool:
@@ -86,3 +95,31 @@ class Status:
         """Give a figure at the best evaluation, such as `test loss`; None if there is none."""
         split, _, name = metric.partition(" ")
         return None if self.result is None else self.result.best.get(split, {}).get(name)
+
+
+def _written(path: Path) -> dict[str, Any]:
+    """Read what a worker has written of a trial.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    names = ("state", "message", "attempts", "node", "owner")
+    known = read_json(path, names)
+    if known["state"] not in _WRITTEN or not isinstance(known["attempts"], int):
+        raise ValueError(f"{path} is damaged: its state or its attempts are none")
+    return {name: known[name] for name in (*names, "scores") if name in known}
+
+
+def _result(file: Path) -> Result:
+    """Read what came out of a run.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    content = read_json(file, _OF_RESULT)
+    if not all(isinstance(content[name], dict) for name in ("last", "best")):
+        raise ValueError(f"{file} is damaged: its figures are none")
+    try:
+        return Result.from_json(content, file.parent)
+    except TypeError as error:
+        raise ValueError(f"{file} is damaged: {error}") from None

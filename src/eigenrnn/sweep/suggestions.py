@@ -1,6 +1,5 @@
 """The points that Optuna proposes, numbered and written down, so that a search can go on."""
 
-import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from optuna.distributions import (
 from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
+from eigenrnn.sweep.files import read_json
 from eigenrnn.sweep.folder import SUGGESTIONS
 from eigenrnn.sweep.plan import Choice, Range, Search
 from eigenrnn.train.run_directory import write_json
@@ -100,9 +100,13 @@ class Suggestions(Searcher):
 
 
 def suggested_before(out: Path) -> list[Suggested]:
-    """Read what was proposed before a search was stopped."""
+    """Read what was proposed before a search was stopped.
+
+    Raises:
+        ValueError: If the file of it is damaged.
+    """
     path = out / SUGGESTIONS
-    listed = json.loads(path.read_text())["points"] if path.exists() else []
+    listed = read_json(path, ("points",))["points"] if path.exists() else []
     return [Suggested(point["number"], point["parameters"]) for point in listed]
 
 

@@ -11,6 +11,7 @@ from ray import tune
 from eigenrnn.sweep.board import Board
 from eigenrnn.sweep.source import Source, Trial
 from eigenrnn.sweep.status import Status
+from eigenrnn.sweep.stops import Stops
 from eigenrnn.sweep.suggestions import OBJECTIVE, Suggestions
 from eigenrnn.sweep.worker import train_points
 from eigenrnn.train.result import Metrics
@@ -42,24 +43,22 @@ class Tuning:
     at_once: int | None
     metric: str | None = None
 
-    def grid(self, jobs: Sequence[Sequence[Trial]], board: Board, folder: str) -> None:
+    def grid(
+        self, jobs: Sequence[Sequence[Trial]], board: Board, folder: str, stops: Stops
+    ) -> None:
         """Run trials, those of a job one after another in one worker."""
         space = {"job": tune.grid_search(list(range(len(jobs))))}
-        self._run(jobs, board, folder, space)
+        self._run(_Tell(board, self, jobs, stops), folder, space)
 
-    def search(self, suggestions: Suggestions, samples: int, board: Board, folder: str) -> None:
-        """Run so many points that the search proposes, the seeds of each in one worker."""
-        self._run((), board, folder, {}, search_alg=suggestions, num_samples=samples)
-
-    def _run(
-        self,
-        jobs: Sequence[Sequence[Trial]],
-        board: Board,
-        folder: str,
-        space: dict[str, Any],
-        **options: Any,
+    def search(
+        self, suggestions: Suggestions, samples: int, board: Board, folder: str, stops: Stops
     ) -> None:
-        trainable = tune.with_parameters(_train, tuning=self, jobs=jobs)
+        """Run so many points that the search proposes, the seeds of each in one worker."""
+        tell = _Tell(board, self, (), stops)
+        self._run(tell, folder, {}, search_alg=suggestions, num_samples=samples)
+
+    def _run(self, tell: "_Tell", folder: str, space: dict[str, Any], **options: Any) -> None:
+        trainable = tune.with_parameters(_train, tuning=self, jobs=tell.jobs)
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": self.cpus, "gpu": self.gpus}),
             param_space=space,
@@ -73,11 +72,12 @@ class Tuning:
                 name="sweep",
                 storage_path=folder,
                 failure_config=tune.FailureConfig(max_failures=self.retries),
-                callbacks=[_Tell(board, self.source, jobs, self.retries)],
+                callbacks=[tell],
                 verbose=0,
             ),
         )
         tuner.fit()
+        tell.stops.check()
 
 
 def _train(config: Mapping[str, Any], tuning: Tuning, jobs: Sequence[Sequence[Trial]]) -> None:
@@ -108,22 +108,26 @@ def _trials(
 
 
 class _Tell(tune.Callback):
-    """Passes on what Ray Tune hears of trials."""
+    """Passes on what Ray Tune hears of trials, and ends the sweep when that is asked for."""
 
     def __init__(
-        self, board: Board, source: Source, jobs: Sequence[Sequence[Trial]], retries: int
+        self, board: Board, tuning: Tuning, jobs: Sequence[Sequence[Trial]], stops: Stops
     ) -> None:
+        self.jobs = jobs
+        self.stops = stops
         self._board = board
-        self._source = source
-        self._jobs = jobs
-        self._retries = retries
+        self._tuning = tuning
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Ray writes down what it is given, and we never read that
 
+    def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        del iteration, trials
+        self.stops.check()  # many times a second
+
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         del iteration, trials
-        self._board.add(_trials(trial.config, self._jobs, self._source))
+        self._board.started(_trials(trial.config, self.jobs, self._tuning.source))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
@@ -136,5 +140,5 @@ class _Tell(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         del iteration, trials
-        why = f"its worker or machine has died {self._retries + 1} times; see --resume"
-        self._board.lost(_trials(trial.config, self._jobs, self._source), why)
+        why = f"its worker or machine has died {self._tuning.retries + 1} times; see --resume"
+        self._board.lost(_trials(trial.config, self.jobs, self._tuning.source), why)

@@ -91,6 +91,8 @@ def _run(
     status: Status, source: Source, out: Path, report: Callable[[Trial, int, Metrics], None]
 ) -> Status:
     folder = out / status.trial.place
+    if replace(status, state="ended").with_result(out).result is None:  # none, or it is damaged
+        RunDirectory(folder).result.unlink(missing_ok=True)
     prepared = source.prepare(status.trial, folder)
     watching = [*prepared.callbacks, _Watch(status, out, report)]
     result = fit(
