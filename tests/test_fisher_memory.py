@@ -21,11 +21,11 @@ def chain(alpha):
 
 @pytest.mark.parametrize("radius", [0.3, 0.9, 0.99])
 def test_a_scaled_orthogonal_matrix_forgets_geometrically_and_has_a_total_of_one(radius):
-    W = radius * ScaledCayley(N)().detach()
+    W = radius * ScaledCayley(N, dtype=torch.float64)().detach()
     found = fisher_memory(W, FIRST, 3000)
     k = np.arange(3000)
-    np.testing.assert_allclose(found.curve, radius ** (2 * k) * (1 - radius**2), atol=1e-7)
-    assert found.total == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(found.curve, radius ** (2 * k) * (1 - radius**2), 1e-9, 1e-300)
+    assert found.total == pytest.approx(1, rel=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [0.9, 1.05, 1.3])
