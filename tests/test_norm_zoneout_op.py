@@ -360,7 +360,7 @@ def test_without_a_gradient_no_more_than_a_step_is_kept():
 
 
 def called(dtype=torch.float32, *options, transformed=False):
-    return Call("cpu", dtype, "tanh", transformed, options)
+    return Call("cpu", dtype, "tanh", transformed, 3, options)
 
 
 def test_the_loop_serves_both():

@@ -21,16 +21,16 @@ class Call:
         dtype: The type of all tensors.
         nonlinearity: The name of the nonlinearity.
         transformed: Whether a `torch.func` transform or forward-mode differentiation is at work.
-        options: What is asked beyond the formula: ``"layer_norm"``, ``"zoneout"``, both or none.
         state_size: How many real numbers make a state.
+        options: What is asked beyond the formula: ``"layer_norm"``, ``"zoneout"``, both or none.
     """
 
     device: str
     dtype: torch.dtype
     nonlinearity: str
     transformed: bool
+    state_size: int
     options: tuple[str, ...] = ()
-    state_size: int = 0
 
     @classmethod
     def of(
@@ -45,7 +45,7 @@ class Call:
         transformed = under_transform() or any(
             _is_dual(tensor) for tensor in (x, *others) if tensor is not None
         )
-        return cls(x.device.type, x.dtype, nonlinearity, transformed, tuple(options), state_size)
+        return cls(x.device.type, x.dtype, nonlinearity, transformed, state_size, tuple(options))
 
 
 @dataclass(frozen=True, repr=False)
