@@ -14,7 +14,6 @@ from eigenrnn.ops.gpu import INTERPRETED, missing
 __all__ = [
     "DEVICE",
     "INTERPRETED",
-    "assert_near",
     "missing",
     "normal",
     "python",
@@ -37,21 +36,6 @@ def normal(generator, shape, dtype):
 def ragged_sizes(T, B):
     """A fall from B, to a single sequence at the last step."""
     return [max(1, B - t * B // T) for t in range(T)]
-
-
-def assert_near(got, expected, bound):
-    """Compare each, on the scale of its largest element."""
-    assert got.keys() == expected.keys()
-    for name, one in got.items():
-        other = expected[name]
-        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
-        torch.testing.assert_close(
-            one.to(other.dtype),
-            other,
-            rtol=0,
-            atol=scale * bound,
-            msg=lambda text, name=name: f"{name}: {text}",
-        )
 
 
 def same(one, other):

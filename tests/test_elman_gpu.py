@@ -18,10 +18,10 @@ from eigenrnn.ops import gpu as gpu_calls
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.elman import BACKENDS, gpu, reference
 from eigenrnn.ops.gpu import lengths_of, pieces
+from near import assert_near
 from on_gpu import (
     DEVICE,
     INTERPRETED,
-    assert_near,
     missing,
     normal,
     python,

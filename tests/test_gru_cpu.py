@@ -14,6 +14,7 @@ from eigenrnn.initializers import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, gru
 from eigenrnn.ops.gru import cpu, reference
+from near import assert_near
 
 pytestmark = pytest.mark.skipif(
     compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
@@ -153,21 +154,6 @@ def evaluated(backend, tensors, options):
     found = torch.autograd.grad((h, last), tuple(given.values()), weights)
     values = {"h": h.detach(), "last": last.detach()}
     return values | dict(zip((f"d{name}" for name in given), found, strict=True))
-
-
-def assert_near(got, expected, bound):
-    """Compare each, on the scale of its largest element."""
-    assert got.keys() == expected.keys()
-    for name, one in got.items():
-        other = expected[name]
-        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
-        torch.testing.assert_close(
-            one.to(other.dtype),
-            other,
-            rtol=0,
-            atol=scale * bound,
-            msg=lambda text, name=name: f"{name}: {text}",
-        )
 
 
 def assert_equals_definition(tensors, options):

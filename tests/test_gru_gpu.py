@@ -14,9 +14,9 @@ from eigenrnn.layers import GRU
 from eigenrnn.ops import gru
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.gru import gpu, reference
+from near import assert_near
 from on_gpu import (
     DEVICE,
-    assert_near,
     missing,
     normal,
     python,

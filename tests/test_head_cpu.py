@@ -19,6 +19,7 @@ from eigenrnn.layers import GRU, RNN, AsRNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, elman, use_backend
 from eigenrnn.ops.elman import cpu
+from near import assert_near
 
 pytestmark = pytest.mark.skipif(
     compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
@@ -113,21 +114,6 @@ def evaluated(run, tensors, options, *, of_last=True):
     weights = [normal(8, *y.shape).to(y.dtype), normal(9, *last.shape).to(y.dtype)]
     found = torch.autograd.grad(results, tuple(leaves.values()), weights[: len(results)])
     return {"y": y.detach(), "last": last.detach()} | dict(zip(leaves, found, strict=True))
-
-
-def assert_near(got, expected, bound):
-    """Compare each, on the scale of its largest element."""
-    assert got.keys() == expected.keys()
-    for name, one in got.items():
-        other = expected[name]
-        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
-        torch.testing.assert_close(
-            one.to(other.dtype),
-            other,
-            rtol=0,
-            atol=scale * bound,
-            msg=lambda text, name=name: f"{name}: {text}",
-        )
 
 
 def assert_equals_definition(tensors, options, **choice):
