@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -44,3 +45,27 @@ def global_streams_untouched():
     yield
     assert torch.equal(torch.random.get_rng_state(), torch_state)
     np.testing.assert_equal(np.random.get_state(), numpy_state)  # noqa: NPY002
+
+
+@pytest.fixture(scope="session")
+def reproduced_once(tmp_path_factory):
+    """Both seeds of the tiny table's network, as `reproduce` leaves them."""
+    from recipes_for_results import TABLE, recipes, run
+
+    folder = tmp_path_factory.mktemp("runs") / "tiny-table1"
+    run(recipes()[TABLE], folder)
+    return folder
+
+
+@pytest.fixture
+def reproduced(reproduced_once, tmp_path):
+    """A copy of it that a test may damage."""
+    return Path(shutil.copytree(reproduced_once, tmp_path / "runs" / reproduced_once.name))
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """An archive of runs without any."""
+    from eigenrnn.results import Archive
+
+    return Archive(tmp_path / "results")

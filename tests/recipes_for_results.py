@@ -1,10 +1,14 @@
-"""Two tiny recipes, one of which shows a run of the other, for tests of the results."""
+"""Two tiny recipes, one of which shows a run of the other, and runs of them."""
 
+import csv
+import json
 from dataclasses import dataclass, replace
 
 from eigenrnn import ScoRNN
 from eigenrnn.errors import MissingDataError
 from eigenrnn.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
+from eigenrnn.results import Archived, collect
+from eigenrnn.results.recorded import task_text
 from eigenrnn.tasks import Copying
 from eigenrnn.train import Settings
 from training_run import QUIET, one_thread
@@ -66,3 +70,44 @@ def run(recipe, folder, **options):
     """Run a recipe in silence."""
     with one_thread():
         return reproduce(recipe, folder, **{"console": QUIET, **options})
+
+
+def archived(archive, folder, **options):
+    """Collect a folder and give the runs by recipe, row and seed."""
+    collect([folder], archive.folder, recipes(), **options)
+    return {(run.recipe, run.row, run.seed): run for run in archive.runs()}
+
+
+def journal(folder, column, seed=0):
+    with (folder / "scornn-6" / f"seed-{seed}" / "metrics.csv").open(newline="") as file:
+        return [float(line[column]) for line in csv.DictReader(file) if line[column]]
+
+
+def rewrite(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def of_figure(recipe: Recipe, seed, values, quantity="test_accuracy"):
+    """Make a run of the first row with this curve."""
+    first = recipe.rows[0]
+    assert isinstance(first, Row)
+    return Archived(
+        recipe.name,
+        first.label,
+        "",
+        seed,
+        "ended",
+        task=task_text(first.task),
+        settings=vars(first.with_seed(seed).settings),
+        value=1.0,
+        deciding=1.0,
+        training={"step": [10, 20, 30], "train_loss": values},
+        evaluated={"step": [10, 20, 30], quantity: values},
+    )
+
+
+def estimated(archive, seconds):
+    """Estimate as many seconds on two cores, and twice as many on a GPU."""
+    archive.folder.mkdir(exist_ok=True)
+    pairs = {name: {r: [s, 2 * s] for r, s in rows.items()} for name, rows in seconds.items()}
+    archive.folder.joinpath("estimates.json").write_text(json.dumps(pairs))

@@ -111,7 +111,10 @@ def test_a_search_is_a_run_for_each_point_and_seed():
 
 def test_the_time_is_that_of_all_runs_that_are_left():
     Path("results").mkdir()
-    seconds = {TABLE: {"scoRNN 6": 1_000}, FIGURE: {"scoRNN 6": 7, "scoRNN 8": 300}}
+    seconds = {
+        TABLE: {"scoRNN 6": (1_000, 9)},
+        FIGURE: {"scoRNN 6": (7, 9), "scoRNN 8": (300, 9)},
+    }
     Path("results/estimates.json").write_text(json.dumps(seconds))
     assert plan().total_seconds == len(SEEDS) * 1_000 + 300
 

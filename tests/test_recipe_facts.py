@@ -8,7 +8,7 @@ import pytest
 from eigenrnn.cli.main import main
 from eigenrnn.data.files import DataFile, absent
 from eigenrnn.data.mnist import FILES
-from eigenrnn.recipes.cost import estimated_seconds
+from eigenrnn.recipes.cost import ONE_GPU, estimated_seconds
 from eigenrnn.tasks import (
     CharPTB,
     Copying,
@@ -106,6 +106,21 @@ def test_an_lstm_takes_longer_than_a_network_with_one_matrix():
     assert estimated_seconds(lstm) > 2 * estimated_seconds(COPYING)
 
 
+def test_on_a_gpu_a_step_takes_the_launches_of_its_kernels():
+    settings = replace(COPYING.settings, steps=90, batch_size=10, eval_every=90)
+    settings = replace(settings, eval_batch_size=None)
+    short, long = (
+        replace(
+            COPYING,
+            task=Copying(delay, test_examples=30, validation_examples=30),
+            settings=settings,
+        )
+        for delay in (100, 1_100)
+    )
+    more = estimated_seconds(long, ONE_GPU) - estimated_seconds(short, ONE_GPU)
+    assert more == pytest.approx((90 + 6 / 3) * 1_000 * 10 * 8e-6)
+
+
 def test_what_depends_on_missing_data_is_not_estimated(tmp_path):
     task = PixelMNIST(data_root=tmp_path)
     row = replace(TRAINED["scornn/table1: scoRNN 170"], task=task)
@@ -119,5 +134,6 @@ def test_the_list_tells_it_of_every_row(capsys):
     rows = {f"{name}: {row['label']}": row for name, r in listed.items() for row in r["rows"]}
     for name in TRAINED:
         known = rows[name]["missing_data"] is None
-        assert (rows[name]["seconds_per_run"] is not None) == known, name
+        for machine in ("seconds_per_run", "gpu_seconds_per_run"):
+            assert (rows[name][machine] is not None) == known, (name, machine)
     assert all(recipe["seeds"] for recipe in listed.values())

@@ -13,7 +13,7 @@ from rich.text import Text
 from eigenrnn.cli.names import unknown
 from eigenrnn.ops.backend import Backend
 from eigenrnn.recipes import Computed, Entry, Outcome, Recipe, Row
-from eigenrnn.recipes.cost import estimated_seconds
+from eigenrnn.recipes.cost import ONE_GPU, TWO_CORES, Machine, estimated_seconds
 from eigenrnn.recipes.table import QUICK, columns, remarks, to_markdown
 from eigenrnn.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 
@@ -94,16 +94,24 @@ def show_outcomes(
 def _facts_of_row(row: Entry) -> dict[str, Any]:
     if not isinstance(row, Row):
         kind = "computed" if isinstance(row, Computed) else "quoted"
-        nothing = {"parameters": None, "seconds_per_run": None, "missing_data": None}
+        nothing = dict.fromkeys(
+            ("parameters", "seconds_per_run", "gpu_seconds_per_run", "missing_data")
+        )
         return {"kind": kind, **nothing, "runs_per_seed": 0, "can_run": kind == "computed"}
     return {
         "kind": "search" if row.grid else "trained",
         "parameters": row.parameters,
         "runs_per_seed": len(row.points()),
-        "seconds_per_run": None if (found := estimated_seconds(row)) is None else round(found),
+        "seconds_per_run": _seconds(row, TWO_CORES),
+        "gpu_seconds_per_run": _seconds(row, ONE_GPU),
         "missing_data": row.task.missing_data(),
         "can_run": row.layer is not None,
     }
+
+
+def _seconds(row: Row, machine: Machine) -> int | None:
+    found = estimated_seconds(row, machine)
+    return None if found is None else round(found)
 
 
 def _facts(entry: Any) -> dict[str, Any]:
@@ -117,6 +125,7 @@ def _facts(entry: Any) -> dict[str, Any]:
             {
                 "label": row.label,
                 "reported": row.reported.value,
+                "at_most": row.reported.at_most,
                 "place": row.reported.place,
                 "split": row.reported.split,
                 "quantity": row.reported.quantity,

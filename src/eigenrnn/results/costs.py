@@ -27,8 +27,13 @@ class Unpaid:
 
     @property
     def seconds(self) -> float:
-        """About how long they take; those without an estimate count as none."""
-        return self.runs * (self.row.cost or 0.0)
+        """About how long they take on two cores; those without an estimate count as none."""
+        return self.runs * self.row.cost.two_cores if self.row.cost else 0.0
+
+    @property
+    def gpu_seconds(self) -> float:
+        """About how long they take on one GPU."""
+        return self.runs * self.row.cost.one_gpu if self.row.cost else 0.0
 
 
 def unpaid(
@@ -53,8 +58,12 @@ def unpaid(
 def ratios(rows: Iterable[Made]) -> list[float]:
     """Set the seconds of each training beside the estimate of as many steps."""
     return [
-        run.seconds / (made.cost * run.steps / run.all_steps)
+        run.seconds / (made.cost.two_cores * run.steps / run.all_steps)
         for made in rows
         for run in made.runs
-        if made.cost and run.trained_for is None and run.steps and run.all_steps
+        if made.cost
+        and made.cost.two_cores
+        and run.trained_for is None
+        and run.steps
+        and run.all_steps
     ]

@@ -1,5 +1,6 @@
 """The machines that the archived runs were made on."""
 
+import re
 from collections.abc import Sequence
 
 from eigenrnn.results.archive import Archived
@@ -31,6 +32,7 @@ def _described(run: Archived) -> str:
     known = run.versions
     platform = known.get("platform", "unknown system").partition("-")[0]
     machine = known.get("processor", f"processor not recorded ({platform})")
+    machine = re.sub(r"\b1 (core|thread)s", r"1 \1", machine)  # as the first runs wrote it
     parts = [machine, *([known["gpu"]] if "gpu" in known else [])]
     software = (
         f"{name} {known[name]}" for name in ("eigenrnn", "torch", "python") if name in known

@@ -7,6 +7,7 @@ from functools import cached_property
 from eigenrnn.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.results.archive import Archived
 from eigenrnn.results.outcomes import outcome_of
+from eigenrnn.results.written import Estimate
 
 __all__ = ["Made", "rows_of"]
 
@@ -19,13 +20,13 @@ class Made:
         recipe: Its recipe.
         row: The row.
         runs: Those that are archived.
-        cost: About how many seconds one run takes on two cores; None if that is not known.
+        cost: About how long one run takes; None if that is not known.
     """
 
     recipe: Recipe
     row: Entry
     runs: Sequence[Archived]
-    cost: float | None
+    cost: Estimate | None
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -61,7 +62,7 @@ class Made:
 def rows_of(
     recipes: Mapping[str, Recipe],
     of_rows: Mapping[tuple[str, str], Sequence[Archived]],
-    costs: Mapping[str, Mapping[str, int]],
+    costs: Mapping[str, Mapping[str, Estimate]],
 ) -> dict[str, list[Made]]:
     """Put the rows of all recipes together with their runs and costs."""
     return {

@@ -116,7 +116,8 @@ def _left(left: Sequence[Unpaid]) -> str:
     text = (
         f"{counted(sum(each.runs for each in known), 'training')} of "
         f"{counted(len(known), 'row')} are left, about "
-        f"{duration(sum(each.seconds for each in known))} on two cores"
+        f"{duration(sum(each.seconds for each in known))} on two cores and "
+        f"{duration(sum(each.gpu_seconds for each in known))} on one GPU"
     )
     if unknown:
         text += f", and those of {counted(unknown, 'row')} more, whose data was not at hand"

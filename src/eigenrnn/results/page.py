@@ -38,13 +38,18 @@ last digit. Of each number that differs a paragraph says what is known of it.
 
 The time of a run is that of the clock; the runs shared their machines with others, so a quiet
 machine needs less. *Processor time*, where it was recorded, is what the threads of a run computed,
-all in all, which other work hardly changes. What is *not made* stands with an estimate of its cost
-on two cores, which is a formula, and rough. How it did on the machines that were shared:"""
-_GPU = "On a GPU nothing was measured, so its cost there is not estimated."
+all in all, which other work hardly changes.
+
+What is *not made* stands with the cost of a run on two cores and on one GPU, by a formula that is
+rough and stands in `docs/reproducing.md`. How it did on two cores that were shared:"""
+_GPU = """\
+On a GPU nothing was measured. Its column takes one of a data centre, our layers as the loops which
+they are there, 8 microseconds for the launch of each kernel, and cuDNN for torch's own layers: it
+says what a plan may count on, and no more."""
 _UNMADE = """
 ## Not made
 
-What each paper reports, and about how long our runs of it would take on two cores."""
+What each paper reports, and about how long our runs of it would take."""
 
 
 def to_markdown(folder: str | Path, recipes: Mapping[str, Recipe]) -> str:
@@ -63,7 +68,7 @@ def to_markdown(folder: str | Path, recipes: Mapping[str, Recipe]) -> str:
     left, machines = unpaid(recipes, rows, runs), Machines(runs)
     begun = {name: of_recipe for name, of_recipe in rows.items() if any(r.runs for r in of_recipe)}
     lines = [_INTRODUCTION, *totals(rows, runs, left), *overview(rows, left), ""]
-    lines += [f"{_READING} {how_estimates_did(rows)} {_GPU}"]
+    lines += [f"{_READING} {how_estimates_did(rows)}", "", _GPU]
     if begun:
         lines += ["", "Machines:", "", *machines.lines(), "", "## Run"]
     for name, of_recipe in begun.items():

@@ -217,7 +217,7 @@ class _Known:
     def _seconds(self, recipe: Recipe, row: Row) -> float | None:
         # as it was written beside the archive, for to find it out may take reading all data
         known = self._estimates.get(recipe.name, {}).get(row.label)
-        return estimated_seconds(row) if known is None else known
+        return estimated_seconds(row) if known is None else known.two_cores
 
     def _is_left(self, job: Job) -> bool:
         return not any(map(self._is_done, self._and_same(job)))

@@ -73,7 +73,8 @@ def _estimates(rows: Sequence[Made]) -> dict[str, list[str]]:
         "network": known["network"],
         "parameters": _parameters(rows),
         "paper": [f"{cell} ({row.outcome.place})" for cell, row in printed],
-        "estimate": [_estimate(row) for row in rows],
+        "two cores": [_estimate(row) for row in rows],
+        "one GPU": [_gpu_estimate(row) for row in rows],
     }
 
 
@@ -153,7 +154,7 @@ def _time(row: Made) -> str:
     parts = [duration(statistics.fmean(ended))] if ended else []
     parts += [f"{duration(run.seconds)} so far" for run in row.begun]
     if row.left and row.cost is not None:
-        parts.append(f"estimated {duration(row.cost)}")
+        parts.append(f"estimated {duration(row.cost.two_cores)}")
     return "; ".join(parts)
 
 
@@ -172,4 +173,10 @@ def _estimate(row: Made) -> str:
         return "no training"
     if row.cost is None:
         return "not estimated: its data was not at hand"
-    return f"{'' if row.wanted == 1 else f'{row.wanted} runs of '}{duration(row.cost)}"
+    runs = "" if row.wanted == 1 else f"{row.wanted} runs of "
+    return f"{runs}{duration(row.cost.two_cores)}"
+
+
+def _gpu_estimate(row: Made) -> str:
+    known = row.can_run and isinstance(row.row, Row) and row.cost is not None
+    return duration(row.cost.one_gpu) if known and row.cost else ""

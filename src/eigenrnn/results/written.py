@@ -4,17 +4,30 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.recipes import Recipe, Row
-from eigenrnn.recipes.cost import estimated_seconds
+from eigenrnn.recipes.cost import ONE_GPU, TWO_CORES, estimated_seconds
 from eigenrnn.report.files import read_json
 
-__all__ = ["Remarks", "read_estimates", "read_remarks", "write_estimates"]
+__all__ = ["Estimate", "Remarks", "read_estimates", "read_remarks", "write_estimates"]
 
 Remarks = dict[str, dict[str, str]]
 """Paragraphs by recipe and row."""
+
+
+class Estimate(NamedTuple):
+    """About how many seconds a run takes.
+
+    Args:
+        two_cores: On two cores.
+        one_gpu: On one GPU.
+    """
+
+    two_cores: int
+    one_gpu: int
+
 
 _ESTIMATES, _REMARKS = "estimates.json", "remarks.toml"
 
@@ -64,32 +77,44 @@ def _by_row(key: str, remark: Any, path: Path) -> Iterator[tuple[str, str]]:
         yield row, text
 
 
-def read_estimates(folder: Path) -> dict[str, dict[str, int]]:
-    """Read the estimates of `write_estimates`: seconds by recipe and row.
+def read_estimates(folder: Path) -> dict[str, dict[str, Estimate]]:
+    """Read the estimates of `write_estimates`, by recipe and row.
 
     Raises:
-        ValueError: If they are damaged.
+        ValueError: If they are damaged, or another version's.
     """
     path = folder / _ESTIMATES
-    return read_json(path, ()) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        return {
+            name: {label: Estimate(*seconds) for label, seconds in rows.items()}
+            for name, rows in read_json(path, ()).items()
+        }
+    except (AttributeError, TypeError):
+        raise ValueError(
+            f"expected two times a row in {path}: it is damaged, or another version's; delete it, "
+            "and `eigenrnn results write` makes it again"
+        ) from None
 
 
 def write_estimates(folder: Path, recipes: Mapping[str, Recipe]) -> None:
-    """Estimate the seconds of one run of each row on two cores, and write them down.
+    """Estimate what one run of each row takes, and write it down.
 
     Those of rows whose data is not on this machine stay as they were.
 
     Raises:
         ValueError: If the file that is there is damaged.
     """
-    known, found = read_estimates(folder), dict[str, dict[str, int]]()
+    known, found = read_estimates(folder), dict[str, dict[str, Estimate]]()
     for recipe in recipes.values():
         for row in (row for row in recipe.rows if isinstance(row, Row) and row.layer):
-            now = estimated_seconds(row)
+            now = [estimated_seconds(row, machine) for machine in (TWO_CORES, ONE_GPU)]
+            seconds = [round(each) for each in now if each is not None]
             then = known.get(recipe.name, {}).get(row.label)
-            seconds = then if now is None else round(now)
-            if seconds is not None:
-                found.setdefault(recipe.name, {})[row.label] = seconds
+            estimate = Estimate(*seconds) if seconds else then
+            if estimate is not None:
+                found.setdefault(recipe.name, {})[row.label] = estimate
     lines = [f"{json.dumps(name)}: {json.dumps(rows)}" for name, rows in sorted(found.items())]
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _ESTIMATES, ("{\n" + ",\n".join(lines) + "\n}\n").encode())

@@ -1,0 +1,236 @@
+"""What RESULTS.md says of numbers: which differ, remarks, times, estimates; and its pictures."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eigenrnn.recipes import Reported
+from eigenrnn.recipes.table import columns
+from eigenrnn.registry import RECIPES
+from eigenrnn.results import Archive, Archived
+from eigenrnn.results.outcomes import by_row, is_judged, margin, misses, outcome_of
+from eigenrnn.results.pictures import pictures
+from eigenrnn.results.words import duration
+from eigenrnn.results.written import read_estimates, read_remarks, write_estimates
+from recipes_for_results import ABSENT, FIGURE, TABLE, changed, of_figure, recipes, row
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (0.096, "0.096 s"),
+        (11.4, "11 s"),
+        (89.9, "90 s"),
+        (90, "1.5 min"),
+        (3_450, "58 min"),
+        (5_400, "1.5 h"),
+        (118_143, "33 h"),
+        (593_728, "6.9 days"),
+        (127_686_400, "1,500 days"),
+    ],
+)
+def test_a_time_has_two_figures_and_a_unit(seconds, written):
+    assert duration(seconds) == written
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "difference"),
+    [
+        ((0.0952101, 0.0956781), 0.095, "+0.000444"),  # the error is 0.000234
+        ((0.52, 0.48), 0.5, "0"),
+        ((0.0949504, 0.09525), 0.0951, "0"),  # 2e-7 of an error of 0.00015
+        ((2.34e-5,), 2.28e-5, "+6.0e-07"),
+        ((12.0873,), 12.1, "-0.01"),
+        ((3.0327,), 3.03, "+0.003"),
+        ((640.0, 660.0), 600.0, "+50.0"),
+    ],
+)
+def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
+    assert columns([reported(paper, runs=ours)])["difference"] == [difference]
+
+
+def test_every_number_of_ours_that_differs_has_a_remark():
+    archive = Archive(ROOT / "results")
+    said = read_remarks(archive.folder, RECIPES)
+    of_rows = by_row(RECIPES, archive.runs())
+    silent = [
+        f"{name}: {label}"
+        for (name, label), runs in of_rows.items()
+        for known in RECIPES[name].rows
+        if known.label == label
+        and misses(outcome_of(known, runs))
+        and not said.get(name, {}).get(label)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'["{TABLE}"]\nGRU = "x"', f"got {TABLE}: GRU"),
+        ('["tiny/table9"]\nexact = "x"', "got tiny/table9: exact"),
+        ("[", r"remarks\.toml is damaged"),
+        (f'["{TABLE}"]\nexact = "x"\n["{TABLE}".a]\nrows = ["exact"]\ntext = "y"', "one remark"),
+        (f'["{TABLE}".a]\nrows = ["GRU"]\ntext = "y"', f"got {TABLE}: GRU"),
+        (f'["{TABLE}".a]\nrows = ["exact"]', "expected a text, or rows and text, of a in"),
+        (f'["{TABLE}"]\nexact = 3', "expected a text, or rows and text, of exact in .*, got 3"),
+    ],
+)
+def test_a_remark_on_nothing_is_refused(tmp_path, text, said):
+    (tmp_path / "remarks.toml").write_text(text)
+    with pytest.raises(ValueError, match=said):
+        read_remarks(tmp_path, recipes())
+
+
+def reported(value, error=None, runs=(1.0, 1.0)):
+    """Make the outcome of a row whose paper printed a number."""
+    known = row(reported=Reported(value, "table 1", error=error))
+    ended = [
+        Archived(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
+        for seed, value in enumerate(runs)
+    ]
+    return outcome_of(known, ended)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "runs", "expected"),
+    [
+        (0.973, 0.02, (0.9, 1.0), 0.02),  # what the paper prints
+        (0.973, None, (1.0, 1.0), 0.0005),  # half a digit
+        (12.0, None, (1.0,), 0.05),
+        (1e-05, None, (1.0,), 5e-6),
+        (0.0, None, (1.0,), 5e-4),
+        (0.5, None, (0.0, 1.0), 1.0),  # twice our standard error, 0.5
+    ],
+)
+def test_the_margin_of_a_number(value, error, runs, expected):
+    assert margin(reported(value, error, runs)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ours", "differs"), [(0.9735, False), (0.9725, False), (0.9736, True), (0.97, True)]
+)
+def test_a_number_beyond_the_margin_differs(ours, differs):
+    assert misses(reported(0.973, runs=(ours, ours))) is differs
+
+
+def bounded(at_most, runs):
+    """Make the outcome of a row whose paper printed a bound alone."""
+    known = row(reported=Reported(None, "figure 2", at_most=at_most))
+    ended = [
+        Archived(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
+        for seed, value in enumerate(runs)
+    ]
+    return outcome_of(known, ended)
+
+
+@pytest.mark.parametrize(
+    ("runs", "differs"),
+    [
+        ((0.001,), False),
+        ((0.024,), False),  # half a unit of the last digit above
+        ((0.026,), True),
+        ((0.001, 0.001, 0.09), False),  # the mean is 0.0107 above, twice its error 0.059
+        ((0.03, 0.031, 0.032), True),
+        ((0.001, 0.3, 0.9), True),  # most runs are above, however wide they are
+        ((math.nan,), True),
+        ((), False),
+    ],
+)
+def test_a_number_above_the_bound_of_a_curve_differs(runs, differs):
+    assert misses(bounded(0.02, runs)) is differs
+    assert is_judged(bounded(0.02, runs)) is bool(runs)
+
+
+def test_a_curve_without_a_bound_is_not_judged():
+    assert not misses(bounded(None, (5.0,)))
+    assert not is_judged(bounded(None, (5.0,)))
+
+
+def test_a_number_and_a_bound_of_it_are_refused():
+    with pytest.raises(
+        ValueError, match=r"expected a number or a bound, got 0\.1 and at most 0\.2"
+    ):
+        Reported(0.1, "figure 2", at_most=0.2)
+
+
+def test_the_curves_that_end_below_a_number_are_bounded_by_it():
+    known = [r for name in ("nnrnn/fig2", "nnrnn/fig4") for r in RECIPES[name].rows]
+    bounds = {r.reported.at_most for r in known if "is below 0.02" in r.reported.note}
+    assert bounds == {0.02}
+    assert all("is below" in r.reported.note for r in known if r.reported.at_most is not None)
+
+
+def test_estimates_of_rows_without_data_stay(tmp_path):
+    known = recipes()
+    known[FIGURE] = changed(known[FIGURE], "scoRNN 8", task=ABSENT)
+    (tmp_path / "estimates.json").write_text(
+        json.dumps(
+            {FIGURE: {"scoRNN 8": [77, 78], "scoRNN 6": [55, 55]}, "old/fig1": {"GRU": [3, 3]}}
+        )
+    )
+    write_estimates(tmp_path, known)
+    found = json.loads((tmp_path / "estimates.json").read_text())
+    assert found[FIGURE]["scoRNN 8"] == [77, 78]
+    assert 55 not in found[FIGURE]["scoRNN 6"]
+    assert "old/fig1" not in found
+
+
+def test_estimates_of_another_version_are_named(tmp_path):
+    (tmp_path / "estimates.json").write_text(json.dumps({FIGURE: {"scoRNN 8": 77}}))
+    with pytest.raises(ValueError, match=r"two times a row in .*estimates.json.* delete it"):
+        read_estimates(tmp_path)
+
+
+# pictures
+
+
+def test_a_picture_shows_the_median_over_the_seeds(archive):
+    known = recipes()
+    curves = ([4.0, 2.0, 0.0], [5.0, 3.0, 1.0], [9.0, 9.0, None])
+    for seed, values in enumerate(curves):
+        archive.add(of_figure(known[TABLE], seed, values))
+    (picture,) = pictures(archive.folder, known)
+    np.testing.assert_allclose(picture.series["scoRNN 6"], [5.0, 3.0, 0.5])
+    np.testing.assert_allclose(picture.bands["scoRNN 6"][:, 0], [4.5, 7.0])
+    assert list(picture.steps) == [10, 20, 30]
+
+
+def test_a_band_lies_between_the_quartiles(archive):
+    known = recipes()
+    for seed, values in enumerate(([4.0, 2.0, 0.0], [5.0, 3.0, 1.0], [9.0, 9.0, 9.0])):
+        archive.add(of_figure(known[TABLE], seed, values))
+    (picture,) = pictures(archive.folder, known)
+    (axes,) = picture.plot().axes
+    drawn = axes.collections[0].get_paths()[0].vertices
+    at_first = drawn[drawn[:, 0] == 10, 1]
+    assert (at_first.min(), at_first.max()) == (4.5, 7.0)
+
+
+def test_the_table_of_a_picture_has_a_row_for_each_point(archive):
+    known = recipes()
+    archive.add(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]))
+    (picture,) = pictures(archive.folder, known)
+    table = picture.table()
+    assert list(table["test accuracy"]) == [4.0, 2.0, 1.0]
+    assert {len(column) for column in table.values()} == {3}
+
+
+def test_a_picture_of_a_loss_shows_the_baseline(archive):
+    known = recipes()
+    archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), baseline=0.7))
+    (picture,) = pictures(archive.folder, known)
+    assert list(picture.series["a guess without memory"]) == [0.7] * 3
+    assert picture.quantity == "test loss"
+
+
+def test_a_picture_leaves_out_what_diverged(archive):
+    known = recipes()
+    archive.add(replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="diverged", value=None))
+    assert pictures(archive.folder, known) == []
