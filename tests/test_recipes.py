@@ -489,6 +489,14 @@ def test_rows_of_an_earlier_call_stay_in_the_table(recipe, tmp_path):
     assert list(table(tmp_path)) == ["scoRNN 6", "LSTM 5"]
 
 
+def test_results_that_are_damaged_are_named_and_kept(recipe, tmp_path):
+    run(recipe, tmp_path, rows=["LSTM"], seeds=[0])
+    (tmp_path / "results.json").write_text('{"recipe":')
+    with pytest.raises(ValueError, match=r"results\.json is truncated or damaged"):
+        run(recipe, tmp_path, resume=True)
+    assert (tmp_path / "results.json").read_text() == '{"recipe":'
+
+
 def test_quick_results_do_not_stay_among_full_ones(recipe, tmp_path):
     run(recipe, tmp_path, rows=["LSTM"], seeds=[0], quick=True)
     outcomes = run(recipe, tmp_path, rows=["scornn"], seeds=[0], overwrite=True)

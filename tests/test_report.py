@@ -341,6 +341,12 @@ def test_values_of_the_best_point_of_a_search_alone_count(tmp_path):
     assert "0.6000" in table.rows[0]
 
 
+def test_a_bound_stands_in_place_of_the_papers_number(tmp_path):
+    write_recipe(tmp_path, [recipe_row(reported=None, at_most=0.02)])
+    table = paper_and_ours(collect([tmp_path]).recipes[0])
+    assert dict(zip(table.headings, table.rows[0], strict=True))["paper"] == "at most 0.02"
+
+
 def test_row_that_was_not_run_says_so(tmp_path):
     write_recipe(tmp_path, [recipe_row(parameters=None, values=[], seconds=[], reported=None)])
     table = paper_and_ours(collect([tmp_path]).recipes[0])

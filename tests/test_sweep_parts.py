@@ -262,8 +262,8 @@ def test_a_recipe_counts_the_successes_that_reproduce_counts(tmp_path):
     open_folder(tmp_path / "out", sweep.description, overwrite=False)
     points = enumerate(sweep.plan.points)
     trials = [trial for n, point in points for trial in sweep.source.trials(n, point)]
-    sweep.source.summarise(tmp_path / "out", train(sweep, trials, tmp_path), is_over=True)
     with one_thread():
+        sweep.source.summarise(tmp_path / "out", train(sweep, trials, tmp_path), is_over=True)
         reproduce(RECIPES["nonnormal/fig3"], tmp_path / "reproduced", console=QUIET, **content)
     swept, reproduced = (
         json.loads((tmp_path / name / "results.json").read_text())
@@ -278,3 +278,7 @@ def test_a_recipe_counts_the_successes_that_reproduce_counts(tmp_path):
     assert {len(row["values"]) for row in swept["rows"]} == {2}
     for run in (tmp_path / "out").glob("**/seed-*"):
         assert rebuild(run).settings.steps == 30
+    (run / "config.json").write_text('{"parameters":')
+    final = [Status(trial, "diverged") for trial in trials]
+    with pytest.raises(ValueError, match=r"config\.json is truncated or damaged"):
+        sweep.source.summarise(tmp_path / "out", final)

@@ -81,6 +81,15 @@ def test_a_signal_after_ray_has_started_meets_our_handler(monkeypatch):
         signal.raise_signal(signal.SIGTERM)
 
 
+def test_a_system_that_cannot_hold_signals_back_has_our_handler_all_the_same(monkeypatch):
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    with Stops() as stops:
+        with stops.held_back():
+            signal.signal(signal.SIGTERM, rays_own)
+        with pytest.raises(StoppedError):
+            signal.raise_signal(signal.SIGTERM)
+
+
 def test_the_folders_of_sweeps_that_are_gone_are_removed_and_no_others(tmp_path):
     # a process that ends without a chance to remove its own, as after kill -9
     code = (

@@ -1,6 +1,5 @@
 """Runs a recipe and sets the published numbers beside ours."""
 
-import json
 import time
 from collections.abc import Container, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from eigenrnn.recipes.drawing import draw_panels
 from eigenrnn.recipes.outcome import Outcome
 from eigenrnn.recipes.runs import fetch, runs_of
 from eigenrnn.recipes.written import write_results
+from eigenrnn.report.files import read_json
 from eigenrnn.train import Dynamics
 
 __all__ = ["reproduce"]
@@ -103,8 +103,10 @@ def _refuse_what_is_there(folder: Path) -> None:
 def _earlier(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Outcome]:
     """Read the outcomes of an earlier call."""
     path = folder / "results.json"
-    content = json.loads(path.read_text()) if path.exists() else {}
-    if (content.get("recipe"), content.get("quick")) != (recipe.name, quick):
+    if not path.exists():
+        return {}
+    content = read_json(path, ("recipe", "quick", "rows"))
+    if (content["recipe"], content["quick"]) != (recipe.name, quick):
         return {}
     known = {row.label for row in recipe.rows}
     outcomes = [Outcome.from_json(row) for row in content["rows"]]

@@ -1,6 +1,5 @@
 """A recipe as the trials of a sweep, and their results as `reproduce` writes them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +13,7 @@ from eigenrnn.recipes.drawing import draw_panels, run_place
 from eigenrnn.recipes.origin import Origin
 from eigenrnn.recipes.outcome import Outcome
 from eigenrnn.recipes.written import write_results
+from eigenrnn.report.files import read_json
 from eigenrnn.sweep import Prepared, Source, Status, Trial
 from eigenrnn.tasks import Task
 from eigenrnn.train.run_directory import RunDirectory
@@ -133,4 +133,4 @@ class SweptRecipe(Source):
 
 def _parameters(folder: Path) -> int | None:
     file = RunDirectory(folder).config
-    return json.loads(file.read_text()).get("parameters") if file.exists() else None
+    return read_json(file, ("parameters",))["parameters"] if file.exists() else None

@@ -114,6 +114,8 @@ def _counted(row: Mapping[str, Any], name: str) -> list[float]:
 
 
 def _printed(row: Mapping[str, Any]) -> str:
+    if row.get("at_most") is not None:
+        return f"at most {row['at_most']:g}"
     if row["reported"] is None:
         return "not printed"
     error = "" if row.get("error") is None else f" ± {row['error']:g}"

@@ -58,12 +58,14 @@ class Stops:
         What is started meanwhile never hears of it: a batch queue sends the signal to all
         processes of a job, and Ray's would take the sweep along if they ended first.
         """
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        can_hold = hasattr(signal, "pthread_sigmask")  # not on Windows, where none is sent either
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]) if can_hold else ()
         try:
             yield
         finally:
             self._listen()
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            if can_hold:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _listen(self) -> None:
         for number in self._previous:

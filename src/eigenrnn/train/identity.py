@@ -47,8 +47,9 @@ def _machine() -> dict[str, str]:
     lines = _CPU_INFO.read_text().splitlines() if _CPU_INFO.exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     processor = named[0] if named else platform.processor() or platform.machine()
-    cores = os.cpu_count() or 1
-    found = {"processor": f"{processor}, {cores} cores, {torch.get_num_threads()} threads"}
+    counted = ((os.cpu_count() or 1, "core"), (torch.get_num_threads(), "thread"))
+    parts = [f"{number} {thing}{'' if number == 1 else 's'}" for number, thing in counted]
+    found = {"processor": ", ".join((processor, *parts))}
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
     return found
