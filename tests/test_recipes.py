@@ -467,6 +467,14 @@ def test_an_interrupted_recipe_comes_to_the_same_numbers(recipe, tmp_path):
     ]
 
 
+def test_a_run_that_is_out_of_time_gives_way_to_the_next(recipe, tmp_path):
+    short = run(recipe, tmp_path, max_minutes=1e-9)
+    assert [(outcome.values, outcome.interrupted) for outcome in short] == [((), False)] * 3
+    assert len(list(tmp_path.glob("*/*/last.pt"))) == 6
+    whole = run(recipe, tmp_path, resume=True)
+    assert [len(outcome.values) for outcome in whole] == [3, 3, 0]
+
+
 def test_runs_that_are_there_are_refused_before_anything_trains(recipe, tmp_path):
     run(recipe, tmp_path, rows=["LSTM"], seeds=[0])
     with pytest.raises(RunExistsError, match=r"--resume.*--overwrite"):

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import training_run
 from eigenrnn.errors import CheckpointError
-from eigenrnn.train import Callback, checkpoint
+from eigenrnn.train import Callback, checkpoint, loop
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}
@@ -108,6 +108,42 @@ def test_a_stopped_run_says_how_to_go_on(tmp_path):
     small_fit(tmp_path, console=Console(file=screen), callbacks=[Raise(8, signal.SIGINT)])
     assert "stopped after step 9 of 20" in screen.getvalue()
     assert "--resume" in screen.getvalue()
+
+
+def test_a_run_out_of_time_saves_and_can_go_on_with_more(tmp_path, monkeypatch):
+    class Clock:
+        """Moves on by a second after each step."""
+
+        now = 100.0
+
+    class Tick(Callback):
+        def after_step(self, *_):
+            Clock.now += 1.0
+
+    monkeypatch.setattr(loop, "time", Clock)
+    Clock.monotonic = Clock.process_time = staticmethod(lambda: Clock.now)
+    screen = io.StringIO()
+    options = {"callbacks": [Tick()], "console": Console(file=screen, width=300)}
+    early = small_fit(tmp_path / "halves", **options, max_minutes=0.1)  # which are six seconds
+    assert (early.steps, early.interrupted, early.out_of_time) == (7, True, True)
+    assert "go on with resume=True and more max_minutes" in screen.getvalue()
+    assert not (tmp_path / "halves" / "result.json").exists()
+
+    same = small_fit(tmp_path / "halves", **options, resume=True, max_minutes=0.1)
+    assert (same.steps, same.out_of_time) == (7, True)
+    more = small_fit(tmp_path / "halves", **options, resume=True, max_minutes=0.2)
+    assert (more.steps, more.out_of_time) == (13, True)
+    result = small_fit(tmp_path / "halves", **options, resume=True)
+    assert (result.interrupted, result.out_of_time) == (False, False)
+    small_fit(tmp_path / "whole")
+    assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("minutes", [0, -1.0, float("nan")])
+def test_minutes_that_are_none_are_refused(tmp_path, minutes):
+    with pytest.raises(ValueError, match="expected max_minutes > 0"):
+        small_fit(tmp_path / "run", max_minutes=minutes)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_second_interrupt_ends_the_run_at_once(tmp_path):

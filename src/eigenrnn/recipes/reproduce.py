@@ -32,6 +32,7 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     console: Console | None = None,
     dynamics_every: int | None = None,
     without: Container[Path] = (),
+    max_minutes: float | None = None,
 ) -> list[Outcome]:
     """Train the networks of a recipe, draw its pictures and write `results.json` and `results.md`.
 
@@ -51,6 +52,8 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
         dynamics_every: The number of steps between two looks of `Dynamics` at each run; None
             takes none.
         without: Runs that are left out, by their places in the folder.
+        max_minutes: How long each run may train, see `fit`; one that has not ended by then does
+            not count, and the next one begins.
     Returns:
         What each row came to, those of earlier calls included.
     Raises:
@@ -72,7 +75,12 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
             outcomes[row.label] = _computed(row, outcomes[row.label])
         runs = runs_of(recipe, row, seeds, quick=quick) if isinstance(row, Row) else ()
         for run in filterfalse(lambda run: run.place in without, runs):
-            options = {"resume": resume, "overwrite": overwrite, "console": console}
+            options = {
+                "resume": resume,
+                "overwrite": overwrite,
+                "console": console,
+                "max_minutes": max_minutes,
+            }
             watching = [] if dynamics_every is None else [Dynamics(dynamics_every)]
             outcomes[row.label] = run.train(folder, outcomes[row.label], watching, **options)
             in_order = write_results(folder, recipe, outcomes, quick=quick)

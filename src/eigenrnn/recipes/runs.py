@@ -49,7 +49,7 @@ class RecipeRun:
             console.print(f"{name} diverged: {error}", markup=False, soft_wrap=True)
             return outcome.with_failure(row, self.seed, count, self.point)
         if result.interrupted:
-            return replace(outcome, interrupted=True)
+            return outcome if result.out_of_time else replace(outcome, interrupted=True)
         outcome = outcome.with_run(row, self.seed, count, result, self.point)
         if row.score is None:
             return outcome

@@ -1,5 +1,6 @@
 """The only training loop."""
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -40,6 +41,7 @@ class Run:
     course: Course
     progress: RunProgress
     callbacks: Sequence[Callback]
+    limit: float = math.inf  # seconds
     journal: Journal | None = None  # only the first process keeps one
 
     def __post_init__(self) -> None:
@@ -78,9 +80,10 @@ class Run:
             except NonFiniteLossError as error:
                 raise NonFiniteLossError(f"{error}; {self._last_good()}") from None
         if interrupted:
+            more = " and more max_minutes" if self._is_out_of_time() else ""
             self.progress.say(
                 f"stopped after step {self.course.step} of {self.steps} and saved in "
-                f"{self.files.path}: go on with resume=True (on the command line: --resume)"
+                f"{self.files.path}: go on with resume=True{more} (on the command line: --resume)"
             )
         elif self.first:
             self.result().write(self.files.result)
@@ -100,10 +103,13 @@ class Run:
             best_by=chosen_by(self.task),
             directory=self.files.path,
             interrupted=interrupted,
+            out_of_time=interrupted and course.seconds >= self.limit,
         )
 
     def _take_steps(self, interrupts: Interrupts) -> bool:
         learner, start = self.learner, self.course.step
+        if start and self._is_out_of_time():
+            return start < self.steps
         batches = self.task.batches("train", self.settings.batch_size, self.settings.seed, start)
         for step in range(start + 1, self.steps + 1):
             batch = next(batches)
@@ -111,7 +117,8 @@ class Run:
             self.ledger.add(step, loss, penalty, norms)
             # Before the optimisers move: what is not finite must not reach the parameters.
             looked = self._looks(step, interrupts)
-            entries, stop = self.ledger.read(stop=interrupts.requested) if looked else ([], False)
+            asked = interrupts.requested or self._is_out_of_time()
+            entries, stop = self.ledger.read(stop=asked) if looked else ([], False)
             learner.update(norms, scale=batch.lr_scale, decay=self._lr_decay(step))
             self.course.step = step
             for callback in self.callbacks:
@@ -145,6 +152,9 @@ class Run:
             return True
         # Several processes look at the same steps only, where they agree on whether to stop.
         return interrupts.requested and fabric.world_size == 1
+
+    def _is_out_of_time(self) -> bool:
+        return time.monotonic() - self.began >= self.limit
 
     def _is_due(self, step: int, every: int) -> bool:
         return step % every == 0 or step == self.steps

@@ -30,6 +30,7 @@ class Result:
         best_by: What the best was chosen by, such as `validation accuracy`; None if nothing was.
         directory: The folder of the run.
         interrupted: Whether the run was asked to end early, and can go on.
+        out_of_time: Whether that was as its `max_minutes` were over.
 
     Units:
         Times in seconds; losses and metrics in those of the task.
@@ -44,12 +45,13 @@ class Result:
     best_by: str | None
     directory: Path
     interrupted: bool = False
+    out_of_time: bool = False
     processor_seconds: float | None = None
 
     def write(self, path: Path) -> None:
-        """Write all but the folder, which may be moved, and `interrupted`."""
+        """Write all but the folder, which may be moved, and whether it was interrupted."""
         numbers = asdict(self)
-        del numbers["directory"], numbers["interrupted"]
+        del numbers["directory"], numbers["interrupted"], numbers["out_of_time"]
         write_json(path, numbers)
 
     @classmethod

@@ -1,5 +1,6 @@
 """Starts a run, anew or from its checkpoint."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     console: Console | None = None,
     config: Mapping[str, Any] | None = None,
     name: str | None = None,
+    max_minutes: float | None = None,
 ) -> Result:
     """Train a model on a task.
 
@@ -61,20 +63,24 @@ def fit(  # noqa: PLR0913  the options are independent of each other
             line per evaluation elsewhere, nothing on a quiet console.
         config: Further facts for `config.json`.
         name: What to call the run on the console; by default as its folder.
+        max_minutes: The run ends early, as after Ctrl-C, once it has trained for so many minutes,
+            those before it was resumed among them; with more of them it can go on.
 
     Raises:
         RunExistsError: If `directory` holds a run and neither `resume` nor `overwrite` is set.
         CheckpointError: If the checkpoint to go on from is damaged.
         NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is sound.
         ValueError: If the run to resume is another one, if the processes cannot share a batch
-            evenly, if a batch's states would not fit into memory, or if the model has nothing to
-            train.
+            evenly, if a batch's states would not fit into memory, if the model has nothing to
+            train, or if `max_minutes` is not positive.
 
     Example:
         >>> settings = Settings(steps=1_000, optimiser="rmsprop_tf1")
         >>> fit(model, Copying(delay=100), settings, "runs/copying").last  # doctest: +SKIP
         {'test': {'loss': 0.0012, 'accuracy': 1.0}}
     """
+    if max_minutes is not None and not max_minutes > 0:
+        raise ValueError(f"expected max_minutes > 0, got {max_minutes}")
     files, steps = RunDirectory(directory), settings.total_steps(task)
     # before anything is written: missing data or memory must not leave half a run
     _check_memory(model, next(task.batches("train", settings.batch_size)))
@@ -107,7 +113,8 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     progress = RunProgress(
         console or Console(stderr=True), name or files.path.name, steps, course.step
     )
-    run = Run(learner, task, settings, files, fingerprint, course, progress, callbacks)
+    limit = math.inf if max_minutes is None else 60 * max_minutes
+    run = Run(learner, task, settings, files, fingerprint, course, progress, callbacks, limit)
     interrupted = run.train()
     fabric.barrier()
     return run.result(interrupted=interrupted)
