@@ -43,6 +43,8 @@ class Reported:
             successes always is, and not that of its best point.
         file: The file of a run that has the quantity as a column, for what is not in its journal.
         at_most: What the number stays below, where the paper says so much and prints none.
+        decimals: How many digits after the point are printed, where the last are zeros, which a
+            float does not show.
 
     Raises:
         ValueError: If there is a number and a bound of it.
@@ -60,6 +62,7 @@ class Reported:
     pooled: bool = False
     file: str | None = None
     at_most: float | None = None
+    decimals: int | None = None
 
     def __post_init__(self) -> None:
         if self.value is not None and self.at_most is not None:

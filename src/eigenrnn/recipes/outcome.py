@@ -38,6 +38,8 @@ class Outcome:
         failed: The runs that diverged, by point and seed.
         error: The standard error of the paper's number, if it is printed.
         at_most: What the number stays below, where the paper says so much and prints none.
+        decimals: How many digits of the paper's number are printed after the point, where the
+            last are zeros.
         interrupted: Whether a run was asked to end early, and can go on.
     Units:
         Losses in those of the task, accuracies as shares, time in seconds.
@@ -60,6 +62,7 @@ class Outcome:
     failed: tuple[str, ...] = ()
     error: float | None = None
     at_most: float | None = None
+    decimals: int | None = None
     interrupted: bool = False
 
     @classmethod
@@ -80,6 +83,7 @@ class Outcome:
             note="; ".join(notes),
             error=reported.error,
             at_most=reported.at_most,
+            decimals=reported.decimals,
             pooled=reported.pooled or reported.quantity == "success",
         )
 

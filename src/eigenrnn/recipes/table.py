@@ -98,7 +98,9 @@ def _printed(outcome: Outcome) -> str:
     if outcome.reported is None:
         return "not printed"
     error = "" if outcome.error is None else f" ± {outcome.error:g}"
-    return f"{outcome.reported:g}{error}"
+    if outcome.decimals is None:
+        return f"{outcome.reported:g}{error}"
+    return f"{outcome.reported:.{outcome.decimals}f}{error}"
 
 
 def _difference(outcome: Outcome) -> str:

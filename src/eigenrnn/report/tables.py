@@ -119,7 +119,9 @@ def _printed(row: Mapping[str, Any]) -> str:
     if row["reported"] is None:
         return "not printed"
     error = "" if row.get("error") is None else f" ± {row['error']:g}"
-    return f"{row['reported']:g}{error}"
+    if row.get("decimals") is None:
+        return f"{row['reported']:g}{error}"
+    return f"{row['reported']:.{row['decimals']}f}{error}"
 
 
 def _with_error(values: Sequence[float]) -> str:

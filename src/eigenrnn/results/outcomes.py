@@ -94,14 +94,14 @@ def is_judged(outcome: Outcome) -> bool:
 def margin(outcome: Outcome) -> float:
     """Say how far our number may be from the paper's, or above its bound.
 
-    The paper's error bar where it prints one, else half a unit of the last digit that it prints or
-    twice our standard error, whichever is more.
+    The paper's error bar where it prints one that is not rounded to zero, else half a unit of the
+    last digit that it prints or twice our standard error, whichever is more.
     """
-    if outcome.error is not None:
+    if outcome.error:
         return outcome.error
     theirs = outcome.reported if outcome.at_most is None else outcome.at_most
     ours = standard_error(outcome.counted)
-    return max(_half_a_digit(theirs), 2 * (ours or 0.0))
+    return max(_half_a_digit(theirs, outcome.decimals), 2 * (ours or 0.0))
 
 
 def misses(outcome: Outcome) -> bool:
@@ -127,7 +127,9 @@ def _within(number: float, limit: float) -> bool:
     return number <= limit * (1 + 1e-9)
 
 
-def _half_a_digit(number: float | None) -> float:
+def _half_a_digit(number: float | None, decimals: int | None = None) -> float:
     if not number:
         return 0.0 if number is None else _ZERO
+    if decimals is not None:
+        return 0.5 * 10.0**-decimals
     return 0.5 * 10.0 ** int(Decimal(repr(number)).as_tuple().exponent)

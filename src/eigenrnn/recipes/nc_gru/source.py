@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ __all__ = [
     "STARTS_UNKNOWN",
     "Network",
     "TensorFlowGRU",
+    "decimals_of",
     "gates_of",
     "networks",
     "neumann",
@@ -110,6 +112,11 @@ def networks(
         Network(f"NC-GRU(U_c) {nc_gru}", NCGRU, nc_gru, parameters[4], one),
         Network(f"NC-GRU(U_c,U_r) {nc_gru}", NCGRU, nc_gru, parameters[4] - fewer, two),
     )
+
+
+def decimals_of(printed: Decimal) -> int:
+    """Count the digits after the point."""
+    return max(0, -int(printed.as_tuple().exponent))
 
 
 def neumann(orthogonal: _Gates, negative: int, **options: Any) -> dict[str, Any]:

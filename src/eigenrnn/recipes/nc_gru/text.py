@@ -211,6 +211,7 @@ def _words(of_words: _OfWords) -> Row:
             "perplexity",
             "validation",
             "measured by the paper's authors",
+            decimals=2,
         ),
         quick_task=replace(task, window=20, eval_symbols=500),
         quick_steps=_QUICK_STEPS,
@@ -226,6 +227,7 @@ def _quoted(name: str, perplexity: float) -> Quoted:
         "perplexity",
         "validation",
         "quoted from Bai, Kolter and Koltun, 2018",
+        decimals=2,
     )
     return Quoted(f"{name}, quoted", reported)
 

@@ -39,7 +39,7 @@ def _pixels(place: str, *, permuted: bool) -> tuple[Row, ...]:
             task=task,
             layer=layer,
             hidden_size=hidden_size,
-            reported=Reported(values[permuted], place, note=note),
+            reported=Reported(values[permuted], place, note=note, decimals=3),
             head_init=glorot_uniform_,
             head_bias_init=zeros_,
             quick_task=replace(task, eval_examples=100),
