@@ -88,9 +88,9 @@ def test_a_remark_on_nothing_is_refused(tmp_path, text, said):
         read_remarks(tmp_path, recipes())
 
 
-def reported(value, error=None, runs=(1.0, 1.0)):
+def reported(value, error=None, runs=(1.0, 1.0), decimals=None):
     """Make the outcome of a row whose paper printed a number."""
-    known = row(reported=Reported(value, "table 1", error=error))
+    known = row(reported=Reported(value, "table 1", error=error, decimals=decimals))
     ended = [
         Archived(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
         for seed, value in enumerate(runs)
@@ -111,6 +111,17 @@ def reported(value, error=None, runs=(1.0, 1.0)):
 )
 def test_the_margin_of_a_number(value, error, runs, expected):
     assert margin(reported(value, error, runs)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_zeros_that_are_printed_count_as_digits():
+    known = reported(0.92, decimals=3)
+    assert margin(known) == pytest.approx(0.0005, rel=1e-12)
+    assert columns([known])["paper"] == ["0.920"]
+    assert margin(reported(0.92)) == pytest.approx(0.005, rel=1e-12)
+
+
+def test_an_error_that_is_rounded_to_zero_leaves_half_a_digit():
+    assert margin(reported(1.227, error=0.0)) == pytest.approx(0.0005, rel=1e-12)
 
 
 @pytest.mark.parametrize(

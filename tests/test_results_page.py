@@ -8,7 +8,7 @@ import pytest
 
 from eigenrnn.recipes import Reported
 from eigenrnn.registry import RECIPES
-from eigenrnn.results import Plan, to_markdown
+from eigenrnn.results import Plan, collect, to_markdown
 from eigenrnn.results.costs import unpaid
 from eigenrnn.results.made import rows_of
 from eigenrnn.results.words import compared
@@ -159,6 +159,28 @@ def test_what_is_left_is_what_the_plan_counts(tmp_path):
     ] == [
         (each.recipe.name, each.row.label, len(each.jobs), each.total_seconds) for each in planned
     ]
+
+
+def test_a_number_is_judged_where_its_run_was_made_and_not_again(archive, reproduced):
+    known = recipes()
+    bounded = Reported(0.5, "figure 1", "test", "loss", "last")
+    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", reported=bounded)
+    collect([reproduced], archive.folder, known)
+    page = to_markdown(archive.folder, known)
+    assert "2 numbers of ours stand beside a paper's number" in page
+    assert overview(page)[FIGURE][1:3] == ["", ""]
+
+
+def test_trainings_on_one_thread_are_counted(archive):
+    known = recipes()
+    estimated(archive, {TABLE: {"scoRNN 6": 40}})
+    for seed, threads in zip(SEEDS, ("1 threads", "2 threads"), strict=True):
+        made = of_figure(known[TABLE], seed, [4.0, 2.0, 1.0])
+        versions = {"processor": f"some processor, 2 cores, {threads}"}
+        archive.add(replace(made, steps=20, all_steps=20, seconds=40.0, versions=versions))
+    page = " ".join(to_markdown(archive.folder, known).split())
+    assert "the 2 trainings that are there, 1 of them on one thread, took" in page
+    assert "2 cores, 1 thread; " in page
 
 
 def test_what_was_run_comes_before_what_was_not(archive):

@@ -156,6 +156,7 @@ def _archived(
     """Keep what is worth it of a run."""
     place, task = folder.path / job.place, job.row.task
     training = training_curve(place / "metrics.csv")
+    steps = int((training["step"] or [0])[-1] or 0)
     run = Archived(
         recipe=job.recipe.name,
         row=job.row.label,
@@ -167,8 +168,8 @@ def _archived(
         baseline=_baseline(task),
         settings=config["settings"],
         versions=config["versions"],
-        steps=int((training["step"] or [0])[-1] or 0),
-        all_steps=_all_steps(job.row),
+        steps=steps,
+        all_steps=_all_steps(job.row) or (steps if state == "ended" else None),
         scores=_scores(folder, job),
         training=training,
         evaluated=evaluated_curve(place / "metrics.csv"),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from eigenrnn.results.archive import Archived
 
-__all__ = ["Machines"]
+__all__ = ["Machines", "had_one_thread"]
 
 
 class Machines:
@@ -26,6 +26,11 @@ class Machines:
     def of(self, runs: Sequence[Archived]) -> str:
         """Name those of some runs."""
         return ", ".join(sorted({self._names[_described(run)] for run in runs}))
+
+
+def had_one_thread(run: Archived) -> bool:
+    """Whether a run computed on one thread, as far as that was recorded."""
+    return re.search(r"\b1 threads?$", run.versions.get("processor", "")) is not None
 
 
 def _described(run: Archived) -> str:

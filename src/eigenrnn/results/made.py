@@ -49,6 +49,11 @@ class Made:
         return len(self.row.points()) * len(seeds) if self.row.layer else 0
 
     @property
+    def has_own(self) -> bool:
+        """Whether a run of it is no other row's, which counts for both but is judged there."""
+        return any(run.trained_for is None for run in self.runs)
+
+    @property
     def begun(self) -> list[Archived]:
         """The runs that have not ended."""
         return [run for run in self.runs if run.state == "unfinished"]

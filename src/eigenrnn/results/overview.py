@@ -8,6 +8,7 @@ from eigenrnn.recipes import Row
 from eigenrnn.results.archive import Archived
 from eigenrnn.results.costs import Unpaid, ratios
 from eigenrnn.results.layout import table
+from eigenrnn.results.machines import had_one_thread
 from eigenrnn.results.made import Made
 from eigenrnn.results.outcomes import is_judged, misses
 from eigenrnn.results.words import counted, duration, two_figures
@@ -37,7 +38,7 @@ def overview(rows: Mapping[str, Sequence[Made]], left: Sequence[Unpaid]) -> list
         name: [] for name in ("recipe", "rows run", "agree", "differ", "hours done", "hours left")
     }
     for name, of_recipe in rows.items():
-        judged = [made for made in of_recipe if is_judged(made.outcome)]
+        judged = [made for made in of_recipe if made.has_own and is_judged(made.outcome)]
         differ = sum(misses(made.outcome) for made in judged)
         can_run = [made for made in of_recipe if made.can_run]
         own = [run for made in of_recipe for run in made.runs if run.trained_for is None]
@@ -68,10 +69,20 @@ def how_estimates_did(rows: Mapping[str, Sequence[Made]]) -> str:
         return f"the one training that is there took {two_figures(found[0])} times its estimate."
     low, middle, high = min(found), statistics.median(found), max(found)
     return (
-        f"the {len(found)} trainings that are there took {two_figures(middle)} times their "
-        f"estimates in the median, the quickest {two_figures(low)} times and the slowest "
-        f"{two_figures(high)} times."
+        f"the {len(found)} trainings that are there{_on_one_thread(rows)} took "
+        f"{two_figures(middle)} times their estimates in the median, the quickest "
+        f"{two_figures(low)} times and the slowest {two_figures(high)} times."
     )
+
+
+def _on_one_thread(rows: Mapping[str, Sequence[Made]]) -> str:
+    """Count the trainings that had one thread of their machine."""
+    runs = [run for of_recipe in rows.values() for made in of_recipe for run in made.runs]
+    own = [run for run in runs if run.trained_for is None and run.state != "computed"]
+    alone = sum(had_one_thread(run) for run in own)
+    if not alone:
+        return ""
+    return f", {'all' if alone == len(own) else alone} of them on one thread,"
 
 
 def _run(rows: Mapping[str, Sequence[Made]], runs: Sequence[Archived]) -> str:
@@ -94,8 +105,8 @@ def _run(rows: Mapping[str, Sequence[Made]], runs: Sequence[Archived]) -> str:
 
 
 def _agreement(rows: Mapping[str, Sequence[Made]]) -> str:
-    outcomes = [made.outcome for of_recipe in rows.values() for made in of_recipe]
-    judged = [misses(outcome) for outcome in outcomes if is_judged(outcome)]
+    own = [made for of_recipe in rows.values() for made in of_recipe if made.has_own]
+    judged = [misses(made.outcome) for made in own if is_judged(made.outcome)]
     if not judged:
         return ""
     differ, agree = sum(judged), len(judged) - sum(judged)

@@ -20,7 +20,7 @@ _INTRODUCTION = """\
 
 The numbers of the papers beside those of our own runs. `eigenrnn results write` makes this page
 from the files under `results/`, one a run, each with its settings, versions, machine and curves.
-Nothing stands here that was not measured.
+No number of ours stands here that was not measured; costs of what is not made are estimates.
 """
 _READING = """\
 ## How to read it
@@ -41,7 +41,7 @@ machine needs less. *Processor time*, where it was recorded, is what the threads
 all in all, which other work hardly changes.
 
 What is *not made* stands with the cost of a run on two cores and on one GPU, by a formula that is
-rough and stands in `docs/reproducing.md`. How it did on two cores that were shared:"""
+rough and stands in `docs/reproducing.md`. How it did on two cores, which the runs shared:"""
 _GPU = """\
 On a GPU nothing was measured. Its column takes one of a data centre, our layers as the loops which
 they are there, 8 microseconds for the launch of each kernel, and cuDNN for torch's own layers: it

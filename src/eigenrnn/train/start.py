@@ -79,8 +79,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         >>> fit(model, Copying(delay=100), settings, "runs/copying").last  # doctest: +SKIP
         {'test': {'loss': 0.0012, 'accuracy': 1.0}}
     """
-    if max_minutes is not None and not max_minutes > 0:
-        raise ValueError(f"expected max_minutes > 0, got {max_minutes}")
+    limit = _seconds(max_minutes)
     files, steps = RunDirectory(directory), settings.total_steps(task)
     # before anything is written: missing data or memory must not leave half a run
     _check_memory(model, next(task.batches("train", settings.batch_size)))
@@ -113,11 +112,21 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     progress = RunProgress(
         console or Console(stderr=True), name or files.path.name, steps, course.step
     )
-    limit = math.inf if max_minutes is None else 60 * max_minutes
     run = Run(learner, task, settings, files, fingerprint, course, progress, callbacks, limit)
     interrupted = run.train()
     fabric.barrier()
     return run.result(interrupted=interrupted)
+
+
+def _seconds(minutes: float | None) -> float:
+    """Convert them; None is without end.
+
+    Raises:
+        ValueError: If they are not positive.
+    """
+    if minutes is not None and not minutes > 0:
+        raise ValueError(f"expected max_minutes > 0, got {minutes}")
+    return math.inf if minutes is None else 60 * minutes
 
 
 def _check_memory(model: nn.Module, batch: Batch) -> None:
