@@ -1,7 +1,9 @@
 """What is left to run of all recipes, and how it goes on."""
 
 import json
+import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +11,25 @@ import pytest
 
 from eigenrnn.cli import main
 from eigenrnn.recipes import Axis, Outcome, Row
-from eigenrnn.recipes.cost import estimated_seconds
+from eigenrnn.recipes.cost import ONE_GPU, estimated_seconds
 from eigenrnn.registry import RECIPES
-from eigenrnn.results import Plan, collect
-from eigenrnn.results.order import GROUPS, in_order
-from recipes_for_results import ABSENT, FIGURE, SEEDS, TABLE, changed, recipes, row, run
+from eigenrnn.results import Archive, Plan, collect, order
+from eigenrnn.results.order import GROUPS, Part, in_order
+from recipes_for_results import (
+    ABSENT,
+    FIGURE,
+    SEEDS,
+    TABLE,
+    changed,
+    of_figure,
+    recipes,
+    row,
+    run,
+)
 from training_run import QUIET, one_thread
 
 RUNS = Path("runs")
+GROUP = str(len(GROUPS))  # the last one has what no other names
 ALL = {
     (TABLE, "scoRNN 6", "", 0),
     (TABLE, "scoRNN 6", "", 1),
@@ -109,19 +122,30 @@ def test_a_search_is_a_run_for_each_point_and_seed():
     assert len({(job.point, job.seed) for job in search.jobs}) == 3 * 2 * len(SEEDS)
 
 
-def test_the_time_is_that_of_all_runs_that_are_left():
+def write_estimates():
     Path("results").mkdir()
     seconds = {
-        TABLE: {"scoRNN 6": (1_000, 9)},
-        FIGURE: {"scoRNN 6": (7, 9), "scoRNN 8": (300, 9)},
+        TABLE: {"scoRNN 6": (1_000, 90)},
+        FIGURE: {"scoRNN 6": (7, 9), "scoRNN 8": (300, 30)},
     }
     Path("results/estimates.json").write_text(json.dumps(seconds))
+
+
+def test_the_time_is_that_of_all_runs_that_are_left():
+    write_estimates()
     assert plan().total_seconds == len(SEEDS) * 1_000 + 300
 
 
+def test_the_time_on_a_gpu_is_that_of_the_same_runs():
+    write_estimates()
+    assert plan().total_gpu_seconds == len(SEEDS) * 90 + 30
+
+
 def test_the_time_of_a_row_without_an_estimate_is_worked_out():
-    known = {found.row.label: found.seconds for found in plan().rows}
-    assert known["scoRNN 8"] == estimated_seconds(row("scoRNN 8", hidden_size=8))
+    (found,) = [found for found in plan().rows if found.row.label == "scoRNN 8"]
+    eight = row("scoRNN 8", hidden_size=8)
+    assert found.seconds == estimated_seconds(eight)
+    assert found.gpu_seconds == estimated_seconds(eight, ONE_GPU) != found.seconds
 
 
 def test_a_row_without_data_has_no_part_in_the_time():
@@ -177,6 +201,28 @@ def test_it_goes_on_where_it_stopped():
     assert (RUNS / "tiny-table1/results.json").stat().st_mtime_ns == before
 
 
+def test_a_run_of_some_minutes_comes_first_and_the_rest_of_it_last(monkeypatch):
+    first = Part(TABLE, ("scoRNN 6",), seeds=(0,), minutes=1e-9)
+    monkeypatch.setattr(order, "GROUPS", ((first,), ()))
+    limited, *others = plan().rows
+    assert [(job.seed, limited.minutes) for job in limited.jobs] == [(0, 1e-9)]
+    assert limited.total_seconds == pytest.approx(6e-8)
+    assert {each.minutes for each in others} == {None}
+    assert left(replace(plan(), rows=tuple(others))) == ALL
+
+    go_on(replace(plan(), rows=(limited,)))
+    assert (RUNS / "tiny-table1/scornn-6/seed-0/last.pt").exists()
+    assert not (RUNS / "tiny-table1/scornn-6/seed-1").exists()
+    assert [each.minutes for each in plan().rows] == [None] * len(others)
+    shutil.rmtree(RUNS / "tiny-table1")
+    begun = of_figure(recipes()[TABLE], 0, [4.0, 2.0, 1.0])
+    Archive("results").add(replace(begun, state="unfinished", value=None, seconds=1.0))
+    assert [each.minutes for each in plan().rows] == [None] * len(others)
+
+    assert go_on(plan())
+    assert left(plan()) == set()
+
+
 def test_what_was_run_before_stays_in_the_results():
     run(recipes()[TABLE], RUNS / "tiny-table1")
     (RUNS / "tiny-table1/scornn-6/seed-0/result.json").unlink()
@@ -221,18 +267,43 @@ def eigenrnn(monkeypatch, capsys):
 
 
 def test_the_plan_is_printed_and_nothing_is_run(eigenrnn):
+    write_estimates()
     status, out, _ = eigenrnn("reproduce --all --plan")
-    lines = out.splitlines()
-    assert (status, list(Path().iterdir())) == (0, [])
-    group = str(len(GROUPS))
-    rows = [line.split()[:2] for line in lines[1:-1]]
-    assert rows == [[group, TABLE], [group, TABLE], [group, FIGURE]]
-    assert lines[-1].startswith("left: 4 runs of 3 rows, about ")
+    assert (status, list(Path().iterdir())) == (0, [Path("results")])
+    assert [re.split("  +", line) for line in out.splitlines()[:-1]] == [
+        ["group", "recipe", "network", "runs", "each", "by then"],
+        [GROUP, TABLE, "scoRNN 6", "2", "17 min", "33 min"],
+        [GROUP, TABLE, "exact", "1", "0 s", "33 min"],
+        [GROUP, FIGURE, "scoRNN 8", "1", "5 min", "38 min"],
+    ]
+    assert out.endswith(
+        "left: 4 runs of 3 rows, about 38 min on two cores, as above, or 3.5 min on one GPU\n"
+    )
+
+
+@pytest.mark.parametrize("line", ["reproduce --all --plan", "reproduce --all"])
+def test_that_there_is_no_archive_is_said_in_a_line(eigenrnn, line):
+    said = "there is no archive in results, so that no archived run counts"
+    assert eigenrnn(line)[1].splitlines()[0] == said
+    Path("results").mkdir()
+    assert said not in eigenrnn(line)[1]
+
+
+def test_quick_runs_look_into_no_archive(eigenrnn):
+    assert "archive" not in eigenrnn("reproduce --all --plan --quick")[1]
+
+
+def test_an_archive_may_be_named(eigenrnn):
+    run(recipes()[TABLE], "elsewhere", seeds=[0])
+    eigenrnn("results collect elsewhere --archive mine")
+    said = eigenrnn("reproduce --all --plan --archive mine")[1]
+    assert "left: 2 runs of 2 rows" in said
+    assert "no archive" not in said
 
 
 def test_all_recipes_are_run_archived_and_written_down(eigenrnn):
     assert eigenrnn("reproduce --all")[0] == 0
-    assert eigenrnn("reproduce --all --plan")[1] == "nothing is left\n"
+    assert eigenrnn("reproduce --all --plan")[1].endswith("\nnothing is left\n")
     status, out, _ = eigenrnn("results collect runs")
     assert (status, out.splitlines()[-1]) == (
         0,
@@ -268,10 +339,12 @@ def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
         ("reproduce --all --rows scoRNN", "expected --rows or --all, got both"),
         ("reproduce --all --overwrite", "expected --overwrite or --all, got both"),
         ("reproduce scornn/fig1 --plan", "expected --plan with --all, got it without"),
+        ("reproduce scornn/fig1 --archive a", "expected --archive with --all, got it without"),
+        ("reproduce --all --archive reslts", "expected an archive of runs in reslts, got no such"),
         ("results", "expected to collect or to write results; got neither"),
         (
             "results wrte",
-            "expected a word after `results` among collect, write; got 'wrte' (did you mean",
+            "expected a word after `results`, got 'wrte' (did you mean write?); there are",
         ),
         ("results collect", "expected the folders of recipes that were run for collect, got none"),
         ("results write runs", "expected no folder for write, got ['runs']"),
@@ -283,3 +356,11 @@ def test_what_cannot_be_done_is_said(eigenrnn, line, said):
     assert (status, out) == (2, "")
     assert said in err
     assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("out", ["nosuch/x.md", "results"])
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_estimated(eigenrnn, out):
+    Path("results").mkdir()
+    said = f"expected --out to be a file in a folder that exists, got {out}"
+    assert said in eigenrnn(f"results write --out {out}")[2]
+    assert list(Path("results").iterdir()) == []

@@ -13,6 +13,7 @@ from eigenrnn.results.costs import unpaid
 from eigenrnn.results.made import rows_of
 from eigenrnn.results.words import compared
 from eigenrnn.results.written import read_estimates
+from eigenrnn.train import Settings
 from recipes_for_results import (
     FIGURE,
     SEEDS,
@@ -153,7 +154,11 @@ def test_what_is_left_is_what_the_plan_counts(tmp_path):
     shutil.copy(ROOT / "results" / "estimates.json", tmp_path)
     known = {n: recipe for n, recipe in RECIPES.items() if n.startswith(("scornn/", "nnrnn/"))}
     left = unpaid(known, rows_of(known, {}, read_estimates(tmp_path)), [])
-    planned = [each for each in Plan.of(known, tmp_path / "runs", tmp_path).rows if each.jobs]
+    planned = [
+        each
+        for each in Plan.of(known, tmp_path / "runs", tmp_path).rows
+        if each.jobs and each.minutes is None
+    ]
     assert [
         (each.row.recipe.name, each.row.row.label, each.runs, each.seconds) for each in left
     ] == [
@@ -261,6 +266,11 @@ def test_the_page_tells_how_far_an_unfinished_run_is(archive):
     cells = line(to_markdown(archive.folder, known), "scoRNN 6")
     assert cells["ours"] == "0.09550 so far; 1 begun, 1 not made"
     assert cells["updates"] == "12 of 1,500"
+    epochs = {**begun.settings, "steps": None, "epochs": 100}
+    archive.add(replace(begun, steps=12, all_steps=1_500, settings=epochs), overwrite=True)
+    known[TABLE] = changed(known[TABLE], "scoRNN 6", settings=Settings(**epochs))
+    page = to_markdown(archive.folder, known)
+    assert line(page, "scoRNN 6")["updates"] == "12 of 1,500, 0.8 of 100 epochs"
     assert cells["time a run"] == "1.5 min so far; estimated 2 h"
 
 

@@ -11,17 +11,18 @@ from eigenrnn.cli.make import recipe_with_data_root
 from eigenrnn.recipes import Outcome, Recipe
 from eigenrnn.registry import RECIPES
 from eigenrnn.results.plan import Left, Plan
+from eigenrnn.results.words import duration
 
 __all__ = ["reproduce_all"]
 
-_HOUR = 3600
+_ARCHIVE = "results"
 
 
 def reproduce_all(options: Namespace, console: Console) -> bool:
     """Print what is left of all recipes, or run it; return whether it was not interrupted.
 
     Raises:
-        ValueError: If an option is given that is of one recipe.
+        ValueError: If an option is given that is of one recipe, or an archive that is not there.
     """
     for name in ("recipe", "rows", "overwrite"):
         if getattr(options, name):
@@ -29,15 +30,19 @@ def reproduce_all(options: Namespace, console: Console) -> bool:
             raise ValueError(
                 f"expected {said} or --all, got both: --all goes on with what is there"
             )
-    recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
-    folder = Path(options.out or "runs")
-    plan = Plan.of(recipes, folder, options.archive, seeds=options.seeds, quick=options.quick)
-    if options.plan or not plan.rows:
-        _show(plan, console)
-        return True
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    archive = _archive(options.archive)
+    if not (archive.is_dir() or options.quick):  # which looks into none
+        say(f"there is no archive in {archive}, so that no archived run counts")
+    recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
+    folder = Path(options.out or "runs")
+    plan = Plan.of(recipes, folder, archive, seeds=options.seeds, quick=options.quick)
+    if options.plan or not plan.rows:
+        say(_described(plan))
+        return True
 
     def after(recipe: Recipe, outcomes: Sequence[Outcome]) -> None:
         listing.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
@@ -45,16 +50,30 @@ def reproduce_all(options: Namespace, console: Console) -> bool:
     return plan.go_on(say=say, after=after, dynamics_every=options.dynamics_every)
 
 
-def _show(plan: Plan, console: Console) -> None:
-    """Print what is left, a row a line, and what it comes to."""
+def _archive(named: str | None) -> Path:
+    """Say where the archive is; that of this folder need not be there.
+
+    Raises:
+        ValueError: If another one is named that is not.
+    """
+    if named is not None and not Path(named).is_dir():
+        raise ValueError(
+            f"expected an archive of runs in {named}, got no such folder: name one that is "
+            f"there, or leave --archive out for that in {_ARCHIVE}"
+        )
+    return Path(named or _ARCHIVE)
+
+
+def _described(plan: Plan) -> str:
+    """Say what is left, a row a line, and what it comes to."""
     there = [left for left in plan.rows if left.missing is None]
-    lines = [f"  {'recipe':<18}{'network':<42}{'runs':>6}{'each':>10}{'by then':>11}"]
+    lines = [f"{'group':<7}{'recipe':<18}{'network':<42}{'runs':>6}{'each':>10}{'by then':>11}"]
     until = 0.0
     for left in there:
         until += left.total_seconds
         lines.append(
-            f"{left.group:<2}{left.recipe.name:<18}{left.row.label:<42}{_count(left):>6}"
-            f"{_duration(left.seconds):>10}{_duration(until):>11}"
+            f"{left.group:<7}{left.recipe.name:<18}{left.row.label:<42}{_count(left):>6}"
+            f"{duration(left.seconds or 0.0):>10}{duration(until):>11}"
         )
     missing: dict[str, list[str]] = {}
     for left in plan.rows:
@@ -63,20 +82,13 @@ def _show(plan: Plan, console: Console) -> None:
     lines += [
         f"left out, as there is no {data}: {'; '.join(rows)}" for data, rows in missing.items()
     ]
-    runs = sum(map(_count, there))
-    said = f"{runs:,} runs of {len(there):,} rows, about {_duration(until)} on two cores"
-    lines = [*lines, f"left: {said}"] if there else [*lines[1:], "nothing is left"]
-    console.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
+    runs, on_a_gpu = sum(map(_count, there)), duration(plan.total_gpu_seconds)
+    said = (
+        f"{runs:,} runs of {len(there):,} rows, about {duration(until)} on two cores, as above, "
+        f"or {on_a_gpu} on one GPU"
+    )
+    return "\n".join([*lines, f"left: {said}"] if there else [*lines[1:], "nothing is left"])
 
 
 def _count(left: Left) -> int:
     return len(left.jobs) or 1  # a number that takes no training
-
-
-def _duration(seconds: float | None) -> str:
-    """Write a time in the unit that suits it."""
-    if seconds is None:
-        return "?"
-    if seconds < _HOUR:
-        return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-    return f"{seconds / _HOUR:,.1f} h"

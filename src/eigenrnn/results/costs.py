@@ -39,13 +39,18 @@ class Unpaid:
 def unpaid(
     recipes: Mapping[str, Recipe], rows: Mapping[str, Sequence[Made]], runs: Sequence[Archived]
 ) -> list[Unpaid]:
-    """Count what is left, in the order in which `reproduce --all` goes on; no run counts twice."""
+    """Count what is left, in the order in which `reproduce --all` goes on; no run counts twice.
+
+    A run of which some minutes come first counts where the rest of it comes.
+    """
     same = SameRuns(recipes)
     known = {(made.recipe.name, made.row.label): made for rs in rows.values() for made in rs}
     done: set[Path] = {run.place for run in runs if run.state != "unfinished"}
     found: list[Unpaid] = []
-    for _, recipe, row, points in in_order(recipes):
-        jobs = [j for j in same.of_row(recipe, row.label) if not points or j.point in points]
+    for _, recipe, row, part in in_order(recipes):
+        if part.minutes is not None:
+            continue
+        jobs = [j for j in same.of_row(recipe, row.label) if part.takes(j.point, j.seed)]
         left = [
             job for job in jobs if done.isdisjoint(j.file for j in (job, *same.that_give(job)))
         ]

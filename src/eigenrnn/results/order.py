@@ -16,11 +16,19 @@ class Part:
         recipe: The name of the recipe.
         rows: Their labels, or parts of them; all rows if there are none.
         points: Those points of their grids alone; all if there are none.
+        seeds: Those seeds alone; all if there are none.
+        minutes: How long each run trains at this turn; the rest of it comes with all else.
     """
 
     recipe: str
     rows: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    minutes: float | None = None
+
+    def takes(self, point: str, seed: int) -> bool:
+        """Whether a run of its rows is in it."""
+        return (not self.points or point in self.points) and (not self.seeds or seed in self.seeds)
 
 
 GROUPS: tuple[tuple[Part, ...], ...] = (
@@ -48,9 +56,16 @@ GROUPS: tuple[tuple[Part, ...], ...] = (
         Part("scornn/fig1", ("full-capacity uRNN 128 T=1000",)),
     ),
     (
-        Part("nnrnn/table1", ("nnRNN 1024 T=150", "LSTM 475 T=150")),
-        Part("nc_gru/table5", ("NC-GRU(U_c) 435",)),
-        Part("enrnn/table3", ("ENRNN 310/720",)),
+        # as many epochs as are done in an hour and a half
+        *(
+            Part(recipe, (row,), seeds=(0,), minutes=90)
+            for recipe, row in (
+                ("nnrnn/table1", "nnRNN 1024 T=150"),
+                ("nnrnn/table1", "LSTM 475 T=150"),
+                ("nc_gru/table5", "NC-GRU(U_c) 435"),
+                ("enrnn/table3", "ENRNN 310/720"),
+            )
+        ),
     ),
     (
         # of each search the point in its middle
@@ -67,8 +82,8 @@ GROUPS: tuple[tuple[Part, ...], ...] = (
 
 def in_order(
     recipes: Mapping[str, Recipe],
-) -> Iterator[tuple[int, Recipe, Entry, tuple[str, ...]]]:
-    """Yield the rows of all recipes: the number of the group, the recipe, the row and its points.
+) -> Iterator[tuple[int, Recipe, Entry, Part]]:
+    """Yield the rows of all recipes: the number of the group, the recipe, the row and its part.
 
     What is in several parts comes up again.
     """
@@ -77,7 +92,7 @@ def in_order(
         if part.recipe in recipes:
             recipe = recipes[part.recipe]
             for row in recipe.select(list(part.rows)):
-                yield number, recipe, row, part.points
+                yield number, recipe, row, part
     for recipe in recipes.values():
         for row in recipe.rows:
-            yield len(GROUPS), recipe, row, ()
+            yield len(GROUPS), recipe, row, Part(recipe.name)

@@ -1,5 +1,6 @@
 """What is left to run of all recipes, what it would take, and how to go on with it."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,11 +11,11 @@ from rich.console import Console
 
 from eigenrnn.errors import MissingDataError
 from eigenrnn.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
-from eigenrnn.recipes.cost import estimated_seconds
+from eigenrnn.recipes.cost import ONE_GPU, TWO_CORES, estimated_seconds
 from eigenrnn.recipes.runs import fetch
 from eigenrnn.report.files import read_json
 from eigenrnn.results.archive import Archive, run_file
-from eigenrnn.results.order import in_order
+from eigenrnn.results.order import Part, in_order
 from eigenrnn.results.same_runs import Job, SameRuns
 from eigenrnn.results.stored import RecipeFolder
 from eigenrnn.results.written import read_estimates
@@ -35,7 +36,9 @@ class Left:
             that are not their turn yet.
         seconds: About how long one run takes on two cores; None if that depends on data that is
             not on this machine.
+        gpu_seconds: The same on one GPU.
         missing: The data that is not.
+        minutes: How long each run trains at this turn; None if to its end.
     """
 
     group: int
@@ -44,12 +47,19 @@ class Left:
     jobs: tuple[Job, ...]
     elsewhere: frozenset[Path]
     seconds: float | None
+    gpu_seconds: float | None
     missing: str | None
+    minutes: float | None = None
 
     @property
     def total_seconds(self) -> float:
         """About how long all its runs take; those without an estimate count as none."""
         return len(self.jobs) * (self.seconds or 0.0)
+
+    @property
+    def total_gpu_seconds(self) -> float:
+        """The same on one GPU."""
+        return len(self.jobs) * (self.gpu_seconds or 0.0)
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,8 @@ class Plan:
         known = _Known(recipes, Path(folder), Path(archive), seeds, quick)
         rows = tuple(
             left
-            for group, recipe, row, points in in_order(recipes)
-            if (left := known.left(group, recipe, row, points)) is not None
+            for group, recipe, row, part in in_order(recipes)
+            if (left := known.left(group, recipe, row, part)) is not None
         )
         chosen = None if seeds is None else tuple(seeds)
         return cls(rows, Path(folder), chosen, quick)
@@ -105,6 +115,11 @@ class Plan:
     def total_seconds(self) -> float:
         """About how long it takes on two cores; rows without an estimate count as none."""
         return sum(left.total_seconds for left in self.rows if left.missing is None)
+
+    @property
+    def total_gpu_seconds(self) -> float:
+        """The same on one GPU."""
+        return sum(left.total_gpu_seconds for left in self.rows if left.missing is None)
 
     def go_on(
         self,
@@ -126,7 +141,9 @@ class Plan:
         Raises:
             ValueError: If `dynamics_every` is not positive.
         """
-        for _, same in groupby(self.rows, lambda left: (left.group, left.recipe.name)):
+        for _, same in groupby(
+            self.rows, lambda left: (left.group, left.recipe.name, left.minutes)
+        ):
             rows = [left for left in same if self._has_data(left, say)]
             if not rows:
                 continue
@@ -141,6 +158,7 @@ class Plan:
                 console=console,
                 dynamics_every=dynamics_every,
                 without=frozenset[Path]().union(*(left.elsewhere for left in rows)),
+                max_minutes=rows[0].minutes,
             )
             after(recipe, outcomes)
             if any(outcome.interrupted for outcome in outcomes):
@@ -178,32 +196,41 @@ class _Known:
         self._same = SameRuns(recipes, seeds=seeds, quick=quick)
         archived = [] if quick else Archive(archive).runs()
         self._archived = {run.place for run in archived if run.state != "unfinished"}
+        self._begun = {run.place: run.seconds for run in archived if run.state == "unfinished"}
         self._stored = {recipe.name: self._open(recipe) for recipe in recipes.values()}
         self._estimates = {} if quick else read_estimates(archive)
         self._planned: set[Path] = set()
 
-    def left(self, group: int, recipe: Recipe, row: Entry, points: tuple[str, ...]) -> Left | None:
+    def left(self, group: int, recipe: Recipe, row: Entry, part: Part) -> Left | None:
         """Plan the runs of a row that are left; None if there are none."""
         if isinstance(row, Computed):
             return self._computed(group, recipe, row)
         if not isinstance(row, Row):
             return None
         jobs = self._same.of_row(recipe, row.label)
-        chosen = [job for job in jobs if not points or job.point in points]
+        chosen = [job for job in jobs if part.takes(job.point, job.seed)]
         left = tuple(job for job in chosen if self._is_left(job))
-        self._planned.update(job.file for job in left)
+        limit = math.inf if part.minutes is None else 60 * part.minutes
+        if limit < math.inf:
+            # a quick run is shorter than that; what is over the limit waits for the rest
+            left = () if self._quick else tuple(j for j in left if self._trained(j) < limit)
+        else:
+            self._planned.update(job.file for job in left)
         if not left:
             return None
         run_here = {job.place for job in (*left, *filter(self._is_stored, jobs))}
         whole = row.quick() if self._quick else row
+        two_cores, one_gpu = self._seconds(recipe, whole)
         return Left(
             group=group,
             recipe=recipe,
             row=row,
             jobs=left,
             elsewhere=frozenset(job.place for job in jobs) - run_here,
-            seconds=self._seconds(recipe, whole),
+            seconds=None if two_cores is None else min(two_cores, limit),
+            gpu_seconds=None if one_gpu is None else min(one_gpu, limit),
             missing=whole.task.missing_data(),
+            minutes=part.minutes,
         )
 
     def _computed(self, group: int, recipe: Recipe, row: Computed) -> Left | None:
@@ -212,12 +239,12 @@ class _Known:
         if there or file in self._archived | self._planned:
             return None
         self._planned.add(file)
-        return Left(group, recipe, row, (), frozenset(), 0.0, None)
+        return Left(group, recipe, row, (), frozenset(), 0.0, 0.0, None)
 
-    def _seconds(self, recipe: Recipe, row: Row) -> float | None:
+    def _seconds(self, recipe: Recipe, row: Row) -> tuple[float | None, float | None]:
         # as it was written beside the archive, for to find it out may take reading all data
         known = self._estimates.get(recipe.name, {}).get(row.label)
-        return estimated_seconds(row) if known is None else known.two_cores
+        return known or (estimated_seconds(row, TWO_CORES), estimated_seconds(row, ONE_GPU))
 
     def _is_left(self, job: Job) -> bool:
         return not any(map(self._is_done, self._and_same(job)))
@@ -229,6 +256,12 @@ class _Known:
     def _is_done(self, job: Job) -> bool:
         known = job.file in self._archived or job.file in self._planned
         return known or self._is_stored(job)
+
+    def _trained(self, job: Job) -> float:
+        """Say for how many seconds a run has trained that has not ended."""
+        stored = self._stored[job.recipe.name]
+        here = 0.0 if stored is None else stored.trained_seconds(job)
+        return max(here, self._begun.get(job.file, 0.0))
 
     def _is_stored(self, job: Job) -> bool:
         stored = self._stored[job.recipe.name]

@@ -10,7 +10,7 @@ from eigenrnn.results.layout import table
 from eigenrnn.results.machines import Machines
 from eigenrnn.results.made import Made
 from eigenrnn.results.outcomes import margin, misses
-from eigenrnn.results.words import compared, duration, grouped
+from eigenrnn.results.words import compared, duration, grouped, two_figures
 
 __all__ = ["of_not_made", "of_runs"]
 
@@ -137,15 +137,24 @@ def _so_far(run: Archived) -> str:
 
 
 def _updates(runs: Sequence[Archived]) -> str:
-    """Write how many updates the runs took, and how far those are that have not ended."""
+    """Write how many updates the runs took, and how far those are that have not ended.
+
+    Of these the epochs as well, where the run is so many.
+    """
     steps = {run.steps for run in runs if run.state in ("ended", "diverged")} - {0}
     parts = [" to ".join(f"{n:,}" for n in sorted({min(steps), max(steps)}))] if steps else []
-    parts += [
-        f"{run.steps:,}" + (f" of {run.all_steps:,}" if run.all_steps else "")
-        for run in runs
-        if run.state == "unfinished"
-    ]
+    parts += [_so_many(run) for run in runs if run.state == "unfinished"]
     return "; ".join(parts)
+
+
+def _so_many(run: Archived) -> str:
+    if not run.all_steps:
+        return f"{run.steps:,}"
+    told = f"{run.steps:,} of {run.all_steps:,}"
+    epochs = run.settings.get("epochs")
+    if epochs is None:
+        return told
+    return f"{told}, {two_figures(run.steps / run.all_steps * epochs)} of {epochs} epochs"
 
 
 def _time(row: Made) -> str:

@@ -13,7 +13,7 @@ from eigenrnn.recipes.drawing import run_place
 from eigenrnn.report.files import read_json, read_table
 from eigenrnn.results.same_runs import Job
 from eigenrnn.tasks import Task
-from eigenrnn.train import Result
+from eigenrnn.train import Result, checkpoint
 from eigenrnn.train.run_directory import RunDirectory
 from eigenrnn.train.selection import chosen_by, deciding_split, is_better
 
@@ -76,6 +76,10 @@ class RecipeFolder:
         failed = self.outcome(job.row.label).get("failed", ())
         return f"{job.point} seed {job.seed}".strip() in failed
 
+    def trained_seconds(self, job: Job) -> float:
+        """Say how long a run has trained that has not ended."""
+        return _trained_seconds(self.path / job.place)
+
     def result(self, job: Job) -> Result:
         """Read the result of a run that has ended.
 
@@ -88,6 +92,12 @@ class RecipeFolder:
             return Result.from_json(json.dumps(content), path)
         except TypeError as error:
             raise ValueError(f"{path / 'result.json'} is of another version: {error}") from None
+
+
+def _trained_seconds(folder: Path) -> float:
+    # the journal may end some steps before the checkpoint
+    path = RunDirectory(folder).last
+    return float(checkpoint.load(path)["course"]["seconds"]) if path.exists() else 0.0
 
 
 def result_so_far(folder: Path, task: Task) -> Result | None:
@@ -113,7 +123,7 @@ def result_so_far(folder: Path, task: Task) -> Result | None:
         return None
     return Result(
         steps=int(columns["step"][-1]),
-        seconds=float(columns["seconds"][-1]),
+        seconds=max(float(columns["seconds"][-1]), _trained_seconds(folder)),
         train_loss=float(columns["train_loss"][-1]),
         last=last,
         best=best,
