@@ -309,8 +309,11 @@ def test_a_run_of_another_version_is_named_and_archived(archive, reproduced):
 
 
 DAMAGES = {
-    "newer": ({"format": FORMAT + 1}, rf"expected format {FORMAT} in .*seed-0\.json, got"),
-    "field": ({"colour": "red"}, rf"expected format {FORMAT} in .*seed-0\.json"),
+    "newer": (
+        {"format": FORMAT + 1},
+        rf"expected format {FORMAT} in .*seed-0\.json, got {FORMAT + 1}, written by",
+    ),
+    "field": ({"colour": "red"}, rf"format {FORMAT} in .*\.json, got one that differs in colour,"),
     "foreign": ({"format": None}, r"expected a run that .* in .*seed-0\.json, got another file"),
     "row": ({"row": "GRU 7"}, r"expected .*gru-7.*seed-0\.json in .*, got it as"),
 }

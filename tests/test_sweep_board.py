@@ -26,8 +26,8 @@ def opened(tmp_path):
     """Open a sweep of three seeds and its board; return too where the board speaks."""
     sweep, trials = begun(tmp_path, SEEDS)
     told = io.StringIO()
-    metric, _ = sweep.decides()
-    board = Board(tmp_path / "out", sweep.source, 3, Console(file=told, width=200), metric)
+    console, criterion = Console(file=told, width=200), sweep.decides()
+    board = Board(tmp_path / "out", sweep.source, 3, console, criterion)
     board.add(trials)
     board.write()
     return SimpleNamespace(sweep=sweep, trials=trials, board=board, told=told.getvalue)
@@ -70,7 +70,8 @@ def test_the_table_says_what_was_stopped(tmp_path):
     assert states(tmp_path) == ["ended", "stopped", "waiting"]
     assert "out of date" not in of.told()
     found = [Status.read(trial, tmp_path / "out") for trial in of.trials]
-    assert is_current(tmp_path / "out", [found[0], replace(found[1], state="stopped"), found[2]])
+    found[1] = replace(found[1], state="stopped")
+    assert is_current(tmp_path / "out", found, of.sweep.decides())
 
 
 def test_a_table_that_cannot_be_written_is_told_of_once_and_is_out_of_date(tmp_path, monkeypatch):
@@ -89,12 +90,12 @@ def test_a_table_that_cannot_be_written_is_told_of_once_and_is_out_of_date(tmp_p
     assert of.told().count("could not be written: [Errno 28] No space left on device") == 1
     assert of.told().endswith("results.csv is out of date: --resume writes it anew\n")
     assert states(tmp_path) == ["waiting"] * 3, "the old table is untouched"
-    assert not is_current(tmp_path / "out", statuses)
+    assert not is_current(tmp_path / "out", statuses, of.sweep.decides())
 
     monkeypatch.undo()
     of.board.close(is_over=True)
     assert states(tmp_path) == ["ended"] * 3
-    assert is_current(tmp_path / "out", statuses)
+    assert is_current(tmp_path / "out", statuses, of.sweep.decides())
 
 
 def test_an_evaluation_is_told_by_the_figure_that_decides(tmp_path):
@@ -143,10 +144,17 @@ def console_of(tmp_path, monkeypatch, capsys, ends):
     return status, capsys.readouterr().out
 
 
-def test_the_last_table_names_the_folders_in_full(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("width", ["40", "80", "200"])
+def test_the_last_table_names_the_folders_in_full(tmp_path, monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", width)
     status, said = console_of(tmp_path, monkeypatch, capsys, [{}] * 4)
-    assert "folder" in said
-    assert "…" not in said
+    shown = said.partition("best:")[0].split()
+    assert [word for word in shown if "/seed-0" in word] == [
+        "000-layer-negative-1-lr-0-1/seed-0",
+        "001-layer-negative-1-lr-0-01/seed-0",
+        "002-layer-negative-2-lr-0-1/seed-0",
+        "003-layer-negative-2-lr-0-01/seed-0",
+    ]
     assert "best: out/000-layer-negative-1-lr-0-1/seed-0" in said
     # nothing was run, and so there is no table
     assert (status, said.splitlines()[-1]) == (1, "in out: results.csv is out of date")

@@ -130,6 +130,10 @@ IMPOSSIBLE = {
         TINY | {"search": {"lr": {"low": 0.1, "high": 1}}, "metric": "test los"},
         "expected metric among validation loss",
     ),
+    "a metric with a mode": (
+        TINY | {"search": {"lr": {"low": 0.1, "high": 1}}, "metric": "test los", "mode": "min"},
+        "expected metric among validation loss",
+    ),
     "a recipe's option": (
         {"recipe": "scornn/fig1", "rows": ["uRNN"], "grid": {"layr": [1]}},
         "expected a setting of training",

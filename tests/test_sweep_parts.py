@@ -13,7 +13,7 @@ from eigenrnn.cli.rebuild import rebuild
 from eigenrnn.errors import RunExistsError
 from eigenrnn.recipes import reproduce
 from eigenrnn.registry import RECIPES
-from eigenrnn.sweep import Status
+from eigenrnn.sweep import Criterion, Status
 from eigenrnn.sweep.cluster import _JOIN_S, _KNOCK_S, check_address, check_cluster
 from eigenrnn.sweep.folder import check_folder, open_folder
 from eigenrnn.sweep.results import write_table
@@ -242,7 +242,7 @@ def test_a_trial_that_diverges_is_noted_and_the_others_go_on(tmp_path):
     assert [status.state for status in statuses] == ["diverged", "ended"]
     assert "largest gradient norms" in statuses[0].message
     assert Status.read(trials[0], tmp_path / "out") == statuses[0]
-    write_table(tmp_path / "out", statuses)
+    write_table(tmp_path / "out", statuses, sweep.decides())
     lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
     assert [line.split(",")[:3] for line in lines[1:]] == [
         *[["1e+38", "0", "diverged"], ["0.01", "0", "ended"]]
@@ -252,8 +252,9 @@ def test_a_trial_that_diverges_is_noted_and_the_others_go_on(tmp_path):
 def test_a_search_hears_nothing_of_a_point_that_came_to_nothing(tmp_path):
     sweep, (trial,) = begun(tmp_path)
     (ended,) = train(sweep, [trial], tmp_path)
-    assert objective([ended, Status(trial, "diverged")], "test loss") is None
-    assert objective([ended, ended], "test loss") == ended.result.best["test"]["loss"]
+    decides = Criterion("test accuracy", "max")
+    assert objective([ended, Status(trial, "diverged")], decides) is None
+    assert objective([ended, ended], decides) == ended.result.best["test"]["accuracy"]
 
 
 def test_a_recipe_counts_the_successes_that_reproduce_counts(tmp_path):

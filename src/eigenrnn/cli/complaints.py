@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from eigenrnn.cli.names import near, options_of, unknown
+from eigenrnn.cli.names import near, options_of, unknown, where_all_are
 from eigenrnn.registry import LAYERS, TASKS
 
 __all__ = ["explain"]
@@ -16,7 +16,7 @@ _KINDS_OF_VALUE = {
     "NoneType": "null",
 }
 _MISSING = {
-    "task": f"expected --task among {', '.join(TASKS)}; got none",
+    "task": f"expected --task, got none; {where_all_are('task', TASKS)}",
     "action": "expected to collect or to write results; got neither",
     "run": "expected the folder of a run or a checkpoint; got none",
     "file": "expected the file of a sweep; got none",
@@ -76,8 +76,8 @@ def _wrong_class(message: str) -> str | None:
     given = re.search(r"Expected '([\w.]+)' to be a subclass", message)
     if key is None or given is None:
         return None
-    known = ", ".join(TASKS if key[1] == "task" else LAYERS)
-    return f"expected a {key[1]} among {known}, or a subclass of one; got {given[1]!r}"
+    all_are = where_all_are(key[1], TASKS if key[1] == "task" else LAYERS)
+    return f"expected a {key[1]}, or a subclass of one, got {given[1]!r}; {all_are}"
 
 
 def _wrong_value(message: str) -> str | None:

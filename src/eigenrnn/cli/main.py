@@ -126,10 +126,11 @@ def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None
 def _reproduce(options: Namespace, console: Console) -> int:
     if options.all:
         return 0 if reproduce_all(options, console) else _INTERRUPTED
-    if options.plan:
-        raise ValueError("expected --plan with --all, got it without")
+    for name in ("plan", "archive"):
+        if options[name]:
+            raise ValueError(f"expected --{name} with --all, got it without")
     if options.recipe is None:
-        raise ValueError(f"expected a recipe among {', '.join(RECIPES)}; got none")
+        raise ValueError(f"expected a recipe, got none; {names.where_all_are('recipe', RECIPES)}")
     if options.recipe not in RECIPES:
         raise ValueError(names.unknown("recipe", options.recipe, RECIPES))
     recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)

@@ -10,7 +10,15 @@ import yaml
 
 from eigenrnn.registry import CONSTRAINTS, LAYERS, TASKS, class_path
 
-__all__ = ["DECIDED_HERE", "in_arguments", "in_yaml", "near", "options_of", "unknown"]
+__all__ = [
+    "DECIDED_HERE",
+    "in_arguments",
+    "in_yaml",
+    "near",
+    "options_of",
+    "unknown",
+    "where_all_are",
+]
 
 DECIDED_HERE = frozenset({"batch_first", "device", "dtype", "generator", "proj_size"})
 """The arguments of layers that the command line gives itself, or that its models do not take."""
@@ -23,6 +31,7 @@ _KINDS: dict[str, tuple[str, Mapping[str, type]]] = {
     "layer.update": ("constraint", CONSTRAINTS),
     "layer.candidate": ("constraint", CONSTRAINTS),
 }
+_LISTED = ("constraint", "layer", "task", "recipe")
 
 
 def near(name: str, names: Iterable[str]) -> str:
@@ -32,9 +41,14 @@ def near(name: str, names: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-    """Say that a name does not exist, and which ones do."""
+    """Say that a name does not exist, which are near, and where all are."""
     names = list(names)
-    return f"expected a {kind} among {', '.join(names)}; got {name!r}{near(name, names)}"
+    return f"expected a {kind}, got {name!r}{near(name, names)}; {where_all_are(kind, names)}"
+
+
+def where_all_are(kind: str, names: Iterable[str]) -> str:
+    """Say which command lists all names of a kind, or name those of which there are few."""
+    return f"see eigenrnn list {kind}s" if kind in _LISTED else f"there are {', '.join(names)}"
 
 
 def options_of(class_name: str) -> set[str]:
@@ -77,7 +91,8 @@ def _asked_about(help_flag: str, arguments: list[str]) -> str:
     named = [after for before, after in pairwise(arguments) if before == flag]
     if not named:
         noun, known = _KINDS[flag.removeprefix("--")]
-        raise ValueError(f"expected a {noun} after {help_flag} among {', '.join(known)}; got none")
+        all_are = where_all_are(noun, known)
+        raise ValueError(f"expected a {noun} after {help_flag}, got none; {all_are}")
     return named[-1]
 
 

@@ -117,8 +117,7 @@ def _reproduce() -> Parser:
     parser.add_argument(
         "--archive",
         type=str,
-        default="results",
-        help="with --all: the archive of runs, which are not made again",
+        help="with --all: the archive of runs, which are not made again (default: results)",
     )
     parser.add_argument("--rows", nargs="+", type=str, help="parts of the labels of those to run")
     parser.add_argument("--seeds", nargs="+", type=int, help="in place of the recipe's")

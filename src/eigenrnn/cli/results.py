@@ -63,6 +63,8 @@ def _write(options: Namespace, console: Console) -> int:
     folder, out = Path(options.archive), Path(options.out)
     if not folder.is_dir():
         raise ValueError(f"expected an archive of runs in {folder}, got no such folder")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise ValueError(f"expected --out to be a file in a folder that exists, got {out}")
     to_markdown(folder, recipes)  # what cannot be read is said before anything is written
     with Console(stderr=True).status("estimating what is not made"):
         write_estimates(folder, recipes)

@@ -96,7 +96,7 @@ class Archived:
         """Read what was archived.
 
         Raises:
-            ValueError: If it is no such file, or of another version; it is left as it is.
+            ValueError: If it is no such file, or of another format; it is left as it is.
         """
         names = [f.name for f in fields(cls)]
         content = read_json(path, ())
@@ -108,10 +108,11 @@ class Archived:
             )
         if written != FORMAT or set(content) != set(names):
             wrote = (content.get("versions") or {}).get("eigenrnn", "of unknown version")
+            unlike = ", ".join(sorted(set(content) ^ set(names)))
+            got = str(written) if written != FORMAT else f"one that differs in {unlike}"
             raise ValueError(
-                f"expected format {FORMAT} in {path}, got {written}: eigenrnn {wrote} wrote it, "
-                "which is another version; it is left as it is: read it with that one, or "
-                "collect its run again into another folder"
+                f"expected format {FORMAT} in {path}, got {got}, written by eigenrnn {wrote}; it "
+                "is left as it is: collect its run again into another folder (--archive)"
             )
         return cls(**content)
 
@@ -140,7 +141,7 @@ class Archive:
         """Read all runs, in the order of their names.
 
         Raises:
-            ValueError: If a file is none of an archive, is of another version or has been moved.
+            ValueError: If a file is none of an archive, is of another format or has been moved.
         """
         found: list[Archived] = []
         for place in sorted(self.places()):
@@ -165,7 +166,7 @@ class Archive:
         Returns:
             Whether it was `archived`, was `there` already, or the other one was `kept`.
         Raises:
-            ValueError: If what is in its place is of another version, or no run.
+            ValueError: If what is in its place is of another format, or no run.
         """
         path = self.folder / run.place
         if path.exists():

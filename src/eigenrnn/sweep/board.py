@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from eigenrnn.sweep.criterion import Criterion
 from eigenrnn.sweep.folder import RESULTS
 from eigenrnn.sweep.results import write_table
 from eigenrnn.sweep.source import Source, Trial
@@ -23,17 +24,22 @@ class Board:
         source: Sums up what the trials came to.
         expected: How many trials there will be.
         console: Where to say what happens.
-        metric: By what trials are compared, such as `test loss`; None if there is nothing.
+        criterion: By what trials are compared; None if there is nothing.
     """
 
     def __init__(
-        self, out: Path, source: Source, expected: int, console: Console, metric: str | None
+        self,
+        out: Path,
+        source: Source,
+        expected: int,
+        console: Console,
+        criterion: Criterion | None,
     ) -> None:
         self._out = out
         self._source = source
         self._expected = expected
         self._console = console
-        self._metric = metric
+        self._criterion = criterion
         self._statuses: dict[str, Status] = {}
         self._over: set[str] = set()
         self._cannot_write = False
@@ -64,9 +70,10 @@ class Board:
 
     def looked(self, trial: Trial, step: int, metrics: Metrics) -> None:
         """Tell of an evaluation."""
-        split, _, name = (self._metric or "").partition(" ")
+        metric = "" if self._criterion is None else self._criterion.metric
+        split, _, name = metric.partition(" ")
         figure = metrics.get(split, {}).get(name)
-        said = "" if figure is None else f", {self._metric} {figure:.4g}"
+        said = "" if figure is None else f", {metric} {figure:.4g}"
         self._say(f"{trial.name}: step {step}{said}")
         known = self._statuses.get(trial.place)
         if known is not None and known.state != "running":  # the worker has come to the next seed
@@ -104,7 +111,7 @@ class Board:
     def write(self, *, is_over: bool = False) -> None:
         """Write the table and the summary; a disk that is full is told of once."""
         try:
-            write_table(self._out, self.statuses)
+            write_table(self._out, self.statuses, self._criterion)
             self._source.summarise(self._out, self.statuses, is_over=is_over)
             self._cannot_write = False
         except OSError as error:

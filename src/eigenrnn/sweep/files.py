@@ -1,10 +1,13 @@
 """Reads what a sweep has written; what is damaged is said with its name."""
 
+import csv
 import json
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-__all__ = ["read_json"]
+__all__ = ["read_columns", "read_json"]
 
 
 def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
@@ -22,3 +25,24 @@ def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
     if missing or not isinstance(content, dict):
         raise ValueError(f"{path} is damaged: it has no {' and no '.join(missing) or 'object'}")
     return known
+
+
+def read_columns(journal: Path, names: Sequence[str]) -> dict[str, dict[int, float]]:
+    """Read columns of the journal of a run that has ended, each by step; blank cells are left out.
+
+    Raises:
+        ValueError: If it is damaged, or one of them has no number.
+    """
+    found: dict[str, dict[int, float]] = {name: {} for name in names}
+    with suppress(FileNotFoundError, KeyError, TypeError, ValueError):
+        with journal.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                for name in names:
+                    if row[name]:
+                        found[name][int(row["step"])] = float(row[name])
+        if all(found.values()):
+            return found
+    raise ValueError(
+        f"expected the evaluations of a run that has ended in {journal}, which is absent or "
+        f"damaged: delete {journal.parent}, and --resume trains it again"
+    )

@@ -104,8 +104,8 @@ class Search:
     Args:
         space: Where each parameter is looked for.
         trials: How many points are tried.
-        metric: What decides between them, such as `test loss`, at the best evaluation of each run;
-            the mean over seeds. None takes what the task decides by.
+        metric: What decides between them, such as `test loss`: the best that it was at any
+            evaluation of a run, and the mean over seeds. None takes what the task decides by.
         mode: Whether the metric should be small or large.
         seed: That of the proposals.
     Raises:

@@ -7,33 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn.atomic import write_atomically
+from eigenrnn.sweep.criterion import Criterion
 from eigenrnn.sweep.folder import RESULTS
 from eigenrnn.sweep.status import Status
 
-__all__ = ["best_first", "is_current", "write_table"]
+__all__ = ["is_current", "write_table"]
 
 
-def write_table(out: Path, statuses: Sequence[Status]) -> None:
+def write_table(out: Path, statuses: Sequence[Status], criterion: Criterion | None) -> None:
     """Write the table anew, whole or not at all."""
-    write_atomically(out / RESULTS, _table(statuses))
+    write_atomically(out / RESULTS, _table(statuses, criterion))
 
 
-def is_current(out: Path, statuses: Sequence[Status]) -> bool:
+def is_current(out: Path, statuses: Sequence[Status], criterion: Criterion | None) -> bool:
     """Whether the table that is there says what has become of the trials."""
     file = out / RESULTS
-    return file.exists() and file.read_bytes() == _table(statuses)
+    return file.exists() and file.read_bytes() == _table(statuses, criterion)
 
 
-def best_first(statuses: Sequence[Status], metric: str, mode: str) -> list[Status]:
-    """Sort the trials that have ended by a figure, the best first."""
-    found = [(status.figure(metric), status) for status in statuses]
-    known = [(figure, status) for figure, status in found if figure is not None]
-    ordered = sorted(known, key=lambda pair: pair[0], reverse=mode == "max")
-    return [status for _, status in ordered]
-
-
-def _table(statuses: Sequence[Status]) -> bytes:
-    rows = [_row(status) for status in statuses]
+def _table(statuses: Sequence[Status], criterion: Criterion | None) -> bytes:
+    rows = [_row(status, criterion) for status in statuses]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     # what every line has stands before and behind what only some have
     last = ("message", "folder")
@@ -45,11 +38,12 @@ def _table(statuses: Sequence[Status]) -> bytes:
     return text.getvalue().encode()
 
 
-def _row(status: Status) -> dict[str, Any]:
+def _row(status: Status, criterion: Criterion | None) -> dict[str, Any]:
     trial, result = status.trial, status.result
     row: dict[str, Any] = {**trial.parameters, "seed": trial.seed, "status": status.state}
     if result is not None:
         row |= {"steps": result.steps, "seconds": round(result.seconds, 3)}
+        row |= _named(status, criterion)
         row |= {"best_by": result.best_by, "best_step": result.best_step}
         for title, metrics in (("best", result.best), ("last", result.last)):
             for split, numbers in metrics.items():
@@ -58,3 +52,12 @@ def _row(status: Status) -> dict[str, Any]:
     row |= {f"score_{name}": repr(number) for name, number in (status.scores or {}).items()}
     said = " ".join(status.message.split())
     return {**row, "attempts": status.attempts, "message": said, "folder": trial.place}
+
+
+def _named(status: Status, criterion: Criterion | None) -> dict[str, Any]:
+    """Say what a search was told, where that is another figure than the task decides by."""
+    if criterion is None or not criterion.named:
+        return {}
+    score = criterion.score(status)
+    found = {} if score is None else {"metric_best": repr(score.value), "metric_step": score.step}
+    return {"metric": criterion.metric, **found}

@@ -19,6 +19,7 @@ from eigenrnn.sweep.cluster import (
     cluster,
     has_joined,
 )
+from eigenrnn.sweep.criterion import Criterion
 from eigenrnn.sweep.folder import check_folder, open_folder
 from eigenrnn.sweep.plan import Grid, Search
 from eigenrnn.sweep.source import Source
@@ -113,21 +114,23 @@ class Sweep:
                 return begun.grid(self.plan)
             return begun.search(self.plan)
 
-    def decides(self) -> tuple[str, str] | None:
-        """Say by what trials are compared: the figure, and whether it should be `min` or `max`.
+    def decides(self) -> Criterion | None:
+        """Say by what trials are compared.
 
         Returns:
-            Both; None if the task has no figures.
+            The figure; None if the task has none.
         Raises:
             ValueError: If the search names a figure that there is not, or whose good end is not
                 known.
         """
         task = self.source.task(self.source.trials(0, self._first())[0])
         search = self.plan if isinstance(self.plan, Search) else None
-        metric = chosen_by(task) if search is None or search.metric is None else search.metric
+        named = None if search is None else search.metric
+        metric = chosen_by(task) if named is None else named
         if metric is None:
             return None
-        return metric, (search and search.mode) or _mode(task, metric)
+        mode = _mode(task, metric, search and search.mode)
+        return Criterion(metric, mode, named is not None)
 
     def _first(self) -> Mapping[str, Any]:
         return self.plan.points[0] if isinstance(self.plan, Grid) else self.plan.corners[0]
@@ -186,25 +189,26 @@ class _Begun:
         from eigenrnn.sweep.suggestions import Suggestions, suggested_before
         from eigenrnn.sweep.tuning import objective
 
-        metric, mode = self.sweep.decides() or ("", "")  # refused before, if there is none
+        criterion = self.sweep.decides()
+        mode = criterion.mode if criterion else ""  # refused before, if there is none
         source = self.sweep.source
         board = self._board(plan.trials * len(source.trials(0, plan.corners[0])))
         known = suggested_before(self.out)
         for place, point in enumerate(known):
             found = board.add(source.trials(point.number, point.parameters))
             is_over = all(status.is_final for status in found)
-            known[place] = replace(point, objective=objective(found, metric), is_over=is_over)
+            known[place] = replace(point, objective=objective(found, criterion), is_over=is_over)
         self._announce(board)
         left = max(plan.trials, len(known)) - sum(point.is_over for point in known)
         if left:
             with self._cluster(board) as folder:
                 suggestions = Suggestions(plan, mode, self.out, known)
-                self._tuning(metric).search(suggestions, left, board, folder, self.stops)
+                self._tuning(criterion).search(suggestions, left, board, folder, self.stops)
         return board.statuses
 
     def _board(self, expected: int) -> Board:
-        metric, _ = self.sweep.decides() or (None, None)
-        return Board(self.out, self.sweep.source, expected, self.console, metric)
+        criterion = self.sweep.decides()
+        return Board(self.out, self.sweep.source, expected, self.console, criterion)
 
     @contextmanager
     def _cluster(self, board: Board) -> Generator[str]:
@@ -223,7 +227,7 @@ class _Begun:
         if before:
             self.console.print(f"{before} trials have ended before", highlight=False)
 
-    def _tuning(self, metric: str | None) -> Any:
+    def _tuning(self, criterion: Criterion | None) -> Any:
         from eigenrnn.sweep.tuning import Tuning
 
         sweep = self.sweep
@@ -235,12 +239,12 @@ class _Begun:
             gpus=sweep.gpus_per_trial,
             retries=sweep.retries,
             at_once=self.at_once,
-            metric=metric,
+            criterion=criterion,
         )
 
 
-def _mode(task: Task, metric: str) -> str:
-    """Say whether a figure should be small or large.
+def _mode(task: Task, metric: str, given: str | None) -> str:
+    """Say whether a figure should be small or large, as it was given or as is known.
 
     Raises:
         ValueError: If there is no such figure, or nobody knows.
@@ -250,6 +254,8 @@ def _mode(task: Task, metric: str) -> str:
         splits = [split for split in task.splits if split != "train"]
         known = ", ".join(f"{split} {name}" for split in splits for name in task.figure_names)
         raise ValueError(f"expected metric among {known}; got {metric!r}")
+    if given is not None:
+        return given
     if name == task.metric_name:
         return "max" if task.higher_is_better else "min"
     if name != "loss":

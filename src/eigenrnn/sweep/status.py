@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from eigenrnn.sweep.files import read_json
+from eigenrnn.sweep.files import read_columns, read_json
 from eigenrnn.sweep.source import Trial
 from eigenrnn.train.result import Result
 from eigenrnn.train.run_directory import RunDirectory, write_json
@@ -91,10 +92,18 @@ class Status:
             content["scores"] = dict(self.scores)
         write_json(folder / FILE, content)
 
-    def figure(self, metric: str) -> float | None:
-        """Give a figure at the best evaluation, such as `test loss`; None if there is none."""
-        split, _, name = metric.partition(" ")
-        return None if self.result is None else self.result.best.get(split, {}).get(name)
+    @cached_property
+    def evaluations(self) -> Mapping[str, Mapping[int, float]]:
+        """Each figure of a trial that has ended, such as `test_loss`, at each step it was taken.
+
+        Raises:
+            ValueError: If the journal is damaged.
+        """
+        if self.result is None:
+            return {}
+        last = self.result.last
+        names = [f"{split}_{name}" for split, figures in last.items() for name in figures]
+        return read_columns(RunDirectory(self.result.directory).metrics, names)
 
 
 def _written(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from ray import tune
 
 from eigenrnn.sweep.board import Board
+from eigenrnn.sweep.criterion import Criterion
 from eigenrnn.sweep.source import Source, Trial
 from eigenrnn.sweep.status import Status
 from eigenrnn.sweep.stops import Stops
@@ -31,7 +32,7 @@ class Tuning:
         gpus: The graphics processors, or the part of one.
         retries: How often a trial goes on whose worker or machine has died.
         at_once: How many trials may run at once; None lets as many as fit.
-        metric: What a search decides by; None for a grid.
+        criterion: What a search decides by; None for a grid.
     """
 
     source: Source
@@ -41,7 +42,7 @@ class Tuning:
     gpus: float
     retries: int
     at_once: int | None
-    metric: str | None = None
+    criterion: Criterion | None = None
 
     def grid(
         self, jobs: Sequence[Sequence[Trial]], board: Board, folder: str, stops: Stops
@@ -88,14 +89,14 @@ def _train(config: Mapping[str, Any], tuning: Tuning, jobs: Sequence[Sequence[Tr
 
     trials = _trials(config, jobs, tuning.source)
     statuses = train_points(trials, tuning.source, tuning.out, tuning.mark, tuning.cpus, report)
-    tune.report({"statuses": statuses, OBJECTIVE: objective(statuses, tuning.metric)})
+    tune.report({"statuses": statuses, OBJECTIVE: objective(statuses, tuning.criterion)})
 
 
-def objective(statuses: Sequence[Status], metric: str | None) -> float | None:
-    """Take the mean of a figure over the runs of a point; None unless all have it."""
-    figures = [None if metric is None else status.figure(metric) for status in statuses]
-    found = [figure for figure in figures if figure is not None]
-    return statistics.fmean(found) if found and len(found) == len(figures) else None
+def objective(statuses: Sequence[Status], criterion: Criterion | None) -> float | None:
+    """Take the mean score over the runs of a point; None unless all have one."""
+    scores = [None if criterion is None else criterion.score(status) for status in statuses]
+    found = [score.value for score in scores if score is not None]
+    return statistics.fmean(found) if found and len(found) == len(scores) else None
 
 
 def _trials(
