@@ -504,6 +504,15 @@ def test_a_recipe_that_has_ended_tells_its_table_again(eigenrnn):
     assert again.out == first.out
 
 
+def test_a_run_or_a_recipe_ends_when_its_minutes_are_over(eigenrnn, tmp_path):
+    run = "train --task copying --task.delay 4 --steps 1000 --max_minutes 1e-9 --out run"
+    assert eigenrnn(run).status == 0
+    assert eigenrnn(f"reproduce scornn/fig1 {ROW} --max_minutes 1e-9 --out recipe").status == 0
+    for ended in ("run", "recipe/scornn-190-t-1000/seed-0"):
+        assert (tmp_path / ended / "last.pt").exists()
+        assert not (tmp_path / ended / "result.json").exists()
+
+
 def test_an_interrupted_recipe_says_so_by_its_status(eigenrnn, monkeypatch):
     stopped = Outcome("scoRNN 190 T=1000", "figure 1", "loss", 0.0, "", interrupted=True)
     patch(monkeypatch, "reproduce", lambda *_, **__: [stopped])

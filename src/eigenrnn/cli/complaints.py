@@ -36,6 +36,7 @@ def explain(message: str, flags: Mapping[str, set[str]], command: str) -> str:
         _wrong_command(message, flags)
         or _missing(message)
         or _no_such_option(message, flags.get(command, set()))
+        or _in_the_wrong_place(message, command)
         or _wrong_value(message)
         or _wrong_class(message)
         or re.sub(r'Parser key "([\w.]+)":', r"\1:", message)
@@ -69,6 +70,14 @@ def _no_such_option(message: str, flags: set[str]) -> str | None:
     if flag is not None:
         return f"{message}{near(f'--{flag[1]}', {f'--{name}' for name in flags})}"
     return None
+
+
+def _in_the_wrong_place(message: str, command: str) -> str | None:
+    """Explain what is read as the value of no option."""
+    found = re.search(r"[Uu]nrecognized arguments: ([^-].*)", message)
+    if found is None or command != "results":
+        return None
+    return f"expected folders before the options, such as --archive, got {found[1]} after them"
 
 
 def _wrong_class(message: str) -> str | None:

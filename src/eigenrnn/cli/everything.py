@@ -24,7 +24,7 @@ def reproduce_all(options: Namespace, console: Console) -> bool:
     Raises:
         ValueError: If an option is given that is of one recipe, or an archive that is not there.
     """
-    for name in ("recipe", "rows", "overwrite"):
+    for name in ("recipe", "rows", "overwrite", "max_minutes"):
         if getattr(options, name):
             said = "a recipe" if name == "recipe" else f"--{name}"
             raise ValueError(

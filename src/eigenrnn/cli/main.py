@@ -102,10 +102,11 @@ def _train(options: Namespace, console: Console, given: dict[str, Any]) -> int:
         overwrite=options.overwrite,
         callbacks=[] if every is None else [Dynamics(every)],
         name=made.name,
+        max_minutes=options.max_minutes,
         config={"command": "train", "options": given},
     )
     _say(result, made.task, made.model, console)
-    return _INTERRUPTED if result.interrupted else 0
+    return _INTERRUPTED if result.interrupted and not result.out_of_time else 0
 
 
 def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None:
@@ -145,6 +146,7 @@ def _reproduce(options: Namespace, console: Console) -> int:
         resume=options.resume,
         overwrite=options.overwrite,
         dynamics_every=options.dynamics_every,
+        max_minutes=options.max_minutes,
     )
     listing.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
     pictures = [f"{p.name}.png" for p in recipe.panels if (directory / f"{p.name}.png").exists()]

@@ -258,6 +258,11 @@ def _add_run_arguments(parser: Parser, default: str) -> None:
         type=int,
         help="write down spectra and gradients so often, in steps (default: never)",
     )
+    parser.add_argument(
+        "--max_minutes",
+        type=float,
+        help="how long each run may train, from which it can go on (default: to its end)",
+    )
     parser.add_argument("--data_root", type=str, help="the folder of the data files")
     parser.add_argument("--out", type=str, help=f"the folder to write to (default: {default})")
     parser.add_argument("--resume", action="store_true", help="go on with what is there")
