@@ -14,7 +14,7 @@ from eigenrnn.registry import RECIPES
 from eigenrnn.results import Archive, Archived
 from eigenrnn.results.outcomes import by_row, is_judged, margin, misses, outcome_of
 from eigenrnn.results.pictures import pictures
-from eigenrnn.results.words import duration
+from eigenrnn.results.words import duration, grouped
 from eigenrnn.results.written import read_estimates, read_remarks, write_estimates
 from recipes_for_results import ABSENT, FIGURE, TABLE, changed, of_figure, recipes, row
 
@@ -86,6 +86,13 @@ def test_a_remark_on_nothing_is_refused(tmp_path, text, said):
     (tmp_path / "remarks.toml").write_text(text)
     with pytest.raises(ValueError, match=said):
         read_remarks(tmp_path, recipes())
+
+
+def test_what_is_said_of_every_row_needs_no_labels():
+    items = ["a: one", "b: one", "a: two", "four"]
+    assert grouped(items, ["a", "b"]) == ["one", "a: two", "four"]
+    assert grouped(items) == ["a, b: one", "a: two", "four"]
+    assert grouped(["a: one"], ["a"]) == ["a: one"]
 
 
 def reported(value, error=None, runs=(1.0, 1.0), decimals=None):

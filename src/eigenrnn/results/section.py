@@ -27,10 +27,11 @@ def of_runs(rows: Sequence[Made], machines: Machines, said: Mapping[str, str]) -
         lines += ["", f"Compared: {what}.", "", *table(_beside(same, machines))]
     lines += _paragraphs(outcomes, said)
     notes = [f"{o.label}: {o.note}." for o in outcomes if o.note]
+    labels = [outcome.label for outcome in outcomes]
     listed = {**remarks(recipe, outcomes), **({"Notes": notes} if notes else {})}
     for title, items in listed.items():
         heading = "What differs" if title == "Departures" else title
-        lines += ["", f"{heading}:", "", *(f"- {item}" for item in grouped(items))]
+        lines += ["", f"{heading}:", "", *(f"- {item}" for item in grouped(items, labels))]
     others = [row for row in rows if not row.runs]
     return [*lines, "", "Not made:", "", *table(_estimates(others))] if others else lines
 

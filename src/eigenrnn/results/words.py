@@ -1,6 +1,6 @@
 """What the page says in words: counts, times, what is compared."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from eigenrnn.recipes import Entry, Row
 
@@ -62,10 +62,18 @@ def duration(seconds: float) -> str:
     return f"{two_figures(seconds)} s"
 
 
-def grouped(items: Iterable[str]) -> list[str]:
-    """Say what is said of several rows once; an item is a label, a colon and a text."""
+def grouped(items: Iterable[str], everyone: Collection[str] = ()) -> list[str]:
+    """Say what is said of several rows once, and of every one without their labels.
+
+    An item is a label, a colon and a text.
+    """
     about: dict[str, list[str]] = {}
     for item in items:
         label, colon, text = item.partition(": ")
         about.setdefault(text if colon else item, []).extend([label] if colon else [])
-    return [f"{', '.join(labels)}: {text}" if labels else text for text, labels in about.items()]
+    return [
+        text
+        if not labels or (len(everyone) > 1 and set(everyone) <= set(labels))
+        else f"{', '.join(labels)}: {text}"
+        for text, labels in about.items()
+    ]
