@@ -207,6 +207,13 @@ def test_an_unfinished_run_has_the_best_of_its_evaluations(archive, reproduced):
     assert (known.best, known.best_step, known.last) == (ended.best, ended.best_step, ended.last)
 
 
+def test_a_damaged_checkpoint_leaves_what_the_journal_knows(archive, reproduced):
+    (reproduced / RUN / "result.json").unlink()
+    (reproduced / RUN / "last.pt").write_bytes(b"damaged")
+    known = archived(archive, reproduced, unfinished=True)[TABLE, "scoRNN 6", 0]
+    assert known.seconds == journal(reproduced, "seconds")[-1]
+
+
 def test_an_unfinished_run_does_not_count(archive, reproduced):
     (reproduced / RUN / "result.json").unlink()
     known = archived(archive, reproduced, unfinished=True)

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from eigenrnn.errors import CheckpointError
 from eigenrnn.recipes import Recipe, Row
 from eigenrnn.recipes.drawing import run_place
 from eigenrnn.report.files import read_json, read_table
@@ -95,9 +97,10 @@ class RecipeFolder:
 
 
 def _trained_seconds(folder: Path) -> float:
-    # the journal may end some steps before the checkpoint
-    path = RunDirectory(folder).last
-    return float(checkpoint.load(path)["course"]["seconds"]) if path.exists() else 0.0
+    # the journal may end some steps before; where this is damaged the journal is all there is
+    with suppress(FileNotFoundError, CheckpointError):
+        return float(checkpoint.load(RunDirectory(folder).last)["course"]["seconds"])
+    return 0.0
 
 
 def result_so_far(folder: Path, task: Task) -> Result | None:
