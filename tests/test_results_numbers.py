@@ -124,6 +124,7 @@ def test_zeros_that_are_printed_count_as_digits():
     known = reported(0.92, decimals=3)
     assert margin(known) == pytest.approx(0.0005, rel=1e-12)
     assert columns([known])["paper"] == ["0.920"]
+    assert columns([reported(5e-5, decimals=6)])["paper"] == ["5.0e-05"]
     assert margin(reported(0.92)) == pytest.approx(0.005, rel=1e-12)
 
 

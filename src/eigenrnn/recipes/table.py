@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from eigenrnn.recipes.base import Recipe
 from eigenrnn.recipes.outcome import Outcome, standard_error
 from eigenrnn.recipes.panel import Panel
+from eigenrnn.report.tables import printed
 
 __all__ = ["columns", "remarks", "to_markdown"]
 
@@ -53,7 +54,7 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
         "network": [o.label for o in outcomes],
         "parameters": ["" if o.parameters is None else f"{o.parameters:,}" for o in outcomes],
         "quantity": [o.quantity for o in outcomes],
-        "paper": [_printed(o) for o in outcomes],
+        "paper": [printed(vars(o)) for o in outcomes],
         "ours": [_with_error(o.counted) or _why_none(o) for o in outcomes],
         "difference": [_difference(o) for o in outcomes],
         "ours, selected on validation": [_with_error(o.counted_selected) for o in outcomes],
@@ -90,17 +91,6 @@ def remarks(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]
         ],
     }
     return {title: items for title, items in found.items() if items}
-
-
-def _printed(outcome: Outcome) -> str:
-    if outcome.at_most is not None:
-        return f"at most {outcome.at_most:g}"
-    if outcome.reported is None:
-        return "not printed"
-    error = "" if outcome.error is None else f" ± {outcome.error:g}"
-    if outcome.decimals is None:
-        return f"{outcome.reported:g}{error}"
-    return f"{outcome.reported:.{outcome.decimals}f}{error}"
 
 
 def _difference(outcome: Outcome) -> str:

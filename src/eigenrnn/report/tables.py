@@ -9,9 +9,18 @@ from typing import Any
 from eigenrnn.report.collect import RecipeRecord, RunRecord
 from eigenrnn.report.curves import Group
 
-__all__ = ["Table", "chosen_by", "configuration", "machines", "paper_and_ours", "runs"]
+__all__ = [
+    "Table",
+    "chosen_by",
+    "configuration",
+    "machines",
+    "paper_and_ours",
+    "printed",
+    "runs",
+]
 
 _TEXT = {"network", "quantity", "where", "option", "seeds", "state", "task"}
+_SMALL = 1e-4  # below it a number is written with a power of ten
 _LAST = ("diverged", "seconds a run", "state")
 _ORDER = ("eigenrnn", "torch", "python", "platform", "processor")
 
@@ -95,7 +104,7 @@ def _compared(row: Mapping[str, Any]) -> dict[str, str]:
         "parameters": "" if parameters is None else f"{parameters:,}",
         "quantity": row["quantity"],
         "where": row.get("place", ""),
-        "paper": _printed(row),
+        "paper": printed(row),
         "ours": _with_error(values) or ("not run" if parameters is None else "no run counts"),
         "difference": "" if difference is None else f"{difference:+#.4g}",
         "runs": str(len(values)) if values else "",
@@ -113,15 +122,19 @@ def _counted(row: Mapping[str, Any], name: str) -> list[float]:
     return [value for value, point in zip(values, points, strict=True) if point == best]
 
 
-def _printed(row: Mapping[str, Any]) -> str:
+def printed(row: Mapping[str, Any]) -> str:
+    """Write what a paper reports of a row, as `results.json` has it, with the digits it prints."""
     if row.get("at_most") is not None:
         return f"at most {row['at_most']:g}"
-    if row["reported"] is None:
+    value, decimals = row["reported"], row.get("decimals")
+    if value is None:
         return "not printed"
     error = "" if row.get("error") is None else f" ± {row['error']:g}"
-    if row.get("decimals") is None:
-        return f"{row['reported']:g}{error}"
-    return f"{row['reported']:.{row['decimals']}f}{error}"
+    if decimals is None:
+        return f"{value:g}{error}"
+    fixed = f"{value:.{decimals}f}"
+    figures = len(fixed.replace(".", "").lstrip("0"))
+    return f"{fixed if abs(value) >= _SMALL else f'{value:.{figures - 1}e}'}{error}"
 
 
 def _with_error(values: Sequence[float]) -> str:

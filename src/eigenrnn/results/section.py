@@ -188,5 +188,6 @@ def _estimate(row: Made) -> str:
 
 
 def _gpu_estimate(row: Made) -> str:
-    known = row.can_run and isinstance(row.row, Row) and row.cost is not None
-    return duration(row.cost.one_gpu) if known and row.cost else ""
+    if row.cost is None or not (row.can_run and isinstance(row.row, Row)):
+        return ""
+    return duration(row.cost.one_gpu)
