@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from cases import BASELINES, ELMAN, LAYERS, NONLINEARITIES, OURS, REAL
+from cases import BASELINES, ELMAN, LAYERS, NAMED, NONLINEARITIES, OURS, REAL
 from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.initializers import (
@@ -31,6 +31,7 @@ LENGTHS = [4, 6, 1]
 
 each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
 each_of_ours = pytest.mark.parametrize("make", OURS.values(), ids=OURS.keys())
+each_named = pytest.mark.parametrize("make", (OURS | NAMED).values(), ids=OURS | NAMED)
 each_elman = pytest.mark.parametrize("make", ELMAN.values(), ids=ELMAN.keys())
 each_baseline = pytest.mark.parametrize("make", BASELINES.values(), ids=BASELINES.keys())
 
@@ -729,22 +730,24 @@ def test_a_frozen_layer_of_sixteen_bits_gives_the_same(make):
     assert torch.equal(layer.freeze()(x)[0], expected)
 
 
-@each_of_ours
-def test_autocast_keeps_the_recurrence_in_float32(make):
-    layer, x = make(M, N, generator=stream()), normal(3, B, M)
-    expected = layer(x)[0]
+@each_named
+def test_autocast_leaves_the_recurrence_and_its_matrix_in_float32(make):
+    layer, x = make(M, N, generator=stream()), normal(40, B, M)
+    expected = layer(x)
     with torch.autocast("cpu", torch.bfloat16):
-        output, h_n = layer(x)
-    assert output.dtype == h_n.dtype == torch.float32
-    torch.testing.assert_close(output, expected, **near(torch.bfloat16, 3))
+        got = layer(x)
+        matrices = layer.recurrent_matrices()
+    torch.testing.assert_close(got, expected, **near(torch.float32, 40 * N))
+    assert all(W.dtype.to_real() == torch.float32 for W in matrices)
 
 
-@each_of_ours
+@each_named
 def test_autocast_takes_inputs_of_sixteen_bits_and_gives_gradients(make):
     layer = make(M, N, num_layers=2)
     with torch.autocast("cpu", torch.bfloat16):
         output, _ = layer(normal(T, B, M).bfloat16())
     output.square().sum().backward()
+    assert output.dtype == torch.float32
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 

@@ -80,7 +80,8 @@ def constrain(
     The parameter `name` becomes a function of the constraint's raw parameters, so build the
     optimiser afterwards. Rows that no constraint gives stay free parameters. Calling again with
     other rows of the same matrix adds a second constraint. Assigning to the attribute sets the
-    raw parameters.
+    raw parameters. Under autocast a torch layer rounds the matrix to 16 bits, which takes it out
+    of its set: switch autocast off around the layer.
 
     Args:
         module: Any module, such as a `torch.nn.Linear` or `torch.nn.LSTM`; changed in place.

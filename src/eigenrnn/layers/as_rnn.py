@@ -71,6 +71,10 @@ class AsDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        if torch.is_autocast_enabled(x.device.type):
+            x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
+            with torch.autocast(x.device.type, enabled=False):
+                return self(x, h0, batch_sizes, reverse, backend, last_only)
         W, U_f = self._typed(self.weight_hh).split(self.hidden_size)
         d = self.s.abs() + self.epsilon
         inwards = U_f * d  # W_f
