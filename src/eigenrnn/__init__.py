@@ -1,5 +1,6 @@
 """Recurrent layers for PyTorch whose recurrent matrix has a spectrum that you choose."""
 
+from eigenrnn.averaging import AveragedModel
 from eigenrnn.constraints import constrain
 from eigenrnn.language_model import Dropouts, LanguageModel
 from eigenrnn.layers import (
@@ -37,6 +38,7 @@ __all__ = [
     "RNN",
     "URNN",
     "AsRNN",
+    "AveragedModel",
     "Dropouts",
     "DtrivRNN",
     "ExpRNN",

@@ -41,6 +41,9 @@ class Constraint(nn.Module, ABC):
     is_complex = False
     """Whether W is complex."""
 
+    unregistered: tuple[str, ...] = ()
+    """Names of tensors that are no buffers, so that nothing averages them with a model's."""
+
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
         super().__init__()
@@ -126,6 +129,10 @@ class Constraint(nn.Module, ABC):
         if self.constrained:
             yield from self.parameters()
 
+    def moves_base(self) -> bool:
+        """Whether the raw parameters stand for another matrix once the reference has moved."""
+        return False
+
     @torch.no_grad()
     def advance(self) -> None:
         """Move the reference; runs by itself after each optimiser step on the raw parameters."""
@@ -160,7 +167,14 @@ class Constraint(nn.Module, ABC):
                 return moved
             return tensor.to(moved.device, torch.float32)  # a 16-bit map would leave its set
 
-        return super()._apply(move, recurse)
+        super()._apply(move, recurse)
+        for name in self.unregistered:
+            tensor = getattr(self, name)
+            if tensor.is_floating_point():
+                setattr(self, name, move(tensor))
+            elif self.device.type != "meta":  # an index table is needed again after it
+                setattr(self, name, tensor.to(self.device))
+        return self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -91,6 +91,9 @@ class Exponential(Constraint):
         if self.period is not None:
             self._assign(self())
 
+    def moves_base(self) -> bool:
+        return self.period not in (None, math.inf)
+
     @torch.no_grad()
     def advance(self) -> None:
         if self.period is None or self.period == math.inf:

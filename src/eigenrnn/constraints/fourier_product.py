@@ -1,10 +1,11 @@
 """Unitary matrices as a product of diagonals, reflections and Fourier transforms."""
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
@@ -51,7 +52,7 @@ class FourierProduct(Constraint):
 
     is_complex = True
 
-    permutation: Tensor
+    unregistered = ("permutation",)
 
     def __init__(self, size: int, *, permutation_seed: int = 1234) -> None:
         super().__init__(size)
@@ -61,18 +62,24 @@ class FourierProduct(Constraint):
                 f"expected 0 <= permutation_seed < 2**32, got {permutation_seed}; take an integer"
             )
         self.permutation_seed = permutation_seed
-        self.register_buffer("permutation", torch.empty(size, dtype=torch.int64))
+        # the generator of the published code
+        permutation = np.random.RandomState(permutation_seed).permutation(size)
+        self.permutation = torch.as_tensor(permutation, device="cpu")
+        self.register_load_state_dict_pre_hook(_rename_permutation)
         self.theta = Parameter(torch.empty(3, size))
         self.v = Parameter(torch.empty(2, 2 * size))
         self.reset()
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
-        # the generator of the published code
-        permutation = np.random.RandomState(self.permutation_seed).permutation(self.size)
-        self.permutation.copy_(torch.as_tensor(permutation, device=self.permutation.device))
         self.theta.uniform_(-math.pi, math.pi, generator=generator)
         glorot_uniform_(self.v, generator=generator)
+
+    def get_extra_state(self) -> Tensor:
+        return self.permutation.clone()
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.permutation = state.clone()
 
     def residual(self, W: Tensor) -> float:
         return orthogonality_error(W)
@@ -82,7 +89,7 @@ class FourierProduct(Constraint):
         D = torch.exp(1j * self.theta).unsqueeze(-1)
         v = torch.complex(*self.v.chunk(2, dim=1))
         h = torch.fft.fft(torch.diag(D[0, :, 0]), dim=0, norm="ortho")
-        h = D[1] * _reflected(h, v[0])[self.permutation]
+        h = D[1] * _reflected(h, v[0])[self.permutation.to(self.device)]
         h = torch.fft.ifft(h, dim=0, norm="ortho")
         return D[2] * _reflected(h, v[1])
 
@@ -97,6 +104,15 @@ class FourierProduct(Constraint):
 
     def extra_repr(self) -> str:
         return f"{self.size}, permutation_seed={self.permutation_seed}"
+
+
+def _rename_permutation(
+    _module: nn.Module, state_dict: dict[str, Any], prefix: str, *_others: object
+) -> None:
+    """Read the permutation of a checkpoint of the time when it was a buffer."""
+    former = state_dict.pop(f"{prefix}permutation", None)
+    if former is not None:
+        state_dict[f"{prefix}_extra_state"] = former
 
 
 def _reflected(

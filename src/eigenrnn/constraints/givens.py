@@ -56,11 +56,10 @@ class Givens(Constraint):
         True
     """
 
+    unregistered = ("partner", "first", "second")
+
     phi: Parameter
     omega: Parameter
-    first: Tensor
-    second: Tensor
-    partner: Tensor
 
     def __init__(
         self,
@@ -83,6 +82,7 @@ class Givens(Constraint):
             )
         self.style = style
         self.layers = len(pairs)
+        self._index(pairs)
         self.is_complex = dtype is not None and dtype.is_complex
         rotations, real = sum(len(i) for i, _ in pairs), real_type(dtype)
         self.theta = Parameter(torch.empty(rotations, dtype=real))
@@ -93,32 +93,28 @@ class Givens(Constraint):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
-        tunable = self.style == "tunable"
-        self._register(_neighbours(self.size, self.layers) if tunable else _butterflies(self.size))
         for angles in self.parameters():
             angles.uniform_(-math.pi, math.pi, generator=generator)
 
     def residual(self, W: Tensor) -> float:
         return orthogonality_error(W)
 
-    def _register(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
+    def _index(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
         """Keep each unit's partner, and the places of the pairs in all layers end to end."""
         N = self.size
-        partner = torch.arange(N).repeat(len(pairs), 1)
-        for layer, (i, j) in zip(partner, pairs, strict=True):
+        self.partner = torch.arange(N, device="cpu").repeat(len(pairs), 1)
+        for layer, (i, j) in zip(self.partner, pairs, strict=True):
             layer[i], layer[j] = j, i
-        first = torch.cat([k * N + i for k, (i, _) in enumerate(pairs)])
-        second = torch.cat([k * N + j for k, (_, j) in enumerate(pairs)])
-        places = {"partner": partner, "first": first, "second": second}
-        for name, place in places.items():
-            self.register_buffer(name, place.to(self.theta.device), persistent=False)
+        self.first = torch.cat([k * N + i for k, (i, _) in enumerate(pairs)])
+        self.second = torch.cat([k * N + j for k, (_, j) in enumerate(pairs)])
 
     def _matrix(self) -> Tensor:
         # each layer turns all columns of what those before it make of the identity
         own, others = self._scales()
-        h = torch.diag(own[0]) + torch.diag(others[0])[:, self.partner[0]]
+        partner = self.partner.to(self.device)
+        h = torch.diag(own[0]) + torch.diag(others[0])[:, partner[0]]
         for k in range(1, self.layers):
-            h = own[k, :, None] * h + others[k, :, None] * h[self.partner[k]]
+            h = own[k, :, None] * h + others[k, :, None] * h[partner[k]]
         return torch.exp(1j * self.omega)[:, None] * h if self.is_complex else h
 
     def _scales(self) -> tuple[Tensor, Tensor]:  # (L, N), (L, N)
@@ -127,9 +123,10 @@ class Givens(Constraint):
         phase = torch.exp(1j * self.phi) if self.is_complex else torch.ones_like(c)
         c, s = c.to(phase.dtype), s.to(phase.dtype)
         one = c.new_ones(self.layers * self.size)
-        own = one.index_put((self.first,), c).index_put((self.second,), phase * c)
-        others = torch.zeros_like(one).index_put((self.first,), -phase * s)
-        others = others.index_put((self.second,), s)
+        first, second = self.first.to(self.device), self.second.to(self.device)
+        own = one.index_put((first,), c).index_put((second,), phase * c)
+        others = torch.zeros_like(one).index_put((first,), -phase * s)
+        others = others.index_put((second,), s)
         return own.view(-1, self.size), others.view(-1, self.size)
 
     def _assign(self, W: Tensor) -> None:  # noqa: ARG002
@@ -154,7 +151,9 @@ def _neighbours(n: int, layers: int) -> list[tuple[Tensor, Tensor]]:
     """
     if n % 2:
         raise ValueError(f"expected an even size, got {n}; use {n + 1}")
-    return [(i, i + 1) for i in (torch.arange(k % 2, n - 1, 2) for k in range(layers))]
+    return [
+        (i, i + 1) for i in (torch.arange(k % 2, n - 1, 2, device="cpu") for k in range(layers))
+    ]
 
 
 def _butterflies(n: int) -> list[tuple[Tensor, Tensor]]:
@@ -168,7 +167,7 @@ def _butterflies(n: int) -> list[tuple[Tensor, Tensor]]:
             f"expected a power of two above one as the size of the FFT style, got {n}; "
             f"use {max(2, 1 << n.bit_length())} or style='tunable'"
         )
-    q = torch.arange(n // 2)
+    q = torch.arange(n // 2, device="cpu")
     distances = [n >> k for k in range(1, n.bit_length())]
     # the units in whose number the bit d is not set
     return [(i, i + d) for d in distances for i in (q // d * 2 * d + q % d,)]

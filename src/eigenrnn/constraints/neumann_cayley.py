@@ -60,6 +60,7 @@ class NeumannCayley(Constraint):
     """
 
     moves = True
+    unregistered = ("own_known",)
 
     inverse: Tensor
     matrix: Tensor
@@ -91,6 +92,8 @@ class NeumannCayley(Constraint):
         for name, like in (("inverse", (size, size)), ("matrix", (size, size))):
             self.register_buffer(name, torch.empty(like))
         self.register_buffer("known", torch.empty_like(self.cayley.raw))
+        # an average of models makes A and `known` equal, but the inverse that of neither
+        self.own_known = self.known.clone()
         self._steps_here = 0  # optimiser steps since the inverse was exact
         self._invert()
 
@@ -117,6 +120,7 @@ class NeumannCayley(Constraint):
 
     def set_extra_state(self, state: Tensor) -> None:
         self._steps_here = int(state)
+        self.own_known = self.known.clone()
 
     def residual(self, W: Tensor) -> float:
         return orthogonality_error(W)
@@ -124,7 +128,7 @@ class NeumannCayley(Constraint):
     def _matrix(self) -> Tensor:
         raw = self.cayley.raw
         # a compiled graph cannot depend on whether something else than an optimiser changed A
-        if torch.compiler.is_compiling() or torch.equal(raw, self.known):
+        if torch.compiler.is_compiling() or torch.equal(raw, self.own_known):
             return _NeumannMatrix.apply(raw, self.inverse, self.matrix, self.cayley.signs)
         return self.cayley()
 
@@ -174,6 +178,7 @@ class NeumannCayley(Constraint):
         # I - A is 2 I - (I + A)
         self.matrix.copy_((2 * self.inverse - product) * self.cayley.signs)
         self.known.copy_(self.cayley.raw)
+        self.own_known.copy_(self.cayley.raw)
 
     def _hint(self) -> str:
         return "make it orthogonal first, for instance with torch.linalg.qr"

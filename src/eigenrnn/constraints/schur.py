@@ -78,7 +78,8 @@ class Schur(Constraint):
 
     gamma: Tensor
     imaginary: Parameter
-    places: Tensor
+
+    unregistered = ("places",)
 
     def __init__(  # noqa: PLR0913, every part of the formula
         self,
@@ -112,22 +113,20 @@ class Schur(Constraint):
                 f"expected P from a set of {kind} matrices, got {self.P}; leave `orthogonal` out"
             )
         moduli = torch.empty(size if self.is_complex else size // 2, dtype=real)
-        places = _places(size, self.is_complex or self.in_block)
-        self.register_buffer("places", places.to(moduli.device), persistent=False)
+        self.places = _places(size, self.is_complex or self.in_block)
         self.theta = Parameter(moduli.clone())
         if self.trained:
             self.gamma = Parameter(moduli)
         else:
             self.register_buffer("gamma", moduli)
-        self.triangle = Parameter(torch.empty(len(places), dtype=real))
+        self.triangle = Parameter(torch.empty(len(self.places), dtype=real))
         if self.is_complex:
-            self.imaginary = Parameter(torch.empty(len(places), dtype=real))
+            self.imaginary = Parameter(torch.empty(len(self.places), dtype=real))
         self.reset()
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
         self.P.reset(generator)
-        self.places.copy_(_places(self.size, self.is_complex or self.in_block))
         self.theta.uniform_(0, 2 * math.pi, generator=generator)
         self.gamma.fill_(self.gamma_value)
         self.triangle.zero_()
@@ -169,7 +168,7 @@ class Schur(Constraint):
         return torch.complex(self.triangle, self.imaginary) if self.is_complex else self.triangle
 
     def _form(self, gamma: Tensor, theta: Tensor, entries: Tensor) -> Tensor:  # (N, N)
-        T = entries.new_zeros(self.size**2).index_put((self.places,), entries)
+        T = entries.new_zeros(self.size**2).index_put((self.places.to(entries.device),), entries)
         return self._diagonal(gamma, theta) + T.view(self.size, self.size)
 
     def _diagonal(self, gamma: Tensor, theta: Tensor) -> Tensor:  # (N, N)
@@ -188,7 +187,7 @@ class Schur(Constraint):
         gamma = torch.hypot(x, y) if self.trained else self.gamma.to(x)
         theta = torch.atan2(y, x)
         T = Theta - self._diagonal(gamma, theta)
-        return gamma, theta, T.flatten()[self.places]
+        return gamma, theta, T.flatten()[self.places.to(T.device)]
 
     def _bases(self, W: Tensor) -> Iterator[Tensor]:
         """Yield unitary matrices that may bring W to its lower Schur form, the present P first."""

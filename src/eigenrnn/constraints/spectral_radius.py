@@ -33,7 +33,7 @@ class SpectralRadius(Constraint):
         epsilon: :math:`\epsilon \ge 0`; above zero, W cannot reach the unit circle.
     Shape:
         raw: :math:`(N, N)`, T.
-        divided: whether the division is there for ever.
+        divided: 1 once the division is there for ever, else 0.
         seen: :math:`(N, N)`, the T of which the next three speak, found after each step.
         rho: :math:`()`, its spectral radius.
         right: :math:`(N, 2)`, real and imaginary part of its right eigenvector.
@@ -54,6 +54,7 @@ class SpectralRadius(Constraint):
     """
 
     moves = True
+    unregistered = ("own_seen",)
 
     divided: Tensor
     seen: Tensor
@@ -66,8 +67,11 @@ class SpectralRadius(Constraint):
         check_not_negative("epsilon", epsilon)
         self.epsilon = epsilon
         self.raw = Parameter(torch.empty(size, size))
-        self.register_buffer("divided", torch.tensor(False))
+        self.register_buffer("divided", torch.zeros(()))
         self.register_buffer("seen", torch.zeros(size, size))
+        # an average of models makes T and `seen` equal, but rho that of neither
+        self.own_seen = torch.zeros(size, size)
+        self.register_load_state_dict_post_hook(_trust)
         self.register_buffer("rho", torch.zeros(()))
         self.register_buffer("right", torch.zeros(size, 2))
         self.register_buffer("left", torch.zeros(size, 2))
@@ -97,21 +101,24 @@ class SpectralRadius(Constraint):
 
     def _matrix(self) -> Tensor:
         T, fixed = self.raw, self.raw.detach()
-        rho, right, left = dominant(fixed, self.seen, self.rho, self.right, self.left)
+        rho, right, left = dominant(fixed, self.own_seen, self.rho, self.right, self.left)
         rho = rho + (left * ((T - fixed) @ right)).sum()  # the value, and its gradient
-        divided = (self.divided & (rho > 0)) | (rho > 1)
+        divided = ((self.divided > 0) & (rho > 0)) | (rho > 1)
         return T / torch.where(divided, rho + self.epsilon, 1)
 
     def _assign(self, W: Tensor) -> None:
         self.raw.copy_(W)
         self.divided.zero_()
-        for seen in (self.seen, self.rho, self.right, self.left):
+        for seen in (self.own_seen, self.rho, self.right, self.left):
             seen.zero_()
         self._look()
 
     def _look(self) -> None:
-        rho, right, left = dominant(self.raw.detach(), self.seen, self.rho, self.right, self.left)
+        rho, right, left = dominant(
+            self.raw.detach(), self.own_seen, self.rho, self.right, self.left
+        )
         self.seen.copy_(self.raw)
+        self.own_seen.copy_(self.raw)
         self.rho.copy_(rho)
         self.right.copy_(right)
         self.left.copy_(left)
@@ -127,6 +134,10 @@ class SpectralRadius(Constraint):
         before = self.raw.dtype
         super()._apply(fn, recurse)
         if self.raw.dtype != before:  # what was seen is rounded to another type
-            self.seen.zero_()
+            self.own_seen.zero_()
             self._look()
         return self
+
+
+def _trust(constraint: SpectralRadius, _keys: object) -> None:
+    constraint.own_seen = constraint.seen.clone()
