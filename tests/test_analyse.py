@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence
 
-from eigenrnn import GRU, RNN, LanguageModel, SequenceModel
+from eigenrnn import GRU, RNN, AsRNN, LanguageModel, SequenceModel
 from eigenrnn.analysis import analyse, henrici, lyapunov, recurrent_matrices, spectrum
 from eigenrnn.analysis.everything import Everything
 from eigenrnn.analysis.in_use import in_use
@@ -90,6 +91,35 @@ def test_every_gate_and_the_bound_of_a_gru_are_there():
 def test_both_directions_are_there():
     found = analyse(plain(bidirectional=True, batch_first=True), X.transpose(0, 1)).found
     assert {"kreiss_hh_l0_reverse", "gradient_map_l0_reverse"} <= set(found)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_a_network_of_two_matrices_of_which_one_recurs_is_analysed(directions):
+    layer = AsRNN(2, 4, 2, bidirectional=directions == 2)
+    done = analyse(layer, X, lambda h: h[-1].sum())
+    assert done.left_out == {}
+    for (name, matrix), direction in zip(
+        in_use(layer).items(), layer.all_directions(), strict=True
+    ):
+        assert name.startswith("hh_l")
+        assert torch.equal(matrix.W, direction.matrices()[0])
+        assert matrix.constraint is direction.constraint
+        assert torch.equal(matrix.U, direction.weight_ih)
+
+
+@pytest.mark.parametrize("make", [RNN, torch.nn.RNN])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_packed_sequences_are_taken_in_any_precision(make, dtype):
+    packed = pack_padded_sequence(X.to(dtype), [12, 7, 2])
+    done = analyse(make(2, 4), packed, lambda h: h.data.sum())
+    assert "gradient_norms" in done.found
+    assert "no batch of plain sequences" in done.left_out["lyapunov_l0"]
+
+
+def test_packed_numbers_that_are_not_finite_are_refused():
+    packed = pack_padded_sequence(torch.full((3, 1, 2), torch.nan), [3])
+    with pytest.raises(ValueError, match="expected finite numbers in inputs"):
+        analyse(RNN(2, 4), packed)
 
 
 def test_layers_of_a_language_model_are_told_apart():

@@ -5,13 +5,55 @@ import pytest
 import torch
 
 from eigenrnn.analysis import (
+    analyse,
     fisher_memory,
+    fixed_points,
     gradient_map,
+    gradient_norms,
+    hidden_chain,
     jacobian_bound,
     lyapunov,
     plot,
+    recurrences,
+    recurrent_layers,
+    recurrent_matrices,
     transient_growth,
 )
+
+X = torch.ones(3, 1, 2)
+OF_A_MODEL = {
+    "analyse": analyse,
+    "analyse-inputs": lambda model: analyse(model, X),
+    "fixed_points": fixed_points,
+    "gradient_map": lambda model: gradient_map(model, X),
+    "gradient_norms": lambda model: gradient_norms(model, X, torch.sum),
+    "hidden_chain": hidden_chain,
+    "jacobian_bound": lambda model: jacobian_bound(model, X),
+    "lyapunov": lambda model: lyapunov(model, X),
+    "recurrences": recurrences,
+    "recurrent_layers": recurrent_layers,
+    "recurrent_matrices": recurrent_matrices,
+}
+NO_MODELS = {
+    "Tensor": torch.eye(2),
+    "ndarray": np.eye(2),
+    "NoneType": None,
+    "str": "runs/1",
+    "the class RNN": torch.nn.RNN,
+}
+
+
+@pytest.mark.parametrize("function", OF_A_MODEL.values(), ids=OF_A_MODEL)
+@pytest.mark.parametrize(("kind", "model"), NO_MODELS.items(), ids=NO_MODELS)
+def test_what_is_no_model_is_refused(function, kind, model):
+    with pytest.raises(TypeError, match=f"expected a recurrent layer or a model .*, got .*{kind}"):
+        function(model)
+
+
+@pytest.mark.parametrize("steps", [np.ones(2), torch.ones(2, 2), None, 2.0])
+def test_what_is_no_number_of_steps_is_refused(steps):
+    with pytest.raises(ValueError, match="expected steps to be a positive integer, got"):
+        transient_growth(np.eye(2), steps)
 
 
 @pytest.mark.parametrize("function", [gradient_map, jacobian_bound, lyapunov])

@@ -194,3 +194,28 @@ def test_the_output_of_a_real_layer_is_the_same_whatever_was_chosen():
         for output in ("real", "real_imag")
     )
     assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@each_set
+def test_weights_of_sixteen_bits_make_states_in_complex_numbers_of_float32(constraint, dtype):
+    layer = made(constraint, 2, dtype=dtype, input_bias=True, trainable_h0=True)
+    wide = RNN(M, N, 2, constraint=constraint, input_bias=True, trainable_h0=True)
+    wide.load_state_dict(layer.state_dict())
+    x = normal(200, B, M, dtype=dtype)
+    output, h_n = layer(x)
+    expected, _ = wide(x.float())
+    assert output.dtype == h_n.dtype == dtype
+    error = (output.float() - expected).norm() / expected.norm()
+    assert error <= 4 * torch.finfo(dtype).eps
+    output.float().square().mean().backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
+    again, _ = layer.step(x[0], h_n)
+    assert again.dtype == dtype
+
+
+def test_a_complex_layer_of_sixteen_bits_runs_under_autocast():
+    layer = RNN(M, N, constraint=COMPLEX["fourier-product"], dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _ = layer(normal(T, B, M, dtype=torch.float32))
+    assert output.isfinite().all()

@@ -704,16 +704,17 @@ def test_dropout_leaves_a_single_layer_alone():
 # -------------------------------------------------------------------------- types of numbers
 
 
-@each_of_ours
-def test_a_layer_of_sixteen_bits_gives_sixteen_bits(make):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@each_named
+def test_a_layer_of_sixteen_bits_gives_sixteen_bits(make, dtype):
     layer, x = make(M, N, generator=stream()), normal(3, B, M)
     expected = layer(x)[0]
-    output, h_n = layer.bfloat16()(x.bfloat16())
-    assert output.dtype == h_n.dtype == torch.bfloat16
+    output, h_n = layer.to(dtype)(x.to(dtype))
+    assert output.dtype == h_n.dtype == dtype
     torch.testing.assert_close(output.float(), expected, **near(torch.bfloat16, 3))
 
 
-@each_of_ours
+@each_named
 def test_a_layer_of_sixteen_bits_trains_its_constraints_in_float32(make):
     layer = make(M, N).bfloat16()
     layer(normal(T, B, M).bfloat16())[0].float().square().sum().backward()
@@ -723,7 +724,7 @@ def test_a_layer_of_sixteen_bits_trains_its_constraints_in_float32(make):
     assert {p.dtype for p in layer.parameters()} == {torch.float32, torch.bfloat16}
 
 
-@each_of_ours
+@each_named
 def test_a_frozen_layer_of_sixteen_bits_gives_the_same(make):
     layer, x = make(M, N).bfloat16(), normal(T, B, M).bfloat16()
     expected = layer(x)[0]

@@ -28,7 +28,7 @@ raise SystemExit(0 if state() == before else "expected the global random streams
 IMPORT_STAYS_LIGHT = """
 import sys
 import eigenrnn
-experiments = {"jsonargparse", "lightning", "matplotlib", "pooch", "rich", "tensorboard"}
+experiments = {"jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy", "tensorboard"}
 heavy = experiments & set(sys.modules)
 raise SystemExit(f"expected a light import, got {sorted(heavy)}" if heavy else 0)
 """
@@ -47,6 +47,24 @@ def test_importing_every_module_leaves_the_global_random_streams_untouched():
 
 def test_importing_the_package_imports_nothing_that_only_experiments_need():
     done = run(IMPORT_STAYS_LIGHT)
+    assert done.returncode == 0, done.stderr
+
+
+PACKAGES = ("analysis", "constraints", "layers", "ops", "recipes", "starts", "tasks", "train")
+
+PACKAGES_ARE_ATTRIBUTES = f"""
+import sys
+import eigenrnn
+assert set({PACKAGES}) <= set(dir(eigenrnn))
+assert "eigenrnn.analysis" not in sys.modules
+for name in {PACKAGES}:
+    assert getattr(eigenrnn, name) is sys.modules[f"eigenrnn.{{name}}"], name
+assert not hasattr(eigenrnn, "analyses")
+"""
+
+
+def test_packages_are_attributes_that_are_imported_on_first_use():
+    done = run(PACKAGES_ARE_ATTRIBUTES)
     assert done.returncode == 0, done.stderr
 
 

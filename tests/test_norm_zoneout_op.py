@@ -429,6 +429,16 @@ def test_sixteen_bits_give_what_double_precision_gives_but_for_rounding(kind, no
 x, W, _ = (t.detach() for t in operands(T, B, N, torch.float32))
 ones, mask = torch.ones(N), zoneout_of("mask")
 REFUSED = {
+    "device of the gain": (
+        {"layer_norm": (ones.to("meta"), ones)},
+        ValueError,
+        "gain of layer_norm on cpu, where x is, got meta",
+    ),
+    "device of the mask": (
+        {"zoneout": mask.to("meta")},
+        ValueError,
+        "the mask of zoneout on cpu, where x is, got meta",
+    ),
     "a rate of one": ({"zoneout": 1.0}, ValueError, r"zoneout to be a share in \[0, 1\), got 1.0"),
     "a negative rate": ({"zoneout": -0.1}, ValueError, r".* a share in \[0, 1\), got -0.1"),
     "no number": ({"zoneout": float("nan")}, ValueError, r".* a share in \[0, 1\), got nan"),

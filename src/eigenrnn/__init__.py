@@ -1,5 +1,8 @@
 """Recurrent layers for PyTorch whose recurrent matrix has a spectrum that you choose."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from eigenrnn.averaging import AveragedModel
 from eigenrnn.constraints import constrain
 from eigenrnn.language_model import Dropouts, LanguageModel
@@ -26,6 +29,14 @@ from eigenrnn.layers import (
 )
 from eigenrnn.models import SequenceModel
 from eigenrnn.version import __version__
+
+if TYPE_CHECKING:
+    from eigenrnn import analysis as analysis
+    from eigenrnn import data as data
+    from eigenrnn import recipes as recipes
+    from eigenrnn import starts as starts
+    from eigenrnn import tasks as tasks
+    from eigenrnn import train as train
 
 __all__ = [
     "ENRNN",
@@ -54,3 +65,13 @@ __all__ = [
     "__version__",
     "constrain",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"analysis", "data", "recipes", "starts", "tasks", "train"}:  # imported when used
+        return importlib.import_module(f"eigenrnn.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "analysis", "data", "recipes", "starts", "tasks", "train"})

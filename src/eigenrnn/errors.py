@@ -1,7 +1,7 @@
 """The exceptions that eigenrnn raises besides `ValueError` and `TypeError`, and common checks."""
 
 import math
-from typing import SupportsIndex
+import operator
 
 __all__ = [
     "CheckpointError",
@@ -69,5 +69,9 @@ def check_positive_integer(name: str, value: object) -> None:
     Raises:
         ValueError: If `value` is not an integer above zero.
     """
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or value.__index__() < 1:
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:  # as of an array of several numbers
+        count = 0
+    if count < 1:
         raise ValueError(f"expected {name} to be a positive integer, got {value!r}")

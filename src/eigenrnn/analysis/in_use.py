@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.analysis.recurrence import recurrent_layers, recurrent_matrices
+from eigenrnn.analysis.recurrence import gates_of, recurrent_layers, recurrent_matrices
 from eigenrnn.constraints import Constraint
 from eigenrnn.constraints.constrain import ConstrainedRows
 from eigenrnn.layers.stacked import Stacked
@@ -48,9 +48,10 @@ def _of_layer(layer: Stacked[Any] | nn.RNNBase) -> Iterator[InUse]:
     """Yield the matrices of a layer, in torch's order."""
     if isinstance(layer, Stacked):
         for direction in layer.all_directions():
-            matrices = [matrix.detach() for matrix in direction.matrices()]
-            constraints = direction.constraints()
-            inputs = list(direction.weight_ih.detach().chunk(len(matrices)))
+            gates = len(gates_of(direction))
+            matrices = [matrix.detach() for matrix in direction.matrices()[:gates]]
+            constraints = direction.constraints()[:gates]
+            inputs = list(direction.weight_ih.detach().chunk(gates))
             if direction.state_size != direction.hidden_size:  # real parts, then imaginary ones
                 inputs = [torch.complex(*both.chunk(2)) for both in inputs]
             yield from map(InUse, matrices, inputs, constraints)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from eigenrnn.analysis.recurrence import recurrent_layers
+from eigenrnn.analysis.recurrence import check_model, recurrent_layers
 from eigenrnn.analysis.sequences import check_read
 
 __all__ = ["given_inputs", "layer_inputs", "run_model"]
@@ -30,6 +30,7 @@ def layer_inputs(model: nn.Module, inputs: Any) -> dict[str, Tensor | str]:
         >>> layer_inputs(eigenrnn.RNN(2, 3), torch.ones(5, 1, 2))[""].shape
         torch.Size([5, 1, 2])
     """
+    check_model(model)
     exact: nn.Module = copy.deepcopy(model).to("cpu", torch.float64).eval()
     seen: dict[str, Tensor | str] = {}
 
@@ -55,6 +56,9 @@ def given_inputs(inputs: Any) -> Any:
     Raises:
         ValueError: If a number is not finite.
     """
+    if isinstance(inputs, PackedSequence):
+        packed = inputs.cpu()
+        return packed._replace(data=given_inputs(packed.data))
     if isinstance(inputs, np.ndarray):
         inputs = torch.as_tensor(inputs)
     if not isinstance(inputs, Tensor):

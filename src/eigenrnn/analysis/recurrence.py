@@ -16,7 +16,15 @@ from eigenrnn.layers.abstract_direction import AbstractDirection
 from eigenrnn.layers.gated_direction import GatedDirection
 from eigenrnn.layers.stacked import Stacked
 
-__all__ = ["Recurrence", "only_layer", "recurrences", "recurrent_layers", "recurrent_matrices"]
+__all__ = [
+    "Recurrence",
+    "check_model",
+    "gates_of",
+    "only_layer",
+    "recurrences",
+    "recurrent_layers",
+    "recurrent_matrices",
+]
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
@@ -119,12 +127,29 @@ def only_layer(module: nn.Module) -> Stacked[Any] | nn.RNNBase:
     return next(iter(found.values()))
 
 
+def check_model(module: object) -> None:
+    """Refuse what is no module.
+
+    Raises:
+        TypeError: If it is another thing, such as a matrix or a class.
+    """
+    if isinstance(module, nn.Module):
+        return
+    kind = f"the class {module.__name__}" if isinstance(module, type) else type(module).__name__
+    raise TypeError(
+        f"expected a recurrent layer or a model with one, got {kind}; analyses of a matrix, such "
+        "as spectrum, take arrays"
+    )
+
+
 def recurrent_layers(module: nn.Module) -> dict[str, Stacked[Any] | nn.RNNBase]:
     """Return the recurrent layers inside of a module, by name.
 
     Raises:
         ValueError: If there are none.
+        TypeError: If it is no module.
     """
+    check_model(module)
     kinds = (Stacked, nn.RNN, nn.GRU, nn.LSTM)
     found: dict[str, Any] = {n: m for n, m in module.named_modules() if isinstance(m, kinds)}
     if not found:
@@ -178,6 +203,13 @@ def _of_layer(layer: Stacked[Any] | nn.RNNBase) -> list[Recurrence]:
     return [_of_torch(name, exact) for name in names]
 
 
+def gates_of(direction: AbstractDirection) -> tuple[str, ...]:
+    """Name the matrices of a direction that recur; those that follow them only mix units."""
+    if isinstance(direction, GatedDirection):
+        return ("reset", "update", "candidate")
+    return ("hh",)
+
+
 def _of_direction(name: str, direction: AbstractDirection) -> Recurrence:
     direction.freeze()  # the constraint is asked once, not at every step
 
@@ -188,9 +220,8 @@ def _of_direction(name: str, direction: AbstractDirection) -> Recurrence:
     def output(state: Tensor) -> Tensor:
         return state[..., : direction.output_size]
 
-    gated = isinstance(direction, GatedDirection)
-    gates = ("reset", "update", "candidate") if gated else ("hh",)
-    matrices = [W.detach() for W in direction.matrices()]  # what follows W mixes, and never recurs
+    gates = gates_of(direction)
+    matrices = [W.detach() for W in direction.matrices()]
     return Recurrence(
         name=name,
         matrices=dict(zip(gates, matrices, strict=False)),

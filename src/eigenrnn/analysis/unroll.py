@@ -8,7 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from eigenrnn.analysis.recurrence import Recurrence, recurrences, recurrent_layers
+from eigenrnn.analysis.recurrence import (
+    Recurrence,
+    check_model,
+    recurrences,
+    recurrent_layers,
+)
 from eigenrnn.analysis.sequences import check_read
 from eigenrnn.layers.lengths import Lengths
 
@@ -42,6 +47,7 @@ def unrolled(model: nn.Module) -> Unrolled:
     Raises:
         ValueError: If there is none, or it projects its states.
     """
+    check_model(model)
     exact = copy.deepcopy(model).to("cpu", torch.float64).eval()
     made = Unrolled(exact)
     layers = recurrent_layers(exact)

@@ -13,6 +13,7 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.constraints.base import make_constraint
 from eigenrnn.initializers import Initializer, zeros_
 from eigenrnn.layers.norm_zoneout import NormZoneout
+from eigenrnn.linalg import at_least_float32
 
 __all__ = ["AbstractDirection", "make_unseen"]
 
@@ -94,10 +95,12 @@ class AbstractDirection(nn.Module, ABC):
         return self._build() if self.frozen is None else self.frozen
 
     def _typed(self, W: Tensor) -> Tensor:
-        """Cast what the constraints give to the precision of the other weights."""
-        if not W.is_complex():
-            return W.to(self.weight_ih.dtype)
-        return torch.complex(W.real.to(self.weight_ih.dtype), W.imag.to(self.weight_ih.dtype))
+        """Cast what the constraints give to the precision of the other weights.
+
+        There are no complex numbers of 16 bits to compute in: those stay in complex64.
+        """
+        dtype = self.weight_ih.dtype
+        return W.to(at_least_float32(dtype).to_complex() if W.is_complex() else dtype)
 
     def matrices(self) -> list[Tensor]:
         """Return each recurrent matrix, whole, in the order of `constraints`."""

@@ -10,6 +10,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints import Constraint
 from eigenrnn.initializers import Initializer, fan_uniform_, uniform_, zeros_
 from eigenrnn.layers.abstract_direction import AbstractDirection, make_unseen
+from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
 
@@ -107,11 +108,15 @@ class Direction(AbstractDirection):
     ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
         W = self._typed(self.weight_hh)  # the constraint runs here and nowhere else
         typed = _as_complex if W.is_complex() else _as_real
+        bias = self.bias
+        if W.is_complex():
+            x = x.to(at_least_float32(x.dtype))
+            bias = None if bias is None else bias.to(at_least_float32(bias.dtype))
         return elman(
             x,
             W,
             typed(h0),
-            self.bias,
+            bias,
             U=typed(self.weight_ih.T).T,
             c=None if self.input_bias is None else typed(self.input_bias),
             V=V,
@@ -130,10 +135,14 @@ class Direction(AbstractDirection):
     def as_output(self, h: Tensor) -> Tensor:
         if not h.is_complex():
             return h
-        return h.real if self.output_size == self.hidden_size else self.as_state(h)
+        if self.output_size == self.hidden_size:
+            return h.real.to(self.weight_ih.dtype)
+        return self.as_state(h)
 
     def as_state(self, h: Tensor) -> Tensor:
-        return torch.cat([h.real, h.imag], dim=-1) if h.is_complex() else h
+        if not h.is_complex():
+            return h
+        return torch.cat([h.real, h.imag], dim=-1).to(self.weight_ih.dtype)
 
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
         if self.input_bias is not None:
@@ -155,5 +164,5 @@ def _as_real(parts: Tensor) -> Tensor:
 def _as_complex(
     parts: Tensor,  # (..., 2N)
 ) -> Tensor:  # (..., N)
-    real, imaginary = parts.chunk(2, dim=-1)
+    real, imaginary = parts.to(at_least_float32(parts.dtype)).chunk(2, dim=-1)
     return torch.complex(real, imaginary)

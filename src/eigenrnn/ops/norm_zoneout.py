@@ -78,7 +78,8 @@ def check_options(
     """Refuse what does not go with G maps of N units.
 
     Raises:
-        ValueError: If a shape or a rate is wrong, or states to be normalised are complex.
+        ValueError: If a shape, a device or a rate is wrong, or states to be normalised are
+            complex.
         TypeError: If the type of a tensor is wrong.
     """
     (T, B, _), (width, N) = x.shape, W.shape
@@ -89,10 +90,10 @@ def check_options(
                 "the bias of modReLU sets their scale"
             )
         for name, tensor in zip(("gain", "shift"), options["layer_norm"], strict=True):
-            _check(f"{name} of layer_norm", tensor, (width,), W.dtype)
+            _check(f"{name} of layer_norm", tensor, (width,), W.dtype, x.device)
     zoneout = options.get("zoneout")
     if isinstance(zoneout, Tensor):
-        _check("the mask of zoneout", zoneout, (T, B, N), torch.bool)
+        _check("the mask of zoneout", zoneout, (T, B, N), torch.bool, x.device)
     elif zoneout is not None:
         check_rate(zoneout)
 
@@ -108,8 +109,12 @@ def check_rate(zoneout: object) -> None:
         raise ValueError(f"expected zoneout to be a share in [0, 1), got {zoneout!r}")
 
 
-def _check(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def _check(
+    name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> None:
     if tensor.shape != shape:
         raise ValueError(f"expected {name} to have shape {shape}, got {tuple(tensor.shape)}")
     if tensor.dtype != dtype:
         raise TypeError(f"expected {name} to be of {dtype}, got {tensor.dtype}")
+    if tensor.device != device:
+        raise ValueError(f"expected {name} on {device}, where x is, got {tensor.device}")
