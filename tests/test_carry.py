@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from eigenrnn import RNN
-from eigenrnn.constraints import Exponential
+from eigenrnn.constraints import Exponential, Householder, NeumannCayley
 from eigenrnn.language_model import LanguageModel
 from eigenrnn.tasks import Batch, Task
 from eigenrnn.train import Callback, Settings
@@ -278,6 +278,13 @@ def test_parameters_whose_reference_moves_are_not_averaged(tmp_path):
     moving = partial(RNN, constraint=partial(Exponential, period=2))
     with pytest.raises(ValueError, match="expected no average_after with a constraint whose ref"):
         run(tmp_path, settings(average_after=2), network=model(layer=moving))
+
+
+@pytest.mark.parametrize("constraint", [Exponential, NeumannCayley, Householder])
+def test_parameters_that_mean_the_same_at_every_step_may_be_averaged(tmp_path, constraint):
+    network = model(layer=partial(RNN, constraint=constraint))
+    run(tmp_path, settings(2, average_after=2), network=network)
+    assert len(losses(tmp_path)) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from rich.console import Console
 from torch import nn
 
 import training_run
-from eigenrnn.constraints import Unconstrained
+from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.tasks import Copying
 from eigenrnn.tasks.base import Batch
@@ -219,6 +220,15 @@ def test_other_precisions_train_and_resume(tmp_path, precision):
     small_fit(tmp_path / "halves", small_settings(3, precision=precision))
     small_fit(tmp_path / "halves", small_settings(6, precision=precision), resume=True)
     assert losses(tmp_path / "halves") == losses(tmp_path / "all")
+
+
+@pytest.mark.parametrize("precision", ["bf16-true", "16-true"])
+def test_a_complex_network_trains_with_weights_of_sixteen_bits(tmp_path, precision):
+    model = small_model(constraint=FourierProduct)
+    result = small_fit(
+        tmp_path, small_settings(3, precision=precision, optimiser="sgd", lr=0.01), model=model
+    )
+    assert math.isfinite(result.train_loss)
 
 
 def test_a_gradient_scaler_changes_no_step():
