@@ -100,7 +100,10 @@ class AbstractDirection(nn.Module, ABC):
         There are no complex numbers of 16 bits to compute in: those stay in complex64.
         """
         dtype = self.weight_ih.dtype
-        return W.to(at_least_float32(dtype).to_complex() if W.is_complex() else dtype)
+        if not W.is_complex():
+            return W.to(dtype)
+        wide = at_least_float32(dtype)
+        return torch.complex(W.real.to(wide), W.imag.to(wide))
 
     def matrices(self) -> list[Tensor]:
         """Return each recurrent matrix, whole, in the order of `constraints`."""
