@@ -2,10 +2,13 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 import yaml
@@ -73,7 +76,7 @@ def table(folder):
 
 
 @contextmanager
-def started(tmp_path, *options):
+def started(tmp_path, *options, environment=None):
     """Start the sweep of `sweep.yaml`; it is killed if it has not ended by then."""
     command = [
         sys.executable,
@@ -86,7 +89,13 @@ def started(tmp_path, *options):
         *options,
     ]
     with (tmp_path / "said.txt").open("w") as said:
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said)
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, **(environment or {})},
+        )
     try:
         yield process
     finally:
@@ -105,3 +114,43 @@ def wait_until_saved(process, out, attempt, said):
                 return
         time.sleep(0.01)
     pytest.fail(said.read_text())
+
+
+def reachable_from_outside(pid):
+    """List the sockets of a process and its descendants that listen beyond this machine.
+
+    Returns:
+        The addresses by the name of the process; empty if all listen on loopback.
+    """
+    # the kernel's table writes an address as words in the order of the machine
+    bound = {}
+    for kind, states in (("tcp", {"0A"}), ("tcp6", {"0A"}), ("udp", {"07"}), ("udp6", {"07"})):
+        for line in Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state in states:
+                words = bytes.fromhex(local.partition(":")[0])
+                octets = b"".join(words[k : k + 4][::-1] for k in range(0, len(words), 4))
+                address = ip_address(octets)
+                bound[f"socket:[{inode}]"] = getattr(address, "ipv4_mapped", None) or address
+    found, listening = {}, 0
+    for process in _descendants(pid):
+        with suppress(FileNotFoundError):  # a process or a file of it is gone
+            held = {str(each.readlink()) for each in Path(f"/proc/{process}/fd").iterdir()}
+            addresses = [bound[each] for each in held if each in bound]
+            listening += len(addresses)
+            outside = sorted(str(each) for each in addresses if not each.is_loopback)
+            if outside:
+                found[Path(f"/proc/{process}/comm").read_text().strip()] = outside
+    assert listening, "nothing listens: the processes were not found"
+    return found
+
+
+def _descendants(pid):
+    parents = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            parents[int(file.parent.name)] = int(file.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for each in found:  # grows meanwhile
+        found += [child for child, parent in parents.items() if parent == each]
+    return found

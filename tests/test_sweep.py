@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import threading
@@ -21,7 +22,15 @@ from eigenrnn.cli.sweep_file import read_sweep
 from eigenrnn.recipes import reproduce
 from eigenrnn.registry import RECIPES
 from eigenrnn.sweep import Source
-from swept import numbers, plain, started, table, wait_until_saved, written
+from swept import (
+    numbers,
+    plain,
+    reachable_from_outside,
+    started,
+    table,
+    wait_until_saved,
+    written,
+)
 from training_run import QUIET, one_thread
 
 pytestmark = [
@@ -252,30 +261,63 @@ def test_a_search_stays_in_its_space_and_goes_on_where_it_was(tmp_path, machines
     assert [s["seed"] for s in settings] == [0, 1] * 5
 
 
-def test_a_search_that_is_stopped_in_any_way_goes_on(tmp_path, machines, own_temporary_folder):
+@dataclass(frozen=True)
+class Stopped:
+    """A search that was stopped thrice, and what was seen of the local ones before."""
+
+    folder: Path
+    content: dict
+    exposed: list
+    modes: list
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory, machines, own_temporary_folder):
+    """Stop a search in each way, the first two without `--address` though RAY_ADDRESS is set."""
+    folder, exposed, modes = tmp_path_factory.mktemp("stopped"), [], []
     content = TINY | {"steps": 3000, "eval_every": 50, "trials": 1}
     content |= {"search": {"lr": {"low": 1e-3, "high": 1e-1, "log": True}}}
-    written(tmp_path / "sweep.yaml", content)
-    out = tmp_path / "out"
+    written(folder / "sweep.yaml", content)
+    out = folder / "out"
     ways = [
         (signal.SIGINT, 130, ()),
         (signal.SIGTERM, 143, ()),
         (signal.SIGKILL, -9, ("--address", machines.address)),
     ]
     for attempt, (number, status, options) in enumerate(ways, start=1):
-        with started(tmp_path, "--resume", *options) as process:
-            wait_until_saved(process, out, attempt, tmp_path / "said.txt")
+        elsewhere = {} if options else {"RAY_ADDRESS": "192.0.2.1:6379"}  # of no machine
+        with started(folder, "--resume", *options, environment=elsewhere) as process:
+            wait_until_saved(process, out, attempt, folder / "said.txt")
+            if not options:
+                exposed += [reachable_from_outside(process.pid)]
+                modes += [each.stat().st_mode for each in own_temporary_folder.glob("eigenrnn-*")]
             process.send_signal(number)
-            assert process.wait(120) == status, (tmp_path / "said.txt").read_text()
+            assert process.wait(120) == status, (folder / "said.txt").read_text()
         (row,) = table(out)
         if number != signal.SIGKILL:  # of which nobody can write
             assert (row["status"], row["attempts"]) == ("stopped", str(attempt))
-            assert "go on with --resume" in (tmp_path / "said.txt").read_text()
+            assert "go on with --resume" in (folder / "said.txt").read_text()
     assert not list(out.glob("*/seed-0/result.json")), "the run ended before it was stopped"
+    return Stopped(folder, content, exposed, modes)
 
-    (status,) = run(tmp_path, content, machines, resume=True)
+
+def test_a_search_that_is_stopped_in_any_way_goes_on(
+    stopped, machines, tmp_path, own_temporary_folder
+):
+    out = stopped.folder / "out"
+    (row,) = table(out)
+    (status,) = run(stopped.folder, stopped.content, machines, resume=True)
     assert (status.state, status.attempts) == ("ended", 4)
     assert status.trial.parameters["lr"] == float(row["lr"])
-    expected = plain(read_sweep(tmp_path / "out.yaml"), status, tmp_path / "plain")
+    expected = plain(read_sweep(stopped.folder / "out.yaml"), status, tmp_path / "plain")
     assert numbers(out / status.trial.place) == numbers(expected.directory)
     assert not list(own_temporary_folder.glob("eigenrnn-*")), "what was killed is cleared"
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc/net")
+def test_a_local_sweep_listens_on_loopback_only(stopped):
+    assert stopped.exposed == [{}, {}]
+
+
+def test_other_users_cannot_read_or_change_what_a_local_sweep_keeps(stopped):
+    assert [stat.filemode(mode) for mode in stopped.modes] == ["drwx------"] * 2

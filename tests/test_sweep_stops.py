@@ -81,6 +81,21 @@ def test_a_signal_after_ray_has_started_meets_our_handler(monkeypatch):
         signal.raise_signal(signal.SIGTERM)
 
 
+def test_a_ray_that_does_not_keep_to_loopback_is_ended(monkeypatch):
+    ended = []
+    monkeypatch.setattr(ray, "init", lambda **_: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.2")
+    message = r"expected Ray to listen on loopback, got 192\.0\.2\.2 from Ray \d"
+    with (
+        pytest.raises(RuntimeError, match=message),
+        Stops() as stops,
+        cluster(None, stops),
+    ):
+        pytest.fail("the sweep went on")
+    assert ended == [True]
+
+
 def test_a_system_that_cannot_hold_signals_back_has_our_handler_all_the_same(monkeypatch):
     monkeypatch.delattr(signal, "pthread_sigmask")
     with Stops() as stops:

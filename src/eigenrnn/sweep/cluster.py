@@ -1,6 +1,7 @@
 """Where the trials run: a cluster of this machine alone, or one that is there."""
 
 import importlib
+import ipaddress
 import logging
 import os
 import socket
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from eigenrnn.sweep.stops import Stops
@@ -32,7 +34,8 @@ _KNOCK_S, _JOIN_S = 3, 15  # with the start of the program within half a minute
 def cluster(address: str | None, stops: Stops) -> Generator[str]:
     """Join a cluster, or start one on this machine; leave or end it afterwards.
 
-    A process that has joined one already stays in it.
+    A process that has joined one already stays in it. A cluster that is started here listens on
+    loopback only, and keeps its files where no other user can read them.
 
     Args:
         address: Where an existing one is, `HOST:PORT`; None starts one.
@@ -42,6 +45,7 @@ def cluster(address: str | None, stops: Stops) -> Generator[str]:
     Raises:
         ImportError: If Ray is not installed.
         ConnectionError: If there is no cluster, or it cannot be joined.
+        RuntimeError: If this version of Ray does not keep to loopback.
         StoppedError: If the sweep was asked to end meanwhile.
     """
     before = {name: os.environ.get(name) for name in _QUIET}
@@ -56,7 +60,10 @@ def cluster(address: str | None, stops: Stops) -> Generator[str]:
             try:
                 if not joined_before:
                     with stops.held_back():
-                        _join(address, folder)
+                        if address is None:
+                            _start(Path(folder) / "ray")
+                        else:
+                            _join(address)
                 stops.check()
                 yield folder
             finally:
@@ -92,30 +99,69 @@ def check_installed() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def _join(address: str | None, folder: str) -> None:
-    """Join the cluster at the address, or start one.
+_INIT: dict[str, Any] = {
+    "log_to_driver": False,
+    "logging_level": logging.ERROR,
+    "configure_logging": True,
+}
+
+
+def _start(folder: Path) -> None:
+    """Start a cluster of this machine, which no other can reach.
+
+    Args:
+        folder: What Ray makes and opens to everybody; so it lies in one that is closed.
+
+    Raises:
+        RuntimeError: If Ray listens on another address than loopback.
+    """
+    import ray
+
+    with _loopback():
+        ray.init(
+            address="local",  # and not what RAY_ADDRESS names
+            num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+            include_dashboard=False,
+            object_store_memory=_STORE,
+            _temp_dir=str(folder),
+            **_INIT,
+        )
+        address = ray.util.get_node_ip_address()
+    if not ipaddress.ip_address(address).is_loopback:
+        raise RuntimeError(
+            f"expected Ray to listen on loopback, got {address} from Ray {ray.__version__}; "
+            "install another version, as by pip install 'ray[tune]==2.60.0'"
+        )
+
+
+@contextmanager
+def _loopback() -> Generator[None]:
+    """Let Ray take loopback for the address of this machine.
+
+    All its processes bind to that address, or to every interface where it is none of loopback.
+    Ray replaces `_node_ip_address="127.0.0.1"` by the address in the network unless clusters are
+    switched off, as on macOS. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER does that too, but is read when
+    Ray is imported, which the caller may have done.
+    """
+    constants: Any = importlib.import_module("ray._private.ray_constants")
+    before = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+
+
+def _join(address: str) -> None:
+    """Join the cluster at the address.
 
     Raises:
         ConnectionError: If it cannot be joined.
     """
     import ray
 
-    quiet: dict[str, Any] = {
-        "log_to_driver": False,
-        "logging_level": logging.ERROR,
-        "configure_logging": True,
-    }
-    if address is None:
-        ray.init(
-            num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-            include_dashboard=False,
-            object_store_memory=_STORE,
-            _temp_dir=folder,
-            **quiet,
-        )
-        return
     try:
-        ray.init(address=address, **quiet)
+        ray.init(address=address, **_INIT)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConnectionError(_refusal(address, str(error))) from error
 

@@ -19,7 +19,10 @@ _DRIVER = "driver.json"
 
 @contextmanager
 def temporary_folder() -> Generator[str]:
-    """Make a folder and remove it afterwards; remove those whose sweeps were killed before."""
+    """Make a folder for this user alone and remove it afterwards.
+
+    The folders of sweeps that were killed before are removed too.
+    """
     _remove_abandoned(Path(tempfile.gettempdir()))
     folder = tempfile.mkdtemp(prefix=_PREFIX)
     try:
