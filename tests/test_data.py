@@ -171,8 +171,11 @@ def test_a_tensor_read_may_be_written_to(tmp_path):
         (idx(2049, 3, content=b"01"), r"expected 3 bytes for the shape \(3,\) .*, got 2"),
         (idx(2049, 1, content=b"01"), r"expected 1 bytes for the shape \(1,\) .*, got 2"),
         (idx(2049), r"expected a header of 8 bytes .*, got 4"),
+        (idx(2049, 2, content=b"01")[:-3], r"expected a complete gzip file, got .*a\.gz"),
+        (idx(2049, 2, content=b"01")[:-1] + b"x", r"expected a complete gzip file, got .*a\.gz"),
+        (idx(2049, -2, content=b"01"), r"expected 4294967294 bytes for the shape .*, got 2"),
     ],
-    ids=["another rank", "too short", "too long", "no sizes"],
+    ids=["another rank", "too short", "too long", "no sizes", "cut off", "damaged", "negative"],
 )
 def test_a_file_that_is_not_what_its_header_says_is_refused(tmp_path, content, message):
     path = put(tmp_path / "a.gz", content)

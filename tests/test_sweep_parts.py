@@ -13,7 +13,7 @@ from eigenrnn.cli.rebuild import rebuild
 from eigenrnn.errors import RunExistsError
 from eigenrnn.recipes import reproduce
 from eigenrnn.registry import RECIPES
-from eigenrnn.sweep import Criterion, Status
+from eigenrnn.sweep import Criterion, Status, Trial
 from eigenrnn.sweep.cluster import _JOIN_S, _KNOCK_S, check_address, check_cluster
 from eigenrnn.sweep.folder import check_folder, open_folder
 from eigenrnn.sweep.results import write_table
@@ -88,7 +88,10 @@ def test_a_sweep_of_another_version_is_refused_and_kept(tmp_path, options):
         check_folder(tmp_path, TINY, **NEITHER | options)
 
 
-@pytest.mark.parametrize("content", ['{"format": 1, "eigen', "[]", "{}"])
+@pytest.mark.parametrize(
+    "content",
+    ['{"format": 1, "eigen', "[]", "{}", '{"format": 1, "eigenrnn": "0.1.0", "file": ["task"]}'],
+)
 def test_a_sweep_whose_file_is_damaged_is_refused_by_name_and_can_be_deleted(tmp_path, content):
     open_folder(tmp_path, TINY, overwrite=False)
     (tmp_path / "sweep.json").write_text(content)
@@ -192,9 +195,44 @@ def test_a_damaged_file_costs_its_own_trial_only(tmp_path, name, content):
     assert read_metrics(out / trials[0].place) == rows, "no step was taken again"
 
 
-def test_a_search_whose_points_are_damaged_names_their_file(tmp_path):
-    (tmp_path / "suggestions.json").write_text('{"points": [')
-    with pytest.raises(ValueError, match=r"suggestions\.json is truncated or damaged"):
+WRITTEN = {"state": "ended", "message": "", "attempts": 1, "node": "", "owner": ""}
+CAME_OUT = {"steps": 8, "seconds": 1, "train_loss": 0.5, "best_step": 8, "best_by": "test loss"}
+CAME_OUT |= {"last": {"test": {"loss": 0.5}}, "best": {"test": {"loss": 0.5}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trial.json", "[" * 100_000),
+        ("trial.json", "1" * 5_000),
+        ("trial.json", json.dumps(WRITTEN | {"attempts": -1})),
+        ("trial.json", json.dumps(WRITTEN | {"state": ["ended"]})),
+        ("trial.json", json.dumps(WRITTEN | {"scores": [1]})),
+        ("result.json", json.dumps(CAME_OUT | {"seconds": "1"})),
+        ("result.json", json.dumps(CAME_OUT | {"last": {"test": 0.5}})),
+        ("result.json", json.dumps(CAME_OUT | {"best": {"test": {"loss": "0.5"}}})),
+    ],
+)
+def test_values_of_the_wrong_kind_are_taken_as_damage(tmp_path, name, content):
+    trial = Trial(0, {}, 0, "seed-0")
+    files = {"trial.json": json.dumps(WRITTEN), "result.json": json.dumps(CAME_OUT)}
+    (tmp_path / trial.place).mkdir()
+    for file, text in files.items():
+        (tmp_path / trial.place / file).write_text(text)
+    assert Status.read(trial, tmp_path).state == "ended"
+    (tmp_path / trial.place / name).write_text(content)
+    status = Status.read(trial, tmp_path)
+    assert status.state == "waiting"
+    assert f"{tmp_path / trial.place / name} is " in status.message
+    assert "damaged" in status.message
+
+
+@pytest.mark.parametrize(
+    "content", ['{"points": [', '{"points": [{}]}', '{"points": [{"number": 0, "parameters": 1}]}']
+)
+def test_a_search_whose_points_are_damaged_names_their_file(tmp_path, content):
+    (tmp_path / "suggestions.json").write_text(content)
+    with pytest.raises(ValueError, match=r"suggestions\.json is .*damaged"):
         suggested_before(tmp_path)
 
 

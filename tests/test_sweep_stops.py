@@ -123,6 +123,7 @@ def test_the_folders_of_sweeps_that_are_gone_are_removed_and_no_others(tmp_path)
             "reused": {"began": "0"},  # another process had our number
             "elsewhere": {"began": "0", "where": "another machine"},
             "unknown": {"began": None},
+            "damaged": {"pid": "\0"},
         }
         for name, changes in others.items():
             folder = tmp_path / f"eigenrnn-{name}"
@@ -131,7 +132,7 @@ def test_the_folders_of_sweeps_that_are_gone_are_removed_and_no_others(tmp_path)
         (tmp_path / "eigenrnn-bare").mkdir()
         with temporary_folder() as second:
             left = {path.name for path in tmp_path.iterdir()}
-    kept = {"eigenrnn-elsewhere", "eigenrnn-unknown", "eigenrnn-bare"}
+    kept = {f"eigenrnn-{name}" for name in ("elsewhere", "unknown", "damaged", "bare")}
     assert left - kept == {Path(folder).name for folder in (first, second)}
     assert kept < left
     assert {path.name for path in tmp_path.iterdir()} == kept

@@ -2,6 +2,7 @@
 
 import math
 import re
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -149,6 +150,43 @@ def test_every_format_gives_the_same_sequences(tmp_path, form):
     np.testing.assert_array_equal(read.values[:4], x)
     assert read.lengths[:2].tolist() == [3, 1]
     assert read.labels[:2] == ("cat", "dog")
+
+
+def test_parquet_may_hold_times_as_text_as_csv_does(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"sequence": ["b", "b", "a", "b"], "left": [3.0, 1.0, -1.5, 2.0]}
+    for times in (["10", "8", "0", "9"], ["2024-10", "2024-08", "2024-01", "2024-09"]):
+        path = tmp_path / "mine.parquet"
+        parquet.write_table(pyarrow.table({**columns, "time": times}), path)
+        assert read_series(path).values[:, 0].tolist() == [1, 2, 3, -1.5]
+
+
+@pytest.mark.parametrize("kind", ["list", "binary"])
+def test_a_column_of_parquet_without_numbers_texts_or_times_is_refused(tmp_path, kind):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    values = {"list": [[1], [2]], "binary": [b"1", b"2"]}[kind]
+    path = tmp_path / "mine.parquet"
+    parquet.write_table(pyarrow.table({"sequence": values, "left": [1.0, 2.0]}), path)
+    with pytest.raises(ValueError, match=r"in the column 'sequence' of .*mine.parquet, got"):
+        read_series(path)
+
+
+def test_a_long_label_does_not_take_its_memory_for_every_row(tmp_path):
+    rows = [f"{k},{k},label" for k in range(1_000)]
+    rows[500] = f"500,1,{'x' * 100_000}"
+    path = put(tmp_path, "mine.csv", "\n".join(["sequence,left,label", *rows]))
+    tracemalloc.start()
+    read_series(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * 2**20
+
+
+def test_an_array_that_would_have_to_be_unpickled_is_refused(tmp_path):
+    path = tmp_path / "mine.npz"
+    np.savez(path, x=np.array([[1, "two"]], object), lengths=np.array([1]))
+    with pytest.raises(ValueError, match=r"array x.npy in .*mine.npz, got: pickled objects"):
+        read_series(path)
 
 
 def test_numbers_are_scaled_and_scored_in_their_own_units(tmp_path):
@@ -324,6 +362,16 @@ def test_bad_files_are_refused_with_their_place(tmp_path, name, content, message
             r"a label of each sequence in .*, got neither label nor targ",
         ),
         ({"x": np.full((2, 3, 1), np.inf)}, r"finite .*, got inf in the sequence with index 0"),
+        ({"x": np.full((2, 3, 1), 1e39)}, r"finite .*, got inf in the sequence with index 0"),
+        ({"x": np.zeros((2, 3, 0))}, r"at least one channel in .*a.npz, got none"),
+        (
+            {"x": np.zeros((2, 3, 1)), "lengths": np.array(["3", "2"])},
+            r"expected lengths as whole numbers in one dimension in .*a.npz, got <U1",
+        ),
+        (
+            {"x": np.zeros((3, 1)), "lengths": np.array([2**63, 2**63, 3], np.uint64)},
+            rf"fit x .* in .*a.npz, got 3 of them with the sum {2**64 + 3}",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, message):

@@ -16,6 +16,7 @@ RATE = 8_000
 """The rate of all speech here, in samples a second."""
 
 _FULL_SCALE = 32_768
+_ORDERS = {"01": "<", "10": ">"}
 
 
 def read_recording(content: bytes, name: str) -> tuple[Tensor, int]:
@@ -42,6 +43,8 @@ def read_recording(content: bytes, name: str) -> tuple[Tensor, int]:
             if content
             else f"expected a recording in {name}, got an empty file"
         )
+    if not rate:
+        raise ValueError(f"expected a rate of samples in {name}, got 0")
     samples = np.frombuffer(raw, f"{order}i2").astype(np.float32) / _FULL_SCALE
     if not len(samples):
         raise ValueError(f"expected at least one sample in {name}, got none")
@@ -88,7 +91,7 @@ def _read_riff(content: bytes, name: str) -> tuple[bytes, int]:
         with wave.open(io.BytesIO(content)) as reader:
             channels, width, rate, count, *_ = reader.getparams()
             raw = reader.readframes(count)
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError) as error:  # the last of a chunk that is cut off
         raise ValueError(
             f"expected a complete recording of uncompressed samples in {name}, got: "
             f"{error or 'a header that is cut off'}"
@@ -132,6 +135,13 @@ def _read_sphere(content: bytes, name: str) -> tuple[bytes, int, str]:
         raise ValueError(
             f"expected whole numbers as the count and the rate of samples in {name}, got {numbers}"
         )
+    order = header.get("sample_byte_format", "01")
+    begin = content.index(b"end_head")
+    if order not in _ORDERS or int(lines[1]) < begin:
+        raise ValueError(
+            f"expected samples in the order 01 or 10 behind the header of {begin} bytes in "
+            f"{name}, got {order!r} from byte {lines[1].strip()}"
+        )
     (count, rate), start = map(int, numbers), int(lines[1])
     raw = content[start : start + 2 * count]
     if len(raw) != 2 * count:
@@ -139,5 +149,4 @@ def _read_sphere(content: bytes, name: str) -> tuple[bytes, int, str]:
             f"expected {count} samples in {name}, as its header says, got {len(raw) // 2}; the "
             "file is cut off"
         )
-    order = ">" if header.get("sample_byte_format", "01") == "10" else "<"
-    return raw, rate, order
+    return raw, rate, _ORDERS[order]

@@ -2,7 +2,6 @@
 
 import io
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.data.files import DATA_VARIABLE
-from eigenrnn.data.memory import check_memory
+from eigenrnn.data.packed import read_arrays, refuse_damage
 from eigenrnn.errors import MissingDataError
 
 __all__ = [
@@ -101,13 +100,8 @@ def read_rollout(path: Path, steps: int) -> Any:
     Raises:
         ValueError: If the file is cut off, or not a rollout of so many steps.
     """
-    try:
-        rollout = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(
-            f"expected a complete rollout in {path}, got {error}; "
-            "delete the file and collect it again"
-        ) from None
+    with refuse_damage("rollout", path, "delete the file and collect it again"):
+        rollout = np.lib.format.open_memmap(path, mode="r")
     if rollout.dtype != ROLLOUT or rollout.shape != (steps,):
         raise ValueError(
             f"expected {steps} steps of frames and actions in {path}, "
@@ -147,7 +141,7 @@ def read_encoded(path: Path) -> Encoded:
         ValueError: If the file is damaged, of a newer format, or holds other arrays than it
             should; names the file and the place.
     """
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path, "the encoded rollouts", "encode fewer rollouts")
     version = arrays.get("format")
     if version is None or version.shape or version.dtype.kind not in "iu":
         raise ValueError(f"expected encoded rollouts in {path}, got a file without format number")
@@ -166,22 +160,6 @@ def read_encoded(path: Path) -> Encoded:
                 f"in {name} of rollout {rollout}, step {step}"
             )
     return Encoded(**{name: arrays[name] for name in _WIDTHS})
-
-
-def _read_arrays(path: Path) -> dict[str, Any]:
-    """Read all arrays, whose checksums the archive keeps.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        check_memory(2 * size, f"the encoded rollouts of {path}", "encode fewer rollouts")
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise ValueError(f"expected a complete .npz archive in {path}, got {error}") from None
 
 
 def _check_shapes(arrays: Mapping[str, Any], path: Path) -> None:

@@ -54,7 +54,8 @@ def read_csv(path: Path) -> Sequences:
             f"{', '.join(names)}"
         )
     columns = {
-        name: np.array(column) if name in _TEXTS else _numbers(column, name, path, at)
+        # as objects: an array of texts takes for each as much memory as for the longest
+        name: np.array(column, object) if name in _TEXTS else _numbers(column, name, path, at)
         for name, column in zip(names, zip(*rows, strict=True), strict=True)
     }
     return from_columns(columns, path, lambda row: f"line {at[row]}")

@@ -1,7 +1,6 @@
 """The Free Spoken Digit Dataset, read from its zip file as it is."""
 
 import hashlib
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -10,25 +9,25 @@ from torch import Tensor
 
 from eigenrnn.data.audio import at_rate, read_recording
 from eigenrnn.data.files import DataFile, locate
+from eigenrnn.data.packed import read_members
 
 __all__ = ["FSDD", "read_fsdd"]
 
 _GITHUB = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive"
 
 
-def _recordings(archive: zipfile.ZipFile) -> list[str]:
-    paths = map(PurePosixPath, archive.namelist())
-    return sorted(str(p) for p in paths if p.parent.name == "recordings" and p.suffix == ".wav")
+def _is_recording(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.parent.name == "recordings" and path.suffix == ".wav"
 
 
 def _digest(path: Path) -> str:
     """Compute the checksum of all recordings, joined in the order of their names."""
     content = hashlib.sha256()
     try:
-        with zipfile.ZipFile(path) as archive:
-            for name in _recordings(archive):
-                content.update(archive.read(name))
-    except zipfile.BadZipFile as error:
+        for _, recording in read_members(path, _is_recording):
+            content.update(recording)
+    except ValueError as error:
         return f"none ({error})"
     return content.hexdigest()
 
@@ -67,10 +66,11 @@ def read_fsdd(
         Jackson and others, https://github.com/Jakobovski/free-spoken-digit-dataset.
     """
     path = locate(FSDD, data_root)
-    with zipfile.ZipFile(path) as archive:
-        for name in _recordings(archive):
-            stem = Path(name).stem
-            if int(stem.rsplit("_", 1)[1]) in _INDICES[split]:
-                place = f"{name} of {path}"
-                samples, rate = read_recording(archive.read(name), place)
-                yield stem, at_rate(samples, rate, place)
+    for name, content in read_members(path, lambda name: _is_in(name, split)):
+        place = f"{name} of {path}"
+        samples, rate = read_recording(content, place)
+        yield Path(name).stem, at_rate(samples, rate, place)
+
+
+def _is_in(name: str, split: str) -> bool:
+    return _is_recording(name) and int(Path(name).stem.rsplit("_", 1)[1]) in _INDICES[split]

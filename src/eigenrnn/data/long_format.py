@@ -23,7 +23,7 @@ def from_columns(
     neither; and every other column is a channel. Sequences are in the order of their first rows.
 
     Args:
-        columns: An array of one dimension for each name.
+        columns: An array of one dimension for each name; texts are objects.
         path: The file that they are from.
         row_place: Says where in the file a row stands.
 
@@ -64,12 +64,12 @@ def from_columns(
 
 def _times(column: Any, path: Path, row_place: Callable[[int], str]) -> Any:
     times = np.asarray(column)
-    if times.dtype.kind == "U":  # words in a text: numbers, or dates, which sort as they are
+    if times.dtype.kind == "O":  # texts: numbers, or dates, which sort as they are
         try:
             times = times.astype(np.float64)
-        except ValueError:
+        except (TypeError, ValueError):
             return np.unique(times, return_inverse=True)[1]
-    missing = np.flatnonzero(np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times))
+    missing = np.flatnonzero(np.isnat(times) if times.dtype.kind in "Mm" else ~np.isfinite(times))
     if len(missing):
         raise ValueError(
             f"expected a time in each row of {path}, got {times[missing[0]]} in "

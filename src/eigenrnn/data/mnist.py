@@ -1,6 +1,5 @@
 """The MNIST images of handwritten digits, as first published in four idx files."""
 
-import gzip
 import math
 from pathlib import Path
 from typing import Literal
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.data.files import DataFile, locate
+from eigenrnn.data.packed import read_gzip
 
 __all__ = ["FILES", "read_idx", "read_mnist"]
 
@@ -79,15 +79,16 @@ def read_idx(path: Path, rank: int) -> Tensor:
         rank: The number of dimensions that it must have.
 
     Raises:
-        ValueError: If the file is of another type or rank, or not as long as its sizes say.
+        ValueError: If the file is damaged, of another type or rank, or not as long as its sizes
+            say.
     """
-    content = gzip.decompress(path.read_bytes())
+    content = read_gzip(path, "the bytes", 2, "read a smaller file")
     header_bytes = 4 * (1 + rank)
     if len(content) < header_bytes:
         raise ValueError(
             f"expected a header of {header_bytes} bytes in {path}, got {len(content)}"
         )
-    magic, *shape = np.frombuffer(content, ">i4", count=1 + rank).tolist()
+    magic, *shape = np.frombuffer(content, ">u4", count=1 + rank).tolist()
     if magic != 2048 + rank:
         raise ValueError(f"expected the magic number {2048 + rank} in {path}, got {magic}")
     if len(content) != header_bytes + math.prod(shape):

@@ -1,13 +1,12 @@
 """Series in numpy's `.npz` archives."""
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eigenrnn.data.memory import check_memory
-from eigenrnn.data.sequences import Sequences, checked
+from eigenrnn.data.packed import read_arrays
+from eigenrnn.data.sequences import Sequences, as_float32, checked
 
 __all__ = ["read_npz"]
 
@@ -25,7 +24,7 @@ def read_npz(path: Path) -> Sequences:
     Raises:
         ValueError: If the file is cut off, or an array is missing or has another shape.
     """
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path, "the arrays", "cut the file into smaller ones")
     x = arrays.get("x")
     if x is None or x.ndim not in (2, 3) or x.dtype.kind not in "fiub":
         got = "no such array" if x is None else f"{x.dtype} of the shape {x.shape}"
@@ -40,11 +39,11 @@ def read_npz(path: Path) -> Sequences:
     return checked(
         Sequences(
             path=path,
-            values=x.astype(np.float32),
+            values=as_float32(x),
             lengths=lengths,
             channels=tuple(str(k) for k in range(1, x.shape[-1] + 1)),
             labels=None if labels is None else _labels(labels, path),
-            numbers=None if numbers is None else numbers.astype(np.float32),
+            numbers=None if numbers is None else as_float32(numbers),
             place=lambda number: f"the sequence with index {number}",
         )
     )
@@ -69,24 +68,6 @@ def _labels(labels: Any, path: Path) -> tuple[str, ...]:
     return words
 
 
-def _read_arrays(path: Path) -> dict[str, Any]:
-    """Read all arrays, none of which may be pickled.
-
-    Raises:
-        ValueError: If the file is damaged, or an array would have to be unpickled.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-            check_memory(2 * size, f"the arrays of {path}", "cut the file into smaller ones")
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ValueError(f"expected a complete .npz archive in {path}, got {error}") from None
-    except ValueError as error:  # what is pickled is code, and is not run
-        raise ValueError(f"expected arrays of numbers or text in {path}, got {error}") from None
-
-
 def _lengths(x: Any, lengths: Any | None, path: Path) -> Any:
     if lengths is None:
         if x.ndim == 2:
@@ -94,18 +75,21 @@ def _lengths(x: Any, lengths: Any | None, path: Path) -> Any:
                 f"expected lengths beside the two-dimensional x in {path}, got no such array"
             )
         return np.full(len(x), x.shape[1], np.int64)
-    whole = lengths.ndim == 1 and lengths.dtype.kind in "iu"
-    fits = whole and (
-        lengths.sum() == len(x)
-        if x.ndim == 2
-        else len(lengths) == len(x) and lengths.max(initial=0) <= x.shape[1]
-    )
-    if not fits or lengths.min(initial=1) < 1:
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
+        raise ValueError(
+            f"expected lengths as whole numbers in one dimension in {path}, got {lengths.dtype} "
+            f"of the shape {lengths.shape}"
+        )
+    longest, count = (len(x), len(lengths)) if x.ndim == 2 else (x.shape[1], len(x))
+    # each is known to be small before they are added up: a sum of any could wrap around
+    fits = len(lengths) == count and ((lengths >= 1) & (lengths <= longest)).all()
+    steps: Any = lengths.astype(np.int64)
+    if not fits or (x.ndim == 2 and steps.sum() != len(x)):
         raise ValueError(
             f"expected lengths of whole numbers >= 1 that fit x of the shape {x.shape} in {path}, "
-            f"got {lengths.dtype} of the shape {lengths.shape} with the sum {lengths.sum()}"
+            f"got {len(lengths)} of them with the sum {sum(lengths.tolist())}"
         )
-    return lengths.astype(np.int64)
+    return steps
 
 
 def _answers(array: Any | None, count: int, name: str, path: Path) -> Any | None:

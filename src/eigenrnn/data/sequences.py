@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sequences", "checked", "open_lines"]
+__all__ = ["Sequences", "as_float32", "as_values", "checked", "open_lines"]
 
 Values = NDArray[np.float32]
 
@@ -46,10 +46,12 @@ def checked(sequences: Sequences) -> Sequences:
     """Refuse what nobody can learn from.
 
     Raises:
-        ValueError: If there is no sequence, an empty one, or a value that is missing, infinite or
-            too large for single precision.
+        ValueError: If there is no channel, no sequence, an empty one, or a value that is missing,
+            infinite or too large for single precision.
     """
     path = sequences.path
+    if not sequences.channels:
+        raise ValueError(f"expected at least one channel in {path}, got none")
     if not len(sequences):
         raise ValueError(f"expected at least one sequence in {path}, got none")
     empty = np.flatnonzero(sequences.lengths < 1)
@@ -95,6 +97,12 @@ def open_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, text.rstrip("\r\n")
 
 
+def as_float32(values: Any) -> Values:
+    """Round numbers; one that is too large becomes infinite, which `checked` refuses."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
 def as_values(rows: Any, path: Path, columns: Sequence[str]) -> Values:
     """Make a matrix of numbers of columns.
 
@@ -104,7 +112,7 @@ def as_values(rows: Any, path: Path, columns: Sequence[str]) -> Values:
     matrix = np.empty((len(rows[0]) if rows else 0, len(columns)), np.float32)
     for number, (column, name) in enumerate(zip(rows, columns, strict=True)):
         try:
-            matrix[:, number] = np.asarray(column, np.float64)
+            matrix[:, number] = as_float32(np.asarray(column, np.float64))
         except (TypeError, ValueError):
             raise ValueError(
                 f"expected numbers in the column {name!r} of {path}, got "

@@ -1,7 +1,5 @@
 """A text of the user's own, and a small free one."""
 
-import gzip
-import zlib
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +8,7 @@ import numpy as np
 from eigenrnn.data.corpus import Corpus, number_codes, number_words
 from eigenrnn.data.files import DataFile, locate
 from eigenrnn.data.memory import check_memory
+from eigenrnn.data.packed import read_gzip
 
 __all__ = ["TINY_SHAKESPEARE", "decode", "read_text", "split_text"]
 
@@ -26,9 +25,9 @@ TINY_SHAKESPEARE = DataFile(
 """40,000 lines from plays of Shakespeare, in the public domain."""
 
 _CODES = 0x110000  # of Unicode
-_PIECE = 2**20
 _GZIP = b"\x1f\x8b"
 _PEAK = 20  # bytes of memory, while a text is numbered, for each of its own
+_SMALLER = "train on a part of it"
 
 
 def read_text(
@@ -51,10 +50,11 @@ def read_text(
         raise FileNotFoundError(f"expected a file of text, got {path}, which is none")
     with path.open("rb") as stream:
         packed = stream.read(len(_GZIP)) == _GZIP
-    if not packed:
-        _check_memory(path, path.stat().st_size)
-    content = _unpacked(path) if packed else path.read_bytes()
-    _check_memory(path, len(content))
+    if packed:
+        content = read_gzip(path, "the text", _PEAK, _SMALLER)
+    else:
+        check_memory(_PEAK * path.stat().st_size, f"the text in {path}", _SMALLER)
+        content = path.read_bytes()
     text = decode(content, path)
     if not text:
         raise ValueError(f"expected a text in {path}, got an empty file")
@@ -99,27 +99,3 @@ def split_text(
     cuts = [len(numbers) - validation - test, len(numbers) - test]
     names = ("train", "validation", "test")
     return Corpus(symbols, dict(zip(names, np.split(numbers, cuts), strict=True)))
-
-
-def _check_memory(path: Path, size: int) -> None:
-    check_memory(_PEAK * size, f"the text in {path}", "train on a part of it")
-
-
-def _unpacked(path: Path) -> bytes:
-    """Unpack a gzip file.
-
-    Raises:
-        ValueError: If it is cut off or damaged; names the place.
-    """
-    pieces: list[bytes] = []
-    try:
-        with gzip.open(path) as stream:
-            while piece := stream.read(_PIECE):
-                pieces.append(piece)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(
-            f"expected a complete gzip file, got {path} of {path.stat().st_size} bytes, which "
-            f"cannot be read on after about {sum(map(len, pieces))} unpacked bytes ({error}); "
-            "copy or download it again"
-        ) from None
-    return b"".join(pieces)

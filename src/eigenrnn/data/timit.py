@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from eigenrnn.data.audio import at_rate, read_recording
 from eigenrnn.data.files import DATA_VARIABLE, DataFile, locate
+from eigenrnn.data.packed import read_members
 from eigenrnn.errors import MissingDataError
 
 __all__ = ["CORE_TEST", "DEVELOPMENT", "SAMPLE", "has_timit", "read_timit", "read_timit_sample"]
@@ -39,19 +39,18 @@ CORE_TEST = _speakers(
 _SENTENCES = {"train": 3_696, "validation": 400, "test": 192}
 
 
-def _recordings(archive: zipfile.ZipFile) -> list[str]:
-    return sorted(name for name in archive.namelist() if name.endswith(".wav"))
+def _is_recording(name: str) -> bool:
+    return name.endswith(".wav")
 
 
 def _digest(path: Path) -> str:
     """Compute the checksum of the samples of all recordings, in the order of their names."""
     content = hashlib.sha256()
     try:
-        with zipfile.ZipFile(path) as archive:
-            for name in _recordings(archive):
-                samples, _ = read_recording(archive.read(name), f"{name} of {path}")
-                content.update(samples.numpy().astype("<f4").tobytes())
-    except (zipfile.BadZipFile, ValueError) as error:
+        for name, recording in read_members(path, _is_recording):
+            samples, _ = read_recording(recording, f"{name} of {path}")
+            content.update(samples.numpy().astype("<f4").tobytes())
+    except ValueError as error:
         return f"none ({error})"
     return content.hexdigest()
 
@@ -135,13 +134,12 @@ def read_timit_sample(
         Garofolo et al., LDC93S1, 1993, in the selection of the Natural Language Toolkit.
     """
     path = locate(SAMPLE, data_root)
-    with zipfile.ZipFile(path) as archive:
-        for name in _recordings(archive):
-            folder, _, file = name.removeprefix("timit/").partition("/")
-            if folder[:3] in _SAMPLE_REGIONS[split] and not file.startswith("sa"):
-                place = f"{name} of {path}"
-                samples, rate = read_recording(archive.read(name), place)
-                yield f"{folder}-{file.removesuffix('.wav')}", at_rate(samples, rate, place)
+    for name, content in read_members(path, _is_recording):
+        folder, _, file = name.removeprefix("timit/").partition("/")
+        if folder[:3] in _SAMPLE_REGIONS[split] and not file.startswith("sa"):
+            place = f"{name} of {path}"
+            samples, rate = read_recording(content, place)
+            yield f"{folder}-{file.removesuffix('.wav')}", at_rate(samples, rate, place)
 
 
 def _part(split: Split, data_root: str | Path | None) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 
 from eigenrnn.data.files import DataFile
 from eigenrnn.data.memory import check_memory
-from eigenrnn.data.sequences import Sequences, Values, checked, open_lines
+from eigenrnn.data.sequences import Sequences, Values, as_float32, checked, open_lines
 
 __all__ = ["ARCHIVE", "read_ts"]
 
@@ -54,6 +54,9 @@ ARCHIVE = {
 """Sets of the archives by name: the files to train on and to test on."""
 
 
+_DIGITS = 18
+
+
 @dataclass
 class _Header:
     """What the lines beginning with @ say, with the number of the line that says it."""
@@ -62,6 +65,11 @@ class _Header:
 
     def flag(self, name: str) -> bool:
         return self.words.get(name, ["false"])[0].lower() == "true"
+
+    def count(self, name: str) -> int | None:
+        word = self.words.get(name, [""])[0]
+        # no series has more steps or channels, and Python reads no number of 5,000 digits
+        return int(word[:_DIGITS]) if word.isdecimal() else None
 
 
 def read_ts(path: Path) -> Sequences:
@@ -139,10 +147,8 @@ def _read_header(lines: Iterator[tuple[int, str]], path: Path) -> _Header:
 def _expected_channels(header: _Header, read: list[Values]) -> int | None:
     if header.flag("univariate"):
         return 1
-    named = header.words.get("dimensions", header.words.get("dimension", [""]))[0]
-    if named.isdecimal():
-        return int(named)
-    return read[0].shape[1] if read else None
+    named = header.count("dimensions" if "dimensions" in header.words else "dimension")
+    return read[0].shape[1] if named is None and read else named
 
 
 def _read_channels(channels: list[str], place: str, expected: int | None) -> Values:
@@ -163,8 +169,7 @@ def _read_channels(channels: list[str], place: str, expected: int | None) -> Val
 def _read_values(text: str, place: str) -> Values:
     words = text.split(",")
     try:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
-            return np.array(words, np.float64).astype(np.float32)
+        return as_float32(np.array(words, np.float64))
     except ValueError:
         pass
     missing = next(word for word in words if not _is_number(word))
@@ -186,7 +191,7 @@ def _numbers(answers: list[str], path: Path, at: list[int]) -> Values:
     for answer, number in zip(answers, at, strict=True):
         if not _is_number(answer):
             raise ValueError(f"expected a number last in line {number} of {path}, got {answer!r}")
-    return np.array(answers, np.float32)
+    return as_float32(np.array(answers, np.float64))
 
 
 def _check_end(path: Path, header: _Header, answers: list[str], at: list[int]) -> None:
@@ -206,8 +211,8 @@ def _check_end(path: Path, header: _Header, answers: list[str], at: list[int]) -
 def _check_lengths(path: Path, header: _Header, read: list[Values], at: list[int]) -> None:
     if not header.flag("equallength"):
         return
-    named = header.words.get("serieslength", [""])[0]
-    expected = int(named) if named.isdecimal() else len(read[0])
+    named = header.count("serieslength")
+    expected = len(read[0]) if named is None else named
     for values, number in zip(read, at, strict=True):
         if len(values) != expected:
             raise ValueError(

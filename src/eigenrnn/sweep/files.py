@@ -18,7 +18,7 @@ def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON or UTF-8, too long a number, too deep
         raise ValueError(f"{path} is truncated or damaged: {error}") from None
     known = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
     missing = [key for key in keys if key not in known]
@@ -34,7 +34,7 @@ def read_columns(journal: Path, names: Sequence[str]) -> dict[str, dict[int, flo
         ValueError: If it is damaged, or one of them has no number.
     """
     found: dict[str, dict[int, float]] = {name: {} for name in names}
-    with suppress(FileNotFoundError, KeyError, TypeError, ValueError):
+    with suppress(FileNotFoundError, KeyError, TypeError, ValueError, csv.Error):
         with journal.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 for name in names:

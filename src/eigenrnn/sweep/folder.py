@@ -115,6 +115,8 @@ def _known(file: Path, *, overwrite: bool) -> dict[str, Any]:
     """
     try:
         known = read_json(file, ("format", "eigenrnn", "file"))
+        if not isinstance(known["file"], dict):
+            raise ValueError(f"{file} is damaged: its description of the sweep is none")
     except ValueError as error:
         if overwrite:
             return {}

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from optuna.distributions import (
     BaseDistribution,
@@ -107,7 +107,18 @@ def suggested_before(out: Path) -> list[Suggested]:
     """
     path = out / SUGGESTIONS
     listed = read_json(path, ("points",))["points"] if path.exists() else []
-    return [Suggested(point["number"], point["parameters"]) for point in listed]
+    if not isinstance(listed, list) or not all(map(_is_point, cast("list[Any]", listed))):
+        raise ValueError(f"{path} is damaged: expected points with a number and parameters")
+    points = cast("list[dict[str, Any]]", listed)
+    return [Suggested(point["number"], point["parameters"]) for point in points]
+
+
+def _is_point(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("number"), int)
+        and isinstance(value.get("parameters"), dict)
+    )
 
 
 def _distribution(domain: Range | Choice) -> BaseDistribution:

@@ -46,6 +46,7 @@ def _remove_abandoned(parent: Path) -> None:
         except (OSError, ValueError):
             continue
         known = content["began"] is not None and content["where"] == _where()
+        known &= isinstance(content["pid"], int)
         # a number is used again, but not by a process that began at the same time
         if known and _began(content["pid"]) != content["began"]:
             shutil.rmtree(file.parent, ignore_errors=True)
