@@ -177,6 +177,22 @@ def test_an_empty_text_and_a_missing_one_are_refused(tmp_path):
         read_text(tmp_path / "b.txt")
 
 
+def test_a_packed_text_too_large_for_the_memory_is_refused_while_it_is_unpacked(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**25)
+    path = tmp_path / "a.txt"
+    path.write_bytes(gzip.compress(bytes(2**26), 1))
+    tracemalloc.start()
+    with pytest.raises(
+        ValueError, match=r"expected the text in .*a\.txt to fit into the 0\.03 GiB"
+    ):
+        read_text(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
 def test_a_text_too_large_for_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 2**30)
     path = tmp_path / "a.txt"

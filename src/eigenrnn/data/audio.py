@@ -136,7 +136,7 @@ def _read_sphere(content: bytes, name: str) -> tuple[bytes, int, str]:
             f"expected whole numbers as the count and the rate of samples in {name}, got {numbers}"
         )
     order = header.get("sample_byte_format", "01")
-    begin = content.index(b"end_head")
+    begin = content.index(b"end_head") + len(b"end_head")
     if order not in _ORDERS or int(lines[1]) < begin:
         raise ValueError(
             f"expected samples in the order 01 or 10 behind the header of {begin} bytes in "

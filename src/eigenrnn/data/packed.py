@@ -81,14 +81,16 @@ def read_members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple
         ValueError: If the archive is damaged, or a member does not fit into memory.
     """
     with refuse_damage("zip archive", path), zipfile.ZipFile(path) as archive:
+        wanted = [member for member in archive.infolist() if is_wanted(member.filename)]
+    largest = max((member.file_size for member in wanted), default=0)
+    check_memory(largest, f"each file in {path}", "download the archive again")
+    with refuse_damage("zip archive", path), zipfile.ZipFile(path) as archive:
         size = path.stat().st_size
-        for name in sorted(filter(is_wanted, archive.namelist())):
-            member = archive.getinfo(name)
+        for member in sorted(wanted, key=lambda member: member.filename):
             # zipfile makes room for as many bytes as the index says
             if member.compress_size > size:
-                raise ValueError(f"{name} of {member.compress_size} bytes in a file of {size}")
-            check_memory(member.file_size, f"{name} of {path}", "unpack a part of it")
-            yield name, archive.read(member)
+                raise ValueError(f"{member.compress_size} bytes in a file of {size}")
+            yield member.filename, archive.read(member)
 
 
 def read_arrays(path: Path, what: str, remedy: str) -> dict[str, Any]:
