@@ -88,7 +88,7 @@ def test_a_ray_that_does_not_keep_to_loopback_is_ended(monkeypatch):
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.2")
     message = r"expected Ray to listen on loopback, got 192\.0\.2\.2 from Ray \d"
     with (
-        pytest.raises(RuntimeError, match=message),
+        pytest.raises(ImportError, match=message),
         Stops() as stops,
         cluster(None, stops),
     ):

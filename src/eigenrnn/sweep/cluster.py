@@ -43,9 +43,8 @@ def cluster(address: str | None, stops: Stops) -> Generator[str]:
     Yields:
         A folder on this machine for what Ray keeps meanwhile.
     Raises:
-        ImportError: If Ray is not installed.
+        ImportError: If Ray is not installed, or this version does not keep to loopback.
         ConnectionError: If there is no cluster, or it cannot be joined.
-        RuntimeError: If this version of Ray does not keep to loopback.
         StoppedError: If the sweep was asked to end meanwhile.
     """
     before = {name: os.environ.get(name) for name in _QUIET}
@@ -61,7 +60,8 @@ def cluster(address: str | None, stops: Stops) -> Generator[str]:
                 if not joined_before:
                     with stops.held_back():
                         if address is None:
-                            _start(Path(folder) / "ray")
+                            # short: the path of a socket has at most 107 bytes
+                            _start(Path(folder) / "r")
                         else:
                             _join(address)
                 stops.check()
@@ -113,7 +113,7 @@ def _start(folder: Path) -> None:
         folder: What Ray makes and opens to everybody; so it lies in one that is closed.
 
     Raises:
-        RuntimeError: If Ray listens on another address than loopback.
+        ImportError: If this version of Ray listens on another address than loopback.
     """
     import ray
 
@@ -128,7 +128,7 @@ def _start(folder: Path) -> None:
         )
         address = ray.util.get_node_ip_address()
     if not ipaddress.ip_address(address).is_loopback:
-        raise RuntimeError(
+        raise ImportError(
             f"expected Ray to listen on loopback, got {address} from Ray {ray.__version__}; "
             "install another version, as by pip install 'ray[tune]==2.60.0'"
         )

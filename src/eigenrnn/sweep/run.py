@@ -90,7 +90,8 @@ class Sweep:
             ValueError: If a trial cannot be, or the folder holds another sweep.
             RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
             ConnectionError: If there is no cluster at the address.
-            ImportError: If Ray Tune or Optuna is missing.
+            ImportError: If Ray Tune or Optuna is missing, or other machines could reach this
+                version of Ray.
             StoppedError: If Ctrl-C or SIGTERM asked the sweep to end: a `KeyboardInterrupt`.
         """
         folder = Path(out).absolute()
