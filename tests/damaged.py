@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -104,10 +105,8 @@ WORDS = [b"0", b"-1", b"nan", b"1e39", b"1e999", b"1" * 5_000, b"null", b"[]", b
 
 
 def write_another_number(content: bytearray, rng: np.random.Generator) -> None:
-    digits = [k for k, byte in enumerate(content) if chr(byte).isdecimal() and byte < 128]
-    begin = end = digits[rng.integers(len(digits))] if digits else 0
-    while end < len(content) and end in digits[:]:
-        end += 1
+    numbers = [*re.finditer(rb"[0-9]+", bytes(content))]
+    begin, end = numbers[rng.integers(len(numbers))].span() if numbers else (0, 0)
     content[begin:end] = WORDS[rng.integers(len(WORDS))]
 
 
