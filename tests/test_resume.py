@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import platform
 import random
 import signal
 import subprocess
@@ -9,14 +11,15 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from rich.console import Console
 
 import training_run
-from eigenrnn.errors import CheckpointError
-from eigenrnn.train import Callback, checkpoint, loop
+from eigenrnn.errors import CheckpointError, FolderInUseError, NonFiniteLossError, WriteError
+from eigenrnn.train import Callback, Dynamics, checkpoint, loop
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}
@@ -56,6 +59,9 @@ def test_a_killed_run_goes_on_to_the_last_bit(tmp_path):
         deadline = time.monotonic() + 60
         while len(lines(killed / "metrics.csv")) <= rows and time.monotonic() < deadline:
             time.sleep(0.001)
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(FolderInUseError, match=f"in use by process {process.pid} on"):
+            small_fit(killed, resume=True)
         process.kill()
     assert not (killed / "result.json").exists(), "the run ended before it could be killed"
 
@@ -101,6 +107,37 @@ def test_a_signal_saves_and_the_run_can_go_on(tmp_path, number):
     assert not result.interrupted
     small_fit(tmp_path / "whole")
     assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
+
+
+class InEvaluation(Raise):
+    """Does so in the evaluation of a step."""
+
+    def after_step(self, *_):
+        pass
+
+    def after_evaluation(self, step, *_):
+        super().after_step(step)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "moment", [(Raise, 19), (Raise, 20), (InEvaluation, 20)], ids=["before", "step", "evaluation"]
+)
+def test_a_signal_at_the_last_step_is_told(tmp_path, moment, number):
+    kind, step = moment
+    stopped = small_fit(tmp_path / "halves", callbacks=[kind(step, number)])
+    assert (stopped.interrupted, stopped.signal, stopped.steps) == (True, number, 20)
+
+    result = small_fit(tmp_path / "halves", resume=True)
+    assert (result.interrupted, result.signal) == (False, None)
+    small_fit(tmp_path / "whole")
+    assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
+
+
+def test_a_signal_as_the_time_is_over_is_told_as_a_signal(tmp_path):
+    stopped = small_fit(tmp_path, callbacks=[Raise(1, signal.SIGINT)], max_minutes=1e-9)
+    assert (stopped.steps, stopped.signal) == (1, signal.SIGINT)
+    assert (stopped.interrupted, stopped.out_of_time) == (True, False)
 
 
 def test_a_stopped_run_says_how_to_go_on(tmp_path):
@@ -155,6 +192,16 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path):
     finally:
         signal.signal(signal.SIGINT, before)
     assert list(losses(tmp_path))[-1] == 7
+
+
+@pytest.mark.parametrize("error", [CrashError(), NonFiniteLossError("not finite")])
+def test_an_error_after_a_signal_does_not_hide_it(tmp_path, error):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            small_fit(tmp_path, callbacks=[Raise(8, signal.SIGINT, error)])
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
@@ -264,6 +311,149 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"last\.pt is truncated or damaged"):
         small_fit(tmp_path, small_settings(30), resume=True)
+
+
+@pytest.mark.parametrize("part", ["identity", "course", "learner", "course.step", "learner.model"])
+def test_a_checkpoint_without_its_parts_is_named(tmp_path, part):
+    small_fit(tmp_path, small_settings(2))
+    content = checkpoint.load(tmp_path / "last.pt")
+    owner, _, name = part.rpartition(".")
+    del (content[owner] if owner else content)[name]
+    checkpoint.save(tmp_path / "last.pt", content)
+    with pytest.raises(CheckpointError) as caught:
+        small_fit(tmp_path, small_settings(4), resume=True)
+    assert f"{tmp_path / 'last.pt'} is no checkpoint to go on from: it has no {name}" in str(
+        caught.value
+    )
+    assert "overwrite=True" in str(caught.value)
+
+
+def test_a_best_model_in_place_of_the_last_is_refused(tmp_path):
+    small_fit(tmp_path, small_settings(2))
+    (tmp_path / "last.pt").write_bytes((tmp_path / "best.pt").read_bytes())
+    with pytest.raises(CheckpointError, match=r"last\.pt is no checkpoint to go on from"):
+        small_fit(tmp_path, small_settings(4), resume=True)
+
+
+@pytest.mark.parametrize("content", ["", '{"steps": 2, "seco', "[]", "{}", '{"steps": 2}'])
+def test_a_damaged_result_is_named_with_what_to_do(tmp_path, content):
+    result = small_fit(tmp_path, small_settings(2))
+    file = tmp_path / "result.json"
+    file.write_text(content)
+    with pytest.raises(ValueError, match="damaged") as caught:
+        small_fit(tmp_path, small_settings(2), resume=True)
+    assert str(caught.value).startswith(f"{file} is ")
+    assert "delete it" in str(caught.value)
+    file.unlink()
+    again = small_fit(tmp_path, small_settings(2), resume=True)
+    assert replace(again, **NO_TIMES) == replace(result, **NO_TIMES)
+
+
+# what is best
+
+
+def crashed_after_its_best(folder):
+    """Begin a run that crashes between a best model and the checkpoint; return its settings."""
+    settings = small_settings(8, lr=1.0, eval_every=1, checkpoint_every=2)
+    with pytest.raises(CrashError):
+        small_fit(folder, settings, callbacks=[Raise(4, CrashError())])
+    steps = (checkpoint.load(folder / f"{name}.pt") for name in ("best", "last"))
+    assert [state.get("step", state.get("course", {}).get("step")) for state in steps] == [3, 2]
+    return settings
+
+
+def test_the_best_model_is_that_of_the_result_whatever_is_evaluated_after_a_crash(tmp_path):
+    settings = crashed_after_its_best(tmp_path)
+    result = small_fit(tmp_path, replace(settings, eval_every=30), resume=True)
+    best = checkpoint.load(tmp_path / "best.pt")
+    assert (best["step"], best["metrics"]) == (result.best_step, result.best)
+    assert result.best_step == 2, "the third step was taken again, and not evaluated"
+
+
+def test_a_best_model_that_was_deleted_comes_back_with_the_checkpoint(tmp_path):
+    settings = small_settings(30, lr=0.3, eval_every=3)
+    small_fit(tmp_path / "whole", settings)
+    small_fit(tmp_path / "halves", replace(settings, steps=15))
+    (tmp_path / "halves" / "best.pt").unlink()
+    result = small_fit(tmp_path / "halves", settings, resume=True)
+    ends = [checkpoint.load(tmp_path / run / "best.pt") for run in ("whole", "halves")]
+    assert ends[0]["step"] == ends[1]["step"] == result.best_step
+    assert all(equal(ends[0]["model"][name], ends[1]["model"][name]) for name in ends[0]["model"])
+
+
+def test_a_checkpoint_of_an_earlier_version_takes_the_best_from_its_file(tmp_path):
+    settings = crashed_after_its_best(tmp_path)
+    content = checkpoint.load(tmp_path / "last.pt")
+    best = content.pop("best")
+    content["course"] |= {"best": best["metrics"], "best_step": best["step"]}
+    checkpoint.save(tmp_path / "last.pt", content)
+    result = small_fit(tmp_path, replace(settings, eval_every=30), resume=True)
+    assert result.best_step == 3
+    kept = checkpoint.load(tmp_path / "best.pt")
+    assert (kept["step"], kept["metrics"]) == (result.best_step, result.best)
+
+
+# two at once
+
+
+@pytest.mark.parametrize("option", ["resume", "overwrite"])
+def test_a_folder_that_is_written_to_is_refused_and_its_process_named(tmp_path, option):
+    refused = []
+
+    class Second(Callback):
+        def after_step(self, step, *_):
+            if step == 5:
+                with pytest.raises(FolderInUseError) as caught:
+                    small_fit(tmp_path / "run", **{option: True})
+                refused.append(str(caught.value))
+
+    small_fit(tmp_path / "run", callbacks=[Second()])
+    here = f"in use by process {os.getpid()} on {platform.node()} since 20"
+    assert f"{tmp_path / 'run'} is {here}" in refused[0]
+    small_fit(tmp_path / "alone")
+    assert numbers(tmp_path / "run") == numbers(tmp_path / "alone")
+    assert not list((tmp_path / "run").glob(".lock*"))
+
+
+# a full disk
+
+
+FULL = ("config.json", "metrics.csv", "last.pt", "best.pt", "result.json", "dynamics.jsonl")
+
+
+def fill(monkeypatch, name, room):
+    """Let all that is written to a file go to a full disk while there is no room."""
+    write = Path.open
+
+    def full(path, mode="r", *args, **options):
+        concerned = path.name.removesuffix(".tmp") == name and mode[0] in "wa" and not room
+        return write(Path("/dev/full") if concerned else path, mode, *args, **options)
+
+    monkeypatch.setattr(Path, "open", full)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("name", FULL)
+def test_a_full_disk_names_the_file_and_costs_nothing_that_was_there(tmp_path, monkeypatch, name):
+    settings = small_settings(12, eval_every=4)
+    small_fit(tmp_path / "run", small_settings(6, eval_every=4), callbacks=[Dynamics(1)])
+    before = (tmp_path / "run" / "result.json").read_bytes()
+    room = []
+    fill(monkeypatch, name, room)
+    with pytest.raises(WriteError) as caught:
+        small_fit(tmp_path / "run", settings, resume=True, callbacks=[Dynamics(1)])
+    said = str(caught.value)
+    assert said.startswith(f"cannot write {tmp_path / 'run' / name}: No space left on device")
+    assert "resume=True" in said
+    if name == "config.json":
+        assert (tmp_path / "run" / "result.json").read_bytes() == before
+
+    room.append("more")
+    small_fit(tmp_path / "run", settings, resume=True, callbacks=[Dynamics(1)])
+    small_fit(tmp_path / "whole", settings, callbacks=[Dynamics(1)])
+    assert numbers(tmp_path / "run")[6:] == numbers(tmp_path / "whole")[6:]
+    looks = [(tmp_path / run / "dynamics.jsonl").read_bytes() for run in ("run", "whole")]
+    assert looks[0] == looks[1]
 
 
 def test_resume_and_overwrite_exclude_each_other(tmp_path):

@@ -1,25 +1,45 @@
 """Writes a file whole or not at all."""
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["write_atomically"]
+from eigenrnn.errors import WriteError
+
+__all__ = ["naming_the_file", "write_atomically"]
+
+
+@contextmanager
+def naming_the_file(path: Path) -> Generator[None]:
+    """Add the name of the file to the error of a failed write, where Python leaves it out.
+
+    Raises:
+        WriteError: If a write fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or isinstance(error, WriteError):
+            raise
+        raise WriteError(error.errno, error.strerror, str(path)) from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` so that a crash at any moment leaves the old file or the new one.
 
     Raises:
-        OSError: If it cannot be written, for instance on a full disk; the old file is untouched
+        WriteError: If it cannot be written, for instance on a full disk; the old file is untouched
             and nothing is left beside it.
     """
     temporary = path.with_name(f"{path.name}.tmp")  # same folder: a rename must not cross disks
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with naming_the_file(path):
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -1,16 +1,19 @@
 """The exceptions that eigenrnn raises besides `ValueError` and `TypeError`, and common checks."""
 
+import errno
 import math
 import operator
 
 __all__ = [
     "CheckpointError",
     "ChecksumError",
+    "FolderInUseError",
     "MissingDataError",
     "NoInverseError",
     "NonFiniteLossError",
     "NotInSetError",
     "RunExistsError",
+    "WriteError",
     "check_not_negative",
     "check_positive_integer",
 ]
@@ -47,6 +50,29 @@ class CheckpointError(ValueError):
 
 class RunExistsError(FileExistsError):
     """A run directory already holds a run."""
+
+
+class FolderInUseError(BlockingIOError):
+    """Another process is writing to a folder."""
+
+
+class WriteError(OSError):
+    """A file cannot be written, for instance because the disk is full.
+
+    Args:
+        errno: The number of the system's error.
+        strerror: What the system says of it.
+        filename: The file that was to be written.
+    """
+
+    def __str__(self) -> str:
+        said = f"cannot write {self.filename}: {self.strerror}"
+        if self.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return said
+        return (
+            f"{said}; free some space and run it again (a run that had begun goes on with "
+            "resume=True, on the command line --resume)"
+        )
 
 
 class NonFiniteLossError(ArithmeticError):

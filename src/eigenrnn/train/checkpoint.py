@@ -33,12 +33,16 @@ def save(path: str | Path, state: Mapping[str, Any]) -> None:
     write_atomically(Path(path), buffer.getvalue())
 
 
-def load(path: str | Path) -> dict[str, Any]:
+def load(path: str | Path, *keys: str) -> dict[str, Any]:
     """Read a checkpoint onto the CPU; no code in it is ever run.
+
+    Args:
+        path: The file.
+        keys: What it must hold.
 
     Raises:
         CheckpointError: If the file is missing, truncated, damaged, of something else or of a
-            newer format; says which.
+            newer format, or lacks a key; says which.
     """
     path = Path(path)
     _verify(path)
@@ -55,6 +59,13 @@ def load(path: str | Path) -> dict[str, Any]:
         raise CheckpointError(
             f"expected a checkpoint of format <= {FORMAT}, got {version} in {path}: "
             "a newer eigenrnn wrote it"
+        )
+    missing = [key for key in keys if key not in state]
+    if missing:
+        held = ", ".join(key for key in cast("dict[str, Any]", state) if key != "format")
+        raise CheckpointError(
+            f"{path} has no {' and no '.join(missing)}, but {held or 'nothing'}: it is another "
+            "checkpoint than is needed here, or damaged"
         )
     return cast("dict[str, Any]", state)
 

@@ -1,10 +1,37 @@
 """How far a run has come, which is part of its checkpoint."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
 
+from eigenrnn.train import checkpoint
 from eigenrnn.train.result import Metrics
 
-__all__ = ["Course"]
+__all__ = ["Best", "Course"]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best evaluation so far and its model: a part of the checkpoint, and all of `best.pt`.
+
+    Args:
+        step: The step after which it was made.
+        metrics: Loss and metric of each split.
+        model: The state of the model.
+    """
+
+    step: int
+    metrics: Metrics
+    model: Mapping[str, Any]
+
+    def write(self, path: Path) -> None:
+        """Write it as a checkpoint of its own.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
+        checkpoint.save(path, vars(self))
 
 
 @dataclass
@@ -19,8 +46,6 @@ class Course:
         train_loss: The loss of the last step.
         losses: The sum of the losses since the last row of the journal, and their number.
         last: The figures of the last evaluation.
-        best: Those of the best one.
-        best_step: The step of the best one.
         deciding: The deciding metric of every evaluation, the higher the better.
         plateaus: How many evaluations were no better than the best before.
         waited: How many have been so since the best.
@@ -33,9 +58,18 @@ class Course:
     train_loss: float = float("nan")
     losses: tuple[float, int] = (0.0, 0)
     last: Metrics = field(default_factory=dict)
-    best: Metrics = field(default_factory=dict)
-    best_step: int | None = None
     deciding: list[float] = field(default_factory=list[float])
     plateaus: int = 0
     waited: int = 0
     ended: bool = False
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Self:
+        """Read it from a checkpoint; what an earlier version did not know stays unknown.
+
+        Raises:
+            KeyError: If it has no number of steps.
+        """
+        names = {f.name for f in fields(cls)}
+        known = {name: value for name, value in state.items() if name in names}
+        return cls(**{**known, "step": state["step"]})

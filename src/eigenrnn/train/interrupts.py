@@ -13,8 +13,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """A context in which the first Ctrl-C or SIGTERM only sets `requested`.
 
-    The second one acts as it does outside, at once. Outside the main thread, where Python has no
-    signals, the context does nothing.
+    The second one acts as it does outside, at once. An error that leaves the context after the
+    first one does not hide it: the signal is then sent again. Outside the main thread, where
+    Python has no signals, the context does nothing.
+
+    Attributes:
+        number: The signal that came; None if none has.
 
     Example:
         >>> with Interrupts() as interrupts:
@@ -23,8 +27,13 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self.number: int | None = None
         self._previous: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal came."""
+        return self.number is not None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -33,11 +42,13 @@ class Interrupts:
                 signal.signal(number, self._request)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._restore()
+        if self.number is not None and isinstance(error, Exception):
+            signal.raise_signal(self.number)
 
-    def _request(self, _number: int, _frame: FrameType | None) -> None:
-        self.requested = True
+    def _request(self, number: int, _frame: FrameType | None) -> None:
+        self.number = number
         self._restore()
 
     def _restore(self) -> None:

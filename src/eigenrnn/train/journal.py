@@ -4,6 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.tensorboard.writer import SummaryWriter
 
-from eigenrnn.atomic import write_atomically
+from eigenrnn.atomic import naming_the_file, write_atomically
 from eigenrnn.train.callbacks import Measured
 
 __all__ = ["Journal"]
@@ -33,6 +34,7 @@ class Journal:
 
     Raises:
         ValueError: If its columns are others.
+        WriteError: If it cannot be written; what it held is as it was.
     """
 
     def __init__(
@@ -41,35 +43,48 @@ class Journal:
         rows = _kept(metrics, ["step", *columns], step)
         self._columns = rows[0]
         write_atomically(metrics, _as_csv(rows).encode())
+        self._metrics, self._folder = metrics, board
         self._file = metrics.open("a", newline="")
-        self._board = SummaryWriter(str(board), purge_step=step + 1 if step else None)
+        with naming_the_file(board):
+            self._board = SummaryWriter(str(board), purge_step=step + 1 if step else None)
 
     def write(self, step: int, numbers: Measured) -> None:
         """Add the row of a step; a column without a number stays blank.
 
         Several numbers of one name are shown on the board alone, as a histogram.
+
+        Raises:
+            WriteError: If it cannot be written.
         """
         row = [str(step), *(_text(numbers.get(name)) for name in self._columns[1:])]
-        self._file.write(_as_csv([row]))
-        self._file.flush()
-        for name, number in numbers.items():
-            shown = name.replace("_", "/", 1)
-            if isinstance(number, np.ndarray):
-                self._board.add_histogram(shown, number, step)
-            else:
-                self._board.add_scalar(shown, number, step)
+        with naming_the_file(self._metrics):
+            self._file.write(_as_csv([row]))
+            self._file.flush()
+        with naming_the_file(self._folder):
+            for name, number in numbers.items():
+                shown = name.replace("_", "/", 1)
+                if isinstance(number, np.ndarray):
+                    self._board.add_histogram(shown, number, step)
+                else:
+                    self._board.add_scalar(shown, number, step)
 
     def sync(self) -> None:
-        """Put all rows on disk, so that none is missing before a checkpoint."""
-        os.fsync(self._file.fileno())
-        self._board.flush()
+        """Put all rows on disk, so that none is missing before a checkpoint.
+
+        Raises:
+            WriteError: If they cannot be written.
+        """
+        with naming_the_file(self._metrics):
+            os.fsync(self._file.fileno())
+        with naming_the_file(self._folder):
+            self._board.flush()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._board.close()
+        with naming_the_file(self._folder), closing(self._board), naming_the_file(self._metrics):
+            self._file.close()
 
 
 def _kept(path: Path, columns: list[str], step: int) -> list[list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.atomic import write_atomically
+from eigenrnn.atomic import naming_the_file, write_atomically
 
 __all__ = ["JsonLines"]
 
@@ -28,9 +28,13 @@ class JsonLines:
         write_atomically(path, b"".join(line for line in lines if _step_of(line) <= step))
 
     def write(self, step: int, content: Mapping[str, Any]) -> None:
-        """Add the line of a step; it is on disk before this returns."""
+        """Add the line of a step; it is on disk before this returns.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
         line = json.dumps({"step": step, **content}, allow_nan=False)
-        with self.path.open("a") as file:
+        with naming_the_file(self.path), self.path.open("a") as file:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())

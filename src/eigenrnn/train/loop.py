@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from eigenrnn.errors import NonFiniteLossError
 from eigenrnn.tasks.base import Task
 from eigenrnn.train import checkpoint
 from eigenrnn.train.callbacks import Callback, Measured
-from eigenrnn.train.course import Course
+from eigenrnn.train.course import Best, Course
 from eigenrnn.train.interrupts import Interrupts
 from eigenrnn.train.journal import Journal
 from eigenrnn.train.learner import Learner
@@ -39,6 +40,7 @@ class Run:
     files: RunDirectory
     fingerprint: dict[str, str]
     course: Course
+    best: Best | None
     progress: RunProgress
     callbacks: Sequence[Callback]
     limit: float = math.inf  # seconds
@@ -58,8 +60,8 @@ class Run:
         self.began = time.monotonic() - self.course.seconds
         self.began_to_compute = time.process_time() - (self.course.processor_seconds or 0.0)
 
-    def train(self) -> bool:
-        """Take all steps that are left; return whether the run was asked to end before.
+    def train(self) -> Result:
+        """Take all steps that are left, or as many as signals and time allow.
 
         Raises:
             NonFiniteLossError: If a loss or a gradient is not finite.
@@ -76,34 +78,45 @@ class Run:
             stack.enter_context(self.progress)
             interrupts = stack.enter_context(Interrupts())
             try:
-                interrupted = self._take_steps(interrupts)
+                is_early = self._take_steps(interrupts)
             except NonFiniteLossError as error:
                 raise NonFiniteLossError(f"{error}; {self._last_good()}") from None
-        if interrupted:
-            more = " and more max_minutes" if self._is_out_of_time() else ""
+        # Only now: a signal may come in the last step or the last evaluation too.
+        result = self._result(signal=self._agreed(interrupts.number), is_early=is_early)
+        if result.interrupted:
+            more = " and more max_minutes" if result.out_of_time else ""
             self.progress.say(
                 f"stopped after step {self.course.step} of {self.steps} and saved in "
                 f"{self.files.path}: go on with resume=True{more} (on the command line: --resume)"
             )
-        elif self.first:
-            self.result().write(self.files.result)
-        return interrupted
+        if self.first and not is_early:
+            result.write(self.files.result)
+        return result
 
-    def result(self, *, interrupted: bool = False) -> Result:
+    def _agreed(self, signal: int | None) -> int | None:
+        """Return the signal that came to any of the processes."""
+        fabric = self.learner.fabric
+        if fabric.world_size == 1:
+            return signal
+        number = torch.tensor(signal or 0, device=fabric.device)
+        return int(torch.as_tensor(fabric.all_reduce(number, reduce_op="max"))) or None
+
+    def _result(self, *, signal: int | None, is_early: bool) -> Result:
         """Sum up the run as far as it has come."""
-        course = self.course
+        course, best = self.course, self.best
         return Result(
             steps=course.step,
             seconds=course.seconds,
             processor_seconds=course.processor_seconds,
             train_loss=course.train_loss,
             last=course.last,
-            best=course.best,
-            best_step=course.best_step,
+            best={} if best is None else best.metrics,
+            best_step=None if best is None else best.step,
             best_by=chosen_by(self.task),
             directory=self.files.path,
-            interrupted=interrupted,
-            out_of_time=interrupted and course.seconds >= self.limit,
+            interrupted=is_early or signal is not None,
+            out_of_time=is_early and signal is None,
+            signal=signal,
         )
 
     def _take_steps(self, interrupts: Interrupts) -> bool:
@@ -211,15 +224,14 @@ class Run:
         course.last = metrics
         metric = f"{split} {name} {metrics[split][name]:.4g}"
         self.progress.evaluated(course.step, course.train_loss, metric)
-        better = is_better(self.task, metrics[split], course.best.get(split))
+        before = None if self.best is None else self.best.metrics.get(split)
+        better = is_better(self.task, metrics[split], before)
         self._judge(metrics[split], better=better)
         if not better:
             return
-        course.best, course.best_step = metrics, course.step
+        self.best = Best(course.step, metrics, deepcopy(self.learner.model.state_dict()))
         if self.first:
-            model = self.learner.model.state_dict()
-            state = {"step": course.step, "metrics": metrics, "model": model}
-            checkpoint.save(self.files.best, state)
+            self.best.write(self.files.best)
 
     def _judge(self, figures: dict[str, float], *, better: bool) -> None:
         """Decide what an evaluation means for the steps that are left."""
@@ -255,6 +267,8 @@ class Run:
             "identity": self.fingerprint,
             "course": asdict(self.course),
             "learner": self.learner.state_dict(),
+            # with its model: `best.pt` may be of a later step than this, which a crash takes back
+            "best": None if self.best is None else vars(self.best),
         }
         if self.journal is not None:
             self.journal.sync()

@@ -1,7 +1,8 @@
 """Starts a run, anew or from its checkpoint."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,18 @@ from rich.console import Console
 from torch import nn
 
 from eigenrnn.data.memory import check_memory
+from eigenrnn.errors import CheckpointError
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.tasks.base import Batch, Task
 from eigenrnn.train.callbacks import Callback
-from eigenrnn.train.course import Course
+from eigenrnn.train.course import Best, Course
 from eigenrnn.train.identity import facts, identity, refuse_another
 from eigenrnn.train.learner import Learner
 from eigenrnn.train.loop import Run
 from eigenrnn.train.processes import launch, on_first
 from eigenrnn.train.progress import RunProgress
 from eigenrnn.train.result import Result
-from eigenrnn.train.run_directory import RunDirectory, write_json
+from eigenrnn.train.run_directory import RunDirectory, locked, write_json
 from eigenrnn.train.selection import chosen_by
 from eigenrnn.train.settings import Settings
 
@@ -46,7 +48,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
 
     A run that was killed at any moment goes on from its last checkpoint with `resume=True`, and on
     a CPU gives the same losses to the last bit as one that never stopped. The first Ctrl-C ends
-    the run after the step in hand and saves it. With several devices each takes its rows of the
+    the run after the step in hand and saves it. No other process can write to the folder meanwhile. With several devices each takes its rows of the
     same batches, so that the losses are those of one device up to rounding, dropout aside.
 
     Args:
@@ -68,9 +70,12 @@ def fit(  # noqa: PLR0913  the options are independent of each other
 
     Raises:
         RunExistsError: If `directory` holds a run and neither `resume` nor `overwrite` is set.
+        FolderInUseError: If another process is writing to `directory`.
         CheckpointError: If the checkpoint to go on from is damaged.
+        WriteError: If a file cannot be written; what was there before is as it was.
         NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is sound.
-        ValueError: If the run to resume is another one, if the processes cannot share a batch
+        ValueError: If the run to resume is another one or its result is damaged, if it should be
+            both resumed and overwritten, if the processes cannot share a batch
             evenly, if a batch's states would not fit into memory, if the model has nothing to
             train, or if `max_minutes` is not positive.
 
@@ -80,42 +85,80 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         {'test': {'loss': 0.0012, 'accuracy': 1.0}}
     """
     limit = _seconds(max_minutes)
+    if resume and overwrite:
+        raise ValueError("expected resume or overwrite, got both")
     files, steps = RunDirectory(directory), settings.total_steps(task)
     # before anything is written: missing data or memory must not leave half a run
     _check_memory(model, next(task.batches("train", settings.batch_size)))
     fingerprint = identity(model, task, settings)
     fabric = launch(settings)
 
-    def start() -> tuple[dict[str, Any] | None, str | None]:
+    def start() -> tuple[dict[str, Any] | None, Result | None]:
+        stack.enter_context(locked(files.path))  # in the first process, for all of the run
         state = files.open(resume=resume, overwrite=overwrite)
         if state is not None:
-            refuse_another(state["identity"], fingerprint)
-            taken = state["course"]["step"]
-            if steps < taken:
-                raise ValueError(f"expected steps >= {taken}, those taken already, got {steps}")
-            if (steps == taken or state["course"]["ended"]) and files.result.exists():
-                return state, files.result.read_text()
-        files.result.unlink(missing_ok=True)  # that of a run which is now to be longer
+            with _naming_the_checkpoint(files.last):
+                then, course = state["identity"], Course.of_state(state["course"])
+            refuse_another(then, fingerprint)
+            if steps < course.step:
+                raise ValueError(
+                    f"expected steps >= {course.step}, those taken already, got {steps}"
+                )
+            if (steps == course.step or course.ended) and files.result.exists():
+                return state, Result.read(files.result)
         known = {"name": name, "best_by": chosen_by(task), **facts(model, task, settings)}
         write_json(files.config, {**known, "config": config or {}})
+        files.result.unlink(missing_ok=True)  # that of a run which is now to be longer
         return state, None
 
-    state, finished = on_first(fabric, start)
-    if finished is not None:
-        return Result.from_json(finished, files.path)
-    learner, course = Learner(fabric, model, task, settings), Course(processor_seconds=0.0)
-    if state is not None:
-        learner.load_state_dict(state["learner"])
-        course = Course(**state["course"])
-    if not fabric.is_global_zero:
-        console = Console(quiet=True)
-    progress = RunProgress(
-        console or Console(stderr=True), name or files.path.name, steps, course.step
-    )
-    run = Run(learner, task, settings, files, fingerprint, course, progress, callbacks, limit)
-    interrupted = run.train()
-    fabric.barrier()
-    return run.result(interrupted=interrupted)
+    with ExitStack() as stack:
+        state, finished = on_first(fabric, start)
+        if finished is not None:
+            return finished
+        learner = Learner(fabric, model, task, settings)
+        course, best = Course(processor_seconds=0.0), None
+        if state is not None:
+            with _naming_the_checkpoint(files.last):
+                course, best = _go_back(learner, state)
+            if fabric.is_global_zero:  # that of a later step may be there, which is forgotten
+                files.best.unlink(missing_ok=True) if best is None else best.write(files.best)
+        if not fabric.is_global_zero:
+            console = Console(quiet=True)
+        progress = RunProgress(
+            console or Console(stderr=True), name or files.path.name, steps, course.step
+        )
+        run = Run(
+            learner, task, settings, files, fingerprint, course, best, progress, callbacks, limit
+        )
+        result = run.train()
+        fabric.barrier()
+    return result
+
+
+def _go_back(learner: Learner, state: Mapping[str, Any]) -> tuple[Course, Best | None]:
+    """Put a learner into the state of a checkpoint; return the rest of what it holds."""
+    learner.load_state_dict(state["learner"])
+    best = state["best"]
+    if best is not None:
+        best = Best(best["step"], best["metrics"], best["model"])
+    return Course.of_state(state["course"]), best
+
+
+@contextmanager
+def _naming_the_checkpoint(path: Path) -> Generator[None]:
+    """Say which checkpoint lacks what a run needs to go on, and what to do.
+
+    Raises:
+        CheckpointError: If it does.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        what = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(
+            f"{path} is no checkpoint to go on from: {what}; put another in its place, or start "
+            "anew with overwrite=True (on the command line: --overwrite)"
+        ) from error
 
 
 def _seconds(minutes: float | None) -> float:
