@@ -119,23 +119,29 @@ class InEvaluation(Raise):
         super().after_step(step)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "moment", [(Raise, 19), (Raise, 20), (InEvaluation, 20)], ids=["before", "step", "evaluation"]
+    "sender",
+    [
+        Raise(3, signal.SIGINT),  # is noticed in the fourth step
+        Raise(4, signal.SIGTERM),
+        InEvaluation(4, signal.SIGINT),
+        InEvaluation(4, signal.SIGTERM),
+    ],
+    ids=["before", "step", "evaluation", "evaluation-term"],
 )
-def test_a_signal_at_the_last_step_is_told(tmp_path, moment, number):
-    kind, step = moment
-    stopped = small_fit(tmp_path / "halves", callbacks=[kind(step, number)])
-    assert (stopped.interrupted, stopped.signal, stopped.steps) == (True, number, 20)
+def test_a_signal_in_the_last_step_of_a_run_is_told(tmp_path, sender):
+    settings = small_settings(4)
+    stopped = small_fit(tmp_path, settings, callbacks=[sender])
+    assert (stopped.interrupted, stopped.signal) == (True, *sender.what)
+    assert not stopped.out_of_time
 
-    result = small_fit(tmp_path / "halves", resume=True)
-    assert (result.interrupted, result.signal) == (False, None)
-    small_fit(tmp_path / "whole")
-    assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
+    result = small_fit(tmp_path, settings, resume=True)
+    assert (result.interrupted, result.signal, result.steps) == (False, None, 4)
+    assert replace(result, interrupted=True, signal=stopped.signal) == stopped
 
 
 def test_a_signal_as_the_time_is_over_is_told_as_a_signal(tmp_path):
-    stopped = small_fit(tmp_path, callbacks=[Raise(1, signal.SIGINT)], max_minutes=1e-9)
+    stopped = small_fit(tmp_path, small_settings(4), callbacks=[Raise(1, signal.SIGINT)], max_minutes=1e-9)
     assert (stopped.steps, stopped.signal) == (1, signal.SIGINT)
     assert (stopped.interrupted, stopped.out_of_time) == (True, False)
 
@@ -315,7 +321,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
 
 @pytest.mark.parametrize("part", ["identity", "course", "learner", "course.step", "learner.model"])
 def test_a_checkpoint_without_its_parts_is_named(tmp_path, part):
-    small_fit(tmp_path, small_settings(2))
+    small_fit(tmp_path, small_settings(1))
     content = checkpoint.load(tmp_path / "last.pt")
     owner, _, name = part.rpartition(".")
     del (content[owner] if owner else content)[name]
@@ -371,14 +377,14 @@ def test_the_best_model_is_that_of_the_result_whatever_is_evaluated_after_a_cras
 
 
 def test_a_best_model_that_was_deleted_comes_back_with_the_checkpoint(tmp_path):
-    settings = small_settings(30, lr=0.3, eval_every=3)
-    small_fit(tmp_path / "whole", settings)
-    small_fit(tmp_path / "halves", replace(settings, steps=15))
-    (tmp_path / "halves" / "best.pt").unlink()
-    result = small_fit(tmp_path / "halves", settings, resume=True)
-    ends = [checkpoint.load(tmp_path / run / "best.pt") for run in ("whole", "halves")]
-    assert ends[0]["step"] == ends[1]["step"] == result.best_step
-    assert all(equal(ends[0]["model"][name], ends[1]["model"][name]) for name in ends[0]["model"])
+    settings = small_settings(4, lr=1.0, eval_every=1)  # the third is the best
+    small_fit(tmp_path, settings)
+    before = checkpoint.load(tmp_path / "best.pt")
+    (tmp_path / "best.pt").unlink()
+    small_fit(tmp_path, replace(settings, steps=5), resume=True)
+    after = checkpoint.load(tmp_path / "best.pt")
+    assert before["step"] == after["step"] == 3
+    assert all(equal(before["model"][name], after["model"][name]) for name in before["model"])
 
 
 def test_a_checkpoint_of_an_earlier_version_takes_the_best_from_its_file(tmp_path):
@@ -396,23 +402,21 @@ def test_a_checkpoint_of_an_earlier_version_takes_the_best_from_its_file(tmp_pat
 # two at once
 
 
-@pytest.mark.parametrize("option", ["resume", "overwrite"])
-def test_a_folder_that_is_written_to_is_refused_and_its_process_named(tmp_path, option):
+def test_a_folder_that_is_written_to_is_refused_and_its_process_named(tmp_path):
     refused = []
 
     class Second(Callback):
-        def after_step(self, step, *_):
-            if step == 5:
+        def after_step(self, *_):
+            for options in ({"resume": True}, {"overwrite": True}):
                 with pytest.raises(FolderInUseError) as caught:
-                    small_fit(tmp_path / "run", **{option: True})
+                    small_fit(tmp_path, small_settings(1), **options)
                 refused.append(str(caught.value))
 
-    small_fit(tmp_path / "run", callbacks=[Second()])
+    small_fit(tmp_path, small_settings(1), callbacks=[Second()])
     here = f"in use by process {os.getpid()} on {platform.node()} since 20"
-    assert f"{tmp_path / 'run'} is {here}" in refused[0]
-    small_fit(tmp_path / "alone")
-    assert numbers(tmp_path / "run") == numbers(tmp_path / "alone")
-    assert not list((tmp_path / "run").glob(".lock*"))
+    assert all(said.startswith(f"{tmp_path} is {here}") for said in refused)
+    assert [row["step"] for row in read_metrics(tmp_path)] == ["1"]
+    assert not list(tmp_path.glob(".lock*"))
 
 
 # a full disk
@@ -432,27 +436,34 @@ def fill(monkeypatch, name, room):
     monkeypatch.setattr(Path, "open", full)
 
 
+FOUR = small_settings(4, eval_every=2)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Make a run of four steps that was never stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    small_fit(folder, FOUR, callbacks=[Dynamics(2)])
+    return folder
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("name", FULL)
-def test_a_full_disk_names_the_file_and_costs_nothing_that_was_there(tmp_path, monkeypatch, name):
-    settings = small_settings(12, eval_every=4)
-    small_fit(tmp_path / "run", small_settings(6, eval_every=4), callbacks=[Dynamics(1)])
-    before = (tmp_path / "run" / "result.json").read_bytes()
-    room = []
+def test_a_full_disk_names_the_file_and_costs_nothing(tmp_path, monkeypatch, whole, name):
+    small_fit(tmp_path, replace(FOUR, steps=2), callbacks=[Dynamics(2)])
+    before, room = (tmp_path / "result.json").read_bytes(), []
     fill(monkeypatch, name, room)
     with pytest.raises(WriteError) as caught:
-        small_fit(tmp_path / "run", settings, resume=True, callbacks=[Dynamics(1)])
+        small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
     said = str(caught.value)
-    assert said.startswith(f"cannot write {tmp_path / 'run' / name}: No space left on device")
+    assert said.startswith(f"cannot write {tmp_path / name}: No space left on device; free some")
     assert "resume=True" in said
-    if name == "config.json":
-        assert (tmp_path / "run" / "result.json").read_bytes() == before
+    assert name != "config.json" or (tmp_path / "result.json").read_bytes() == before
 
     room.append("more")
-    small_fit(tmp_path / "run", settings, resume=True, callbacks=[Dynamics(1)])
-    small_fit(tmp_path / "whole", settings, callbacks=[Dynamics(1)])
-    assert numbers(tmp_path / "run")[6:] == numbers(tmp_path / "whole")[6:]
-    looks = [(tmp_path / run / "dynamics.jsonl").read_bytes() for run in ("run", "whole")]
+    small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
+    assert numbers(tmp_path) == numbers(whole)
+    looks = [(run / "dynamics.jsonl").read_bytes() for run in (tmp_path, whole)]
     assert looks[0] == looks[1]
 
 
