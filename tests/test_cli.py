@@ -20,6 +20,7 @@ from eigenrnn.cli import main
 from eigenrnn.data.mnist import FILES
 from eigenrnn.errors import RunExistsError
 from eigenrnn.recipes import Outcome
+from eigenrnn.train.learner import Learner
 from training_run import one_thread, read_metrics
 
 TINY = "--task copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --steps 4"
@@ -514,9 +515,9 @@ def test_a_run_or_a_recipe_ends_when_its_minutes_are_over(eigenrnn, tmp_path):
 
 
 def test_an_interrupted_recipe_says_so_by_its_status(eigenrnn, monkeypatch):
-    stopped = Outcome("scoRNN 190 T=1000", "figure 1", "loss", 0.0, "", interrupted=True)
+    stopped = Outcome("scoRNN 190 T=1000", "figure 1", "loss", 0.0, "", signal=signal.SIGTERM)
     patch(monkeypatch, "reproduce", lambda *_, **__: [stopped])
-    assert eigenrnn(f"reproduce scornn/fig1 {ROW}").status == 130
+    assert eigenrnn(f"reproduce scornn/fig1 {ROW}").status == 143
 
 
 # stopping
@@ -533,6 +534,27 @@ def test_an_interrupt_before_the_first_step_ends_without_a_traceback(eigenrnn, m
     patch(monkeypatch, "fit", interrupted)
     told = eigenrnn(f"train {SMALL}")
     assert (told.status, told.err) == (130, "error: stopped\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "line", [f"train {SMALL} --out here", f"reproduce scornn/fig1 {ROW} --seeds 0 1 --out here"]
+)
+def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch, line, number):
+    measure, sent = Learner.measure, []
+
+    def signalled(learner, batches):
+        if not sent:
+            signal.raise_signal(number)
+        sent.append(number)
+        return measure(learner, batches)
+
+    monkeypatch.setattr(Learner, "measure", signalled)
+    told = eigenrnn(line)
+    assert told.status == 128 + number
+    assert len(sent) == 2, "two splits of one run"
+    assert "--resume" in told.err
+    assert eigenrnn(f"{line} --resume").status == 0
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_then_ends(eigenrnn, tmp_path):

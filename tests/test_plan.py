@@ -59,7 +59,7 @@ def left(found):
 
 
 def go_on(found):
-    """Run a plan in silence; return what it said, the recipes that ran, and whether all ended."""
+    """Run a plan in silence; return what it said, the recipes that ran, and the signal that ended it."""
     said, ran = [], []
     with one_thread():
         ended = found.go_on(
@@ -189,7 +189,7 @@ def test_the_exact_numbers_come_first_and_groups_follow_each_other():
 
 
 def test_all_that_is_left_is_run_once():
-    assert go_on(plan()) == ([], [TABLE, FIGURE], True)
+    assert go_on(plan()) == ([], [TABLE, FIGURE], None)
     assert plan().rows == ()
     assert not (RUNS / "tiny-fig1/scornn-6").exists()
 
@@ -236,16 +236,16 @@ def test_a_row_without_data_is_named_and_left_out():
     known = recipes()
     known[FIGURE] = changed(known[FIGURE], "scoRNN 8", task=ABSENT)
     said, ran, ended = go_on(plan(known))
-    assert (ran, ended) == ([TABLE], True)
+    assert (ran, ended) == ([TABLE], None)
     (named,) = said
     assert named.startswith(f"{FIGURE}: scoRNN 8 is left out: expected absent.bin, got none")
 
 
 def test_an_interruption_stops_all(monkeypatch):
-    stopped = replace(Outcome.before(row()), interrupted=True)
+    stopped = replace(Outcome.before(row()), signal=2)
     monkeypatch.setattr("eigenrnn.results.plan.reproduce", lambda *_, **__: [stopped])
     _, ran, ended = go_on(plan())
-    assert (ran, ended) == ([TABLE], False)
+    assert (ran, ended) == ([TABLE], 2)
 
 
 # the command line
@@ -327,7 +327,7 @@ def test_what_another_version_ran_is_named_when_it_is_collected(eigenrnn):
 
 
 def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
-    stopped = replace(Outcome.before(row()), interrupted=True)
+    stopped = replace(Outcome.before(row()), signal=2)
     monkeypatch.setattr("eigenrnn.results.plan.reproduce", lambda *_, **__: [stopped])
     assert eigenrnn("reproduce --all")[0] == 130
 

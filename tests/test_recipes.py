@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from eigenrnn import ScoRNN
-from eigenrnn.errors import RunExistsError
+from eigenrnn.errors import FolderInUseError, RunExistsError
 from eigenrnn.layers import LSTM
 from eigenrnn.models import count_parameters
 from eigenrnn.recipes import Recipe, Reported, Row, reproduce
@@ -449,6 +449,39 @@ def test_an_interruption_is_told(recipe, tmp_path):
     assert [outcome.interrupted for outcome in outcomes] == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("message", "seeds"),
+    [
+        ("LSTM 5, seed 0: step 4", [[0, 1, 2], [], []]),  # between two evaluations
+        ("LSTM 5, seed 0: step 6", [[0, 1, 2], [], []]),  # in the last one
+    ],
+)
+def test_an_interruption_of_a_run_begins_no_other(recipe, tmp_path, message, seeds):
+    outcomes = run(recipe, tmp_path, console=StopAt(message))
+    assert [row["seeds"] for row in results(tmp_path)["rows"]] == seeds
+    assert [outcome.signal for outcome in outcomes] == [None, signal.SIGINT, None]
+    assert not (tmp_path / "lstm-5" / "seed-1").exists()
+    whole = run(recipe, tmp_path, resume=True)
+    assert [len(outcome.values) for outcome in whole] == [3, 3, 0]
+
+
+def test_a_folder_of_a_recipe_that_is_written_to_is_refused(recipe, tmp_path):
+    refused = []
+
+    class Second(Console):
+        """A console on which somebody begins the same again."""
+
+        def print(self, *_, **__):
+            with pytest.raises(FolderInUseError, match="in use by process"):
+                run(recipe, tmp_path, rows=["LSTM"], resume=True)
+            refused.append(True)
+
+    run(recipe, tmp_path, rows=["scoRNN"], seeds=[0], console=Second(file=io.StringIO()))
+    assert len(refused) == 3
+    assert not (tmp_path / "lstm-5").exists()
+    assert not list(tmp_path.glob("**/.lock*"))
+
+
 def test_an_interrupted_recipe_goes_on_without_repeating_what_has_ended(recipe, tmp_path):
     run(recipe, tmp_path, console=StopAt("LSTM 5, seed 1: step 4"))
     ended = list(tmp_path.glob("*/*/result.json"))
@@ -503,6 +536,15 @@ def test_results_that_are_damaged_are_named_and_kept(recipe, tmp_path):
     with pytest.raises(ValueError, match=r"results\.json is truncated or damaged"):
         run(recipe, tmp_path, resume=True)
     assert (tmp_path / "results.json").read_text() == '{"recipe":'
+
+
+def test_results_without_their_numbers_are_named_with_what_to_do(recipe, tmp_path):
+    run(recipe, tmp_path, rows=["LSTM"], seeds=[0])
+    content = results(tmp_path)
+    for rows in ([{"label": "LSTM 5"}], ["LSTM 5"], 5):
+        (tmp_path / "results.json").write_text(json.dumps(content | {"rows": rows}))
+        with pytest.raises(ValueError, match=r"results\.json is damaged: .*; delete it"):
+            run(recipe, tmp_path, rows=["scoRNN"], resume=True)
 
 
 def test_quick_results_do_not_stay_among_full_ones(recipe, tmp_path):

@@ -18,8 +18,8 @@ __all__ = ["reproduce_all"]
 _ARCHIVE = "results"
 
 
-def reproduce_all(options: Namespace, console: Console) -> bool:
-    """Print what is left of all recipes, or run it; return whether it was not interrupted.
+def reproduce_all(options: Namespace, console: Console) -> int | None:
+    """Print what is left of all recipes, or run it; return the signal that ended it, if one did.
 
     Raises:
         ValueError: If an option is given that is of one recipe, or an archive that is not there.
@@ -42,7 +42,7 @@ def reproduce_all(options: Namespace, console: Console) -> bool:
     plan = Plan.of(recipes, folder, archive, seeds=options.seeds, quick=options.quick)
     if options.plan or not plan.rows:
         say(_described(plan))
-        return True
+        return None
 
     def after(recipe: Recipe, outcomes: Sequence[Outcome]) -> None:
         listing.show_outcomes(recipe, outcomes, quick=options.quick, console=console)

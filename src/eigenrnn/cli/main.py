@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from signal import SIGINT
 from typing import Any
 
 from jsonargparse import ArgumentError, Namespace
@@ -35,7 +36,8 @@ __all__ = ["main"]
 _USERS_ERRORS = (
     *(ArgumentError, ValueError, TypeError, OSError, ImportError, MemoryError, NonFiniteLossError),
 )
-_INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
+_SIGNALLED = 128  # with its number added, what a shell reports of a program that a signal ended
+_INTERRUPTED = _SIGNALLED + SIGINT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,7 +108,12 @@ def _train(options: Namespace, console: Console, given: dict[str, Any]) -> int:
         config={"command": "train", "options": given},
     )
     _say(result, made.task, made.model, console)
-    return _INTERRUPTED if result.interrupted and not result.out_of_time else 0
+    return _status(result.signal)
+
+
+def _status(*signals: int | None) -> int:
+    """Return the exit status of a command that ended after its step in hand, by a signal or not."""
+    return next((_SIGNALLED + number for number in signals if number is not None), 0)
 
 
 def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None:
@@ -126,7 +133,7 @@ def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None
 
 def _reproduce(options: Namespace, console: Console) -> int:
     if options.all:
-        return 0 if reproduce_all(options, console) else _INTERRUPTED
+        return _status(reproduce_all(options, console))
     for name in ("plan", "archive"):
         if options[name]:
             raise ValueError(f"expected --{name} with --all, got it without")
@@ -152,7 +159,7 @@ def _reproduce(options: Namespace, console: Console) -> int:
     pictures = [f"{p.name}.png" for p in recipe.panels if (directory / f"{p.name}.png").exists()]
     written = " and ".join([", ".join(["results.json", *pictures]), "results.md"])
     console.print(f"in {directory}: {written}", soft_wrap=True)
-    return _INTERRUPTED if any(outcome.interrupted for outcome in outcomes) else 0
+    return _status(*(outcome.signal for outcome in outcomes))
 
 
 def _bench(options: Namespace, console: Console) -> int:

@@ -40,7 +40,7 @@ class Outcome:
         at_most: What the number stays below, where the paper says so much and prints none.
         decimals: How many digits of the paper's number are printed after the point, where the
             last are zeros.
-        interrupted: Whether a run was asked to end early, and can go on.
+        signal: The number of the signal that asked a run to end; None if none did.
     Units:
         Losses in those of the task, accuracies as shares, time in seconds.
     """
@@ -63,7 +63,7 @@ class Outcome:
     error: float | None = None
     at_most: float | None = None
     decimals: int | None = None
-    interrupted: bool = False
+    signal: int | None = None
 
     @classmethod
     def before(cls, row: Entry) -> Self:
@@ -86,6 +86,11 @@ class Outcome:
             decimals=reported.decimals,
             pooled=reported.pooled or reported.quantity == "success",
         )
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal asked a run to end; what is left goes on with `resume=True`."""
+        return self.signal is not None
 
     @property
     def best_point(self) -> str | None:

@@ -37,9 +37,9 @@ class Trained:
         """Build the network with the weights of its best evaluation, or else the last ones."""
         files = RunDirectory(self.folder)
         if files.best.exists():
-            weights = checkpoint.load(files.best)["model"]
+            weights = checkpoint.load(files.best, "model")["model"]
         else:
-            weights = checkpoint.load(files.last)["learner"]["model"]
+            weights = checkpoint.load(files.last, "learner")["learner"]["model"]
         model = self.row.build(self.seed)
         model.load_state_dict(weights)
         return model.eval()

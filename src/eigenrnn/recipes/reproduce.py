@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Container, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import filterfalse
 from pathlib import Path
@@ -16,6 +17,8 @@ from eigenrnn.recipes.runs import fetch, runs_of
 from eigenrnn.recipes.written import write_results
 from eigenrnn.report.files import read_json
 from eigenrnn.train import Dynamics
+from eigenrnn.train.processes import is_first
+from eigenrnn.train.run_directory import locked
 
 __all__ = ["reproduce"]
 
@@ -60,6 +63,7 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
         ValueError: If a row is not in the recipe, or `dynamics_every` is not positive.
         MissingDataError: If a row's data is not there and cannot be downloaded.
         RunExistsError: If there are runs and neither `resume` nor `overwrite` is set.
+        FolderInUseError: If another process is writing to the folder.
     """
     if dynamics_every is not None:
         check_positive_integer("dynamics_every", dynamics_every)
@@ -68,29 +72,31 @@ def reproduce(  # noqa: PLR0913, the recipe and what to run of it
     if not (resume or overwrite):
         _refuse_what_is_there(folder)
     fetch([row.quick() if quick else row for row in chosen if isinstance(row, Row)])
-    outcomes = _earlier(folder, recipe, quick=quick)
-    outcomes |= {row.label: Outcome.before(row) for row in chosen}
-    for row in chosen:
-        if isinstance(row, Computed):
-            outcomes[row.label] = _computed(row, outcomes[row.label])
-        runs = runs_of(recipe, row, seeds, quick=quick) if isinstance(row, Row) else ()
-        for run in filterfalse(lambda run: run.place in without, runs):
-            options = {
-                "resume": resume,
-                "overwrite": overwrite,
-                "console": console,
-                "max_minutes": max_minutes,
-            }
-            watching = [] if dynamics_every is None else [Dynamics(dynamics_every)]
-            outcomes[row.label] = run.train(folder, outcomes[row.label], watching, **options)
-            in_order = write_results(folder, recipe, outcomes, quick=quick)
-            if outcomes[row.label].interrupted:
-                return in_order
-    in_order = write_results(folder, recipe, outcomes, quick=quick)
-    drawn = draw_panels(recipe, folder, quick=quick)
-    if not recipe.panels:
-        return in_order
-    return write_results(folder, recipe, outcomes, quick=quick, drawn=drawn)
+    options = {
+        "resume": resume,
+        "overwrite": overwrite,
+        "console": console,
+        "max_minutes": max_minutes,
+    }
+    # the other processes of a run share the lock of the first
+    with locked(folder) if is_first() else nullcontext():
+        outcomes = _earlier(folder, recipe, quick=quick)
+        outcomes |= {row.label: Outcome.before(row) for row in chosen}
+        for row in chosen:
+            if isinstance(row, Computed):
+                outcomes[row.label] = _computed(row, outcomes[row.label])
+            runs = runs_of(recipe, row, seeds, quick=quick) if isinstance(row, Row) else ()
+            for run in filterfalse(lambda run: run.place in without, runs):
+                watching = [] if dynamics_every is None else [Dynamics(dynamics_every)]
+                outcomes[row.label] = run.train(folder, outcomes[row.label], watching, **options)
+                in_order = write_results(folder, recipe, outcomes, quick=quick)
+                if outcomes[row.label].interrupted:
+                    return in_order
+        in_order = write_results(folder, recipe, outcomes, quick=quick)
+        drawn = draw_panels(recipe, folder, quick=quick)
+        if not recipe.panels:
+            return in_order
+        return write_results(folder, recipe, outcomes, quick=quick, drawn=drawn)
 
 
 def _computed(row: Computed, outcome: Outcome) -> Outcome:
@@ -109,7 +115,11 @@ def _refuse_what_is_there(folder: Path) -> None:
 
 
 def _earlier(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Outcome]:
-    """Read the outcomes of an earlier call."""
+    """Read the outcomes of an earlier call.
+
+    Raises:
+        ValueError: If its results are damaged.
+    """
     path = folder / "results.json"
     if not path.exists():
         return {}
@@ -117,5 +127,11 @@ def _earlier(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Outcome]
     if (content["recipe"], content["quick"]) != (recipe.name, quick):
         return {}
     known = {row.label for row in recipe.rows}
-    outcomes = [Outcome.from_json(row) for row in content["rows"]]
-    return {o.label: replace(o, interrupted=False) for o in outcomes if o.label in known}
+    try:
+        outcomes = [Outcome.from_json(row) for row in content["rows"]]
+    except (TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is damaged: {error}; delete it: resume=True (--resume) writes it again from "
+            "the runs"
+        ) from None
+    return {o.label: replace(o, signal=None) for o in outcomes if o.label in known}

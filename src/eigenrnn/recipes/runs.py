@@ -49,11 +49,11 @@ class RecipeRun:
             console.print(f"{name} diverged: {error}", markup=False, soft_wrap=True)
             return outcome.with_failure(row, self.seed, count, self.point)
         if result.interrupted:
-            return outcome if result.out_of_time else replace(outcome, interrupted=True)
+            return replace(outcome, signal=result.signal)  # there is none if the time was over
         outcome = outcome.with_run(row, self.seed, count, result, self.point)
         if row.score is None:
             return outcome
-        model.load_state_dict(checkpoint.load(place / "best.pt")["model"])
+        model.load_state_dict(checkpoint.load(place / "best.pt", "model")["model"])
         scores = row.score(model.eval(), row.task, place / "scores")
         return replace(outcome, scores=(*outcome.scores, dict(scores)))
 

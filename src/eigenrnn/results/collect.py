@@ -17,6 +17,7 @@ from eigenrnn.results.same_runs import Job, SameRuns
 from eigenrnn.results.stored import RecipeFolder, result_so_far
 from eigenrnn.tasks import Task
 from eigenrnn.train import Result
+from eigenrnn.train.run_directory import locked
 from eigenrnn.version import __version__
 
 __all__ = ["Collected", "collect"]
@@ -61,24 +62,31 @@ def collect(
     Raises:
         ValueError: If a folder holds no recipe or quick runs, or a file is damaged or of another
             version; what is archived by then stays.
+        FolderInUseError: If another process is writing to the archive.
     """
     kept, collected = Archive(archive), Collected()
     same = SameRuns(recipes)
-    for folder in _recipe_folders(folders, recipes, collected):
-        for run in _runs(folder, same, collected, unfinished=unfinished):
-            verdict = kept.add(run, overwrite=overwrite)
-            made_by = run.versions.get("eigenrnn", "of unknown version")
-            if verdict != "kept" and made_by != __version__:
-                collected.other_versions[run.place] = made_by
-            if verdict == "archived":
-                collected.archived.append(run.place)
-            elif verdict == "there":
-                collected.there.append(run.place)
-            else:
-                collected.skipped[str(kept.folder / run.place)] = (
-                    "holds another run of the same name, which is kept (--overwrite replaces it)"
-                )
+    found = _recipe_folders(folders, recipes, collected)
+    with locked(kept.folder):
+        for folder in found:
+            for run in _runs(folder, same, collected, unfinished=unfinished):
+                _add(run, kept, collected, overwrite=overwrite)
     return collected
+
+
+def _add(run: Archived, kept: Archive, collected: Collected, *, overwrite: bool) -> None:
+    verdict = kept.add(run, overwrite=overwrite)
+    made_by = run.versions.get("eigenrnn", "of unknown version")
+    if verdict != "kept" and made_by != __version__:
+        collected.other_versions[run.place] = made_by
+    if verdict == "archived":
+        collected.archived.append(run.place)
+    elif verdict == "there":
+        collected.there.append(run.place)
+    else:
+        collected.skipped[str(kept.folder / run.place)] = (
+            "holds another run of the same name, which is kept (--overwrite replaces it)"
+        )
 
 
 def _recipe_folders(

@@ -128,7 +128,7 @@ class Plan:
         after: Callable[[Recipe, Sequence[Outcome]], None],
         console: Console | None = None,
         dynamics_every: int | None = None,
-    ) -> bool:
+    ) -> int | None:
         """Run what is left, one recipe after another.
 
         Args:
@@ -137,7 +137,8 @@ class Plan:
             console: Where to show progress.
             dynamics_every: The number of steps between two looks at each run; None takes none.
         Returns:
-            Whether all of it has come to its end; if not, the same again goes on.
+            The number of the signal that ended it, after which the same again goes on; None if all
+            of it has come to its end.
         Raises:
             ValueError: If `dynamics_every` is not positive.
         """
@@ -161,9 +162,10 @@ class Plan:
                 max_minutes=rows[0].minutes,
             )
             after(recipe, outcomes)
-            if any(outcome.interrupted for outcome in outcomes):
-                return False
-        return True
+            signals = [outcome.signal for outcome in outcomes if outcome.signal is not None]
+            if signals:
+                return signals[0]
+        return None
 
     def _has_data(self, left: Left, say: Callable[[str], None]) -> bool:
         if not isinstance(left.row, Row):

@@ -98,7 +98,7 @@ class RecipeFolder:
 
 def _trained_seconds(folder: Path) -> float:
     # the journal may end some steps before; where this is damaged the journal is all there is
-    with suppress(FileNotFoundError, CheckpointError):
+    with suppress(FileNotFoundError, CheckpointError, KeyError):
         return float(checkpoint.load(RunDirectory(folder).last)["course"]["seconds"])
     return 0.0
 

@@ -27,6 +27,7 @@ from eigenrnn.sweep.status import Status
 from eigenrnn.sweep.stops import Stops
 from eigenrnn.sweep.values import check_gpus, check_whole
 from eigenrnn.tasks.base import Task
+from eigenrnn.train.run_directory import locked
 from eigenrnn.train.selection import chosen_by
 
 __all__ = ["Sweep"]
@@ -89,6 +90,7 @@ class Sweep:
         Raises:
             ValueError: If a trial cannot be, or the folder holds another sweep.
             RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
+            FolderInUseError: If another process is writing to the folder.
             ConnectionError: If there is no cluster at the address.
             ImportError: If Ray Tune or Optuna is missing, or other machines could reach this
                 version of Ray.
@@ -108,8 +110,8 @@ class Sweep:
         check_installed()
         if address is not None and joins:
             check_cluster(address)
-        mark = open_folder(folder, self.description, overwrite=overwrite)
-        with Stops() as stops:
+        with locked(folder), Stops() as stops:
+            mark = open_folder(folder, self.description, overwrite=overwrite)
             begun = _Begun(self, folder, mark, trials_at_once, console, address, stops)
             if isinstance(self.plan, Grid):
                 return begun.grid(self.plan)

@@ -1,5 +1,6 @@
 """The processes of a run: starting them, sharing batches among them, speaking with one voice."""
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,13 +14,18 @@ if TYPE_CHECKING:
 
 __all__ = ["is_first", "launch", "on_first", "share"]
 
+_RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK")
+"""What torchrun and Lightning tell the processes that they start."""
+
 _Outcome = TypeVar("_Outcome")
 
 
 def is_first() -> bool:
     """Whether this is the first of the processes of a run, or the only one."""
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return not distributed or torch.distributed.get_rank() == 0
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank() == 0
+    # before they have met, each knows what it was started as
+    return all(os.environ.get(name, "0") == "0" for name in _RANKS)
 
 
 def launch(settings: Settings) -> "Fabric":
