@@ -17,9 +17,11 @@ import yaml
 
 from eigenrnn import registry
 from eigenrnn.cli import main
+from eigenrnn.cli.make import make, options_of
 from eigenrnn.data.mnist import FILES
 from eigenrnn.errors import RunExistsError
 from eigenrnn.recipes import Outcome
+from eigenrnn.registry import class_path
 from eigenrnn.train.learner import Learner
 from training_run import one_thread, read_metrics
 
@@ -113,6 +115,14 @@ def test_list_can_be_read_by_programs(eigenrnn):
     facts = json.loads(eigenrnn("list --json").out)
     assert set(facts) == {"constraints", "layers", "tasks", "recipes", "backends"}
     assert set(facts["layers"]) == set(registry.LAYERS)
+
+
+def test_list_tells_programs_the_departures_of_rows_and_of_whole_recipes(eigenrnn):
+    facts = json.loads(eigenrnn("list recipes --json").out)["recipes"]
+    for name, recipe in registry.RECIPES.items():
+        assert facts[name]["departures"] == list(recipe.departures)
+        of_rows = [row["departures"] for row in facts[name]["rows"]]
+        assert of_rows == [list(row.departures) for row in recipe.rows]
 
 
 def test_list_tells_programs_which_rows_can_run(eigenrnn):
@@ -219,7 +229,15 @@ def test_pixels_are_read_from_the_folder_that_is_named(eigenrnn, data_root, monk
         f"--eval_batch_size 5000 --accelerator cpu --data_root {data_root}"
     )
     assert told.status == 0
-    assert "permuted=True" in config(tmp_path / "runs" / "pixelmnist-scornn-2")["task"]
+    assert "permuted=True" in config(tmp_path / "runs" / "pixel_mnist-scornn-2")["task"]
+
+
+@pytest.mark.parametrize("name", ["pixel_mnist", "copying"])
+def test_a_run_is_called_after_the_registered_names(name):
+    task, layer = class_path(registry.TASKS[name]), class_path(registry.LAYERS["scornn"])
+    content = {"task": {"class_path": task}, "layer": {"class_path": layer}}
+    made = make(options_of(content | {"hidden_size": 4, "steps": 1}))
+    assert made.name == f"{name}-scornn-4"
 
 
 def test_the_seed_decides_the_start(eigenrnn, tmp_path):
@@ -388,8 +406,8 @@ REFUSED = {
     f"train {TINY} --task.delay 0": "expected delay >= 1, got 0",
     f"train {TINY} --hidden_size 0": "expected hidden_size to be a positive integer, got 0",
     f"train {TINY} --epochs 3": (
-        "expected steps or epochs, got 4 and 3; say how long to train, such as steps=1000 "
-        "(on the command line: --steps 1000)"
+        "expected steps or epochs, not both; got 4 and 3; say how long to train, such as "
+        "steps=1000 (on the command line: --steps 1000)"
     ),
     f"train {TINY} --data_root here": "expected no --data_root: Copying reads no files",
 }

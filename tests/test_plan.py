@@ -59,7 +59,7 @@ def left(found):
 
 
 def go_on(found):
-    """Run a plan in silence; return what it said, the recipes that ran, and the signal that ended it."""
+    """Run a plan in silence; return what it said, the recipes that ran and the signal, if any."""
     said, ran = [], []
     with one_thread():
         ended = found.go_on(

@@ -141,7 +141,9 @@ def test_a_signal_in_the_last_step_of_a_run_is_told(tmp_path, sender):
 
 
 def test_a_signal_as_the_time_is_over_is_told_as_a_signal(tmp_path):
-    stopped = small_fit(tmp_path, small_settings(4), callbacks=[Raise(1, signal.SIGINT)], max_minutes=1e-9)
+    stopped = small_fit(
+        tmp_path, small_settings(4), callbacks=[Raise(1, signal.SIGINT)], max_minutes=1e-9
+    )
     assert (stopped.steps, stopped.signal) == (1, signal.SIGINT)
     assert (stopped.interrupted, stopped.out_of_time) == (True, False)
 

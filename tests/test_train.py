@@ -424,8 +424,8 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "expected steps or epochs, got None and None"),
-        ({"steps": 1, "epochs": 1}, "expected steps or epochs, got 1 and 1"),
+        ({}, "expected steps or epochs, got neither; say how long to train, such as steps=1000"),
+        ({"steps": 1, "epochs": 2}, "expected steps or epochs, not both; got 1 and 2"),
         ({"steps": 0}, "expected steps to be a whole number >= 1, got 0"),
         ({"steps": 1.5}, "expected steps to be a whole number >= 1, got 1.5"),
         ({"steps": 1, "lr": -1}, "expected a finite lr >= 0, got -1"),

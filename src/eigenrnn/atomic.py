@@ -19,9 +19,9 @@ def naming_the_file(path: Path) -> Generator[None]:
     """
     try:
         yield
+    except WriteError:
+        raise
     except OSError as error:
-        if error.errno is None or isinstance(error, WriteError):
-            raise
         raise WriteError(error.errno, error.strerror, str(path)) from error
 
 

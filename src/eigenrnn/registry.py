@@ -14,7 +14,16 @@ from eigenrnn.ops.gru import BACKENDS as GRU
 from eigenrnn.recipes import Recipe
 from eigenrnn.tasks import Task
 
-__all__ = ["BACKENDS", "CONSTRAINTS", "LAYERS", "RECIPES", "TASKS", "class_path", "summary"]
+__all__ = [
+    "BACKENDS",
+    "CONSTRAINTS",
+    "LAYERS",
+    "RECIPES",
+    "TASKS",
+    "class_path",
+    "summary",
+    "task_name",
+]
 
 
 def _snake(name: str) -> str:
@@ -41,7 +50,13 @@ LAYERS: dict[str, type[nn.Module]] = {
 }
 """Recurrent layers."""
 
-TASKS: dict[str, type[Task]] = {_snake(kind.__name__): kind for kind in _exported(tasks, Task)}
+
+def task_name(kind: type[Task]) -> str:
+    """Return the name of a task, under which it is registered if it is exported."""
+    return _snake(kind.__name__)
+
+
+TASKS: dict[str, type[Task]] = {task_name(kind): kind for kind in _exported(tasks, Task)}
 """Problems to train on."""
 
 _PAPERS = [getattr(recipes, name) for name in recipes.__all__]

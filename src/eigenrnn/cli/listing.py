@@ -121,6 +121,7 @@ def _facts(entry: Any) -> dict[str, Any]:
     if isinstance(entry, Recipe):
         facts["source"] = entry.source
         facts["seeds"] = list(entry.seeds)
+        facts["departures"] = list(entry.departures)
         facts["rows"] = [
             {
                 "label": row.label,

@@ -112,7 +112,7 @@ def _train(options: Namespace, console: Console, given: dict[str, Any]) -> int:
 
 
 def _status(*signals: int | None) -> int:
-    """Return the exit status of a command that ended after its step in hand, by a signal or not."""
+    """Return the exit status of a command whose runs ended by these signals, or by none."""
     return next((_SIGNALLED + number for number in signals if number is not None), 0)
 
 

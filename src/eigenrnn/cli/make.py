@@ -12,6 +12,7 @@ from eigenrnn.cli.parser import commands
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import model_for
 from eigenrnn.recipes import Entry, Recipe, Row
+from eigenrnn.registry import task_name
 from eigenrnn.tasks import Task
 from eigenrnn.train import Settings
 
@@ -56,7 +57,7 @@ def make(options: Namespace, data_root: str | None = None) -> Made:
         generator=torch.Generator().manual_seed(settings.seed),
     )
     layer = next(module for module in model.modules() if isinstance(module, Stacked | nn.RNNBase))
-    name = f"{type(task).__name__}-{type(layer).__name__}-{options.hidden_size}".lower()
+    name = f"{task_name(type(task))}-{type(layer).__name__.lower()}-{options.hidden_size}"
     return Made(model, task, settings, name)
 
 

@@ -25,6 +25,17 @@ class Best:
     metrics: Metrics
     model: Mapping[str, Any]
 
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any] | None) -> Self | None:
+        """Read it from a checkpoint.
+
+        Raises:
+            KeyError: If it lacks a part.
+        """
+        if state is None:
+            return None
+        return cls(state["step"], state["metrics"], state["model"])
+
     def write(self, path: Path) -> None:
         """Write it as a checkpoint of its own.
 

@@ -26,7 +26,7 @@ class RunDirectory:
     `metrics.csv`      the journal
     `tensorboard/`     the same for TensorBoard
     `dynamics.jsonl`   spectra and gradients on the way, if they were asked for
-    `last.pt`          the newest checkpoint, from which the run can go on; holds the best model too
+    `last.pt`          the newest checkpoint, from which the run can go on
     `best.pt`          the model at its best evaluation, a copy of that in `last.pt`
     `result.json`      what came out, written when the run has ended
     =================  ================================================================

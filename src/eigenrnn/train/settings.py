@@ -98,9 +98,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
+            both = f", not both; got {self.steps} and {self.epochs}"
             raise ValueError(
-                f"expected steps or epochs, got {self.steps} and {self.epochs}; say how long to "
-                "train, such as steps=1000 (on the command line: --steps 1000)"
+                f"expected steps or epochs{', got neither' if self.steps is None else both}; say "
+                "how long to train, such as steps=1000 (on the command line: --steps 1000)"
             )
         self._check_choices()
         self._check_ranges()

@@ -48,8 +48,9 @@ def fit(  # noqa: PLR0913  the options are independent of each other
 
     A run that was killed at any moment goes on from its last checkpoint with `resume=True`, and on
     a CPU gives the same losses to the last bit as one that never stopped. The first Ctrl-C ends
-    the run after the step in hand and saves it. No other process can write to the folder meanwhile. With several devices each takes its rows of the
-    same batches, so that the losses are those of one device up to rounding, dropout aside.
+    the run after the step in hand and saves it. Other processes cannot write to the folder of a
+    run that is being trained. With several devices each takes its rows of the same batches, so
+    that the losses are those of one device up to rounding, dropout aside.
 
     Args:
         model: Called with inputs (T, B, M); trained in place and moved to the device.
@@ -97,14 +98,8 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         stack.enter_context(locked(files.path))  # in the first process, for all of the run
         state = files.open(resume=resume, overwrite=overwrite)
         if state is not None:
-            with _naming_the_checkpoint(files.last):
-                then, course = state["identity"], Course.of_state(state["course"])
-            refuse_another(then, fingerprint)
-            if steps < course.step:
-                raise ValueError(
-                    f"expected steps >= {course.step}, those taken already, got {steps}"
-                )
-            if (steps == course.step or course.ended) and files.result.exists():
+            is_at_end = _is_at_end(state, files.last, fingerprint, steps)
+            if is_at_end and files.result.exists():
                 return state, Result.read(files.result)
         known = {"name": name, "best_by": chosen_by(task), **facts(model, task, settings)}
         write_json(files.config, {**known, "config": config or {}})
@@ -116,12 +111,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         if finished is not None:
             return finished
         learner = Learner(fabric, model, task, settings)
-        course, best = Course(processor_seconds=0.0), None
-        if state is not None:
-            with _naming_the_checkpoint(files.last):
-                course, best = _go_back(learner, state)
-            if fabric.is_global_zero:  # that of a later step may be there, which is forgotten
-                files.best.unlink(missing_ok=True) if best is None else best.write(files.best)
+        course, best = _go_back(learner, state, files)
         if not fabric.is_global_zero:
             console = Console(quiet=True)
         progress = RunProgress(
@@ -135,13 +125,39 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     return result
 
 
-def _go_back(learner: Learner, state: Mapping[str, Any]) -> tuple[Course, Best | None]:
-    """Put a learner into the state of a checkpoint; return the rest of what it holds."""
-    learner.load_state_dict(state["learner"])
-    best = state["best"]
-    if best is not None:
-        best = Best(best["step"], best["metrics"], best["model"])
-    return Course.of_state(state["course"]), best
+def _is_at_end(
+    state: Mapping[str, Any], path: Path, fingerprint: Mapping[str, str], steps: int
+) -> bool:
+    """Whether a checkpoint is of the end of the run that is asked for.
+
+    Raises:
+        CheckpointError: If it lacks what is needed to say so.
+        ValueError: If it is of another run, or of a longer one.
+    """
+    with _naming_the_checkpoint(path):
+        then, course = state["identity"], Course.of_state(state["course"])
+    refuse_another(then, fingerprint)
+    if steps < course.step:
+        raise ValueError(f"expected steps >= {course.step}, those taken already, got {steps}")
+    return steps == course.step or course.ended
+
+
+def _go_back(
+    learner: Learner, state: Mapping[str, Any] | None, files: RunDirectory
+) -> tuple[Course, Best | None]:
+    """Put a learner into the state of a checkpoint, if there is one; return how far it had come.
+
+    Raises:
+        CheckpointError: If the checkpoint lacks a part.
+    """
+    if state is None:
+        return Course(processor_seconds=0.0), None
+    with _naming_the_checkpoint(files.last):
+        learner.load_state_dict(state["learner"])
+        course, best = Course.of_state(state["course"]), Best.of_state(state["best"])
+    if learner.fabric.is_global_zero:  # that of a later step may be there, which is taken again
+        files.best.unlink(missing_ok=True) if best is None else best.write(files.best)
+    return course, best
 
 
 @contextmanager

@@ -68,6 +68,14 @@ class _Benchmark:
     def row(self, label: str, layer: Any, reported: Reported, **facts: Any) -> Row:
         """Make a row of a table; `facts` are its options, its grid and its departures."""
         departures = (*self.departures, *facts.pop("departures", ()))
+        if layer is PlainRNN:
+            ours = self.parameters[0]
+            theirs = ours + 2 * self.hidden_size + self.embedding  # one more in each of three
+            departures += (
+                f"each layer has one bias, where those of torch have two that add up: {ours:,} "
+                f"parameters in {self.label}, {theirs:,} in the released code; Adam moves the sum "
+                "of two biases about twice as far as one",
+            )
         return Row(
             label=f"{label} {self.label}",
             task=self.task,
