@@ -13,11 +13,12 @@ import time
 from dataclasses import dataclass
 
 import pytest
+import torch
 import yaml
 
 from eigenrnn import registry
 from eigenrnn.cli import main
-from eigenrnn.cli.make import make, options_of
+from eigenrnn.cli.make import make, options_and_record
 from eigenrnn.data.mnist import FILES
 from eigenrnn.errors import RunExistsError
 from eigenrnn.recipes import Outcome
@@ -84,6 +85,10 @@ def shown(eigenrnn, capsys):
 def write(path, text):
     path.write_text(text)
     return path.name
+
+
+def seeded():
+    return torch.Generator().manual_seed(0)
 
 
 def config(directory):
@@ -207,6 +212,27 @@ def test_progress_is_shown_beside_the_output(eigenrnn):
 @pytest.mark.parametrize("layer", registry.LAYERS)
 def test_every_layer_trains_by_its_name(eigenrnn, layer):
     assert eigenrnn(f"train {SMALL} --layer {layer}").status == 0
+
+
+def same_as_in_python(layer):
+    """Whether the command line makes a layer whose weights and options are those of Python."""
+    kind = registry.LAYERS[layer]
+    content = {"class_path": registry.class_path(kind)}
+    options, _ = options_and_record({"task": "eigenrnn.tasks.Adding", "layer": content})
+    one, other = (make(2, 16, generator=seeded()) for make in (options.layer, kind))
+    weights = one.state_dict(), other.state_dict()
+    return str(one) == str(other) and all(map(torch.equal, *(w.values() for w in weights)))
+
+
+@pytest.mark.parametrize("layer", ["irnn", "ncgru", "urnn"])
+def test_a_named_layer_is_that_of_python(layer):
+    assert same_as_in_python(layer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", registry.LAYERS)
+def test_every_named_layer_is_that_of_python(layer):
+    assert same_as_in_python(layer)
 
 
 @pytest.mark.parametrize("constraint", registry.CONSTRAINTS)

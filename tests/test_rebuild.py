@@ -2,14 +2,20 @@
 
 import json
 import shlex
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from eigenrnn.cli import main
-from eigenrnn.cli.rebuild import rebuild
+from eigenrnn.cli.make import make, options_and_record
+from eigenrnn.cli.names import in_yaml
+from eigenrnn.cli.rebuild import rebuild, registered_options
 from eigenrnn.errors import CheckpointError, MissingDataError
-from eigenrnn.registry import RECIPES
+from eigenrnn.registry import CONSTRAINTS, LAYERS, RECIPES
 from eigenrnn.tasks import Copying
 from eigenrnn.train import checkpoint
 from eigenrnn.version import __version__
@@ -168,6 +174,130 @@ def test_what_only_the_call_was_about_is_not_recorded(run):
     assert options.keys().isdisjoint({"out", "resume", "overwrite", "data_root", "config"})
 
 
+# what a run may name
+
+FOREIGN = {
+    "the task": (("task", "class_path"), "foreign.Task"),
+    "the task as a text": (("task",), "foreign.Task"),
+    "the layer": (("layer", "class_path"), "foreign.Layer"),
+    "the layer as a text": (("layer",), "foreign.Layer"),
+    "the layer as YAML": (("layer",), "{class_path: foreign.Layer}"),
+    "a constraint": (("layer", "init_args", "constraint", "class_path"), "foreign.Set"),
+    "a constraint as a text": (("layer", "init_args", "constraint"), "foreign.Set"),
+    "what a constraint is made of": (
+        ("layer", "init_args", "constraint"),
+        {
+            "class_path": "eigenrnn.constraints.Schur",
+            "init_args": {"orthogonal": {"class_path": "foreign.Set"}},
+        },
+    ),
+    "an initialisation": (("layer", "init_args", "input_init"), "foreign.init_"),
+    "a nonlinearity": (("layer", "init_args", "nonlinearity"), {"class_path": "foreign.relu"}),
+    "an option of training": (("lr",), {"class_path": "foreign.Rate"}),
+    "a list": (("layer", "init_args", "nonlinearity"), [{"class_path": "foreign.relu"}]),
+    "a key with dots": (("layer.class_path",), "foreign.Layer"),
+    "further options": (("layer", "dict_kwargs"), {"constraint": "foreign.Set"}),
+    "a standard module": (("layer",), "antigravity.fly"),
+    "a module of this library": (("layer",), "eigenrnn.cli.main.main"),
+}
+
+
+def put(options, path, value):
+    *above, last = path
+    for name in above:
+        options = options[name]
+    options[last] = value
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Train a network once; give the folder of the run."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    with one_thread():
+        assert main(shlex.split(f"{TINY} --layer rnn --out {folder}")) == 0
+    return folder
+
+
+@pytest.fixture
+def foreign(trained, tmp_path, monkeypatch):
+    """Give a run in a folder with a module that writes a file when it is imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "foreign", raising=False)
+    (tmp_path / "foreign.py").write_text("open('imported', 'w').close()")
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("path", "value"), FOREIGN.values(), ids=FOREIGN)
+def test_nothing_that_is_not_registered_is_imported(foreign, path, value):
+    modules = set(sys.modules)
+    folder = edited(foreign, lambda config: put(config["config"]["options"], path, value))
+    with pytest.raises(ValueError, match=r"run cannot be built: "):
+        rebuild(folder)
+    assert not (foreign.parent / "imported").exists()
+    assert set(sys.modules) <= modules
+
+
+def test_what_is_not_registered_is_named(foreign):
+    change = FOREIGN["a constraint"]
+    folder = edited(foreign, lambda config: put(config["config"]["options"], *change))
+    said = r"run cannot be built: .* names foreign\.Set, which is not registered.* not imported"
+    with pytest.raises(ValueError, match=said):
+        rebuild(folder)
+
+
+def test_no_other_file_is_read(foreign):
+    (foreign.parent / "secret").write_text("hidden_size: 6  # of somebody")
+    folder = edited(foreign, lambda config: config["config"]["options"].update(config="secret"))
+    with pytest.raises(ValueError, match=r"train takes no option 'config'") as refused:
+        rebuild(folder)
+    assert "somebody" not in str(refused.value)
+
+
+@pytest.mark.parametrize("command", ["report", "analyse"])
+def test_the_commands_import_nothing_either(foreign, capsys, command):
+    change = FOREIGN["the layer"]
+    folder = edited(foreign, lambda config: put(config["config"]["options"], *change))
+    status = main([command, str(folder)])
+    said = capsys.readouterr().err if command == "analyse" else Path("report.html").read_text()
+    assert (status, "foreign.Layer, which is not registered" in said) == (
+        2 * (command == "analyse"),
+        True,
+    )
+    assert not (foreign.parent / "imported").exists()
+
+
+NAMED = [
+    *({"layer": name} for name in ("lstm", "ncgru", "asrnn")),
+    {"layer": {"name": "rnn", "input_init": "eigenrnn.initializers.zeros_"}},
+    {"layer": {"name": "nnrnn", "orthogonal": "eigenrnn.constraints.Householder"}},
+    {"lr_decay_at": [3, 4], "lr_decay": 0.5, "weight_decay_of": ["head"], "task": "adding"},
+    {"task": {"name": "text", "path": "a.txt", "held_out": [0.1, 0.2]}, "embedding_size": 8},
+    *(pytest.param({"layer": name}, marks=pytest.mark.slow) for name in LAYERS),
+    *(
+        pytest.param({"layer": {"name": "rnn", "constraint": name}}, marks=pytest.mark.slow)
+        for name in CONSTRAINTS
+    ),
+]
+
+
+@pytest.mark.parametrize("content", NAMED, ids=str)
+def test_what_is_registered_is_made_as_by_the_command_line(content, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("abcd " * 100)
+    text = yaml.safe_dump({"task": "copying", "hidden_size": 16, "steps": 3, **content})
+    options, record = options_and_record(in_yaml(text))
+    made = make(registered_options(json.loads(json.dumps(record))))
+    expected = make(options)
+    assert (made.task, made.settings, made.name) == (
+        expected.task,
+        expected.settings,
+        expected.name,
+    )
+    assert str(made.model) == str(expected.model)
+    assert same(made.model, expected.model.state_dict())
+
+
 # what cannot come back
 
 
@@ -271,7 +401,7 @@ def test_a_checkpoint_of_a_newer_format_is_refused(run):
 def test_a_damaged_configuration_is_named(run, content):
     folder = run()
     (folder / "config.json").write_text(content)
-    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+    with pytest.raises(ValueError, match=r"config\.json is .*damaged|an object in .*config\.json"):
         rebuild(folder)
 
 

@@ -2,11 +2,13 @@
 
 import inspect
 import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from torch import nn
 
-from eigenrnn import constraints, layers, recipes, tasks
+from eigenrnn import constraints, initializers, layers, recipes, tasks
 from eigenrnn.constraints import Constraint
 from eigenrnn.ops.backend import Backend
 from eigenrnn.ops.elman import BACKENDS as ELMAN
@@ -21,6 +23,7 @@ __all__ = [
     "RECIPES",
     "TASKS",
     "class_path",
+    "registered",
     "summary",
     "task_name",
 ]
@@ -77,6 +80,20 @@ BACKENDS: dict[str, Backend] = {
 def class_path(kind: type) -> str:
     """Return where a registered class is imported from."""
     return f"{'.'.join(kind.__module__.split('.')[:2])}.{kind.__name__}"
+
+
+@cache
+def registered() -> Mapping[str, Any]:
+    """Return the registered tasks, layers, constraints and initialisers by their import paths."""
+    kinds = [*TASKS.values(), *LAYERS.values(), *CONSTRAINTS.values()]
+    functions = [getattr(initializers, name) for name in initializers.__all__]
+    initialisers = [function for function in functions if inspect.isfunction(function)]
+    return {
+        **{f"{entry.__module__}.{entry.__name__}": entry for entry in (*kinds, *initialisers)},
+        **{f"eigenrnn.{kind.__name__}": kind for kind in kinds},
+        **{class_path(kind): kind for kind in kinds},
+        **{f"eigenrnn.initializers.{function.__name__}": function for function in initialisers},
+    }
 
 
 def summary(entry: Any) -> str:

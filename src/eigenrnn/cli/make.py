@@ -17,15 +17,15 @@ from eigenrnn.tasks import Task
 from eigenrnn.train import Settings
 
 __all__ = [
+    "ARGUMENTS_OF_THE_CALL",
     "Made",
     "make",
     "options_and_record",
-    "options_of",
     "recipe_with_data_root",
     "recorded",
 ]
 
-_OF_THE_CALL = ("config", "data_root", "out", "resume", "overwrite")
+ARGUMENTS_OF_THE_CALL = ("config", "data_root", "out", "resume", "overwrite")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def make(options: Namespace, data_root: str | None = None) -> Made:
 
 
 def recorded(options: Namespace) -> dict[str, Any]:
-    """Write the options of `train` as what `options_of` reads: names and numbers.
+    """Write the options of `train` as names and numbers.
 
     What says where the run is, and what to do with what is there, is left out.
 
@@ -70,19 +70,14 @@ def recorded(options: Namespace) -> dict[str, Any]:
         options: Those of the command, nothing made of them yet.
     """
     content: dict[str, Any] = yaml.safe_load(_parser().dump(options))
-    return {name: value for name, value in content.items() if name not in _OF_THE_CALL}
-
-
-def options_of(content: dict[str, Any]) -> Namespace:
-    """Read options that were written, and make the task and the layer of them.
-
-    Raises the errors of the command line.
-    """
-    return options_and_record(content)[0]
+    return {name: value for name, value in content.items() if name not in ARGUMENTS_OF_THE_CALL}
 
 
 def options_and_record(content: dict[str, Any]) -> tuple[Namespace, dict[str, Any]]:
-    """Read options as `options_of` does; return too what `recorded` writes of them.
+    """Make the task and the layer of options; return too what `recorded` writes of them.
+
+    Args:
+        content: Options of this machine: a class in them is imported, wherever it is.
 
     Raises the errors of the command line.
     """

@@ -12,6 +12,7 @@ from eigenrnn.registry import CONSTRAINTS, LAYERS, TASKS, class_path
 
 __all__ = [
     "DECIDED_HERE",
+    "annotations_of",
     "in_arguments",
     "in_yaml",
     "near",
@@ -54,10 +55,17 @@ def where_all_are(kind: str, names: Iterable[str]) -> str:
 def options_of(class_name: str) -> set[str]:
     """Collect the options that a registered class takes on the command line."""
     kinds = [kind for _, kinds in _KINDS.values() for kind in kinds.values()]
-    bases = [base for kind in kinds if kind.__name__ == class_name for base in kind.__mro__]
-    ours = [base for base in bases if base.__module__.startswith("eigenrnn")]
-    names = {name for base in ours for name in inspect.signature(base).parameters}
-    return names - {"input_size", "hidden_size", "options"} - DECIDED_HERE
+    return {name for kind in kinds if kind.__name__ == class_name for name in annotations_of(kind)}
+
+
+def annotations_of(kind: type) -> dict[str, Any]:
+    """Collect the type of each option that a registered class takes on the command line."""
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("eigenrnn")]
+    parameters = [
+        p for base in reversed(ours) for p in inspect.signature(base).parameters.values()
+    ]
+    not_taken = {"input_size", "hidden_size", "options"} | DECIDED_HERE
+    return {p.name: p.annotation for p in parameters if p.name not in not_taken}
 
 
 def in_arguments(arguments: list[str]) -> list[str]:

@@ -1,7 +1,9 @@
 """The commands and their options."""
 
-from argparse import Action
+import inspect
+from argparse import SUPPRESS, Action
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Any
 
 import yaml
@@ -36,9 +38,16 @@ class Parser(ArgumentParser):
         options |= {"exit_on_error": False, "parser_mode": "eigenrnn", "formatter_class": _Help}
         super().__init__(description=description, **options)
 
-    def add_class_arguments(self, *args: Any, **options: Any) -> Any:
+    def add_class_arguments(self, theclass: Any, *args: Any, **options: Any) -> Any:
         skip = {*(options.pop("skip", None) or ()), *names.DECIDED_HERE}
-        return super().add_class_arguments(*args, skip=skip, **options)
+        added = super().add_class_arguments(theclass, *args, skip=skip, **options)
+        own = inspect.signature(theclass).parameters
+        if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in own.values()):
+            for action in self._actions:
+                # a base class has other defaults than the class, which passes its own on
+                if action.dest.partition(".")[0] not in own:
+                    action.default = SUPPRESS
+        return added
 
     @classmethod
     def of_everything(cls) -> "Parser":

@@ -1,19 +1,23 @@
 """From the folder of a run back to the trained model."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args, get_origin
 
 import torch
-from jsonargparse import ArgumentError
+from jsonargparse import Namespace
 from torch import nn
 
 from eigenrnn.cli import complaints
-from eigenrnn.cli.make import make, options_of, recipe_with_data_root
+from eigenrnn.cli.make import ARGUMENTS_OF_THE_CALL, make, recipe_with_data_root
+from eigenrnn.cli.names import annotations_of, near
+from eigenrnn.cli.parser import commands
 from eigenrnn.errors import CheckpointError, MissingDataError
 from eigenrnn.recipes.origin import Origin
-from eigenrnn.registry import RECIPES
+from eigenrnn.registry import LAYERS, RECIPES, registered
+from eigenrnn.report.files import read_json
 from eigenrnn.tasks import Batch, Task
 from eigenrnn.train import Settings, checkpoint
 from eigenrnn.train.probe import probe
@@ -21,7 +25,7 @@ from eigenrnn.train.run_directory import RunDirectory
 from eigenrnn.train.selection import deciding_split
 from eigenrnn.version import __version__
 
-__all__ = ["Rebuilt", "rebuild"]
+__all__ = ["Rebuilt", "rebuild", "registered_options"]
 
 _MOST_NAMED = 5
 _MOST_SAID = 500  # characters: torch lists every weight that does not fit
@@ -82,20 +86,32 @@ def rebuild(path: str | Path, data_root: str | None = None) -> Rebuilt:
         raise ValueError(_of_python(folder, file, "learner" in state))
     try:
         model, task, settings = _build(known, data_root)
+    except Exception as error:  # options that somebody wrote can break a constructor in any way
+        raise ValueError(_cannot_be_built(folder, config, error)) from error
+    try:
+        weights = state["learner"]["model"] if "learner" in state else state["model"]
+        step = int(state["course"]["step"] if "learner" in state else state["step"])
+    except (KeyError, TypeError, ValueError) as error:
+        said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(f"{file} is no checkpoint of a run: {said}") from None
+    try:
         model.to(torch.float64 if settings.precision == "64-true" else None)
-        model.load_state_dict(state["learner"]["model"] if "learner" in state else state["model"])
-        step = state["course"]["step"] if "learner" in state else state["step"]
-    except KeyError as error:
-        raise CheckpointError(f"{file} is no checkpoint of a run: it has no {error}") from None
-    except (ValueError, TypeError, RuntimeError, ArgumentError) as error:
-        wrote = config.get("versions", {}).get("eigenrnn", "of unknown version")
-        other = f"eigenrnn {wrote} wrote it, this is {__version__}: "
-        said = complaints.explain(str(error), {}, "train")
-        raise ValueError(
-            f"the model of {folder} cannot be built: {'' if wrote == __version__ else other}"
-            f"{said[:_MOST_SAID]}"
-        ) from error
-    return Rebuilt(model.eval(), task, settings, config.get("name") or folder.name, step, file)
+        model.load_state_dict(weights)
+    except (ValueError, TypeError, RuntimeError, AttributeError) as error:
+        raise ValueError(_cannot_be_built(folder, config, error)) from error
+    name = str(config.get("name") or folder.name)
+    return Rebuilt(model.eval(), task, settings, name, step, file)
+
+
+def _cannot_be_built(folder: Path, config: Mapping[str, Any], error: Exception) -> str:
+    versions = config.get("versions")
+    wrote = versions.get("eigenrnn") if isinstance(versions, dict) else None
+    other = f"eigenrnn {wrote or 'of unknown version'} wrote it, this is {__version__}: "
+    said = complaints.explain(str(error) or type(error).__name__, {}, "train")
+    return (
+        f"the model of {folder} cannot be built: {'' if wrote == __version__ else other}"
+        f"{said[:_MOST_SAID]}"
+    )
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -113,13 +129,10 @@ def _config(folder: Path) -> dict[str, Any]:
             f"expected the folder of a run or a checkpoint in one, got {folder}, which has no "
             f"config.json{hint}{more}"
         )
-    try:
-        content = json.loads(file.read_text())
-    except ValueError as error:
-        raise ValueError(f"{file} is damaged: {error}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("config", {}) or {}, dict):
+    content = read_json(file, ())
+    if not isinstance(content.get("config") or {}, dict):
         raise ValueError(f"{file} is damaged: it describes no run")
-    return dict(content)
+    return content
 
 
 def _checkpoint_of(folder: Path) -> Path:
@@ -151,7 +164,7 @@ def _build(known: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Tas
         ValueError: If there is no such recipe, or it is not said which.
     """
     if known["command"] == "train":
-        made = make(options_of(known.get("options", {})), data_root)
+        made = make(registered_options(known.get("options")), data_root)
         return made.model, made.task, made.settings
     named = {field.name: field.default_factory is MISSING for field in fields(Origin)}
     missing = [name for name, is_needed in named.items() if is_needed and name not in known]
@@ -162,3 +175,90 @@ def _build(known: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Tas
         raise ValueError(f"there is no recipe {origin.recipe}")
     row = origin.find(recipe_with_data_root(RECIPES[origin.recipe], data_root))
     return row.build(origin.seed), row.task, row.settings
+
+
+def registered_options(content: object) -> Namespace:
+    """Read the options of `train` from a file that anybody may have written.
+
+    Every class and function is looked up among the registered ones. Nothing is imported, and no
+    other file is read.
+
+    Args:
+        content: The options as `config.json` has them.
+    Raises:
+        ValueError: If an option does not exist, or names what is not registered.
+    """
+    if not isinstance(content, dict):
+        raise ValueError(f"its config.json is damaged: expected options, got {content!r}")
+    given = cast("dict[str, Any]", content)
+    known = commands()["train"][0].get_defaults().as_dict()
+    for name in given:
+        if name not in known or name in ARGUMENTS_OF_THE_CALL:
+            raise ValueError(f"train takes no option {name!r}{near(name, known)}")
+    kinds = {field.name: field.type for field in fields(Settings)}
+    values = {n: _value("train", n, v, kinds.get(n)) for n, v in (known | given).items()}
+    task, layer = values["task"], values["layer"]
+    values["task"] = task() if isinstance(task, partial) else task
+    if not isinstance(values["task"], Task):
+        raise ValueError(f"expected a task in its config.json, got {given.get('task')!r}")
+    if getattr(layer, "func", layer) not in LAYERS.values():
+        raise ValueError(f"expected a layer in its config.json, got {given.get('layer')!r}")
+    return Namespace(**values)
+
+
+def _value(owner: str, name: str, value: Any, annotation: object = None) -> Any:
+    """Return an option as its owner takes it: a number, a text, or what is registered.
+
+    Raises:
+        ValueError: If it names what is not registered.
+    """
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return tuple(_value(owner, name, item, annotation) for item in items)
+    if isinstance(value, dict):
+        return _object(owner, name, cast("dict[str, Any]", value))
+    is_name = isinstance(value, str) and not _takes_text(annotation)
+    return _lookup(owner, name, value) if is_name else value
+
+
+def _object(owner: str, name: str, content: dict[str, Any]) -> Any:
+    """Return a registered class with its options.
+
+    Raises:
+        ValueError: If it is not registered, or has no such option.
+    """
+    options = content.get("init_args") or {}
+    if content.keys() - {"class_path", "init_args"} or not isinstance(options, dict):
+        raise ValueError(
+            f"expected {owner}.{name} to have class_path and init_args, got {content}"
+        )
+    found = _lookup(owner, name, content.get("class_path"))
+    known = annotations_of(found) if isinstance(found, type) else {}
+    label = found.__name__
+    values: dict[str, Any] = {}
+    for option, value in cast("dict[str, Any]", options).items():
+        if option not in known:
+            raise ValueError(f"{label} takes no option {option!r}{near(option, known)}")
+        values[option] = _value(label, option, value, known[option])
+    return partial(found, **values)
+
+
+def _lookup(owner: str, name: str, path: object) -> Any:
+    """Find what is registered under an import path.
+
+    Raises:
+        ValueError: If nothing is.
+    """
+    if not isinstance(path, str) or path not in registered():
+        raise ValueError(
+            f"{name} of {owner} names {path}, which is not registered in eigenrnn and therefore "
+            "not imported; if you trust it, build the model in Python and load the checkpoint"
+        )
+    return registered()[path]
+
+
+def _takes_text(annotation: object) -> bool:
+    """Whether an option may be a text, and not the name of a class or a function."""
+    if annotation is str or annotation is Path or get_origin(annotation) is Literal:
+        return True
+    return any(map(_takes_text, get_args(annotation)))
