@@ -450,7 +450,13 @@ def test_what_is_refused_leaves_nothing_behind(eigenrnn, tmp_path, line):
     assert list(tmp_path.iterdir()) == []
 
 
+LEVELS = [f"a{level}: &a{level} [{', '.join(9 * [f'*a{level - 1}'])}]" for level in range(1, 9)]
+BOMB = "\n".join(["a0: &a0 [1]", *LEVELS, "task: *a8"])
+
 WRONG_FILES = {
+    "aliases of aliases": (BOMB, "expected at most 10,000 values with all aliases, got more"),
+    "a value in itself": ("task: &a {name: *a}\n", "refers to itself in line 1"),
+    "a deep value": (f"task: {'[' * 5000}{']' * 5000}\n", "is nested too deeply"),
     "an unknown option": ("task: copying\nstepz: 3\n", "train takes no option 'stepz' (did you"),
     "an unknown task": ("task: {name: copyng}\n", "(did you mean copying?)"),
     "an unknown option of the task": ("task: {name: copying, dely: 3}\n", "(did you mean delay?)"),

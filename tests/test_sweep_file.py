@@ -11,6 +11,8 @@ from eigenrnn.train import fit
 from swept import SEEDS, TINY, read
 from training_run import QUIET, one_thread
 
+NINEFOLD = [f"a{level}: &a{level} [{', '.join(9 * [f'*a{level - 1}'])}]" for level in range(1, 9)]
+BOMB = "\n".join(["a0: &a0 [1]", *NINEFOLD, "grid: {lr: *a8}"])
 WHOLE = "a whole number of at least 0"
 SEARCH = {"search": {"lr": {"low": 0.1, "high": 1}}}
 WRONG = {
@@ -83,6 +85,7 @@ WRONG = {
         "lr: expected choices to have each value once, got 1 twice",
     ),
     "no YAML": ("a: [", "is no YAML"),
+    "aliases of aliases": (BOMB, "is no YAML that can be read: expected at most 10,000 values"),
     "no mapping": ("- a", "expected keys such as task, layer and grid, or recipe"),
 }
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
-import yaml
-
+from eigenrnn.cli.yaml_text import load_yaml
 from eigenrnn.registry import CONSTRAINTS, LAYERS, TASKS, class_path
 
 __all__ = [
@@ -109,7 +108,7 @@ def in_yaml(text: str) -> Any:
 
     Both ``task: copying`` and ``task: {name: copying, delay: 200}`` are understood.
     """
-    content = yaml.safe_load(text)
+    content = load_yaml(text)
     return _in_mapping(content) if isinstance(content, dict) else content
 
 

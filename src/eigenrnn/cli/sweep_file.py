@@ -10,6 +10,7 @@ from eigenrnn.cli.make import recipe_with_data_root
 from eigenrnn.cli.names import unknown
 from eigenrnn.cli.sweep_keys import OF_SWEEP, check_keys, options, points, refuse_unknown
 from eigenrnn.cli.swept_config import SweptConfig
+from eigenrnn.cli.yaml_text import load_yaml
 from eigenrnn.recipes.runs import fetch
 from eigenrnn.recipes.swept import SweptRecipe
 from eigenrnn.registry import RECIPES
@@ -48,9 +49,9 @@ def _read(path: Path) -> dict[str, Any]:
         there = "a folder" if path.is_dir() else "nothing"
         raise ValueError(f"expected the YAML file of a sweep at {path}, got {there}")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no YAML: {error}") from None
+        raise ValueError(f"{path} is no YAML that can be read: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(
             f"expected keys such as task, layer and grid, or recipe, in {path}, got {content!r}"
