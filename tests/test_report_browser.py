@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from eigenrnn.report import write_report
-from reported_runs import STEPS, rebuild, recipe_row, train_all, write_recipe
+from reported_runs import STEPS, WATCHED, rebuild, recipe_row, train_all, write_recipe
 
 pytest.importorskip("selenium", reason="needs selenium: pip install 'eigenrnn[dev]'")
 
@@ -319,6 +319,38 @@ def test_numbers_of_a_chart_are_a_table_too(opened):
 
 def test_label_with_markup_is_shown_as_it_is(seen):
     assert "<b>LSTM</b> & more" in seen.find_element(By.ID, "results").text
+
+
+LINK = '<a href="https://example.org">quantity</a>'
+
+
+def test_names_in_the_files_of_a_run_become_no_links(browser, page, tmp_path):
+    folder = shutil.copytree(page.parent / "runs" / WATCHED, tmp_path / "run")
+    for name, old in (("metrics.csv", "train_loss,"), ("dynamics.jsonl", "l0")):
+        in_csv = '"' + LINK.replace('"', '""') + '",'
+        quoted = in_csv if name == "metrics.csv" else json.dumps(LINK)[1:-1]
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, quoted))
+    load(browser, write_report([folder], tmp_path / "page.html"))
+    Select(browser.find_element(By.NAME, "quantity")).select_by_value(LINK)
+    titles = [title.text for title in browser.find_elements(By.CSS_SELECTOR, ".ytitle")]
+    assert LINK in titles
+    assert browser.find_elements(By.CSS_SELECTOR, ".plot a") == []
+
+
+def test_quantities_that_a_script_knows_by_name_are_drawn(browser, page, tmp_path):
+    for name, column in (("scornn-0", "train_loss,"), ("lstm-0", "constructor,")):
+        folder = shutil.copytree(page.parent / "runs" / name, tmp_path / "runs" / name)
+        text = (folder / "metrics.csv").read_text()
+        (folder / "metrics.csv").write_text(text.replace("train_loss,", column))
+    load(browser, write_report([tmp_path / "runs"], tmp_path / "page.html"))
+    Select(browser.find_element(By.NAME, "quantity")).select_by_value("constructor")
+    shown = [
+        b for b in browser.find_elements(By.CSS_SELECTOR, ".toggles button") if b.is_displayed()
+    ]
+    assert [button.text for button in shown] == ["lstm-0"]
+    assert browser.get_log("browser") == []
 
 
 def test_page_prints(opened):

@@ -257,7 +257,7 @@ class Spectrum extends Chosen {
     const [{steps, measures, colour}, measure] = [this.network, this.select("measure").value];
     const y = measures[measure][this.select("matrix").value];
     this.part("measures").setAttribute("aria-label", `${words(measure)} over training: ${short(y[0])} at first, ${short(y.at(-1))} at last`);
-    draw(this.part("measures"), [{type: "scatter", mode: "lines+markers", x: steps, y, marker: {size: 4}, line: {color: colourOf(colour), width: 2}, name: measure}],
+    draw(this.part("measures"), [{type: "scatter", mode: "lines+markers", x: steps, y, marker: {size: 4}, line: {color: colourOf(colour), width: 2}, name: plain(measure)}],
       layout(axis("training step"), axis(words(measure), {exponentformat: "power"}), {...this.marker(steps[at]), uirevision: `${this.part("measures").kept}`}));
   }
   drawGradients(at) {

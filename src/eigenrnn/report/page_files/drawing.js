@@ -1,7 +1,9 @@
 // What every chart of the page shares: colours, layouts, tables, files to save.
 "use strict";
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
+// names in the data come from files: without a prototype none of them is there already, such as "constructor"
+const bare = (_, value) => (value === null || typeof value !== "object" || Array.isArray(value) ? value : Object.assign(Object.create(null), value));
+const DATA = JSON.parse(document.getElementById("data").textContent, bare);
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
 const STROKES = ["", "8 4", "2 3", "8 3 2 3", "12 4"];
 const CONFIG = {displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset"};
@@ -14,7 +16,7 @@ const colourOf = (index) => style(`--series-${index % 7}`);
 const faint = (colour, share) => colour + Math.round(share * 255).toString(16).padStart(2, "0");
 const words = (name) => name.replaceAll("_", " ").replace(/^./, (letter) => letter.toUpperCase());
 const short = (value) => (value === null || value === undefined || Number.isNaN(value) ? "" : String(Number(value.toPrecision(6))));
-// labels come from files: plotly must not read them as markup
+// labels come from files: plotly would read them as markup, and make links of them
 const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 function make(tag, text, attributes = {}) {
@@ -46,7 +48,7 @@ function swatch(colour, dash) {
 
 function axis(title, more = {}) {
   return {
-    title: {text: title, standoff: 8}, gridcolor: style("--grid"), linecolor: style("--line"),
+    title: {text: plain(title), standoff: 8}, gridcolor: style("--grid"), linecolor: style("--line"),
     zerolinecolor: style("--line"), automargin: true, ...more,
   };
 }
