@@ -1,8 +1,10 @@
 """Checkpoints are whole, verified and harmless."""
 
 import contextlib
+import copy
 import pickle
 import resource
+import zipfile
 
 import pytest
 import torch
@@ -85,6 +87,33 @@ def test_a_foreign_file_is_refused(path):
 def test_a_file_of_torch_that_is_no_checkpoint_is_refused(path):
     torch.save([1, 2], path)
     with pytest.raises(CheckpointError, match="no format number"):
+        checkpoint.load(path)
+
+
+def compressed(path, size):
+    """Write a part that is inflated to this many bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(size))
+
+
+def overlapping(path, size):
+    """Write a part that the directory of the archive names many times."""
+    part = size // 100
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", bytes(part))
+        (info,) = archive.filelist
+        for number in range(100):
+            other = copy.copy(info)
+            other.filename = f"archive/data/{number}"
+            archive.filelist.append(other)
+        archive._didModify = True
+
+
+@pytest.mark.parametrize("write", [compressed, overlapping])
+def test_a_file_that_is_larger_inside_is_refused_before_it_is_inflated(path, monkeypatch, write):
+    write(path, 1_000_000)
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", pytest.fail)
+    with pytest.raises(CheckpointError, match=r"last\.pt is no checkpoint: its \d+ bytes are"):
         checkpoint.load(path)
 
 

@@ -73,19 +73,28 @@ def load(path: str | Path, *keys: str) -> dict[str, Any]:
 def _verify(path: Path) -> None:
     """Compare every part of the file with the checksum that was stored beside it.
 
+    `torch.save` compresses nothing: the parts together are smaller than the file.
+
     Raises:
-        CheckpointError: If one does not agree, or the file is missing or no archive.
+        CheckpointError: If one does not agree, the parts are larger than the file, or the file is
+            missing or no archive.
     """
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}")
     with path.open("rb") as file:
         if file.read(2) not in (b"PK", b""):
             raise CheckpointError(f"{path} is not a checkpoint")
+    size = path.stat().st_size
     try:
         with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
+            inflated = sum(part.file_size for part in archive.infolist())
+            damaged = archive.testzip() if inflated <= size else None
     except Exception as error:  # a damaged index can break the reader in any way
-        size = path.stat().st_size
         raise CheckpointError(f"{path} is truncated or damaged ({size} bytes): {error}") from error
+    if inflated > size:
+        raise CheckpointError(
+            f"{path} is no checkpoint: its {size} bytes are an archive of {inflated} bytes, and a "
+            "checkpoint is not compressed"
+        )
     if damaged is not None:
         raise CheckpointError(f"{path} is damaged: the checksum of {damaged} does not agree")
