@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from eigenrnn.analysis.in_use import in_use
 from eigenrnn.report import collect, write_report
 from eigenrnn.report.collect import Records, RunRecord, task_name
 from eigenrnn.report.curves import MOST_POINTS, curve, group
@@ -95,6 +96,14 @@ def data_of(text):
     return json.loads(Page(text).data)
 
 
+def unreadable(runs):
+    """Read a folder in which one run is damaged; give what is said of it."""
+    found = collect([runs])
+    ((_, why),) = found.unreadable.items()
+    assert len(found.runs) == 3
+    return why
+
+
 # what is read
 
 
@@ -139,29 +148,91 @@ def test_run_that_ended_before_its_first_row_is_said_to_be_that(runs):
 def test_truncated_json_is_refused_by_name(runs, name):
     file = runs / "lstm-1" / name
     file.write_text(file.read_text()[:40])
-    with pytest.raises(ValueError, match=f"lstm-1/{name} is truncated or damaged"):
-        collect([runs])
+    assert f"lstm-1/{name} is truncated or damaged" in unreadable(runs)
+
+
+def test_missing_journal_is_named(runs):
+    (runs / "lstm-1" / "metrics.csv").unlink()
+    assert "lstm-1 has no metrics.csv" in unreadable(runs)
+
+
+def test_configuration_of_something_else_is_no_run(runs):
+    (runs / "other").mkdir()
+    (runs / "other" / "config.json").write_text('{"model_type": "gpt2"}')
+    assert collect([runs]).unreadable == {}
+
+
+WRONG = {
+    "a result of numbers": ("result.json", {"best": 3}),
+    "a metric of text": ("result.json", {"best": {"test": {"loss": "low"}}}),
+    "a time of text": ("result.json", {"seconds": "long"}),
+    "no model": ("config.json", {"model": []}),
+    "a model of numbers": ("config.json", {"model": [1]}),
+    "a seed of text": ("config.json", {"settings": {"seed": "a"}}),
+    "versions in a list": ("config.json", {"versions": ["1.0"]}),
+    "a size of text": ("config.json", {"parameters": "many"}),
+    "a large number": ("config.json", {"parameters": 10**400}),
+    "further facts": ("config.json", {"config": [1]}),
+}
+
+
+@pytest.mark.parametrize(("name", "change"), WRONG.values(), ids=WRONG)
+def test_value_of_another_kind_is_refused_by_the_name_of_the_file(runs, name, change):
+    file = runs / "lstm-1" / name
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    key = "seed" if "settings" in change else next(iter(change))
+    assert f"lstm-1/{name} is damaged: expected {key} to be" in unreadable(runs)
+
+
+def deep(text):
+    return text.replace('"test"', f'"deep": {"[" * 5000}{"]" * 5000}, "test"', 1)
+
+
+BROKEN = {
+    "a deep result": ("result.json", deep),
+    "a long number": ("result.json", lambda text: text.replace("30", "3" * 5000, 1)),
+    "a long cell": ("metrics.csv", lambda text: text + "1" * 200_000 + "\n"),
+}
+
+
+@pytest.mark.parametrize(("name", "breaks"), BROKEN.values(), ids=BROKEN)
+def test_file_that_a_reader_cannot_hold_is_refused_by_its_name(runs, name, breaks):
+    file = runs / "lstm-1" / name
+    file.write_text(breaks(file.read_text()))
+    assert f"lstm-1/{name} is " in unreadable(runs)
+
+
+def test_journal_that_is_a_folder_is_named(runs):
+    (runs / "lstm-1" / "metrics.csv").unlink()
+    (runs / "lstm-1" / "metrics.csv").mkdir()
+    assert "lstm-1/metrics.csv" in unreadable(runs)
+
+
+def test_results_of_a_recipe_of_another_kind_are_refused_by_name(runs):
+    write_recipe(runs / "r", [recipe_row(values=["a"])])
+    ((folder, why),) = collect([runs]).unreadable.items()
+    assert folder == runs / "r"
+    assert "r/results.json is damaged: expected values to be" in why
 
 
 def test_journal_with_a_damaged_row_is_refused_by_name_and_line(runs):
     file = runs / "lstm-1" / "metrics.csv"
     lines = file.read_text().splitlines()
     file.write_text("\n".join([*lines[:2], "5,0.1", *lines[2:]]) + "\n")
-    with pytest.raises(ValueError, match=r"lstm-1/metrics.csv is damaged: .* line 3, got 2"):
-        collect([runs])
+    said = unreadable(runs)
+    assert "lstm-1/metrics.csv is damaged: expected" in said
+    assert "line 3, got 2" in said
 
 
 def test_journal_with_words_for_numbers_is_refused_by_line(runs):
     file = runs / "lstm-1" / "metrics.csv"
     file.write_text("step,train_loss\n1,many\n")
-    with pytest.raises(ValueError, match="is damaged in line 2"):
-        collect([runs])
+    assert "lstm-1/metrics.csv is damaged in line 2" in unreadable(runs)
 
 
 def test_empty_journal_is_refused(runs):
     (runs / "lstm-1" / "metrics.csv").write_text("")
-    with pytest.raises(ValueError, match="is truncated: it has no header"):
-        collect([runs])
+    assert "lstm-1/metrics.csv is truncated: it has no header" in unreadable(runs)
 
 
 def test_row_that_is_being_written_is_left_out(runs):
@@ -173,15 +244,15 @@ def test_row_that_is_being_written_is_left_out(runs):
 
 def test_bytes_that_are_no_text_are_refused(runs):
     (runs / "lstm-1" / "metrics.csv").write_bytes(b"step\n\xff\xfe\n")
-    with pytest.raises(ValueError, match="is damaged: it is not text"):
-        collect([runs])
+    assert "lstm-1/metrics.csv is damaged: it is not text" in unreadable(runs)
 
 
 def test_configuration_of_another_version_is_refused_with_that_version(runs):
     content = {"versions": {"eigenrnn": "9.1"}, "task": "x"}
     (runs / "lstm-1" / "config.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"expected model, .* another version \(eigenrnn 9.1\)"):
-        collect([runs])
+    said = unreadable(runs)
+    assert "expected model, " in said
+    assert "it is of another version (eigenrnn 9.1)" in said
 
 
 def test_results_of_another_version_are_refused(tmp_path):
@@ -193,8 +264,10 @@ def test_results_of_another_version_are_refused(tmp_path):
 def test_damaged_dynamics_are_refused_by_line(runs):
     file = runs / WATCHED / "dynamics.jsonl"
     file.write_text("{}\n" + file.read_text())
-    with pytest.raises(ValueError, match="expected an object with a step in line 1 of"):
-        collect([runs])
+    file_name = "scornn-0/dynamics.jsonl"
+    assert re.search(
+        f"expected an object with a step in line 1 of .*{file_name}", unreadable(runs)
+    )
 
 
 def test_spectrum_that_is_none_is_refused_by_name(runs):
@@ -478,6 +551,37 @@ def test_network_that_cannot_be_built_again_says_why(runs, tmp_path):
     text = write_report([runs], tmp_path / "p.html", rebuild=refuse).read_text()
     assert "lstm, seed 0; scornn, seed 0: the task&#39;s files are gone." in text
     assert [one["label"] for one in json.loads(Page(text).data)["spectrum"]] == ["scornn, seed 0"]
+
+
+def test_run_that_cannot_be_read_is_named_on_the_page_and_the_rest_is_shown(runs, tmp_path):
+    (runs / "lstm-1" / "result.json").write_text("{")
+    text = write_report([runs], tmp_path / "p.html").read_text()
+    assert "lstm-1/result.json is truncated or damaged" in text
+    assert {one["label"] for one in data_of(text)["curves"]["task-1"]["series"]} == {
+        *("lstm-0", "scornn (2 seeds)"),
+    }
+
+
+def test_network_that_breaks_an_analysis_is_named_and_the_rest_is_shown(
+    runs, tmp_path, monkeypatch
+):
+    def broken(model):
+        if "LSTM" in str(model):
+            raise IndexError("of another shape")
+        return in_use(model)
+
+    monkeypatch.setattr("eigenrnn.report.networks.in_use", broken)
+    text = write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text()
+    assert "lstm, seed 0: IndexError: of another shape." in text
+    assert [one["label"] for one in data_of(text)["schur"]] == ["scornn, seed 0"]
+
+
+def test_spectra_that_are_damaged_are_named_and_the_rest_is_shown(runs, tmp_path):
+    look = '{"step": 1, "spectrum": {"hh_l0": [["a", 1]]}}\n'
+    (runs / WATCHED / "dynamics.jsonl").write_text(look)
+    text = write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text()
+    assert "dynamics.jsonl is damaged or of another version" in text
+    assert [one["label"] for one in data_of(text)["spectrum"]] == ["lstm, seed 0"]
 
 
 def test_page_without_rebuilding_has_its_curves_and_how_to_see_more(runs, tmp_path):

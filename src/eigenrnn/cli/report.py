@@ -10,7 +10,7 @@ from torch import Tensor
 from eigenrnn.analysis.layer_inputs import layer_inputs
 from eigenrnn.cli.rebuild import Rebuilt, rebuild
 from eigenrnn.errors import MissingDataError
-from eigenrnn.report import Trained, write_report
+from eigenrnn.report import Trained, collect, write_report
 
 __all__ = ["report"]
 
@@ -19,7 +19,10 @@ def report(options: Namespace, console: Console) -> int:
     """Write the page."""
     with Console(stderr=True).status("reading runs") as status:
         again = _rebuilder(options.data_root, status.update)
-        out = write_report(options.runs, options.out, rebuild=again, title=options.title)
+        records = collect(options.runs)
+        out = write_report(records, options.out, rebuild=again, title=options.title)
+    for why in records.unreadable.values():
+        console.print(f"not shown: {why}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
     return 0
 

@@ -1,19 +1,36 @@
 """Finds runs and results of recipes in folders, and reads them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.report.files import Columns, read_json, read_lines, read_table, remarks
+from eigenrnn.report.files import Columns, check_kinds, read_json, read_lines, read_table, remarks
 
 __all__ = ["RecipeRecord", "Records", "RunRecord", "collect", "slug", "task_name"]
 
-_CONFIG = ("task", "model", "parameters", "settings", "versions")
-_RESULT = ("steps", "seconds", "last", "best")
-_RECIPE = ("recipe", "source", "rows", "versions")
-_ROW = ("label", "quantity", "reported", "values")
+_METRICS = dict[str, dict[str, float]]
+_CONFIG: dict[str, Any] = {
+    **{"task": str, "model": list[str], "parameters": int},
+    **{"settings": dict, "versions": dict},
+}
+_CONFIG_TOO: dict[str, Any] = {
+    "name": str | None,
+    "best_by": str | None,
+    "config": dict[str, object] | None,
+}
+_RESULT = {"steps": int, "seconds": float, "last": _METRICS, "best": _METRICS}
+_RECIPE = {"recipe": str, "source": str, "rows": list[dict[str, object]], "versions": dict}
+_ROW = {"label": str, "quantity": str, "reported": float | None, "values": list[float]}
+_ROW_TOO = {
+    **{"place": str, "note": str | None, "parameters": int | None, "failed": list},
+    **{"seconds": list[float], "selected": list[float], "points": list[str]},
+    **{"best_point": str | None, "error": float | None, "at_most": float | None},
+    "decimals": int | None,
+}
+_WRITTEN_BY_RUNS = ("result.json", "last.pt", "best.pt")
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -76,10 +93,17 @@ class RecipeRecord:
 
 @dataclass(frozen=True)
 class Records:
-    """All that a page is made of."""
+    """All that a page is made of.
+
+    Args:
+        runs: What runs have left.
+        recipes: What recipes came to.
+        unreadable: Why a run or a recipe cannot be shown, by its folder.
+    """
 
     runs: tuple[RunRecord, ...]
     recipes: tuple[RecipeRecord, ...]
+    unreadable: Mapping[Path, str] = field(default_factory=dict[Path, str])
 
     def recipe_row(self, run: RunRecord) -> tuple[Mapping[str, Any], str] | None:
         """Find the row of whichever recipe a run belongs to, and its point's folder."""
@@ -90,23 +114,39 @@ class Records:
 def collect(folders: Sequence[str | Path]) -> Records:
     """Read all runs and results that are in folders, however deep.
 
+    A run or a recipe of which a file is missing, damaged or of another version is listed as
+    unreadable, and the others are read.
+
     Args:
         folders: Folders of runs, of recipes, or of many of them; each is read once.
     Raises:
-        ValueError: If there is none, one holds neither, or a file is damaged or of another
-            version; names it.
+        ValueError: If there is none, one holds neither, or none can be read; names the files.
     """
     if not folders:
         raise ValueError("expected the folder of a run or a recipe, got none")
     runs: dict[Path, RunRecord] = {}
     recipes: dict[Path, RecipeRecord] = {}
+    unreadable: dict[Path, str] = {}
     for given in map(Path, folders):
         found_runs, found_recipes = _search(given)
         for folder in found_runs:
-            runs.setdefault(folder.resolve(), _read_run(folder))
+            _keep(runs, unreadable, folder, _read_run)
         for folder in found_recipes:
-            recipes.setdefault(folder.resolve(), _read_recipe(folder))
-    return Records(tuple(runs.values()), tuple(recipes.values()))
+            _keep(recipes, unreadable, folder, _read_recipe)
+    if not runs and not recipes:
+        raise ValueError("; ".join(list(unreadable.values())[:_MOST_NAMED]))
+    return Records(tuple(runs.values()), tuple(recipes.values()), unreadable)
+
+
+def _keep(
+    found: dict[Path, Any], unreadable: dict[Path, str], folder: Path, read: Callable[[Path], Any]
+) -> None:
+    """Read a folder that was not read yet, or note why it cannot be read."""
+    try:
+        if folder.resolve() not in found:
+            found[folder.resolve()] = read(folder)
+    except (ValueError, OSError) as error:
+        unreadable[folder] = str(error)
 
 
 def slug(label: str) -> str:
@@ -131,15 +171,27 @@ def _search(given: Path) -> tuple[list[Path], list[Path]]:
     if not given.is_dir():
         raise ValueError(f"expected a folder of runs, got {given}, which is none")
     runs = [path.parent for path in given.rglob("metrics.csv")]
+    runs += [path.parent for path in given.rglob("config.json") if _has_lost_its_metrics(path)]
     recipes = [path.parent for path in given.rglob("results.json")]
     if not runs and not recipes:
-        begun = (given / "config.json").exists()
-        why = "a config.json without metrics.csv: it ended before its first row" if begun else ""
         raise ValueError(
-            f"expected a run or a recipe in {given} or below, got "
-            f"{why or 'neither a metrics.csv nor a results.json'}"
+            f"expected a run or a recipe in {given} or below, got neither a metrics.csv nor a "
+            "results.json"
         )
     return sorted(runs, key=_in_order), sorted(recipes, key=_in_order)
+
+
+def _has_lost_its_metrics(config: Path) -> bool:
+    """Whether a configuration is that of a run without metrics, and not of something else."""
+    if (config.parent / "metrics.csv").exists():
+        return False
+    if any((config.parent / name).exists() for name in _WRITTEN_BY_RUNS):
+        return True
+    try:
+        read_json(config, _CONFIG)
+    except (ValueError, OSError):
+        return False
+    return True
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
@@ -156,18 +208,24 @@ def _read_run(folder: Path) -> RunRecord:
     """
     config, result = folder / "config.json", folder / "result.json"
     dynamics = folder / "dynamics.jsonl"
+    if not (folder / "metrics.csv").exists():
+        raise ValueError(
+            f"{folder} has no metrics.csv: it ended before its first row, or the file is lost"
+        )
     if not config.exists():
         raise ValueError(f"expected a config.json beside {folder / 'metrics.csv'}, got none")
     metrics = read_table(folder / "metrics.csv")
     if "step" not in metrics:
         raise ValueError(f"expected a column step in {folder / 'metrics.csv'}, got none")
-    return RunRecord(
-        folder,
-        read_json(config, _CONFIG),
-        metrics,
-        read_json(result, _RESULT) if result.exists() else None,
-        read_lines(dynamics) if dynamics.exists() else (),
-    )
+    known = read_json(config, _CONFIG)
+    check_kinds(config, known, _CONFIG | _CONFIG_TOO)
+    check_kinds(config, known["settings"], {"seed": int})
+    if not known["model"]:
+        raise ValueError(f"{config} is damaged: expected model to be lines of text, got none")
+    ended = read_json(result, _RESULT) if result.exists() else None
+    check_kinds(result, ended or {}, _RESULT)
+    seen = read_lines(dynamics) if dynamics.exists() else ()
+    return RunRecord(folder, known, metrics, ended, seen)
 
 
 def _read_recipe(folder: Path) -> RecipeRecord:
@@ -178,6 +236,7 @@ def _read_recipe(folder: Path) -> RecipeRecord:
     """
     path = folder / "results.json"
     content = read_json(path, _RECIPE)
+    check_kinds(path, content, _RECIPE)
     for row in content["rows"]:
         missing = [key for key in _ROW if key not in row]
         if missing:
@@ -185,4 +244,5 @@ def _read_recipe(folder: Path) -> RecipeRecord:
                 f"expected {', '.join(missing)} in each row of {path}, got a row without: it is "
                 "of another version; make the results again with this one"
             )
+        check_kinds(path, row, _ROW | _ROW_TOO)
     return RecipeRecord(folder, content, remarks(folder / "results.md"))

@@ -4,20 +4,23 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "read_json", "read_lines", "read_table", "remarks"]
+__all__ = ["Columns", "check_kinds", "read_json", "read_lines", "read_table", "remarks"]
+
+_LARGE = 2**63  # a whole number beyond is nobody's size, and too large for a float
 
 Columns = dict[str, NDArray[np.float64]]
 """Columns of numbers by name; NaN where a cell is blank."""
 
 
-def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
     """Read an object that has at least these keys.
 
     Raises:
@@ -25,7 +28,7 @@ def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
     """
     try:
         content = json.loads(_text(path))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is truncated or damaged: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"expected an object in {path}, got {type(content).__name__}")
@@ -39,6 +42,41 @@ def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
     return known
 
 
+def check_kinds(path: Path, content: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Refuse values of another kind than those that are written.
+
+    Args:
+        path: The file that they are from.
+        content: The values, by name; one that is not there is not checked.
+        kinds: Their types, as in an annotation.
+    Raises:
+        ValueError: If a value is of another type.
+    """
+    for name, kind in kinds.items():
+        if name in content and not _fits(content[name], kind):
+            said = getattr(kind, "__name__", "") if isinstance(kind, type) else ""
+            raise ValueError(
+                f"{path} is damaged: expected {name} to be {said or kind}, got "
+                f"{reprlib.repr(content[name])}"
+            )
+
+
+def _fits(value: object, kind: Any) -> bool:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is list:
+        items = cast("list[object]", value)
+        return isinstance(value, list) and all(_fits(item, inner[0]) for item in items)
+    if origin is dict:
+        entries = cast("dict[str, object]", value)
+        return isinstance(value, dict) and all(_fits(v, inner[1]) for v in entries.values())
+    if inner:  # one of several types
+        return any(_fits(value, one) for one in inner)
+    if kind in (int, float):
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGE
+        return whole or (kind is float and isinstance(value, float))
+    return isinstance(value, kind)
+
+
 def read_table(path: Path) -> Columns:
     """Read a CSV file of numbers.
 
@@ -48,7 +86,10 @@ def read_table(path: Path) -> Columns:
         ValueError: If it has no header, or a row is damaged.
     """
     text = _text(path)
-    rows = list(csv.reader(io.StringIO(text, newline="")))
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
     if not rows or not rows[0] or not text.partition("\n")[1]:
         raise ValueError(f"{path} is truncated: it has no header")
     header, rows = rows[0], rows[1:] if text.endswith("\n") else rows[1:-1]
@@ -78,7 +119,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             content = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is damaged in line {number}: {error}") from None
         if not isinstance(content, dict) or not isinstance(content.get("step"), int):
             raise ValueError(f"expected an object with a step in line {number} of {path}")

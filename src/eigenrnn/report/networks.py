@@ -1,6 +1,7 @@
 """What is found in the trained networks: eigenvalues, Schur forms, gradients, memory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,8 +87,7 @@ class Network:
 def look_into(groups: Sequence[Group], rebuild: Rebuild | None) -> list[Network]:
     """Analyse one network of each group that is shown: the first that was watched, or the first.
 
-    Raises:
-        ValueError: If what was seen of a run is damaged.
+    An analysis that fails, for whatever reason, leaves the page to the others.
     """
     labels = [each.label for each in groups]
     networks = [
@@ -116,41 +116,42 @@ def _chosen(group: Group) -> RunRecord:
 
 
 def _look_into(network: Network, rebuild: Rebuild | None) -> None:
-    network.spectrum = watched(network.run)
+    with _explained(network, "spectrum"):
+        network.spectrum = watched(network.run)
     if network.spectrum is not None:
         left_out = network.spectrum.pop("left_out")
         network.spectrum["note"] = f"{left_out} looks between are left out." if left_out else ""
-    trained = _trained(network, rebuild)
-    if trained is None:
-        return
-    try:
-        matrices = recurrent_matrices(trained.model)
-    except ValueError as error:
-        network.explain(str(error), "spectrum", "schur", "gradient", "fisher")
-        return
-    if network.spectrum is None:
-        network.spectrum = _of_now(matrices)
-    _analyse_matrices(network, trained.model, matrices)
+    missing = ["schur", "gradient", "fisher", *(() if network.spectrum else ("spectrum",))]
+    with _explained(network, *missing):
+        trained = None if rebuild is None else rebuild(network.run.folder)
+        if trained is None:
+            raise ValueError("the trained network was not built again for this page")
+        _analyse(network, trained)
+
+
+def _analyse(network: Network, trained: Trained) -> None:
+    matrices = recurrent_matrices(trained.model)
+    if network.spectrum is None and "spectrum" not in network.whys:
+        with _explained(network, "spectrum"):
+            network.spectrum = _of_now(matrices)
+    with _explained(network, "schur", "fisher"):
+        _analyse_matrices(network, trained.model, matrices)
     if trained.inputs is None:
         network.explain("there is nothing for it to read: its data is not here", "gradient")
         return
-    try:
+    with _explained(network, "gradient"):
         network.gradient = gradient_pictures(trained.model, trained.inputs)
-    except (ValueError, MemoryError) as error:
-        network.explain(str(error), "gradient")
 
 
-def _trained(network: Network, rebuild: Rebuild | None) -> Trained | None:
-    """Make a network again; say why if it cannot be."""
-    missing = ["schur", "gradient", "fisher", *(() if network.spectrum else ("spectrum",))]
+@contextmanager
+def _explained(network: Network, *names: str) -> Generator[None]:
+    """Say on the page why something is missing, whatever it was that failed."""
     try:
-        trained = None if rebuild is None else rebuild(network.run.folder)
-    except (ValueError, OSError) as error:
-        network.explain(str(error), *missing)
-        return None
-    if trained is None:
-        network.explain("the trained network was not built again for this page", *missing)
-    return trained
+        yield
+    except (ValueError, OSError) as error:  # which say what is wrong in words
+        network.explain(str(error), *names)
+    except Exception as error:  # files of any origin, and models that no analysis was made for
+        network.explain(f"{type(error).__name__}: {error}", *names)
 
 
 def _of_now(matrices: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

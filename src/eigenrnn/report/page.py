@@ -57,7 +57,7 @@ _WATCH = (
 
 
 def write_report(
-    folders: Sequence[str | Path],
+    folders: Sequence[str | Path] | Records,
     out: str | Path,
     *,
     rebuild: Rebuild | None = None,
@@ -66,10 +66,11 @@ def write_report(
     """Write what came out of runs and recipes as a page.
 
     One HTML file of about 5 MB, which opens in any browser without a network. A page that is
-    there is made anew; any other file is left alone.
+    there is made anew; any other file is left alone. A run or a recipe that cannot be read is
+    named on the page.
 
     Args:
-        folders: Folders of runs, of recipes, or of many of them.
+        folders: Folders of runs, of recipes, or of many of them, or what `collect` has read.
         out: The file to write.
         rebuild: Makes the trained network of a run again, for what is found in its matrices;
             without it the page has learning curves, and what was seen while it was trained.
@@ -77,14 +78,14 @@ def write_report(
     Returns:
         The file.
     Raises:
-        ValueError: If a folder holds no run, or a file in it is damaged or of another version.
+        ValueError: If a folder holds no run, or none can be read.
         FileExistsError: If there is a file that is no such page.
         ImportError: If a package of the extra `report` is missing.
     """
     path = Path(out)
     _check_place(path)
     plotly, jinja2 = _packages()
-    records = collect(folders)
+    records = folders if isinstance(folders, Records) else collect(folders)
     facts = _facts(records, rebuild, title)
     here = files("eigenrnn.report") / "page_files"
     environment = jinja2.Environment(
@@ -170,6 +171,7 @@ def _facts(records: Records, rebuild: Rebuild | None, title: str | None) -> dict
         "lead": _lead(records, groups),
         "generator": f"{_GENERATOR} {__version__}",
         "contents": list(_CONTENTS.items()),
+        "unreadable": [(str(folder), why) for folder, why in records.unreadable.items()],
         "recipes": [_recipe(recipe) for recipe in records.recipes],
         "tasks": tasks,
         "has": {name: bool(data[name]) for name in ("spectrum", "schur", "gradient", "fisher")},
@@ -218,7 +220,8 @@ def _model(group: Group) -> dict[str, str]:
 
 def _recipe(recipe: Any) -> dict[str, Any]:
     content = recipe.content
-    notes = [f"{r['label']}, {r['place']}: {r['note']}." for r in content["rows"] if r.get("note")]
+    noted = [row for row in content["rows"] if row.get("note")]
+    notes = [f"{row['label']}, {row.get('place', '')}: {row['note']}." for row in noted]
     remarks = dict(recipe.remarks) or ({"Notes": notes} if notes else {})
     return {
         "name": content["recipe"],
