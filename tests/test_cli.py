@@ -262,7 +262,7 @@ def test_pixels_are_read_from_the_folder_that_is_named(eigenrnn, data_root, monk
 def test_a_run_is_called_after_the_registered_names(name):
     task, layer = class_path(registry.TASKS[name]), class_path(registry.LAYERS["scornn"])
     content = {"task": {"class_path": task}, "layer": {"class_path": layer}}
-    made = make(options_of(content | {"hidden_size": 4, "steps": 1}))
+    made = make(options_and_record(content | {"hidden_size": 4, "steps": 1})[0])
     assert made.name == f"{name}-scornn-4"
 
 
@@ -452,6 +452,24 @@ def test_what_is_refused_leaves_nothing_behind(eigenrnn, tmp_path, line):
 
 LEVELS = [f"a{level}: &a{level} [{', '.join(9 * [f'*a{level - 1}'])}]" for level in range(1, 9)]
 BOMB = "\n".join(["a0: &a0 [1]", *LEVELS, "task: *a8"])
+
+TOO_LARGE = {
+    f"train {TINY} --hidden_size 10000000": "weights of 1 layer of 10000000 units",
+    f"train {TINY} --layer lstm --hidden_size 3000000": "weights of 1 layer of 3000000 units",
+    f"train {TINY} --layer.num_layers 100000000": "weights of 100000000 layers of 128 units",
+    f"train {TINY} --hidden_size 1{60 * '0'}": f"weights of 1 layer of 1{60 * '0'} units",
+    f"train {TINY} --task.test_examples 1000000000000": "fixed sets of 1000000000200 examples",
+    f"train {TINY} --task.delay 1000000000000": "a batch of 20 sequences of 1000000000004 steps",
+    f"train {TINY} --batch_size 1000000000000": "a batch of 1000000000000 sequences",
+}
+
+
+@pytest.mark.parametrize(("line", "what"), TOO_LARGE.items(), ids=range(len(TOO_LARGE)))
+def test_what_cannot_fit_into_memory_is_refused_before_it_is_made(complaint, tmp_path, line, what):
+    said = complaint(line)
+    assert re.match(rf"expected (the )?{what}.* to fit into the [\d.]+ GiB of memory", said)
+    assert list(tmp_path.iterdir()) == []
+
 
 WRONG_FILES = {
     "aliases of aliases": (BOMB, "expected at most 10,000 values with all aliases, got more"),

@@ -1067,3 +1067,15 @@ def test_a_start_of_the_recurrent_matrix_may_be_chosen():
     constraint = partial(Unconstrained, init=haar_)
     layer = RNN(M, N, constraint=constraint, nonlinearity="tanh")
     assert layer.orthogonality_error().item() <= tol(torch.float32, N)
+
+
+@each_layer
+@pytest.mark.parametrize("sizes", [(2, 10_000_000, 1), (10**12, 8, 1), (2, 8, 10**9)])
+def test_sizes_that_do_not_fit_into_memory_are_refused_before_anything_is_made(make, sizes):
+    with pytest.raises(ValueError, match=r"expected the weights of .* to fit into the"):
+        make(*sizes)
+
+
+def test_layer_of_any_size_is_made_without_memory():
+    with torch.device("meta"):
+        assert TorchGRU(2, 1_000_000).weight_hh_l0.shape == (3_000_000, 1_000_000)

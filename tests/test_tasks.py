@@ -11,7 +11,18 @@ import torch.nn.functional as F
 
 from cases import TASKS
 from drives import encoded_drives, write_drives
-from eigenrnn.tasks import Batch, CarRacing, Enwik8, PixelMNIST, Series, Speech
+from eigenrnn.tasks import (
+    Adding,
+    Batch,
+    CarRacing,
+    Copying,
+    Denoise,
+    Enwik8,
+    Parenthesis,
+    PixelMNIST,
+    Series,
+    Speech,
+)
 from eigenrnn.tasks.epochs import epochs
 from eigenrnn.tasks.next_symbol import NextSymbol
 from eigenrnn.tasks.streams import stream
@@ -250,3 +261,10 @@ def test_shuffled_epochs_differ_and_ordered_ones_do_not():
     ordered = first(epochs(10, 10, seed=0, start=0, shuffle=False), 2)
     assert not torch.equal(*shuffled)
     assert [rows.tolist() for rows in ordered] == [[*range(10)]] * 2
+
+
+@pytest.mark.parametrize("task", [Adding, Copying, Denoise, Parenthesis])
+def test_sets_that_do_not_fit_into_memory_are_refused_before_they_are_drawn(task):
+    task = task(test_examples=10**12)
+    with pytest.raises(ValueError, match=r"expected the fixed sets of 1\d+ examples to fit into"):
+        task.batches("train", 2)

@@ -16,6 +16,7 @@ from torch import nn
 
 import training_run
 from eigenrnn.constraints import FourierProduct, Unconstrained
+from eigenrnn.data import memory
 from eigenrnn.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.tasks import Copying
 from eigenrnn.tasks.base import Batch
@@ -446,3 +447,14 @@ def test_settings_out_of_range_are_refused(options, message):
 def test_epochs_of_endless_data_are_refused(tmp_path):
     with pytest.raises(ValueError, match="expected steps, got epochs"):
         small_fit(tmp_path, small_settings(None, epochs=1))
+
+
+def test_a_model_whose_gradients_do_not_fit_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(memory, "free_memory", lambda: 4_000)
+    with pytest.raises(
+        ValueError, match=r"expected the states .* and the gradients of the weights"
+    ):
+        small_fit(tmp_path / "run", small_settings(2))
+    assert not (tmp_path / "run").exists()

@@ -7,6 +7,7 @@ import torch
 from torch import Generator, nn
 
 from eigenrnn.initializers import glorot_uniform_, uniform_
+from eigenrnn.layers.validate import check_sizes
 
 __all__ = ["LSTM", "TanhRNN", "TorchGRU"]
 
@@ -28,7 +29,8 @@ class LSTM(nn.LSTM):
         generator: The source of the starting values; torch's global stream by default.
         options: Everything else that `torch.nn.LSTM` takes.
     Raises:
-        ValueError: If `start` is unknown, or a forget bias is asked for without biases.
+        ValueError: If `start` is unknown, a forget bias is asked for without biases, or the
+            weights do not fit into memory.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
         https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `torch.nn.LSTM`).
@@ -54,6 +56,7 @@ class LSTM(nn.LSTM):
             )
         if forget_bias and not options.get("bias", True):
             raise ValueError(f"expected no forget_bias without biases, got {forget_bias}")
+        check_sizes(input_size, hidden_size, num_layers, 4)
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
         _restart(self, generator)
@@ -95,6 +98,7 @@ class TorchGRU(nn.GRU):
         generator: Generator | None = None,
         **options: Any,
     ) -> None:
+        check_sizes(input_size, hidden_size, num_layers, 3)
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
         _restart(self, generator)
@@ -128,6 +132,7 @@ class TanhRNN(nn.RNN):
         generator: Generator | None = None,
         **options: Any,
     ) -> None:
+        check_sizes(input_size, hidden_size, num_layers)
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
         _restart(self, generator)

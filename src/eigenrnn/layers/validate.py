@@ -7,9 +7,20 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from eigenrnn.data.memory import check_memory
 from eigenrnn.errors import check_positive_integer
 
-__all__ = ["check_dtype", "check_h0", "check_input", "check_options", "check_step"]
+__all__ = [
+    "check_dtype",
+    "check_h0",
+    "check_input",
+    "check_options",
+    "check_sizes",
+    "check_step",
+]
+
+_MODULE = 10_000  # bytes of Python around the weights of a layer, at the least
+_SMALL = 2**28  # to ask how much is free would cost more than so much memory
 
 
 def check_options(
@@ -22,11 +33,10 @@ def check_options(
     """Refuse sizes and shares that make no layer; warn of a dropout that does nothing.
 
     Raises:
-        ValueError: If a size is not a positive integer or `dropout` is no share.
+        ValueError: If a size is not a positive integer, the weights do not fit into memory or
+            `dropout` is no share.
     """
-    sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
-    for name, size in sizes.items():
-        check_positive_integer(name, size)
+    check_sizes(input_size, hidden_size, num_layers)
     share = cast("object", dropout)
     if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= dropout <= 1:
         raise ValueError(f"expected dropout to be a share from 0 to 1, got {dropout!r}")
@@ -37,6 +47,31 @@ def check_options(
         )
     if locked_dropout and dropout == 0:
         warnings.warn("locked_dropout=True does nothing with dropout=0.0", stacklevel=4)
+
+
+def check_sizes(input_size: int, hidden_size: int, num_layers: int, matrices: int = 1) -> None:
+    """Refuse sizes of which no layer can be made, before anything is allocated.
+
+    Args:
+        input_size: The number M of inputs.
+        hidden_size: The number N of units.
+        num_layers: How many layers are stacked.
+        matrices: The number of recurrent matrices of a layer, one for each gate.
+    Raises:
+        ValueError: If one is not a positive integer, or the weights do not fit into memory.
+    """
+    sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
+    for name, size in sizes.items():
+        check_positive_integer(name, size)
+    if torch.get_default_device().type != "cpu":
+        return
+    between = 2 * (num_layers - 1) * hidden_size**2
+    numbers = matrices * (hidden_size * (input_size + hidden_size) + between)
+    needed = torch.get_default_dtype().itemsize * numbers + _MODULE * (num_layers - 1)
+    if needed > _SMALL:
+        layers = "1 layer" if num_layers == 1 else f"{num_layers} layers"
+        what = f"the weights of {layers} of {hidden_size} units"
+        check_memory(needed, what, "take fewer units or layers")
 
 
 def check_dtype(dtype: torch.dtype | None) -> None:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from eigenrnn.data.memory import check_memory
 from eigenrnn.tasks.epochs import epochs, one_pass
 from eigenrnn.tasks.streams import stream
 
 __all__ = ["ExampleSets", "Examples", "held_out"]
+
+_SMALL = 2**28  # to ask how much is free would cost more than so much memory
 
 Examples = tuple[Tensor, ...]
 """What examples are made of, each tensor with one row an example."""
@@ -28,6 +31,8 @@ class ExampleSets:
         sizes: The number of examples in each part; None where they are drawn anew at every step.
         shuffle: Whether a fixed training set has a new order in every epoch.
         data_seed: The seed of the fixed sets, each of which has a stream of its own.
+    Raises:
+        ValueError: If the fixed sets do not fit into memory.
     """
 
     draw: Callable[[int, torch.Generator], Examples]
@@ -35,6 +40,13 @@ class ExampleSets:
     shuffle: bool
     data_seed: int
     _kept: dict[str, Examples] = field(default_factory=dict[str, Examples], init=False)
+
+    def __post_init__(self) -> None:
+        count = sum(size for size in self.sizes.values() if size is not None)
+        example = self.draw(1, stream(self.data_seed, "size"))
+        needed = count * sum(part.numel() * part.element_size() for part in example)
+        if needed > _SMALL:
+            check_memory(needed, f"the fixed sets of {count} examples", "take fewer examples")
 
     def fixed(self, split: str) -> Examples | None:
         """Return the examples of a part, drawn at first use; None where they never end."""

@@ -189,7 +189,7 @@ def _seconds(minutes: float | None) -> float:
 
 
 def _check_memory(model: nn.Module, batch: Batch) -> None:
-    """Refuse a batch whose states do not fit, those forward and their gradients.
+    """Refuse what does not fit: states and their gradients, gradients and moments of weights.
 
     Raises:
         ValueError: If they do not.
@@ -197,8 +197,10 @@ def _check_memory(model: nn.Module, batch: Batch) -> None:
     steps, rows = batch.inputs.shape[:2]
     layers = [m for m in model.modules() if isinstance(m, Stacked | nn.RNNBase)]
     units = sum(layer.hidden_size * layer.num_layers for layer in layers)
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    of_weights = sum(weight.numel() * weight.element_size() for weight in trained)
     check_memory(
-        2 * _BYTES * steps * rows * units,
-        f"the states of {rows} sequences of {steps} steps",
+        2 * _BYTES * steps * rows * units + 2 * of_weights,
+        f"the states of {rows} sequences of {steps} steps and the gradients of the weights",
         "take shorter sequences, a smaller batch or fewer units",
     )
