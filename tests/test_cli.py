@@ -471,6 +471,15 @@ def test_what_cannot_fit_into_memory_is_refused_before_it_is_made(complaint, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "line", [f"train {SMALL} --accelerator cuda", "collect car_racing --accelerator cuda"]
+)
+def test_a_device_that_is_not_there_is_refused_in_one_line(complaint, tmp_path, monkeypatch, line):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert complaint(line).startswith("expected a machine with a CUDA device")
+    assert list(tmp_path.iterdir()) == []
+
+
 WRONG_FILES = {
     "aliases of aliases": (BOMB, "expected at most 10,000 values with all aliases, got more"),
     "a value in itself": ("task: &a {name: *a}\n", "refers to itself in line 1"),

@@ -458,3 +458,24 @@ def test_a_model_whose_gradients_do_not_fit_is_refused_before_anything_is_writte
     ):
         small_fit(tmp_path / "run", small_settings(2))
     assert not (tmp_path / "run").exists()
+
+
+DEVICES = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
+
+
+@pytest.mark.parametrize(("name", "what"), DEVICES.items(), ids=DEVICES)
+def test_an_accelerator_that_is_not_there_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, name, what
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    said = f"expected a machine with a {what} for accelerator='{name}', .*--accelerator cpu"
+    with pytest.raises(ValueError, match=said):
+        small_fit(tmp_path / "run", small_settings(2, accelerator=name))
+    assert not (tmp_path / "run").exists()
+
+
+def test_more_devices_than_there_are_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"expected devices of at most 1, .* got devices=2"):
+        launch(small_settings(2, accelerator="cuda", devices=2))

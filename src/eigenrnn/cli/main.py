@@ -27,7 +27,7 @@ from eigenrnn.recipes import reproduce
 from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Task
 from eigenrnn.train import Dynamics, Result, fit
-from eigenrnn.train.processes import is_first
+from eigenrnn.train.processes import check_accelerator, is_first
 from eigenrnn.train.run_directory import write_json
 from eigenrnn.world import Collection, autoencoder_settings, encode
 
@@ -189,6 +189,7 @@ def _collect(options: Namespace, console: Console) -> int:
     settings = autoencoder_settings(
         epochs=options.epochs, seed=options.seed, accelerator=options.accelerator
     )
+    check_accelerator(settings)  # else it would be refused after hours of recording
     if not (collection.collect(options.processes) and encode(collection, settings)):
         _complain(f"stopped; the same command goes on with what is in {options.out}")
         return _INTERRUPTED

@@ -12,11 +12,12 @@ from eigenrnn.train.settings import Settings
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-__all__ = ["is_first", "launch", "on_first", "share"]
+__all__ = ["check_accelerator", "is_first", "launch", "on_first", "share"]
 
 _RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK")
 """What torchrun and Lightning tell the processes that they start."""
 
+_ACCELERATORS = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
 _Outcome = TypeVar("_Outcome")
 
 
@@ -28,12 +29,38 @@ def is_first() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in _RANKS)
 
 
+def check_accelerator(settings: Settings) -> None:
+    """Refuse an accelerator that this machine does not have.
+
+    Raises:
+        ValueError: If there is none, or there are fewer than the settings ask for.
+    """
+    name = settings.accelerator
+    if name not in _ACCELERATORS:
+        return
+    there = torch.cuda.device_count() if name in ("cuda", "gpu") else 0
+    if not there and name in ("mps", "gpu"):
+        there = int(torch.backends.mps.is_available())
+    if not there:
+        raise ValueError(
+            f"expected a machine with a {_ACCELERATORS[name]} for accelerator={name!r}, got one "
+            "where torch finds none; take accelerator='cpu' or 'auto' (on the command line: "
+            "--accelerator cpu)"
+        )
+    if settings.devices > there:
+        raise ValueError(
+            f"expected devices of at most {there}, which this machine has for "
+            f"accelerator={name!r}, got devices={settings.devices}"
+        )
+
+
 def launch(settings: Settings) -> "Fabric":
     """Start the processes that the settings ask for; a single one is the present one.
 
     Raises:
-        ValueError: If they cannot share a batch evenly.
+        ValueError: If they cannot share a batch evenly, or this machine has no such devices.
     """
+    check_accelerator(settings)
     # Imported here because it takes two seconds, which `import eigenrnn.train` need not.
     from lightning.fabric import Fabric
 
