@@ -205,6 +205,14 @@ def test_a_run_tells_what_came_out_and_where_it_is(eigenrnn, tmp_path):
     assert told.out.endswith("in here\n")
 
 
+def test_text_from_the_user_is_shown_as_it_is(eigenrnn):
+    assert "in run:x:[red]\n" in eigenrnn(f"train {SMALL} --out 'run:x:[red]'").out
+
+
+def test_text_from_the_user_is_refused_as_it_is(complaint):
+    assert "got :x:[red]" in complaint("report ':x:[red]'")
+
+
 def test_progress_is_shown_beside_the_output(eigenrnn):
     assert "copying-scornn-6: step 4/4, loss" in eigenrnn(f"train {SMALL}").err
 

@@ -18,6 +18,7 @@ from eigenrnn.analysis.everything import analyse as analyse_model
 from eigenrnn.cli.rebuild import Rebuilt, rebuild
 from eigenrnn.errors import MissingDataError
 from eigenrnn.tasks import Batch
+from eigenrnn.train.progress import plain_console
 from eigenrnn.train.run_directory import write_json
 
 __all__ = ["analyse"]
@@ -31,7 +32,7 @@ def analyse(options: Namespace, console: Console) -> int:
     rebuilt = rebuild(options.run, options.data_root)
     folder = Path(options.out or rebuilt.checkpoint.parent / "analysis")
     batch, missing = _batch(rebuilt)
-    with Console(stderr=True).status("analysing") as status:
+    with plain_console(stderr=True).status("analysing") as status:
 
         def say(name: str) -> None:
             status.update(f"analysing {name}")

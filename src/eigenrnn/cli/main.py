@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonargparse import ArgumentError, Namespace
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from torch import nn
 
 from eigenrnn import bench
@@ -28,6 +28,7 @@ from eigenrnn.registry import RECIPES
 from eigenrnn.tasks import Task
 from eigenrnn.train import Dynamics, Result, fit
 from eigenrnn.train.processes import check_accelerator, is_first
+from eigenrnn.train.progress import plain_console
 from eigenrnn.train.run_directory import write_json
 from eigenrnn.world import Collection, autoencoder_settings, encode
 
@@ -63,14 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(said: str) -> None:
-    console = Console(stderr=True)
-    console.print(f"[bold red]error:[/] {escape(said)}", soft_wrap=True, highlight=False)
+    line = Text.assemble(("error:", "bold red"), " ", said)
+    plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 
 def _run(given: list[str]) -> int:
     parser = Parser.of_everything()
     options = parser.parse_args(names.in_arguments(given))
-    console = Console()
+    console = plain_console()
     chosen: Namespace = options[options.subcommand]
     if options.subcommand == "list":
         listing.show(chosen.kind, as_json=chosen.json, console=console)

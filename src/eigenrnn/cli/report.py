@@ -5,20 +5,22 @@ from pathlib import Path
 
 from jsonargparse import Namespace
 from rich.console import Console
+from rich.text import Text
 from torch import Tensor
 
 from eigenrnn.analysis.layer_inputs import layer_inputs
 from eigenrnn.cli.rebuild import Rebuilt, rebuild
 from eigenrnn.errors import MissingDataError
 from eigenrnn.report import Trained, collect, write_report
+from eigenrnn.train.progress import plain_console
 
 __all__ = ["report"]
 
 
 def report(options: Namespace, console: Console) -> int:
     """Write the page."""
-    with Console(stderr=True).status("reading runs") as status:
-        again = _rebuilder(options.data_root, status.update)
+    with plain_console(stderr=True).status("reading runs") as status:
+        again = _rebuilder(options.data_root, lambda said: status.update(Text(said)))
         records = collect(options.runs)
         out = write_report(records, options.out, rebuild=again, title=options.title)
     for why in records.unreadable.values():

@@ -12,6 +12,7 @@ from eigenrnn.registry import RECIPES
 from eigenrnn.results.collect import collect
 from eigenrnn.results.page import to_markdown
 from eigenrnn.results.written import write_estimates
+from eigenrnn.train.progress import plain_console
 from eigenrnn.version import __version__
 
 __all__ = ["results"]
@@ -66,7 +67,7 @@ def _write(options: Namespace, console: Console) -> int:
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ValueError(f"expected --out to be a file in a folder that exists, got {out}")
     to_markdown(folder, recipes)  # what cannot be read is said before anything is written
-    with Console(stderr=True).status("estimating what is not made"):
+    with plain_console(stderr=True).status("estimating what is not made"):
         write_estimates(folder, recipes)
     write_atomically(out, to_markdown(folder, recipes).encode())
     console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)

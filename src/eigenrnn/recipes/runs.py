@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from eigenrnn.errors import MissingDataError, NonFiniteLossError
 from eigenrnn.models import count_parameters
 from eigenrnn.recipes.base import Recipe, Row
@@ -14,6 +12,7 @@ from eigenrnn.recipes.drawing import run_place
 from eigenrnn.recipes.origin import Origin
 from eigenrnn.recipes.outcome import Outcome
 from eigenrnn.train import Callback, checkpoint, fit
+from eigenrnn.train.progress import plain_console
 
 __all__ = ["RecipeRun", "fetch", "runs_of"]
 
@@ -45,8 +44,8 @@ class RecipeRun:
         try:
             result = fit(model, row.task, row.settings, place, **options)
         except NonFiniteLossError as error:
-            console = options["console"] or Console(stderr=True)
-            console.print(f"{name} diverged: {error}", markup=False, soft_wrap=True)
+            console = options["console"] or plain_console(stderr=True)
+            console.print(f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True)
             return outcome.with_failure(row, self.seed, count, self.point)
         if result.interrupted:
             return replace(outcome, signal=result.signal)  # there is none if the time was over

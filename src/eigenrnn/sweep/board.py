@@ -123,7 +123,7 @@ class Board:
         self._statuses |= {status.trial.place: status for status in statuses}
 
     def _say(self, message: str) -> None:
-        self._console.print(message, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(message, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def _at_rest(status: Status) -> Status:

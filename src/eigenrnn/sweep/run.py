@@ -28,6 +28,7 @@ from eigenrnn.sweep.stops import Stops
 from eigenrnn.sweep.values import check_gpus, check_whole
 from eigenrnn.tasks.base import Task
 from eigenrnn.train.run_directory import locked
+from eigenrnn.train.progress import plain_console
 from eigenrnn.train.selection import chosen_by
 
 __all__ = ["Sweep"]
@@ -97,7 +98,7 @@ class Sweep:
             StoppedError: If Ctrl-C or SIGTERM asked the sweep to end: a `KeyboardInterrupt`.
         """
         folder = Path(out).absolute()
-        console = console or Console(stderr=True)
+        console = console or plain_console(stderr=True)
         if trials_at_once is not None:
             check_positive_integer("trials_at_once", trials_at_once)
         joins = address is not None and not has_joined()

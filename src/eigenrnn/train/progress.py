@@ -16,7 +16,12 @@ from rich.progress import (
 from rich.progress import Task as Bar
 from rich.text import Text
 
-__all__ = ["RunProgress"]
+__all__ = ["RunProgress", "plain_console"]
+
+
+def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """Make a console that shows all text as it is: `[red]` is no colour, and `:x:` no emoji."""
+    return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False)
 
 
 class RunProgress:
@@ -57,7 +62,7 @@ class RunProgress:
 
     def say(self, message: str) -> None:
         """Print one line, as it is."""
-        self._console.print(message, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(message, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         if self._live is not None:

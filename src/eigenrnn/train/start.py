@@ -19,7 +19,7 @@ from eigenrnn.train.identity import facts, identity, refuse_another
 from eigenrnn.train.learner import Learner
 from eigenrnn.train.loop import Run
 from eigenrnn.train.processes import launch, on_first
-from eigenrnn.train.progress import RunProgress
+from eigenrnn.train.progress import RunProgress, plain_console
 from eigenrnn.train.result import Result
 from eigenrnn.train.run_directory import RunDirectory, locked, write_json
 from eigenrnn.train.selection import chosen_by
@@ -113,9 +113,9 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         learner = Learner(fabric, model, task, settings)
         course, best = _go_back(learner, state, files)
         if not fabric.is_global_zero:
-            console = Console(quiet=True)
+            console = plain_console(quiet=True)
         progress = RunProgress(
-            console or Console(stderr=True), name or files.path.name, steps, course.step
+            console or plain_console(stderr=True), name or files.path.name, steps, course.step
         )
         run = Run(
             learner, task, settings, files, fingerprint, course, best, progress, callbacks, limit

@@ -5,6 +5,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from eigenrnn.train.progress import plain_console
+
 __all__ = ["Counter"]
 
 
@@ -19,7 +21,7 @@ class Counter:
     """
 
     def __init__(self, console: Console | None, what: str, total: int, done: int = 0) -> None:
-        self._console = console or Console(stderr=True)
+        self._console = console or plain_console(stderr=True)
         self._what, self._total, self._done = what, total, done
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
