@@ -533,8 +533,7 @@ def run_readers() -> dict[str, Reader]:
         return Archived.read(folder / archived.place).to_text()
 
     def result(folder: Path) -> Result:
-        text = (folder / "result.json").read_text(encoding="utf-8")
-        return Result.from_json(text, folder)
+        return Result.read(folder / "result.json")
 
     return {
         "config.json": Reader(

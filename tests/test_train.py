@@ -460,6 +460,27 @@ def test_a_model_whose_gradients_do_not_fit_is_refused_before_anything_is_writte
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("content", ["{", "[1]", '{"steps": 2}'])
+def test_a_damaged_result_is_named_and_can_be_written_again(tmp_path, content):
+    expected = small_fit(tmp_path, small_settings(2))
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(ValueError, match=r"result\.json is damaged or of .* delete it"):
+        small_fit(tmp_path, small_settings(2), resume=True)
+    (tmp_path / "result.json").unlink()
+    assert small_fit(tmp_path, small_settings(2), resume=True).last == expected.last
+
+
+@pytest.mark.parametrize("broken", [b"\xff\xfe", b"step"], ids=["bytes", "step"])
+def test_a_damaged_journal_is_named_when_a_run_goes_on(tmp_path, broken):
+    small_fit(tmp_path, small_settings(2))
+    file = tmp_path / "metrics.csv"
+    header, *rows = file.read_bytes().splitlines(keepends=True)
+    damaged = broken + rows[0][1:] if broken == b"step" else broken
+    file.write_bytes(header + damaged + b"".join(rows))
+    with pytest.raises(ValueError, match=r"metrics\.csv is damaged: "):
+        small_fit(tmp_path, small_settings(3), resume=True)
+
+
 DEVICES = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
 
 

@@ -1,6 +1,5 @@
 """What `eigenrnn analyse` does: looks at a trained network from all sides."""
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +16,7 @@ from eigenrnn.analysis.everything import Everything
 from eigenrnn.analysis.everything import analyse as analyse_model
 from eigenrnn.cli.rebuild import Rebuilt, rebuild
 from eigenrnn.errors import MissingDataError
+from eigenrnn.report.files import read_json
 from eigenrnn.tasks import Batch
 from eigenrnn.train.progress import plain_console
 from eigenrnn.train.run_directory import write_json
@@ -81,7 +81,7 @@ def _forget(folder: Path) -> None:
     summary = folder / "summary.json"
     if not summary.exists():
         return
-    for name in json.loads(summary.read_text()).get("found", ()):
+    for name in read_json(summary, ("found",))["found"]:
         for ending in ("png", "csv"):
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
 

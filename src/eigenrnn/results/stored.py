@@ -1,6 +1,5 @@
 """The folders that `reproduce` has written: which runs are in them, and how far they are."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -90,10 +89,7 @@ class RecipeFolder:
         """
         path = self.path / job.place
         content = read_json(path / "result.json", ("steps", "seconds", "last", "best"))
-        try:
-            return Result.from_json(json.dumps(content), path)
-        except TypeError as error:
-            raise ValueError(f"{path / 'result.json'} is of another version: {error}") from None
+        return Result.from_json(content, path)
 
 
 def _trained_seconds(folder: Path) -> float:

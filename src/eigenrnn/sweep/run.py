@@ -27,8 +27,8 @@ from eigenrnn.sweep.status import Status
 from eigenrnn.sweep.stops import Stops
 from eigenrnn.sweep.values import check_gpus, check_whole
 from eigenrnn.tasks.base import Task
-from eigenrnn.train.run_directory import locked
 from eigenrnn.train.progress import plain_console
+from eigenrnn.train.run_directory import locked
 from eigenrnn.train.selection import chosen_by
 
 __all__ = ["Sweep"]

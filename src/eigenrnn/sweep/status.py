@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from eigenrnn.sweep.files import read_columns, read_json
 from eigenrnn.sweep.source import Trial
-from eigenrnn.sweep.values import is_number
-from eigenrnn.train.result import Result
+from eigenrnn.train.result import Result, are_metrics, is_count
 from eigenrnn.train.run_directory import RunDirectory, write_json
 
 __all__ = ["FILE", "State", "Status"]
@@ -117,11 +116,7 @@ def _written(path: Path) -> dict[str, Any]:
     known = read_json(path, names)
     texts = (known["state"], known["message"], known["node"], known["owner"])
     is_right = all(isinstance(text, str) for text in texts) and known["state"] in _WRITTEN
-    if (
-        not is_right
-        or not _is_count(known["attempts"])
-        or not _are_figures(known.get("scores", {}))
-    ):
+    if not is_right or not is_count(known["attempts"]) or not are_metrics(known.get("scores", {})):
         raise ValueError(f"{path} is damaged: a value is of the wrong kind")
     return {name: known[name] for name in (*names, "scores") if name in known}
 
@@ -133,27 +128,4 @@ def _result(file: Path) -> Result:
         ValueError: If the file is damaged.
     """
     content = read_json(file, _OF_RESULT)
-    splits = [content[name] for name in ("last", "best")]
-    step, best_by = content["best_step"], content["best_by"]
-    if not (
-        _is_count(content["steps"])
-        and all(is_number(content[name]) for name in ("seconds", "train_loss"))
-        and all(
-            isinstance(each, dict) and all(map(_are_figures, each.values())) for each in splits
-        )
-        and (step is None or _is_count(step))
-        and isinstance(best_by, str | None)
-    ):
-        raise ValueError(f"{file} is damaged: a value is of the wrong kind")
-    try:
-        return Result.from_json(content, file.parent)
-    except TypeError as error:
-        raise ValueError(f"{file} is damaged: {error}") from None
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _are_figures(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(is_number, cast("dict[str, Any]", value).values()))
+    return Result.from_json(content, file.parent)

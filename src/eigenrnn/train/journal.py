@@ -91,20 +91,38 @@ def _kept(path: Path, columns: list[str], step: int) -> list[list[str]]:
     """Return the columns, and the rows to keep: whole ones, of steps not past `step`.
 
     Raises:
-        ValueError: If the columns are others.
+        ValueError: If the columns are others, or the file is damaged.
     """
     if not step or not path.exists():
         return [columns]
-    with path.open(newline="") as file:
-        rows = list(csv.reader(file))
+    rows = _rows(path)
     header = rows[0] if rows else []
     longer = max(header, columns, key=len)
     if not header or longer[: min(len(header), len(columns))] != min(header, columns, key=len):
         expected, got = ", ".join(columns), ", ".join(header)
         raise ValueError(f"expected the columns {expected} in {path}, got {got}")
     blank = [""] * (len(longer) - len(header))
-    whole = [row for row in rows[1:] if len(row) == len(header) and int(row[0]) <= step]
+    whole = [row for row in rows[1:] if len(row) == len(header)]
+    damaged = next((row for row in whole if not row[0].isdecimal()), None)
+    if damaged is not None:
+        raise ValueError(
+            f"{path} is damaged: expected a step at first in a row, got {damaged[0]!r}"
+        )
+    whole = [row for row in whole if int(row[0]) <= step]
     return [longer, *(row + blank for row in whole)]
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """Read all rows.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.reader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
 
 
 def _as_csv(rows: list[list[str]]) -> str:

@@ -8,8 +8,9 @@ from typing import Any, Self, cast
 
 from eigenrnn.train.run_directory import write_json
 
-__all__ = ["Metrics", "Result"]
+__all__ = ["Metrics", "Result", "are_metrics", "is_count", "is_number"]
 
+_REMEDY = "delete it: resume=True (--resume) writes it again from the checkpoint"
 _OF_THE_CALL = ("interrupted", "out_of_time", "signal")
 
 Metrics = dict[str, dict[str, float]]
@@ -65,20 +66,55 @@ class Result:
         """Read the result of a run that has ended from its file.
 
         Raises:
-            ValueError: If the file is damaged; says what to do.
+            ValueError: If the file is damaged; the message says what to do.
         """
-        hint = "delete it: resume=True (--resume) writes it again from the checkpoint"
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path} is truncated or damaged: {error}; {hint}") from None
-        try:
-            return cls.from_json(cast("dict[str, Any]", content), path.parent)
-        except TypeError as error:
-            raise ValueError(f"{path} is damaged: {error}; {hint}") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is truncated or damaged: {error}; {_REMEDY}") from None
+        return cls.from_json(content, path.parent)
 
     @classmethod
-    def from_json(cls, content: str | Mapping[str, Any], directory: Path) -> Self:
-        """Read the result of a run that has ended."""
-        numbers = json.loads(content) if isinstance(content, str) else content
-        return cls(**numbers, directory=directory)
+    def from_json(cls, content: Mapping[str, Any], directory: Path) -> Self:
+        """Build the result of a run that has ended from what its file holds.
+
+        Raises:
+            ValueError: If a key or a value is wrong; the message names the file.
+        """
+        path = directory / "result.json"
+        try:
+            result = cls(**content, directory=directory)
+        except TypeError as error:
+            raise ValueError(f"{path} is damaged: {error}; {_REMEDY}") from None
+        if not _has_right_types(content):
+            raise ValueError(f"{path} is damaged: a value has the wrong type; {_REMEDY}")
+        return result
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number; true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number of at least zero."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def are_metrics(value: object) -> bool:
+    """Whether a value maps names to numbers."""
+    return isinstance(value, dict) and all(map(is_number, cast("dict[str, Any]", value).values()))
+
+
+def _has_right_types(content: Mapping[str, Any]) -> bool:
+    optional = {"best_step": is_count, "processor_seconds": is_number}
+    return (
+        is_count(content["steps"])
+        and all(is_number(content[name]) for name in ("seconds", "train_loss"))
+        and all(
+            isinstance(content[name], dict) and all(map(are_metrics, content[name].values()))
+            for name in ("last", "best")
+        )
+        and all(content.get(n) is None or is_right(content[n]) for n, is_right in optional.items())
+        and isinstance(content["best_by"], str | None)
+    )
