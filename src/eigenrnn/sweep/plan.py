@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.sweep.values import check_differ, check_true_or_false, check_whole, is_number
+from eigenrnn.sweep.values import check_differ, check_true_or_false, check_whole
+from eigenrnn.train.result import is_number
 
 __all__ = ["Choice", "Grid", "Range", "Search"]
 

@@ -4,12 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-__all__ = ["check_differ", "check_gpus", "check_true_or_false", "check_whole", "is_number"]
+from eigenrnn.train.result import is_number
 
-
-def is_number(value: object) -> bool:
-    """Whether a value is a number; true and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+__all__ = ["check_differ", "check_gpus", "check_true_or_false", "check_whole"]
 
 
 def check_whole(name: str, value: object) -> None:
