@@ -38,6 +38,9 @@ class Constraint(nn.Module, ABC):
     moves = False
     """Whether `advance` must be called after each optimiser step."""
 
+    moves_base = False
+    """Whether `advance` changes what the raw parameters stand for; they are zero after it."""
+
     is_complex = False
     """Whether W is complex."""
 
@@ -47,6 +50,7 @@ class Constraint(nn.Module, ABC):
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
         super().__init__()
+        self._raw_shapes: dict[str, torch.Size] = {}
         self.size = int(size)
         if self.moves:
             follow(self)
@@ -68,7 +72,13 @@ class Constraint(nn.Module, ABC):
         return tol(self.dtype, self.size)
 
     def forward(self) -> Tensor:  # (N, N)
-        """Return the matrix W that the raw parameters stand for."""
+        """Return the matrix W that the raw parameters stand for.
+
+        Raises:
+            ValueError: If the reference moves and something else took the place of the raw
+                parameters, such as a parametrisation, a pruning or a shard.
+        """
+        self.check_raw()
         if self.device.type == "meta":  # which has no autocast to leave
             return self._matrix()
         with torch.autocast(self.device.type, enabled=False):
@@ -136,6 +146,42 @@ class Constraint(nn.Module, ABC):
     @torch.no_grad()
     def advance(self) -> None:
         """Move the reference; runs by itself after each optimiser step on the raw parameters."""
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        super().register_parameter(name, param)
+        if param is not None:
+            self._raw_shapes[name] = param.shape
+
+    def check_raw(self, *, whole: bool = False) -> None:
+        """Refuse raw parameters that a moving reference could not set; changes nothing.
+
+        Args:
+            whole: Whether to refuse parts that are spread over several processes, too.
+        Raises:
+            ValueError: If something took their place, such as a parametrisation, or part of them.
+        """
+        if not self.moves:
+            return
+        for part in self.modules():
+            own = dict(part.named_parameters(recurse=False))
+            kind = type(part).__name__
+            for name, shape in vars(part).get("_raw_shapes", {}).items():
+                if name not in own and "_former_parameters" not in vars(part):
+                    raise ValueError(
+                        f"expected {name!r} of {kind} to be a parameter of its own, got something "
+                        "else in its place: its reference moves, which reads and sets it. "
+                        "torch.nn.utils.parametrize, torch.nn.utils.prune and "
+                        "FullyShardedDataParallel cannot be used with it; take a constraint "
+                        "whose reference stays, such as ScaledCayley"
+                    )
+                if whole and (own[name].shape != shape or type(own[name]) is not Parameter):
+                    found = f"{type(own[name]).__name__} of shape {tuple(own[name].shape)}"
+                    raise ValueError(
+                        f"expected all of {name!r} of {kind}, got a {found}: its reference "
+                        "moves, which takes all entries. FullyShardedDataParallel and "
+                        "fully_shard cannot be used with it; use DistributedDataParallel, and "
+                        "ZeroRedundancyOptimizer to shard the state of the optimiser"
+                    )
 
     @abstractmethod
     def reset(self, generator: Generator | None = None) -> None:

@@ -71,6 +71,7 @@ class Exponential(Constraint):
             )
         self.start = start
         self.period = period
+        self.moves = self.moves_base = period is not None and period < math.inf
         self.raw = Parameter(torch.empty(size * (size - 1) // 2))
         self.register_buffer("base", torch.eye(size))
         self._steps_here = 0  # optimiser steps since the base moved
@@ -96,7 +97,7 @@ class Exponential(Constraint):
 
     @torch.no_grad()
     def advance(self) -> None:
-        if self.period is None or self.period == math.inf:
+        if not self.moves or self.period is None:
             return
         self._steps_here += 1
         if self._steps_here >= self.period:

@@ -60,6 +60,7 @@ class MovingCayley(Constraint):
     """
 
     moves = True
+    moves_base = True
 
     imaginary: Parameter
     base: Tensor
