@@ -2,16 +2,20 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
+import scipy.linalg
 import torch
 from torch import nn
+from torch.autograd import forward_ad
+from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vmap
 from torch.nn.utils import parametrize, prune
 
 from cases import CONSTRAINTS
-from drawn import assert_same_state, distance, started, state_of, stream, take_steps
+from drawn import assert_same_state, distance, scattered, started, state_of, stream, take_steps
 from eigenrnn.constraints import Exponential, Householder, MovingCayley, NeumannCayley
-from eigenrnn.layers import DtrivRNN, FullCapacityURNN
-from eigenrnn.linalg import orthogonality_error
+from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
+from eigenrnn.linalg import orthogonality_error, skew
 
 ADAM = partial(torch.optim.Adam, lr=0.01)
 
@@ -230,3 +234,139 @@ def test_a_base_that_stays_serves_what_replaces_the_raw_parameters(replace):
     replace(constraint)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
     assert orthogonality_error(constraint()) < 1e-5
+
+
+# ----------------------------------------------------------------- transforms of torch.func
+
+TRANSFORMED = ("moving-cayley", "moving-cayley-complex", "neumann-cayley", "neumann-cayley-1")
+
+
+def trained(name):
+    constraint = started(CONSTRAINTS[name], 6, dtype=torch.float64)
+    take_steps(constraint, ADAM(constraint.parameters()), range(2))
+    return constraint
+
+
+def loss_at(constraint):
+    def loss(raws, x):
+        W = functional_call(constraint, raws, ())
+        return (W @ x.to(W)).abs().square().sum() + (W[0] @ x.to(W)).real
+
+    return loss
+
+
+def gradients(constraint, x):
+    constraint.zero_grad()
+    raws = dict(constraint.named_parameters())
+    loss_at(constraint)(raws, x).backward()
+    return {name: raw.grad.clone() for name, raw in raws.items()}
+
+
+def detached(constraint):
+    return {name: raw.detach() for name, raw in constraint.named_parameters()}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_gradients_of_each_sample_are_those_of_backward(name):
+    constraint = trained(name)
+    x = torch.randn(3, 6, generator=stream(4), dtype=torch.float64)
+    got = vmap(grad(loss_at(constraint)), (None, 0))(detached(constraint), x)
+    for k in range(3):
+        for key, expected in gradients(constraint, x[k]).items():
+            torch.testing.assert_close(got[key][k], expected)
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_an_ensemble_has_the_gradients_of_its_members(name):
+    members = [trained(name), scattered(CONSTRAINTS[name], 6, seed=3, dtype=torch.float64)]
+    raws, buffers = stack_module_state(members)
+    x = torch.randn(6, generator=stream(4), dtype=torch.float64)
+    raws = {key: raw.detach() for key, raw in raws.items()}
+    got = vmap(grad(lambda raws, held: loss_at(members[0])(raws | held, x)))(raws, buffers)
+    for k, member in enumerate(members):
+        for key, expected in gradients(member, x).items():
+            torch.testing.assert_close(got[key][k], expected)
+
+
+# forward mode has torch script some of its own functions
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_derivatives_of_forward_mode_are_those_of_backward(name):
+    constraint = trained(name)
+    x = torch.randn(6, generator=stream(4), dtype=torch.float64)
+    raws = detached(constraint)
+    ways = {key: torch.randn(raw.shape, generator=stream(7)).double() for key, raw in raws.items()}
+    expected = sum((g * ways[key]).sum() for key, g in gradients(constraint, x).items())
+    _, slope = jvp(lambda raws: loss_at(constraint)(raws, x), (raws,), (ways,))
+    with forward_ad.dual_level():
+        duals = {key: forward_ad.make_dual(raw, ways[key]) for key, raw in raws.items()}
+        of_dual = forward_ad.unpack_dual(loss_at(constraint)(duals, x)).tangent
+    torch.testing.assert_close(slope, expected)
+    torch.testing.assert_close(of_dual, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("outer", [jacrev, jacfwd])
+@pytest.mark.parametrize("inner", [jacrev, jacfwd])
+def test_second_derivatives_agree_in_any_mode(outer, inner):
+    for name in ("moving-cayley", "scaled-cayley"):
+        constraint = scattered(CONSTRAINTS[name], 4, dtype=torch.float64)
+        x = torch.randn(4, generator=stream(4), dtype=torch.float64)
+        loss = lambda raw: loss_at(constraint)({"raw": raw}, x)  # noqa: B023, E731
+        raw = constraint.raw.detach()
+        expected = torch.autograd.functional.hessian(loss, raw)
+        torch.testing.assert_close(outer(inner(loss))(raw), expected)
+
+
+@pytest.mark.parametrize("make", [FullCapacityURNN, NCGRU])
+def test_a_layer_has_gradients_of_each_sample(make):
+    layer = make(3, 6, generator=stream(1)).double()
+    x = torch.randn(5, 4, 3, generator=stream(2), dtype=torch.float64)
+    raws = detached(layer)
+
+    def loss(raws, x):
+        return functional_call(layer, raws, (x.unsqueeze(1),))[0].real.square().sum()
+
+    got = vmap(grad(loss), (None, 1))(raws, x)
+    for k in range(4):
+        layer.zero_grad()
+        layer(x[:, k : k + 1])[0].real.square().sum().backward()
+        for key, raw in layer.named_parameters():
+            torch.testing.assert_close(got[key][k], raw.grad)
+
+
+# ------------------------------------------------------------ records about the released code
+
+
+def gradient_of_released_code(start, G):
+    """The first gradient of the released `Parametrization`, which rebases between the passes."""
+    raw, base = start.raw.detach().clone().requires_grad_(), torch.eye(len(G)).to(G)
+    W = base @ torch.linalg.matrix_exp(skew(raw, len(G)))
+    base.data.copy_(W.data)  # which autograd does not see, and W = base @ ... still needs
+    raw.data.zero_()
+    (W * G).sum().backward()
+    return raw.grad
+
+
+def gradient_by_differences(W, G, step=1e-6):
+    """Of <W exp(A), G> in the entries of A at A = 0, by the exponential of SciPy."""
+    found = np.zeros(len(G) * (len(G) - 1) // 2)
+    for k, (i, j) in enumerate(zip(*np.tril_indices(len(G), -1), strict=True)):
+        A = np.zeros(G.shape)
+        A[i, j], A[j, i] = step, -step
+        change = scipy.linalg.expm(A) - scipy.linalg.expm(-A)
+        found[k] = (G.numpy() * (W.detach().numpy() @ change)).sum() / (2 * step)
+    return torch.from_numpy(found)
+
+
+def test_the_gradient_where_the_base_moves_is_right_and_that_of_the_released_code_is_not():
+    n = 30
+    static = started(Exponential, n, dtype=torch.float64)
+    ours = started(partial(Exponential, period=7), n, dtype=torch.float64)
+    G = torch.randn(n, n, generator=stream(2), dtype=torch.float64)
+    ours().backward(G)
+    expected = gradient_by_differences(ours(), G)
+    torch.testing.assert_close(ours.raw.grad, expected, rtol=1e-6, atol=1e-6)
+    released = gradient_of_released_code(static, G)
+    relative = float((released - expected).norm() / expected.norm())
+    assert 0.9 < relative < 1.2

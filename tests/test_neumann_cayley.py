@@ -32,10 +32,10 @@ def normal(*shape, seed=0):
     return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
 
 
-def made(n=7, dtype=torch.float64, **options):
+def made(n=7, dtype=torch.float64, seed=0, **options):
     with torch.random.fork_rng(devices=()):
         constraint = NeumannCayley(n, **options)
-    constraint.reset(stream())
+    constraint.reset(stream(seed))
     return constraint.to(dtype)
 
 
@@ -124,6 +124,62 @@ def test_right_after_an_inversion_finite_differences_agree(n):
     constraint = made(n, reset_every=4)
     list(train(constraint, 8))
     assert torch.autograd.gradcheck(map_of(constraint), constraint.cayley.raw)
+
+
+ROUGH = {
+    "default": {},
+    "first order": {"order": 1},
+    "released": {"gradient_rate": 1e-2, "max_error": math.inf},
+}
+
+
+# forward mode has torch script some of its own functions
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("options", ROUGH.values(), ids=ROUGH)
+def test_every_way_to_a_first_derivative_gives_that_of_backward(options):
+    constraint = made(12, **options)
+    list(train(constraint, 7))
+    assert rho_of(constraint) > 1e-10  # so that the exact gradient is another
+    G, raw = normal(12, 12, seed=1), constraint.cayley.raw
+    loss = lambda raw: (map_of(constraint)(raw) * G).sum() ** 2  # noqa: E731
+    constraint.zero_grad()
+    loss(raw).backward()
+    expected = raw.grad
+    with_graph = torch.autograd.grad(loss(raw), raw, create_graph=True)[0]
+    direction = normal(66, seed=2)
+    _, slope = torch.func.jvp(loss, (raw.detach(),), (direction,))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(raw.detach(), direction)
+        slope_of_dual = torch.autograd.forward_ad.unpack_dual(loss(dual)).tangent
+    closeness = {"rtol": 1e-10, "atol": 1e-10 * float(expected.norm())}
+    for got in (with_graph, torch.func.grad(loss)(raw.detach())):
+        torch.testing.assert_close(got, expected, **closeness)
+    for got in (slope, slope_of_dual):
+        torch.testing.assert_close(got, expected @ direction, **closeness)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_second_derivatives_agree_whichever_mode_comes_first():
+    constraint = made(4)
+    G, raw = normal(4, 4, seed=1), constraint.cayley.raw.detach()
+    loss = lambda raw: (map_of(constraint)(raw) * G).sum() ** 2  # noqa: E731
+    exact = lambda raw: (functional_call(constraint.cayley, {"raw": raw}, ()) * G).sum() ** 2  # noqa: E731
+    expected = torch.autograd.functional.hessian(exact, raw)
+    for outer in (torch.func.jacrev, torch.func.jacfwd):
+        for inner in (torch.func.jacrev, torch.func.jacfwd):
+            torch.testing.assert_close(outer(inner(loss))(raw), expected)
+
+
+def test_third_derivatives_are_those_of_the_exact_map():
+    constraint = made(3)
+    G, raw = normal(3, 3, seed=1), constraint.cayley.raw.detach()
+
+    def third(f):
+        d = torch.func.jacrev
+        return d(d(d(lambda raw: (f(raw) * G).sum() ** 2)))(raw)
+
+    exact = third(lambda raw: functional_call(constraint.cayley, {"raw": raw}, ()))
+    torch.testing.assert_close(third(map_of(constraint)), exact)
 
 
 def test_second_derivatives_are_those_of_the_exact_map():
@@ -270,6 +326,64 @@ def test_what_changes_the_raw_parameters_by_hand_gets_an_exact_matrix():
         assert distance(constraint(), constraint.cayley().detach()) == 0
     list(train(constraint, 1))
     assert orthogonality_error(constraint()) <= 0.01
+
+
+def add_in_place(constraint):
+    with torch.no_grad():
+        constraint.cayley.raw.add_(0.3 * normal(21, seed=8))
+
+
+def change_data(constraint):
+    constraint.cayley.raw.data += 0.3 * normal(21, seed=8)
+
+
+def load(constraint, assign=False):
+    constraint.load_state_dict(other_state(), assign=assign)
+
+
+def load_raw_alone(constraint):
+    raw = {"cayley.raw": other_state()["cayley.raw"]}
+    constraint.load_state_dict(raw | {"cayley._extra_state": torch.tensor(3)}, strict=False)
+
+
+def other_state():
+    other = made(order=1, reset_every=4)
+    list(train(other, 3))
+    return other.state_dict()
+
+
+CHANGES = {
+    "add": add_in_place,
+    "data": change_data,
+    "load": load,
+    "load by assigning": partial(load, assign=True),
+    "load A alone": load_raw_alone,
+    "assign": lambda constraint: constraint.assign(made(seed=4)()),
+    "reset": lambda constraint: constraint.reset(stream(6)),
+}
+
+
+# torch's own compiler still scripts some of its modules, and instantiates functions
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_compiled_one_knows_of_every_change(change):
+    torch.compiler.reset()
+    constraint = made(order=1, reset_every=4)
+    compiled = torch.compile(constraint, backend="aot_eager", fullgraph=True)
+    G = normal(7, 7, seed=1)
+
+    def gradient(matrix):
+        W = matrix()
+        return W.detach(), *torch.autograd.grad((W * G).sum(), constraint.cayley.raw)
+
+    gradient(compiled)
+    list(train(constraint, 2))
+    for _ in range(2):
+        for got, expected in zip(gradient(compiled), gradient(constraint), strict=True):
+            assert distance(got, expected) <= float(expected.norm()) * tol(torch.float64, 7)
+        assert distance(constraint(), constraint.cayley().detach()) <= 0.01
+        change(constraint)
 
 
 def test_giving_the_matrix_changes_no_state():

@@ -100,8 +100,8 @@ def test_a_wider_type_is_divided_to_its_own_precision():
 # -------------------------------------------------------------------------------- gradient
 
 
-def gradient_of_the_paper(T, G, epsilon, conjugate):
-    """Proposition 3.2 for G = dL/dW."""
+def gradient_of_the_paper(T, G, epsilon, conjugate=False, printed=False):
+    """Proposition 3.2 for G = dL/dW, with the 1 / rho of equation 7 or as it is printed."""
     values, left, right = scipy.linalg.eig(array(T), left=True, right=True)
     i = np.abs(values).argmax()
     value, u, v = values[i], right[:, i], left[:, i]
@@ -110,7 +110,7 @@ def gradient_of_the_paper(T, G, epsilon, conjugate):
     rho = np.abs(value) + epsilon
     W = array(T) / rho
     S = np.outer(v.conj(), u) / (v.conj() @ u)
-    C = (value.real * S.real + value.imag * S.imag) / np.abs(value)
+    C = (value.real * S.real + value.imag * S.imag) / (rho if printed else np.abs(value))
     return (array(G) - (array(G) * W).sum() * C) / rho
 
 
@@ -124,17 +124,36 @@ def test_the_gradient_is_that_of_proposition_3_2(T, epsilon, conjugate):
     np.testing.assert_allclose(array(constraint.raw.grad), expected, rtol=0, atol=1e-10)
 
 
-@each_matrix
-def test_the_gradient_is_that_of_finite_differences(T):
-    G, step, expected = array(gaussian(len(T), 5)), 1e-6, np.zeros(T.shape)
+def gradient_by_differences(T, G, epsilon):
+    step, found = 1e-6, np.zeros(T.shape)
     for i, j in np.ndindex(*T.shape):
         E = np.zeros(T.shape)
         E[i, j] = step
         up, down = array(T) + E, array(T) - E
-        expected[i, j] = (G * (up / radius(up) - down / radius(down))).sum() / (2 * step)
-    constraint = divided(T)
-    constraint().backward(torch.from_numpy(G))
+        change = up / (radius(up) + epsilon) - down / (radius(down) + epsilon)
+        found[i, j] = (array(G) * change).sum() / (2 * step)
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@each_matrix
+def test_the_gradient_is_that_of_finite_differences(T, epsilon):
+    G = gaussian(len(T), 5)
+    constraint = divided(T, epsilon=epsilon)
+    constraint().backward(G)
+    expected = gradient_by_differences(T, G, epsilon)
     np.testing.assert_allclose(array(constraint.raw.grad), expected, rtol=0, atol=1e-7)
+
+
+@each_matrix
+def test_proposition_3_2_as_printed_is_right_without_epsilon_alone(T):
+    G = gaussian(len(T), 5)
+    for epsilon, right in ((0.0, True), (0.1, False)):
+        expected = gradient_by_differences(T, G, epsilon)
+        printed = gradient_of_the_paper(T, G, epsilon, printed=True)
+        assert np.allclose(printed, expected, rtol=0, atol=1e-7) is right
+        corrected = gradient_of_the_paper(T, G, epsilon)
+        np.testing.assert_allclose(corrected, expected, rtol=0, atol=1e-7)
 
 
 @each_matrix

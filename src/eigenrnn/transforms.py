@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-__all__ = ["is_batched", "is_traced", "under_transform"]
+__all__ = ["is_batched", "is_dual", "is_traced", "under_transform"]
 
 # torch offers no public question for this; vmap, grad and jvp all answer it
 _is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
@@ -20,6 +21,11 @@ def is_batched(*tensors: Tensor | None) -> bool:
     if torch.compiler.is_compiling():
         return False
     return any(tensor is not None and _is_batched(tensor) for tensor in tensors)
+
+
+def is_dual(tensor: Tensor) -> bool:
+    """Whether the tensor carries a tangent of `torch.autograd.forward_ad`."""
+    return not torch.compiler.is_compiling() and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def under_transform() -> bool:

@@ -43,7 +43,8 @@ class BlockTriangular(Constraint):
         TypeError: If `long` or `short` does not make a `Constraint`.
     Source:
         Helfrich and Ye, AAAI 2020, equation 2. https://arxiv.org/abs/1911.07964 (departures: any
-        two sets; the paper draws the coupling for Penn Treebank from a truncated orthogonal
+        two sets; the gradient of :math:`W_S` is that of `SpectralRadius`, which corrects
+        Proposition 3.2; the paper draws the coupling for Penn Treebank from a truncated orthogonal
         matrix, which is ``coupling_init=orthogonal_``. Its code multiplies rows by the transpose
         of W).
     Example:

@@ -58,7 +58,8 @@ def dominant(
         right: R of `seen`.
         left: L of `seen`.
     Source:
-        Helfrich and Ye, AAAI 2020, Proposition 3.2. https://arxiv.org/abs/1911.07964
+        Helfrich and Ye, AAAI 2020, Proposition 3.2. https://arxiv.org/abs/1911.07964 (departures:
+        the derivative of the modulus has the 1 / rho of equation 7, see `SpectralRadius`).
     """
     if torch.equal(T, seen):
         return rho.clone(), right.clone(), left.clone()

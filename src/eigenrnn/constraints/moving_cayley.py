@@ -12,6 +12,7 @@ from eigenrnn.constraints.base import Constraint, real_type
 from eigenrnn.constraints.fourier_product import FourierProduct
 from eigenrnn.initializers import haar_
 from eigenrnn.linalg import cayley, orthogonality_error, polar_step, skew, symmetric
+from eigenrnn.transforms import is_dual, is_traced
 
 __all__ = ["MovingCayley"]
 
@@ -122,7 +123,7 @@ class MovingCayley(Constraint):
 
     def _matrix(self) -> Tensor:
         A = self._skew()
-        if torch.compiler.is_compiling():  # a compiled graph cannot depend on A being zero
+        if is_traced() or is_dual(A):  # where nothing may depend on A being zero
             return cayley(A / 2) @ self._base()
         return cast("Tensor", _Turned.apply(A, self._base()))
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Generator, Tensor
@@ -10,7 +10,8 @@ from torch import Generator, Tensor
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
 from eigenrnn.errors import check_not_negative, check_positive_integer
-from eigenrnn.linalg import orthogonality_error, polar_step, skew, strictly_lower, tol
+from eigenrnn.linalg import cayley, orthogonality_error, polar_step, skew, strictly_lower, tol
+from eigenrnn.transforms import is_dual, is_traced, under_transform
 
 __all__ = ["NeumannCayley"]
 
@@ -126,11 +127,12 @@ class NeumannCayley(Constraint):
         return orthogonality_error(W)
 
     def _matrix(self) -> Tensor:
-        raw = self.cayley.raw
-        # a compiled graph cannot depend on whether something else than an optimiser changed A
-        if torch.compiler.is_compiling() or torch.equal(raw, self.own_known):
-            return _NeumannMatrix.apply(raw, self.inverse, self.matrix, self.cayley.signs)
-        return self.cayley()
+        raw, signs = self.cayley.raw, self.cayley.signs
+        find = _traced_current if is_traced() or raw.is_meta else _current
+        inverse, W = find(raw.detach(), self.own_known, self.inverse, self.matrix, signs)
+        if under_transform() or is_dual(raw):
+            return _by_any_mode(raw, inverse, W, signs)
+        return cast("Tensor", _NeumannMatrix.apply(raw, inverse, W, signs))
 
     def _assign(self, W: Tensor) -> None:
         left, _, right = torch.linalg.svd(W.double())
@@ -195,6 +197,64 @@ class NeumannCayley(Constraint):
         return self
 
 
+def _current(
+    raw: Tensor,  # (N (N - 1) / 2,)
+    known: Tensor,  # (N (N - 1) / 2,)
+    inverse: Tensor,  # (N, N)
+    matrix: Tensor,  # (N, N)
+    signs: Tensor,  # (N,)
+) -> tuple[Tensor, Tensor]:  # (N, N), (N, N)
+    """Return the stored inverse and W, or exact ones where A is not what they were made for."""
+    return (inverse, matrix) if torch.equal(raw, known) else _exact(raw, signs)
+
+
+@torch.library.custom_op("eigenrnn::neumann_cayley", mutates_args=())
+def _traced_current(
+    raw: Tensor,
+    known: Tensor,
+    inverse: Tensor,
+    matrix: Tensor,
+    signs: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Do the same where A may only be looked at once a graph runs, or for each of a batch."""
+    inverse, matrix = _current(raw, known, inverse, matrix, signs)
+    return inverse.clone(), matrix.clone()
+
+
+@_traced_current.register_fake
+def _(
+    raw: Tensor,  # noqa: ARG001, the operator's signature
+    known: Tensor,  # noqa: ARG001
+    inverse: Tensor,
+    matrix: Tensor,
+    signs: Tensor,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(inverse), torch.empty_like(matrix)
+
+
+@_traced_current.register_vmap
+def _(
+    info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor
+) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    inverses: list[Tensor] = []
+    matrices: list[Tensor] = []
+    for i in range(info.batch_size):
+        pairs = zip(tensors, in_dims, strict=True)
+        inverse, W = _current(*(x if dim is None else x.select(dim, i) for x, dim in pairs))
+        inverses.append(inverse)
+        matrices.append(W)
+    return (torch.stack(inverses), torch.stack(matrices)), (0, 0)
+
+
+def _exact(
+    raw: Tensor,  # (N (N - 1) / 2,)
+    signs: Tensor,  # (N,)
+) -> tuple[Tensor, Tensor]:  # (N, N), (N, N)
+    transform = cayley(skew(raw, len(signs)))
+    inverse = (transform + torch.eye(len(signs), dtype=raw.dtype, device=raw.device)) / 2
+    return inverse, transform * signs
+
+
 class _NeumannMatrix(torch.autograd.Function):
     """W as it stands, with the closed form of its gradient in the entries of A."""
 
@@ -209,11 +269,38 @@ class _NeumannMatrix(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (G,) = gradients
         raw, inverse, W, signs = ctx.saved_tensors
+        gradient = _pull_back(G, inverse, W, signs)
         if torch.is_grad_enabled():  # a second derivative is that of the exact map
-            inverse = torch.linalg.inv(torch.diag(torch.ones_like(signs)) + skew(raw, len(signs)))
-            transposed = signs[:, None] * (2 * inverse.T - torch.diag(torch.ones_like(signs)))
-        else:
-            transposed = W.T
-        V = inverse.T @ gradients[0] @ (torch.diag(signs) + transposed)
-        return strictly_lower(V.T - V), None, None, None
+            here = _pull_back(G, *_exact(raw, signs), signs)
+            gradient = gradient + (here - _pull_back(G, *_exact(raw.detach(), signs), signs))
+        return gradient, None, None, None
+
+
+def _pull_back(
+    G: Tensor,  # (N, N)
+    inverse: Tensor,  # (N, N)
+    W: Tensor,  # (N, N)
+    signs: Tensor,  # (N,)
+) -> Tensor:  # (N (N - 1) / 2,)
+    V = inverse.T @ G @ (torch.diag(signs) + W.T)
+    return strictly_lower(V.T - V)
+
+
+def _by_any_mode(
+    raw: Tensor,  # (N (N - 1) / 2,)
+    inverse: Tensor,  # (N, N)
+    W: Tensor,  # (N, N)
+    signs: Tensor,  # (N,)
+) -> Tensor:  # (N, N)
+    r"""Return W as it stands, out of operations that torch can transform any number of times.
+
+    What is added to W is zero. Its first derivative is that of `_NeumannMatrix`,
+    :math:`dW = -\tilde A\, dA\, (D + W)`; all higher ones are those of the exact map.
+    """
+    D = torch.diag(signs)
+    change = skew(raw - raw.detach(), len(signs))
+    exact_inverse, exact = _exact(raw.detach(), signs)
+    higher = _exact(raw, signs)[1] - exact + exact_inverse @ change @ (D + exact)
+    return W - inverse @ change @ (D + W) + higher

@@ -42,7 +42,10 @@ class SpectralRadius(Constraint):
         ValueError: If `epsilon` is negative or not finite.
     Source:
         Helfrich and Ye, AAAI 2020, section 3.1 and Proposition 3.2.
-        https://arxiv.org/abs/1911.07964 (departures: near multiple eigenvalues the paper suggests
+        https://arxiv.org/abs/1911.07964 (departures: with :math:`\epsilon > 0` the gradient is the
+        derivative of W, by finite differences too, where Proposition 3.2 as printed is not: its
+        inner :math:`1 / \tilde\rho` must be :math:`1 / \rho`, as in equation 7 of the paper,
+        for :math:`\tilde\rho = \rho(T) + \epsilon`; near multiple eigenvalues the paper suggests
         to leave out the normalisation for a few steps, and here it stays and its gradient is left
         out; the start has moduli uniform on [0, 1], as in the code, which the paper calls uniform
         on the disc; where N is odd, the eigenvalue without a partner is the last, not the first
