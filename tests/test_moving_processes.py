@@ -59,6 +59,20 @@ def step_on_shards(rank, shard):
     return str(refusal.value)
 
 
+def step_on_own_part(rank, shard):
+    """The same where one process holds all of W, and goes on until the other has stopped."""
+    layer = shard(made("full"))
+    optimiser = ADAM(layer.parameters())
+    whole = [p.numel() > 0 for name, p in layer.named_parameters() if name.endswith("raw")]
+    if whole == [False]:
+        train_one = pytest.raises(ValueError, match="expected all of 'raw' of MovingCayley")
+        with train_one as refusal:
+            train(layer, optimiser, slice(2 * rank, 2 * rank + 2), steps=1)
+        return str(refusal.value)
+    train(layer, optimiser, slice(2 * rank, 2 * rank + 2), steps=1)
+    return None
+
+
 def work(rank, folder):
     warnings.simplefilter("ignore")  # torch has some for what is distributed without a GPU
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -72,7 +86,9 @@ def work(rank, folder):
     mesh = init_device_mesh("cpu", (2,))
     device = torch.device("cpu")
     found["fully_shard"] = step_on_shards(rank, partial(fully_shard, mesh=mesh))
-    found["flat"] = step_on_shards(rank, partial(FullyShardedDataParallel, device_id=device))
+    flat = partial(FullyShardedDataParallel, device_id=device)
+    found["flat"] = step_on_shards(rank, flat)
+    found["parts"] = step_on_own_part(rank, partial(flat, use_orig_params=True))
     torch.save(found, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
@@ -115,3 +131,4 @@ def test_sharded_raw_parameters_are_refused_in_every_process(ranks):
     for rank in ranks:
         assert "expected all of 'raw' of MovingCayley, got a DTensor" in rank["fully_shard"]
         assert "expected 'raw' of MovingCayley to be a parameter of its own" in rank["flat"]
+    assert sorted(rank["parts"] is None for rank in ranks) == [False, True]

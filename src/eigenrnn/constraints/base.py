@@ -150,7 +150,7 @@ class Constraint(nn.Module, ABC):
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         super().register_parameter(name, param)
         if param is not None:
-            self._raw_shapes[name] = param.shape
+            self._raw_shapes.setdefault(name, param.shape)  # a shard may take its place
 
     def check_raw(self, *, whole: bool = False) -> None:
         """Refuse raw parameters that a moving reference could not set; changes nothing.

@@ -43,10 +43,10 @@ class Exponential(Constraint):
     Source:
         Lezcano-Casado and Martinez-Rubio, ICML 2019, section 4. https://arxiv.org/abs/1901.08428;
         Lezcano-Casado, NeurIPS 2019, algorithm 1. https://arxiv.org/abs/1909.09501 (departures:
-        the gradient right before the base moves, and right after, is that of the W in use. The
-        released ``rebase()`` overwrites the base between the forward and the backward pass, so
-        that its gradient is wrong at each step that moves the base, by its own length at the
-        first (relative error 1.0 to 1.1), where A is the whole of the start;
+        the gradient is that of W at every step. The released ``rebase()`` overwrites the base
+        between the forward and the backward pass, so that its gradient is wrong at each step that
+        moves the base: at the first one by 0.9 to 1.1 of its norm with ``"henaff"`` and 0.3 with
+        ``"cayley"``, for N of 8 to 190. expRNN, whose base stays, has no such step. Also,
         the base is re-orthogonalised by one Newton step of the polar decomposition at each move,
         not by a singular value decomposition at every hundredth).
     Example:
