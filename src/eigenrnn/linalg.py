@@ -121,24 +121,17 @@ def cayley(
     An eigenvalue :math:`\pm i \tan(t / 2)` of A becomes :math:`e^{\mp i t}`. Rounding, which grows
     with A, is taken out of the value where A is large; in float32 that serves norms up to 1000.
     """
-    # torch takes a function's derivative of forward mode for a constant
     return _cayley(A) if is_traced() else _Cayley.apply(A)
 
 
 def _cayley(A: Tensor) -> Tensor:
     n = A.shape[-1]
     I = torch.eye(n, dtype=A.dtype, device=A.device)
-    W = _quotient(I + A, I - A)
+    X, Y = I + A, I - A  # torch differentiates no derivative of forward mode of solve rightly
+    W = torch.linalg.inv(X) @ Y if under_transform() else torch.linalg.solve(X, Y, left=False)
     if is_traced() or A.is_meta or bool(_frobenius(A.detach()) > _LARGE * math.sqrt(n)):
         return _mended(W)
     return W
-
-
-def _quotient(X: Tensor, Y: Tensor) -> Tensor:
-    """Return X^-1 Y where they commute."""
-    if under_transform():  # torch takes the inverse for a constant in the derivative of solve's
-        return torch.linalg.inv(X) @ Y
-    return torch.linalg.solve(X, Y, left=False)  # torch copies less than from the left
 
 
 def _frobenius(A: Tensor) -> Tensor:

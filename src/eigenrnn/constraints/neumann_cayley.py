@@ -222,13 +222,8 @@ def _traced_current(
 
 
 @_traced_current.register_fake
-def _(
-    raw: Tensor,  # noqa: ARG001, the operator's signature
-    known: Tensor,  # noqa: ARG001
-    inverse: Tensor,
-    matrix: Tensor,
-    signs: Tensor,  # noqa: ARG001
-) -> tuple[Tensor, Tensor]:
+def _(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+    _raw, _known, inverse, matrix, _signs = tensors
     return torch.empty_like(inverse), torch.empty_like(matrix)
 
 
