@@ -106,7 +106,7 @@ def test_torchs_average_refuses_a_base_that_moves(make, use_buffers):
 
 def matrices_of_moving(layer):
     parts = [part for part in layer.modules() if isinstance(part, Exponential | MovingCayley)]
-    return [part().detach() for part in parts if part.moves_base()]
+    return [part().detach() for part in parts if part.moves_base]
 
 
 @each_kind

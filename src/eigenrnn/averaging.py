@@ -99,7 +99,7 @@ def _constraints(model: nn.Module) -> list[Constraint]:
 
 
 def _moving(model: nn.Module) -> list[Constraint]:
-    return [constraint for constraint in _constraints(model) if constraint.moves_base()]
+    return [constraint for constraint in _constraints(model) if constraint.moves_base]
 
 
 def _nearest_unitary(
@@ -131,7 +131,7 @@ def _refuse_moving(module: nn.Module, _name: str, submodule: nn.Module | None) -
     if not isinstance(module, swa_utils.AveragedModel) or isinstance(module, AveragedModel):
         return
     for name, part in (submodule or module).named_modules():
-        if isinstance(part, Constraint) and part.moves_base():
+        if isinstance(part, Constraint) and part.moves_base:
             raise ValueError(
                 "expected eigenrnn.AveragedModel for a model with a constraint whose base moves, "
                 f"got torch's, and {name}: {part}: its raw parameters mean another matrix at each "

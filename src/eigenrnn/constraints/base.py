@@ -139,10 +139,6 @@ class Constraint(nn.Module, ABC):
         if self.constrained:
             yield from self.parameters()
 
-    def moves_base(self) -> bool:
-        """Whether the raw parameters stand for another matrix once the reference has moved."""
-        return False
-
     @torch.no_grad()
     def advance(self) -> None:
         """Move the reference; runs by itself after each optimiser step on the raw parameters."""

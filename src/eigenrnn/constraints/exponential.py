@@ -96,9 +96,6 @@ class Exponential(Constraint):
         if self.period is not None:
             self._assign(self())
 
-    def moves_base(self) -> bool:
-        return self.period not in (None, math.inf)
-
     @torch.no_grad()
     def advance(self) -> None:
         if not self.moves or self.period is None:

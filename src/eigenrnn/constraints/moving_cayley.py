@@ -99,9 +99,6 @@ class MovingCayley(Constraint):
             factors = FourierProduct(self.size).to(self.base)
         self._assign(factors.sample(generator))
 
-    def moves_base(self) -> bool:
-        return True
-
     @torch.no_grad()
     def advance(self) -> None:
         self._assign(polar_step(self()))  # keeps rounding from adding up

@@ -172,7 +172,7 @@ def _refuse_to_average(model: nn.Module) -> None:
         ValueError: If there are any.
     """
     for name, module in model.named_modules():
-        if isinstance(module, Constraint) and module.moves_base():
+        if isinstance(module, Constraint) and module.moves_base:
             raise ValueError(
                 f"expected no average_after with a constraint whose reference moves, got {name}: "
                 f"{module}; choose one that stays (period=None), or average nothing"
