@@ -464,7 +464,7 @@ def test_a_model_whose_gradients_do_not_fit_is_refused_before_anything_is_writte
 def test_a_damaged_result_is_named_and_can_be_written_again(tmp_path, content):
     expected = small_fit(tmp_path, small_settings(2))
     (tmp_path / "result.json").write_text(content)
-    with pytest.raises(ValueError, match=r"result\.json is damaged or of .* delete it"):
+    with pytest.raises(ValueError, match=r"result\.json is .*damaged: .*; delete it"):
         small_fit(tmp_path, small_settings(2), resume=True)
     (tmp_path / "result.json").unlink()
     assert small_fit(tmp_path, small_settings(2), resume=True).last == expected.last
