@@ -570,13 +570,6 @@ def run_readers() -> dict[str, Reader]:
     }
 
 
-LEFT_OUT = (
-    "config.json",
-    "metrics.csv of a resumed run",
-    "dynamics.jsonl",
-    "result.json",
-    "archive",
-)
 """Readers that do not keep to this yet."""
 
 READERS = {**data_readers(), **sweep_readers(), **run_readers()}
