@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -103,10 +104,10 @@ def _kept(path: Path, columns: list[str], step: int) -> list[list[str]]:
         raise ValueError(f"expected the columns {expected} in {path}, got {got}")
     blank = [""] * (len(longer) - len(header))
     whole = [row for row in rows[1:] if len(row) == len(header)]
-    damaged = next((row for row in whole if not row[0].isdecimal()), None)
+    damaged = next((row for row in whole if not re.fullmatch(r"\d{1,18}", row[0])), None)
     if damaged is not None:
         raise ValueError(
-            f"{path} is damaged: expected a step at first in a row, got {damaged[0]!r}"
+            f"{path} is damaged: expected a step at first in a row, got {damaged[0][:20]!r}"
         )
     whole = [row for row in whole if int(row[0]) <= step]
     return [longer, *(row + blank for row in whole)]
