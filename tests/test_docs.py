@@ -4,7 +4,14 @@ import doctest
 import functools
 import importlib
 import inspect
+import os
 import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -12,20 +19,26 @@ import torch
 
 import eigenrnn
 from eigenrnn import registry
+from eigenrnn.cli import names
+from eigenrnn.cli.parser import Parser
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "eigenrnn"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "csrc/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 MODULES = [
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
     for path in sorted(SOURCE.rglob("*.py"))
     if path.name != "__main__.py"
 ]
-# a block of Python that must run, unless a comment right above it says why it does not
+# a block of Python or of commands must run, unless a comment right above it says why it does not
 BLOCK = re.compile(
-    r"(?:<!-- not run: (?P<reason>[^>]+?) -->\s*)?^```python\n(?P<code>.*?)^```",
+    r"(?:<!-- not run: (?P<reason>[^>]+?) -->\s*)?^```(?P<language>[\w-]+)\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
+PROMPT = re.compile(r"\w*\$ +")
 PACKAGES = {
     "CONSTRAINTS": "eigenrnn.constraints",
     "LAYERS": "eigenrnn.layers",
@@ -40,12 +53,42 @@ ENTRIES = [
 ]
 
 
-def code_blocks(page):
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page.
+
+    Args:
+        language: What stands behind the fence.
+        text: What is between the fences.
+        line: The line of the page on which the text begins.
+        reason: Why it is not run, if it is not.
+    """
+
+    language: str
+    text: str
+    line: int
+    reason: str | None
+
+    def commands(self):
+        """Yield each command, and the output that the page shows below it."""
+        for shown in re.split(rf"^(?={PROMPT.pattern})", self.text, flags=re.MULTILINE)[1:]:
+            lines = shown.splitlines()
+            count = 1 + len(list(takewhile(lambda line: line.endswith("\\"), lines)))
+            yield PROMPT.sub("", "\n".join(lines[:count]), count=1), lines[count:]
+
+
+def blocks(page):
     text = page.read_text()
     for match in BLOCK.finditer(text):
-        if match["reason"] is None:
+        line = text.count("\n", 0, match.start("text")) + 1
+        yield Block(match["language"], match["text"], line, match["reason"])
+
+
+def code_blocks(page):
+    for block in blocks(page):
+        if block.language == "python" and block.reason is None:
             # blank lines in front, so that a traceback gives the line of the page
-            yield "\n" * text.count("\n", 0, match.start("code")) + match["code"]
+            yield "\n" * (block.line - 1) + block.text
 
 
 @pytest.fixture
@@ -66,6 +109,199 @@ def test_code_of_the_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     namespace = {"__name__": "page"}
     for code in code_blocks(page):
         exec(compile(code, str(page), "exec"), namespace)
+
+
+# What the test runs in place of what the page shows, so that it takes seconds.
+SHORTENED = {
+    "README.md": {
+        "--epochs 3": "--steps 2 --eval_batch_size 1000",
+        "--rows scoRNN": "--rows 'scoRNN 170'",
+        "steps: 2000": "steps: 2",
+        "trials: 20": "trials: 1",
+    },
+    "docs/data.md": {
+        "/path/to/data": "$EIGENRNN_DATA",
+        "--epochs 3": "--steps 2 --eval_batch_size 1000",
+        "--out data/car_racing": "--out data/car_racing --rollouts 3 --steps 5 --epochs 1",
+        "--steps 4000": "--steps 2",
+    },
+    "docs/looking.md": {
+        "--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1",
+    },
+    "docs/reproducing.md": {
+        "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
+        '--rows "170"': "--rows 'scoRNN 170' --quick --out runs/scornn-table2",
+        "--resume": "--resume --rows LSTM --quick --out runs/scornn-table2",
+        "--all  ": "nnrnn/table6  ",  # a recipe of matrices alone, in full
+    },
+    "docs/sweeps.md": {
+        "steps: 10000": "steps: 2",
+        "[0.01, 0.001, 0.0001]": "[0.01]",
+        "[50, 95]": "[50]",
+        "seeds: [0, 1, 2]": "seeds: [0]",
+        "/shared/": "shared/",
+        "--devices 4\n": "--devices 2\n",
+    },
+    "docs/training.md": {
+        "--steps 10000": "--steps 2",
+        "steps: 2000": "steps: 2",
+        "--epochs 3": "--steps 2",
+    },
+}
+NUMBER = r"\d[\d.,]*"
+
+
+def shortened(page, text):
+    table = SHORTENED.get(str(page.relative_to(ROOT)))
+    if table is None:
+        return text
+    return re.sub("|".join(map(re.escape, table)), lambda shown: table[shown[0]], text)
+
+
+def pattern_of(line):
+    """Match a line of output with any numbers, and tables of any width."""
+    parts = re.split(rf"({NUMBER}|─+|\s+)", line.strip())
+    parts[::2] = map(re.escape, parts[::2])
+    parts[1::2] = (
+        NUMBER if part[0].isdigit() else rf"{part[0]}+" if part[0] == "─" else r"\s+"
+        for part in parts[1::2]
+    )
+    return "".join(parts)
+
+
+def write_yaml(page, block, folder):
+    """Write a YAML file under the name in its first line."""
+    name = block.text.splitlines()[0].removeprefix("# ")
+    (folder / name).write_text(shortened(page, block.text))
+
+
+CONSOLE = [
+    (page, block) for page in PAGES for block in blocks(page) if block.language == "console"
+]
+COMMANDS = [
+    pytest.param(page, command, id=f"{page.relative_to(ROOT)}:{block.line} {command}")
+    for page, block in CONSOLE
+    for command, _ in block.commands()
+]
+NOT_RUN = [
+    pytest.param(command, id=f"{page.relative_to(ROOT)}:{block.line} ({block.reason}) {command}")
+    for page, block in CONSOLE
+    for command, _ in block.commands()
+    if block.reason is not None
+]
+# Beside its own programs the tests may find those of another installation of Python.
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.mark.console
+@pytest.mark.parametrize(
+    "page",
+    dict.fromkeys(page for page, block in CONSOLE if block.reason is None),
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_commands_of_the_page_run_from_top_to_bottom(page, tmp_path, data_root):
+    environment = os.environ | {
+        "PATH": PATH,
+        "EIGENRNN_DATA": str(data_root.resolve()),
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "120",
+    }
+    for block in blocks(page):
+        if block.language == "yaml":
+            write_yaml(page, block, tmp_path)
+        if block.language != "console" or block.reason is not None:
+            continue
+        for command, output in block.commands():
+            done = subprocess.run(
+                ["bash", "-c", shortened(page, command)],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            said = done.stdout + done.stderr
+            assert done.returncode == 0, f"{page}:{block.line}: {command}\n{said}"
+            unsaid = [
+                line for line in output if line != "..." and not re.search(pattern_of(line), said)
+            ]
+            assert unsaid == [], f"{page}:{block.line}: {command}\n{said}"
+
+
+def words_of(command):
+    """Split a command into words, without the variables in front of it."""
+    words = shlex.split(command.replace("\\\n", " "), comments=True)
+    return words[sum(1 for _ in takewhile(re.compile(r"\w+=").match, words)) :]
+
+
+def of_eigenrnn(words):
+    """The arguments of eigenrnn in a command, or None."""
+    if words[0] == "eigenrnn":
+        return words[1:]
+    return words[words.index("eigenrnn.cli") + 1 :] if "eigenrnn.cli" in words else None
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_command_of_eigenrnn_has_the_options_that_the_page_gives(
+    page, command, tmp_path, monkeypatch
+):
+    arguments = of_eigenrnn(words_of(command))
+    if arguments is None or "--help" in arguments:
+        return
+    for block in blocks(page):
+        if block.language == "yaml":
+            write_yaml(page, block, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    Parser.of_everything().parse_args(names.in_arguments(arguments))
+
+
+@pytest.mark.console
+@pytest.mark.parametrize("command", NOT_RUN)
+def test_command_that_is_not_run_has_the_options_that_the_page_gives(command):
+    words = words_of(command)
+    if words[0] == "make":
+        dry = ["make", "--dry-run", *words[1:]]
+    elif words[0] == ".ci/run":
+        dry = ["bash", "-n", *words]
+    else:
+        start = 3 if words[1] == "-m" else 1
+        dry = [Path(words[0]).name, *words[1:start]]
+        dry += [*takewhile(lambda word: not word.startswith("-"), words[start:]), "--help"]
+    done = subprocess.run(
+        dry,
+        cwd=ROOT,
+        env=os.environ | {"PATH": PATH, "PYTHONPATH": "tests"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if dry[-1] == "--help":
+        options = [word.partition("=")[0] for word in words[start:] if word.startswith("-")]
+        assert [option for option in options if option not in done.stdout] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_the_test_of_commands_replaces_stands_on_the_page(page):
+    shown = "".join(block.text for block in blocks(page) if block.language in {"console", "yaml"})
+    replaced = SHORTENED.get(str(page.relative_to(ROOT)), {})
+    assert [text for text in replaced if text not in shown] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_stand_in_blocks_of_one_kind(page):
+    others = {"bash", "sh", "shell", "shell-session", "zsh"}
+    assert [block.line for block in blocks(page) if block.language in others] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_extras_that_the_page_names_exist(page):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"pip install '[\w.]+\[([\w,]+)\]'", page.read_text())
+    assert {extra for group in named for extra in group.split(",")} <= set(
+        project["optional-dependencies"]
+    )
 
 
 def names_that_examples_may_use():
