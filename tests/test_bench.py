@@ -43,6 +43,11 @@ def test_ratios_are_those_within_a_round():
     assert found["a"].median_ms == 2000
 
 
+def test_quartiles_lie_within_the_ratios_of_two_rounds():
+    timing = bench.Timing(times_ms=(1.0, 9.0), ratios=(1.0, 9.0))
+    assert timing.spread == (3.0, 7.0)
+
+
 @pytest.mark.parametrize("slow", [False, True])
 def test_every_contestant_gives_all_its_weights_a_gradient(slow):
     for name, layer in contestants(4, slow).items():

@@ -456,6 +456,14 @@ def test_without_triton_another_backend_serves_and_the_reason_is_told():
     assert "backend 'gpu' can serve: Triton is not installed" in done.stderr
 
 
+@pytest.mark.parametrize("devices", [0, 1])
+def test_triton_is_recommended_only_where_there_is_a_gpu(devices, monkeypatch):
+    monkeypatch.setattr(gpu_calls, "INTERPRETED", False)
+    monkeypatch.setattr(gpu_calls, "find_spec", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    assert ("pip install triton" in gpu_calls._absence()) == bool(devices)
+
+
 def test_a_triton_that_is_too_old_is_missing(monkeypatch):
     monkeypatch.setattr(gpu_calls, "version", lambda _: "3.3.1")
     assert gpu_calls._absence() == (

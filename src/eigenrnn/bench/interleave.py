@@ -33,7 +33,7 @@ class Timing:
     @property
     def spread(self) -> tuple[float, float]:
         """The quartiles of the ratios."""
-        low, _, high = statistics.quantiles(self.ratios, n=4)
+        low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
         return low, high
 
 

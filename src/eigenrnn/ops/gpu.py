@@ -35,6 +35,8 @@ def missing() -> str | None:
 
 def _absence() -> str | None:
     if not find_spec("triton"):
+        if not (INTERPRETED or torch.cuda.device_count()):
+            return "it needs an NVIDIA GPU, and this machine has none"
         return "Triton is not installed: pip install triton (CUDA builds of torch bring it)"
     for name in ("triton", "pytorch-triton"):  # the latter comes with previews of torch
         with suppress(PackageNotFoundError):
