@@ -23,7 +23,7 @@ export EIGENRNN_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test sanitize lint docs bench bench-constraints pins clean
+.PHONY: help demo test console sanitize lint docs bench bench-constraints pins clean
 
 help:  ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ demo: .venv/.installed  ## Train scoRNN, an LSTM and a tanh RNN side by side (un
 # Two workers of one thread each; both must collect the tests in the same order.
 test: .venv/.installed-dev  ## Run the whole fast test suite (10 minutes on 2 cores)
 	PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
+
+console: .venv/.installed-dev  ## Run the commands that the pages show, at small sizes (4 minutes on 2 cores)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m console $(PYTEST_FLAGS) tests/test_docs.py
 
 sanitize: .venv/.installed-dev  ## Test the compiled kernels with AddressSanitizer and UBSan watching
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S csrc -B build/sanitized -G Ninja -DCMAKE_BUILD_TYPE=Release \
