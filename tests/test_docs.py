@@ -123,7 +123,7 @@ SHORTENED = {
         "/path/to/data": "$EIGENRNN_DATA",
         "--epochs 3": "--steps 2 --eval_batch_size 1000",
         "--out data/car_racing": "--out data/car_racing --rollouts 3 --steps 5 --epochs 1",
-        "--steps 4000": "--steps 2",
+        "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
     "docs/looking.md": {
         "--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1",
