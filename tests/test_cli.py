@@ -408,7 +408,7 @@ REFUSED = {
         "enrnn/table2?); see eigenrnn list recipes"
     ),
     "reproduce": "expected a recipe, got none; see eigenrnn list recipes",
-    "collect": "expected a task to collect for among car_racing; got none",
+    "collect": "expected the data to collect, car_racing, got none",
     "collect car_racin": (
         "expected a task to collect for, got 'car_racin' (did you mean car_racing?); there are "
         "car_racing"

@@ -238,7 +238,7 @@ def test_a_row_without_data_is_named_and_left_out():
     said, ran, ended = go_on(plan(known))
     assert (ran, ended) == ([TABLE], None)
     (named,) = said
-    assert named.startswith(f"{FIGURE}: scoRNN 8 is left out: expected absent.bin, got none")
+    assert named.startswith(f"{FIGURE}: scoRNN 8 is skipped: expected absent.bin, got none")
 
 
 def test_an_interruption_stops_all(monkeypatch):
@@ -277,13 +277,14 @@ def test_the_plan_is_printed_and_nothing_is_run(eigenrnn):
         [GROUP, FIGURE, "scoRNN 8", "1", "5 min", "38 min"],
     ]
     assert out.endswith(
-        "left: 4 runs of 3 rows, about 38 min on two cores, as above, or 3.5 min on one GPU\n"
+        "left to run: 4 runs of 3 rows, about 38 min on two cores, as above, "
+        "or 3.5 min on one GPU\n"
     )
 
 
 @pytest.mark.parametrize("line", ["reproduce --all --plan", "reproduce --all"])
 def test_that_there_is_no_archive_is_said_in_a_line(eigenrnn, line):
-    said = "there is no archive in results, so that no archived run counts"
+    said = "there is no archive in results, so every run counts as not archived"
     assert eigenrnn(line)[1].splitlines()[0] == said
     Path("results").mkdir()
     assert said not in eigenrnn(line)[1]
@@ -297,17 +298,17 @@ def test_an_archive_may_be_named(eigenrnn):
     run(recipes()[TABLE], "elsewhere", seeds=[0])
     eigenrnn("results collect elsewhere --archive mine")
     said = eigenrnn("reproduce --all --plan --archive mine")[1]
-    assert "left: 2 runs of 2 rows" in said
+    assert "left to run: 2 runs of 2 rows" in said
     assert "no archive" not in said
 
 
 def test_all_recipes_are_run_archived_and_written_down(eigenrnn):
     assert eigenrnn("reproduce --all")[0] == 0
-    assert eigenrnn("reproduce --all --plan")[1].endswith("\nnothing is left\n")
+    assert eigenrnn("reproduce --all --plan")[1].endswith("\nnothing is left to run\n")
     status, out, _ = eigenrnn("results collect runs")
     assert (status, out.splitlines()[-1]) == (
         0,
-        "in results: 5 runs archived, 0 were there, 0 left out",
+        "in results: 5 runs archived, 0 already archived, 0 skipped",
     )
     assert eigenrnn("results write")[0] == 0
     assert "**4 of 4 rows** of 2 tables and figures" in Path("RESULTS.md").read_text()
@@ -321,7 +322,7 @@ def test_what_another_version_ran_is_named_when_it_is_collected(eigenrnn):
     path.write_text(json.dumps(config))
     said, last = eigenrnn("results collect runs")[1].splitlines()
     place = Path("results/tiny-table1/scornn-6/seed-1.json")
-    assert said.startswith(f"{place} was made by eigenrnn 0.0.7, and this is ")
+    assert said.startswith(f"{place} is of eigenrnn 0.0.7, and this is ")
     assert place.is_file()
     assert last.startswith("in results: ")
 
@@ -339,13 +340,19 @@ def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
         ("reproduce --all --rows scoRNN", "expected --rows or --all, got both"),
         ("reproduce --all --overwrite", "expected --overwrite or --all, got both"),
         ("reproduce --all --max_minutes 3", "expected --max_minutes or --all, got both"),
-        ("reproduce scornn/fig1 --plan", "expected --plan with --all, got it without"),
-        ("reproduce scornn/fig1 --archive a", "expected --archive with --all, got it without"),
+        (
+            "reproduce scornn/fig1 --plan",
+            "expected --plan only together with --all, got it without",
+        ),
+        (
+            "reproduce scornn/fig1 --archive a",
+            "expected --archive only together with --all, got it without",
+        ),
         ("reproduce --all --archive reslts", "expected an archive of runs in reslts, got no such"),
-        ("results", "expected to collect or to write results; got neither"),
+        ("results", "expected results collect or results write, got neither"),
         (
             "results wrte",
-            "expected a word after `results`, got 'wrte' (did you mean write?); there are",
+            "expected a command after results, got 'wrte' (did you mean write?); there are",
         ),
         ("results collect", "expected the folders of recipes that were run for collect, got none"),
         ("results collect --overwrite runs", "folders before the options, such as --archive, got"),

@@ -303,7 +303,7 @@ def test_what_is_registered_is_made_as_by_the_command_line(content, tmp_path, mo
 
 def test_where_there_is_no_run_there_is_none(tmp_path):
     with pytest.raises(
-        ValueError, match=r"expected the folder of a run or a checkpoint in one, g"
+        ValueError, match=r"expected the folder of a run, or a checkpoint in it, g"
     ):
         rebuild(tmp_path / "nowhere")
 
@@ -410,7 +410,7 @@ def test_a_recipe_without_a_row_is_a_damaged_configuration(run):
         run(), lambda c: c.update(config={"command": "reproduce", "recipe": "scornn/fig1"})
     )
     with pytest.raises(
-        ValueError, match=r"config\.json is damaged: it has no row, point, seed, quick"
+        ValueError, match=r"config\.json is damaged: row, point, seed, quick is missing"
     ):
         rebuild(folder)
 

@@ -348,7 +348,7 @@ def test_a_run_of_no_recipe_of_today_is_named(archive, reproduced):
     known = recipes()
     known[TABLE] = changed(known[TABLE], "scoRNN 6", task=replace(row().task, delay=9))
     with pytest.raises(
-        ValueError, match=r"of another \(eigenrnn .*delay was 4, now 9; it is left"
+        ValueError, match=r"one that differs \(eigenrnn .*delay was 4, now 9; run it again"
     ):
         to_markdown(archive.folder, known)
 

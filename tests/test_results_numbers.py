@@ -78,8 +78,8 @@ def test_every_number_of_ours_that_differs_has_a_remark():
         ("[", r"remarks\.toml is damaged"),
         (f'["{TABLE}"]\nexact = "x"\n["{TABLE}".a]\nrows = ["exact"]\ntext = "y"', "one remark"),
         (f'["{TABLE}".a]\nrows = ["GRU"]\ntext = "y"', f"got {TABLE}: GRU"),
-        (f'["{TABLE}".a]\nrows = ["exact"]', "expected a text, or rows and text, of a in"),
-        (f'["{TABLE}"]\nexact = 3', "expected a text, or rows and text, of exact in .*, got 3"),
+        (f'["{TABLE}".a]\nrows = ["exact"]', "expected a in .* to be a text, or rows and text"),
+        (f'["{TABLE}"]\nexact = 3', "expected exact in .* to be a text, or rows and text, got 3"),
     ],
 )
 def test_a_remark_on_nothing_is_refused(tmp_path, text, said):
@@ -173,9 +173,7 @@ def test_a_curve_without_a_bound_is_not_judged():
 
 
 def test_a_number_and_a_bound_of_it_are_refused():
-    with pytest.raises(
-        ValueError, match=r"expected a number or a bound, got 0\.1 and at most 0\.2"
-    ):
+    with pytest.raises(ValueError, match=r"expected value or at_most, got both, 0\.1 and 0\.2"):
         Reported(0.1, "figure 2", at_most=0.2)
 
 
@@ -203,7 +201,9 @@ def test_estimates_of_rows_without_data_stay(tmp_path):
 
 def test_estimates_of_another_version_are_named(tmp_path):
     (tmp_path / "estimates.json").write_text(json.dumps({FIGURE: {"scoRNN 8": 77}}))
-    with pytest.raises(ValueError, match=r"two times a row in .*estimates.json.* delete it"):
+    with pytest.raises(
+        ValueError, match=r"two durations for each row in .*estimates.json.* delete the file"
+    ):
         read_estimates(tmp_path)
 
 

@@ -17,10 +17,10 @@ _KINDS_OF_VALUE = {
 }
 _MISSING = {
     "task": f"expected --task, got none; {where_all_are('task', TASKS)}",
-    "action": "expected to collect or to write results; got neither",
+    "action": "expected results collect or results write, got neither",
     "run": "expected the folder of a run or a checkpoint; got none",
     "file": "expected the file of a sweep; got none",
-    "what": "expected a task to collect for among car_racing; got none",
+    "what": "expected the data to collect, car_racing, got none",
 }
 
 

@@ -27,16 +27,14 @@ def reproduce_all(options: Namespace, console: Console) -> int | None:
     for name in ("recipe", "rows", "overwrite", "max_minutes"):
         if getattr(options, name):
             said = "a recipe" if name == "recipe" else f"--{name}"
-            raise ValueError(
-                f"expected {said} or --all, got both: --all goes on with what is there"
-            )
+            raise ValueError(f"expected {said} or --all, got both: --all resumes every recipe")
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True, highlight=False, markup=False)
 
     archive = _archive(options.archive)
     if not (archive.is_dir() or options.quick):  # which looks into none
-        say(f"there is no archive in {archive}, so that no archived run counts")
+        say(f"there is no archive in {archive}, so every run counts as not archived")
     recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
     folder = Path(options.out or "runs")
     plan = Plan.of(recipes, folder, archive, seeds=options.seeds, quick=options.quick)
@@ -80,14 +78,16 @@ def _described(plan: Plan) -> str:
         if left.missing is not None:
             missing.setdefault(left.missing, []).append(f"{left.recipe.name}: {left.row.label}")
     lines += [
-        f"left out, as there is no {data}: {'; '.join(rows)}" for data, rows in missing.items()
+        f"skipped, because {data} is missing: {'; '.join(rows)}" for data, rows in missing.items()
     ]
     runs, on_a_gpu = sum(map(_count, there)), duration(plan.total_gpu_seconds)
     said = (
         f"{runs:,} runs of {len(there):,} rows, about {duration(until)} on two cores, as above, "
         f"or {on_a_gpu} on one GPU"
     )
-    return "\n".join([*lines, f"left: {said}"] if there else [*lines[1:], "nothing is left"])
+    return "\n".join(
+        [*lines, f"left to run: {said}"] if there else [*lines[1:], "nothing is left to run"]
+    )
 
 
 def _count(left: Left) -> int:

@@ -123,7 +123,7 @@ def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None
         return
     console.print(
         f"{count_parameters(model):,} parameters, {result.steps:,} steps in "
-        f"{result.seconds:.0f} s; a guess without memory scores a loss of {task.baseline():.4g}"
+        f"{result.seconds:.0f} s; chance-level loss {task.baseline():.4g}"
     )
     for title, metrics in (("last", result.last), (f"best by {result.best_by}", result.best)):
         for split, numbers in metrics.items():
@@ -137,7 +137,7 @@ def _reproduce(options: Namespace, console: Console) -> int:
         return _status(reproduce_all(options, console))
     for name in ("plan", "archive"):
         if options[name]:
-            raise ValueError(f"expected --{name} with --all, got it without")
+            raise ValueError(f"expected --{name} only together with --all, got it without")
     if options.recipe is None:
         raise ValueError(f"expected a recipe, got none; {names.where_all_are('recipe', RECIPES)}")
     if options.recipe not in RECIPES:
@@ -192,7 +192,7 @@ def _collect(options: Namespace, console: Console) -> int:
     )
     check_accelerator(settings)  # else it would be refused after hours of recording
     if not (collection.collect(options.processes) and encode(collection, settings)):
-        _complain(f"stopped; the same command goes on with what is in {options.out}")
+        _complain(f"stopped; the same command resumes the collection in {options.out}")
         return _INTERRUPTED
     console.print(
         f"in {collection.encoded}; train on it with: eigenrnn train --task car_racing "

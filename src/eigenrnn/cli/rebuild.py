@@ -126,12 +126,12 @@ def _config(folder: Path) -> dict[str, Any]:
         hint = f"; there are runs in {', '.join(below[:_MOST_NAMED])}" if below else ""
         more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
         raise ValueError(
-            f"expected the folder of a run or a checkpoint in one, got {folder}, which has no "
+            f"expected the folder of a run, or a checkpoint in it, got {folder}, which has no "
             f"config.json{hint}{more}"
         )
     content = read_json(file, ())
     if not isinstance(content.get("config") or {}, dict):
-        raise ValueError(f"{file} is damaged: it describes no run")
+        raise ValueError(f"{file} is damaged: it does not describe a run")
     return content
 
 
@@ -144,14 +144,14 @@ def _checkpoint_of(folder: Path) -> Path:
     files = RunDirectory(folder)
     found = next((file for file in (files.best, files.last) if file.exists()), None)
     if found is None:
-        raise ValueError(f"{folder} has no checkpoint yet: let the run go on with --resume")
+        raise ValueError(f"{folder} has no checkpoint yet: continue the run with --resume")
     return found
 
 
 def _of_python(folder: Path, file: Path, is_last: bool) -> str:
     weights = "['learner']['model']" if is_last else "['model']"
     return (
-        f"the model of {folder} was made in Python, and only its weights are kept: build it there "
+        f"the model of {folder} was made in Python, and only its weights are stored: build it "
         f"again, model.load_state_dict(eigenrnn.train.checkpoint.load('{file}'){weights}), and "
         "call eigenrnn.analysis.analyse(model)"
     )
@@ -169,7 +169,7 @@ def _build(known: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Tas
     named = {field.name: field.default_factory is MISSING for field in fields(Origin)}
     missing = [name for name, is_needed in named.items() if is_needed and name not in known]
     if missing:
-        raise ValueError(f"its config.json is damaged: it has no {', '.join(missing)}")
+        raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
     origin = Origin(**{name: known[name] for name in named if name in known})
     if origin.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {origin.recipe}")

@@ -27,7 +27,7 @@ def results(options: Namespace, console: Console) -> int:
         ValueError: If it is neither, or the folders do not suit it.
     """
     if options.action not in _ACTIONS:
-        raise ValueError(unknown("word after `results`", options.action, _ACTIONS))
+        raise ValueError(unknown("command after results", options.action, _ACTIONS))
     if (options.action == "collect") != bool(options.folders):
         needed = "the folders of recipes that were run" if not options.folders else "no folder"
         raise ValueError(
@@ -47,13 +47,13 @@ def _collect(options: Namespace, console: Console) -> int:
     )
     lines = [f"{name} {why}" for name, why in collected.skipped.items()]
     lines += [
-        f"{Path(options.archive, place)} was made by eigenrnn {version}, and this is {__version__}"
-        ": it is archived all the same"
+        f"{Path(options.archive, place)} is of eigenrnn {version}, and this is {__version__}"
+        ": it is archived anyway"
         for place, version in collected.other_versions.items()
     ]
     lines.append(
         f"in {options.archive}: {len(collected.archived)} runs archived, "
-        f"{len(collected.there)} were there, {len(collected.skipped)} left out"
+        f"{len(collected.there)} already archived, {len(collected.skipped)} skipped"
     )
     console.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
     return 0
@@ -67,7 +67,7 @@ def _write(options: Namespace, console: Console) -> int:
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ValueError(f"expected --out to be a file in a folder that exists, got {out}")
     to_markdown(folder, recipes)  # what cannot be read is said before anything is written
-    with plain_console(stderr=True).status("estimating what is not made"):
+    with plain_console(stderr=True).status("estimating the time of the runs that are left"):
         write_estimates(folder, recipes)
     write_atomically(out, to_markdown(folder, recipes).encode())
     console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)

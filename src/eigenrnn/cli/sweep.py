@@ -42,7 +42,9 @@ def sweep(options: Namespace, console: Console) -> int:
             trials_at_once=options.trials_at_once,
         )
     except StoppedError as stopped:
-        console.print(f"stopped; what there is lies in {out}: go on with --resume", soft_wrap=True)
+        console.print(
+            f"stopped; finished trials are in {out}: continue with --resume", soft_wrap=True
+        )
         return _SIGNALLED + stopped.number
     criterion = chosen.decides()
     if criterion is not None:

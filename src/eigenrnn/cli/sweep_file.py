@@ -51,7 +51,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no YAML that can be read: {error}") from None
+        raise ValueError(f"expected YAML in {path}, got: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(
             f"expected keys such as task, layer and grid, or recipe, in {path}, got {content!r}"
@@ -75,13 +75,17 @@ def _of_recipe(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, An
     labels = tuple(row.label for row in chosen)
     source = SweptRecipe(recipe, labels, seeds and tuple(seeds), quick, varied)
     if not source.rows:
-        raise ValueError(f"expected a row of {recipe.name} that is trained, got none")
+        raise ValueError(
+            f"expected at least one row of {recipe.name} that trains a network, got none"
+        )
     fetch([row.quick() if quick else row for row in source.rows.values()])
     if not varied:
         return source, source.points()
     trained = list(source.rows)
     if "search" in content and len(trained) > 1:
-        raise ValueError(f"expected one row for a search, got {len(trained)}: name it under rows")
+        raise ValueError(
+            f"expected one row for a search, got {len(trained)}: choose one with rows"
+        )
     tried = points(content.get("grid", {}))
     return source, [{"row": label, **point} for label in trained for point in tried]
 
@@ -93,7 +97,7 @@ def _of_config(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, An
         ValueError: If nothing is tried.
     """
     if not {"grid", "search", "seeds"} & set(content):
-        raise ValueError("expected grid, search or seeds beside a training config, got none")
+        raise ValueError("expected grid, search or seeds in a sweep, got none of them")
     for name in (*content.get("grid", {}), *content.get("search", {})):
         refuse_unknown("train", {name.partition(".")[0]: None}, options())
     shared = {n: v for n, v in content.items() if n in options() and n != "data_root"}
@@ -122,7 +126,7 @@ def _domain(name: str, value: Any) -> Range | Choice:
         if "choices" not in value:
             return Range(**value)
         if len(value) > 1 or not isinstance(value["choices"], list):
-            raise ValueError(f"expected choices to be a list and nothing beside, got {value!r}")
+            raise ValueError(f"expected a list of choices and no other key, got {value!r}")
         return Choice(tuple(value["choices"]))
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None

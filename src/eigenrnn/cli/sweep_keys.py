@@ -30,7 +30,7 @@ def check_keys(content: Mapping[str, Any]) -> None:
     if "grid" in content and "search" in content:
         raise ValueError("expected grid or search in a sweep, got both")
     if "search" not in content and (wrong := [name for name in _OF_SEARCH if name in content]):
-        raise ValueError(f"expected {wrong[0]} beside a search only, got it without")
+        raise ValueError(f"expected {wrong[0]} only together with search, got it without")
     for name, check in _CHECKS.items():
         if name in content:
             check(name, content[name])
@@ -101,7 +101,7 @@ def _check_grid(name: str, value: Any) -> None:
         ValueError: If it is none.
     """
     if not _names_things(value) or not all(isinstance(v, list) and v for v in value.values()):
-        raise ValueError(f"expected {name} to be names with lists of values, got {value!r}")
+        raise ValueError(f"expected {name} to map names to lists of values, got {value!r}")
     for varied, values in value.items():
         check_differ(f"{varied} in {name}", values)
 
@@ -113,7 +113,7 @@ def _check_search(name: str, value: Any) -> None:
         ValueError: If it is none.
     """
     if not _names_things(value):
-        raise ValueError(f"expected {name} to be names with ranges or choices, got {value!r}")
+        raise ValueError(f"expected {name} to map names to ranges or choices, got {value!r}")
 
 
 def _names_things(value: Any) -> bool:

@@ -50,7 +50,7 @@ class SweptConfig(Source):
             options, _ = self._options(trial)
             settings = Settings(**{name: options[name] for name in _SETTINGS})
             if settings.devices != 1 or settings.num_nodes != 1:
-                raise ValueError("expected devices and num_nodes of 1 in a sweep, got more")
+                raise ValueError("expected devices=1 and num_nodes=1 in a sweep, got more")
             settings.total_steps(options.task)
             # that which no setting of training changes need be built only once
             shape = {n: v for n, v in trial.parameters.items() if n not in _SETTINGS}
@@ -93,6 +93,8 @@ def _set(content: dict[str, Any], path: list[str], value: Any) -> None:
     if isinstance(owner, str):
         content[first] = owner = {"name": owner}
     if not isinstance(owner, dict):
-        raise ValueError(f"expected {first} in the file, of which {'.'.join(path)} is an option")
+        raise ValueError(
+            f"expected {first} in the file, as {'.'.join(path)} is its option, got none"
+        )
     options = cast("dict[str, Any]", owner)
     _set(options.setdefault("init_args", {}) if "class_path" in options else options, rest, value)

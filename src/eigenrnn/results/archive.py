@@ -104,7 +104,7 @@ class Archived:
         if not isinstance(written, int):
             raise ValueError(
                 f"expected a run that `eigenrnn results collect` has archived in {path}, got "
-                "another file: move it away"
+                "another file: move it out of the archive"
             )
         if written != FORMAT or set(content) != set(names):
             wrote = (content.get("versions") or {}).get("eigenrnn", "of unknown version")
@@ -112,7 +112,7 @@ class Archived:
             got = str(written) if written != FORMAT else f"one that differs in {unlike}"
             raise ValueError(
                 f"expected format {FORMAT} in {path}, got {got}, written by eigenrnn {wrote}; it "
-                "is left as it is: collect its run again into another folder (--archive)"
+                "is not changed: collect its run again into another folder (--archive)"
             )
         return cls(**content)
 
@@ -147,7 +147,9 @@ class Archive:
         for place in sorted(self.places()):
             run = Archived.read(self.folder / place)
             if run.place != place:
-                raise ValueError(f"expected {run.place} in {self.folder}, got it as {place}")
+                raise ValueError(
+                    f"expected the file {run.place} in {self.folder}, got it as {place}"
+                )
             found.append(run)
         return sorted(found, key=lambda run: (str(run.place.parent), run.seed or 0))
 

@@ -31,9 +31,9 @@ def by_row(
         if why:
             wrote = run.versions.get("eigenrnn", "of unknown version")
             raise ValueError(
-                f"expected a run of a recipe of this version in {run.place}, got one of another "
-                f"(eigenrnn {wrote} wrote it): {why}; it is left as it is: make the run again, "
-                "or move it away"
+                f"expected a run of a recipe of this version in {run.place}, got one that "
+                f"differs (eigenrnn {wrote} wrote it): {why}; run it again, or move it out "
+                "of the archive"
             )
         found.setdefault((run.recipe, run.row), []).append(run)
     for name, several in found.items():

@@ -173,7 +173,7 @@ class Plan:
         try:
             fetch([left.row.quick() if self.quick else left.row])
         except MissingDataError as error:
-            say(f"{left.recipe.name}: {left.row.label} is left out: {error}")
+            say(f"{left.recipe.name}: {left.row.label} is skipped: {error}")
             return False
         return True
 
@@ -282,7 +282,7 @@ class _Known:
         if (content["recipe"], content["quick"]) != (recipe.name, self._quick):
             kind = "quick runs" if content["quick"] else "runs"
             raise ValueError(
-                f"expected {recipe.name} in {folder}, got {kind} of {content['recipe']}: name "
+                f"expected {recipe.name} in {folder}, got {kind} of {content['recipe']}: choose "
                 "another folder with --out"
             )
         return RecipeFolder(folder, recipe, content)

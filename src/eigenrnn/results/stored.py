@@ -47,8 +47,8 @@ class RecipeFolder:
         content = read_json(path / "results.json", _KEYS)
         if content["quick"]:
             raise ValueError(
-                f"expected full runs in {path}, got quick ones, which show that a recipe works "
-                "and reach nothing: run eigenrnn reproduce without --quick"
+                f"expected full runs in {path}, got quick ones, whose numbers mean nothing: "
+                "run eigenrnn reproduce without --quick"
             )
         if content["recipe"] not in recipes:
             raise ValueError(

@@ -72,7 +72,9 @@ def _by_row(key: str, remark: Any, path: Path) -> Iterator[tuple[str, str]]:
     given = cast("dict[str, Any]", remark) if isinstance(remark, dict) else {}
     rows, text = given.get("rows"), given.get("text")
     if set(given) != {"rows", "text"} or not isinstance(rows, list) or not isinstance(text, str):
-        raise ValueError(f"expected a text, or rows and text, of {key} in {path}, got {remark!r}")
+        raise ValueError(
+            f"expected {key} in {path} to be a text, or rows and text, got {remark!r}"
+        )
     for row in cast("list[str]", rows):
         yield row, text
 
@@ -93,8 +95,8 @@ def read_estimates(folder: Path) -> dict[str, dict[str, Estimate]]:
         }
     except (AttributeError, TypeError):
         raise ValueError(
-            f"expected two times a row in {path}: it is damaged, or another version's; delete it, "
-            "and `eigenrnn results write` makes it again"
+            f"expected two durations for each row in {path}, got others: delete the file, "
+            "and `eigenrnn results write` writes it again"
         ) from None
 
 
