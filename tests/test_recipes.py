@@ -169,7 +169,9 @@ def test_a_network_with_another_number_of_parameters_is_refused(recipe):
 
 
 def test_a_network_without_a_layer_cannot_be_built(recipe):
-    with pytest.raises(ValueError, match="expected a row whose layer there is, got 'uRNN 9'"):
+    with pytest.raises(
+        ValueError, match="expected a row whose layer exists in this version, got 'uRNN 9'"
+    ):
         recipe.rows[2].build(0)
 
 

@@ -296,7 +296,7 @@ def stopped(tmp_path_factory, machines, own_temporary_folder):
         (row,) = table(out)
         if number != signal.SIGKILL:  # of which nobody can write
             assert (row["status"], row["attempts"]) == ("stopped", str(attempt))
-            assert "go on with --resume" in (folder / "said.txt").read_text()
+            assert "continue with --resume" in (folder / "said.txt").read_text()
     assert not list(out.glob("*/seed-0/result.json")), "the run ended before it was stopped"
     return Stopped(folder, content, exposed, modes)
 

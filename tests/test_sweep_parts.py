@@ -74,7 +74,7 @@ def test_a_folder_that_holds_a_sweep_is_refused_with_both_ways_out(tmp_path):
 def test_a_sweep_of_another_file_is_refused_and_kept(tmp_path):
     open_folder(tmp_path, TINY, overwrite=False)
     before = (tmp_path / "sweep.json").read_bytes()
-    with pytest.raises(ValueError, match=r"another file, which is kept: steps was 8, now 9;"):
+    with pytest.raises(ValueError, match=r"another file: steps was 8, now 9;"):
         check_folder(tmp_path, TINY | {"steps": 9}, resume=True, overwrite=False)
     assert (tmp_path / "sweep.json").read_bytes() == before
 
@@ -84,7 +84,7 @@ def test_a_sweep_of_another_version_is_refused_and_kept(tmp_path, options):
     open_folder(tmp_path, TINY, overwrite=False)
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"eigenrnn": "0.0.7"}))
-    with pytest.raises(ValueError, match=r"a sweep of eigenrnn 0\.0\.7, which is kept"):
+    with pytest.raises(ValueError, match=r"a sweep of eigenrnn 0\.0\.7, and this is"):
         check_folder(tmp_path, TINY, **NEITHER | options)
 
 
@@ -114,7 +114,7 @@ def test_a_file_in_place_of_the_folder_is_refused_by_name(tmp_path, below):
 def test_runs_of_another_command_are_kept(tmp_path, options):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")
-    with pytest.raises(RunExistsError, match="of another command, which are kept"):
+    with pytest.raises(RunExistsError, match="runs that are not of a sweep"):
         check_folder(tmp_path, TINY, **NEITHER | options)
 
 
@@ -245,7 +245,7 @@ def test_a_machine_that_was_thought_dead_does_not_write_on(tmp_path):
             Status(trial, "running", attempts=2, owner="another").write(out)
 
     (status,) = train(sweep, [trial], tmp_path, taken_over)
-    assert "another worker goes on with" in status.message
+    assert "another worker has taken over" in status.message
     assert Status.read(trial, out).owner == "another"
     assert checkpoint.load(out / trial.place / "last.pt")["course"]["step"] == 4
 

@@ -67,7 +67,7 @@ class Reported:
     def __post_init__(self) -> None:
         if self.value is not None and self.at_most is not None:
             raise ValueError(
-                f"expected a number or a bound, got {self.value} and at most {self.at_most}"
+                f"expected value or at_most, got both, {self.value} and {self.at_most}"
             )
 
 
@@ -166,7 +166,9 @@ class Row:
                 one that is stated.
         """
         if self.layer is None:
-            raise ValueError(f"expected a row whose layer there is, got {self.label!r}")
+            raise ValueError(
+                f"expected a row whose layer exists in this version, got {self.label!r}"
+            )
         generator = torch.Generator().manual_seed(seed)
         model = (self.make or _with_head)(self, generator)
         counted = count_parameters(model)

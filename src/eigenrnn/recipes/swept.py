@@ -74,7 +74,7 @@ class SweptRecipe(Source):
         for trial in trials:
             row = self._row(trial)
             if row.settings.devices != 1 or row.settings.num_nodes != 1:
-                raise ValueError("expected devices and num_nodes of 1 in a sweep, got more")
+                raise ValueError("expected devices=1 and num_nodes=1 in a sweep, got more")
             if {"hidden_size"} & set(trial.parameters) or "layer." in " ".join(trial.parameters):
                 row.build(trial.seed)
 

@@ -43,6 +43,6 @@ def read_columns(journal: Path, names: Sequence[str]) -> dict[str, dict[int, flo
         if all(found.values()):
             return found
     raise ValueError(
-        f"expected the evaluations of a run that has ended in {journal}, which is absent or "
+        f"expected the evaluations of a run that has ended in {journal}, which is missing or "
         f"damaged: delete {journal.parent}, and --resume trains it again"
     )

@@ -48,8 +48,7 @@ def check_folder(
     held = file.exists() or any(out.glob("**/config.json")) or (out / "results.json").exists()
     if held and not file.exists():
         raise RunExistsError(
-            f"{out} holds runs of another command, which are kept: choose another folder with "
-            "--out"
+            f"{out} holds runs that are not of a sweep: choose another folder with --out"
         )
     if not held:
         return
@@ -83,7 +82,8 @@ def check_shared(out: Path, mark: str) -> None:
     file = out / _SWEEP
     if not file.exists() or read_json(file, ("mark",))["mark"] != mark:
         raise ValueError(
-            f"expected {out} to be a folder that all machines share, got one without the sweep"
+            f"expected {out} to be a folder that all machines share, got one without the sweep: "
+            "mount the same folder on each"
         )
 
 
@@ -126,7 +126,7 @@ def _known(file: Path, *, overwrite: bool) -> dict[str, Any]:
         ) from None
     if (known["format"], known["eigenrnn"]) != (FORMAT, __version__):
         raise ValueError(
-            f"{file.parent} holds a sweep of eigenrnn {known['eigenrnn']}, which is kept; this is "
+            f"{file.parent} holds a sweep of eigenrnn {known['eigenrnn']}, and this is "
             f"{__version__}: choose another folder with --out"
         )
     return known
@@ -147,7 +147,7 @@ def _refuse_another(out: Path, known: Mapping[str, Any], description: Mapping[st
     ]
     if changed:
         raise ValueError(
-            f"{out} holds a sweep of another file, which is kept: {'; '.join(changed)}; choose "
+            f"{out} holds a sweep of another file: {'; '.join(changed)}; choose "
             "another folder with --out"
         )
 

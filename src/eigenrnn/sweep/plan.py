@@ -56,7 +56,10 @@ class Range:
         if not -math.inf < self.low < self.high < math.inf:
             raise ValueError(f"expected finite low < high, got {self.low} and {self.high}")
         if self.log and (self.low <= 0 or self.step is not None):
-            raise ValueError("expected 0 < low and no step of a range whose log is true")
+            raise ValueError(
+                "expected 0 < low and no step in a range with log: true, "
+                f"got low {self.low} and step {self.step}"
+            )
         if self.step is not None and not 0 < self.step <= self.high - self.low:
             raise ValueError(f"expected 0 < step <= high - low, got {self.step}")
 

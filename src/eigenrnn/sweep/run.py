@@ -149,7 +149,9 @@ class Sweep:
         there = {"cpus_per_trial": os.cpu_count() or 1, "gpus_per_trial": device_count()}
         for (name, most), asked in zip(there.items(), (self.cpus_per_trial, gpus), strict=True):
             if asked > most:
-                raise ValueError(f"expected {name} <= {most}, those of this machine, got {asked}")
+                raise ValueError(
+                    f"expected {name} <= {most}, as many as this machine has, got {asked}"
+                )
 
     def _check(self) -> None:
         """Refuse a sweep of which a trial cannot be, before anything is trained.
@@ -159,7 +161,7 @@ class Sweep:
         """
         points = self.plan.points if isinstance(self.plan, Grid) else self.plan.corners
         if self.decides() is None and isinstance(self.plan, Search):
-            raise ValueError("expected a task with figures for a search, got one without")
+            raise ValueError("expected a task with a metric for a search, got one without")
         # seeds differ in nothing that could be wrong
         self.source.check([self.source.trials(0, parameters)[0] for parameters in points])
 
@@ -229,7 +231,7 @@ class _Begun:
         board.write()
         before = sum(status.is_final for status in board.statuses)
         if before:
-            self.console.print(f"{before} trials have ended before", highlight=False)
+            self.console.print(f"{before} trials had ended already", highlight=False)
 
     def _tuning(self, criterion: Criterion | None) -> Any:
         from eigenrnn.sweep.tuning import Tuning
@@ -263,5 +265,5 @@ def _mode(task: Task, metric: str, given: str | None) -> str:
     if name == task.metric_name:
         return "max" if task.higher_is_better else "min"
     if name != "loss":
-        raise ValueError(f"expected mode to be min or max beside the metric {metric!r}, got none")
+        raise ValueError(f"expected mode to be min or max for the metric {metric!r}, got none")
     return "min"

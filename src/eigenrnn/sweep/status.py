@@ -117,7 +117,7 @@ def _written(path: Path) -> dict[str, Any]:
     texts = (known["state"], known["message"], known["node"], known["owner"])
     is_right = all(isinstance(text, str) for text in texts) and known["state"] in _WRITTEN
     if not is_right or not is_count(known["attempts"]) or not are_metrics(known.get("scores", {})):
-        raise ValueError(f"{path} is damaged: a value is of the wrong kind")
+        raise ValueError(f"{path} is damaged: a value has the wrong type")
     return {name: known[name] for name in (*names, "scores") if name in known}
 
 

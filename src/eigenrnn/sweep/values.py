@@ -16,7 +16,7 @@ def check_whole(name: str, value: object) -> None:
         ValueError: If it is none.
     """
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or value.__index__() < 0:
-        raise ValueError(f"expected {name} to be a whole number of at least 0, got {value!r}")
+        raise ValueError(f"expected {name} to be a whole number >= 0, got {value!r}")
 
 
 def check_true_or_false(name: str, value: object) -> None:
@@ -38,7 +38,7 @@ def check_gpus(name: str, value: Any) -> None:
     known = is_number(value) and 0 <= value < math.inf
     if not known or (value > 1 and value != int(value)):  # no trial can have one and a half
         raise ValueError(
-            f"expected {name} to be a whole number of at least 0, or a part of 1, got {value!r}"
+            f"expected {name} to be a whole number >= 0, or a fraction below 1, got {value!r}"
         )
 
 

@@ -132,7 +132,7 @@ class _Watch(Callback):
         owner = Status.read(self._status.trial, self._out).owner
         if owner != self._status.owner:
             raise _TakenOverError(
-                f"another worker goes on with {self._out / self._status.trial.place}"
+                f"another worker has taken over {self._out / self._status.trial.place}"
             )
         self._report(self._status.trial, step, metrics)
 

@@ -36,7 +36,9 @@ class NeumannNorm(Callback):
 
     def __init__(self, folder: str | Path, every: int = 10) -> None:
         if every < 2:
-            raise ValueError(f"expected every >= 2, got {every}: a row takes the step before, too")
+            raise ValueError(
+                f"expected every >= 2, got {every}: a row compares two consecutive steps"
+            )
         self.path, self.every = Path(folder) / "neumann_norm.csv", every
         self._before: dict[str, Tensor] = {}
         self._begun = False
