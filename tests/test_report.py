@@ -124,12 +124,14 @@ def test_numbers_of_the_journal_are_read_as_they_were_written(runs):
 
 
 def test_folder_without_runs_is_refused_by_name(tmp_path):
-    with pytest.raises(ValueError, match=re.escape(f"in {tmp_path} or below, got neither")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"in {tmp_path} or its subfolders, got neither")
+    ):
         collect([tmp_path])
 
 
 def test_folder_that_does_not_exist_is_refused_by_name(tmp_path):
-    with pytest.raises(ValueError, match=r"expected a folder of runs, got .*nowhere"):
+    with pytest.raises(ValueError, match=r"expected a folder that holds runs, got .*nowhere"):
         collect([tmp_path / "nowhere"])
 
 
@@ -140,7 +142,7 @@ def test_no_folder_is_refused():
 
 def test_run_that_ended_before_its_first_row_is_said_to_be_that(runs):
     (runs / "lstm-0" / "metrics.csv").unlink()
-    with pytest.raises(ValueError, match=r"lstm-0 .* it ended before its first row"):
+    with pytest.raises(ValueError, match=r"lstm-0 .* the run ended before its first row"):
         collect([runs / "lstm-0"])
 
 
@@ -621,7 +623,7 @@ def test_report_is_made_anew_over_an_old_one(runs, tmp_path):
 def test_file_that_is_no_report_is_left_alone(runs, tmp_path):
     out = tmp_path / "p.html"
     out.write_text("<html>mine</html>")
-    with pytest.raises(FileExistsError, match=r"p.html is there and is no report"):
+    with pytest.raises(FileExistsError, match=r"p.html exists and is not a report"):
         write_report([runs], out)
     assert out.read_text() == "<html>mine</html>"
 

@@ -169,14 +169,14 @@ def _search(given: Path) -> tuple[list[Path], list[Path]]:
         ValueError: If there are none.
     """
     if not given.is_dir():
-        raise ValueError(f"expected a folder of runs, got {given}, which is none")
+        raise ValueError(f"expected a folder that holds runs, got {given}, which is not a folder")
     runs = [path.parent for path in given.rglob("metrics.csv")]
     runs += [path.parent for path in given.rglob("config.json") if _has_lost_its_metrics(path)]
     recipes = [path.parent for path in given.rglob("results.json")]
     if not runs and not recipes:
         raise ValueError(
-            f"expected a run or a recipe in {given} or below, got neither a metrics.csv nor a "
-            "results.json"
+            f"expected a run or a recipe in {given} or its subfolders, got neither a "
+            "metrics.csv nor a results.json"
         )
     return sorted(runs, key=_in_order), sorted(recipes, key=_in_order)
 
@@ -241,8 +241,8 @@ def _read_recipe(folder: Path) -> RecipeRecord:
         missing = [key for key in _ROW if key not in row]
         if missing:
             raise ValueError(
-                f"expected {', '.join(missing)} in each row of {path}, got a row without: it is "
-                "of another version; make the results again with this one"
+                f"expected {', '.join(missing)} in each row of {path}, got a row without: "
+                "another version wrote it; run the recipe again with this one"
             )
         check_kinds(path, row, _ROW | _ROW_TOO)
     return RecipeRecord(folder, content, remarks(folder / "results.md"))

@@ -37,7 +37,7 @@ def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
     if missing:
         raise ValueError(
             f"expected {', '.join(missing)} in {path}, got {', '.join(known) or 'nothing'}: "
-            f"it is of another version ({_version(known)}); make the run again with this one"
+            f"another version wrote it ({_version(known)}); run it again with this one"
         )
     return known
 

@@ -124,7 +124,7 @@ def _check_place(path: Path) -> None:
         head = file.read(_HEAD)
     if f'name="generator" content="{_GENERATOR}'.encode() not in head:
         raise FileExistsError(
-            f"{path} is there and is no report: choose another name, or delete it"
+            f"{path} exists and is not a report: choose another name, or delete it"
         )
 
 
