@@ -130,7 +130,7 @@ class Bomb:
 
 def test_code_in_a_file_is_never_run(path):
     torch.save({"format": 1, "bomb": Bomb()}, path, pickle_module=pickle)
-    with pytest.raises(CheckpointError, match="is no checkpoint that can be read"):
+    with pytest.raises(CheckpointError, match="is not a readable checkpoint"):
         checkpoint.load(path)
 
 

@@ -276,7 +276,9 @@ def test_a_run_may_end_earlier_than_was_meant(tmp_path):
 
 def test_steps_that_were_taken_cannot_be_taken_back(tmp_path):
     small_fit(tmp_path, small_settings(10))
-    with pytest.raises(ValueError, match="expected steps >= 10, those taken already, got 5"):
+    with pytest.raises(
+        ValueError, match="expected steps >= 10, as many as the run has taken, got 5"
+    ):
         small_fit(tmp_path, small_settings(5), resume=True)
 
 

@@ -435,7 +435,10 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
         ({"steps": 1, "optimiser": "adagrad"}, "expected optimiser among .*, got 'adagrad'"),
         ({"steps": 1, "precision": "8"}, "expected precision among"),
         ({"steps": 1, "alpha": 1.0}, "expected 0 <= alpha < 1, got 1.0"),
-        ({"steps": 1, "optimiser": "adam", "alpha": 0.9}, "expected alpha with an RMSprop only"),
+        (
+            {"steps": 1, "optimiser": "adam", "alpha": 0.9},
+            "expected alpha only with rmsprop or rmsprop_tf1",
+        ),
         ({"steps": 1, "eval_every": 0}, "expected eval_every"),
     ],
 )

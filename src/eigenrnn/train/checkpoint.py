@@ -51,7 +51,7 @@ def load(path: str | Path, *keys: str) -> dict[str, Any]:
     except Exception as error:  # torch raises half a dozen kinds, of which none names the file
         # its first line: torch goes on with how to load what is unsafe
         said = str(error).split("\n")[0].split(". ")[0]
-        raise CheckpointError(f"{path} is no checkpoint that can be read: {said}") from error
+        raise CheckpointError(f"{path} is not a readable checkpoint: {said}") from error
     version = cast("dict[str, Any]", state).get("format") if isinstance(state, dict) else None
     if not isinstance(version, int):
         raise CheckpointError(f"{path} is not a checkpoint of eigenrnn: it has no format number")

@@ -175,7 +175,7 @@ def _refuse_to_average(model: nn.Module) -> None:
         if isinstance(module, Constraint) and module.moves_base:
             raise ValueError(
                 f"expected no average_after with a constraint whose reference moves, got {name}: "
-                f"{module}; choose one that stays (period=None), or average nothing"
+                f"{module}; choose a static one (period=None), or leave average_after out"
             )
 
 

@@ -261,7 +261,7 @@ class Run:
         if lost:
             raise NonFiniteLossError(
                 f"expected finite parameters after step {self.course.step}, "
-                f"got others in {', '.join(lost)}"
+                f"got NaN or infinity in {', '.join(lost)}"
             )
         state = {
             "identity": self.fingerprint,

@@ -109,7 +109,9 @@ class Settings:
             "rmsprop",
             "rmsprop_tf1",
         }:
-            raise ValueError(f"expected alpha with an RMSprop only, got {self.optimiser!r}")
+            raise ValueError(
+                f"expected alpha only with rmsprop or rmsprop_tf1, got {self.optimiser!r}"
+            )
 
     @property
     def recurrent(self) -> tuple[OptimiserName, float]:

@@ -138,7 +138,9 @@ def _is_at_end(
         then, course = state["identity"], Course.of_state(state["course"])
     refuse_another(then, fingerprint)
     if steps < course.step:
-        raise ValueError(f"expected steps >= {course.step}, those taken already, got {steps}")
+        raise ValueError(
+            f"expected steps >= {course.step}, as many as the run has taken, got {steps}"
+        )
     return steps == course.step or course.ended
 
 
