@@ -420,12 +420,18 @@ def test_the_free_memory_is_what_the_system_says():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"expected a file as train or the name of a dataset, got None and None"),
+        (
+            {},
+            r"expected either train, a file, or dataset, a name, got train=None and dataset=None",
+        ),
         ({"dataset": "Iris"}, r"expected dataset to be 'ACSF1' or .*, got 'Iris'"),
         ({"train": "a.ts", "validation": 1}, r"expected 0 <= validation < 1, got 1"),
         ({"train": "a.ts", "answer": "word"}, r"answer to be 'class' or 'number' or 'next'"),
-        ({"train": "a.ts", "answer": "next", "class_weights": "balanced"}, r"for classes only"),
-        ({"dataset": "ACSF1", "test": "a.ts"}, r"expected a dataset .* without test"),
+        (
+            {"train": "a.ts", "answer": "next", "class_weights": "balanced"},
+            r"only with answer='class'",
+        ),
+        ({"dataset": "ACSF1", "test": "a.ts"}, r"expected no test .* beside dataset"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):

@@ -396,5 +396,7 @@ def test_a_text_too_short_for_its_streams_is_refused(path):
 
 def test_lines_of_a_text_without_any_are_refused(tmp_path):
     (tmp_path / "a.txt").write_text("all in one line" * 10)
-    with pytest.raises(ValueError, match=r"expected a text of lines for cut='lines', got one"):
+    with pytest.raises(
+        ValueError, match=r"expected a text with line ends for cut='lines', got one"
+    ):
         next(Text(tmp_path / "a.txt", cut="lines").batches("train", 2))

@@ -66,7 +66,7 @@ def _parsed(reader: Any, path: Path) -> Iterator[list[str]]:
         yield from reader
     except csv.Error as error:
         raise ValueError(
-            f"expected comma-separated values in {path}, got what is none in line "
+            f"expected comma-separated values in {path}, got an error in line "
             f"{reader.line_num}: {error}"
         ) from None
 

@@ -32,7 +32,7 @@ def read_series(path: str | Path) -> Sequences:
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise FileNotFoundError(f"expected a file of series, got {path}, which is none")
+        raise FileNotFoundError(f"expected a file of series, got {path}, which is not a file")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"expected a file that ends in {', '.join(READERS)}, got {path}")

@@ -47,7 +47,7 @@ def read_text(
     """
     path = locate(TINY_SHAKESPEARE, data_root) if path is None else Path(path).expanduser()
     if not path.is_file():
-        raise FileNotFoundError(f"expected a file of text, got {path}, which is none")
+        raise FileNotFoundError(f"expected a file of text, got {path}, which is not a file")
     with path.open("rb") as stream:
         packed = stream.read(len(_GZIP)) == _GZIP
     if packed:

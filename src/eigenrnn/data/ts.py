@@ -174,8 +174,8 @@ def _read_values(text: str, place: str) -> Values:
         pass
     missing = next(word for word in words if not _is_number(word))
     raise ValueError(
-        f"expected numbers parted by commas in {place}, got {missing.strip()!r}; fill in or leave "
-        "out what is missing"
+        f"expected numbers separated by commas in {place}, got {missing.strip()!r}; fill in or "
+        "leave out what is missing"
     )
 
 

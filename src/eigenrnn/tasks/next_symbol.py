@@ -168,7 +168,9 @@ class NextSymbol(Task):
     def _lines(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         corpus = self._corpus
         if not corpus.has_lines:
-            raise ValueError(f"expected a text of lines for cut='lines', got one without: {self}")
+            raise ValueError(
+                f"expected a text with line ends for cut='lines', got one without: {self}"
+            )
         end = len(corpus.symbols) - 1
         return {part: windows.lines_of(text, end) for part, text in corpus.parts.items()}
 

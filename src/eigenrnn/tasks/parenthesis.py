@@ -95,9 +95,11 @@ class Parenthesis(Task):
         check_at_least(self, 0 if self.pairs is None else 1, "noise")
         check_at_least(self, 0, "data_seed")
         if self.input_size > 256:  # tokens are stored in a byte
-            raise ValueError(f"expected 2 types + noise <= 256, got {self.input_size}")
+            raise ValueError(f"expected 2 * types + noise <= 256, got {self.input_size}")
         if self.pairs is not None and not 2 * self.pairs <= self.length:
-            raise ValueError(f"expected 2 pairs <= length = {self.length}, got {self.pairs} pairs")
+            raise ValueError(
+                f"expected 2 * pairs <= length = {self.length}, got {self.pairs} pairs"
+            )
         if self.pairs is not None and self.cap < self.pairs:
             raise ValueError(f"expected cap >= pairs = {self.pairs}, got {self.cap}")
 

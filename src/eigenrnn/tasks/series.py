@@ -94,8 +94,8 @@ class Series(Task):
             raise ValueError(f"expected 0 <= validation < 1, got {self.validation}")
         if (self.dataset is None) == (self.train is None):
             raise ValueError(
-                f"expected a file as train or the name of a dataset, got {self.train!r} and "
-                f"{self.dataset!r}"
+                f"expected either train, a file, or dataset, a name, got train={self.train!r} and "
+                f"dataset={self.dataset!r}"
             )
         if self.dataset is not None and self.dataset not in ARCHIVE:
             raise ValueError(
@@ -104,11 +104,13 @@ class Series(Task):
             )
         if self.dataset is not None and (self.test is not None or self.answer == "number"):
             raise ValueError(
-                "expected a dataset of the archives, which has a test file and classes of its "
-                f"own, without test and number, got {self.test!r} and answer={self.answer!r}"
+                "expected no test and no answer='number' beside dataset, which has a test file "
+                f"and classes, got test={self.test!r} and answer={self.answer!r}"
             )
         if self.class_weights == "balanced" and self.answer != "class":
-            raise ValueError(f"expected class_weights for classes only, got {self.answer!r}")
+            raise ValueError(
+                f"expected class_weights only with answer='class', got {self.answer!r}"
+            )
 
     @property
     def readout(  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -147,7 +147,7 @@ class Collection:
         if not np.array_equal(self.read(number)["action"], actions(self.seed, number, self.steps)):
             raise ValueError(
                 f"expected the actions of drive {number} with the seed {self.seed} in {path}, "
-                "got others; delete the file and collect it again"
+                "got other actions; delete the file and collect it again"
             )
         return True
 
@@ -194,7 +194,7 @@ def _facts_in(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text()))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"expected the facts of a collection in {path}, got {error}") from None
+        raise ValueError(f"expected the options of a collection in {path}, got {error}") from None
 
 
 def _cores() -> int:
@@ -219,8 +219,8 @@ def _check_written(drive: "Future[None]", folder: str | Path) -> None:
         drive.result()
     except BrokenProcessPool:
         raise ChildProcessError(
-            "expected the processes that record drives to go on, got one that ended by itself "
-            f"(is there memory left?); what is recorded is kept in {folder}"
+            "expected every process to record its drives, got one that ended early (is there "
+            f"enough memory?); the drives recorded so far are in {folder}"
         ) from None
 
 
