@@ -130,8 +130,8 @@ SHORTENED = {
     },
     "docs/reproducing.md": {
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
-        '--rows "170"': "--rows 'scoRNN 170' --quick --out runs/scornn-table2",
-        "--resume": "--resume --rows LSTM --quick --out runs/scornn-table2",
+        '--rows "170"': "--rows 'scoRNN 170' --quick --out runs/table2",
+        "--resume": "--resume --rows 'LSTM 128' --quick --out runs/table2",
         "--all  ": "nnrnn/table6  ",  # a recipe of matrices alone, in full
     },
     "docs/sweeps.md": {
