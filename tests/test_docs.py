@@ -178,11 +178,6 @@ def write_yaml(page, block, folder):
 CONSOLE = [
     (page, block) for page in PAGES for block in blocks(page) if block.language == "console"
 ]
-COMMANDS = [
-    pytest.param(page, command, id=f"{page.relative_to(ROOT)}:{block.line} {command}")
-    for page, block in CONSOLE
-    for command, _ in block.commands()
-]
 NOT_RUN = [
     pytest.param(command, id=f"{page.relative_to(ROOT)}:{block.line} ({block.reason}) {command}")
     for page, block in CONSOLE
@@ -242,18 +237,28 @@ def of_eigenrnn(words):
     return words[words.index("eigenrnn.cli") + 1 :] if "eigenrnn.cli" in words else None
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS)
+@pytest.fixture(scope="module")
+def parser():
+    return Parser.of_everything()
+
+
+@pytest.mark.parametrize(
+    ("page", "arguments"),
+    [
+        pytest.param(page, arguments, id=f"{page.relative_to(ROOT)}:{block.line} {command}")
+        for page, block in CONSOLE
+        for command, _ in block.commands()
+        if (arguments := of_eigenrnn(words_of(command))) and "--help" not in arguments
+    ],
+)
 def test_command_of_eigenrnn_has_the_options_that_the_page_gives(
-    page, command, tmp_path, monkeypatch
+    page, arguments, parser, tmp_path, monkeypatch
 ):
-    arguments = of_eigenrnn(words_of(command))
-    if arguments is None or "--help" in arguments:
-        return
     for block in blocks(page):
         if block.language == "yaml":
             write_yaml(page, block, tmp_path)
     monkeypatch.chdir(tmp_path)
-    Parser.of_everything().parse_args(names.in_arguments(arguments))
+    parser.parse_args(names.in_arguments(arguments))
 
 
 @pytest.mark.console
