@@ -1,12 +1,14 @@
-// The nonlinearities: f on pre-activations, and the way back, which reads f' off f's own value.
+// The nonlinearities: f on pre-activations, and the way back, which reads f' off f's own value. Only
+// modReLU of pairs also needs |z|: |h| - b would lose its digits where |z| is far below b.
 #pragma once
 #include "arguments.hpp"
 #include "math.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// Each has apply(z, b): f(z), with the bias b of modReLU; pull(d, h, b): d f'(z) where f(z) = h; and
-// phase(h): the direction in which b moves h. NaN goes through all of them.
+// Each has apply(z, b): f(z), with the bias b of modReLU; pull(d, h, m): d f'(z) where f(z) = h and,
+// for modReLU of pairs, |z| = m; and phase(h): the direction in which b moves h. NaN goes through all
+// of them.
 
 struct Identity {
   template <class T>
@@ -113,15 +115,26 @@ struct ModReluPaired {
   template <class T>
   static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T> b, T) {
     const vec<T> m = modulus<T>(z), kept = m + b;
-    const vec<T> scaled = z * (kept / (m == T(0) ? splat<T>(1) : m));
+    const vec<T> scaled = (z / (m == T(0) ? splat<T>(1) : m)) * kept;
     return kept <= T(0) ? vec<T>{} : scaled;
   }
   template <class T>
-  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T> b, T) {
-    const vec<T> m = modulus<T>(h), u = phase<T>(h), along = d * u;
-    const vec<T> ratio = m / (m == T(0) ? splat<T>(1) : m - b);  // |h| / |z|
-    const vec<T> pulled = ratio * d + (T(1) - ratio) * (along + swap<T>(along)) * u;
-    return m == T(0) ? vec<T>{} : pulled;
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T> m, T) {
+    const vec<T> size = modulus<T>(h), u = phase<T>(h), product = d * u;
+    const vec<T> ratio = size / (size == T(0) ? splat<T>(1) : m);
+    const vec<T> along = (product + swap<T>(product)) * u;
+    return size == T(0) ? vec<T>{} : ratio * (d - along) + along;
+  }
+  // The first n lanes to memory of one number for each pair, and back.
+  template <class T>
+  static EIGENRNN_INLINE void store_moduli(T* p, vec<T> m, isize n) {
+    for (isize lane = 0; lane < n; lane += 2) p[lane / 2] = m[lane];
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> load_moduli(const T* p, isize n) {
+    vec<T> m{};
+    for (isize lane = 0; lane < n; ++lane) m[lane] = p[lane / 2];
+    return m;
   }
   template <class T>
   static EIGENRNN_INLINE vec<T> phase(vec<T> h) {
@@ -133,6 +146,10 @@ struct ModReluPaired {
 // Whether the bias wants the directions in which it moves the states.
 template <class F>
 constexpr bool HAS_PHASE = __is_same(F, ModRelu) || __is_same(F, ModReluPaired);
+
+// Whether the way back needs |z|.
+template <class F>
+constexpr bool NEEDS_MODULI = __is_same(F, ModReluPaired);
 
 // Call task.template run<F>() with the type F of an activation of real numbers.
 template <class Task>

@@ -50,6 +50,7 @@ struct Elman {
   View V;                              // (K, N), any strides
   View d;                              // (K,), may be null
   View h;                              // (T, B, N); null: only the last states are wanted
+  View moduli;                         // (T, B, N / 2), |z| of modrelu_paired; may be null
   View last;                           // (1, B, N)
   View y;                              // (T, B, K); null: no outputs are wanted
 };

@@ -85,7 +85,8 @@ struct ElmanBackward {
                        : at<T>(back.glast, 0, share.first + from);
     T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first + from);
     delta += from * width;
-    const T* bias = static_cast<const T*>(call.bias.data);
+    const T* moduli =
+        call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, share.first + from);
     const T slope = static_cast<T>(call.slope);
     // the next step's rows come from memory while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
@@ -97,7 +98,6 @@ struct ElmanBackward {
                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
                  for (isize v = 0; v < C; ++v) {
                    const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);
-                   const vec<T> b = bias == nullptr ? vec<T>{} : load_some<T>(bias + j, n);
                    vec<T> moved = load<T>(bias_sums + j), all = load<T>(shift_sums + j);
                    for (isize r = 0; r < R; ++r) {
                      vec<T> d = load<T>(z + r * row + v * LANES<T>);
@@ -107,10 +107,15 @@ struct ElmanBackward {
                      if (g != nullptr)
                        __builtin_prefetch(g + (r0 + r) * back.g.second + j + next_g, 0, 2);
                      const vec<T> state = load_some<T>(h + (r0 + r) * call.h.second + j, n);
-                     d = F::template pull<T>(d, state, b, slope);
+                     // before the pull: that may stretch d across the phase, and along it d rounds
+                     if constexpr (HAS_PHASE<F>) moved += d * F::template phase<T>(state);
+                     vec<T> m{};
+                     if constexpr (NEEDS_MODULI<F>)
+                       m = F::template load_moduli<T>(
+                           moduli + (r0 + r) * call.moduli.second + j / 2, n);
+                     d = F::template pull<T>(d, state, m, slope);
                      store<T>(delta + (r0 + r) * width + j, d);
                      if (dx != nullptr) store_some<T>(dx + (r0 + r) * back.dx.second + j, d, n);
-                     if constexpr (HAS_PHASE<F>) moved += d * F::template phase<T>(state);
                      all += d;
                    }
                    store<T>(bias_sums + j, moved);

@@ -36,6 +36,8 @@ struct ElmanForward {
       const T* h = states.after(s, stride);
       readout.write(s, now, h, stride);
       states.finish(s, now);
+      if (call.moduli.data != nullptr)
+        clear<T>(call.moduli, call.N / 2, call.steps.time(s), share.first + now, share.last);
     }
   }
 
@@ -44,6 +46,7 @@ struct ElmanForward {
     const isize N = call.N, t = call.steps.time(s);
     isize stride;
     T* h = states.after(s, stride) + from * stride;
+    T* moduli = call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, share.first + from);
     const T* x = at<T>(call.x, t, share.first + from);
     const T* bias = static_cast<const T*>(call.bias.data);
     const T* c = static_cast<const T*>(call.c.data);
@@ -61,6 +64,10 @@ struct ElmanForward {
                      const vec<T> sum = load<T>(z + r * row + v * LANES<T>);
                      const vec<T> more =
                          mapped ? shift : load_some<T>(x + (r0 + r) * call.x.second + j, n);
+                     if constexpr (NEEDS_MODULI<F>)
+                       if (moduli != nullptr)
+                         F::template store_moduli<T>(moduli + (r0 + r) * call.moduli.second + j / 2,
+                                                     F::template modulus<T>(sum + more), n);
                      store_some<T>(h + (r0 + r) * stride + j,
                                   F::template apply<T>(sum + more, b, slope), n);
                    }

@@ -136,9 +136,6 @@ struct GruBackward {
         const isize next_gates = next * parts * LANES<T> + wrapped * ahead.gates;
         const isize next_g = next * LANES<T> + wrapped * ahead.g;
         const isize next_old = next * LANES<T> + wrapped * ahead.before;
-        const vec<T> b = call.bias.data == nullptr
-                             ? vec<T>{}
-                             : load_some<T>(static_cast<const T*>(call.bias.data) + j, n);
         vec<T> all[PARTS + 1];
         for (int i = 0; i <= PARTS; ++i) all[i] = load<T>(bias_sums + i * width + j);
         for (isize i = r0; i < r0 + R; ++i) {
@@ -158,7 +155,7 @@ struct GruBackward {
           const vec<T> h = load_some<T>(old, n);
           const vec<T> reset = load<T>(from), update = load<T>(from + LANES<T>);
           const vec<T> c = load<T>(from + 2 * LANES<T>), kept = mix.kept(update);
-          const vec<T> dc = F::template pull<T>(d * (T(1) - kept), c, b, slope);
+          const vec<T> dc = F::template pull<T>(d * (T(1) - kept), c, vec<T>{}, slope);
           const vec<T> du = d * (h - c) * (update * (T(1) - update)) * mix.slope;
           T* to = rows.delta + r * scratch.row() + j;
           store<T>(to + D_UPDATE * width, du);

@@ -39,6 +39,13 @@ View view(const Pointer& p) {
 using Shape = std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t>;
 using Outputs = std::tuple<std::ptrdiff_t, std::ptrdiff_t>;  // K, how far apart gradients are
 
+// Whether numbers have 64 bits; kernels know no others than these two types.
+bool is_double(const std::string& number) {
+  if (number == "float64") return true;
+  if (number == "float32") return false;
+  throw nb::type_error(("expected float32 or float64, got " + number).c_str());
+}
+
 // What all recurrences are told, T, B, N and M first.
 template <class Call>
 Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse, int activation,
@@ -62,7 +69,7 @@ Elman elman(const Shape& shape, const Outputs& outputs, const Sizes& sizes, bool
   Elman call = recurrence<Elman>(shape, sizes, reverse, activation, slope);
   std::tie(call.K, call.apart) = outputs;
   View* to[] = {&call.x, &call.U,    &call.c, &call.W, &call.h0, &call.bias,
-                &call.h, &call.last, &call.V, &call.d, &call.y};
+                &call.h, &call.moduli, &call.last, &call.V, &call.d, &call.y};
   fill(to, views);
   return call;
 }
@@ -113,11 +120,12 @@ NB_MODULE(_cpu, m) {
   m.def("prefer_large_pages", [](std::uintptr_t data, std::size_t bytes) {
     eigenrnn::prefer_large_pages(reinterpret_cast<void*>(data), bytes);
   });
-  m.def("evaluate", [](const std::string& name, bool twice, std::uintptr_t from, std::uintptr_t to,
+  m.def("evaluate", [](const std::string& name, const std::string& number, std::uintptr_t from, std::uintptr_t to,
                        std::ptrdiff_t count) {
     const Function function = named(name);
+    const bool wide = is_double(number);
     const nb::gil_scoped_release free;
-    if (twice)
+    if (wide)
       kernels.evaluate_double(function, reinterpret_cast<const double*>(from),
                               reinterpret_cast<double*>(to), count);
     else
@@ -125,39 +133,43 @@ NB_MODULE(_cpu, m) {
                              reinterpret_cast<float*>(to), count);
   });
   m.def("elman_forward",
-        [](bool twice, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
+        [](const std::string& number, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
            bool reverse, int activation, double slope, const std::vector<Pointer>& views) {
+          const bool wide = is_double(number);
           const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, views);
           const nb::gil_scoped_release free;
-          (twice ? kernels.elman_forward_double : kernels.elman_forward_float)(call, threads);
+          (wide ? kernels.elman_forward_double : kernels.elman_forward_float)(call, threads);
         });
   m.def("elman_backward",
-        [](bool twice, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
+        [](const std::string& number, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
            bool reverse, int activation, double slope, const std::vector<Pointer>& views,
            const std::vector<Pointer>& gradients) {
+          const bool wide = is_double(number);
           const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, views);
           const ElmanBack back = elman_back(gradients);
           const nb::gil_scoped_release free;
-          (twice ? kernels.elman_backward_double : kernels.elman_backward_float)(call, back,
+          (wide ? kernels.elman_backward_double : kernels.elman_backward_float)(call, back,
                                                                                  threads);
         });
   m.def("gru_forward",
-        [](bool twice, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
+        [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
            int activation, double slope, bool reset_after, bool update_keeps,
            const std::vector<Pointer>& views) {
+          const bool wide = is_double(number);
           const Gru call =
               gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, views);
           const nb::gil_scoped_release free;
-          (twice ? kernels.gru_forward_double : kernels.gru_forward_float)(call, threads);
+          (wide ? kernels.gru_forward_double : kernels.gru_forward_float)(call, threads);
         });
   m.def("gru_backward",
-        [](bool twice, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
+        [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
            int activation, double slope, bool reset_after, bool update_keeps,
            const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
+          const bool wide = is_double(number);
           const Gru call =
               gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, views);
           const GruBack back = gru_back(gradients);
           const nb::gil_scoped_release free;
-          (twice ? kernels.gru_backward_double : kernels.gru_backward_float)(call, back, threads);
+          (wide ? kernels.gru_backward_double : kernels.gru_backward_float)(call, back, threads);
         });
 }

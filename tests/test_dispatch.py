@@ -1,15 +1,18 @@
 """A backend can be forced, the narrower wish wins, and what is impossible is refused with why."""
 
 import dataclasses
+import threading
 
 import pytest
 import torch
 
+from eigenrnn import ops
 from eigenrnn.layers import RNN
-from eigenrnn.ops import explain, use_backend
+from eigenrnn.ops import compiled, explain, use_backend
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.elman import BACKENDS
+from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from states import elman
 
 CALL = Call("cpu", torch.float32, "tanh", transformed=False, state_size=2)
@@ -204,3 +207,105 @@ def test_a_tangent_of_any_tensor_is_a_transform():
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(W, W)
         assert Call.of(x, "tanh", dual, state_size=2).transformed
+
+
+WITHOUT_KERNELS = (
+    torch.bool,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.complex32,
+)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize("backend", [None, *BACKENDS])
+@pytest.mark.parametrize("dtype", WITHOUT_KERNELS, ids=str)
+def test_a_type_without_kernels_is_refused_by_name(dtype, backend):
+    x, W = torch.ones(5, 1, 4).to(dtype), torch.ones(4, 4).to(dtype)
+    with pytest.raises(TypeError, match=rf"expected .*x.*float32.*|, got {dtype}"):
+        ops.elman(x, W, nonlinearity="identity", backend=backend)
+    x, W = torch.ones(5, 1, 12).to(dtype), torch.ones(12, 4).to(dtype)
+    with pytest.raises(TypeError, match=rf"expected .*x, got {dtype}|x.*float32.*, got {dtype}"):
+        ops.gru(x, W, backend=backend)
+
+
+@pytest.mark.parametrize("table", [BACKENDS, GRU_BACKENDS], ids=["elman", "gru"])
+def test_a_backend_serves_the_types_that_it_lists_and_no_others(table):
+    for backend in table.values():
+        for dtype in (*WITHOUT_KERNELS, *backend.dtypes):
+            said = backend.objection(dataclasses.replace(CALL, dtype=dtype))
+            assert (said == f"it has no kernels for {dtype}") == (dtype not in backend.dtypes)
+
+
+def operator_inputs(operator, dtype):
+    wide = 3 if operator is torch.ops.eigenrnn.gru_cpu else 1
+    x, W = torch.ones(5, 1, 4 * wide).to(dtype), torch.ones(4 * wide, 4).to(dtype)
+    return x, W, torch.ones(1, 4).to(dtype)
+
+
+def call_operator(name, x, W, h0):
+    missing = [None] * (5 if name == "elman_cpu" else 4)
+    form = ["tanh"] if name == "elman_cpu" else ["tanh", True, True]
+    more = [False] if name == "elman_cpu" else [False, False]
+    getattr(torch.ops.eigenrnn, name)(x, W, h0, *missing, *form, None, False, *more)
+
+
+@pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
+@pytest.mark.parametrize("name", ["elman_cpu", "gru_cpu"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float8_e4m3fn, torch.float16], ids=str)
+def test_kernels_check_types_once_more(name, dtype):
+    x, W, h0 = operator_inputs(getattr(torch.ops.eigenrnn, name), dtype)
+    with pytest.raises(TypeError, match=f"expected float32 or float64, got {dtype}"):
+        call_operator(name, x, W, h0)
+
+
+@pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
+@pytest.mark.parametrize("name", ["elman_cpu", "gru_cpu"])
+def test_kernels_refuse_tensors_of_several_types(name):
+    x, W, h0 = operator_inputs(getattr(torch.ops.eigenrnn, name), torch.float32)
+    with pytest.raises(TypeError, match="expected tensors of one type, got"):
+        call_operator(name, x, W.double(), h0)
+
+
+@pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
+def test_the_compiled_module_knows_two_types_by_name():
+    shape, views = (1, 1, 1, 0), [(0, 0, 0)] * 12
+    with pytest.raises(TypeError, match=r"expected float32 or float64, got int8"):
+        compiled.kernels.elman_forward(
+            "int8", 1, shape, (0, 1), None, False, 0, 0.0, views
+        )
+
+
+def test_a_forced_backend_is_unknown_to_other_threads():
+    served = []
+    with use_backend("reference"):
+        thread = threading.Thread(target=lambda: served.append(chosen()))
+        thread.start()
+        thread.join()
+        served.append(chosen())
+    assert served == [next(iter(BACKENDS)), "reference"]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_a_compiled_call_obeys_the_wish_of_its_own_thread(ran):
+    run = torch.compile(lambda: elman(x, W)[0], fullgraph=True, backend="eager")
+    with use_backend("reference"):
+        run()
+    with use_backend("loop"):
+        run()
+    run()
+    assert ran == ["reference", "loop", next(iter(BACKENDS))]
+
+
+def test_meta_tensors_beside_others_are_refused_by_name():
+    norm = torch.ones(2, device="meta"), torch.zeros(2)
+    with pytest.raises(ValueError, match="expected gain of layer_norm on cpu, .* got meta"):
+        ops.elman(x, W, layer_norm=norm)

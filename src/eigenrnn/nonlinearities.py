@@ -1,7 +1,8 @@
 """Pointwise nonlinearities of the recurrences, each with its derivative read off its output.
 
-That the derivative needs the output alone is what lets a backward pass forget the
-pre-activations, and be differentiated once more through the outputs.
+The derivative needs the output alone, so a backward pass can forget the pre-activations and can be
+differentiated once more through the outputs. Complex modReLU is the exception: it also needs the
+modulus of the pre-activation, since |f(z)| - b loses the digits of |z| where |z| is far below b.
 """
 
 from collections.abc import Callable
@@ -24,14 +25,15 @@ class Nonlinearity:
     Args:
         name: What users pass as `nonlinearity=`.
         forward: :math:`(z, b) \mapsto h = f(z)`.
-        pull: :math:`(g, h, b) \mapsto` the gradient of z from the gradient g of h.
+        pull: :math:`(g, h, b, |z|) \mapsto` the gradient of z from the gradient g of h. Only
+            modReLU of complex numbers needs the modulus.
         has_bias: Whether f owns a bias b, one real number per unit.
         takes_complex: Whether f is defined on complex states.
     """
 
     name: str
     forward: Callable[[Tensor, Tensor | None], Tensor]
-    pull: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    pull: Callable[..., Tensor]
     has_bias: bool = False
     takes_complex: bool = False
 
@@ -54,38 +56,42 @@ def modrelu(
     return z if bias is None else z.sgn() * torch.relu(z.abs() + bias)
 
 
-def _pull_modrelu(g: Tensor, h: Tensor, bias: Tensor | None) -> Tensor:
+def _pull_modrelu(
+    g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor | None = None
+) -> Tensor:
     if bias is None:
         return g
     active = h != 0
     if not h.is_complex():
         return g * active
-    # |z| = |h| - b where active: the phase's share of the gradient shrinks by |h| / |z|
+    if modulus is None:
+        raise TypeError("expected the modulus of complex pre-activations, got None")
+    # across the phase the gradient shrinks by |h| / |z|
     phase = h.sgn()
-    shrink = h.abs() / torch.where(active, h.abs() - bias, 1)
+    shrink = h.abs() / torch.where(active, modulus, 1)
     # not the lazy `conj`, which operators in a compiled graph overlook
     radial = (g * phase.conj_physical()).real * phase
-    return torch.where(active, shrink * g + (1 - shrink) * radial, 0)
+    return torch.where(active, shrink * (g - radial) + radial, 0)
 
 
 NONLINEARITIES = {
     f.name: f
     for f in (
         Nonlinearity("modrelu", modrelu, _pull_modrelu, has_bias=True, takes_complex=True),
-        Nonlinearity("tanh", lambda z, _: torch.tanh(z), lambda g, h, _: g * (1 - h * h)),
-        Nonlinearity("relu", lambda z, _: torch.relu(z), lambda g, h, _: g * (h > 0)),
+        Nonlinearity("tanh", lambda z, _: torch.tanh(z), lambda g, h, *_: g * (1 - h * h)),
+        Nonlinearity("relu", lambda z, _: torch.relu(z), lambda g, h, *_: g * (h > 0)),
         Nonlinearity(
-            "elu", lambda z, _: F.elu(z), lambda g, h, _: g * torch.where(h > 0, 1, h + 1)
+            "elu", lambda z, _: F.elu(z), lambda g, h, *_: g * torch.where(h > 0, 1, h + 1)
         ),
         *(
             Nonlinearity(
                 name,
                 lambda z, _, slope=slope: F.leaky_relu(z, slope),
-                lambda g, h, _, slope=slope: torch.where(h > 0, g, slope * g),
+                lambda g, h, *_, slope=slope: torch.where(h > 0, g, slope * g),
             )
             for name, slope in LEAKY_SLOPES.items()
         ),
-        Nonlinearity("identity", lambda z, _: z, lambda g, _h, _b: g, takes_complex=True),
+        Nonlinearity("identity", lambda z, _: z, lambda g, *_: g, takes_complex=True),
     )
 }
 

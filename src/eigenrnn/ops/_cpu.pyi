@@ -9,11 +9,11 @@ isas: list[str]
 vector_bytes: int
 
 def prefer_large_pages(data: int, bytes: int) -> None: ...
-def evaluate(  # of float32 or, if twice, float64 numbers: tanh, logistic or elu
-    name: str, twice: bool, source: int, target: int, count: int
+def evaluate(  # tanh, logistic or elu
+    name: str, number: str, source: int, target: int, count: int
 ) -> None: ...
 def elman_forward(
-    twice: bool,
+    number: str,  # float32 or float64
     threads: int,
     shape: tuple[int, int, int, int],
     outputs: tuple[int, int],
@@ -24,7 +24,7 @@ def elman_forward(
     views: Sequence[_Pointer],
 ) -> None: ...
 def elman_backward(
-    twice: bool,
+    number: str,  # float32 or float64
     threads: int,
     shape: tuple[int, int, int, int],
     outputs: tuple[int, int],
@@ -36,7 +36,7 @@ def elman_backward(
     gradients: Sequence[_Pointer],
 ) -> None: ...
 def gru_forward(
-    twice: bool,
+    number: str,  # float32 or float64
     threads: int,
     shape: tuple[int, int, int, int],
     sizes: Sequence[int] | None,
@@ -48,7 +48,7 @@ def gru_forward(
     views: Sequence[_Pointer],
 ) -> None: ...
 def gru_backward(
-    twice: bool,
+    number: str,  # float32 or float64
     threads: int,
     shape: tuple[int, int, int, int],
     sizes: Sequence[int] | None,

@@ -9,7 +9,13 @@ from torch.autograd import forward_ad
 
 from eigenrnn.transforms import under_transform
 
-__all__ = ["Backend", "Call"]
+__all__ = ["COMPLEX", "REAL", "Backend", "Call"]
+
+REAL = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+"""The real types for which torch's own operations compute a recurrence."""
+
+COMPLEX = frozenset({torch.complex64, torch.complex128})
+"""The complex types, likewise."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,7 @@ class Call:
 
     Args:
         device: The device type of all tensors, such as ``"cpu"``.
-        dtype: The type of all tensors.
+        dtype: The type of all tensors; if U maps real inputs to complex states, that of the inputs.
         nonlinearity: The name of the nonlinearity.
         transformed: Whether a `torch.func` transform or forward-mode differentiation is at work.
         state_size: How many real numbers make a state.
@@ -59,6 +65,7 @@ class Backend:
             recurrence share one signature, and map the inputs if they are given the map. What a
             call asks beyond the formula comes by name, and only to a backend that serves it.
         about: What it is, in a few words.
+        dtypes: The types that it has kernels for; it serves no others.
         missing: Says why the backend cannot be used on this machine, or None.
         refuses: Says why it cannot serve a call, or None.
         forgets: Whether `run` takes ``last_only=True``, and then keeps no other states.
@@ -71,6 +78,7 @@ class Backend:
     name: str
     run: Callable[..., tuple[Tensor, Tensor]]
     about: str
+    dtypes: frozenset[torch.dtype]
     missing: Callable[[], str | None]
     refuses: Callable[[Call], str | None]
     reluctant: Callable[[Call], str | None] = lambda _: None
@@ -83,7 +91,12 @@ class Backend:
 
     def objection(self, call: Call) -> str | None:
         """Say why the backend cannot serve the call, or None."""
-        return self.missing() or self._lacks(call) or self.refuses(call)
+        return (
+            self.missing() or self._lacks_type(call) or self._lacks(call) or self.refuses(call)
+        )
+
+    def _lacks_type(self, call: Call) -> str | None:
+        return None if call.dtype in self.dtypes else f"it has no kernels for {call.dtype}"
 
     def _lacks(self, call: Call) -> str | None:
         lacking = [option for option in call.options if option not in self.serves]

@@ -29,6 +29,7 @@ __all__ = [
     "fresh",
     "kernels",
     "missing",
+    "number_type",
     "pointer",
     "readable",
     "refuses",
@@ -39,6 +40,7 @@ ABOUT = "compiled C++ on the processor" + (f", {kernels.isa}" if kernels else ""
 """What the backends made of the kernels say of themselves."""
 
 _ACTIVATIONS = ("identity", "tanh", "relu", "elu", "leaky_relu", "modrelu", "modrelu_paired")
+_NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
 _LARGE = 1 << 22  # bytes; smaller buffers are kept by the allocator, so their pages are not fresh
 
 
@@ -53,8 +55,6 @@ def refuses(call: Call) -> str | None:
         return f"the tensors are on {call.device}"
     if call.transformed:
         return "torch.func transforms and forward mode need differentiable operations"
-    if call.dtype == torch.float16:
-        return "float16 has no compiled kernel"
     return None
 
 
@@ -66,6 +66,22 @@ def activation(
         name = "identity" if bias is None else name
     slope = LEAKY_SLOPES.get(name, 0.0)
     return _ACTIVATIONS.index("leaky_relu" if name in LEAKY_SLOPES else name), slope
+
+
+def number_type(*tensors: Tensor | None) -> str:
+    """Return what the kernels call the type of all tensors.
+
+    Raises:
+        TypeError: If there are several types, or kernels for none of them.
+    """
+    dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
+    if len(dtypes) > 1:
+        names = ", ".join(sorted(map(str, dtypes)))
+        raise TypeError(f"expected tensors of one type, got {names}")
+    (dtype,) = dtypes
+    if dtype not in _NUMBERS:
+        raise TypeError(f"expected float32 or float64, got {dtype}")
+    return _NUMBERS[dtype]
 
 
 def fresh(like: Tensor, *shape: int) -> Tensor:

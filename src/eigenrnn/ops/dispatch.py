@@ -1,6 +1,7 @@
 """Picks the backend of a recurrence, can be told which, and says which and why."""
 
 import os
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
@@ -8,12 +9,24 @@ from eigenrnn.ops.backend import Backend, Call
 
 __all__ = ["choose", "explain", "use_backend"]
 
-_forced: list[str | None] = []  # a plain stack, which torch.compile can read
+
+class _Forced(threading.local):
+    """The names that blocks of this thread force, the innermost last.
+
+    torch.compile can read it, which it cannot do with a context variable.
+    """
+
+    names: tuple[str | None, ...] = ()
+
+
+_forced = _Forced()
 
 
 @contextmanager
 def use_backend(name: str | None) -> Generator[None]:
     """Force a backend for every recurrence inside the block; None lets the dispatch choose.
+
+    It holds in the thread that enters the block, and in no other.
 
     The environment variable ``EIGENRNN_BACKEND`` does the same for a whole process, and the
     argument `backend` of a layer or an op for one call; the narrower wins.
@@ -22,11 +35,12 @@ def use_backend(name: str | None) -> Generator[None]:
         >>> with use_backend("reference"):
         ...     h, _ = eigenrnn.ops.elman(torch.ones(3, 1, 2), torch.eye(2), nonlinearity="tanh")
     """
-    _forced.append(name)
+    before = _forced.names
+    _forced.names = *before, name
     try:
         yield
     finally:
-        _forced.pop()
+        _forced.names = before
 
 
 def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = None) -> Backend:
@@ -39,7 +53,7 @@ def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = No
     Raises:
         ValueError: If the forced backend does not exist or cannot serve the call.
     """
-    inner = _forced[-1] if _forced else os.environ.get("EIGENRNN_BACKEND") or None
+    inner = _forced.names[-1] if _forced.names else os.environ.get("EIGENRNN_BACKEND") or None
     forced = backend or inner
     if forced is None:
         return next(

@@ -1,58 +1,88 @@
 """The nonlinearities of the loops as in-place operations, forward and back."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES, NONLINEARITIES
+from eigenrnn.ops.steps import cut
 
-__all__ = ["apply_in_place", "pull_in_place"]
+__all__ = ["apply_in_place", "cut_moduli", "moduli_like", "pull_in_place"]
 
 _aten = torch.ops.aten
 
-_APPLY: dict[str, Callable[[Tensor], object]] = {
-    "tanh": torch.tanh_,
-    "relu": torch.relu_,
-    "elu": F.elu_,
-    **{name: partial(F.leaky_relu_, negative_slope=slope) for name, slope in LEAKY_SLOPES.items()},
-    "identity": lambda z: z,
+_APPLY: dict[str, Callable[..., object]] = {
+    "tanh": lambda z, *_: torch.tanh_(z),
+    "relu": lambda z, *_: torch.relu_(z),
+    "elu": lambda z, *_: F.elu_(z),
+    **{
+        name: lambda z, *_, slope=slope: F.leaky_relu_(z, slope)
+        for name, slope in LEAKY_SLOPES.items()
+    },
+    "identity": lambda z, *_: z,
 }
 
 # torch's own backward kernels, each one pass over g and h
-_PULL: dict[str, Callable[[Tensor, Tensor], object]] = {
-    "tanh": lambda g, h: _aten.tanh_backward.grad_input(g, h, grad_input=g),
-    "relu": lambda g, h: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
-    "elu": lambda g, h: _aten.elu_backward.grad_input(g, 1, 1, 1, True, h, grad_input=g),
+_PULL: dict[str, Callable[..., object]] = {
+    "tanh": lambda g, h, *_: _aten.tanh_backward.grad_input(g, h, grad_input=g),
+    "relu": lambda g, h, *_: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
+    "elu": lambda g, h, *_: _aten.elu_backward.grad_input(g, 1, 1, 1, True, h, grad_input=g),
     **{
-        name: lambda g, h, slope=slope: _aten.leaky_relu_backward.grad_input(
+        name: lambda g, h, *_, slope=slope: _aten.leaky_relu_backward.grad_input(
             g, h, slope, True, grad_input=g
         )
         for name, slope in LEAKY_SLOPES.items()
     },
-    "identity": lambda g, _: g,
+    "identity": lambda g, *_: g,
 }
+
+
+def moduli_like(
+    x: Tensor,  # (T, B, N), complex or pairs of real numbers
+    nonlinearity: str,
+    bias: Tensor | None,
+    *,
+    zeros: bool = False,
+) -> Tensor:  # (T, B, N) or, of pairs, (T, B, N / 2); (0, ...) if unused
+    """Make the memory for the moduli that the backward pass of complex modReLU needs."""
+    T, B, N = x.shape
+    paired = nonlinearity == "modrelu_paired"
+    used = bias is not None and (paired or (nonlinearity == "modrelu" and x.is_complex()))
+    make = x.new_zeros if zeros else x.new_empty
+    return make((T if used else 0, B, N // 2 if paired else N), dtype=x.dtype.to_real())
+
+
+def cut_moduli(
+    moduli: Tensor,  # (T, B, N) or (0, B, N)
+    sizes: Sequence[int],
+) -> list[Tensor | None]:  # T of (sizes[t], N), or None if unused
+    """Cut views of the running sequences, as `cut` does."""
+    return [*cut(moduli, sizes)] if len(moduli) else [None] * len(sizes)
 
 
 def apply_in_place(
     name: str,
     bias: Tensor | None,  # (N,)
     like: Tensor,  # (B, N)
-) -> Callable[[Tensor], object]:
-    """Return the nonlinearity as an in-place operation on the first rows of a batch."""
+) -> Callable[..., object]:
+    """Return the nonlinearity as an in-place operation on the first rows of a batch.
+
+    It takes the pre-activations, and if they are complex memory for their moduli.
+    """
     if name != "modrelu":
         return _APPLY[name]
     if bias is None:
         return _APPLY["identity"]
     scratch = torch.empty_like(like, dtype=bias.dtype)
 
-    def apply(z: Tensor) -> None:
-        modulus = scratch[: z.shape[0]]
+    def apply(z: Tensor, kept: Tensor | None = None) -> None:
+        lifted = scratch[: z.shape[0]]
+        modulus = lifted if kept is None else kept
         torch.abs(z, out=modulus)
-        modulus.add_(bias).relu_()
-        z.sgn_().mul_(modulus)
+        torch.add(modulus, bias, out=lifted).relu_()
+        z.sgn_().mul_(lifted)
 
     return apply
 
@@ -61,17 +91,20 @@ def pull_in_place(
     name: str,
     bias: Tensor | None,  # (N,)
     like: Tensor,  # (B, N)
-) -> Callable[[Tensor, Tensor], object]:
-    """Return the map from the gradient of h to that of z, in place, given h."""
+) -> Callable[..., object]:
+    """Return the map from the gradient of h to that of z, in place.
+
+    It takes the gradient, h, and if these are complex the moduli of z.
+    """
     if name != "modrelu":
         return _PULL[name]
     if bias is None:
         return _PULL["identity"]
     if like.is_complex():
-        return lambda g, h: g.copy_(NONLINEARITIES["modrelu"].pull(g, h, bias))
+        return lambda g, h, m: g.copy_(NONLINEARITIES["modrelu"].pull(g, h, bias, m))
     scratch = torch.empty_like(like)
 
-    def pull(g: Tensor, h: Tensor) -> None:
+    def pull(g: Tensor, h: Tensor, *_: Tensor | None) -> None:
         modulus = scratch[: h.shape[0]]
         torch.abs(h, out=modulus)
         _aten.threshold_backward.grad_input(g, modulus, 0, grad_input=g)

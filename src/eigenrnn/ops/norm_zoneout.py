@@ -14,6 +14,7 @@ __all__ = [
     "EPSILON",
     "Norm",
     "Zoneout",
+    "check_option_types",
     "check_options",
     "check_rate",
     "in_float32",
@@ -56,10 +57,18 @@ def zoned_out(
 
 
 def options_of(layer_norm: Norm | None, zoneout: Zoneout | None) -> dict[str, Any]:
-    """Return what a backend is given by name; nothing where neither is asked for."""
-    rated = isinstance(zoneout, Tensor) or zoneout
-    given = {"layer_norm": layer_norm, "zoneout": zoneout if rated else None}
-    return {name: option for name, option in given.items() if option is not None}
+    """Return what a backend is given by name; nothing where neither is asked for.
+
+    Raises the errors of `check_rate`.
+    """
+    given: dict[str, Any] = {} if layer_norm is None else {"layer_norm": layer_norm}
+    if zoneout is None:
+        return given
+    if not isinstance(zoneout, Tensor):
+        check_rate(zoneout)
+        if zoneout == 0:
+            return given
+    return given | {"zoneout": zoneout}
 
 
 def in_float32(layer_norm: Norm | None) -> Norm | None:
@@ -75,27 +84,40 @@ def check_options(
     x: Tensor,  # (T, B, .)
     W: Tensor,  # (G N, N)
 ) -> None:
-    """Refuse what does not go with G maps of N units.
+    """Refuse options that do not go with G maps of N units.
 
     Raises:
-        ValueError: If a shape, a device or a rate is wrong, or states to be normalised are
-            complex.
-        TypeError: If the type of a tensor is wrong.
+        ValueError: If a shape or a device is wrong, or states to be normalised are complex.
+        TypeError: If the norm is not two tensors, or the mask is not boolean.
     """
     (T, B, _), (width, N) = x.shape, W.shape
     if "layer_norm" in options:
+        norm = options["layer_norm"]
         if W.is_complex():
             raise ValueError(
                 f"expected real W, as layer_norm is not defined on complex states, got {W.dtype}; "
                 "the bias of modReLU sets their scale"
             )
-        for name, tensor in zip(("gain", "shift"), options["layer_norm"], strict=True):
-            _check(f"{name} of layer_norm", tensor, (width,), W.dtype, x.device)
-    zoneout = options.get("zoneout")
-    if isinstance(zoneout, Tensor):
-        _check("the mask of zoneout", zoneout, (T, B, N), torch.bool, x.device)
-    elif zoneout is not None:
-        check_rate(zoneout)
+        if not isinstance(norm, tuple | list) or len(norm) != 2:
+            raise TypeError(
+                f"expected layer_norm to be a pair, gain and shift, got {type(norm).__name__}"
+            )
+        for name, tensor in zip(("gain", "shift"), norm, strict=True):
+            _check(f"{name} of layer_norm", tensor, (width,), W.device)
+    mask = options.get("zoneout")
+    if isinstance(mask, Tensor):
+        _check("the mask of zoneout", mask, (T, B, N), W.device)
+        _check_type("the mask of zoneout", mask, torch.bool)
+
+
+def check_option_types(options: Mapping[str, Any], W: Tensor) -> None:
+    """Refuse gains and shifts whose type is not that of W.
+
+    Raises:
+        TypeError: If there is one.
+    """
+    for name, tensor in zip(("gain", "shift"), options.get("layer_norm", ()), strict=False):
+        _check_type(f"{name} of layer_norm", tensor, W.dtype)
 
 
 def check_rate(zoneout: object) -> None:
@@ -109,12 +131,15 @@ def check_rate(zoneout: object) -> None:
         raise ValueError(f"expected zoneout to be a share in [0, 1), got {zoneout!r}")
 
 
-def _check(
-    name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> None:
+def _check(name: str, tensor: object, shape: tuple[int, ...], device: torch.device) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
     if tensor.shape != shape:
         raise ValueError(f"expected {name} to have shape {shape}, got {tuple(tensor.shape)}")
+    if tensor.device != device:
+        raise ValueError(f"expected {name} on {device}, where W is, got {tensor.device}")
+
+
+def _check_type(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
     if tensor.dtype != dtype:
         raise TypeError(f"expected {name} to be of {dtype}, got {tensor.dtype}")
-    if tensor.device != device:
-        raise ValueError(f"expected {name} on {device}, where x is, got {tensor.device}")

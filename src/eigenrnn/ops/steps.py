@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -86,16 +87,23 @@ def weight_gradient(
     later, earlier = (delta[:-1], h[1:]) if reverse else (delta[1:], h[:-1])
     # padding of delta or of h is zero in every product, so it adds nothing
     grad = first.T @ h0.conj()
-    K, N = grad.shape
-    return torch.addmm(grad, later.reshape(-1, K).T, earlier.reshape(-1, N).conj())
+    rows, (K, N) = later.shape[0] * later.shape[1], grad.shape
+    return torch.addmm(grad, later.reshape(rows, K).T, earlier.reshape(rows, N).conj())
 
 
-def check_batch_sizes(batch_sizes: Sequence[int], T: int, B: int) -> None:
+def check_batch_sizes(batch_sizes: object, T: int, B: int) -> None:
     """Refuse what no batch of T steps and B sequences has.
 
     Raises:
         ValueError: If there are not T sizes, falling from B.
+        TypeError: If they are not a list of integers.
     """
+    if isinstance(batch_sizes, str) or not isinstance(batch_sizes, Sequence):
+        raise TypeError(
+            f"expected batch_sizes to be a list of integers, got {type(batch_sizes).__name__}"
+        )
+    if not all(isinstance(n, Integral | torch.SymInt) and not isinstance(n, bool) for n in batch_sizes):
+        raise TypeError(f"expected batch sizes to be integers, got {list(batch_sizes)}")
     falling = all(a >= b for a, b in pairwise(batch_sizes))
     if len(batch_sizes) != T or batch_sizes[0] != B or not falling or batch_sizes[-1] < 0:
         raise ValueError(f"expected {T} batch sizes that fall from {B}, got {list(batch_sizes)}")

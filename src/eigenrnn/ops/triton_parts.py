@@ -42,6 +42,24 @@ def store(pointer, at, N, vector):
 
 
 @triton.jit
+def load_of_pairs(pointer, at, N, KIND: tl.constexpr):
+    """Read one number for each pair of units, twice each."""
+    found = ()
+    for i in tl.static_range(len(at)):
+        piece = tl.load(pointer + at[i] // 2, mask=at[i] < N, other=0.0)
+        found = found + (piece.to(KIND),)
+    return found
+
+
+@triton.jit
+def store_of_pairs(pointer, at, N, vector):
+    """Write the first number of each pair of units."""
+    for i in tl.static_range(len(at)):
+        first = (at[i] < N) & (at[i] % 2 == 0)
+        tl.store(pointer + at[i] // 2, vector[i].to(pointer.dtype.element_ty), mask=first)
+
+
+@triton.jit
 def zeros(at, KIND: tl.constexpr):
     """Make a vector of zeros."""
     found = ()
@@ -146,8 +164,22 @@ def of_pairs(x):
 
 @triton.jit
 def modulus(z):
-    """Return the moduli of pairs, twice each."""
-    return tl.sqrt(of_pairs(z * z))
+    """Return the moduli of pairs, twice each, without squares that overflow or vanish."""
+    size = tl.abs(z)
+    # the larger of both: their sum is at most twice it, which is scale enough
+    scale = of_pairs(size)
+    some = (scale != 0) & (scale * 0 == 0)
+    ratio = size / tl.where(some, scale, 1.0)
+    return tl.where(some, scale * tl.sqrt(of_pairs(ratio * ratio)), scale)
+
+
+@triton.jit
+def of_each_pair(vector):
+    """Return the moduli of a vector of pairs, twice each."""
+    found = ()
+    for i in tl.static_range(len(vector)):
+        found = found + (modulus(vector[i]),)
+    return found
 
 
 @triton.jit
@@ -167,11 +199,20 @@ def apply(vector, bias, NAME: tl.constexpr, SLOPE: tl.constexpr):
 
 
 @triton.jit
-def pull(vector, states, bias, NAME: tl.constexpr, SLOPE: tl.constexpr):
+def pull(vector, states, NAME: tl.constexpr, SLOPE: tl.constexpr):
     """Bring the gradient of states back to the arguments, whose derivative the states tell."""
     found = ()
     for i in tl.static_range(len(vector)):
-        found = found + (_pull(vector[i], states[i], bias[i], NAME, SLOPE),)
+        found = found + (_pull(vector[i], states[i], NAME, SLOPE),)
+    return found
+
+
+@triton.jit
+def pull_of_pairs(vector, states, moduli):
+    """Do so with modReLU of pairs, from the states and the moduli of the arguments."""
+    found = ()
+    for i in tl.static_range(len(vector)):
+        found = found + (_pull_of_pairs(vector[i], states[i], moduli[i]),)
     return found
 
 
@@ -191,14 +232,14 @@ def _apply(z, b, NAME: tl.constexpr, SLOPE: tl.constexpr):
     elif NAME == "modrelu_paired":
         size = modulus(z)
         some = size != 0
-        return tl.where(some, z * (lifted(size, b) / tl.where(some, size, 1.0)), z)
+        return tl.where(some, (z / tl.where(some, size, 1.0)) * lifted(size, b), z)
     else:
         tl.static_assert(NAME == "identity")
         return z
 
 
 @triton.jit
-def _pull(g, h, b, NAME: tl.constexpr, SLOPE: tl.constexpr):
+def _pull(g, h, NAME: tl.constexpr, SLOPE: tl.constexpr):
     if NAME == "tanh":
         return g * (1.0 - h * h)
     elif NAME == "elu":
@@ -209,14 +250,17 @@ def _pull(g, h, b, NAME: tl.constexpr, SLOPE: tl.constexpr):
         return tl.where(h > 0, g, SLOPE * g)
     elif NAME == "modrelu":
         return tl.where(h == 0, 0.0, g)
-    elif NAME == "modrelu_paired":
-        size = modulus(h)
-        active = size != 0
-        phase = h / tl.where(active, size, 1.0)
-        # |z| = |h| - b: the phase's share of the gradient shrinks by |h| / |z|
-        shrink = size / tl.where(active, size - b, 1.0)
-        radial = (1.0 - shrink) * of_pairs(g * phase)
-        return tl.where(active, shrink * g + radial * phase, 0.0)
     else:
         tl.static_assert(NAME == "identity")
         return g
+
+
+@triton.jit
+def _pull_of_pairs(g, h, moduli):
+    size = modulus(h)
+    active = size != 0
+    phase = h / tl.where(active, size, 1.0)
+    # across the phase the gradient shrinks by |h| / |z|
+    shrink = size / tl.where(active, moduli, 1.0)
+    radial = of_pairs(g * phase) * phase
+    return tl.where(active, shrink * (g - radial) + radial, 0.0)

@@ -7,12 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.backend import COMPLEX, REAL, Backend
 from eigenrnn.ops.compiled import (
     ABOUT,
     fresh,
     kernels,
     missing,
+    number_type,
     pointer,
     readable,
     refuses,
@@ -20,6 +21,7 @@ from eigenrnn.ops.compiled import (
 )
 from eigenrnn.ops.elman.arguments import call_of, forward_arguments, views_of
 from eigenrnn.ops.elman.differentiable import gradients
+from eigenrnn.ops.inplace import moduli_like
 from eigenrnn.ops.paired import as_complex, as_pairs, matrix_of_pairs
 from eigenrnn.transforms import is_batched, under_transform
 
@@ -33,7 +35,7 @@ _WANTED = 8  # x, W, h0, bias, U, c, V, d: what gradients are asked for, in this
     "eigenrnn::elman_cpu",
     mutates_args=(),
     schema="(Tensor x, Tensor W, Tensor h0, Tensor? bias, Tensor? U, Tensor? c, Tensor? V, "
-    f"Tensor? d, {_OPTIONS}, bool last_only) -> (Tensor, Tensor, Tensor)",
+    f"Tensor? d, {_OPTIONS}, bool last_only) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 def elman_cpu(  # noqa: PLR0913, the tensors and how to run over them
     x: Tensor,  # (T, B, N) or (T, B, M)
@@ -48,16 +50,18 @@ def elman_cpu(  # noqa: PLR0913, the tensors and how to run over them
     batch_sizes: Sequence[int] | None,
     reverse: bool,
     last_only: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (T, B, K)
-    """Evaluate the recurrence and return all states, the last ones and the outputs.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (T, B, K), (T, B, N / 2)
+    """Evaluate the recurrence and return all states, the last ones, the outputs and the moduli.
 
     Pairs count as N. If the last ones alone are wanted of the states, which leaves no gradients,
-    no others are kept. Without V there are no outputs.
+    no others are kept. Without V there are no outputs. Moduli of the pre-activations are there for
+    modReLU of pairs alone.
     """
     x, h0, bias, c, d = readable(x, h0, bias, c, d)
-    h, last, y = made = _results(x, W, h0, V, last_only)
+    h, last, y, moduli = made = _results(x, W, h0, bias, V, nonlinearity, last_only)
     told = x, W, h0, bias, U, c, V, d, nonlinearity, batch_sizes, reverse
-    buffers = None if last_only else h, last, None if V is None else y
+    kept = moduli if len(moduli) else None
+    buffers = None if last_only else h, last, None if V is None else y, kept
     kernels.elman_forward(*forward_arguments(*told, *buffers))
     return made
 
@@ -66,7 +70,7 @@ def elman_cpu(  # noqa: PLR0913, the tensors and how to run over them
     "eigenrnn::elman_cpu_backward",
     mutates_args=(),
     schema="(Tensor? g, Tensor? g_last, Tensor? g_y, Tensor? x, Tensor W, Tensor h0, "
-    f"Tensor? bias, Tensor? U, Tensor? V, Tensor h, bool[] wanted, {_OPTIONS}) -> Tensor[]",
+    f"Tensor? bias, Tensor? U, Tensor? V, Tensor h, Tensor moduli, bool[] wanted, {_OPTIONS}) -> Tensor[]",
 )
 def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     g: Tensor | None,  # (T, B, N)
@@ -79,6 +83,7 @@ def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     U: Tensor | None,  # (N, M)
     V: Tensor | None,  # (K, N)
     h: Tensor,  # (T, B, N)
+    moduli: Tensor,  # (T, B, N / 2) or (0, B, N / 2)
     wanted: Sequence[bool],
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
@@ -94,10 +99,11 @@ def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     end = (0, 0, 0) if g_last is None else (g_last.data_ptr(), 0, g_last.stride(0))
     start = (0, 0, 0) if dh0 is None else (dh0.data_ptr(), 0, dh0.stride(0))
     dUt, dWt = (pointer(None if d is None else d.T) for d in (dU, dW))
-    nothing = pointer(None)
+    nothing, kept = pointer(None), moduli if len(moduli) else None
+    number = number_type(g, g_last, g_y, x, W, h0, bias, U, V, h, moduli)
     kernels.elman_backward(
-        *call_of(h.dtype, h.shape, x, U, bias, V, g_y, nonlinearity, batch_sizes, reverse),
-        [*views_of(x, W, h0, bias, U, None, h), nothing, pointer(V), nothing, nothing],
+        *call_of(number, h.shape, x, U, bias, V, g_y, nonlinearity, batch_sizes, reverse),
+        [*views_of(x, W, h0, bias, U, None, h, kept), nothing, pointer(V), nothing, nothing],
         [
             *(pointer(g), end, pointer(dx), dUt, pointer(dc), dWt, start, pointer(dbias)),
             *(pointer(g_y), pointer(dV)),
@@ -106,14 +112,20 @@ def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     return [gradient for gradient in made if gradient is not None]
 
 
-def _results(
-    x: Tensor, W: Tensor, h0: Tensor, V: Tensor | None, last_only: bool
-) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N) or none at all, (B, N), (T, B, K) or none
-    """Make the buffers, laid out as the inputs are."""
+def _results(  # noqa: PLR0913, what decides on them
+    x: Tensor,
+    W: Tensor,
+    h0: Tensor,
+    bias: Tensor | None,
+    V: Tensor | None,
+    nonlinearity: str,
+    last_only: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (T, B, K), (T, B, N / 2)
+    """Make the buffers, laid out as the inputs are; those that are not used have no elements."""
     (T, B, _), N = x.shape, len(W)
     h = W.new_empty(0, B, N) if last_only else _like(x, T, B, N, W)
     y = W.new_empty(0, B, 0) if V is None else _like(x, T, B, len(V), W)
-    return h, W.new_empty(h0.shape), y
+    return h, W.new_empty(h0.shape), y, moduli_like(h, nonlinearity, bias)
 
 
 def _gradients(
@@ -152,36 +164,51 @@ def _like(
 
 @elman_cpu.register_fake
 def _(
-    x: Tensor, W: Tensor, h0: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor]:  # bias, U, c, V, d and the options
-    return _results(x, W, h0, rest[3], rest[-1])
+    x: Tensor,
+    W: Tensor,
+    h0: Tensor,
+    bias: Tensor | None,
+    *rest: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _, _, V, _, nonlinearity, _, _, last_only = rest  # U, c, V, d and the options
+    return _results(x, W, h0, bias, V, nonlinearity, last_only)
 
 
 @_elman_cpu_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    x, W, h0, _, U, V, h, wanted, *_ = arguments[3:]
+    x, W, h0, _, U, V, h, _, wanted, *_ = arguments[3:]
     return [d for d in _gradients(x, W, h0, U, V, h, wanted) if d is not None]
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, W, h0, bias, U, _, V, _, *ctx.options, _ = inputs
+    h, _, _, moduli = output
     ctx.set_materialize_grads(False)  # of states, last ones and outputs, mostly one is used
-    ctx.save_for_backward(None if U is None else x, W, h0, bias, U, V, output[0])
+    ctx.save_for_backward(None if U is None else x, W, h0, bias, U, V, h, moduli)
 
 
 def _pull_back(
-    ctx: Any, g: Tensor | None, g_last: Tensor | None, g_y: Tensor | None
+    ctx: Any,
+    g: Tensor | None,
+    g_last: Tensor | None,
+    g_y: Tensor | None,
+    g_moduli: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
-    x, W, h0, bias, U, V, h = ctx.saved_tensors
+    x, W, h0, bias, U, V, h, moduli = ctx.saved_tensors
     g_y = None if V is None else g_y  # outputs that there are not are an empty tensor
-    if g is None and g_last is None and g_y is None:
+    g_moduli = g_moduli if len(moduli) else None
+    if g is None and g_last is None and g_y is None and g_moduli is None:
         return (None,) * (_WANTED + 4)
     wanted = list(ctx.needs_input_grad[:_WANTED])
     outwards = None if g_y is None else V
     wanted[6:] = [wants and outwards is not None for wants in wanted[6:]]
-    differentiable = torch.is_grad_enabled() or under_transform() or is_batched(g, g_last, g_y)
-    back = gradients if differentiable else _elman_cpu_backward
-    found = iter(back(g, g_last, g_y, x, W, h0, bias, U, outwards, h, wanted, *ctx.options))
+    given = x, W, h0, bias, U, outwards, h, moduli
+    recorded = torch.is_grad_enabled() or under_transform() or is_batched(g, g_last, g_y)
+    if recorded or g_moduli is not None:  # which comes from second derivatives alone
+        made = gradients(g, g_last, g_y, *given, g_moduli, wanted, *ctx.options)
+    else:
+        made = _elman_cpu_backward(g, g_last, g_y, *given, wanted, *ctx.options)
+    found = iter(made)
     return *(next(found) if wants else None for wants in wanted), *(None,) * 4
 
 
@@ -214,11 +241,11 @@ def _run(  # noqa: PLR0913, every backend's
         padded = F.pad(x, (0, 1)), W, h0, bias, F.pad(U, (0, 1)), c
         return _run(*padded, *options, last_only=last_only, V=V, d=d)
     if not W.is_complex():
-        h, last, y = elman_cpu(x, W, h0, bias, U, c, V, d, *options, last_only)
+        h, last, y, _ = elman_cpu(x, W, h0, bias, U, c, V, d, *options, last_only)
         return h if V is None else y, last
     if nonlinearity == "modrelu" and bias is not None:
         options = "modrelu_paired", batch_sizes, reverse
-    h, last, _ = elman_cpu(
+    h, last, *_ = elman_cpu(
         as_pairs(x) if x.is_complex() else x,
         matrix_of_pairs(W),
         as_pairs(h0),
@@ -249,6 +276,7 @@ BACKEND = Backend(
     name="cpu",
     run=_run,
     about=ABOUT,
+    dtypes=(REAL | COMPLEX) - {torch.float16},
     missing=missing,
     refuses=refuses,
     forgets=True,

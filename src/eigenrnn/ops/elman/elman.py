@@ -10,10 +10,11 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.elman import cpu, gpu, loop, reference
-from eigenrnn.ops.inputs import check_types
+from eigenrnn.ops.inputs import check_tensors, check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
+    check_option_types,
     check_options,
     in_float32,
     options_of,
@@ -24,6 +25,8 @@ __all__ = ["BACKENDS", "elman"]
 
 BACKENDS = {b.name: b for b in (cpu.BACKEND, gpu.BACKEND, loop.BACKEND, reference.BACKEND)}
 """The implementations by name, the preferred first."""
+
+_DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
 
 def elman(  # noqa: PLR0913, the tensors and how to run over them
@@ -107,9 +110,12 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         >>> last[0]
         tensor([5., 5., 5.])
     """
+    check_tensors(x, W, h0=h0, bias=bias, U=U, c=c, V=V, d=d)
+    _check_shapes(x, W, h0, bias, U, c, V, d)
+    options = options_of(layer_norm, zoneout)
+    check_options(options, x, W)
     if V is not None and last_only:
         raise ValueError("expected either last_only or V, of whose outputs all come, got both")
-    _check_head(V, d, W.shape[-1])
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             x, W, h0, bias, U, c = (_float32(v) for v in (x, W, h0, bias, U, c))  # type: ignore[assignment]
@@ -129,15 +135,13 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
                 backend=backend,
             )
         return h if V is None else F.linear(h, V, d), last
-    if x.dim() != 3 or x.shape[0] < 1:
-        raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     if h0 is None:
         h0 = W.new_zeros(x.shape[1], W.shape[0])
-    _check(x, W, h0, bias, U, c, V, d, nonlinearity)
+    check_types(_DTYPES, x, W, h0=h0, bias=bias, U=U, c=c, V=V, d=d)
+    check_option_types(options, W)
+    _check_nonlinearity(nonlinearity, W, bias)
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, *x.shape[:2])
-    options = options_of(layer_norm, zoneout)
-    check_options(options, x, W)
     others = W, h0, bias, U, c, V, d, *(layer_norm or ())
     state_size = 2 * len(W) if W.is_complex() else len(W)
     call = Call.of(x, nonlinearity, *others, state_size=state_size, options=options)
@@ -151,50 +155,46 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     return h if V is None or inside else F.linear(h, V, d), last
 
 
-def _check_head(V: Tensor | None, d: Tensor | None, N: int) -> None:
-    if V is None:
-        if d is not None:
-            raise ValueError("expected d to go with V, got d alone")
-        return
-    if V.dim() != 2 or V.shape[1] != N:
-        raise ValueError(f"expected V of shape {(*V.shape[:1], N)}, got {tuple(V.shape)}")
-    if d is not None and d.shape != V.shape[:1]:
-        raise ValueError(f"expected d of shape {(len(V),)}, got {tuple(d.shape)}")
-
-
 def _float32(tensor: Tensor | None) -> Tensor | None:
     if tensor is None or tensor.dtype not in (torch.float16, torch.bfloat16):
         return tensor
     return tensor.float()
 
 
-def _check(  # noqa: PLR0913, all that a call is given
+def _check_shapes(  # noqa: PLR0913, all that a call is given
     x: Tensor,
     W: Tensor,
-    h0: Tensor,
+    h0: Tensor | None,
     bias: Tensor | None,
     U: Tensor | None,
     c: Tensor | None,
     V: Tensor | None,
     d: Tensor | None,
-    nonlinearity: str,
 ) -> None:
-    f = look_up(nonlinearity)
-    if bias is not None and not f.has_bias:
-        raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
-    if c is not None and U is None:
-        raise ValueError("expected c to go with U, got c alone: add it to x")
-    (_, B, M), N = x.shape, W.shape[-1] if U is not None else x.shape[2]
+    if x.dim() != 3 or x.shape[0] < 1:
+        raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
+    for name, one, other, bias_of in (("c", c, "U", U), ("d", d, "V", V)):
+        if one is not None and bias_of is None:
+            raise ValueError(f"expected {name} to go with {other}, got {name} alone")
+    (_, B, M), N = x.shape, W.shape[-1] if U is not None and W.dim() else x.shape[2]
+    K = V.shape[0] if V is not None and V.dim() else 1
     shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
         "W": (W, (N, N)),
         "h0": (h0, (B, N)),
         "bias": (bias, (N,)),
         "U": (U, (N, M)),
         "c": (c, (N,)),
+        "V": (V, (K, N)),
+        "d": (d, (K,)),
     }
     for name, (tensor, shape) in shapes.items():
         if tensor is not None and tensor.shape != shape:
             raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
-    check_types(x, W, h0=h0, bias=bias, U=U, c=c, V=V, d=d)
+
+
+def _check_nonlinearity(nonlinearity: str, W: Tensor, bias: Tensor | None) -> None:
+    f = look_up(nonlinearity)
+    if bias is not None and not f.has_bias:
+        raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
     if W.is_complex() and not f.takes_complex:
         raise ValueError(f"expected modrelu or identity for complex states, got {nonlinearity!r}")

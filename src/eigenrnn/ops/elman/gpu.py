@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.backend import COMPLEX, REAL, Backend
 from eigenrnn.ops.elman.from_deltas import differentiate
 from eigenrnn.ops.gpu import ABOUT, launch, lengths_of, missing, refuses, reluctant
+from eigenrnn.ops.inplace import moduli_like
 from eigenrnn.ops.inputs import mapped
 from eigenrnn.ops.paired import as_complex, as_pairs, matrix_of_pairs
 from eigenrnn.ops.steps import with_last
@@ -27,7 +28,7 @@ _OPTIONS = "str nonlinearity, SymInt[]? batch_sizes, bool reverse"
 @torch.library.custom_op(
     "eigenrnn::elman_gpu",
     mutates_args=(),
-    schema=f"(Tensor x, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
+    schema=f"(Tensor x, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> (Tensor, Tensor)",
 )
 def elman_gpu(
     x: Tensor,  # (T, B, N)
@@ -37,24 +38,28 @@ def elman_gpu(
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
-) -> Tensor:  # (T, B, N)
-    """Evaluate the recurrence in one launch."""
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, N / 2) or (0, B, N / 2)
+    """Evaluate the recurrence in one launch.
+
+    Return the states and, for modReLU of pairs, the moduli of the pre-activations.
+    """
     from eigenrnn.ops.elman.triton_kernels import elman_forward
 
-    h = x.new_empty(x.shape)
+    h, moduli = x.new_empty(x.shape), moduli_like(x, nonlinearity, bias)
     tensors = x, W.T.contiguous(), h0.contiguous()
-    _launch(elman_forward, tensors, bias, h, nonlinearity, batch_sizes, reverse)
-    return h
+    _launch(elman_forward, tensors, bias, moduli, h, nonlinearity, batch_sizes, reverse)
+    return h, moduli
 
 
 @torch.library.custom_op(
     "eigenrnn::elman_gpu_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
+    schema=f"(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
 )
 def _elman_gpu_backward(  # noqa: PLR0913, every backend's
     g: Tensor,  # (T, B, N)
     h: Tensor,  # (T, B, N)
+    moduli: Tensor,  # (T, B, N / 2) or (0, B, N / 2)
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)  # noqa: ARG001, the operator's signature
     bias: Tensor | None,  # (N,)
@@ -67,7 +72,7 @@ def _elman_gpu_backward(  # noqa: PLR0913, every backend's
 
     delta = h.new_empty(h.shape)
     tensors = g, h.contiguous(), W.contiguous()
-    _launch(elman_backward, tensors, bias, delta, nonlinearity, batch_sizes, reverse)
+    _launch(elman_backward, tensors, bias, moduli, delta, nonlinearity, batch_sizes, reverse)
     return delta
 
 
@@ -75,6 +80,7 @@ def _launch(
     kernel: Any,
     tensors: tuple[Tensor, Tensor, Tensor],
     bias: Tensor | None,  # (N,)
+    moduli: Tensor,  # (T, B, N / 2) or (0, B, N / 2)
     made: Tensor,  # (T, B, N)
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
@@ -91,6 +97,7 @@ def _launch(
         *tensors,
         absent if bias is None else bias.contiguous(),
         absent if lengths is None else lengths,
+        moduli.contiguous() if len(moduli) else absent,
         made,
         *(T, B, N, *first.stride()),
     )
@@ -98,8 +105,15 @@ def _launch(
 
 
 @elman_gpu.register_fake
-def _(x: Tensor, *_: Any) -> Tensor:
-    return x.new_empty(x.shape)
+def _(
+    x: Tensor,
+    W: Tensor,  # noqa: ARG001, the operator's signature
+    h0: Tensor,  # noqa: ARG001
+    bias: Tensor | None,
+    nonlinearity: str,
+    *_: Any,
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), moduli_like(x, nonlinearity, bias)
 
 
 @_elman_gpu_backward.register_fake
@@ -123,13 +137,13 @@ def _run(  # noqa: PLR0913, every backend's
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     x = mapped(x, U, c)
     if not W.is_complex():
-        h = elman_gpu(x, W, h0, bias, nonlinearity, batch_sizes, reverse)
+        h, _ = elman_gpu(x, W, h0, bias, nonlinearity, batch_sizes, reverse)
         return with_last(h, batch_sizes, reverse)
     if nonlinearity == "modrelu":
         nonlinearity = "modrelu_paired"
         bias = None if bias is None else bias.repeat_interleave(2)
     pairs = as_pairs(x), matrix_of_pairs(W), as_pairs(h0), bias
-    h = elman_gpu(*pairs, nonlinearity, batch_sizes, reverse)
+    h, _ = elman_gpu(*pairs, nonlinearity, batch_sizes, reverse)
     return with_last(as_complex(h), batch_sizes, reverse)
 
 
@@ -137,6 +151,7 @@ BACKEND = Backend(
     name="gpu",
     run=_run,
     about=ABOUT,
+    dtypes=REAL | COMPLEX,
     missing=missing,
     refuses=refuses(LIMITS),
     reluctant=reluctant,

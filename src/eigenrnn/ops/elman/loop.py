@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.backend import Backend, Call
+from eigenrnn.ops.backend import COMPLEX, REAL, Backend, Call
 from eigenrnn.ops.elman.from_deltas import differentiate
 from eigenrnn.ops.elman.loop_norm_zoneout import run_norm_zoneout
-from eigenrnn.ops.inplace import apply_in_place, pull_in_place
+from eigenrnn.ops.inplace import apply_in_place, cut_moduli, moduli_like, pull_in_place
 from eigenrnn.ops.inputs import mapped
 from eigenrnn.ops.steps import before, cut, with_last
 
@@ -24,7 +24,7 @@ _OPTIONS = "str nonlinearity, SymInt[]? batch_sizes, bool reverse"
 @torch.library.custom_op(
     "eigenrnn::elman_loop",
     mutates_args=(),
-    schema=f"(Tensor x, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
+    schema=f"(Tensor x, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> (Tensor, Tensor)",
 )
 def elman_loop(
     x: Tensor,  # (T, B, N)
@@ -34,28 +34,33 @@ def elman_loop(
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
-) -> Tensor:  # (T, B, N)
-    """Evaluate the recurrence with one product and a few in-place operations a step."""
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, N) or (0, B, N)
+    """Evaluate the recurrence with one product and a few in-place operations a step.
+
+    Return the states and, for complex modReLU, the moduli of the pre-activations.
+    """
     T, B, _ = x.shape
     sizes = batch_sizes or [B] * T
     h = x.new_zeros(x.shape) if sizes[-1] < B else x.new_empty(x.shape)
+    moduli = moduli_like(x, nonlinearity, bias, zeros=sizes[-1] < B)
     f_ = apply_in_place(nonlinearity, bias, h0)
     Wt = W.T.contiguous()
-    xs, hs = cut(x, sizes), cut(h, sizes)
+    xs, hs, ms = cut(x, sizes), cut(h, sizes), cut_moduli(moduli, sizes)
     for t in reversed(range(T)) if reverse else range(T):
         torch.addmm(xs[t], before(t, hs, h0, sizes, reverse), Wt, out=hs[t])
-        f_(hs[t])
-    return h
+        f_(hs[t], ms[t])
+    return h, moduli
 
 
 @torch.library.custom_op(
     "eigenrnn::elman_loop_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
+    schema=f"(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
 )
 def _elman_loop_backward(  # noqa: PLR0913, every backend's
     g: Tensor,  # (T, B, N)
     h: Tensor,  # (T, B, N)
+    moduli: Tensor,  # (T, B, N) or (0, B, N)
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
     bias: Tensor | None,  # (N,)
@@ -70,6 +75,7 @@ def _elman_loop_backward(  # noqa: PLR0913, every backend's
     pull_ = pull_in_place(nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
     gs, hs, deltas = cut(g, sizes), cut(h, sizes), cut(delta, sizes)
+    ms = cut_moduli(moduli, sizes)
     after: Tensor | None = None
     for t in range(T) if reverse else reversed(range(T)):
         if after is None:
@@ -80,14 +86,21 @@ def _elman_loop_backward(  # noqa: PLR0913, every backend's
             deltas[t][n:].copy_(gs[t][n:])
         else:
             torch.addmm(gs[t], after[: sizes[t]], conjugate, out=deltas[t])
-        pull_(deltas[t], hs[t])
+        pull_(deltas[t], hs[t], ms[t])
         after = deltas[t]
     return delta
 
 
 @elman_loop.register_fake
-def _(x: Tensor, *_: Any) -> Tensor:
-    return x.new_empty(x.shape)
+def _(
+    x: Tensor,
+    W: Tensor,  # noqa: ARG001, the operator's signature
+    h0: Tensor,  # noqa: ARG001
+    bias: Tensor | None,
+    nonlinearity: str,
+    *_: Any,
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), moduli_like(x, nonlinearity, bias)
 
 
 @_elman_loop_backward.register_fake
@@ -110,8 +123,8 @@ def _run(  # noqa: PLR0913, every backend's
     reverse: bool,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    run = run_norm_zoneout if options else elman_loop
-    h = run(mapped(x, U, c), W, h0, bias, nonlinearity, batch_sizes, reverse, **options)
+    given = mapped(x, U, c), W, h0, bias, nonlinearity, batch_sizes, reverse
+    h = run_norm_zoneout(*given, **options) if options else elman_loop(*given)[0]
     return with_last(h, batch_sizes, reverse)
 
 
@@ -127,6 +140,7 @@ BACKEND = Backend(
     name="loop",
     run=_run,
     about="in-place torch operations, any device",
+    dtypes=REAL | COMPLEX,
     missing=lambda: None,
     refuses=_refuses,
     serves=frozenset({"layer_norm", "zoneout"}),

@@ -14,7 +14,7 @@ from eigenrnn.ops.elman.norm_zoneout_backward import (
     backward_reference,
     elman_norm_zoneout_backward,
 )
-from eigenrnn.ops.inplace import apply_in_place
+from eigenrnn.ops.inplace import apply_in_place, cut_moduli, moduli_like
 from eigenrnn.ops.norm_zoneout import EPSILON, Norm, Zoneout
 from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient
 from eigenrnn.transforms import under_transform
@@ -28,7 +28,7 @@ _norm = torch.ops.aten.native_layer_norm.out
     "eigenrnn::elman_norm_zoneout",
     mutates_args=(),
     schema=f"(Tensor x, Tensor W, Tensor h0, Tensor? bias, {OPTIONS}, bool keep) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def elman_norm_zoneout(  # noqa: PLR0913, every backend's
     x: Tensor,  # (T, B, N)
@@ -43,8 +43,11 @@ def elman_norm_zoneout(  # noqa: PLR0913, every backend's
     batch_sizes: Sequence[int] | None,
     reverse: bool,
     keep: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (T, B, N), (2, T, B, 1), (T, B, N)
-    """Evaluate the states, and keep z, its moments and the candidates for a backward pass."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # (T, B, N) all but (2, T, B, 1), the third
+    """Evaluate the states, and keep what a backward pass needs.
+
+    That is z and its moments, the candidates, and the moduli of complex modReLU's arguments.
+    """
     T, B, N = x.shape
     sizes = batch_sizes or [B] * T
     ragged = sizes[-1] < B
@@ -54,7 +57,9 @@ def elman_norm_zoneout(  # noqa: PLR0913, every backend's
     Wt = W.T.contiguous()
     xs, hs, masks = cut(x, sizes), cut(h, sizes), None if mask is None else cut(mask, sizes)
     z, moments, c = kept
+    moduli = moduli_like(x if keep else x[:0], nonlinearity, bias, zeros=ragged)
     zs, means, scales, cs = (_cut(each, sizes) for each in (z, *moments, c))
+    ms = cut_moduli(moduli, sizes)
     for t in reversed(range(T)) if reverse else range(T):
         h_before = before(t, hs, h0, sizes, reverse)
         moved = cs[t] if rate else hs[t]
@@ -62,12 +67,12 @@ def elman_norm_zoneout(  # noqa: PLR0913, every backend's
         torch.addmm(xs[t], h_before, Wt, out=argument)
         if gain is not None:
             _norm(argument, (N,), gain, shift, EPSILON, out0=moved, out1=means[t], out2=scales[t])
-        f_(moved)
+        f_(moved, ms[t])
         if masks is not None:
             torch.where(masks[t], h_before, moved, out=hs[t])
         elif rate:
             torch.lerp(moved, h_before, rate, out=hs[t])
-    return h, *kept
+    return h, *kept, moduli
 
 
 def _cut(
@@ -94,9 +99,10 @@ def _make_kept(
 
 
 @elman_norm_zoneout.register_fake
-def _(x: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    gain, rate, keep = others[3], others[6], others[-1]
-    return x.new_empty(x.shape), *_make_kept(x, gain, rate, keep)
+def _(x: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    bias, gain, rate, nonlinearity, keep = *others[2:4], *others[6:8], others[-1]
+    moduli = moduli_like(x if keep else x[:0], nonlinearity, bias)
+    return x.new_empty(x.shape), *_make_kept(x, gain, rate, keep), moduli
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -107,18 +113,24 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 
 def _pull_back(
-    ctx: Any, g: Tensor | None, g_z: Tensor | None, _: Tensor | None, g_c: Tensor | None
+    ctx: Any,
+    g: Tensor | None,
+    g_z: Tensor | None,
+    _: Tensor | None,
+    g_c: Tensor | None,
+    g_m: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
-    W, h0, bias, gain, shift, mask, h, z, moments, c = ctx.saved_tensors
+    W, h0, bias, gain, shift, mask, h, z, moments, c, moduli = ctx.saved_tensors
     _, _, batch_sizes, reverse = ctx.options
     g = torch.zeros_like(h) if g is None else g
-    g_z, g_c = (None if each is None or not len(each) else each for each in (g_z, g_c))
+    kept = g_z, g_c, g_m
+    g_z, g_c, g_m = (None if each is None or not len(each) else each for each in kept)
     given = (W, h0, bias, gain, shift, mask, *ctx.options)
-    plain = g_z is None and g_c is None
+    plain = g_z is None and g_c is None and g_m is None
     if plain and not torch.is_grad_enabled() and not under_transform():
-        dx, dh0, *sums = elman_norm_zoneout_backward(g, h, z, moments, c, *given)
+        dx, dh0, *sums = elman_norm_zoneout_backward(g, h, z, moments, c, moduli, *given)
     else:
-        dx, dh0, *sums = backward_reference(g, g_z, g_c, h, z, c, *given)
+        dx, dh0, *sums = backward_reference(g, g_z, g_c, g_m, h, z, c, moduli, *given)
     dW: Tensor | None = None
     if ctx.needs_input_grad[1]:
         dW = weight_gradient(dx, first_steps(dx, batch_sizes, reverse), h, h0, reverse)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.inplace import pull_in_place
+from eigenrnn.ops.inplace import cut_moduli, pull_in_place
 from eigenrnn.ops.norm_zoneout import EPSILON
 from eigenrnn.ops.steps import cut
 
@@ -25,7 +25,7 @@ _norm_backward = torch.ops.aten.native_layer_norm_backward
 @torch.library.custom_op(
     "eigenrnn::elman_norm_zoneout_backward",
     mutates_args=(),
-    schema="(Tensor g, Tensor h, Tensor z, Tensor moments, Tensor c, Tensor W, Tensor h0, "
+    schema="(Tensor g, Tensor h, Tensor z, Tensor moments, Tensor c, Tensor moduli, Tensor W, Tensor h0, "
     f"Tensor? bias, {OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def elman_norm_zoneout_backward(  # noqa: PLR0913, every backend's
@@ -34,6 +34,7 @@ def elman_norm_zoneout_backward(  # noqa: PLR0913, every backend's
     z: Tensor,  # (T, B, N)
     moments: Tensor,  # (2, T, B, 1)
     c: Tensor,  # (T, B, N)
+    moduli: Tensor,  # (T, B, N) or (0, B, N)
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
     bias: Tensor | None,  # (N,)
@@ -55,17 +56,18 @@ def elman_norm_zoneout_backward(  # noqa: PLR0913, every backend's
     conjugate = W.conj_physical().contiguous()
     moved = cut(c if rate else h, sizes)
     gs, dxs, dhs = cut(g, sizes), cut(dx, sizes), cut(dh.expand(T, B, N), sizes)
-    masks = None if mask is None else cut(mask, sizes)
+    masks, ms = None if mask is None else cut(mask, sizes), cut_moduli(moduli, sizes)
     for t in range(T) if reverse else reversed(range(T)):
         dh_t, delta, n = dhs[t], dxs[t], sizes[t]
         dh_t.add_(gs[t])
         torch.mul(dh_t, 1 - rate, out=delta)
-        pull_(delta, moved[t])
+        if bias is not None:  # before the pull, as in `bias_gradient`
+            moving = delta if masks is None else delta.masked_fill(masks[t], 0)
+            dbias += _along_phases(moving, moved[t])
+        pull_(delta, moved[t], ms[t])
         if masks is not None:
             delta.masked_fill_(masks[t], 0)  # what f gave these went nowhere
             dh_t.mul_(masks[t])
-        if bias is not None:
-            dbias += _along_phases(delta, moved[t])
         if gain is not None:
             mean, scale = moments[:, t, :n]
             of_z, of_gain, of_shift = _norm_backward(
@@ -92,7 +94,7 @@ def _make_sums(
 
 @elman_norm_zoneout_backward.register_fake
 def _(g: Tensor, h: Tensor, *others: Any) -> tuple[Tensor, ...]:  # noqa: ARG001, the operator's signature
-    bias, gain = others[5:7]
+    bias, gain = others[6:8]
     return h.new_empty(h.shape), h.new_empty(h.shape[1:]), *_make_sums(h, bias, gain)
 
 
@@ -107,9 +109,11 @@ def backward_reference(  # noqa: PLR0913, the same
     g: Tensor,  # (T, B, N)
     g_z: Tensor | None,  # (T, B, N)
     g_c: Tensor | None,  # (T, B, N)
+    g_m: Tensor | None,  # (T, B, N)
     h: Tensor,  # (T, B, N)
     z: Tensor,  # (T, B, N)
     c: Tensor,  # (T, B, N)
+    moduli: Tensor,  # (T, B, N) or (0, B, N)
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
     bias: Tensor | None,  # (N,)
@@ -121,7 +125,7 @@ def backward_reference(  # noqa: PLR0913, the same
     batch_sizes: Sequence[int] | None,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # as above
-    """Do the same in operations that autograd and `vmap` follow; h, z and c lead to the inputs."""
+    """Do the same in operations that autograd and `vmap` follow; h, z, c and moduli lead back."""
     pull = NONLINEARITIES[nonlinearity].pull
     T, B, _ = h.shape
     sizes = batch_sizes or [B] * T
@@ -134,9 +138,12 @@ def backward_reference(  # noqa: PLR0913, the same
         stays = total * rate if mask is None else torch.where(mask[t], total, 0)
         share = total * (1 - rate) if g_c is None else total * (1 - rate) + g_c[t]
         moved = torch.where(moving, c[t] if rate else h[t], 0)
-        delta = torch.where(moving, pull(share, moved, bias), 0)
+        pulled = pull(share, moved, bias, moduli[t] if len(moduli) else None)
+        if g_m is not None:
+            pulled = pulled + g_m[t] * moved.sgn()
+        delta = torch.where(moving, pulled, 0)
         if bias is not None:
-            dbias = dbias + _along_phases(delta, moved)
+            dbias = dbias + _along_phases(torch.where(moving, share, 0), moved)
         if gain is not None:
             variance, mean = torch.var_mean(z[t], dim=1, correction=0, keepdim=True)
             scale = (variance + EPSILON).rsqrt()

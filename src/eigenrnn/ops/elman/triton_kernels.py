@@ -15,11 +15,15 @@ from eigenrnn.ops.triton_parts import (
     apply,
     load,
     load_matrix,
+    load_of_pairs,
+    of_each_pair,
     places,
     plus,
     product,
     pull,
+    pull_of_pairs,
     store,
+    store_of_pairs,
     zeros,
 )
 
@@ -33,6 +37,7 @@ def elman_forward(
     h0,  # (B, N)
     bias,  # (N,)
     lengths,  # (B,)
+    moduli,  # (T, B, N / 2), of modReLU of pairs
     h,  # (T, B, N)
     T,
     B,
@@ -58,17 +63,26 @@ def elman_forward(
 
     begin, onwards = (tl.cast(length - 1, tl.int64), -1) if REVERSE else (0, 1)
     step = tl.cast(B, tl.int64) * N
+    PAIRED: tl.constexpr = NAME == "modrelu_paired"
     x += row * x_row + begin * x_step
     h += row * N
+    moduli += row * (N // 2)
     for t in range(length, T):
         store(h + t * step, at, N, zeros(at, KIND))
+        if PAIRED:
+            store_of_pairs(moduli + t * (step // 2), at, N, zeros(at, KIND))
     h += begin * step
+    moduli += begin * (step // 2)
     z = load(x, x_unit, at, N, KIND)
     for i in range(length):
         rest = tl.where(i + 1 < length, N, 0)
         x += onwards * x_step
         following = load(x, x_unit, at, rest, KIND)
-        state = apply(plus(z, product(state, matrix, at, N)), b, NAME, SLOPE)
+        argument = plus(z, product(state, matrix, at, N))
+        if PAIRED:
+            store_of_pairs(moduli, at, N, of_each_pair(argument))
+            moduli += onwards * (step // 2)
+        state = apply(argument, b, NAME, SLOPE)
         store(h, at, N, state)
         h += onwards * step
         z = following
@@ -79,8 +93,9 @@ def elman_backward(
     g,  # (T, B, N), of any strides
     h,  # (T, B, N)
     W,  # (N, N)
-    bias,  # (N,)
+    _bias,  # (N,), given to both kernels
     lengths,  # (B,)
+    moduli,  # (T, B, N / 2), of modReLU of pairs
     delta,  # (T, B, N)
     T,
     B,
@@ -101,13 +116,14 @@ def elman_backward(
     length = tl.load(lengths + row) if RAGGED else T
     at = places(SIZES)
     matrix = load_matrix(W, at, N, KIND)
-    b = load(bias, 1, at, N if BIASED else 0, KIND)
     after = zeros(at, KIND)
 
     begin, onwards = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
     step = tl.cast(B, tl.int64) * N
+    PAIRED: tl.constexpr = NAME == "modrelu_paired"
     g += row * g_row + begin * g_step
     h += row * N + begin * step
+    moduli += row * (N // 2) + begin * (step // 2)
     delta += row * N
     for t in range(length, T):
         store(delta + t * step, at, N, after)
@@ -120,7 +136,12 @@ def elman_backward(
         h += onwards * step
         above_next = load(g, g_unit, at, rest, KIND)
         states_next = load(h, 1, at, rest, KIND)
-        after = pull(plus(above, product(after, matrix, at, N)), states, b, NAME, SLOPE)
+        above = plus(above, product(after, matrix, at, N))
+        if PAIRED:
+            after = pull_of_pairs(above, states, load_of_pairs(moduli, at, N, KIND))
+            moduli += onwards * (step // 2)
+        else:
+            after = pull(above, states, NAME, SLOPE)
         store(delta, at, N, after)
         delta += onwards * step
         above, states = above_next, states_next

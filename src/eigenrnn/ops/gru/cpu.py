@@ -7,13 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.backend import REAL, Backend
 from eigenrnn.ops.compiled import (
     ABOUT,
     activation,
     fresh,
     kernels,
     missing,
+    number_type,
     pointer,
     readable,
     refuses,
@@ -57,8 +58,9 @@ def gru_cpu(  # noqa: PLR0913, the tensors and how to run over them
     x, h0, bias, recurrent_bias, c = readable(x, h0, bias, recurrent_bias, c)
     h, last, kept = _outputs(x, W, h0, reset_after, keep, last_only)
     form = nonlinearity, reset_after, update_keeps, batch_sizes, reverse
+    number = number_type(x, W, h0, bias, recurrent_bias, U, c)
     kernels.gru_forward(
-        *_call(W, x, x if U is not None else None, bias, *form),
+        *_call(number, W, x, x if U is not None else None, bias, *form),
         [
             *_views(x, W, h0, bias, recurrent_bias, U, c, None if last_only else h),
             (last.data_ptr(), 0, last.shape[1]),
@@ -101,8 +103,9 @@ def _gru_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     dUt, dWt = (pointer(None if d is None else d.T) for d in (dU, dW))
     biases = pointer(dbias), pointer(drecurrent_bias)
     form = nonlinearity, reset_after, update_keeps, batch_sizes, reverse
+    number = number_type(g, g_last, x, W, h0, bias, U, h, kept)
     kernels.gru_backward(
-        *_call(W, h, x, bias, *form),
+        *_call(number, W, h, x, bias, *form),
         [*_views(x, W, h0, bias, None, U, None, h), (0, 0, 0), (kept.data_ptr(), 0, 0)],
         [pointer(g), end, pointer(dx), dUt, pointer(dc), dWt, start, *biases],
     )
@@ -154,6 +157,7 @@ def _like(tensor: Tensor, T: int, B: int, K: int) -> Tensor:  # (T, B, K)
 
 
 def _call(  # noqa: PLR0913, what kernels are told beside the tensors
+    number: str,
     W: Tensor,
     steps: Tensor,  # (T, B, any)
     mapped: Tensor | None,  # (T, B, M), the inputs if U maps them
@@ -165,10 +169,10 @@ def _call(  # noqa: PLR0913, what kernels are told beside the tensors
     reverse: bool,
 ) -> tuple[Any, ...]:
     shape = *steps.shape[:2], W.shape[1], 0 if mapped is None else mapped.shape[2]
-    number, slope = activation(nonlinearity, bias)
+    f, slope = activation(nonlinearity, bias)
     sizes = None if batch_sizes is None else list(batch_sizes)
-    twice, threads = W.dtype == torch.float64, torch.get_num_threads()
-    return twice, threads, shape, sizes, reverse, number, slope, reset_after, update_keeps
+    threads = torch.get_num_threads()
+    return number, threads, shape, sizes, reverse, f, slope, reset_after, update_keeps
 
 
 def _views(  # noqa: PLR0913, the tensors
@@ -253,6 +257,7 @@ BACKEND = Backend(
     name="cpu",
     run=_run,
     about=ABOUT,
+    dtypes=REAL - {torch.float16},
     missing=missing,
     refuses=refuses,
     forgets=True,

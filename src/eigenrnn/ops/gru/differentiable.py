@@ -95,7 +95,8 @@ def _outer(
     b: Tensor,  # (T, B, M)
 ) -> Tensor:  # (K, M)
     # older batching rules know no `flatten`
-    return a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1])
+    rows = a.shape[0] * a.shape[1]
+    return a.reshape(rows, a.shape[-1]).T @ b.reshape(rows, b.shape[-1])
 
 
 def _given(x: Tensor | None) -> Tensor:

@@ -71,5 +71,7 @@ def _of_matrices(  # noqa: PLR0913, all that meets in them
     if reset_after:
         dW_c = met_states(dq)
     else:
-        dW_c = dx[..., 2 * N :].reshape(-1, N).T @ gates[..., 2 * N : 3 * N].reshape(-1, N)
+        rows = dx.shape[0] * dx.shape[1]
+        dx_c, q = dx[..., 2 * N :], gates[..., 2 * N : 3 * N]
+        dW_c = dx_c.reshape(rows, N).T @ q.reshape(rows, N)
     return torch.cat([met_states(dx[..., : 2 * N]), dW_c])

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.backend import REAL, Backend
 from eigenrnn.ops.gpu import ABOUT, launch, lengths_of, missing, refuses, reluctant
 from eigenrnn.ops.gru.backward import OPTIONS
 from eigenrnn.ops.gru.from_gates import differentiate
@@ -150,6 +150,7 @@ BACKEND = Backend(
     name="gpu",
     run=_run,
     about=ABOUT,
+    dtypes=REAL,
     missing=missing,
     refuses=refuses(LIMITS),
     reluctant=reluctant,

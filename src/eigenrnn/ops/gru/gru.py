@@ -11,10 +11,11 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.gru import cpu, gpu, loop, reference
-from eigenrnn.ops.inputs import check_types
+from eigenrnn.ops.inputs import check_tensors, check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
+    check_option_types,
     check_options,
     in_float32,
     options_of,
@@ -25,6 +26,8 @@ __all__ = ["BACKENDS", "gru"]
 
 BACKENDS = {b.name: b for b in (cpu.BACKEND, gpu.BACKEND, loop.BACKEND, reference.BACKEND)}
 """The implementations by name, the preferred first."""
+
+_DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
 
 def gru(  # noqa: PLR0913, the tensors and how to run over them
@@ -114,6 +117,10 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
         >>> h[:, 0, 0]
         tensor([0.5000, 0.2500, 0.1250, 0.0625, 0.0312])
     """
+    check_tensors(x, W, h0=h0, bias=bias, recurrent_bias=recurrent_bias, U=U, c=c)
+    _check_shapes(x, W, h0, bias, recurrent_bias, U, c)
+    options = options_of(layer_norm, zoneout)
+    check_options(options, x, W)
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             tensors: list[Any] = [
@@ -134,22 +141,18 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
                 last_only=last_only,
                 backend=backend,
             )
-    if U is None and (x.dim() != 3 or x.shape[0] < 1 or x.shape[2] % 3 or not x.shape[2]):
-        raise ValueError(f"expected x of shape (T, B, 3 N) with T >= 1, got {tuple(x.shape)}")
-    if x.dim() != 3 or x.shape[0] < 1:
-        raise ValueError(f"expected x of shape (T, B, M) with T >= 1, got {tuple(x.shape)}")
-    N = (x.shape[2] if U is None else U.shape[0]) // 3
     if h0 is None:
-        h0 = x.new_zeros(x.shape[1], N)
-    _check_biases(bias, recurrent_bias, nonlinearity, reset_after)
+        h0 = x.new_zeros(x.shape[1], W.shape[1])
     weights = (W, h0, bias, recurrent_bias, U, c)
-    _check_tensors(x, N, *weights)
+    if not x.is_floating_point():
+        raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
+    check_types(_DTYPES, x, W, h0=h0, bias=bias, recurrent_bias=recurrent_bias, U=U, c=c)
+    check_option_types(options, W)
+    _check_biases(bias, recurrent_bias, nonlinearity, reset_after)
     if batch_sizes is not None:
         check_batch_sizes(batch_sizes, *x.shape[:2])
-    options = options_of(layer_norm, zoneout)
-    check_options(options, x, W)
     others = *weights, *(layer_norm or ())
-    call = Call.of(x, nonlinearity, *others, state_size=N, options=options)
+    call = Call.of(x, nonlinearity, *others, state_size=W.shape[1], options=options)
     chosen = choose(BACKENDS, call, backend)
     if last_only and chosen.forgets and not torch.is_grad_enabled():
         options |= {"last_only": True}
@@ -167,21 +170,21 @@ def _check_biases(
         raise ValueError("expected no recurrent_bias with the reset before W: add it to x")
 
 
-def _check_tensors(  # noqa: PLR0913, the tensors of a call
+def _check_shapes(
     x: Tensor,
-    N: int,
     W: Tensor,
-    h0: Tensor,
+    h0: Tensor | None,
     bias: Tensor | None,
     recurrent_bias: Tensor | None,
     U: Tensor | None,
     c: Tensor | None,
 ) -> None:
-    _, B, M = x.shape
-    if not x.is_floating_point():
-        raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
+    mapped, last = (U is not None), "M" if U is not None else "3 N"
+    if x.dim() != 3 or x.shape[0] < 1 or (not mapped and (x.shape[2] % 3 or not x.shape[2])):
+        raise ValueError(f"expected x of shape (T, B, {last}) with T >= 1, got {tuple(x.shape)}")
     if c is not None and U is None:
         raise ValueError("expected c to go with U, got c alone: add it to x")
+    (_, B, M), N = x.shape, W.shape[-1] if mapped and W.dim() else x.shape[2] // 3
     shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
         "W": (W, (3 * N, N)),
         "h0": (h0, (B, N)),
@@ -193,4 +196,3 @@ def _check_tensors(  # noqa: PLR0913, the tensors of a call
     for name, (tensor, shape) in shapes.items():
         if tensor is not None and tensor.shape != shape:
             raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
-    check_types(x, W, h0=h0, bias=bias, recurrent_bias=recurrent_bias, U=U, c=c)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.backend import REAL, Backend
 from eigenrnn.ops.gru.backward import OPTIONS, gru_loop_backward
 from eigenrnn.ops.gru.from_gates import differentiate
 from eigenrnn.ops.inplace import apply_in_place
@@ -97,6 +97,7 @@ BACKEND = Backend(
     name="loop",
     run=_run,
     about="in-place torch operations, any device",
+    dtypes=REAL,
     missing=lambda: None,
     refuses=lambda call: (
         "torch.func transforms and forward mode need differentiable operations"

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.backend import REAL, Backend
 from eigenrnn.ops.inputs import mapped
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, normalised, zoned_out
 from eigenrnn.ops.steps import with_last
@@ -74,6 +74,7 @@ BACKEND = Backend(
     name="reference",
     run=gru_reference,
     about="naive loop, differentiable any number of times",
+    dtypes=REAL,
     missing=lambda: None,
     refuses=lambda _: None,
     serves=frozenset({"layer_norm", "zoneout"}),

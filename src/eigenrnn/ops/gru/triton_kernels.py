@@ -151,7 +151,6 @@ def gru_backward(
     W_r = load_matrix(W, at, N, KIND)
     W_u = load_matrix(W + N * N, at, N, KIND)
     W_c = load_matrix(W + 2 * N * N, at, N, KIND)
-    b = load(bias, 1, at, N if BIASED else 0, KIND)
     dh = zeros(at, KIND)
 
     begin, onwards = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
@@ -182,7 +181,7 @@ def gru_backward(
         else:
             change = minus(c, began)
             stays = minus(total, times(total, u))
-        dc = pull(minus(total, stays), c, b, NAME, SLOPE)
+        dc = pull(minus(total, stays), c, NAME, SLOPE)
         if RESET_AFTER:
             dq = times(dc, r)
             dr = times(times(dc, q), minus(r, times(r, r)))
