@@ -279,9 +279,7 @@ def test_kernels_refuse_tensors_of_several_types(name):
 def test_the_compiled_module_knows_two_types_by_name():
     shape, views = (1, 1, 1, 0), [(0, 0, 0)] * 12
     with pytest.raises(TypeError, match=r"expected float32 or float64, got int8"):
-        compiled.kernels.elman_forward(
-            "int8", 1, shape, (0, 1), None, False, 0, 0.0, views
-        )
+        compiled.kernels.elman_forward("int8", 1, shape, (0, 1), None, False, 0, 0.0, views)
 
 
 def test_a_forced_backend_is_unknown_to_other_threads():

@@ -127,6 +127,30 @@ def test_the_cayley_transform_is_unitary_to_rounding_however_large_the_matrix(n,
     assert orthogonality_error(cayley(A)) <= 0.1 * tol(dtype, n)
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 33])
+@pytest.mark.parametrize("size", [1e3, 1e5, 1e10, 1e20, 1e37])
+def test_the_cayley_transform_is_unitary_and_right_for_every_finite_matrix(size, n, dtype):
+    A = size * random_skew(n)
+    if dtype.is_complex:
+        A = A + 1j * size * (normal(n, n, seed=5) + normal(n, n, seed=5).T)
+    A = A.to(dtype)
+    W = cayley(A)
+    assert orthogonality_error(W) <= tol(dtype, n)
+    if not dtype.is_complex:  # W is a rotation, and turns by pi what is not in the kernel of A
+        expected = torch.full((n,), -1.0, dtype=torch.float64)
+        expected[n - n % 2 :] = 1
+        turned = torch.linalg.eigvals(W.double()).real.sort(descending=True).values
+        assert distance(turned[None], expected.sort(descending=True).values[None]) <= 10 / size + (
+            tol(dtype, n)
+        )
+
+
+def test_the_cayley_transform_of_an_infinite_matrix_is_refused():
+    with pytest.raises(ValueError, match="expected finite numbers in A, got 2 of 4 that are not"):
+        cayley(torch.tensor([[0.0, torch.inf], [-torch.inf, 0.0]]))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize("size", [1, 1e3])
 def test_the_cayley_transform_has_its_derivative_however_large_the_matrix(size, dtype):
@@ -236,11 +260,29 @@ def test_the_exponential_of_a_plane_rotation_is_orthogonal_at_every_angle(dtype)
     assert max(errors) <= 0.5 * tol(dtype, 2)
 
 
-@pytest.mark.parametrize("norm", [1e4, 1e9, 1e30])
-def test_the_exponential_is_orthogonal_where_rounding_leaves_no_angles(norm):
-    assert orthogonality_error(exp_skew(of_norm(norm, 64, torch.float32))) <= tol(
-        torch.float32, 64
-    )
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [1e4, 1e9, 1e30, 3e37])
+def test_the_exponential_is_orthogonal_at_every_norm(norm, dtype):
+    assert orthogonality_error(exp_skew(of_norm(norm, 64, dtype))) <= tol(dtype, 64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("norm", [1500.0, 1e4, 1e5])
+@pytest.mark.parametrize("n", [3, 8, 33])
+def test_the_exponential_squares_as_often_as_a_large_norm_needs(norm, n, dtype):
+    A = of_norm(norm, n, dtype)
+    expected = scipy.linalg.expm(A.double().numpy())
+    # both round A, and SciPy all that it squares, in double precision
+    assert distance(exp_skew(A), expected) <= norm * (tol(dtype, n) + tol(torch.float64, n)) / 5
+    assert orthogonality_error(exp_skew(A)) <= 0.3 * tol(dtype, n)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_exponential_under_vmap_is_not_a_number_where_it_would_need_more_squarings(dtype):
+    A = torch.stack([of_norm(1500.0, 6, dtype), of_norm(1e4, 6, dtype)])
+    within, beyond = torch.func.vmap(exp_skew)(A)
+    assert distance(within, exp_skew(A[0])) <= 1500 * tol(dtype, 6)
+    assert beyond.isnan().all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from numpy.polynomial import Chebyshev, Polynomial
+from numpy.typing import NDArray
 from torch import Tensor
 
 from eigenrnn.transforms import is_traced, under_transform
@@ -12,6 +13,7 @@ from eigenrnn.transforms import is_traced, under_transform
 __all__ = [
     "at_least_float32",
     "cayley",
+    "check_finite",
     "exp_skew",
     "lower",
     "orthogonality_error",
@@ -38,6 +40,21 @@ def tol(dtype: torch.dtype, n: int) -> float:
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """Return float32 for the 16-bit floating-point types and the type itself for all others."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def check_finite(
+    matrix: Tensor | NDArray[Any],
+    name: str = "W",
+) -> None:
+    """Refuse NaN and infinity, with which eigenvalue solvers fail, hang or crash.
+
+    Raises:
+        ValueError: If there are any.
+    """
+    lost = int((~torch.as_tensor(matrix).isfinite()).sum())
+    if lost:
+        count = math.prod(matrix.shape)
+        raise ValueError(f"expected finite numbers in {name}, got {lost} of {count} that are not")
 
 
 def strictly_lower(
@@ -118,8 +135,13 @@ def cayley(
 ) -> Tensor:  # (N, N)
     r"""Cayley transform :math:`(I + A)^{-1} (I - A)` of a skew-symmetric matrix.
 
-    An eigenvalue :math:`\pm i \tan(t / 2)` of A becomes :math:`e^{\mp i t}`. Rounding, which grows
-    with A, is taken out of the value where A is large; in float32 that serves norms up to 1000.
+    An eigenvalue :math:`\pm i \tan(t / 2)` of A becomes :math:`e^{\mp i t}`. W is orthogonal to
+    rounding for every finite A: where A is large, rounding is taken out of the value, and where A
+    is so large that I + A loses I, its eigenvalues are transformed one by one. Compiled or
+    under `torch.func`, where nothing may branch on values, that serves norms up to 1000 in float32.
+
+    Raises:
+        ValueError: If A is infinite.
     """
     return _cayley(A) if is_traced() else _Cayley.apply(A)
 
@@ -127,11 +149,30 @@ def cayley(
 def _cayley(A: Tensor) -> Tensor:
     n = A.shape[-1]
     I = torch.eye(n, dtype=A.dtype, device=A.device)
-    X, Y = I + A, I - A  # torch differentiates no derivative of forward mode of solve rightly
-    W = torch.linalg.inv(X) @ Y if under_transform() else torch.linalg.solve(X, Y, left=False)
-    if is_traced() or A.is_meta or bool(_frobenius(A.detach()) > _LARGE * math.sqrt(n)):
-        return _mended(W)
-    return W
+    X, Y = I + A, I - A
+    if under_transform():  # torch does not differentiate the forward derivative of solve rightly
+        return _mended(torch.linalg.inv(X) @ Y)
+    if is_traced() or A.is_meta:
+        return _mended(torch.linalg.solve(X, Y, left=False))
+    size = float(_frobenius(A.detach()))
+    if size > _LARGE * math.sqrt(n):
+        norm = float(_bound(A.detach()))
+        if not norm <= 0.5 / math.sqrt(torch.finfo(A.dtype).eps):
+            return _cayley_of_large(A)
+    # they commute, and torch copies less; `solve` would call an I + A with NaN singular
+    W = torch.linalg.solve_ex(X, Y, left=False).result
+    return _mended(W) if size > _LARGE * math.sqrt(n) else W
+
+
+def _cayley_of_large(A: Tensor) -> Tensor:
+    """Transform the eigenvalues, as I + A loses I."""
+    wide = torch.complex128 if A.is_complex() else torch.float64
+    if A.dtype != wide:
+        return _cayley(A.to(wide)).to(A.dtype)
+    check_finite(A, "A")
+    theta, V = torch.linalg.eigh(-1j * A)
+    W = (V * torch.exp(-2j * torch.arctan(theta))) @ V.mH
+    return W if A.is_complex() else W.real.contiguous()
 
 
 def _frobenius(A: Tensor) -> Tensor:
@@ -204,7 +245,8 @@ _SERIES = {
         (torch.float64, ((2, 2), (3, 2), (4, 2))),
     )
 }
-_MOST_SQUARINGS = 10
+_MOST_TRACED_SQUARINGS = 10
+_SQUARINGS_TO_MEND = 5  # each doubles the departure from orthogonality, which mending squares
 
 
 def exp_skew(
@@ -217,32 +259,40 @@ def exp_skew(
     C and S are near-best polynomials for :math:`\cos \sqrt{-b}` and
     :math:`\sin \sqrt{-b} / \sqrt{-b}` on the interval that holds the eigenvalues of B. So there is
     nothing to solve, the backward pass is made of products alone, and bounds of the norm that come
-    with the powers of A keep s small. A norm above 3400 (1800 in float64) is taken for that: the
-    matrix is orthogonal, but of no meaning.
+    with the powers of A keep s small. Any finite A is squared as often as it needs; the rounding
+    of A alone moves the angles by its norm times epsilon. Compiled or under `torch.func`, where
+    nothing may branch on values, s is at most 10, and the exponential of a matrix that needs more,
+    whose norm is above 3400 (1800 in float64), is NaN.
 
     Source:
         Polynomials as by Paterson and Stockmeyer, SIAM J. Comput. 2, 1973.
         https://doi.org/10.1137/0202007 (departures: in the even and the odd part of exp).
     """
-    longest, bound = _SERIES[A.dtype][-1], _bound(A.detach())
-    A1 = A * (longest.reach * 2**_MOST_SQUARINGS / bound).clamp(max=1)
+    longest = _SERIES[A.dtype][-1]
+    # divided by a power of two that leaves entries below 2, whose powers cannot overflow
+    largest = A.detach().abs().amax() if A.numel() else A.new_zeros(())
+    exponent = torch.log2(largest.clamp(min=torch.finfo(A.dtype).tiny)).floor()
+    A1 = A / torch.exp2(exponent)
     A2 = A1 @ A1
     A4 = A2 @ A2
     # the powers of A know its norm better
-    bound = torch.fmin(bound, torch.fmin(_bound(A2.detach()) ** 0.5, _bound(A4.detach()) ** 0.25))
-    squarings = torch.log2(bound / longest.reach).ceil().nan_to_num(0).clamp(0, _MOST_SQUARINGS)
+    first, second, fourth = (_bound(each.detach()) for each in (A1, A2, A4))
+    bound = torch.fmin(first, torch.fmin(second**0.5, fourth**0.25))
+    squarings = (torch.log2(bound / longest.reach) + exponent).ceil().clamp(min=0)
+    scale = torch.exp2(exponent - squarings)
+    powers = A1 * scale, A2 * scale**2, A4 * scale**4
     if is_traced() or A.is_meta:  # there nothing may depend on the norm but numbers
-        power = _short_exp(A1, A2, A4, longest, 0.5**squarings)
-        for k in range(_MOST_SQUARINGS):
+        power = _short_exp(*powers, longest)
+        for k in range(_MOST_TRACED_SQUARINGS):
             power = torch.where(k < squarings, power @ power, power)
-            power = _mended(power) if k == _MOST_SQUARINGS // 2 else power
-        return _mended(power)
-    norm, s = float(bound), int(squarings)
+            power = _mended(power) if (k + 1) % _SQUARINGS_TO_MEND == 0 else power
+        return torch.where(squarings <= _MOST_TRACED_SQUARINGS, _mended(power), torch.nan)
+    norm, s = float(bound * scale), float(squarings)
     series = next((each for each in _SERIES[A.dtype] if norm <= each.reach), longest)
-    power = _short_exp(A1, A2, A4, series, 0.5**squarings)
-    for k in range(s):
+    power = _short_exp(*powers, series)
+    for k in range(int(s) if math.isfinite(s) else 0):  # of what is not finite, nothing is
         power = power @ power
-        power = _mended(power) if k == _MOST_SQUARINGS // 2 else power
+        power = _mended(power) if (k + 1) % _SQUARINGS_TO_MEND == 0 else power
     # each squaring doubles the rounding; the terms of a series are as large as exp(norm)
     return _mended(power) if s or math.exp(norm) > math.sqrt(len(A)) else power
 
@@ -252,12 +302,10 @@ def _short_exp(
     A2: Tensor,  # (N, N)
     A4: Tensor,  # (N, N)
     series: _Series,
-    scale: Tensor,  # ()
 ) -> Tensor:  # (N, N)
-    """Evaluate C + A S for A times a number that brings its norm within reach."""
+    """Evaluate C + A S for A whose norm is within reach."""
     p, q, _, coefficients = series
-    degrees = torch.arange(2 * (p * q + 1), device=A.device).view(-1, 2).T  # of A
-    table = torch.tensor(coefficients, dtype=A.dtype, device=A.device) * scale**degrees
+    table = torch.tensor(coefficients, dtype=A.dtype, device=A.device)
     powers = [torch.eye(A.shape[-1], dtype=A.dtype, device=A.device), A2, A4]
     while len(powers) <= p:
         powers.append(A2 @ powers[-1])

@@ -91,9 +91,7 @@ class Backend:
 
     def objection(self, call: Call) -> str | None:
         """Say why the backend cannot serve the call, or None."""
-        return (
-            self.missing() or self._lacks_type(call) or self._lacks(call) or self.refuses(call)
-        )
+        return self.missing() or self._lacks_type(call) or self._lacks(call) or self.refuses(call)
 
     def _lacks_type(self, call: Call) -> str | None:
         return None if call.dtype in self.dtypes else f"it has no kernels for {call.dtype}"

@@ -23,7 +23,9 @@ def differentiate(forward: Any, backward: Callable[..., Tensor]) -> None:
             it took, and gives the gradients of all pre-activations.
     """
 
-    def pull_back(ctx: Any, g: Tensor | None, g_moduli: Tensor | None) -> tuple[Tensor | None, ...]:
+    def pull_back(
+        ctx: Any, g: Tensor | None, g_moduli: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         W, h0, bias, h, moduli = ctx.saved_tensors
         nonlinearity, batch_sizes, reverse = ctx.options
         _, needs_W, needs_h0, needs_bias, *_ = ctx.needs_input_grad
