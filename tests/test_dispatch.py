@@ -305,5 +305,5 @@ def test_a_compiled_call_obeys_the_wish_of_its_own_thread(ran):
 
 def test_meta_tensors_beside_others_are_refused_by_name():
     norm = torch.ones(2, device="meta"), torch.zeros(2)
-    with pytest.raises(ValueError, match="expected gain of layer_norm on cpu, .* got meta"):
+    with pytest.raises(ValueError, match=r"expected gain of layer_norm on cpu, .* got meta"):
         ops.elman(x, W, layer_norm=norm)

@@ -137,8 +137,8 @@ def cayley(
 
     An eigenvalue :math:`\pm i \tan(t / 2)` of A becomes :math:`e^{\mp i t}`. W is orthogonal to
     rounding for every finite A: where A is large, rounding is taken out of the value, and where A
-    is so large that I + A loses I, its eigenvalues are transformed one by one. Compiled or
-    under `torch.func`, where nothing may branch on values, that serves norms up to 1000 in float32.
+    is so large that I + A loses I, its eigenvalues are transformed. Compiled or under
+    `torch.func` nothing may branch on values, and float32 serves norms up to 1000.
 
     Raises:
         ValueError: If A is infinite.
@@ -159,7 +159,7 @@ def _cayley(A: Tensor) -> Tensor:
         norm = float(_bound(A.detach()))
         if not norm <= 0.5 / math.sqrt(torch.finfo(A.dtype).eps):
             return _cayley_of_large(A)
-    # they commute, and torch copies less; `solve` would call an I + A with NaN singular
+    # they commute, and torch copies less; NaN goes through
     W = torch.linalg.solve_ex(X, Y, left=False).result
     return _mended(W) if size > _LARGE * math.sqrt(n) else W
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from eigenrnn.linalg import tol
+from eigenrnn.linalg import check_finite, tol
 
 __all__ = ["normalise_", "reflection_count", "reflection_product", "reflectors", "upper_rows"]
 
@@ -80,6 +80,7 @@ def reflectors(
     """
     n = Q.shape[0]
     exact = Q.detach().cpu().double()
+    check_finite(exact, "Q")
     if m == n - 1:
         V, rest = _eliminate(exact, m)
         return V, 1.0 if rest[-1, -1] >= 0 else -1.0

@@ -18,6 +18,7 @@ from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+from eigenrnn.linalg import check_finite
 
 __all__ = ["FixedPoints", "fixed_points"]
 
@@ -146,6 +147,7 @@ def fixed_points(
     kept = _distinct(h, residual, tolerance**0.5)
     h, residual = h[kept], residual[kept]
     J, _ = recurrence.jacobians(x.expand(len(h), M), h) if len(h) else (h.new_zeros(0, S, S), None)
+    check_finite(J, "the Jacobians of fixed points")
     eigenvalues = torch.linalg.eigvals(J)
     order = eigenvalues.abs().argsort(dim=1, descending=True)
     eigenvalues = eigenvalues.gather(1, order)

@@ -21,6 +21,7 @@ from eigenrnn.nonlinearities import NONLINEARITIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+from eigenrnn.linalg import check_finite
 
 __all__ = ["JacobianBound", "jacobian_bound"]
 
@@ -131,7 +132,7 @@ def jacobian_bound(
         )
     path = trajectory(layer, x, which)
     gates = _gates_of(gru, which)
-    W_r, W_u, W_c = (float(torch.linalg.matrix_norm(W, 2)) for W in gates.W)
+    W_r, W_u, W_c = (float(_norm(W, "a recurrent matrix")) for W in gates.W)
     r, u, c, moved = gates(path)
     k = u if gates.update_keeps else 1 - u
     h = _largest(path.states[:-1])
@@ -144,8 +145,13 @@ def jacobian_bound(
         beta = replaced * (turned * h + _largest(r))
     within = gates.f == "tanh" and bool((path.states[0].abs() <= 1).all())
     limits = gates.limits(W_r, W_u) if within else (None, None)
-    norms = torch.stack([torch.linalg.matrix_norm(J, 2) for J, _ in path.jacobians()])
+    norms = torch.stack([_norm(J, "a Jacobian") for J, _ in path.jacobians()])
     return JacobianBound(alpha.numpy(), beta.numpy(), W_c, norms.numpy(), *limits)
+
+
+def _norm(W: Tensor, name: str) -> Tensor:  # (..., N, N) to (...)
+    check_finite(W, name)
+    return torch.linalg.matrix_norm(W, 2)
 
 
 @dataclass(frozen=True)

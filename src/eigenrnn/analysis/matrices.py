@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis.recurrence import recurrent_matrices
+from eigenrnn.linalg import check_finite
 
 __all__ = [
     "Matrix",
@@ -33,7 +34,7 @@ def given_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
     matrix = _only_matrix(W) if isinstance(W, nn.Module) else given_array(W, name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"expected a square matrix {name} (N, N), got shape {matrix.shape}")
-    _check_finite(matrix, name)
+    check_finite(matrix, name)
     return matrix
 
 
@@ -48,12 +49,13 @@ def given_vector(v: Tensor | ArrayLike, size: int, name: str) -> NumberArray:  #
         vector = vector[:, 0]
     if vector.shape != (size,):
         raise ValueError(f"expected {name} ({size},), as W has {size} rows, got {vector.shape}")
-    _check_finite(vector, name)
+    check_finite(vector, name)
     return vector
 
 
 def spectral_radius(W: NumberArray) -> float:
     """Return the largest modulus of an eigenvalue."""
+    check_finite(W)
     return float(np.abs(np.linalg.eigvals(W)).max())
 
 
@@ -96,11 +98,3 @@ def given_array(given: Tensor | ArrayLike, name: str) -> NumberArray:
     if array.dtype.kind not in "biufcO":  # text that can be read as numbers
         raise ValueError(f"{asked}, got {array.dtype}")
     return numbers
-
-
-def _check_finite(array: NumberArray, name: str) -> None:
-    lost = int(array.size - np.isfinite(array).sum())
-    if lost:
-        raise ValueError(
-            f"expected finite numbers in {name}, got {lost} of {array.size} that are not"
-        )

@@ -13,7 +13,7 @@ from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.matrices import Matrix, NumberArray, given_matrix
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.linalg import skew, tol
+from eigenrnn.linalg import check_finite, skew, tol
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,6 +124,7 @@ def neumann_condition(
         order = before.order or 2 if isinstance(before, NeumannCayley) else 2
     check_positive_integer("order", order)
     ratio: Any = np.linalg.solve(np.eye(len(A)) + A, A - B)
+    check_finite(ratio, "the ratio of both")
     return NeumannCondition(ratio, float(np.linalg.norm(ratio, 2)), order)
 
 

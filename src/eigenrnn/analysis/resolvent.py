@@ -7,6 +7,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigenrnn.analysis.matrices import NumberArray, power_of_two
+from eigenrnn.linalg import check_finite
 
 __all__ = ["smallest_singular_values", "triangular"]
 
@@ -23,6 +24,7 @@ Floats = NDArray[np.float64]
 
 def triangular(W: NumberArray) -> Complexes:  # (N, N)
     """Return the upper triangular matrix that W is in some orthonormal basis."""
+    check_finite(W)
     # what is triangular already keeps its eigenvalues to the last digit
     if not np.tril(W, -1).any():
         return W.astype(np.complex128)

@@ -8,6 +8,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigenrnn.analysis.matrices import NumberArray, power_of_two
+from eigenrnn.linalg import check_finite
 
 __all__ = ["SchurForm", "schur_form"]
 
@@ -87,6 +88,7 @@ class SchurForm:
 
 def schur_form(W: NumberArray) -> SchurForm:  # (N, N)
     """Decompose a matrix; real rows of two stand for pairs of complex eigenvalues."""
+    check_finite(W)
     output = "complex" if np.iscomplexobj(W) else "real"
     schur: Any = scipy.linalg.schur
     upper, basis = schur(W, output=output, check_finite=False)

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from eigenrnn.linalg import check_finite
+
 __all__ = ["SpectralNorms"]
 
 _EXACT = 16  # up to so many rows or columns an eigenvalue decomposition is as fast
@@ -96,6 +98,7 @@ def _largest(
     # the largest entries become one, so that squares stay in range
     size = moved.abs().amax((1, 2), keepdim=True).clamp(min=torch.finfo(moved.dtype).tiny)
     scaled = moved / size
+    check_finite(scaled, "a product of Jacobians")
     values, vectors = torch.linalg.eigh(scaled @ scaled.mT)
     sigma = values.clamp(min=torch.finfo(moved.dtype).tiny).sqrt()
     right = scaled.mT @ (vectors / sigma[:, None])
@@ -121,5 +124,6 @@ def _exact(A: Tensor) -> Tensor:  # (n,)
         return A.new_zeros(0)
     size = A.abs().amax((1, 2)).clamp(min=torch.finfo(A.dtype).tiny)
     scaled = A / size[:, None, None]
+    check_finite(scaled, "a product of Jacobians")
     narrow = scaled.mT if A.shape[1] < A.shape[2] else scaled
     return torch.linalg.eigvalsh(narrow.mT @ narrow)[:, -1].clamp(min=0).sqrt() * size

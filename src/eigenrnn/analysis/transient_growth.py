@@ -16,6 +16,7 @@ from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+from eigenrnn.linalg import check_finite
 
 __all__ = ["TransientGrowth", "transient_growth"]
 
@@ -152,6 +153,7 @@ def _measured(states: NumberArray) -> tuple[float, float, float, float]:
 
 def _norm(W: NumberArray) -> float:
     """Return the 2-norm."""
+    check_finite(W)
     scale = float(np.abs(W).max())
     if scale == 0 or len(W) <= _MOST_DENSE:
         return float(scipy.linalg.svdvals(W, check_finite=False)[0])

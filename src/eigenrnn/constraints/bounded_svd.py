@@ -7,7 +7,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
 from eigenrnn.initializers import uniform_
-from eigenrnn.linalg import tol
+from eigenrnn.linalg import check_finite, tol
 from eigenrnn.reflections import (
     normalise_,
     reflection_count,
@@ -93,6 +93,7 @@ class BoundedSVD(Constraint):
             normalise_(raw, self.vectors, self.size)
 
     def residual(self, W: Tensor) -> float:
+        check_finite(W)
         distance = (torch.linalg.svdvals(W.detach().double()) - 1).abs()
         return float((distance - self.margin).relu().norm())
 
@@ -111,6 +112,7 @@ class BoundedSVD(Constraint):
                 f"expected reflections={self.size} where a matrix is assigned to BoundedSVD, got "
                 f"{self.reflections}: which singular vectors they reach is not known"
             )
+        check_finite(W)
         U, sigma, Vh = torch.linalg.svd(W.cpu().double())
         left, sign_of_left = reflectors(U, self.vectors)
         right, sign_of_right = reflectors(Vh.T, self.vectors)

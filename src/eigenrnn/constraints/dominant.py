@@ -5,6 +5,8 @@ from typing import TypeAlias
 import torch
 from torch import Generator, Tensor
 
+from eigenrnn.linalg import check_finite
+
 __all__ = ["dominant"]
 
 _Pair: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -92,6 +94,7 @@ def _(
 
 def _from_all(T: Tensor) -> _Pair:
     """Compute all eigenvalues, and the vectors of one by inverse iteration."""
+    check_finite(T, "T")
     eigenvalues = torch.linalg.eigvals(T)
     eigenvalue = eigenvalues[eigenvalues.abs().argmax()]
     nearby = eigenvalue * (1 + 1e-10)  # at the eigenvalue itself there is nothing to invert
@@ -144,6 +147,7 @@ def _arnoldi(
             return None  # the space is exhausted
         basis[k] = y / H[k, k - 1]
         if k in _LOOKS:
+            check_finite(H, "the Hessenberg matrix of T")
             eigenvalues, X = torch.linalg.eig(H[:k, :k])
             i = _settled(eigenvalues, H[k, k - 1] * X[-1].abs(), tolerance, wanted)
             if i is not None:

@@ -6,7 +6,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.errors import NotInSetError, check_positive_integer
-from eigenrnn.linalg import orthogonality_error, tol
+from eigenrnn.linalg import check_finite, orthogonality_error, tol
 from eigenrnn.reflections import (
     normalise_,
     reflection_count,
@@ -89,6 +89,7 @@ class Householder(Constraint):
         if self.reflections == self.size:
             return error
         I = torch.eye(self.size, dtype=torch.float64, device=W.device)
+        check_finite(W)
         beyond = torch.linalg.svdvals(I - W.detach().double())[self.reflections :]
         return float(torch.hypot(beyond.norm(), beyond.new_tensor(error)))
 

@@ -10,7 +10,15 @@ from torch import Generator, Tensor
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
 from eigenrnn.errors import check_not_negative, check_positive_integer
-from eigenrnn.linalg import cayley, orthogonality_error, polar_step, skew, strictly_lower, tol
+from eigenrnn.linalg import (
+    cayley,
+    check_finite,
+    orthogonality_error,
+    polar_step,
+    skew,
+    strictly_lower,
+    tol,
+)
 from eigenrnn.transforms import is_dual, is_traced, under_transform
 
 __all__ = ["NeumannCayley"]
@@ -135,6 +143,7 @@ class NeumannCayley(Constraint):
         return cast("Tensor", _NeumannMatrix.apply(raw, inverse, W, signs))
 
     def _assign(self, W: Tensor) -> None:
+        check_finite(W)
         left, _, right = torch.linalg.svd(W.double())
         self.cayley.assign(left @ right)  # the nearest orthogonal matrix
         self._invert()

@@ -11,6 +11,7 @@ from eigenrnn.constraints.base import Constraint, real_type
 from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import (
     cayley,
+    check_finite,
     lower,
     orthogonality_error,
     planar_skew,
@@ -193,6 +194,7 @@ def _turn(
     Z: Tensor,  # (N, N), unitary
 ) -> Tensor:  # ()
     """Return by how much to turn all phases for the widest gap of the spectrum to lie at -1."""
+    check_finite(Z)
     angles = torch.linalg.eigvals(Z.to(torch.complex128)).angle().sort().values
     gaps = angles.diff(append=angles[:1] + 2 * math.pi)
     widest = gaps.argmax()

@@ -7,6 +7,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from eigenrnn.linalg import check_finite
+
 __all__ = ["complex_schur_basis", "level", "real_schur_basis"]
 
 _Defect: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -21,6 +23,7 @@ def complex_schur_basis(
     With a `modulus`, that of the matrix next to W whose eigenvalues all have it: rounding moves
     eigenvalues much further than W, and their basis with them.
     """
+    check_finite(W)
     near = W
     for _ in range(0 if modulus is None else 3):
         eigenvalues, X = torch.linalg.eig(near)
@@ -32,6 +35,7 @@ def complex_schur_basis(
         excess = (eigenvalues.abs() - modulus).unsqueeze(1)
         steps = torch.linalg.lstsq(products, excess).solution
         near = near - (V * steps.T) @ X.mH  # Newton's method
+        check_finite(near, "a matrix near W")
     Q, _ = torch.linalg.qr(torch.linalg.eig(near)[1])
     return Q.flip(1)  # the first eigenvector spans an invariant space, which is last of a lower W
 
@@ -55,6 +59,7 @@ def real_schur_basis(
             block to the first, the pair is taken for which it is least. By default any order will
             do.
     """
+    check_finite(W)
     eigenvalues, X = torch.linalg.eig(W)
     upper, single = eigenvalues.imag > 0, eigenvalues.imag == 0
     z, r = X[:, upper], X[:, single].real

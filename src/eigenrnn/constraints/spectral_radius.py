@@ -11,7 +11,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.constraints.dominant import dominant
 from eigenrnn.errors import check_not_negative
-from eigenrnn.linalg import planar_rotation
+from eigenrnn.linalg import check_finite, planar_rotation
 
 __all__ = ["SpectralRadius"]
 
@@ -100,6 +100,7 @@ class SpectralRadius(Constraint):
         return iter(())  # the paper trains T with all the other weights
 
     def residual(self, W: Tensor) -> float:
+        check_finite(W)
         return max(0.0, float(torch.linalg.eigvals(W.detach().double()).abs().max()) - 1)
 
     def _matrix(self) -> Tensor:

@@ -15,7 +15,7 @@ from eigenrnn.layers.norm_zoneout import PLAIN, asked_of, dropped
 from eigenrnn.layers.packing import in_order, out_of_order, pack_like, unpack
 from eigenrnn.layers.readout import told_to_read
 from eigenrnn.layers.validate import check_dtype, check_input, check_options, check_step
-from eigenrnn.linalg import orthogonality_error
+from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.backend import Backend, Call
 from eigenrnn.ops.norm_zoneout import check_rate
@@ -218,8 +218,14 @@ class Stacked(nn.Module, Generic[_D]):
 
     @torch.no_grad()
     def spectrum(self) -> Tensor:  # (L D, N), complex
-        """Return the eigenvalues of every W, by falling angle."""
-        eigenvalues = torch.linalg.eigvals(self._measured())
+        """Return the eigenvalues of every W, by falling angle.
+
+        Raises:
+            ValueError: If an entry of W is not finite.
+        """
+        measured = self._measured()
+        check_finite(measured)
+        eigenvalues = torch.linalg.eigvals(measured)
         order = eigenvalues.angle().argsort(dim=-1, descending=True)
         return eigenvalues.gather(-1, order)
 

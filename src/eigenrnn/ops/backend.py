@@ -24,7 +24,7 @@ class Call:
 
     Args:
         device: The device type of all tensors, such as ``"cpu"``.
-        dtype: The type of all tensors; if U maps real inputs to complex states, that of the inputs.
+        dtype: The type of all tensors, or that of inputs that U maps to complex states.
         nonlinearity: The name of the nonlinearity.
         transformed: Whether a `torch.func` transform or forward-mode differentiation is at work.
         state_size: How many real numbers make a state.

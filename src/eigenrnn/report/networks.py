@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from eigenrnn.analysis import recurrent_matrices, schur_structure
 from eigenrnn.analysis.in_use import InUse, in_use
 from eigenrnn.analysis.network_memory import has_no_gates, network_memory
+from eigenrnn.linalg import check_finite
 from eigenrnn.report.collect import RunRecord, task_name
 from eigenrnn.report.curves import Group
 from eigenrnn.report.dynamics import watched
@@ -156,6 +157,8 @@ def _explained(network: Network, *names: str) -> Generator[None]:
 
 def _of_now(matrices: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """Take the eigenvalues of the trained network alone."""
+    for name, W in matrices.items():
+        check_finite(W, name)
     found = {name: np.linalg.eigvals(W) for name, W in matrices.items()}
     return {
         "steps": [None],

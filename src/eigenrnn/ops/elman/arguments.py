@@ -58,7 +58,7 @@ def call_of(  # noqa: PLR0913, what kernels are told beside the tensors
     return number, torch.get_num_threads(), (T, B, N, M), outputs, sizes, reverse, f, slope
 
 
-def views_of(
+def views_of(  # noqa: PLR0913, the tensors
     x: Tensor | None,
     W: Tensor,
     h0: Tensor,

@@ -70,7 +70,8 @@ def elman_cpu(  # noqa: PLR0913, the tensors and how to run over them
     "eigenrnn::elman_cpu_backward",
     mutates_args=(),
     schema="(Tensor? g, Tensor? g_last, Tensor? g_y, Tensor? x, Tensor W, Tensor h0, "
-    f"Tensor? bias, Tensor? U, Tensor? V, Tensor h, Tensor moduli, bool[] wanted, {_OPTIONS}) -> Tensor[]",
+    "Tensor? bias, Tensor? U, Tensor? V, Tensor h, Tensor moduli, bool[] wanted, "
+    f"{_OPTIONS}) -> Tensor[]",
 )
 def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     g: Tensor | None,  # (T, B, N)
@@ -112,7 +113,7 @@ def _elman_cpu_backward(  # noqa: PLR0913, the tensors and how to run over them
     return [gradient for gradient in made if gradient is not None]
 
 
-def _results(  # noqa: PLR0913, what decides on them
+def _results(
     x: Tensor,
     W: Tensor,
     h0: Tensor,

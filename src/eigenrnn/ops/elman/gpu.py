@@ -54,7 +54,8 @@ def elman_gpu(
 @torch.library.custom_op(
     "eigenrnn::elman_gpu_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
+    schema="(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, "
+    f"{_OPTIONS}) -> Tensor",
 )
 def _elman_gpu_backward(  # noqa: PLR0913, every backend's
     g: Tensor,  # (T, B, N)
@@ -76,7 +77,7 @@ def _elman_gpu_backward(  # noqa: PLR0913, every backend's
     return delta
 
 
-def _launch(
+def _launch(  # noqa: PLR0913, what both kernels are told
     kernel: Any,
     tensors: tuple[Tensor, Tensor, Tensor],
     bias: Tensor | None,  # (N,)

@@ -55,7 +55,8 @@ def elman_loop(
 @torch.library.custom_op(
     "eigenrnn::elman_loop_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> Tensor",
+    schema="(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, "
+    f"{_OPTIONS}) -> Tensor",
 )
 def _elman_loop_backward(  # noqa: PLR0913, every backend's
     g: Tensor,  # (T, B, N)

@@ -25,8 +25,8 @@ _norm_backward = torch.ops.aten.native_layer_norm_backward
 @torch.library.custom_op(
     "eigenrnn::elman_norm_zoneout_backward",
     mutates_args=(),
-    schema="(Tensor g, Tensor h, Tensor z, Tensor moments, Tensor c, Tensor moduli, Tensor W, Tensor h0, "
-    f"Tensor? bias, {OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema="(Tensor g, Tensor h, Tensor z, Tensor moments, Tensor c, Tensor moduli, Tensor W, "
+    f"Tensor h0, Tensor? bias, {OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def elman_norm_zoneout_backward(  # noqa: PLR0913, every backend's
     g: Tensor,  # (T, B, N)

@@ -93,7 +93,7 @@ def elman_backward(
     g,  # (T, B, N), of any strides
     h,  # (T, B, N)
     W,  # (N, N)
-    _bias,  # (N,), given to both kernels
+    bias,  # (N,)  # noqa: ARG001, what both kernels are given
     lengths,  # (B,)
     moduli,  # (T, B, N / 2), of modReLU of pairs
     delta,  # (T, B, N)
@@ -107,7 +107,7 @@ def elman_backward(
     KIND: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
-    BIASED: tl.constexpr,
+    BIASED: tl.constexpr,  # noqa: ARG001
     RAGGED: tl.constexpr,
     REVERSE: tl.constexpr,
 ):

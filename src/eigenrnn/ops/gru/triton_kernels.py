@@ -121,7 +121,7 @@ def gru_backward(
     g,  # (T, B, N), of any strides
     W,  # (3, N, N)
     h0,  # (B, N)
-    bias,  # (N,)
+    bias,  # (N,)  # noqa: ARG001, what both kernels are given
     lengths,  # (B,)
     h,  # (T, B, N)
     gates,  # (T, B, 4 N)
@@ -138,7 +138,7 @@ def gru_backward(
     KIND: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
-    BIASED: tl.constexpr,
+    BIASED: tl.constexpr,  # noqa: ARG001
     RAGGED: tl.constexpr,
     REVERSE: tl.constexpr,
     RESET_AFTER: tl.constexpr,
