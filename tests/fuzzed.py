@@ -1,0 +1,461 @@
+"""Random calls of public functions, good and bad, each with what it may end in."""
+
+import random
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import eigenrnn
+from cases import CONSTRAINTS, LAYERS, NAMED
+from eigenrnn import analysis, initializers, linalg
+from eigenrnn.errors import NoInverseError, NotInSetError
+from eigenrnn.nonlinearities import NONLINEARITIES
+from eigenrnn.ops import elman, gru
+
+HERE = str(Path(eigenrnn.__file__).parent)
+NAMED_ERRORS = (ValueError, TypeError, NoInverseError, NotInSetError)
+FLOATS = (torch.float32, torch.float64)
+OTHERS = (torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.bool, torch.float8_e4m3fn)
+BACKENDS = (None, "cpu", "loop", "reference")
+
+
+@dataclass
+class Call:
+    """A call: what it is, how it is made, and the same by the definition in double precision.
+
+    Args:
+        text: What is called with what.
+        make: Makes it.
+        exact: Makes it by the definition, if there is one.
+        tolerance: How far the values may be from the exact ones, relative to the largest.
+        is_good: Whether an error is no answer.
+    """
+
+    text: str
+    make: Callable[[], Any]
+    exact: Callable[[], Any] | None = None
+    tolerance: float = 0.0
+    is_good: bool = False
+
+
+@dataclass
+class Outcome:
+    """What a call ended in."""
+
+    values: list[torch.Tensor] = field(default_factory=list)
+    error: Exception | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the library itself raised one of its errors and said what it expected."""
+        frames = traceback.extract_tb(self.error.__traceback__)
+        return (
+            isinstance(self.error, NAMED_ERRORS)
+            and frames[-1].filename.startswith(HERE)
+            and "expected" in str(self.error)
+        )
+
+
+def outcome(make: Callable[[], Any]) -> Outcome:
+    """Make a call and catch whatever it raises."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = make()
+    except Exception as error:  # noqa: BLE001, it is judged by the test
+        return Outcome(error=error)
+    return Outcome([v for v in flattened(found) if isinstance(v, torch.Tensor)])
+
+
+def flattened(found: Any) -> list[Any]:
+    """Return what tuples and lists hold."""
+    if isinstance(found, tuple | list):
+        return [value for each in found for value in flattened(each)]
+    return [found]
+
+
+def fault(call: Call) -> str | None:
+    """Say what is wrong with the outcome of a call, or None."""
+    got = outcome(call.make)
+    if got.error is not None:
+        said = f"{type(got.error).__name__}: {str(got.error)[:200]}"
+        if call.is_good:
+            return f"{call.text}: a good call raised {said}"
+        return None if got.is_named else f"{call.text}: {said}"
+    if call.exact is None:
+        return None
+    expected = outcome(call.exact)
+    if expected.error is not None:
+        return f"{call.text}: gives a value where the definition raises {expected.error!r}"
+    distances = [apart(*pair) for pair in zip(got.values, expected.values, strict=True)]
+    worst = max(distances, default=0.0)
+    return None if worst <= call.tolerance else f"{call.text}: {worst:.1e} from the definition"
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the distance of two tensors relative to the largest entry; 0 of equal NaN."""
+    if one.shape != other.shape:
+        return float("inf")
+    if one.is_meta or not one.numel():
+        return 0.0
+    scale = max(1.0, float(torch.nan_to_num(other.abs(), 0, 0, 0).max()))
+    return float((one.to(other.dtype) - other).abs().max()) / scale
+
+
+def calls(seed: int, count: int) -> list[Call]:
+    """Draw random calls, one after the other."""
+    rng = random.Random(seed)
+    kinds = {
+        elman_call: 30,
+        gru_call: 22,
+        layer_call: 14,
+        constraint_call: 10,
+        initializer_call: 6,
+        linalg_call: 8,
+        analysis_call: 10,
+    }
+    return [
+        rng.choices(list(kinds), list(kinds.values()))[0](random.Random(rng.random()))
+        for _ in range(count)
+    ]
+
+
+# --------------------------------------------------------------------------- what calls take
+
+
+def normal(rng: random.Random, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(rng.getrandbits(32))
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
+
+
+def strided(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
+    """Lay the same numbers out otherwise."""
+    match rng.randrange(4):
+        case 1 if tensor.dim() > 1:
+            return tensor.transpose(0, 1).contiguous().transpose(0, 1)
+        case 2 if tensor.dim():
+            return torch.stack([tensor, tensor], dim=-1).flatten(-2)[..., ::2]
+        case 3 if tensor.dim():
+            return torch.cat([tensor, tensor])[: len(tensor)]
+    return tensor
+
+
+def spoiled(rng: random.Random, value: Any) -> Any:
+    """Put something wrong in the place of an argument."""
+    wrong: list[Any] = [
+        3.5,
+        "tanh",
+        [1.0, 2.0],
+        object(),
+        torch.tensor(1.0),
+        torch.zeros(0),
+        torch.randn(3),
+        torch.randn(2, 3),
+        torch.randn(2, 3, 4),
+        torch.randn(2, 3, 4, 5),
+    ]
+    if isinstance(value, torch.Tensor):
+        wrong += [
+            value.to(rng.choice(OTHERS)),
+            value.to(torch.complex64),
+            value.double() if value.dtype == torch.float32 else value.float(),
+            value.to("meta"),
+            value.to_sparse() if value.dim() else value,
+            value.unsqueeze(0),
+            value[..., :-1] if value.dim() else value,
+            torch.cat([value, value]) if value.dim() else value,
+            value.detach().numpy() if value.dtype in FLOATS else value,
+            None,
+        ]
+    return rng.choice(wrong)
+
+
+def described(arguments: dict[str, Any]) -> str:
+    """Write arguments in a line."""
+    words = []
+    for name, value in arguments.items():
+        if isinstance(value, torch.Tensor):
+            words.append(f"{name}={value.dtype}{list(value.shape)}@{value.device}")
+        else:
+            words.append(f"{name}={str(value)[:80]}")
+    return ", ".join(words)
+
+
+# ------------------------------------------------------------------------------ recurrences
+
+
+def recurrence_call(
+    rng: random.Random, run: Callable[..., Any], given: dict[str, Any], is_good: bool
+) -> Call:
+    """Make a call with a backward pass, and the same of the definition in double precision."""
+    dtype = given["x"].dtype if isinstance(given["x"], torch.Tensor) else torch.float32
+    wide = {
+        name: exact(value) if name != "layer_norm" or value is None else exact_pair(value)
+        for name, value in given.items()
+    }
+    coarse = torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 1e-7
+    return Call(
+        f"{run.__name__}({described(given)})",
+        partial(with_gradients, run, given),
+        partial(with_gradients, run, wide | {"backend": "reference"}),
+        tolerance=300 * coarse,
+        is_good=is_good,
+    )
+
+
+def exact(value: Any) -> Any:
+    """Return a tensor of numbers in double precision."""
+    if not isinstance(value, torch.Tensor) or value.dtype == torch.bool:
+        return value
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def exact_pair(value: Any) -> Any:
+    """Do so with both tensors of a norm."""
+    return tuple(map(exact, value)) if isinstance(value, tuple | list) else exact(value)
+
+
+def with_gradients(run: Callable[..., Any], given: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the values and the gradients of their sums."""
+    leaves = {
+        name: value.detach().requires_grad_()
+        if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+        else value
+        for name, value in given.items()
+    }
+    h, last = run(**leaves)
+    total = h.abs().sum() + last.real.sum() if h.is_complex() else h.square().sum() + last.sum()
+    tensors = [v for n, v in leaves.items() if isinstance(v, torch.Tensor) and v.requires_grad]
+    if h.is_meta or not total.requires_grad:
+        return [h.detach(), last.detach()]
+    gradients = torch.autograd.grad(total, tensors, allow_unused=True)
+    return [h.detach(), last.detach(), *(g for g in gradients if g is not None)]
+
+
+def sizes_of(rng: random.Random) -> tuple[int, int, int, int]:
+    return rng.randint(1, 4), rng.randint(0, 3), rng.choice([0, 1, 2, 3, 5]), rng.randint(0, 3)
+
+
+def ragged(rng: random.Random, T: int, B: int) -> list[int] | None:
+    return None if rng.random() < 0.7 else sorted([B, *rng.choices(range(B + 1), k=T - 1)])[::-1]
+
+
+def common(rng: random.Random, T: int, B: int, N: int, *, dtype: torch.dtype) -> dict[str, Any]:
+    """Draw the options that both recurrences have."""
+    given: dict[str, Any] = {
+        "batch_sizes": ragged(rng, T, B),
+        "reverse": rng.random() < 0.3,
+        "backend": rng.choice(BACKENDS),
+    }
+    if rng.random() < 0.15:
+        rate = rng.choice([0.0, 0.25])
+        mask = torch.rand(T, B, N, generator=torch.Generator().manual_seed(rng.getrandbits(30)))
+        given["zoneout"] = rng.choice([rate, mask < 0.5])
+        given["backend"] = rng.choice([None, "reference"])
+    return given
+
+
+def elman_call(rng: random.Random) -> Call:
+    T, B, N, M = sizes_of(rng)
+    dtype = rng.choice([*FLOATS, *FLOATS, torch.complex64, torch.complex128])
+    name = rng.choice(["modrelu", "identity"] if dtype.is_complex else list(NONLINEARITIES))
+    mapped = rng.random() < 0.5
+    given = {
+        "x": strided(rng, normal(rng, T, B, M if mapped else N, dtype=dtype)),
+        "W": strided(rng, normal(rng, N, N, dtype=dtype) / max(1, N) ** 0.5),
+        "h0": strided(rng, normal(rng, B, N, dtype=dtype)) if rng.random() < 0.5 else None,
+        "nonlinearity": name,
+        **common(rng, T, B, N, dtype=dtype),
+    }
+    if name == "modrelu" and rng.random() < 0.7:
+        given["bias"] = normal(rng, N, dtype=dtype.to_real()).abs()  # without the jump of h
+    if mapped:
+        given |= {"U": normal(rng, N, M, dtype=dtype)}
+        given |= {"c": normal(rng, N, dtype=dtype)} if rng.random() < 0.5 else {}
+    if rng.random() < 0.2:
+        given["V"] = normal(rng, rng.randint(0, 4), N, dtype=dtype)
+    return maybe_spoiled(rng, elman, given)
+
+
+def gru_call(rng: random.Random) -> Call:
+    T, B, N, M = sizes_of(rng)
+    N, dtype, mapped = max(N, 1), rng.choice(FLOATS), rng.random() < 0.5
+    after = rng.random() < 0.6
+    given = {
+        "x": strided(rng, normal(rng, T, B, M if mapped else 3 * N, dtype=dtype)),
+        "W": strided(rng, normal(rng, 3 * N, N, dtype=dtype) / N**0.5),
+        "h0": strided(rng, normal(rng, B, N, dtype=dtype)) if rng.random() < 0.5 else None,
+        "nonlinearity": rng.choice(["tanh", "elu", "identity", "relu"]),
+        "reset_after": after,
+        "update_keeps": rng.random() < 0.5,
+        **common(rng, T, B, N, dtype=dtype),
+    }
+    if after and rng.random() < 0.5:
+        given["recurrent_bias"] = normal(rng, N, dtype=dtype)
+    if mapped:
+        given["U"] = normal(rng, 3 * N, M, dtype=dtype)
+    return maybe_spoiled(rng, gru, given)
+
+
+def maybe_spoiled(rng: random.Random, run: Callable[..., Any], given: dict[str, Any]) -> Call:
+    """Leave half of the calls good, and put something wrong into the others."""
+    is_good = rng.random() < 0.5
+    if not is_good:
+        extra = ("layer_norm", "bias", "c", "d", "V", "recurrent_bias", "zoneout", "batch_sizes")
+        names = [*given, *(n for n in extra if run is elman or n not in ("d", "V"))]
+        names = [n for n in names if run is gru or n != "recurrent_bias"]
+        for name in rng.sample(names, rng.choice([1, 1, 2])):
+            given[name] = spoiled(rng, given.get(name))
+    return recurrence_call(rng, run, given, is_good)
+
+
+# ------------------------------------------------------------------------------------ layers
+
+
+def layer_call(rng: random.Random) -> Call:
+    name = rng.choice([*LAYERS, *NAMED])
+    M, N, T, B = rng.randint(1, 3), 8, rng.randint(1, 3), rng.randint(1, 3)
+    layer = {**LAYERS, **NAMED}[name](M, N)
+    x = normal(rng, T, B, M, dtype=torch.float32)
+    steps = hasattr(layer, "step")
+    method = rng.choice(["forward", "step"] if steps else ["forward"])
+    given: dict[str, Any] = {"x": x if method == "forward" else x[0]}
+    is_good = rng.random() < 0.5
+    if not is_good:
+        given["x"] = spoiled(rng, given["x"])
+        if rng.random() < 0.3:
+            given["h0"] = spoiled(rng, normal(rng, 1, B, N))
+    # torch's own layers speak for themselves
+    if not steps and not is_good:
+        return Call(f"{name}: torch's own", lambda: None)
+    run = layer if method == "forward" else layer.step
+    return Call(f"{name}.{method}({described(given)})", lambda: run(*given.values()), None, 0, is_good)
+
+
+# ------------------------------------------------------------------------------- constraints
+
+
+def constraint_call(rng: random.Random) -> Call:
+    name = rng.choice(list(CONSTRAINTS))
+    match rng.randrange(3):
+        case 0:
+            size = rng.choice([0, -1, 1, 2, 3, 4, 8, 2.5, "4", None, True, torch.tensor(4), 7])
+            return Call(f"{name}({size!r})", lambda: CONSTRAINTS[name](size))
+        case 1:
+            constraint = CONSTRAINTS[name](8)
+            W = rng.choice([constraint().detach(), normal(rng, 8, 8), torch.eye(8), torch.zeros(8, 8)])
+            W = spoiled(rng, W) if rng.random() < 0.6 else W * rng.choice([1, 1, torch.nan, 1e20])
+            return Call(f"{name}.assign({described({'W': W})})", lambda: constraint.assign(W))
+    constraint, size = CONSTRAINTS[name](8), rng.choice([1e-20, 1e-3, 1, 1e3, 1e5, 1e10, 1e20])
+    with torch.no_grad():
+        for parameter in constraint.parameters():
+            parameter.mul_(size)
+    return Call(f"{name}() of raw values times {size}", partial(error_of, constraint), is_good=True)
+
+
+def error_of(constraint: Any) -> None:
+    """Refuse a matrix that has left its set.
+
+    Raises:
+        RuntimeError: If it has.
+    """
+    W = constraint().detach()
+    residual = constraint.residual(W) if constraint.constrained else 0.0
+    if not residual <= 10 * constraint.tolerance:
+        raise RuntimeError(f"residual {residual:.1e}, tolerance {constraint.tolerance:.1e}")
+
+
+# ----------------------------------------------------- initializers, linear algebra, analysis
+
+
+def initializer_call(rng: random.Random) -> Call:
+    name = rng.choice(initializers.__all__)
+    run = getattr(initializers, name)
+    shape = rng.choice([(), (0,), (3,), (4, 4), (8, 8), (2, 3), (0, 4), (2, 3, 4)])
+    weight: Any = torch.zeros(shape, dtype=rng.choice([*FLOATS, torch.complex64, torch.int64]))
+    weight = rng.choice([weight, weight, spoiled(rng, weight)])
+    given = {"weight": weight} | ({"value": 2.0} if name == "constant_" else {})
+    return Call(f"{name}({described(given)})", lambda: run(**given))
+
+
+def linalg_call(rng: random.Random) -> Call:
+    name = rng.choice(["cayley", "exp_skew", "orthogonality_error", "polar_step", "skew", "symmetric"])
+    run, n = getattr(linalg, name), rng.randint(1, 6)
+    size, dtype = rng.choice([1e-20, 0.1, 1, 1e3, 1e6, 1e15]), rng.choice(FLOATS)
+    if name in ("skew", "symmetric"):
+        raw = normal(rng, n * (n - 1) // 2 if name == "skew" else n * (n + 1) // 2, dtype=dtype)
+        return Call(f"{name}({n})", lambda: run(raw, n), is_good=True)
+    X = normal(rng, n, n)
+    A = (size * (X - X.T)).to(dtype)
+    if name in ("cayley", "exp_skew"):
+        made = partial(checked, run, A)
+        return Call(f"{name}({size} {described({'A': A})})", made, is_good=True)
+    return Call(f"{name}({described({'A': A})})", lambda: run(A), is_good=True)
+
+
+def checked(run: Callable[..., Any], A: torch.Tensor) -> None:
+    """Refuse what is not orthogonal.
+
+    Raises:
+        RuntimeError: If it is not.
+    """
+    error = linalg.orthogonality_error(run(A))
+    if not error <= linalg.tol(A.dtype, len(A)):
+        raise RuntimeError(f"orthogonality error {error:.1e}")
+
+
+MATRIX_FUNCTIONS = {
+    "spectrum": {},
+    "henrici": {},
+    "kreiss": {},
+    "pseudospectrum": {"resolution": 5},
+    "numerical_abscissa": {"angles": 8},
+    "schur_structure": {},
+    "transient_growth": {"steps": 3},
+    "fisher_bound": {"steps": 3},
+    "effective_rank": {},
+    "participation_ratio": {},
+    "recurrent_matrices": {},
+    "recurrent_layers": {},
+    "recurrences": {},
+    "fixed_points": {"starts": 3, "steps": 5},
+    "hidden_chain": {"steps": 4},
+    "lyapunov": {"x": torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))},
+    "jacobian_bound": {"x": torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))},
+    "gradient_map": {"x": torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))},
+    "fisher_memory": {"source": np.eye(4)[0], "steps": 3},
+    "analyse": {},
+}
+
+
+def analysis_call(rng: random.Random) -> Call:
+    name = rng.choice(list(MATRIX_FUNCTIONS))
+    options = dict(MATRIX_FUNCTIONS[name])
+    first: Any = rng.choice(
+        [
+            normal(rng, 4, 4),
+            normal(rng, 4, 4).numpy(),
+            normal(rng, 4, 4, dtype=torch.complex128),
+            normal(rng, 4, 4) * rng.choice([torch.nan, torch.inf, 0, 1e200]),
+            {**LAYERS, **NAMED}[rng.choice([*LAYERS, *NAMED])](2, 8),
+            torch.nn.Linear(2, 2),
+            spoiled(rng, normal(rng, 4, 4)),
+        ]
+    )
+    if isinstance(first, torch.nn.Module) and rng.random() < 0.2:
+        with torch.no_grad():
+            for parameter in first.parameters():
+                parameter.mul_(torch.nan)
+    if options and rng.random() < 0.3:
+        key = rng.choice(list(options))
+        options[key] = spoiled(rng, options[key])
+    run = getattr(analysis, name)
+    return Call(f"{name}({described({'first': first} | options)})", lambda: run(first, **options))
