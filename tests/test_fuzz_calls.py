@@ -8,7 +8,9 @@ FEW, MANY = 2_000, 18_000
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(0, FEW), pytest.param(1, MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+    ("seed", "count"),
+    [(0, FEW), pytest.param(1, MANY, marks=pytest.mark.slow)],
+    ids=["few", "many"],
 )
 def test_random_calls_give_what_the_definition_gives_or_a_named_error(seed, count):
     faults = list(filter(None, map(fault, calls(seed, count))))

@@ -6,7 +6,15 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.nonnormal import chain_, check_square, feedback_chain_, ramp_, source_
+from eigenrnn.nonnormal import (
+    chain_,
+    check_matrix,
+    check_square,
+    check_weight,
+    feedback_chain_,
+    ramp_,
+    source_,
+)
 
 __all__ = [
     "Initializer",
@@ -37,6 +45,7 @@ class Initializer(Protocol):
 @torch.no_grad()
 def uniform_(weight: Tensor, bound: float = 0.01, *, generator: Generator | None = None) -> Tensor:
     """Fill with draws from U(-bound, bound)."""
+    check_weight(weight)
     return weight.uniform_(-bound, bound, generator=generator)
 
 
@@ -47,6 +56,7 @@ def fan_uniform_(
     generator: Generator | None = None,
 ) -> Tensor:
     r"""Fill with draws from :math:`U(-1/\sqrt N, 1/\sqrt N)`, as `torch.nn.RNN` does."""
+    check_weight(weight, 1)
     bound = 1 / math.sqrt(weight.shape[0]) if weight.shape[0] else 0.0
     return weight.uniform_(-bound, bound, generator=generator)
 
@@ -60,7 +70,8 @@ def glorot_uniform_(weight: Tensor, *, generator: Generator | None = None) -> Te
     Source:
         Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
     """
-    bound = math.sqrt(6 / (weight.shape[0] + weight.shape[-1]))
+    check_weight(weight, 1)
+    bound = math.sqrt(6 / max(1, weight.shape[0] + weight.shape[-1]))
     return weight.uniform_(-bound, bound, generator=generator)
 
 
@@ -75,7 +86,8 @@ def glorot_normal_(
     Source:
         Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
     """
-    return weight.normal_(0, math.sqrt(2 / sum(weight.shape)), generator=generator)
+    check_weight(weight, 1)
+    return weight.normal_(0, math.sqrt(2 / max(1, sum(weight.shape))), generator=generator)
 
 
 @torch.no_grad()
@@ -89,7 +101,8 @@ def kaiming_normal_(
     Source:
         He, Zhang, Ren and Sun, ICCV 2015. https://arxiv.org/abs/1502.01852
     """
-    return weight.normal_(0, math.sqrt(2 / weight.shape[1]), generator=generator)
+    check_weight(weight, 2)
+    return weight.normal_(0, math.sqrt(2 / max(1, weight.shape[1])), generator=generator)
 
 
 @torch.no_grad()
@@ -102,9 +115,12 @@ def haar_(
 
     The Haar measure on SO(N) or U(N).
 
+    Raises the errors of `check_square`.
+
     Source:
         Mezzadri, Notices of the AMS 54, 2007. https://arxiv.org/abs/math-ph/0609050
     """
+    check_square(weight)
     exact = torch.complex128 if weight.is_complex() else torch.float64
     gaussian = torch.empty_like(weight, dtype=exact).normal_(generator=generator)
     Q, R = torch.linalg.qr(gaussian)
@@ -117,6 +133,7 @@ def haar_(
 @torch.no_grad()
 def zeros_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:  # noqa: ARG001
     """Fill with zeros; the generator is there for the common signature."""
+    check_weight(weight)
     return weight.zero_()
 
 
@@ -128,6 +145,7 @@ def constant_(
     generator: Generator | None = None,  # noqa: ARG001
 ) -> Tensor:
     """Fill with one value."""
+    check_weight(weight)
     return weight.fill_(value)
 
 
@@ -144,7 +162,8 @@ def fan_normal_(
         Orhan and Pitkow, ICLR 2020: the input matrix beside an orthogonal or identity W.
         https://arxiv.org/abs/1905.13715
     """
-    return weight.normal_(0, scale / math.sqrt(weight.shape[0]), generator=generator)
+    check_weight(weight, 1)
+    return weight.normal_(0, scale / math.sqrt(max(1, weight.shape[0])), generator=generator)
 
 
 @torch.no_grad()
@@ -174,11 +193,9 @@ def orthogonal_(
 ) -> Tensor:
     r"""Fill with :math:`\lambda Q`, the first rows and columns of a rotation as `haar_` draws it.
 
-    Raises:
-        ValueError: If the weight is no matrix.
+    Raises the errors of `check_matrix`.
     """
-    if weight.dim() != 2:
-        raise ValueError(f"expected a matrix, got shape {tuple(weight.shape)}")
+    check_matrix(weight)
     N, M = weight.shape
     square = weight.new_empty(max(N, M), max(N, M))
     return weight.copy_(haar_(square, generator=generator)[:N, :M]).mul_(scale)

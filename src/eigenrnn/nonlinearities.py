@@ -7,6 +7,7 @@ modulus of the pre-activation, since |f(z)| - b loses the digits of |z| where |z
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -102,7 +103,7 @@ def nonlinearity(name: str) -> Nonlinearity:
     Raises:
         ValueError: If there is none of that name.
     """
-    if name not in NONLINEARITIES:
+    if not isinstance(cast("object", name), str) or name not in NONLINEARITIES:
         raise ValueError(
             f"expected a nonlinearity among {', '.join(NONLINEARITIES)}, got {name!r}"
         )

@@ -120,9 +120,41 @@ def source_(
         Orhan and Pitkow, ICLR 2020: the input matrix beside a chain.
         https://arxiv.org/abs/1905.13715
     """
+    check_matrix(weight)
     weight.zero_()
     weight.diagonal().fill_(scale)
     return weight
+
+
+def check_weight(weight: object, dim: int = 0) -> None:
+    """Refuse what cannot be filled with numbers, or has fewer axes than are needed.
+
+    Raises:
+        TypeError: If it is not a dense tensor of a floating-point or complex type.
+        ValueError: If it has fewer than `dim` axes.
+    """
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"expected the weight to be a tensor, got {type(weight).__name__}")
+    fills = weight.is_floating_point() or weight.is_complex()
+    if not fills or weight.itemsize < 2 or weight.layout != torch.strided:
+        raise TypeError(
+            f"expected a dense floating-point weight, got {weight.dtype}, {weight.layout}"
+        )
+    if weight.dim() < dim:
+        raise ValueError(f"expected a weight of {dim} axes, got shape {tuple(weight.shape)}")
+
+
+def check_matrix(weight: Tensor) -> None:
+    """Refuse a weight that is not a matrix.
+
+    Raises:
+        ValueError: If it is not.
+
+    And raises the errors of `check_weight`.
+    """
+    check_weight(weight)
+    if weight.dim() != 2:
+        raise ValueError(f"expected a matrix, got shape {tuple(weight.shape)}")
 
 
 def check_square(weight: Tensor) -> None:
@@ -130,6 +162,9 @@ def check_square(weight: Tensor) -> None:
 
     Raises:
         ValueError: If it is none.
+
+    And raises the errors of `check_weight`.
     """
+    check_weight(weight)
     if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
         raise ValueError(f"expected a square matrix, got shape {tuple(weight.shape)}")

@@ -55,6 +55,9 @@ def reflection_product(
         https://doi.org/10.1137/0910005; S by Joffrain et al., ACM Trans. Math. Softw. 32, 2006.
         https://doi.org/10.1145/1141885.1141886 (departures: none).
     """
+    # lengths do not matter, so powers of two bring them where no square over- or underflows
+    largest = V.detach().abs().amax(1, keepdim=True).clamp(min=torch.finfo(V.dtype).tiny)
+    V = V / torch.exp2(torch.log2(largest).floor())
     gram = V @ V.T
     squares = gram.diagonal() if projected else gram.diagonal().detach()
     S = gram.triu(1) + torch.diag(squares / 2)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["is_batched", "is_dual", "is_traced", "under_transform"]
+__all__ = ["autocasts", "is_batched", "is_dual", "is_traced", "under_transform"]
 
 # torch offers no public question for this; vmap, grad and jvp all answer it
 _is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
@@ -26,6 +26,11 @@ def is_batched(*tensors: Tensor | None) -> bool:
 def is_dual(tensor: Tensor) -> bool:
     """Whether the tensor carries a tangent of `torch.autograd.forward_ad`."""
     return not torch.compiler.is_compiling() and forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def autocasts(device_type: str) -> bool:
+    """Whether autocast is on for a type of device; meta tensors have none."""
+    return device_type != "meta" and torch.is_autocast_enabled(device_type)
 
 
 def under_transform() -> bool:

@@ -86,6 +86,8 @@ def given_array(given: Tensor | ArrayLike, name: str) -> NumberArray:
         ValueError: If they are none, or rows differ in length.
     """
     if isinstance(given, Tensor):
+        if given.is_meta or given.layout != torch.strided:
+            raise ValueError(f"expected {name} to be a dense tensor with values, got {given!r}")
         wide = torch.complex128 if given.is_complex() else torch.float64
         return given.detach().to("cpu", wide).resolve_conj().numpy()
     asked = f"expected {name} to be numbers in rows of equal length"

@@ -147,7 +147,7 @@ def recurrent_layers(module: nn.Module) -> dict[str, Stacked[Any] | nn.RNNBase]:
 
     Raises:
         ValueError: If there are none.
-        TypeError: If it is no module.
+        TypeError: If it is not a module.
     """
     check_model(module)
     kinds = (Stacked, nn.RNN, nn.GRU, nn.LSTM)

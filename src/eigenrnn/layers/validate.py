@@ -9,6 +9,7 @@ from torch import Tensor
 
 from eigenrnn.data.memory import check_memory
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.transforms import autocasts
 
 __all__ = [
     "check_dtype",
@@ -102,7 +103,7 @@ def check_input(x: object, input_size: int, dtype: torch.dtype) -> None:
         raise ValueError(
             f"expected inputs of size {input_size}, got {x.shape[-1]} in shape {tuple(x.shape)}"
         )
-    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+    if x.dtype != dtype and not autocasts(x.device.type):
         or_layer = f" or layer.to({x.dtype})" if x.dtype.is_floating_point else ""
         raise TypeError(
             f"expected input of {dtype}, as the weights are, got {x.dtype}: "
@@ -136,5 +137,5 @@ def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         raise TypeError(f"expected the first states to be a tensor, got {kind}{hint}")
     if h0.shape != shape:
         raise ValueError(f"expected first states of shape {shape}, got {tuple(h0.shape)}")
-    if h0.dtype != dtype and not torch.is_autocast_enabled(h0.device.type):
+    if h0.dtype != dtype and not autocasts(h0.device.type):
         raise TypeError(f"expected first states of {dtype}, as the weights are, got {h0.dtype}")

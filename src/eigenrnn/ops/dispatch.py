@@ -53,18 +53,29 @@ def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = No
     Raises:
         ValueError: If the forced backend does not exist or cannot serve the call.
     """
+    check_name(backends, backend)
     inner = _forced.names[-1] if _forced.names else os.environ.get("EIGENRNN_BACKEND") or None
     forced = backend or inner
     if forced is None:
         return next(
             b for b in backends.values() if b.objection(call) is None and b.reluctant(call) is None
         )
-    if forced not in backends:
-        raise ValueError(f"expected backend to be one of {list(backends)}, got {forced!r}")
+    check_name(backends, forced)
     objection = backends[forced].objection(call)
     if objection is not None:
         raise ValueError(f"expected a call that backend {forced!r} can serve: {objection}")
     return backends[forced]
+
+
+def check_name(backends: Mapping[str, Backend], name: object) -> None:
+    """Refuse what names no backend.
+
+    Raises:
+        ValueError: If it is neither None, nor empty, nor one of the names.
+    """
+    if name is None or (isinstance(name, str) and (not name or name in backends)):
+        return
+    raise ValueError(f"expected backend to be one of {list(backends)}, got {name!r}")
 
 
 def explain(

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["check_tensors", "check_types", "mapped"]
+__all__ = ["check_flags", "check_tensors", "check_types", "mapped"]
 
 
 def mapped(
@@ -36,6 +36,17 @@ def check_tensors(x: object, W: object, **others: object) -> None:
             raise TypeError(f"expected {name} to be a tensor, got {type(given).__name__}")
         if given.layout != torch.strided:
             raise TypeError(f"expected {name} to be a dense tensor, got one of {given.layout}")
+
+
+def check_flags(**flags: object) -> None:
+    """Refuse what is neither true nor false.
+
+    Raises:
+        TypeError: If there is something else.
+    """
+    for name, given in flags.items():
+        if not isinstance(given, bool):
+            raise TypeError(f"expected {name} to be True or False, got {type(given).__name__}")
 
 
 def check_types(

@@ -134,6 +134,8 @@ def check_rate(zoneout: object) -> None:
 def _check(name: str, tensor: object, shape: tuple[int, ...], device: torch.device) -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
     if tensor.shape != shape:
         raise ValueError(f"expected {name} to have shape {shape}, got {tuple(tensor.shape)}")
     if tensor.device != device:

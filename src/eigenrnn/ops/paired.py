@@ -10,6 +10,8 @@ def as_pairs(
     z: Tensor,  # (..., N), complex
 ) -> Tensor:  # (..., 2N)
     """Write real and imaginary parts side by side."""
+    if not z.shape[-1]:  # whose gradient a view would not take
+        return z.real
     return torch.view_as_real(z.resolve_conj()).flatten(-2)
 
 
@@ -17,7 +19,10 @@ def as_complex(
     pairs: Tensor,  # (..., 2N)
 ) -> Tensor:  # (..., N), complex
     """Read every two numbers as one."""
-    return torch.view_as_complex(pairs.unflatten(-1, (-1, 2)))
+    numbers = pairs.unflatten(-1, (pairs.shape[-1] // 2, 2))
+    if not pairs.shape[-1]:  # whose strides a view would not take
+        return torch.complex(numbers[..., 0], numbers[..., 1])
+    return torch.view_as_complex(numbers)
 
 
 def matrix_of_pairs(
@@ -28,5 +33,6 @@ def matrix_of_pairs(
     Each entry :math:`a + b\,i` becomes the block :math:`\begin{pmatrix} a & -b \\ b & a
     \end{pmatrix}`.
     """
-    columns = torch.stack([W, W * 1j], dim=-1)  # what 1 and i are sent to: (N, M, 2)
-    return torch.view_as_real(columns).permute(0, 3, 1, 2).flatten(2).flatten(0, 1)
+    a, b = W.real, W.imag
+    upper, lower = torch.stack([a, -b], dim=-1), torch.stack([b, a], dim=-1)  # (N, M, 2)
+    return torch.stack([upper, lower], dim=1).flatten(2).flatten(0, 1)

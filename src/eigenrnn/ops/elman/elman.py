@@ -10,7 +10,7 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.elman import cpu, gpu, loop, reference
-from eigenrnn.ops.inputs import check_tensors, check_types
+from eigenrnn.ops.inputs import check_flags, check_tensors, check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
@@ -20,6 +20,7 @@ from eigenrnn.ops.norm_zoneout import (
     options_of,
 )
 from eigenrnn.ops.steps import check_batch_sizes
+from eigenrnn.transforms import autocasts
 
 __all__ = ["BACKENDS", "elman"]
 
@@ -110,13 +111,14 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
         >>> last[0]
         tensor([5., 5., 5.])
     """
+    check_flags(reverse=reverse, last_only=last_only)
     check_tensors(x, W, h0=h0, bias=bias, U=U, c=c, V=V, d=d)
     _check_shapes(x, W, h0, bias, U, c, V, d)
     options = options_of(layer_norm, zoneout)
     check_options(options, x, W)
     if V is not None and last_only:
         raise ValueError("expected either last_only or V, of whose outputs all come, got both")
-    if torch.is_autocast_enabled(x.device.type):
+    if autocasts(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             x, W, h0, bias, U, c = (_float32(v) for v in (x, W, h0, bias, U, c))  # type: ignore[assignment]
             h, last = elman(

@@ -11,7 +11,7 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops.backend import Call
 from eigenrnn.ops.dispatch import choose
 from eigenrnn.ops.gru import cpu, gpu, loop, reference
-from eigenrnn.ops.inputs import check_tensors, check_types
+from eigenrnn.ops.inputs import check_flags, check_tensors, check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
@@ -21,6 +21,7 @@ from eigenrnn.ops.norm_zoneout import (
     options_of,
 )
 from eigenrnn.ops.steps import check_batch_sizes
+from eigenrnn.transforms import autocasts
 
 __all__ = ["BACKENDS", "gru"]
 
@@ -117,11 +118,13 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
         >>> h[:, 0, 0]
         tensor([0.5000, 0.2500, 0.1250, 0.0625, 0.0312])
     """
+    check_flags(reverse=reverse, last_only=last_only)
+    check_flags(reset_after=reset_after, update_keeps=update_keeps)
     check_tensors(x, W, h0=h0, bias=bias, recurrent_bias=recurrent_bias, U=U, c=c)
     _check_shapes(x, W, h0, bias, recurrent_bias, U, c)
     options = options_of(layer_norm, zoneout)
     check_options(options, x, W)
-    if torch.is_autocast_enabled(x.device.type):
+    if autocasts(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             tensors: list[Any] = [
                 None if v is None else v.to(at_least_float32(v.dtype))
