@@ -77,8 +77,8 @@ def call(recurrence, nonlinearity, dtype, N):
     h0, h = torch.zeros(B, N, dtype=dtype), torch.zeros(T, B, N, dtype=dtype)
     if recurrence == "elman":
         W, options = torch.zeros(N, N, dtype=dtype), (nonlinearity, sizes, False)
-        elman.elman_gpu(h, W, h0, bias, *options)
-        elman._elman_gpu_backward(h, h, W, h0, bias, *options)
+        _, moduli = elman.elman_gpu(h, W, h0, bias, *options)
+        elman._elman_gpu_backward(h, h, moduli, W, h0, bias, *options)
         return
     x, W = torch.zeros(T, B, 3 * N, dtype=dtype), torch.zeros(3 * N, N, dtype=dtype)
     options = nonlinearity, *FORMS[recurrence], sizes, False

@@ -161,7 +161,7 @@ def test_the_gradient_of_a_nonlinearity_is_read_off_its_output(case, dtype):
     bias = normal(generator, (50,), torch.float64) if has_bias else None
     h, g = f.forward(z, bias), normal(generator, (50,), dtype)
     expected = torch.autograd.grad(h, z, g)
-    assert_near([f.pull(g, h.detach(), bias)], expected, torch.float64, 50)
+    assert_near([f.pull(g, h.detach(), bias, z.detach().abs())], expected, torch.float64, 50)
 
 
 # ------------------------------------------------------------------- backends against it
@@ -342,9 +342,9 @@ def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(
     tensors = [t.detach() for t in operands(4, 3, 2, dtype, bias=name == "modrelu")]
     x, W, h0, *bias = tensors
     arguments = (W, h0, bias[0] if bias else None, name, sizes, reverse)
-    h = torch.ops.eigenrnn.elman_loop(x, *arguments)
-    g = weights_like(h)
-    torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, (g, h, *arguments))
+    h, moduli = torch.ops.eigenrnn.elman_loop(x, *arguments)
+    given = weights_like(h), h, moduli, *arguments
+    torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, given)
 
 
 # ------------------------------------------------------------- differentiation of all kinds
@@ -490,6 +490,29 @@ def test_the_gradient_of_the_bias_in_stretches_of_time_is_the_plain_sum(shape, d
     expected = (delta * h.sgn().conj()).real.sum((0, 1))
     got = bias_gradient(delta, h, "modrelu")
     assert_near([got], [expected], torch.float64, shape[0] * shape[1])
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-8, 1e-9, 1e-37])
+@pytest.mark.parametrize(
+    ("backend", "zoneout"),
+    [*((name, None) for name in QUICK), ("loop", 0.25), ("reference", 0.25)],
+)
+def test_modrelu_of_complex_numbers_far_below_the_bias_has_exact_gradients(backend, zoneout, size):
+    generator = torch.Generator().manual_seed(0)
+    phases = torch.exp(1j * normal(generator, (200,), torch.float64))
+    z, g = (size * phases).to(torch.complex64), normal(generator, (200,), torch.complex64)
+    bias, W = torch.full((200,), 0.01), torch.zeros(200, 200)
+
+    def gradients(dtype, backend):
+        x = z.to(dtype)[None, None].requires_grad_()
+        b = bias.to(dtype.to_real()).requires_grad_()
+        options = {"nonlinearity": "modrelu", "zoneout": zoneout, "backend": backend}
+        h = elman(x, W.to(dtype), bias=b, **options)
+        return torch.autograd.grad(h, (x, b), g.to(dtype)[None, None])
+
+    exact = gradients(torch.complex128, "reference")
+    for one, other in zip(gradients(torch.complex64, backend), exact, strict=True):
+        assert float((one - other).abs().max() / other.abs().max()) <= tol(torch.float32, 1)
 
 
 # ----------------------------------------------------------------------- work, not seconds

@@ -351,8 +351,9 @@ def test_the_operators_are_registered_as_torch_expects(sizes):
     x, W, h0, bias, *_ = (v.requires_grad_() for v in operands(3, 2, 3, bias=True, M=3))
     arguments = (x, W, h0, bias, "modrelu", sizes, False)
     torch.library.opcheck(gpu.elman_gpu, arguments)
-    g, h, *others = (v.detach() for v in (x, gpu.elman_gpu(*arguments), W, h0, bias))
-    torch.library.opcheck(gpu._elman_gpu_backward, (g, h, *others, "modrelu", sizes, True))
+    g, h, moduli, *others = (v.detach() for v in (x, *gpu.elman_gpu(*arguments), W, h0, bias))
+    given = g, h, moduli, *others, "modrelu", sizes, True
+    torch.library.opcheck(gpu._elman_gpu_backward, given)
 
 
 def test_a_compiled_layer_gives_the_same():

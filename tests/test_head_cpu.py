@@ -330,9 +330,11 @@ def test_the_operator_is_registered_as_torch_expects(reads, last_only):
 def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(with_states):
     x, W, h0, bias, U, c, V, d = operands((4, 3, 2, 2), bias=True).values()
     options = "modrelu", [3, 2, 1, 1], False
-    h, last, y = torch.ops.eigenrnn.elman_cpu(x, W, h0, bias, U, c, V, d, *options, False)
+    run = torch.ops.eigenrnn.elman_cpu
+    h, last, y, moduli = run(x, W, h0, bias, U, c, V, d, *options, False)
     g, g_last = (normal(7, *h.shape), normal(8, *last.shape)) if with_states else (None, None)
-    arguments = (g, g_last, normal(9, *y.shape), x, W, h0, bias, U, V, h, [True] * 8, *options)
+    given = x, W, h0, bias, U, V, h, moduli
+    arguments = (g, g_last, normal(9, *y.shape), *given, [True] * 8, *options)
     torch.library.opcheck(torch.ops.eigenrnn.elman_cpu_backward.default, arguments)
 
 
