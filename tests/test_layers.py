@@ -1079,3 +1079,12 @@ def test_sizes_that_do_not_fit_into_memory_are_refused_before_anything_is_made(m
 def test_layer_of_any_size_is_made_without_memory():
     with torch.device("meta"):
         assert TorchGRU(2, 1_000_000).weight_hh_l0.shape == (3_000_000, 1_000_000)
+
+
+@pytest.mark.parametrize("lost", [torch.nan, torch.inf], ids=["nan", "infinity"])
+def test_the_spectrum_of_weights_that_are_not_finite_is_refused(lost):
+    layer = RNN(2, 3, constraint=Unconstrained)
+    with torch.no_grad():
+        layer.directions[0].constraint.raw[0, 1] = lost
+    with pytest.raises(ValueError, match="expected finite numbers in W, got 1 of 9 that are not"):
+        layer.spectrum()

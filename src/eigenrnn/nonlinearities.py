@@ -34,7 +34,7 @@ class Nonlinearity:
 
     name: str
     forward: Callable[[Tensor, Tensor | None], Tensor]
-    pull: Callable[..., Tensor]
+    pull: Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
     has_bias: bool = False
     takes_complex: bool = False
 
@@ -57,9 +57,7 @@ def modrelu(
     return z if bias is None else z.sgn() * torch.relu(z.abs() + bias)
 
 
-def _pull_modrelu(
-    g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor | None = None
-) -> Tensor:
+def _pull_modrelu(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor | None) -> Tensor:
     if bias is None:
         return g
     active = h != 0
@@ -79,20 +77,20 @@ NONLINEARITIES = {
     f.name: f
     for f in (
         Nonlinearity("modrelu", modrelu, _pull_modrelu, has_bias=True, takes_complex=True),
-        Nonlinearity("tanh", lambda z, _: torch.tanh(z), lambda g, h, *_: g * (1 - h * h)),
-        Nonlinearity("relu", lambda z, _: torch.relu(z), lambda g, h, *_: g * (h > 0)),
+        Nonlinearity("tanh", lambda z, _: torch.tanh(z), lambda g, h, _b, _m: g * (1 - h * h)),
+        Nonlinearity("relu", lambda z, _: torch.relu(z), lambda g, h, _b, _m: g * (h > 0)),
         Nonlinearity(
-            "elu", lambda z, _: F.elu(z), lambda g, h, *_: g * torch.where(h > 0, 1, h + 1)
+            "elu", lambda z, _: F.elu(z), lambda g, h, _b, _m: g * torch.where(h > 0, 1, h + 1)
         ),
         *(
             Nonlinearity(
                 name,
                 lambda z, _, slope=slope: F.leaky_relu(z, slope),
-                lambda g, h, *_, slope=slope: torch.where(h > 0, g, slope * g),
+                lambda g, h, _b, _m, slope=slope: torch.where(h > 0, g, slope * g),
             )
             for name, slope in LEAKY_SLOPES.items()
         ),
-        Nonlinearity("identity", lambda z, _: z, lambda g, *_: g, takes_complex=True),
+        Nonlinearity("identity", lambda z, _: z, lambda g, _h, _b, _m: g, takes_complex=True),
     )
 }
 

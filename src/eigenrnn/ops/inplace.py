@@ -13,29 +13,32 @@ __all__ = ["apply_in_place", "cut_moduli", "moduli_like", "pull_in_place"]
 
 _aten = torch.ops.aten
 
-_APPLY: dict[str, Callable[..., object]] = {
-    "tanh": lambda z, *_: torch.tanh_(z),
-    "relu": lambda z, *_: torch.relu_(z),
-    "elu": lambda z, *_: F.elu_(z),
+_Apply = Callable[[Tensor, Tensor | None], object]
+_Pull = Callable[[Tensor, Tensor, Tensor | None], object]
+
+_APPLY: dict[str, _Apply] = {
+    "tanh": lambda z, _: torch.tanh_(z),
+    "relu": lambda z, _: torch.relu_(z),
+    "elu": lambda z, _: F.elu_(z),
     **{
-        name: lambda z, *_, slope=slope: F.leaky_relu_(z, slope)
+        name: lambda z, _, slope=slope: F.leaky_relu_(z, slope)
         for name, slope in LEAKY_SLOPES.items()
     },
-    "identity": lambda z, *_: z,
+    "identity": lambda z, _: z,
 }
 
 # torch's own backward kernels, each one pass over g and h
-_PULL: dict[str, Callable[..., object]] = {
-    "tanh": lambda g, h, *_: _aten.tanh_backward.grad_input(g, h, grad_input=g),
-    "relu": lambda g, h, *_: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
-    "elu": lambda g, h, *_: _aten.elu_backward.grad_input(g, 1, 1, 1, True, h, grad_input=g),
+_PULL: dict[str, _Pull] = {
+    "tanh": lambda g, h, _: _aten.tanh_backward.grad_input(g, h, grad_input=g),
+    "relu": lambda g, h, _: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
+    "elu": lambda g, h, _: _aten.elu_backward.grad_input(g, 1, 1, 1, True, h, grad_input=g),
     **{
-        name: lambda g, h, *_, slope=slope: _aten.leaky_relu_backward.grad_input(
+        name: lambda g, h, _, slope=slope: _aten.leaky_relu_backward.grad_input(
             g, h, slope, True, grad_input=g
         )
         for name, slope in LEAKY_SLOPES.items()
     },
-    "identity": lambda g, *_: g,
+    "identity": lambda g, _h, _m: g,
 }
 
 
@@ -66,10 +69,10 @@ def apply_in_place(
     name: str,
     bias: Tensor | None,  # (N,)
     like: Tensor,  # (B, N)
-) -> Callable[..., object]:
+) -> _Apply:
     """Return the nonlinearity as an in-place operation on the first rows of a batch.
 
-    It takes the pre-activations, and if they are complex memory for their moduli.
+    It takes the pre-activations, and if they are complex memory for their moduli, else None.
     """
     if name != "modrelu":
         return _APPLY[name]
@@ -77,7 +80,7 @@ def apply_in_place(
         return _APPLY["identity"]
     scratch = torch.empty_like(like, dtype=bias.dtype)
 
-    def apply(z: Tensor, kept: Tensor | None = None) -> None:
+    def apply(z: Tensor, kept: Tensor | None) -> None:
         lifted = scratch[: z.shape[0]]
         modulus = lifted if kept is None else kept
         torch.abs(z, out=modulus)
@@ -91,10 +94,10 @@ def pull_in_place(
     name: str,
     bias: Tensor | None,  # (N,)
     like: Tensor,  # (B, N)
-) -> Callable[..., object]:
+) -> _Pull:
     """Return the map from the gradient of h to that of z, in place.
 
-    It takes the gradient, h, and if these are complex the moduli of z.
+    It takes the gradient, h, and if these are complex the moduli of z, else None.
     """
     if name != "modrelu":
         return _PULL[name]
@@ -104,7 +107,7 @@ def pull_in_place(
         return lambda g, h, m: g.copy_(NONLINEARITIES["modrelu"].pull(g, h, bias, m))
     scratch = torch.empty_like(like)
 
-    def pull(g: Tensor, h: Tensor, *_: Tensor | None) -> None:
+    def pull(g: Tensor, h: Tensor, _: Tensor | None) -> None:
         modulus = scratch[: h.shape[0]]
         torch.abs(h, out=modulus)
         _aten.threshold_backward.grad_input(g, modulus, 0, grad_input=g)

@@ -65,7 +65,7 @@ def gru_loop_backward(  # noqa: PLR0913, every backend's
             torch.sub(c, h_before, out=du).mul_(dh)
             torch.mul(dh, u, out=dc)
             dh.sub_(dc)
-        pull_(dc, c)
+        pull_(dc, c, None)
         if reset_after:
             torch.mul(dc, qs[t], out=dr)
             torch.mul(dc, rs[t], out=dq)
@@ -121,7 +121,7 @@ def backward_reference(  # noqa: PLR0913, the same
         (r, u, q, c), (g_r, g_u, g_q, g_c) = (each[t].chunk(4, dim=1) for each in (gates, g_gates))
         total = dh + g[t]
         change, share = (began[t] - c, 1 - u) if update_keeps else (c - began[t], u)
-        dc = pull(total * share + g_c, c, bias)
+        dc = pull(total * share + g_c, c, bias, None)
         if reset_after:
             dq = dc * r + g_q
             dr = dc * q + g_r

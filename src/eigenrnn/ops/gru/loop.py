@@ -61,7 +61,7 @@ def gru_loop(  # noqa: PLR0913, every backend's
         else:
             torch.mul(rs[t], h_before, out=q)
             torch.addmm(x_cs[t], q, W_c, out=c)
-        f_(c)
+        f_(c, None)
         start, end = (c, h_before) if update_keeps else (h_before, c)
         torch.lerp(start, end, us[t], out=hs[t])
     return h, gates
