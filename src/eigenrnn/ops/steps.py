@@ -102,9 +102,7 @@ def check_batch_sizes(batch_sizes: object, T: int, B: int) -> None:
         raise TypeError(
             f"expected batch_sizes to be a list of integers, got {type(batch_sizes).__name__}"
         )
-    if not all(
-        isinstance(n, Integral | torch.SymInt) and not isinstance(n, bool) for n in batch_sizes
-    ):
+    if any(isinstance(n, bool) or not isinstance(n, Integral | torch.SymInt) for n in batch_sizes):
         raise TypeError(f"expected batch sizes to be integers, got {list(batch_sizes)}")
     falling = all(a >= b for a, b in pairwise(batch_sizes))
     if len(batch_sizes) != T or batch_sizes[0] != B or not falling or batch_sizes[-1] < 0:
