@@ -157,16 +157,16 @@ def spoiled(rng: random.Random, value: Any) -> Any:
         object(),
         torch.tensor(1.0),
         torch.zeros(0),
-        torch.randn(3),
-        torch.randn(2, 3),
-        torch.randn(2, 3, 4),
-        torch.randn(2, 3, 4, 5),
+        normal(rng, 3, dtype=torch.float32),
+        normal(rng, 2, 3, dtype=torch.float32),
+        normal(rng, 2, 3, 4, dtype=torch.float32),
+        normal(rng, 2, 3, 4, 5, dtype=torch.float32),
     ]
     if isinstance(value, torch.Tensor):
         wrong += [
-            value.to(rng.choice(OTHERS)),
+            value.real.to(rng.choice(OTHERS)),
             value.to(torch.complex64),
-            value.double() if value.dtype == torch.float32 else value.float(),
+            value.real.double() if value.dtype == torch.float32 else value.real.float(),
             value.to("meta"),
             value.to_sparse() if value.dim() else value,
             value.unsqueeze(0),
