@@ -310,7 +310,7 @@ def maybe_spoiled(rng: random.Random, run: Callable[..., Any], given: dict[str, 
         extra = ("layer_norm", "bias", "c", "d", "V", "recurrent_bias", "zoneout", "batch_sizes")
         names = [*given, *(n for n in extra if run is elman or n not in ("d", "V"))]
         names = [n for n in names if run is gru or n != "recurrent_bias"]
-        for name in rng.sample(names, rng.choice([1, 1, 2])):
+        for name in rng.sample(list(dict.fromkeys(names)), rng.choice([1, 1, 2])):
             given[name] = spoiled(rng, given.get(name))
     return recurrence_call(run, given, is_good)
 
