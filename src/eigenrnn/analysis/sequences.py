@@ -15,6 +15,8 @@ def given_numbers(x: Tensor | ArrayLike, name: str = "x") -> Tensor:
     Raises:
         ValueError: If they are none.
     """
+    if isinstance(x, Tensor) and (x.is_meta or x.layout != torch.strided):
+        raise ValueError(f"expected {name} to be a dense tensor with values, got {x!r}")
     try:
         given = torch.as_tensor(x).detach().to("cpu")
     except (TypeError, ValueError, RuntimeError) as error:

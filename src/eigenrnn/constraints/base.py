@@ -113,7 +113,8 @@ class Constraint(nn.Module, ABC):
             raise TypeError(f"expected a matrix as a tensor, got {type(W).__name__}")
         if W.layout != torch.strided or W.is_meta:
             raise TypeError(f"expected a dense matrix with values, got {W.layout} on {W.device}")
-        if not W.is_floating_point() and not (self.is_complex and W.is_complex()):
+        is_real = W.is_floating_point() and W.itemsize > 1  # torch computes nothing in float8
+        if not is_real and not (self.is_complex and W.is_complex()):
             kind = "floating-point" if self.is_complex else "real floating-point"
             raise TypeError(f"expected a {kind} matrix, got dtype {W.dtype}")
         if W.shape != (self.size, self.size):
