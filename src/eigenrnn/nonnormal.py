@@ -102,7 +102,7 @@ def ramp_(
     if direction not in ("forward", "backward"):
         raise ValueError(f"expected direction to be 'forward' or 'backward', got {direction!r}")
     n = weight.shape[0]
-    i = torch.arange(n, device=weight.device, dtype=weight.dtype)
+    i = torch.arange(n, device=weight.device, dtype=weight.real.dtype)
     ramp = end * (i[:, None] - i) / max(n - 1, 1)
     return weight.copy_(ramp if direction == "forward" else ramp.T)
 
