@@ -5,12 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import eigenrnn
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src" / "eigenrnn").rglob("*.py"))
 
 IMPORT_LEAVES_STREAMS = """
 import importlib, pickle, pkgutil
@@ -77,9 +74,3 @@ def test_public_names_are_those_of_the_reference_page():
 def test_every_public_name_exists():
     missing = [name for name in eigenrnn.__all__ if not hasattr(eigenrnn, name)]
     assert missing == []
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_source_file_holds_one_idea(path):
-    lines = path.read_text().count("\n")
-    assert lines <= 300

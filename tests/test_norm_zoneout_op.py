@@ -432,12 +432,12 @@ REFUSED = {
     "device of the gain": (
         {"layer_norm": (ones.to("meta"), ones)},
         ValueError,
-        "gain of layer_norm on cpu, where x is, got meta",
+        "gain of layer_norm on cpu, where W is, got meta",
     ),
     "device of the mask": (
         {"zoneout": mask.to("meta")},
         ValueError,
-        "the mask of zoneout on cpu, where x is, got meta",
+        "the mask of zoneout on cpu, where W is, got meta",
     ),
     "a rate of one": ({"zoneout": 1.0}, ValueError, r"zoneout to be a share in \[0, 1\), got 1.0"),
     "a negative rate": ({"zoneout": -0.1}, ValueError, r".* a share in \[0, 1\), got -0.1"),

@@ -171,8 +171,19 @@ def _cayley_of_large(A: Tensor) -> Tensor:
         return _cayley(A.to(wide)).to(A.dtype)
     check_finite(A, "A")
     theta, V = torch.linalg.eigh(-1j * A)
-    W = (V * torch.exp(-2j * torch.arctan(theta))) @ V.mH
-    return W if A.is_complex() else W.real.contiguous()
+    if A.is_complex():
+        return (V * torch.exp(-2j * torch.arctan(theta))) @ V.mH
+    # Real A has pairs of eigenvalues, whose eigenvectors span planes: W turns each by its angle.
+    n, pairs = len(A), len(A) // 2
+    planes = torch.view_as_real(V[:, n - pairs :]).reshape(n, 2 * pairs)
+    Q, R = torch.linalg.qr(planes, mode="complete")
+    Q[:, : 2 * pairs] *= torch.where(R.diagonal() < 0, -1.0, 1.0)
+    angles = 2 * torch.arctan(theta[n - pairs :])
+    turns = torch.eye(n, dtype=A.dtype, device=A.device)
+    first = torch.arange(0, 2 * pairs, 2, device=A.device)
+    turns[first, first] = turns[first + 1, first + 1] = torch.cos(angles)
+    turns[first + 1, first], turns[first, first + 1] = torch.sin(angles), -torch.sin(angles)
+    return Q @ turns @ Q.mT
 
 
 def _frobenius(A: Tensor) -> Tensor:

@@ -57,12 +57,12 @@ def reflection_product(
     """
     # lengths do not matter, so powers of two bring them where no square over- or underflows
     largest = V.detach().abs().amax(1, keepdim=True).clamp(min=torch.finfo(V.dtype).tiny)
-    V = V / torch.exp2(torch.log2(largest).floor())
-    gram = V @ V.T
+    scaled = V / torch.exp2(torch.log2(largest).floor())
+    gram = scaled @ scaled.T
     squares = gram.diagonal() if projected else gram.diagonal().detach()
     S = gram.triu(1) + torch.diag(squares / 2)
     I = torch.eye(V.shape[1], dtype=V.dtype, device=V.device)
-    return I - V.T @ torch.linalg.solve_triangular(S, V, upper=True)
+    return I - scaled.T @ torch.linalg.solve_triangular(S, scaled, upper=True)
 
 
 def reflectors(

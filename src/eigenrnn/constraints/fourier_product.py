@@ -63,11 +63,11 @@ class FourierProduct(Constraint):
             )
         self.permutation_seed = permutation_seed
         # the generator of the published code
-        permutation = np.random.RandomState(permutation_seed).permutation(size)
+        permutation = np.random.RandomState(permutation_seed).permutation(self.size)
         self.permutation = torch.as_tensor(permutation, device="cpu")
         self.register_load_state_dict_pre_hook(_rename_permutation)
-        self.theta = Parameter(torch.empty(3, size))
-        self.v = Parameter(torch.empty(2, 2 * size))
+        self.theta = Parameter(torch.empty(3, self.size))
+        self.v = Parameter(torch.empty(2, 2 * self.size))
         self.reset()
 
     @torch.no_grad()

@@ -18,6 +18,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import elman
 from eigenrnn.ops.elman import BACKENDS
+from eigenrnn.transforms import autocasts
 
 __all__ = ["AsRNN"]
 
@@ -71,7 +72,7 @@ class AsDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-        if torch.is_autocast_enabled(x.device.type):
+        if autocasts(x.device.type):
             x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
             with torch.autocast(x.device.type, enabled=False):
                 return self(x, h0, batch_sizes, reverse, backend, last_only)
