@@ -280,9 +280,9 @@ def exp_skew(
         https://doi.org/10.1137/0202007 (departures: in the even and the odd part of exp).
     """
     longest = _SERIES[A.dtype][-1]
-    # divided by a power of two that leaves entries below 2, whose powers cannot overflow
+    # Large entries are divided by a power of two, so that their powers cannot overflow.
     largest = A.detach().abs().amax() if A.numel() else A.new_zeros(())
-    exponent = torch.log2(largest.clamp(min=torch.finfo(A.dtype).tiny)).floor()
+    exponent = torch.log2(largest.clamp(min=1)).floor()
     A1 = A / torch.exp2(exponent)
     A2 = A1 @ A1
     A4 = A2 @ A2
