@@ -12,10 +12,11 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from eigenrnn.experiments.tasks import Adding, CharPTB, Copying, Series, Task
+from eigenrnn.experiments.tasks.base import model_for
+from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.layers import ENRNN, LSTM, NCGRU, ExpRNN, NnRNN, ScoRNN, TanhRNN, TorchGRU
-from eigenrnn.models import count_parameters, model_for
-from eigenrnn.tasks import Adding, CharPTB, Copying, Series, Task
-from eigenrnn.train import Settings, fit
+from eigenrnn.models import count_parameters
 
 PARAMETERS = 12_000
 SEEDS = (0, 1)

@@ -19,8 +19,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from benchmarks.interleave import Timing, interleave
-from eigenrnn.bench.contestants import REFERENCE, Loop, step
 from eigenrnn.constraints import Unconstrained
+from eigenrnn.experiments.bench.contestants import REFERENCE, Loop, step
 from eigenrnn.layers import GRU, RNN
 
 __all__ = ["contestants", "main"]

@@ -17,11 +17,11 @@ from rich.table import Table
 from torch import nn
 
 from benchmarks.interleave import interleave
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training import Callback, RMSpropTF1, Settings, fit
 from eigenrnn.layers import ScoRNN
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops import elman
-from eigenrnn.tasks import Copying
-from eigenrnn.train import Callback, RMSpropTF1, Settings, fit
 
 __all__ = ["main", "measure"]
 

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from eigenrnn import ScoRNN, SequenceModel
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training import Result, Settings, fit
 from eigenrnn.layers import LSTM, TanhRNN
 from eigenrnn.models import count_parameters
-from eigenrnn.tasks import Copying
-from eigenrnn.train import Result, Settings, fit
 
 NETWORKS = {"scoRNN": (ScoRNN, 128), "LSTM": (LSTM, 45), "tanh RNN": (TanhRNN, 93)}
 COLOURS = {"scoRNN": "#0072b2", "LSTM": "#d55e00", "tanh RNN": "#009e73"}

@@ -24,7 +24,21 @@ from eigenrnn.constraints import (
     SpectralRadius,
     Unconstrained,
 )
-from eigenrnn.initializers import haar_
+from eigenrnn.experiments.tasks import (
+    Adding,
+    CarRacing,
+    CharPTB,
+    Copying,
+    Denoise,
+    Enwik8,
+    Parenthesis,
+    PixelMNIST,
+    Series,
+    Speech,
+    Text,
+    WordPTB,
+)
+from eigenrnn.init import haar_
 from eigenrnn.layers import (
     ENRNN,
     EURNN,
@@ -51,20 +65,6 @@ from eigenrnn.layers import (
 )
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import tol
-from eigenrnn.tasks import (
-    Adding,
-    CarRacing,
-    CharPTB,
-    Copying,
-    Denoise,
-    Enwik8,
-    Parenthesis,
-    PixelMNIST,
-    Series,
-    Speech,
-    Text,
-    WordPTB,
-)
 
 STARTS = ("henaff", "cayley", "haar")
 

@@ -66,6 +66,6 @@ def reproduced(reproduced_once, tmp_path):
 @pytest.fixture
 def archive(tmp_path):
     """An archive of runs without any."""
-    from eigenrnn.results import Archive
+    from eigenrnn.experiments.results import Archive
 
     return Archive(tmp_path / "results")

@@ -17,25 +17,25 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.data import enwik8, fsdd, ptb, timit
-from eigenrnn.data.audio import read_recording, wave_bytes
-from eigenrnn.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
-from eigenrnn.data.corpus import Corpus
-from eigenrnn.data.enwik8 import open_enwik8
-from eigenrnn.data.mnist import read_idx
-from eigenrnn.data.sequences import Sequences
-from eigenrnn.data.series import read_series
-from eigenrnn.data.text import read_text
-from eigenrnn.report.files import read_json, read_lines, read_table
-from eigenrnn.results import Archived
-from eigenrnn.sweep import Status, Trial
-from eigenrnn.sweep.files import read_columns
-from eigenrnn.sweep.folder import check_folder, open_folder
-from eigenrnn.sweep.suggestions import suggested_before
-from eigenrnn.sweep.temporary import temporary_folder
-from eigenrnn.train import checkpoint
-from eigenrnn.train.journal import _kept
-from eigenrnn.train.result import Result
+from eigenrnn.experiments.data import enwik8, fsdd, ptb, timit
+from eigenrnn.experiments.data.audio import read_recording, wave_bytes
+from eigenrnn.experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
+from eigenrnn.experiments.data.corpus import Corpus
+from eigenrnn.experiments.data.enwik8 import open_enwik8
+from eigenrnn.experiments.data.mnist import read_idx
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.text import read_text
+from eigenrnn.experiments.report.files import read_json, read_lines, read_table
+from eigenrnn.experiments.results import Archived
+from eigenrnn.experiments.sweep import Status, Trial
+from eigenrnn.experiments.sweep.files import read_columns
+from eigenrnn.experiments.sweep.folder import check_folder, open_folder
+from eigenrnn.experiments.sweep.suggestions import suggested_before
+from eigenrnn.experiments.sweep.temporary import temporary_folder
+from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.journal import _kept
+from eigenrnn.experiments.training.result import Result
 
 RNG = np.random.default_rng(0)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eigenrnn.data.car_racing import ACTIONS, ENCODED, Z_SIZE, Encoded
+from eigenrnn.experiments.data.car_racing import ACTIONS, ENCODED, Z_SIZE, Encoded
 
 
 def encoded_drives(rollouts=30, steps=6):

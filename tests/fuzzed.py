@@ -14,7 +14,7 @@ import torch
 
 import eigenrnn
 from cases import CONSTRAINTS, LAYERS, NAMED
-from eigenrnn import analysis, initializers, linalg
+from eigenrnn import analysis, init, linalg
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops import elman, gru
@@ -381,8 +381,8 @@ def in_its_set(constraint: Any) -> None:
 
 
 def initializer_call(rng: random.Random) -> Call:
-    name = rng.choice([name for name in initializers.__all__ if name.endswith("_")])
-    run = getattr(initializers, name)
+    name = rng.choice([name for name in init.__all__ if name.endswith("_")])
+    run = getattr(init, name)
     shape = rng.choice([(), (0,), (3,), (4, 4), (8, 8), (2, 3), (0, 4), (2, 3, 4)])
     weight: Any = torch.zeros(shape, dtype=rng.choice([*FLOATS, torch.complex64, torch.int64]))
     weight = rng.choice([weight, weight, spoiled(rng, weight)])

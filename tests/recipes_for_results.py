@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from eigenrnn import ScoRNN
 from eigenrnn.errors import MissingDataError
-from eigenrnn.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
-from eigenrnn.results import Archived, collect
-from eigenrnn.results.recorded import task_text
-from eigenrnn.tasks import Copying
-from eigenrnn.train import Settings
+from eigenrnn.experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
+from eigenrnn.experiments.results import Archived, collect
+from eigenrnn.experiments.results.recorded import task_text
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training import Settings
 from training_run import QUIET, one_thread
 
 TABLE, FIGURE = "tiny/table1", "tiny/fig1"

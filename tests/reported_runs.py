@@ -7,11 +7,11 @@ import torch
 
 from eigenrnn import ScoRNN
 from eigenrnn.analysis import recurrent_matrices
+from eigenrnn.experiments.report import Trained
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.tasks.base import model_for
+from eigenrnn.experiments.training import Settings, checkpoint, fit
 from eigenrnn.layers.baselines import LSTM
-from eigenrnn.models import model_for
-from eigenrnn.report import Trained
-from eigenrnn.tasks import Copying
-from eigenrnn.train import Settings, checkpoint, fit
 from training_run import QUIET, one_thread
 
 TASK = Copying(delay=10, test_examples=20)

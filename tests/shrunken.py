@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 
 from drives import encoded_drives, write_drives
-from eigenrnn.recipes import Row
-from eigenrnn.registry import RECIPES
-from eigenrnn.tasks import CarRacing, Enwik8, PixelMNIST
-from eigenrnn.train import fit
+from eigenrnn.experiments.recipes import Row
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.tasks import CarRacing, Enwik8, PixelMNIST
+from eigenrnn.experiments.training import fit
 from stand_in import SIZE, taken_for_enwik8, wikipedia
 from training_run import QUIET, one_thread, read_metrics
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from eigenrnn.data import DataFile, enwik8
+from eigenrnn.experiments.data import DataFile, enwik8
 
 SIZE = 200_000
 

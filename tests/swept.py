@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eigenrnn.cli.sweep_file import read_sweep
-from eigenrnn.sweep.folder import open_folder
-from eigenrnn.sweep.worker import train_points
-from eigenrnn.train import fit
+from eigenrnn.experiments.cli.sweep_file import read_sweep
+from eigenrnn.experiments.sweep.folder import open_folder
+from eigenrnn.experiments.sweep.worker import train_points
+from eigenrnn.experiments.training import fit
 from training_run import QUIET, one_thread, read_metrics
 
 TINY = {
@@ -81,7 +81,7 @@ def started(tmp_path, *options, environment=None):
     command = [
         sys.executable,
         "-m",
-        "eigenrnn.cli",
+        "eigenrnn.experiments.cli",
         "sweep",
         "sweep.yaml",
         "--out",

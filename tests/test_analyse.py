@@ -16,8 +16,8 @@ from eigenrnn import GRU, RNN, AsRNN, LanguageModel, SequenceModel
 from eigenrnn.analysis import analyse, henrici, lyapunov, recurrent_matrices, spectrum
 from eigenrnn.analysis.everything import Everything
 from eigenrnn.analysis.in_use import in_use
-from eigenrnn.cli import main
 from eigenrnn.constraints import Schur, Unconstrained, constrain
+from eigenrnn.experiments.cli import main
 from training_run import one_thread, small_fit, small_settings
 
 OF_A_MATRIX = [
@@ -344,7 +344,9 @@ def short(monkeypatch):
     def only(model, *_, **__):
         return Everything({"spectrum_hh_l0": spectrum(model)}, {}, {"spectrum_hh_l0": "all ones"})
 
-    monkeypatch.setattr(importlib.import_module("eigenrnn.cli.analyse"), "analyse_model", only)
+    monkeypatch.setattr(
+        importlib.import_module("eigenrnn.experiments.cli.analyse"), "analyse_model", only
+    )
 
 
 def test_a_run_is_analysed(eigenrnn, tmp_path):
@@ -375,7 +377,9 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_written(eigenrnn, tmp_path
     def only(model, *_, **__):
         return Everything({"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(model)}, {}, {})
 
-    monkeypatch.setattr(importlib.import_module("eigenrnn.cli.analyse"), "analyse_model", only)
+    monkeypatch.setattr(
+        importlib.import_module("eigenrnn.experiments.cli.analyse"), "analyse_model", only
+    )
     eigenrnn(RUN)
     told = eigenrnn("analyse run").out
     summary = json.loads((tmp_path / "run" / "analysis" / "summary.json").read_text())
@@ -410,7 +414,9 @@ def test_where_to_write_can_be_said_and_only_own_files_are_replaced(eigenrnn, tm
 
 def test_without_data_the_rest_is_analysed_and_said(eigenrnn, monkeypatch):
     eigenrnn(RUN)
-    monkeypatch.setattr("eigenrnn.tasks.Copying.missing_data", lambda _: "file anywhere")
+    monkeypatch.setattr(
+        "eigenrnn.experiments.tasks.Copying.missing_data", lambda _: "file anywhere"
+    )
     monkeypatch.setattr(Everything, "save", lambda *_: {})
     (Path("run") / "analysis").mkdir()
     told = eigenrnn("analyse run").out

@@ -8,9 +8,9 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from eigenrnn import bench
-from eigenrnn.bench.contestants import REFERENCE, contestants, product_gflops, step
-from eigenrnn.cli.main import main
+from eigenrnn.experiments import bench
+from eigenrnn.experiments.bench.contestants import REFERENCE, contestants, product_gflops, step
+from eigenrnn.experiments.cli.main import main
 from eigenrnn.ops import compiled
 from training_run import one_thread
 

@@ -18,7 +18,7 @@ from eigenrnn.constraints import (
     Unconstrained,
 )
 from eigenrnn.errors import NoInverseError, NotInSetError
-from eigenrnn.initializers import orthogonal_
+from eigenrnn.init import orthogonal_
 from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters, penalty

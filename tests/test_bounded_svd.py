@@ -8,7 +8,7 @@ import torch
 
 from eigenrnn.constraints import BoundedSVD
 from eigenrnn.errors import NoInverseError, NotInSetError
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.linalg import orthogonality_error, tol
 
 SIZES = [(1, 1), (2, 1), (2, 2), (7, 3), (7, 7), (20, 5)]  # N and m

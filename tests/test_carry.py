@@ -11,12 +11,12 @@ from torch import nn
 
 from eigenrnn import RNN
 from eigenrnn.constraints import Exponential, Householder, NeumannCayley
-from eigenrnn.language_model import LanguageModel
-from eigenrnn.tasks import Batch, Task
-from eigenrnn.train import Callback, Settings
-from eigenrnn.train.averaging import Average
-from eigenrnn.train.optimisers import build_optimisers
-from eigenrnn.train.schedule import lr_decay
+from eigenrnn.experiments.tasks import Batch, Task
+from eigenrnn.experiments.training import Callback, Settings
+from eigenrnn.experiments.training.averaging import Average
+from eigenrnn.experiments.training.optimisers import build_optimisers
+from eigenrnn.experiments.training.schedule import lr_decay
+from eigenrnn.models import LanguageModel
 from training_run import losses, read_metrics, small_fit
 
 SYMBOLS, WINDOW, WINDOWS = 5, 4, 3

@@ -6,9 +6,10 @@ from functools import partial
 import pytest
 
 import cases
-from eigenrnn import constraints, layers, nonlinearities, tasks
+from eigenrnn import constraints, layers, nonlinearities
 from eigenrnn.constraints import Constraint
-from eigenrnn.tasks import Task
+from eigenrnn.experiments import tasks
+from eigenrnn.experiments.tasks import Task
 
 
 def exported_classes(package, unless):

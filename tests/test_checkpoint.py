@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from eigenrnn.errors import CheckpointError
-from eigenrnn.train import checkpoint
+from eigenrnn.experiments.training import checkpoint
 
 STATE = {"step": 7, "name": "x", "weights": {"W": torch.arange(64.0)}, "last": [1.5, None]}
 

@@ -16,14 +16,14 @@ import pytest
 import torch
 import yaml
 
-from eigenrnn import registry
-from eigenrnn.cli import main
-from eigenrnn.cli.make import make, options_and_record
-from eigenrnn.data.mnist import FILES
 from eigenrnn.errors import RunExistsError
-from eigenrnn.recipes import Outcome
-from eigenrnn.registry import class_path
-from eigenrnn.train.learner import Learner
+from eigenrnn.experiments import registry
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.cli.make import make, options_and_record
+from eigenrnn.experiments.data.mnist import FILES
+from eigenrnn.experiments.recipes import Outcome
+from eigenrnn.experiments.registry import class_path
+from eigenrnn.experiments.training.learner import Learner
 from training_run import one_thread, read_metrics
 
 TINY = "--task copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --steps 4"
@@ -141,7 +141,7 @@ def test_list_tells_programs_which_rows_can_run(eigenrnn):
 
 
 def test_the_package_of_the_command_line_can_be_run(tmp_path):
-    command = [sys.executable, "-m", "eigenrnn.cli", "list", "tasks"]
+    command = [sys.executable, "-m", "eigenrnn.experiments.cli", "list", "tasks"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "copying" in done.stdout
@@ -226,7 +226,9 @@ def same_as_in_python(layer):
     """Whether the command line makes a layer whose weights and options are those of Python."""
     kind = registry.LAYERS[layer]
     content = {"class_path": registry.class_path(kind)}
-    options, _ = options_and_record({"task": "eigenrnn.tasks.Adding", "layer": content})
+    options, _ = options_and_record(
+        {"task": "eigenrnn.experiments.tasks.Adding", "layer": content}
+    )
     one, other = (make(2, 16, generator=seeded()) for make in (options.layer, kind))
     weights = one.state_dict(), other.state_dict()
     return str(one) == str(other) and all(map(torch.equal, *(w.values() for w in weights)))
@@ -288,7 +290,7 @@ YAML = {
         "layer: {name: rnn, constraint: {name: exponential, start: haar}}\n"
     ),
     "class paths": (
-        "task: {class_path: eigenrnn.tasks.Copying, init_args: {delay: 5}}\n"
+        "task: {class_path: eigenrnn.experiments.tasks.Copying, init_args: {delay: 5}}\n"
         "layer: {class_path: eigenrnn.layers.LSTM, init_args: {forget_bias: 1.0}}\n"
     ),
 }
@@ -609,7 +611,7 @@ def test_an_interrupted_recipe_says_so_by_its_status(eigenrnn, monkeypatch):
 
 
 def patch(monkeypatch, name, value):
-    monkeypatch.setattr(importlib.import_module("eigenrnn.cli.main"), name, value)
+    monkeypatch.setattr(importlib.import_module("eigenrnn.experiments.cli.main"), name, value)
 
 
 def test_an_interrupt_before_the_first_step_ends_without_a_traceback(eigenrnn, monkeypatch):
@@ -644,7 +646,7 @@ def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch
 
 def test_an_interrupted_run_says_how_to_go_on_and_then_ends(eigenrnn, tmp_path):
     line = f"train {SMALL} --out here --steps"
-    command = [sys.executable, "-m", "eigenrnn.cli", *shlex.split(line), "1000000"]
+    command = [sys.executable, "-m", "eigenrnn.experiments.cli", *shlex.split(line), "1000000"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True

@@ -24,7 +24,7 @@ sys.meta_path.insert(0, Hidden)
 """
 
 LIST = """
-from eigenrnn.cli import main
+from eigenrnn.experiments.cli import main
 raise SystemExit(main(["list", "backends", "--json"]))
 """
 

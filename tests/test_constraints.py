@@ -41,7 +41,7 @@ from drawn import (
 )
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.errors import NoInverseError, NotInSetError
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.linalg import skew, tol
 
 OPTIMISERS = {

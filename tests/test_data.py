@@ -12,9 +12,9 @@ import pooch
 import pytest
 import requests
 
-from eigenrnn.data import DataFile, locate
-from eigenrnn.data.mnist import FILES, read_idx, read_mnist
 from eigenrnn.errors import ChecksumError, MissingDataError
+from eigenrnn.experiments.data import DataFile, locate
+from eigenrnn.experiments.data.mnist import FILES, read_idx, read_mnist
 
 CONTENT = b"the published file"
 FIRST, SECOND = "https://first.example/a.gz", "https://second.example/a.gz"

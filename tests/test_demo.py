@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from eigenrnn.tasks import Copying
+from eigenrnn.experiments.tasks import Copying
 from training_run import read_metrics
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "copying_demo.py"

@@ -18,9 +18,9 @@ import pytest
 import torch
 
 import eigenrnn
-from eigenrnn import registry
-from eigenrnn.cli import names
-from eigenrnn.cli.parser import Parser
+from eigenrnn.experiments import registry
+from eigenrnn.experiments.cli import names
+from eigenrnn.experiments.cli.parser import Parser
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "eigenrnn"
@@ -42,8 +42,8 @@ PROMPT = re.compile(r"\w*\$ +")
 PACKAGES = {
     "CONSTRAINTS": "eigenrnn.constraints",
     "LAYERS": "eigenrnn.layers",
-    "TASKS": "eigenrnn.tasks",
-    "RECIPES": "eigenrnn.recipes",
+    "TASKS": "eigenrnn.experiments.tasks",
+    "RECIPES": "eigenrnn.experiments.recipes",
     "BACKENDS": "eigenrnn.ops",
 }
 ENTRIES = [
@@ -234,7 +234,11 @@ def of_eigenrnn(words):
     """The arguments of eigenrnn in a command, or None."""
     if words[0] == "eigenrnn":
         return words[1:]
-    return words[words.index("eigenrnn.cli") + 1 :] if "eigenrnn.cli" in words else None
+    return (
+        words[words.index("eigenrnn.experiments.cli") + 1 :]
+        if "eigenrnn.experiments.cli" in words
+        else None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -264,8 +268,8 @@ def test_command_of_eigenrnn_has_the_options_that_the_page_gives(
 @pytest.mark.console
 @pytest.mark.parametrize("command", NOT_RUN)
 def test_command_that_is_not_run_has_the_options_that_the_page_gives(command):
-    # what follows eigenrnn.cli is not of this program
-    words = [*takewhile(lambda word: word != "eigenrnn.cli", words_of(command))]
+    # what follows eigenrnn.experiments.cli is not of this program
+    words = [*takewhile(lambda word: word != "eigenrnn.experiments.cli", words_of(command))]
     if words[0] == "make":
         dry = ["make", "--dry-run", *words[1:]]
     elif words[0] == ".ci/run":

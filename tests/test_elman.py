@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from cases import NONLINEARITIES
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
 from eigenrnn.ops.elman import BACKENDS, loop

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from cases import NONLINEARITIES
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.layers import RNN
 from eigenrnn.ops import elman, explain
 from eigenrnn.ops import gpu as gpu_calls

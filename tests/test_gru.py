@@ -18,7 +18,7 @@ from eigenrnn.constraints import (
     ScaledCayley,
     Unconstrained,
 )
-from eigenrnn.initializers import haar_, uniform_
+from eigenrnn.init import haar_, uniform_
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters, count_parameters
 from states import gru

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cases import NONLINEARITIES
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, gru
 from eigenrnn.ops.gru import cpu, reference

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cases import NONLINEARITIES
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.layers import GRU
 from eigenrnn.ops import gru
 from eigenrnn.ops.backend import Call

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from cases import NONLINEARITIES
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, backward, loop
 from states import gru

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from eigenrnn import SequenceModel
 from eigenrnn.constraints import ScaledCayley
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.layers import GRU, RNN, AsRNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, elman, use_backend

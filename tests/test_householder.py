@@ -6,13 +6,14 @@ import torch
 
 from eigenrnn.constraints import Householder
 from eigenrnn.errors import NotInSetError
-from eigenrnn.initializers import haar_
-from eigenrnn.linalg import orthogonality_error, tol
-from eigenrnn.reflections import (
+from eigenrnn.init import haar_
+from eigenrnn.linalg import (
     normalise_,
+    orthogonality_error,
     reflection_count,
     reflection_product,
     reflectors,
+    tol,
     upper_rows,
 )
 

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 import torch
 
-from eigenrnn import initializers
-from eigenrnn.initializers import (
+from eigenrnn import init
+from eigenrnn.init import (
     chain_,
     constant_,
     fan_normal_,
@@ -61,7 +61,7 @@ def drawn(start, *shape, seed=0, dtype=torch.float32):
 
 def test_every_start_has_a_case():
     covered = {getattr(start, "func", start).__name__ for start in ALL_STARTS.values()}
-    assert covered == set(initializers.__all__) - {"Initializer"}
+    assert covered == set(init.__all__) - {"Initializer"}
 
 
 @each_of_all

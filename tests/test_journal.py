@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from eigenrnn.train.journal import Journal
+from eigenrnn.experiments.training.journal import Journal
 
 COLUMNS = ["train_loss", "test_loss"]
 

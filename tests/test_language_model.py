@@ -12,7 +12,7 @@ from torch import nn
 
 from eigenrnn import RNN, Dropouts, LanguageModel, NnRNN, ScuRNN, constrain
 from eigenrnn.constraints import ScaledCayley
-from eigenrnn.initializers import constant_
+from eigenrnn.init import constant_
 from eigenrnn.layers import GRU, LSTM, ScoRNN, TanhRNN, TorchGRU, weight_drop
 from eigenrnn.linalg import tol
 from eigenrnn.models import count_parameters, penalty

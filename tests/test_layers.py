@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from cases import BASELINES, ELMAN, LAYERS, NAMED, NONLINEARITIES, OURS, REAL
 from eigenrnn import DtrivRNN, ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
-from eigenrnn.initializers import (
+from eigenrnn.init import (
     fan_uniform_,
     glorot_normal_,
     haar_,

@@ -9,11 +9,11 @@ from torch import nn
 from cases import LAYERS
 from eigenrnn import SequenceModel, constrain
 from eigenrnn.constraints import Constraint, Exponential, ScaledCayley, Unconstrained
-from eigenrnn.initializers import glorot_uniform_, zeros_
+from eigenrnn.experiments.tasks import Copying, PixelMNIST
+from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import LSTM, RNN, DtrivRNN, ScoRNN
 from eigenrnn.linalg import tol
 from eigenrnn.models import constrained_parameters, count_parameters, penalty
-from eigenrnn.tasks import Copying, PixelMNIST
 
 T, B, M, N, K = 6, 3, 4, 8, 5
 LENGTHS = torch.tensor([4, 6, 1])

@@ -19,7 +19,7 @@ from eigenrnn.constraints import (
     Schur,
     SpectralRadius,
 )
-from eigenrnn.initializers import zeros_
+from eigenrnn.init import zeros_
 from eigenrnn.layers import (
     ENRNN,
     EURNN,

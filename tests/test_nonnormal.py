@@ -9,17 +9,17 @@ from torch import nn
 
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
-from eigenrnn.initializers import (
+from eigenrnn.init import (
     chain_,
     feedback_chain_,
     identity_,
     orthogonal_,
     ramp_,
+    recurrent_,
     source_,
 )
 from eigenrnn.layers import GRU, RNN
 from eigenrnn.linalg import orthogonality_error, tol
-from eigenrnn.starts import recurrent_
 
 SIZES = [1, 2, 7]
 TORCH = {

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn import Parameter
 
+from eigenrnn.experiments.training.optimisers import RMSpropTF1, build_optimisers
+from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.models import constrained_parameters
-from eigenrnn.train.optimisers import RMSpropTF1, build_optimisers
-from eigenrnn.train.settings import Settings
 from training_run import small_model
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from eigenrnn.experiments.recipes import Recipe, Reported, Row, reproduce
+from eigenrnn.experiments.recipes.panel import Panel
+from eigenrnn.experiments.recipes.pictures import Curves, Map, SideBySide
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training import Settings
 from eigenrnn.layers import ScoRNN
-from eigenrnn.recipes import Recipe, Reported, Row, reproduce
-from eigenrnn.recipes.panel import Panel
-from eigenrnn.recipes.pictures import Curves, Map, SideBySide
-from eigenrnn.tasks import Copying
-from eigenrnn.train import Settings
 
 QUIET = Console(quiet=True)
 TASK = Copying(delay=5, test_examples=20, validation_examples=20)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from eigenrnn.cli import main
-from eigenrnn.recipes import Axis, Outcome, Row
-from eigenrnn.recipes.cost import ONE_GPU, estimated_seconds
-from eigenrnn.registry import RECIPES
-from eigenrnn.results import Archive, Plan, collect, order
-from eigenrnn.results.order import GROUPS, Part, in_order
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.recipes import Axis, Outcome, Row
+from eigenrnn.experiments.recipes.cost import ONE_GPU, estimated_seconds
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results import Archive, Plan, collect, order
+from eigenrnn.experiments.results.order import GROUPS, Part, in_order
 from recipes_for_results import (
     ABSENT,
     FIGURE,
@@ -243,7 +243,7 @@ def test_a_row_without_data_is_named_and_left_out():
 
 def test_an_interruption_stops_all(monkeypatch):
     stopped = replace(Outcome.before(row()), signal=2)
-    monkeypatch.setattr("eigenrnn.results.plan.reproduce", lambda *_, **__: [stopped])
+    monkeypatch.setattr("eigenrnn.experiments.results.plan.reproduce", lambda *_, **__: [stopped])
     _, ran, ended = go_on(plan())
     assert (ran, ended) == ([TABLE], 2)
 
@@ -255,7 +255,7 @@ def test_an_interruption_stops_all(monkeypatch):
 def eigenrnn(monkeypatch, capsys):
     """Run the command line with the two tiny recipes alone."""
     for module in ("everything", "results"):
-        monkeypatch.setattr(f"eigenrnn.cli.{module}.RECIPES", recipes())
+        monkeypatch.setattr(f"eigenrnn.experiments.cli.{module}.RECIPES", recipes())
 
     def call(line):
         with one_thread():
@@ -329,7 +329,7 @@ def test_what_another_version_ran_is_named_when_it_is_collected(eigenrnn):
 
 def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
     stopped = replace(Outcome.before(row()), signal=2)
-    monkeypatch.setattr("eigenrnn.results.plan.reproduce", lambda *_, **__: [stopped])
+    monkeypatch.setattr("eigenrnn.experiments.results.plan.reproduce", lambda *_, **__: [stopped])
     assert eigenrnn("reproduce --all")[0] == 130
 
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 import yaml
 
-from eigenrnn.cli import main
-from eigenrnn.cli.make import make, options_and_record
-from eigenrnn.cli.names import in_yaml
-from eigenrnn.cli.rebuild import rebuild, registered_options
 from eigenrnn.errors import CheckpointError, MissingDataError
-from eigenrnn.registry import CONSTRAINTS, LAYERS, RECIPES
-from eigenrnn.tasks import Copying
-from eigenrnn.train import checkpoint
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.cli.make import make, options_and_record
+from eigenrnn.experiments.cli.names import in_yaml
+from eigenrnn.experiments.cli.rebuild import rebuild, registered_options
+from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training import checkpoint
 from eigenrnn.version import __version__
 from training_run import one_thread, small_fit, small_settings
 
@@ -198,7 +198,7 @@ FOREIGN = {
     "a key with dots": (("layer.class_path",), "foreign.Layer"),
     "further options": (("layer", "dict_kwargs"), {"constraint": "foreign.Set"}),
     "a standard module": (("layer",), "antigravity.fly"),
-    "a module of this library": (("layer",), "eigenrnn.cli.main.main"),
+    "a module of this library": (("layer",), "eigenrnn.experiments.cli.main.main"),
 }
 
 
@@ -269,7 +269,7 @@ def test_the_commands_import_nothing_either(foreign, capsys, command):
 
 NAMED = [
     *({"layer": name} for name in ("lstm", "ncgru", "asrnn")),
-    {"layer": {"name": "rnn", "input_init": "eigenrnn.initializers.zeros_"}},
+    {"layer": {"name": "rnn", "input_init": "eigenrnn.init.zeros_"}},
     {"layer": {"name": "nnrnn", "orthogonal": "eigenrnn.constraints.Householder"}},
     {"lr_decay_at": [3, 4], "lr_decay": 0.5, "weight_decay_of": ["head"], "task": "adding"},
     {"task": {"name": "text", "path": "a.txt", "held_out": [0.1, 0.2]}, "embedding_size": 8},
@@ -426,7 +426,7 @@ def test_a_checkpoint_of_something_else_is_refused(run, lost):
 
 def test_missing_data_is_no_obstacle_until_a_batch_is_wanted(run, monkeypatch, tmp_path):
     folder = run()
-    options = {"class_path": "eigenrnn.tasks.PixelMNIST", "init_args": {}}
+    options = {"class_path": "eigenrnn.experiments.tasks.PixelMNIST", "init_args": {}}
 
     def other(config):
         config["config"]["options"].update(task=options)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from eigenrnn.cli.main import main
-from eigenrnn.data.files import DataFile, absent
-from eigenrnn.data.mnist import FILES
-from eigenrnn.recipes.cost import ONE_GPU, estimated_seconds
-from eigenrnn.tasks import (
+from eigenrnn.experiments.cli.main import main
+from eigenrnn.experiments.data.files import DataFile, absent
+from eigenrnn.experiments.data.mnist import FILES
+from eigenrnn.experiments.recipes.cost import ONE_GPU, estimated_seconds
+from eigenrnn.experiments.tasks import (
     CharPTB,
     Copying,
     Enwik8,

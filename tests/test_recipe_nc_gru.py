@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 import torch
 
-from eigenrnn.recipes import Quoted, Row
-from eigenrnn.recipes.nc_gru import RECIPES
-from eigenrnn.recipes.nc_gru.neumann_norm import NeumannNorm
-from eigenrnn.recipes.nc_gru.source import TensorFlowGRU
-from eigenrnn.tasks import Parenthesis
-from eigenrnn.train import Callback, fit
+from eigenrnn.experiments.recipes import Quoted, Row
+from eigenrnn.experiments.recipes.nc_gru import RECIPES
+from eigenrnn.experiments.recipes.nc_gru.neumann_norm import NeumannNorm
+from eigenrnn.experiments.recipes.nc_gru.source import TensorFlowGRU
+from eigenrnn.experiments.tasks import Parenthesis
+from eigenrnn.experiments.training import Callback, fit
 from training_run import QUIET, one_thread
 
 PLACES = {recipe.name.removeprefix("nc_gru/"): recipe for recipe in RECIPES}

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import stand_in
+from eigenrnn.experiments.recipes import Quoted, Row, reproduce
+from eigenrnn.experiments.recipes.nonnormal import RECIPES
+from eigenrnn.experiments.recipes.nonnormal.henrici import HenriciJournal, henrici_index
+from eigenrnn.experiments.tasks import Enwik8
 from eigenrnn.models import count_parameters
-from eigenrnn.recipes import Quoted, Row, reproduce
-from eigenrnn.recipes.nonnormal import RECIPES
-from eigenrnn.recipes.nonnormal.henrici import HenriciJournal, henrici_index
-from eigenrnn.tasks import Enwik8
 from training_run import QUIET, one_thread
 
 TABLES = {recipe.name.removeprefix("nonnormal/"): recipe for recipe in RECIPES}

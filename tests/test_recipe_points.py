@@ -8,10 +8,10 @@ import torch
 
 from eigenrnn import ScoRNN
 from eigenrnn.errors import MissingDataError
-from eigenrnn.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
-from eigenrnn.recipes.outcome import Outcome
-from eigenrnn.tasks import Copying, PixelMNIST
-from eigenrnn.train import Callback, Settings
+from eigenrnn.experiments.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
+from eigenrnn.experiments.recipes.outcome import Outcome
+from eigenrnn.experiments.tasks import Copying, PixelMNIST
+from eigenrnn.experiments.training import Callback, Settings
 from training_run import QUIET, one_thread
 
 TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from eigenrnn.experiments.recipes import Computed, Quoted, Row
+from eigenrnn.experiments.tasks import Enwik8
 from eigenrnn.models import count_parameters
-from eigenrnn.recipes import Computed, Quoted, Row
-from eigenrnn.tasks import Enwik8
 from shrunken import PINS, ROWS, TRAINED, first_losses
 
 LOSSES = json.loads(PINS.read_text())
@@ -19,7 +19,7 @@ GROWING = "identity psMNIST"
 
 
 def test_labels_are_unique():
-    from eigenrnn.registry import RECIPES
+    from eigenrnn.experiments.registry import RECIPES
 
     assert len(ROWS) == sum(len(recipe.rows) for recipe in RECIPES.values())
 

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from eigenrnn import ScoRNN
 from eigenrnn.errors import FolderInUseError, RunExistsError
+from eigenrnn.experiments.recipes import Recipe, Reported, Row, reproduce
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training import Settings
 from eigenrnn.layers import LSTM
 from eigenrnn.models import count_parameters
-from eigenrnn.recipes import Recipe, Reported, Row, reproduce
-from eigenrnn.registry import RECIPES
-from eigenrnn.tasks import Copying
-from eigenrnn.train import Settings
 from shrunken import ROWS, TRAINED
 from training_run import QUIET, one_thread, read_metrics
 

@@ -6,12 +6,13 @@ import re
 
 import pytest
 
-from eigenrnn import constraints, layers, registry, tasks
+from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
+from eigenrnn.experiments import registry, tasks
+from eigenrnn.experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
+from eigenrnn.experiments.tasks import Task
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
-from eigenrnn.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
-from eigenrnn.tasks import Task
 
 KINDS = ("CONSTRAINTS", "LAYERS", "TASKS", "RECIPES", "BACKENDS")
 ENTRIES = [
@@ -85,7 +86,9 @@ def test_a_class_is_imported_from_its_path(kind):
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_a_class_path_names_the_public_package(kind):
-    assert re.fullmatch(r"eigenrnn\.(constraints|layers|tasks)\.\w+", registry.class_path(kind))
+    assert re.fullmatch(
+        r"eigenrnn\.(constraints|layers|experiments\.tasks)\.\w+", registry.class_path(kind)
+    )
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

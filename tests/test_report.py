@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from eigenrnn.analysis.in_use import in_use
-from eigenrnn.report import collect, write_report
-from eigenrnn.report.collect import Records, RunRecord, task_name
-from eigenrnn.report.curves import MOST_POINTS, curve, group
-from eigenrnn.report.dynamics import watched
-from eigenrnn.report.numbers import by_blocks, in_powers, listed, positive, thinned
-from eigenrnn.report.tables import machines, paper_and_ours
-from eigenrnn.train import Settings, fit
-from eigenrnn.train.dynamics import Dynamics
+from eigenrnn.experiments.report import collect, write_report
+from eigenrnn.experiments.report.collect import Records, RunRecord, task_name
+from eigenrnn.experiments.report.curves import MOST_POINTS, curve, group
+from eigenrnn.experiments.report.dynamics import watched
+from eigenrnn.experiments.report.numbers import by_blocks, in_powers, listed, positive, thinned
+from eigenrnn.experiments.report.tables import machines, paper_and_ours
+from eigenrnn.experiments.training import Settings, fit
+from eigenrnn.experiments.training.dynamics import Dynamics
 from reported_runs import (
     STEPS,
     TASK,
@@ -574,7 +574,7 @@ def test_network_that_breaks_an_analysis_is_named_and_the_rest_is_shown(
             raise IndexError("of another shape")
         return in_use(model)
 
-    monkeypatch.setattr("eigenrnn.report.networks.in_use", broken)
+    monkeypatch.setattr("eigenrnn.experiments.report.networks.in_use", broken)
     text = write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text()
     assert "lstm, seed 0: IndexError: of another shape." in text
     assert [one["label"] for one in data_of(text)["schur"]] == ["scornn, seed 0"]

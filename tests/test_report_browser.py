@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from eigenrnn.report import write_report
+from eigenrnn.experiments.report import write_report
 from reported_runs import STEPS, WATCHED, rebuild, recipe_row, train_all, write_recipe
 
 pytest.importorskip("selenium", reason="needs selenium: pip install 'eigenrnn[dev]'")

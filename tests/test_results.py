@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eigenrnn.recipes import Computed
-from eigenrnn.registry import RECIPES
-from eigenrnn.results import Archived, collect, to_markdown
-from eigenrnn.results.archive import FORMAT, run_file
-from eigenrnn.results.curves import MOST_POINTS, evaluated_curve, training_curve
-from eigenrnn.results.outcomes import outcome_of
-from eigenrnn.results.recorded import departs, task_text
-from eigenrnn.results.same_runs import SameRuns
+from eigenrnn.experiments.recipes import Computed
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results import Archived, collect, to_markdown
+from eigenrnn.experiments.results.archive import FORMAT, run_file
+from eigenrnn.experiments.results.curves import MOST_POINTS, evaluated_curve, training_curve
+from eigenrnn.experiments.results.outcomes import outcome_of
+from eigenrnn.experiments.results.recorded import departs, task_text
+from eigenrnn.experiments.results.same_runs import SameRuns
 from recipes_for_results import (
     FIGURE,
     SEEDS,

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eigenrnn.recipes import Reported
-from eigenrnn.recipes.table import columns
-from eigenrnn.registry import RECIPES
-from eigenrnn.results import Archive, Archived
-from eigenrnn.results.outcomes import by_row, is_judged, margin, misses, outcome_of
-from eigenrnn.results.pictures import pictures
-from eigenrnn.results.words import duration, grouped
-from eigenrnn.results.written import read_estimates, read_remarks, write_estimates
+from eigenrnn.experiments.recipes import Reported
+from eigenrnn.experiments.recipes.table import columns
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results import Archive, Archived
+from eigenrnn.experiments.results.outcomes import by_row, is_judged, margin, misses, outcome_of
+from eigenrnn.experiments.results.pictures import pictures
+from eigenrnn.experiments.results.words import duration, grouped
+from eigenrnn.experiments.results.written import read_estimates, read_remarks, write_estimates
 from recipes_for_results import ABSENT, FIGURE, TABLE, changed, of_figure, recipes, row
 
 ROOT = Path(__file__).parents[1]

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from eigenrnn.recipes import Reported
-from eigenrnn.registry import RECIPES
-from eigenrnn.results import Plan, collect, to_markdown
-from eigenrnn.results.costs import unpaid
-from eigenrnn.results.made import rows_of
-from eigenrnn.results.words import compared
-from eigenrnn.results.written import read_estimates
-from eigenrnn.train import Settings
+from eigenrnn.experiments.recipes import Reported
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results import Plan, collect, to_markdown
+from eigenrnn.experiments.results.costs import unpaid
+from eigenrnn.experiments.results.made import rows_of
+from eigenrnn.experiments.results.words import compared
+from eigenrnn.experiments.results.written import read_estimates
+from eigenrnn.experiments.training import Settings
 from recipes_for_results import (
     FIGURE,
     SEEDS,

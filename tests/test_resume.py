@@ -19,7 +19,7 @@ from rich.console import Console
 
 import training_run
 from eigenrnn.errors import CheckpointError, FolderInUseError, NonFiniteLossError, WriteError
-from eigenrnn.train import Callback, Dynamics, checkpoint, loop
+from eigenrnn.experiments.training import Callback, Dynamics, checkpoint, loop
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}

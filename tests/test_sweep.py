@@ -18,10 +18,10 @@ import pytest
 import yaml
 from rich.console import Console
 
-from eigenrnn.cli.sweep_file import read_sweep
-from eigenrnn.recipes import reproduce
-from eigenrnn.registry import RECIPES
-from eigenrnn.sweep import Source
+from eigenrnn.experiments.cli.sweep_file import read_sweep
+from eigenrnn.experiments.recipes import reproduce
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.sweep import Source
 from swept import (
     numbers,
     plain,

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from eigenrnn.cli import main
-from eigenrnn.sweep import Status, StoppedError, Sweep
-from eigenrnn.sweep.board import Board
-from eigenrnn.sweep.results import is_current
-from eigenrnn.sweep.stops import Stops
-from eigenrnn.sweep.tuning import Tuning, _Tell
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.sweep import Status, StoppedError, Sweep
+from eigenrnn.experiments.sweep.board import Board
+from eigenrnn.experiments.sweep.results import is_current
+from eigenrnn.experiments.sweep.stops import Stops
+from eigenrnn.experiments.sweep.tuning import Tuning, _Tell
 from swept import TINY, begun, train
 
 SEEDS = TINY | {"seeds": [0, 1, 2]}

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from eigenrnn.sweep import Criterion, Score, Status, StoppedError
-from eigenrnn.sweep.results import write_table
-from eigenrnn.sweep.tuning import objective
+from eigenrnn.experiments.sweep import Criterion, Score, Status, StoppedError
+from eigenrnn.experiments.sweep.results import write_table
+from eigenrnn.experiments.sweep.tuning import objective
 from swept import TINY, begun, read, table, train
 from training_run import read_metrics
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from eigenrnn.cli.rebuild import rebuild
-from eigenrnn.cli.sweep_file import read_sweep
-from eigenrnn.recipes import nonnormal
-from eigenrnn.recipes.origin import Origin
-from eigenrnn.sweep import Choice, Range, Search
-from eigenrnn.train import fit
+from eigenrnn.experiments.cli.rebuild import rebuild
+from eigenrnn.experiments.cli.sweep_file import read_sweep
+from eigenrnn.experiments.recipes import nonnormal
+from eigenrnn.experiments.recipes.origin import Origin
+from eigenrnn.experiments.sweep import Choice, Range, Search
+from eigenrnn.experiments.training import fit
 from swept import SEEDS, TINY, read
 from training_run import QUIET, one_thread
 

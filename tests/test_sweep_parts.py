@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eigenrnn.cli import main
-from eigenrnn.cli.rebuild import rebuild
 from eigenrnn.errors import RunExistsError
-from eigenrnn.recipes import reproduce
-from eigenrnn.registry import RECIPES
-from eigenrnn.sweep import Criterion, Status, Trial
-from eigenrnn.sweep.cluster import _JOIN_S, _KNOCK_S, check_address, check_cluster
-from eigenrnn.sweep.folder import check_folder, open_folder
-from eigenrnn.sweep.results import write_table
-from eigenrnn.sweep.suggestions import suggested_before
-from eigenrnn.sweep.tuning import objective
-from eigenrnn.sweep.worker import train_points
-from eigenrnn.train import checkpoint
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.cli.rebuild import rebuild
+from eigenrnn.experiments.recipes import reproduce
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.sweep import Criterion, Status, Trial
+from eigenrnn.experiments.sweep.cluster import _JOIN_S, _KNOCK_S, check_address, check_cluster
+from eigenrnn.experiments.sweep.folder import check_folder, open_folder
+from eigenrnn.experiments.sweep.results import write_table
+from eigenrnn.experiments.sweep.suggestions import suggested_before
+from eigenrnn.experiments.sweep.tuning import objective
+from eigenrnn.experiments.sweep.worker import train_points
+from eigenrnn.experiments.training import checkpoint
 from swept import SEEDS, TINY, begun, read, train
 from training_run import QUIET, one_thread, read_metrics
 
@@ -45,7 +45,7 @@ def test_an_address_where_nobody_answers_is_refused(tmp_path, monkeypatch, capsy
 
 
 def test_what_listens_but_is_no_cluster_is_refused(monkeypatch):
-    monkeypatch.setattr("eigenrnn.sweep.cluster._JOIN_S", 0.5)
+    monkeypatch.setattr("eigenrnn.experiments.sweep.cluster._JOIN_S", 0.5)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import ray
 
-from eigenrnn.sweep import StoppedError
-from eigenrnn.sweep.cluster import cluster
-from eigenrnn.sweep.stops import Stops
-from eigenrnn.sweep.temporary import temporary_folder
+from eigenrnn.experiments.sweep import StoppedError
+from eigenrnn.experiments.sweep.cluster import cluster
+from eigenrnn.experiments.sweep.stops import Stops
+from eigenrnn.experiments.sweep.temporary import temporary_folder
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -109,7 +109,7 @@ def test_the_folders_of_sweeps_that_are_gone_are_removed_and_no_others(tmp_path)
     # a process that ends without a chance to remove its own, as after kill -9
     code = (
         "import os, sys, tempfile; tempfile.tempdir = sys.argv[1];"
-        "from eigenrnn.sweep.temporary import temporary_folder;"
+        "from eigenrnn.experiments.sweep.temporary import temporary_folder;"
         "entered = temporary_folder(); entered.__enter__(); os._exit(9)"
     )
     gone = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from eigenrnn.tasks import Adding
-from eigenrnn.tasks.streams import stream, uniforms
+from eigenrnn.experiments.tasks import Adding
+from eigenrnn.experiments.tasks.streams import stream, uniforms
 
 # constructor, length, where the first and the second mark may be, channel of the numbers
 VARIANTS = [

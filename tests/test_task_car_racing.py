@@ -11,11 +11,11 @@ from scipy import stats
 from drives import encoded_drives, write_drives
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.data.car_racing import ENCODED, Encoded, parts
 from eigenrnn.errors import MissingDataError
-from eigenrnn.tasks import CarRacing
-from eigenrnn.tasks.streams import stream
-from eigenrnn.train import Settings, fit
+from eigenrnn.experiments.data.car_racing import ENCODED, Encoded, parts
+from eigenrnn.experiments.tasks import CarRacing
+from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.training import Settings, fit
 from training_run import QUIET
 
 DRIVES = encoded_drives()

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from eigenrnn.tasks import Copying
-from eigenrnn.tasks.streams import stream
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.tasks.streams import stream
 
 # constructor, argument, length, blanks before and after the marker, first recalled step
 LAYOUTS = [

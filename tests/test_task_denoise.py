@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from eigenrnn.tasks import Denoise
-from eigenrnn.tasks.streams import stream
+from eigenrnn.experiments.tasks import Denoise
+from eigenrnn.experiments.tasks.streams import stream
 
 TASKS = {
     "clean": Denoise(6, symbols=4, alphabet=5),

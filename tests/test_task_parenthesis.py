@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.tasks import Parenthesis
-from eigenrnn.tasks.parenthesis import clamped_walk
-from eigenrnn.tasks.streams import stream
+from eigenrnn.experiments.tasks import Parenthesis
+from eigenrnn.experiments.tasks.parenthesis import clamped_walk
+from eigenrnn.experiments.tasks.streams import stream
 
 TASKS = {
     "nc-gru": Parenthesis.nc_gru(60),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from eigenrnn.errors import MissingDataError
-from eigenrnn.tasks import PixelMNIST
-from eigenrnn.tasks.streams import stream
+from eigenrnn.experiments.tasks import PixelMNIST
+from eigenrnn.experiments.tasks.streams import stream
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn.data import memory
-from eigenrnn.data.series import read_series
-from eigenrnn.data.ts import ARCHIVE
+from eigenrnn import memory
+from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.ts import ARCHIVE
+from eigenrnn.experiments.tasks import Series
+from eigenrnn.experiments.tasks.answers import Classes, Numbers
+from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.models import SequenceModel
-from eigenrnn.tasks import Series
-from eigenrnn.tasks.answers import Classes, Numbers
-from eigenrnn.tasks.streams import stream
-from eigenrnn.train import Settings, fit
 
 TS = """#two channels
 @problemName mine

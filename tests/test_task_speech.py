@@ -13,17 +13,18 @@ import torch
 from scipy import signal
 from torch import nn
 
-from eigenrnn.data import memory, timit
-from eigenrnn.data.audio import at_rate, read_recording, wave_bytes
-from eigenrnn.data.fsdd import FSDD, read_fsdd
-from eigenrnn.data.spectrogram import decibels, frame_count, istft, resynthesis, stft
-from eigenrnn.data.timit import CORE_TEST, DEVELOPMENT, read_timit
+from eigenrnn import memory
 from eigenrnn.errors import ChecksumError, MissingDataError
+from eigenrnn.experiments.data import timit
+from eigenrnn.experiments.data.audio import at_rate, read_recording, wave_bytes
+from eigenrnn.experiments.data.fsdd import FSDD, read_fsdd
+from eigenrnn.experiments.data.spectrogram import decibels, frame_count, istft, resynthesis, stft
+from eigenrnn.experiments.data.timit import CORE_TEST, DEVELOPMENT, read_timit
+from eigenrnn.experiments.tasks import Speech
+from eigenrnn.experiments.tasks.speech_scores import active, pesq, segmental_snr, stoi
+from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.training import Resynthesis, Settings, fit, resynthesise
 from eigenrnn.models import SequenceModel
-from eigenrnn.tasks import Speech
-from eigenrnn.tasks.speech_scores import active, pesq, segmental_snr, stoi
-from eigenrnn.tasks.streams import stream
-from eigenrnn.train import Resynthesis, Settings, fit, resynthesise
 
 SENTENCES = ["SA1", "SA2", "SI1", "SI2", "SI3", "SX1", "SX2", "SX3", "SX4", "SX5"]
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.tasks import CharPTB, Enwik8, Text, WordPTB
+from eigenrnn.experiments.tasks.base import model_for
+from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.windows import random as random_cuts
 from eigenrnn.layers import ScoRNN
-from eigenrnn.models import model_for
-from eigenrnn.tasks import CharPTB, Enwik8, Text, WordPTB
-from eigenrnn.tasks.streams import stream
-from eigenrnn.tasks.windows import random as random_cuts
 from stand_in import SIZE, taken_for_enwik8, wikipedia
 from training_run import losses, small_fit, small_settings
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from cases import TASKS
 from drives import encoded_drives, write_drives
-from eigenrnn.tasks import (
+from eigenrnn.experiments.tasks import (
     Adding,
     Batch,
     CarRacing,
@@ -23,9 +23,9 @@ from eigenrnn.tasks import (
     Series,
     Speech,
 )
-from eigenrnn.tasks.epochs import epochs
-from eigenrnn.tasks.next_symbol import NextSymbol
-from eigenrnn.tasks.streams import stream
+from eigenrnn.experiments.tasks.epochs import epochs
+from eigenrnn.experiments.tasks.next_symbol import NextSymbol
+from eigenrnn.experiments.tasks.streams import stream
 from stand_in import taken_for_enwik8, wikipedia
 
 

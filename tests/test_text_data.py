@@ -10,11 +10,12 @@ import numpy as np
 import pooch
 import pytest
 
-from eigenrnn.data import DataFile, enwik8, memory, ptb
-from eigenrnn.data.corpus import END_OF_LINE
-from eigenrnn.data.enwik8 import open_enwik8
-from eigenrnn.data.text import TINY_SHAKESPEARE, read_text, split_text
+from eigenrnn import memory
 from eigenrnn.errors import ChecksumError, MissingDataError
+from eigenrnn.experiments.data import DataFile, enwik8, ptb
+from eigenrnn.experiments.data.corpus import END_OF_LINE
+from eigenrnn.experiments.data.enwik8 import open_enwik8
+from eigenrnn.experiments.data.text import TINY_SHAKESPEARE, read_text, split_text
 from stand_in import taken_for_enwik8, wikipedia
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}

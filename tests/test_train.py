@@ -15,15 +15,15 @@ from rich.console import Console
 from torch import nn
 
 import training_run
+from eigenrnn import memory
 from eigenrnn.constraints import FourierProduct, Unconstrained
-from eigenrnn.data import memory
 from eigenrnn.errors import NonFiniteLossError, RunExistsError
-from eigenrnn.tasks import Copying
-from eigenrnn.tasks.base import Batch
-from eigenrnn.train import Callback, Settings, checkpoint
-from eigenrnn.train.learner import Learner
-from eigenrnn.train.objective import Objective
-from eigenrnn.train.processes import launch
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.tasks.base import Batch
+from eigenrnn.experiments.training import Callback, Settings, checkpoint
+from eigenrnn.experiments.training.learner import Learner
+from eigenrnn.experiments.training.objective import Objective
+from eigenrnn.experiments.training.processes import launch
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 

@@ -22,7 +22,7 @@ from drawn import (
     take_steps,
 )
 from eigenrnn.constraints import FourierProduct, Givens, MovingCayley, ScaledCayley
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 
 DOUBLE, COMPLEX = torch.float64, torch.complex64

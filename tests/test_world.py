@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.cli import main
-from eigenrnn.data.car_racing import read_encoded
-from eigenrnn.tasks import CarRacing
-from eigenrnn.tasks.streams import stream
-from eigenrnn.train import checkpoint
-from eigenrnn.world import VAE, Collection, encode
-from eigenrnn.world.drive import actions, frame_of
-from eigenrnn.world.encode import autoencoder_settings
-from eigenrnn.world.frames import Frames
-from eigenrnn.world.progress import Counter
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.data.car_racing import read_encoded
+from eigenrnn.experiments.tasks import CarRacing
+from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.world import VAE, Collection, encode
+from eigenrnn.experiments.world.drive import actions, frame_of
+from eigenrnn.experiments.world.encode import autoencoder_settings
+from eigenrnn.experiments.world.frames import Frames
+from eigenrnn.experiments.world.progress import Counter
 from training_run import QUIET, one_thread
 
 STEPS = 15

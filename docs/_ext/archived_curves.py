@@ -7,8 +7,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from eigenrnn.registry import RECIPES
-from eigenrnn.results.pictures import pictures
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results.pictures import pictures
 
 PICTURES = "_pictures"
 

@@ -1,4 +1,4 @@
-"""Directives that write down what `eigenrnn.registry` knows, so that pages stay true."""
+"""Directives that write tables from `eigenrnn.experiments.registry`, so that pages stay true."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from eigenrnn import registry
-from eigenrnn.recipes import Recipe, Row
+from eigenrnn.experiments import registry
+from eigenrnn.experiments.recipes import Recipe, Row
 
 
 class RegistryTable(SphinxDirective):

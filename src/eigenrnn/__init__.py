@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from eigenrnn.averaging import AveragedModel
 from eigenrnn.constraints import constrain
-from eigenrnn.language_model import Dropouts, LanguageModel
 from eigenrnn.layers import (
     ENRNN,
     EURNN,
@@ -27,7 +26,7 @@ from eigenrnn.layers import (
     ScuRNN,
     SpectralRNN,
 )
-from eigenrnn.models import SequenceModel
+from eigenrnn.models import Dropouts, LanguageModel, SequenceModel
 from eigenrnn.version import __version__
 
 if TYPE_CHECKING:

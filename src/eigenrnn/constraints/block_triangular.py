@@ -11,7 +11,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints.base import Constraint, make_constraint
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
 from eigenrnn.constraints.spectral_radius import SpectralRadius
-from eigenrnn.initializers import Initializer, glorot_uniform_
+from eigenrnn.init import Initializer, glorot_uniform_
 
 __all__ = ["BlockTriangular"]
 

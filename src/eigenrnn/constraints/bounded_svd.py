@@ -6,13 +6,14 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
-from eigenrnn.initializers import uniform_
-from eigenrnn.linalg import check_finite, tol
-from eigenrnn.reflections import (
+from eigenrnn.init import uniform_
+from eigenrnn.linalg import (
+    check_finite,
     normalise_,
     reflection_count,
     reflection_product,
     reflectors,
+    tol,
     upper_rows,
 )
 

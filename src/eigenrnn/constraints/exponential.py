@@ -9,9 +9,9 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.linalg import exp_skew, orthogonality_error, planar_skew, polar_step, skew
-from eigenrnn.transforms import is_traced
+from eigenrnn.tracing import is_traced
 
 __all__ = ["Exponential"]
 

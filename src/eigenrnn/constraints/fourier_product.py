@@ -10,7 +10,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.errors import NoInverseError
-from eigenrnn.initializers import glorot_uniform_
+from eigenrnn.init import glorot_uniform_
 from eigenrnn.linalg import orthogonality_error
 
 __all__ = ["FourierProduct"]

@@ -6,12 +6,14 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.errors import NotInSetError, check_positive_integer
-from eigenrnn.linalg import check_finite, orthogonality_error, tol
-from eigenrnn.reflections import (
+from eigenrnn.linalg import (
+    check_finite,
     normalise_,
+    orthogonality_error,
     reflection_count,
     reflection_product,
     reflectors,
+    tol,
     upper_rows,
 )
 

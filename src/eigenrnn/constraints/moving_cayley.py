@@ -10,9 +10,9 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint, real_type
 from eigenrnn.constraints.fourier_product import FourierProduct
-from eigenrnn.initializers import haar_
+from eigenrnn.init import haar_
 from eigenrnn.linalg import cayley, orthogonality_error, polar_step, skew, symmetric
-from eigenrnn.transforms import is_dual, is_traced
+from eigenrnn.tracing import is_dual, is_traced
 
 __all__ = ["MovingCayley"]
 

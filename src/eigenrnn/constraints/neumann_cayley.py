@@ -19,7 +19,7 @@ from eigenrnn.linalg import (
     strictly_lower,
     tol,
 )
-from eigenrnn.transforms import is_dual, is_traced, under_transform
+from eigenrnn.tracing import is_dual, is_traced, under_transform
 
 __all__ = ["NeumannCayley"]
 

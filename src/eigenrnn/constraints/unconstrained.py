@@ -4,7 +4,7 @@ from torch import Generator, Tensor, empty
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.initializers import Initializer, fan_uniform_
+from eigenrnn.init import Initializer, fan_uniform_
 
 __all__ = ["Unconstrained"]
 
@@ -18,7 +18,7 @@ class Unconstrained(Constraint):
 
     Args:
         size: The number N of rows and columns.
-        init: The start, in place, such as `eigenrnn.initializers.haar_`; by default
+        init: The start, in place, such as `eigenrnn.init.haar_`; by default
             :math:`U(-1/\sqrt N, 1/\sqrt N)`, the start of `torch.nn.RNN`.
     Shape:
         raw: :math:`(N, N)`.

@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.constraints.base import make_constraint
-from eigenrnn.initializers import Initializer, zeros_
+from eigenrnn.init import Initializer, zeros_
 from eigenrnn.layers.norm_zoneout import NormZoneout
 from eigenrnn.linalg import at_least_float32
 

@@ -12,13 +12,13 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, Exponential
 from eigenrnn.errors import NoInverseError, NotInSetError
-from eigenrnn.initializers import orthogonal_, zeros_
+from eigenrnn.init import orthogonal_, zeros_
 from eigenrnn.layers.abstract_direction import AbstractDirection, make_unseen
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import elman
 from eigenrnn.ops.elman import BACKENDS
-from eigenrnn.transforms import autocasts
+from eigenrnn.tracing import autocasts
 
 __all__ = ["AsRNN"]
 

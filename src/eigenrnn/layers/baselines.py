@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Generator, nn
 
-from eigenrnn.initializers import glorot_uniform_, uniform_
+from eigenrnn.init import glorot_uniform_, uniform_
 from eigenrnn.layers.validate import check_sizes
 
 __all__ = ["LSTM", "TanhRNN", "TorchGRU"]

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
 from eigenrnn.constraints.borrowed_inverse import BorrowingCayley, LendingCayley
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.initializers import constant_, fan_uniform_, glorot_uniform_, uniform_, zeros_
+from eigenrnn.init import constant_, fan_uniform_, glorot_uniform_, uniform_, zeros_
 from eigenrnn.layers.gru import GRU
 
 __all__ = ["GORU", "NCGRU"]

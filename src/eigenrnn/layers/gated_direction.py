@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.initializers import Initializer, fan_uniform_, zeros_
+from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers.abstract_direction import AbstractDirection, make_unseen
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import Constraint, Unconstrained
-from eigenrnn.initializers import Initializer
+from eigenrnn.init import Initializer
 from eigenrnn.layers.gated_direction import GatedDirection
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import check_same_shape, copy_weights

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from eigenrnn.constraints import Exponential, Householder, ScaledCayley
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.initializers import glorot_uniform_, kaiming_normal_, uniform_, zeros_
+from eigenrnn.init import glorot_uniform_, kaiming_normal_, uniform_, zeros_
 from eigenrnn.layers.rnn import RNN
 
 __all__ = ["ORNN", "DtrivRNN", "ExpRNN", "ScoRNN"]

@@ -16,7 +16,7 @@ from eigenrnn.constraints import (
     SpectralRadius,
     Unconstrained,
 )
-from eigenrnn.initializers import (
+from eigenrnn.init import (
     Initializer,
     fan_uniform_,
     glorot_normal_,

@@ -8,7 +8,7 @@ import torch
 
 from eigenrnn.constraints import FourierProduct, Givens, MovingCayley, ScaledCayley
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.initializers import glorot_uniform_, uniform_
+from eigenrnn.init import glorot_uniform_, uniform_
 from eigenrnn.layers.rnn import RNN
 
 __all__ = ["EURNN", "URNN", "FullCapacityURNN", "ScuRNN"]

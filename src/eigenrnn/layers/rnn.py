@@ -8,7 +8,7 @@ import torch
 from torch import Generator, nn
 
 from eigenrnn.constraints import Constraint, ScaledCayley
-from eigenrnn.initializers import Initializer
+from eigenrnn.init import Initializer
 from eigenrnn.layers.direction import Direction
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import check_same_shape, copy_weights

@@ -7,9 +7,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from eigenrnn.data.memory import check_memory
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.transforms import autocasts
+from eigenrnn.memory import check_memory
+from eigenrnn.tracing import autocasts
 
 __all__ = [
     "check_dtype",

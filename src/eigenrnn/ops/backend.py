@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from eigenrnn.transforms import under_transform
+from eigenrnn.tracing import under_transform
 
 __all__ = ["COMPLEX", "REAL", "Backend", "Call"]
 

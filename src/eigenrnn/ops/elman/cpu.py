@@ -23,7 +23,7 @@ from eigenrnn.ops.elman.arguments import call_of, forward_arguments, views_of
 from eigenrnn.ops.elman.differentiable import gradients
 from eigenrnn.ops.inplace import moduli_like
 from eigenrnn.ops.paired import as_complex, as_pairs, matrix_of_pairs
-from eigenrnn.transforms import is_batched, under_transform
+from eigenrnn.tracing import is_batched, under_transform
 
 __all__ = ["BACKEND", "elman_cpu"]
 

@@ -17,7 +17,7 @@ from eigenrnn.ops.elman.norm_zoneout_backward import (
 from eigenrnn.ops.inplace import apply_in_place, cut_moduli, moduli_like
 from eigenrnn.ops.norm_zoneout import EPSILON, Norm, Zoneout
 from eigenrnn.ops.steps import before, cut, first_steps, weight_gradient
-from eigenrnn.transforms import under_transform
+from eigenrnn.tracing import under_transform
 
 __all__ = ["elman_norm_zoneout", "run_norm_zoneout"]
 

@@ -22,7 +22,7 @@ from eigenrnn.ops.compiled import (
 )
 from eigenrnn.ops.gru.backward import OPTIONS
 from eigenrnn.ops.gru.differentiable import gradients
-from eigenrnn.transforms import is_batched, under_transform
+from eigenrnn.tracing import is_batched, under_transform
 
 __all__ = ["BACKEND", "gru_cpu"]
 

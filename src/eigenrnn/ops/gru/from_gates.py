@@ -8,7 +8,7 @@ from torch import Tensor
 
 from eigenrnn.ops.gru.backward import backward_reference
 from eigenrnn.ops.steps import first_steps, weight_gradient
-from eigenrnn.transforms import is_batched, under_transform
+from eigenrnn.tracing import is_batched, under_transform
 
 __all__ = ["differentiate"]
 

@@ -21,7 +21,7 @@ from eigenrnn.ops.norm_zoneout import (
     options_of,
 )
 from eigenrnn.ops.steps import check_batch_sizes
-from eigenrnn.transforms import autocasts
+from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "gru"]
 

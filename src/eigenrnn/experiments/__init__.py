@@ -1,0 +1,1 @@
+"""The laboratory: data, tasks, training, published experiments and the command line."""

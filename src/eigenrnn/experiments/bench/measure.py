@@ -1,0 +1,170 @@
+"""What is measured, and what came out."""
+
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from eigenrnn.experiments.bench.contestants import REFERENCE, contestants, product_gflops, step
+from eigenrnn.experiments.bench.interleave import Timing, interleave
+from eigenrnn.layers import RNN
+from eigenrnn.ops import compiled
+from eigenrnn.ops.elman.arguments import forward_arguments
+
+__all__ = ["SIZES", "Bench", "Size", "measure"]
+
+SIZES = ((784, 128, 170), (1020, 20, 190), (750, 50, 170), (784, 128, 512), (150, 128, 1024))
+"""T, B, N of the papers' experiments and of two larger networks."""
+
+OUR_OWN = "RNN(modReLU), compiled"
+_LENGTHS = (200, 400, 800, 1600, 3200, 6400, 12_800)
+_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+_SEED = 0
+
+Size = tuple[int, int, int]
+
+
+@dataclass
+class Bench:
+    """The record of one run.
+
+    Args:
+        machine: What it ran on.
+        product_gflops: The rate of a 2048 x 2048 x 2048 product in float32, by size: each is
+            measured right before the size.
+        timings: The timings of each size by contestant.
+        peak: Peak memory of forward and backward in units of T B N numbers, by contestant.
+        step_us: Microseconds of `step` with one sequence and N = 170, of it the kernel alone.
+        by_length: Milliseconds of forward and backward at B = 20, N = 190 by T.
+        by_batch: The same at T = 200, N = 190 by B.
+    """
+
+    machine: dict[str, Any]
+    product_gflops: dict[Size, float] = field(default_factory=dict[Size, float])
+    timings: dict[Size, dict[str, Timing]] = field(default_factory=dict[Size, dict[str, Timing]])
+    peak: dict[str, float] = field(default_factory=dict[str, float])
+    step_us: dict[str, float] = field(default_factory=dict[str, float])
+    by_length: dict[int, float] = field(default_factory=dict[int, float])
+    by_batch: dict[int, float] = field(default_factory=dict[int, float])
+
+    def share(self, size: Size, name: str) -> float:
+        """Return the rate of a contestant, counted as 6 T B N^2 operations, over the product's."""
+        T, B, N = size
+        gflops = 6 * T * B * N**2 / self.timings[size][name].median_ms / 1e6
+        return gflops / self.product_gflops[size]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all rounds of everything, ready to be written."""
+        record = asdict(self)
+        for name in ("product_gflops", "timings"):
+            record[name] = {",".join(map(str, k)): v for k, v in record[name].items()}
+        return record
+
+
+def measure(
+    sizes: Sequence[Size] = SIZES,
+    rounds: int = 7,
+    slow: bool = False,
+    more: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    after: Callable[[Bench, Size | None], None] = lambda _, __: None,
+) -> Bench:
+    """Time all contestants, interleaved in one process.
+
+    Args:
+        sizes: T, B and N of each table.
+        rounds: How many rounds count.
+        slow: Whether loops over torch's cells are among the contestants.
+        more: Whether memory, streaming and growth are measured too.
+        say: Is told what is being done.
+        after: Is shown what there is after each size, and, without one, at the end.
+    """
+    bench = Bench(_machine())
+    for size in sizes:
+        T, B, N = size
+        say(f"T={T}, B={B}, N={N}")
+        bench.product_gflops[size] = product_gflops(time.perf_counter)
+        x = torch.randn(T, B, 1, generator=torch.Generator().manual_seed(_SEED))
+        runs: dict[str, Callable[[], object]] = {
+            name: partial(step, layer, x) for name, layer in contestants(N, slow).items()
+        }
+        bench.timings[size] = interleave(runs, REFERENCE, rounds)
+        after(bench, size)
+    if more:
+        say("memory")
+        bench.peak = {name: _peak(name) for name in (REFERENCE, "torch.nn.LSTM", OUR_OWN)}
+        say("one step at a time")
+        bench.step_us = _step_us()
+        say("growth")
+        bench.by_length = {T: _once(T, 20, 190) for T in _LENGTHS}
+        bench.by_batch = {B: _once(200, B, 190) for B in _BATCHES}
+    after(bench, None)
+    return bench
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "architecture": platform.machine(),
+        "kernels": compiled.missing() or compiled.kernels.isa,
+    }
+
+
+def _once(T: int, B: int, N: int, rounds: int = 5) -> float:
+    """Return the median milliseconds of forward and backward of our own layer."""
+    layer, x = RNN(1, N), torch.randn(T, B, 1)
+    run = {OUR_OWN: partial(step, layer, x)}
+    return interleave(run, OUR_OWN, rounds)[OUR_OWN].median_ms
+
+
+def _step_us(N: int = 170, steps: int = 2000) -> dict[str, float]:
+    """Time `step` of a frozen layer on one sequence, and the kernel that it calls by itself."""
+    layer = RNN(1, N).freeze()
+    W, bias = layer.recurrent_matrices()[0].detach(), torch.zeros(N)
+    x_t, h = torch.randn(1, 1), torch.zeros(1, 1, N)
+    U, h0 = torch.randn(N, 1), torch.zeros(1, N)
+    with torch.inference_mode():
+        whole = _median_us(lambda: layer.step(x_t, h), steps)
+        if compiled.missing():
+            return {"step": whole}
+        call = _call(x_t.unsqueeze(0), U, W, h0, bias)
+        return {"step": whole, "kernel": _median_us(call, steps)}
+
+
+def _call(
+    x: torch.Tensor, U: torch.Tensor, W: torch.Tensor, h0: torch.Tensor, bias: torch.Tensor
+) -> Callable[[], object]:
+    h, last = torch.empty(1, 1, len(W)), torch.empty(1, len(W))
+    given = x, W, h0, bias, U, None, None, None
+    arguments = forward_arguments(*given, "modrelu", None, False, h, last, None)
+
+    def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:
+        compiled.kernels.elman_forward(*arguments)  # it knows addresses, and keeps nothing
+
+    return call
+
+
+def _median_us(call: Callable[[], object], rounds: int) -> float:
+    times: list[float] = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - began) * 1e6)
+    return statistics.median(times)
+
+
+def _peak(name: str, size: Size = (784, 128, 170)) -> float:
+    """Return the peak memory of one step, in a process of its own, over T B N numbers of 4 B."""
+    T, B, N = size
+    command = [sys.executable, "-m", "eigenrnn.experiments.bench.memory", name, *map(str, size)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout) / (4 * T * B * N)

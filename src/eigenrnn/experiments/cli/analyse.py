@@ -1,0 +1,132 @@
+"""What `eigenrnn analyse` does: looks at a trained network from all sides."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from eigenrnn.analysis.everything import Everything
+from eigenrnn.analysis.everything import analyse as analyse_model
+from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.cli.rebuild import Rebuilt, rebuild
+from eigenrnn.experiments.report.files import read_json
+from eigenrnn.experiments.tasks import Batch
+from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.run_directory import write_json
+
+__all__ = ["analyse"]
+
+_SEQUENCES = 4
+_COLUMNS = ("analysis", "quantity", "number")
+
+
+def analyse(options: Namespace, console: Console) -> int:
+    """Analyse the model of a run, print the numbers, and write pictures and tables."""
+    rebuilt = rebuild(options.run, options.data_root)
+    folder = Path(options.out or rebuilt.checkpoint.parent / "analysis")
+    batch, missing = _batch(rebuilt)
+    with plain_console(stderr=True).status("analysing") as status:
+
+        def say(name: str) -> None:
+            status.update(f"analysing {name}")
+
+        everything = _everything(rebuilt, batch, say)
+        status.update("drawing")
+        _forget(folder)
+        undrawn = everything.save(folder)
+        everything = replace(everything, left_out={**everything.left_out, **undrawn})
+    write_json(folder / "summary.json", _summary(rebuilt, everything))
+    console.print(
+        f"{rebuilt.name} after {rebuilt.step:,} steps ({rebuilt.checkpoint})",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
+    _show(everything, console)
+    for line in _notes(everything, missing):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    console.print(f"in {folder}", soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _batch(rebuilt: Rebuilt) -> tuple[Batch | None, str | None]:
+    """Return a few sequences, or why there are none."""
+    try:
+        return rebuilt.batch(_SEQUENCES), None
+    except MissingDataError as error:
+        return None, f"without data: {error}; say where it is with --data_root"
+
+
+def _everything(rebuilt: Rebuilt, batch: Batch | None, say: Callable[[str], None]) -> Everything:
+    if batch is None:
+        return analyse_model(rebuilt.model, say=say)
+
+    def loss(outputs: Tensor) -> Tensor:
+        targets = batch.targets
+        exact = targets.to(outputs.dtype) if targets.is_floating_point() else targets
+        return rebuilt.task.loss(outputs, exact)
+
+    return analyse_model(rebuilt.model, batch.inputs, loss, say=say)
+
+
+def _forget(folder: Path) -> None:
+    """Delete what an earlier call has written, of which this one may leave something out."""
+    summary = folder / "summary.json"
+    if not summary.exists():
+        return
+    for name in read_json(summary, ("found",))["found"]:
+        for ending in ("png", "csv"):
+            (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
+
+
+def _summary(rebuilt: Rebuilt, everything: Everything) -> dict[str, Any]:
+    return {
+        "name": rebuilt.name,
+        "step": rebuilt.step,
+        "checkpoint": rebuilt.checkpoint.name,
+        "found": {
+            # JSON has no word for what is not finite
+            name: {of: n if math.isfinite(n) else str(n) for of, n in found.headline().items()}
+            for name, found in everything.found.items()
+        },
+        "left_out": everything.left_out,
+        "remarks": everything.remarks,
+    }
+
+
+def _show(everything: Everything, console: Console) -> None:
+    """Print the numbers: fitted to a terminal, else as Markdown."""
+    if not console.is_terminal:
+        for row in (_COLUMNS, ("---", "---", "---:"), *_rows(everything)):
+            line = f"| {' | '.join(row)} |"
+            console.print(line, soft_wrap=True, highlight=False, markup=False)
+        return
+    table = Table(box=SIMPLE_HEAD)
+    for column in _COLUMNS:
+        table.add_column(column, justify="right" if column == "number" else "left")
+    before = ""
+    for name, quantity, number in _rows(everything):
+        table.add_row("" if name == before else name, quantity, number)
+        before = name
+    console.print(table)
+
+
+def _rows(everything: Everything) -> Iterator[tuple[str, str, str]]:
+    for name, found in everything.found.items():
+        for quantity, number in found.headline().items():
+            yield name, quantity, f"{number:.6g}"
+
+
+def _notes(everything: Everything, missing: str | None) -> Iterator[str]:
+    """Yield what to know besides the numbers."""
+    yield from (f"{name}: {remark}" for name, remark in everything.remarks.items())
+    if missing is not None:
+        yield missing
+    yield from (f"left out {name}: {reason}" for name, reason in everything.left_out.items())

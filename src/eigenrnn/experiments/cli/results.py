@@ -1,0 +1,74 @@
+"""What `eigenrnn results` does: archives runs, and writes the page of all of them."""
+
+from pathlib import Path
+
+from jsonargparse import Namespace
+from rich.console import Console
+
+from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.cli.make import recipe_with_data_root
+from eigenrnn.experiments.cli.names import unknown
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results.collect import collect
+from eigenrnn.experiments.results.page import to_markdown
+from eigenrnn.experiments.results.written import write_estimates
+from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.version import __version__
+
+__all__ = ["results"]
+
+_ACTIONS = ("collect", "write")
+
+
+def results(options: Namespace, console: Console) -> int:
+    """Do one of both.
+
+    Raises:
+        ValueError: If it is neither, or the folders do not suit it.
+    """
+    if options.action not in _ACTIONS:
+        raise ValueError(unknown("command after results", options.action, _ACTIONS))
+    if (options.action == "collect") != bool(options.folders):
+        needed = "the folders of recipes that were run" if not options.folders else "no folder"
+        raise ValueError(
+            f"expected {needed} for {options.action}, got {options.folders or 'none'}"
+        )
+    return (_collect if options.action == "collect" else _write)(options, console)
+
+
+def _collect(options: Namespace, console: Console) -> int:
+    recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
+    collected = collect(
+        options.folders,
+        options.archive,
+        recipes,
+        overwrite=options.overwrite,
+        unfinished=options.unfinished,
+    )
+    lines = [f"{name} {why}" for name, why in collected.skipped.items()]
+    lines += [
+        f"{Path(options.archive, place)} is of eigenrnn {version}, and this is {__version__}"
+        ": it is archived anyway"
+        for place, version in collected.other_versions.items()
+    ]
+    lines.append(
+        f"in {options.archive}: {len(collected.archived)} runs archived, "
+        f"{len(collected.there)} already archived, {len(collected.skipped)} skipped"
+    )
+    console.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _write(options: Namespace, console: Console) -> int:
+    recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
+    folder, out = Path(options.archive), Path(options.out)
+    if not folder.is_dir():
+        raise ValueError(f"expected an archive of runs in {folder}, got no such folder")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise ValueError(f"expected --out to be a file in a folder that exists, got {out}")
+    to_markdown(folder, recipes)  # what cannot be read is said before anything is written
+    with plain_console(stderr=True).status("estimating the time of the runs that are left"):
+        write_estimates(folder, recipes)
+    write_atomically(out, to_markdown(folder, recipes).encode())
+    console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
+    return 0

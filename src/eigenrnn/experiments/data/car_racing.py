@@ -1,0 +1,175 @@
+"""CarRacing: rollouts of the environment, and the file of latent vectors made from them."""
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.data.files import DATA_VARIABLE
+from eigenrnn.experiments.data.packed import read_arrays, refuse_damage
+
+__all__ = [
+    "ACTIONS",
+    "ENCODED",
+    "FRAME",
+    "ROLLOUT",
+    "Z_SIZE",
+    "Encoded",
+    "find_encoded",
+    "parts",
+    "read_encoded",
+    "read_rollout",
+]
+
+FRAME = (64, 64, 3)
+"""Height, width and colours of a frame."""
+
+ACTIONS = 3
+"""Steering, gas and brake."""
+
+Z_SIZE = 32
+"""The number of latent dimensions."""
+
+ROLLOUT = np.dtype([("frame", np.uint8, FRAME), ("action", "<f4", (ACTIONS,))])
+"""One step of a rollout: what is seen, and what is done then."""
+
+ENCODED = "car_racing.npz"
+"""The name of the file of encoded rollouts."""
+
+_FORMAT = 1
+_WIDTHS = {"mu": Z_SIZE, "logvar": Z_SIZE, "action": ACTIONS}
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rollouts whose frames are known by the mean and the variance of their latent vectors.
+
+    Args:
+        mu: The means.
+        logvar: The logarithms of the variances.
+        action: The actions.
+
+    Shape:
+        mu: (rollouts, steps, 32).
+        logvar: (rollouts, steps, 32).
+        action: (rollouts, steps, 3).
+    """
+
+    mu: Floats
+    logvar: Floats
+    action: Floats
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file; the archive keeps a checksum of each array."""
+        content = io.BytesIO()
+        np.savez(content, format=np.array(_FORMAT), **{n: getattr(self, n) for n in _WIDTHS})
+        return content.getvalue()
+
+
+def parts(count: int) -> dict[str, slice]:
+    """Divide rollouts into splits: a tenth for validation, a tenth for the test, one at least.
+
+    No rollout has to do with another, so that the last ones are as good as any.
+
+    Raises:
+        ValueError: If there are fewer than three.
+    """
+    if count < 3:
+        raise ValueError(f"expected 3 rollouts or more, one for each split, got {count}")
+    held_out = max(1, count // 10)
+    bounds = (0, count - 2 * held_out, count - held_out, count)
+    names = ("train", "validation", "test")
+    return {name: slice(*bounds[k : k + 2]) for k, name in enumerate(names)}
+
+
+def read_rollout(path: Path, steps: int) -> Any:
+    """Map a rollout into memory, from where its steps are read when they are needed.
+
+    Args:
+        path: The file.
+        steps: How many steps it must have.
+
+    Raises:
+        ValueError: If the file is cut off, or not a rollout of so many steps.
+    """
+    with refuse_damage("rollout", path, "delete the file and collect it again"):
+        rollout = np.lib.format.open_memmap(path, mode="r")
+    if rollout.dtype != ROLLOUT or rollout.shape != (steps,):
+        raise ValueError(
+            f"expected {steps} steps of frames and actions in {path}, "
+            f"got {rollout.dtype} of the shape {rollout.shape}"
+        )
+    return rollout
+
+
+def find_encoded(data_root: str | Path | None = None) -> Path:
+    """Find the file of encoded rollouts, in a folder of data or in its folder `car_racing`.
+
+    Args:
+        data_root: The only folder to look in; by default the one that the environment variable
+            `EIGENRNN_DATA` names.
+
+    Raises:
+        MissingDataError: If there is none; says how to make it.
+    """
+    named = os.environ.get(DATA_VARIABLE) if data_root is None else data_root
+    roots = [Path(named).expanduser()] if named else []
+    for path in (
+        path for root in roots for path in (root / "car_racing" / ENCODED, root / ENCODED)
+    ):
+        if path.is_file():
+            return path
+    place = f"below {named}" if named else f"as data_root or in ${DATA_VARIABLE}"
+    raise MissingDataError(
+        f"expected a file car_racing/{ENCODED} {place}, got none; make it with: "
+        f"eigenrnn collect car_racing --out {named or 'FOLDER'}/car_racing"
+    )
+
+
+def read_encoded(path: Path) -> Encoded:
+    """Read and check a file of encoded rollouts.
+
+    Raises:
+        ValueError: If the file is damaged, of a newer format, or holds other arrays than it
+            should; names the file and the place.
+    """
+    arrays = read_arrays(path, "the encoded rollouts", "encode fewer rollouts")
+    version = arrays.get("format")
+    if version is None or version.shape or version.dtype.kind not in "iu":
+        raise ValueError(f"expected encoded rollouts in {path}, got a file without format number")
+    if int(version) > _FORMAT:
+        raise ValueError(
+            f"expected encoded rollouts of format <= {_FORMAT}, got {int(version)} in {path}: "
+            "a newer eigenrnn wrote it"
+        )
+    _check_shapes(arrays, path)
+    for name in _WIDTHS:
+        bad = np.argwhere(~np.isfinite(arrays[name]))
+        if len(bad):
+            rollout, step, _ = bad[0].tolist()
+            raise ValueError(
+                f"expected finite numbers in {path}, got {arrays[name][tuple(bad[0])]} "
+                f"in {name} of rollout {rollout}, step {step}"
+            )
+    return Encoded(**{name: arrays[name] for name in _WIDTHS})
+
+
+def _check_shapes(arrays: Mapping[str, Any], path: Path) -> None:
+    got = {name: arrays[name].shape for name in _WIDTHS if name in arrays}
+    leading = got.get("mu", ())[:2]
+    fits = len(leading) == 2 and leading[0] >= 3 and leading[1] >= 2
+    fits &= got == {name: (*leading, width) for name, width in _WIDTHS.items()}
+    if not fits or any(arrays[name].dtype != np.float32 for name in _WIDTHS):
+        said = ", ".join(f"{name} {arrays[name].dtype} {shape}" for name, shape in got.items())
+        raise ValueError(
+            "expected mu (R, S, 32), logvar (R, S, 32) and action (R, S, 3) of R >= 3 rollouts "
+            f"of S >= 2 steps, all float32, in {path}, got {said or 'none of them'}"
+        )

@@ -1,0 +1,102 @@
+"""The MNIST images of handwritten digits, as first published in four idx files."""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eigenrnn.experiments.data.files import DataFile, locate
+from eigenrnn.experiments.data.packed import read_gzip
+
+__all__ = ["FILES", "read_idx", "read_mnist"]
+
+_MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+)
+
+
+def _file(name: str, sha256: str) -> DataFile:
+    return DataFile(f"mnist/{name}", sha256, tuple(f"{mirror}/{name}" for mirror in _MIRRORS))
+
+
+FILES = {
+    ("train", "images"): _file(
+        "train-images-idx3-ubyte.gz",
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    ),
+    ("train", "labels"): _file(
+        "train-labels-idx1-ubyte.gz",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    ),
+    ("test", "images"): _file(
+        "t10k-images-idx3-ubyte.gz",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    ),
+    ("test", "labels"): _file(
+        "t10k-labels-idx1-ubyte.gz",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    ),
+}
+
+
+def read_mnist(
+    part: Literal["train", "test"], data_root: str | Path | None = None
+) -> tuple[Tensor, Tensor]:
+    """Read the images and labels of one part of MNIST.
+
+    Args:
+        part: `train` (60,000 images) or `test` (10,000).
+        data_root: The folder to look in; see `eigenrnn.experiments.data.locate` for where else.
+
+    Shape:
+        images: :math:`(count, 28, 28)`, unsigned bytes, row by row.
+        labels: :math:`(count)`, unsigned bytes 0 to 9.
+
+    Raises:
+        MissingDataError: If a file is nowhere and cannot be downloaded.
+        ChecksumError: If a file is not the published one.
+
+    Source:
+        LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86(11), 1998.
+    """
+    images = read_idx(locate(FILES[part, "images"], data_root), rank=3)
+    labels = read_idx(locate(FILES[part, "labels"], data_root), rank=1)
+    return images, labels
+
+
+def read_idx(path: Path, rank: int) -> Tensor:
+    """Read a gzipped idx file of unsigned bytes.
+
+    The format is a magic number, 2048 + rank for unsigned bytes, the `rank` sizes, all big-endian
+    32-bit integers, and then the bytes in row-major order.
+
+    Args:
+        path: The file.
+        rank: The number of dimensions that it must have.
+
+    Raises:
+        ValueError: If the file is damaged, of another type or rank, or not as long as its sizes
+            say.
+    """
+    content = read_gzip(path, "the bytes", 2, "read a smaller file")
+    header_bytes = 4 * (1 + rank)
+    if len(content) < header_bytes:
+        raise ValueError(
+            f"expected a header of {header_bytes} bytes in {path}, got {len(content)}"
+        )
+    magic, *shape = np.frombuffer(content, ">u4", count=1 + rank).tolist()
+    if magic != 2048 + rank:
+        raise ValueError(f"expected the magic number {2048 + rank} in {path}, got {magic}")
+    if len(content) != header_bytes + math.prod(shape):
+        raise ValueError(
+            f"expected {math.prod(shape)} bytes for the shape {tuple(shape)} in {path}, "
+            f"got {len(content) - header_bytes}"
+        )
+    # A tensor may be written to and `content` may not, hence the copy.
+    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=header_bytes).copy()).view(
+        shape
+    )

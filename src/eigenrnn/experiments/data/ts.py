@@ -1,0 +1,221 @@
+"""The `.ts` text format of the UCR and UEA archives, as aeon and sktime write it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from eigenrnn.experiments.data.files import DataFile
+from eigenrnn.experiments.data.sequences import Sequences, Values, as_float32, checked, open_lines
+from eigenrnn.memory import check_memory
+
+__all__ = ["ARCHIVE", "read_ts"]
+
+_AEON = "https://raw.githubusercontent.com/aeon-toolkit/aeon"
+_COMMIT = "a101ddc8b35a65441609b45c9bcce5aeafa0c131"
+
+
+def _file(name: str, part: str, sha256: str) -> DataFile:
+    path = f"{name}/{name}_{part}.ts"
+    urls = (
+        f"{_AEON}/{_COMMIT}/aeon/datasets/data/{path}",
+        f"{_AEON}/main/aeon/datasets/data/{path}",
+    )
+    return DataFile(f"ucr-uea/{path}", sha256, urls)
+
+
+def _set(name: str, train: str, test: str) -> tuple[DataFile, DataFile]:
+    return _file(name, "TRAIN", train), _file(name, "TEST", test)
+
+
+ARCHIVE = {
+    "ACSF1": _set(
+        "ACSF1",
+        "0646b90dc4843e02baed6b2ba345c5601a4991b6796565489cef1b2d92a7537b",
+        "93e8aaeb44a10af181d24a156e60da7021193cd990ca28f263fccf3b905bfebf",
+    ),
+    "BasicMotions": _set(
+        "BasicMotions",
+        "8dc43cc6306cb679c888c01e26f91772ac4441a916da43bac8b79734a538b9d6",
+        "79213102bc6fca1a398ad98ce1185dff0208fa3d1465e687f48288946b0ff8dc",
+    ),
+    "ItalyPowerDemand": _set(
+        "ItalyPowerDemand",
+        "341269cb7e6cef96846b30e774580beec79addb93848ba360145219115a74b7c",
+        "26122451f87dd0387ef90b18bc8a86c041371b8a1c068004922b939971247144",
+    ),
+    "JapaneseVowels": _set(
+        "JapaneseVowels",
+        "68a430eabd919cc77f40b1f5f3bc0dcafacc1486bca9260785aeb7d262cc78cd",
+        "b3d41d6a0ca3bcad3afb9ca7d4365382aa51341e2e58bae2a574babdda5b9462",
+    ),
+}
+"""Sets of the archives by name: the files to train on and to test on."""
+
+
+_DIGITS = 18
+
+
+@dataclass
+class _Header:
+    """What the lines beginning with @ say, with the number of the line that says it."""
+
+    words: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def flag(self, name: str) -> bool:
+        return self.words.get(name, ["false"])[0].lower() == "true"
+
+    def count(self, name: str) -> int | None:
+        word = self.words.get(name, [""])[0]
+        # no series has more steps or channels, and Python reads no number of 5,000 digits
+        return int(word[:_DIGITS]) if word.isdecimal() else None
+
+
+def read_ts(path: Path) -> Sequences:
+    """Read a file of the archives: a header, then one sequence a line.
+
+    A line has its channels parted by `:`, their values by `,`, and the class or the number last.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: If the file is cut off, is no text, or does not say what its header announces;
+            names the line.
+
+    Source:
+        Bagnall et al., 2018. https://arxiv.org/abs/1811.00075; the format is that of
+        https://www.aeon-toolkit.org/en/stable/api_reference/data_format.html.
+    """
+    # A value is at least two characters long, and becomes four bytes, twice while being joined.
+    size = path.stat().st_size
+    check_memory(4 * size, f"the values of {path}", "cut the file into smaller ones")
+    lines = open_lines(path)
+    header = _read_header(lines, path)
+    labelled, numbered = header.flag("classlabel"), header.flag("targetlabel")
+    read: list[Values] = []
+    answers: list[str] = []
+    at: list[int] = []
+    for number, line in lines:
+        if not line.strip() or line.startswith("#"):
+            continue
+        place = f"line {number} of {path}"
+        channels = line.strip().split(":")
+        if labelled or numbered:
+            answers.append(channels.pop().strip())
+        read.append(_read_channels(channels, place, _expected_channels(header, read)))
+        at.append(number)
+    _check_end(path, header, answers, at)
+    _check_lengths(path, header, read, at)
+    return checked(
+        Sequences(
+            path=path,
+            values=np.concatenate(read),
+            lengths=np.array([len(values) for values in read]),
+            channels=tuple(str(k) for k in range(1, read[0].shape[1] + 1)),
+            labels=tuple(answers) if labelled else None,
+            numbers=_numbers(answers, path, at) if numbered else None,
+            place=lambda number: f"line {at[number]}",
+        )
+    )
+
+
+def _read_header(lines: Iterator[tuple[int, str]], path: Path) -> _Header:
+    header = _Header()
+    number = 0
+    for number, line in lines:
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        if not line.startswith("@"):
+            raise ValueError(
+                f"expected a header with a line @data before the values, got values in line "
+                f"{number} of {path}"
+            )
+        name = words[0].removeprefix("@").lower()
+        if name == "data":
+            if header.flag("timestamps"):
+                raise ValueError(f"expected series without time stamps, got some in {path}")
+            return header
+        if len(words) < 2:
+            raise ValueError(f"expected a value after {words[0]} in line {number} of {path}")
+        header.words[name] = words[1:]
+    raise ValueError(f"expected a line @data in {path}, got none among its {number} lines")
+
+
+def _expected_channels(header: _Header, read: list[Values]) -> int | None:
+    if header.flag("univariate"):
+        return 1
+    named = header.count("dimensions" if "dimensions" in header.words else "dimension")
+    return read[0].shape[1] if named is None and read else named
+
+
+def _read_channels(channels: list[str], place: str, expected: int | None) -> Values:
+    if expected is not None and len(channels) != expected:
+        raise ValueError(
+            f"expected {expected} channels in {place}, got {len(channels)}; the line may be cut "
+            "off"
+        )
+    columns = [_read_values(text, f"channel {k} of {place}") for k, text in enumerate(channels, 1)]
+    lengths = {len(column) for column in columns}
+    if len(lengths) != 1:
+        raise ValueError(
+            f"expected channels of equal length in {place}, got {sorted(lengths)} steps"
+        )
+    return np.stack(columns, axis=1)
+
+
+def _read_values(text: str, place: str) -> Values:
+    words = text.split(",")
+    try:
+        return as_float32(np.array(words, np.float64))
+    except ValueError:
+        pass
+    missing = next(word for word in words if not _is_number(word))
+    raise ValueError(
+        f"expected numbers separated by commas in {place}, got {missing.strip()!r}; fill in or "
+        "leave out what is missing"
+    )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(answers: list[str], path: Path, at: list[int]) -> Values:
+    for answer, number in zip(answers, at, strict=True):
+        if not _is_number(answer):
+            raise ValueError(f"expected a number last in line {number} of {path}, got {answer!r}")
+    return as_float32(np.array(answers, np.float64))
+
+
+def _check_end(path: Path, header: _Header, answers: list[str], at: list[int]) -> None:
+    if not at:
+        raise ValueError(f"expected a series after the line @data of {path}, got none")
+    if not header.flag("classlabel"):
+        return
+    names = header.words["classlabel"][1:]
+    for answer, number in zip(answers, at, strict=True):
+        if answer not in names:
+            raise ValueError(
+                f"expected a class among {', '.join(names)} last in line {number} of {path}, "
+                f"got {answer[:40]!r}; the line may be cut off"
+            )
+
+
+def _check_lengths(path: Path, header: _Header, read: list[Values], at: list[int]) -> None:
+    if not header.flag("equallength"):
+        return
+    named = header.count("serieslength")
+    expected = len(read[0]) if named is None else named
+    for values, number in zip(read, at, strict=True):
+        if len(values) != expected:
+            raise ValueError(
+                f"expected {expected} steps in line {number} of {path}, as its header says, got "
+                f"{len(values)}; the line may be cut off"
+            )

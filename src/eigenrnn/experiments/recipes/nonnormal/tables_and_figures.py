@@ -1,0 +1,14 @@
+"""All that the paper measured."""
+
+from eigenrnn.experiments.recipes.nonnormal import car_racing, hidden_chains, memory, text, toys
+
+__all__ = ["RECIPES"]
+
+RECIPES = (
+    *memory.RECIPES,
+    *toys.RECIPES,
+    *text.RECIPES,
+    *car_racing.RECIPES,
+    *hidden_chains.RECIPES,
+)
+"""Six figures and four tables."""

@@ -1,0 +1,8 @@
+"""All that the paper measured."""
+
+from eigenrnn.experiments.recipes.scornn import adding, copying, pixels
+
+__all__ = ["RECIPES"]
+
+RECIPES = (*copying.RECIPES, *adding.RECIPES, *pixels.RECIPES)
+"""Four figures and two tables."""

@@ -1,0 +1,108 @@
+"""What each package exports, by the names that users type."""
+
+import inspect
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from torch import nn
+
+from eigenrnn import constraints, init, layers
+from eigenrnn.constraints import Constraint
+from eigenrnn.experiments import recipes, tasks
+from eigenrnn.experiments.recipes import Recipe
+from eigenrnn.experiments.tasks import Task
+from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.elman import BACKENDS as ELMAN
+from eigenrnn.ops.gru import BACKENDS as GRU
+
+__all__ = [
+    "BACKENDS",
+    "CONSTRAINTS",
+    "LAYERS",
+    "RECIPES",
+    "TASKS",
+    "class_path",
+    "registered",
+    "summary",
+    "task_name",
+]
+
+
+def _snake(name: str) -> str:
+    """Write PixelMNIST as pixel_mnist."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _exported(package: Any, base: type) -> list[type]:
+    exported = [getattr(package, name) for name in package.__all__]
+    return [
+        thing
+        for thing in exported
+        if inspect.isclass(thing) and issubclass(thing, base) and not inspect.isabstract(thing)
+    ]
+
+
+CONSTRAINTS: dict[str, type[Constraint]] = {
+    _snake(kind.__name__): kind for kind in _exported(constraints, Constraint)
+}
+"""Sets of recurrent matrices."""
+
+LAYERS: dict[str, type[nn.Module]] = {
+    kind.__name__.lower(): kind for kind in _exported(layers, nn.Module)
+}
+"""Recurrent layers."""
+
+
+def task_name(kind: type[Task]) -> str:
+    """Return the name of a task, under which it is registered if it is exported."""
+    return _snake(kind.__name__)
+
+
+TASKS: dict[str, type[Task]] = {task_name(kind): kind for kind in _exported(tasks, Task)}
+"""Problems to train on."""
+
+_PAPERS = [getattr(recipes, name) for name in recipes.__all__]
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe for paper in _PAPERS if inspect.ismodule(paper) for recipe in paper.RECIPES
+}
+"""Published experiments."""
+
+BACKENDS: dict[str, Backend] = {
+    f"{recurrence}/{name}": backend
+    for recurrence, backends in (("elman", ELMAN), ("gru", GRU))
+    for name, backend in backends.items()
+}
+"""Implementations of the recurrences."""
+
+
+def class_path(kind: type) -> str:
+    """Return where a registered class is imported from."""
+    depth = 3 if kind.__module__.startswith("eigenrnn.experiments.") else 2
+    return f"{'.'.join(kind.__module__.split('.')[:depth])}.{kind.__name__}"
+
+
+@cache
+def registered() -> Mapping[str, Any]:
+    """Return the registered tasks, layers, constraints and initialisers by their import paths."""
+    kinds = [*TASKS.values(), *LAYERS.values(), *CONSTRAINTS.values()]
+    functions = [getattr(init, name) for name in init.__all__]
+    initialisers = [function for function in functions if inspect.isfunction(function)]
+    return {
+        **{f"{entry.__module__}.{entry.__name__}": entry for entry in (*kinds, *initialisers)},
+        **{f"eigenrnn.{kind.__name__}": kind for kind in kinds},
+        **{class_path(kind): kind for kind in kinds},
+        **{f"eigenrnn.init.{function.__name__}": function for function in initialisers},
+    }
+
+
+def summary(entry: Any) -> str:
+    """Return what an entry is, in a sentence."""
+    if isinstance(entry, Recipe):
+        return entry.summary
+    if isinstance(entry, Backend):
+        return entry.about
+    first = (inspect.getdoc(entry) or "").split("\n\n")[0]
+    return " ".join(first.split())

@@ -1,0 +1,225 @@
+"""The copying problem, in each of its published layouts."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from eigenrnn.experiments.tasks.base import Batch, Task
+from eigenrnn.experiments.tasks.options import check_at_least, check_choices
+from eigenrnn.experiments.tasks.recall import share_recalled, symbol_loss
+from eigenrnn.experiments.tasks.sets import Examples, ExampleSets, held_out
+
+__all__ = ["Copying"]
+
+Recall = Literal["after", "at"]
+Coding = Literal["one_hot", "scalar"]
+Blank = Literal["first", "last"]
+
+
+@dataclass(frozen=True)
+class Copying(Task):
+    r"""Remember `symbols` symbols over `delay` steps, and repeat them once a marker is read.
+
+    With 2 symbols (here 3 and 1), a delay of 3, blanks written 0 and the marker 9::
+
+        recall="after"   input   3 1 0 0 9 0 0     recalled one step after the marker
+                         target  0 0 0 0 0 3 1
+
+        recall="at"      input   3 1 0 0 0 9 0     recalled from the marker on
+                         target  0 0 0 0 0 3 1
+
+    .. math:: \text{baseline} = \frac{K \ln A}{T + 2 K}
+
+    The papers share the length, and differ in the place of the marker, the coding and the number
+    of examples: a constructor named for a paper chooses its options. The loss is the mean
+    cross-entropy over all steps, and the baseline that of a guess that knows the blanks' places.
+
+    Args:
+        delay: The number T of steps between the last symbol and the first one recalled.
+        symbols: The number K of symbols to remember.
+        alphabet: The number A of different symbols.
+        recall: Whether the first symbol is due one step `after` the marker or `at` the marker.
+        coding: Whether a step is read as `one_hot` channels or as one `scalar`, its code.
+        blank: Whether the code of the blank comes `first`, 0 before the symbols 1 to A, or `last`,
+            A after the symbols 0 to A - 1, where the marker A + 1 is an output class as well.
+        train_examples: The size of a fixed training set; `None` draws anew at every step.
+        test_examples: The size of the fixed test set.
+        validation_examples: The size of the fixed validation set; `None` takes that of the test
+            set, but 200 at most: it is evaluated as often, and no paper has one.
+        shuffle: Whether a fixed training set has a new order in every epoch.
+        data_seed: The seed of the fixed sets.
+
+    Shape:
+        inputs: :math:`(T + 2K, B, A + 2)`, or :math:`(T + 2K, B, 1)` for the scalar coding.
+        targets: :math:`(T + 2K, B)`, class numbers.
+
+    Units:
+        Loss and baseline in nats a step.
+
+    Raises:
+        ValueError: If an option is out of its range.
+
+    Source:
+        Hochreiter and Schmidhuber, Neural Computation 9(8), 1997; in this form Arjovsky, Shah and
+        Bengio, ICML 2016. https://arxiv.org/abs/1511.06464 (departures: their code shuffles its
+        training set at every step by a slip, here it does at every epoch; oRNN's second version,
+        with a marker at a random place, is left out).
+
+    Example:
+        >>> task = Copying(delay=3, symbols=2)
+        >>> task.batch(5, torch.Generator().manual_seed(0)).inputs.shape
+        torch.Size([7, 5, 10])
+    """
+
+    readout: ClassVar[Literal["all", "last"]] = "all"
+    metric_name: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+
+    delay: int = 1000
+    symbols: int = 10
+    alphabet: int = 8
+    recall: Recall = "after"
+    coding: Coding = "one_hot"
+    blank: Blank = "first"
+    train_examples: int | None = None
+    test_examples: int = 1_000
+    validation_examples: int | None = None
+    shuffle: bool = False
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choices(self, recall=Recall, coding=Coding, blank=Blank)
+        sizes = ("train_examples", "test_examples", "validation_examples")
+        check_at_least(self, 1, "delay", "symbols", *sizes)
+        check_at_least(self, 0, "data_seed")
+        # The marker's code is alphabet + 1, and codes are stored in a byte.
+        if not 2 <= self.alphabet <= 254:
+            raise ValueError(f"expected 2 <= alphabet <= 254, got {self.alphabet}")
+
+    @classmethod
+    def urnn(cls, delay: int) -> Self:
+        """Arjovsky, Shah and Bengio, ICML 2016, and Wisdom et al., NeurIPS 2016."""
+        return cls(delay, train_examples=100_000, test_examples=10_000, shuffle=True)
+
+    @classmethod
+    def scornn(cls, delay: int) -> Self:
+        """Helfrich, Willmott and Ye, ICML 2018, and Helfrich and Ye, AAAI 2020 (ENRNN)."""
+        return cls(delay, train_examples=20_000, test_examples=1_000)
+
+    @classmethod
+    def eunn(cls, delay: int) -> Self:
+        """Jing et al., ICML 2017, and GORU, Neural Computation 2019 (each sequence seen once)."""
+        return cls(delay)
+
+    @classmethod
+    def nnrnn(cls, delay: int = 200) -> Self:
+        """Kerg et al., NeurIPS 2019, one-hot as its parameter counts say (code: scalar)."""
+        return cls(delay)
+
+    @classmethod
+    def exprnn(cls, delay: int) -> Self:
+        """Lezcano-Casado and Martinez-Rubio, ICML 2019 (each sequence seen once)."""
+        return cls(delay, recall="at")
+
+    @classmethod
+    def orhan(cls, total: int = 500) -> Self:
+        """Orhan and Pitkow, ICLR 2020; `total` is the length T of the paper, recall included."""
+        return cls(total - 20, train_examples=60_000, test_examples=10_000, shuffle=True)
+
+    @classmethod
+    def ornn(cls, delay: int) -> Self:
+        """Mhammedi et al., ICML 2017, with the marker at its fixed place."""
+        return cls(delay, blank="last", test_examples=10_000)
+
+    @classmethod
+    def nc_gru(cls, delay: int) -> Self:
+        """Mucllari et al., 2022, text only: one-hot coding and fresh sequences are our choice."""
+        return cls(delay, recall="at")
+
+    @property
+    def input_size(self) -> int:
+        return self.alphabet + 2 if self.coding == "one_hot" else 1
+
+    @property
+    def output_size(self) -> int:
+        return self.alphabet + (1 if self.blank == "first" else 2)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return "train", "validation", "test"
+
+    @property
+    def length(self) -> int:
+        """The number T + 2K of steps of a sequence."""
+        return self.delay + 2 * self.symbols
+
+    @property
+    def marker_index(self) -> int:
+        """The step at which the marker is read."""
+        first_recalled = self.delay + self.symbols
+        return first_recalled if self.recall == "at" else first_recalled - 1
+
+    def batch(self, size: int, generator: torch.Generator) -> Batch:
+        self.check_request("train", size)
+        return self._lay_out(*self._sets.sample(size, generator))
+
+    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
+        self.check_request(split, size, start)
+        return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return symbol_loss(outputs, targets)
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return share_recalled(outputs, targets, self.symbols)
+
+    def baseline(self) -> float:
+        return self.symbols * math.log(self.alphabet) / self.length
+
+    def steps_per_epoch(self, size: int) -> int | None:
+        self.check_request("train", size)
+        return None if self.train_examples is None else math.ceil(self.train_examples / size)
+
+    @property
+    def _first_symbol(self) -> int:
+        return 1 if self.blank == "first" else 0
+
+    @property
+    def _blank_code(self) -> int:
+        return 0 if self.blank == "first" else self.alphabet
+
+    @cached_property
+    def _sets(self) -> ExampleSets:
+        sizes = {
+            "train": self.train_examples,
+            "validation": held_out(self.validation_examples, self.test_examples, 200),
+            "test": self.test_examples,
+        }
+        return ExampleSets(self._draw, sizes, self.shuffle, self.data_seed)
+
+    def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, K)
+        first, shape = self._first_symbol, (count, self.symbols)
+        symbols = torch.randint(
+            first, first + self.alphabet, shape, generator=generator, dtype=torch.uint8
+        )
+        return (symbols,)
+
+    def _lay_out(self, symbols: Tensor) -> Batch:  # symbols (B, K)
+        # Sets are stored as their symbols alone; the long, mostly blank sequences exist only here.
+        codes = torch.full((self.length, len(symbols)), self._blank_code)
+        targets = codes.clone()
+        codes[: self.symbols] = symbols.T
+        codes[self.marker_index] = self.alphabet + 1
+        targets[-self.symbols :] = symbols.T
+        return Batch(self._encode(codes), targets)
+
+    def _encode(self, codes: Tensor) -> Tensor:  # (T + 2K, B) -> (T + 2K, B, M)
+        if self.coding == "scalar":
+            return codes.to(torch.float32).unsqueeze(-1)
+        return F.embedding(codes, torch.eye(self.alphabet + 2, dtype=torch.float32))

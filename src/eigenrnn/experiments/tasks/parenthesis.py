@@ -1,0 +1,246 @@
+"""Counting unmatched brackets, as NC-GRU's code does and as its paper says."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from eigenrnn.experiments.tasks.base import Batch, Task
+from eigenrnn.experiments.tasks.options import check_at_least, check_choices
+from eigenrnn.experiments.tasks.sets import Examples, ExampleSets, held_out
+
+__all__ = ["Parenthesis"]
+
+Criterion = Literal["squared_error", "cross_entropy"]
+
+
+@dataclass(frozen=True)
+class Parenthesis(Task):
+    r"""Say after each token how many brackets of each type are open.
+
+    With 2 types, one noise token and a cap of 2::
+
+        input        (  (  (  a  ]  [  )  )
+        target  ( )  1  2  2  2  2  2  1  0    the third is beyond the cap
+                [ ]  0  0  0  0  0  1  1  1    nothing was open
+
+    .. math::
+        \text{baseline} = \frac{1}{T (C + 1)} \sum_{t=1}^{T} \Bigl(1 - \sum_c p_t(c)^2\Bigr)
+
+    Tokens are read as one-hot channels, and each count, from 0 to the cap C, is answered in C + 1
+    numbers. The loss is the mean squared error to the one-hot count, as in NC-GRU's code, or the
+    cross-entropy. The baseline is that of a guess that knows the step but no token, and answers
+    with the shares :math:`p_t` of the counts after t steps; with cross-entropy it is their mean
+    entropy.
+
+    Args:
+        length: The number T of tokens.
+        types: The number of types of brackets.
+        noise: The number of tokens that are no brackets.
+        cap: The count C at which a further bracket is not counted; none is below 0.
+        pairs: The number of pairs in a sequence, each of a type and at two places drawn at random,
+            all else being noise. `None` draws each token from all, brackets or not.
+        criterion: Whether the loss is the `squared_error` or the `cross_entropy`.
+        test_examples: The size of the fixed test set.
+        validation_examples: The size of the fixed validation set; `None` takes that of the test
+            set, but 200 at most.
+        data_seed: The seed of the fixed sets.
+
+    Shape:
+        inputs: :math:`(T, B, 2 \cdot \text{types} + \text{noise})`.
+        targets: :math:`(T, B, \text{types})`, counts.
+
+    Units:
+        The cross-entropy and its baseline in nats a count.
+
+    Raises:
+        ValueError: If an option is out of its range.
+
+    Source:
+        Mucllari et al., 2022, section 4.1, after Foerster et al., ICML 2017, and Jing et al.,
+        Neural Computation 2019. https://arxiv.org/abs/2208.06496 (departures: the text says
+        neither the types nor the places of its pairs, here they are drawn; no set is held out
+        there, here two are).
+
+    Example:
+        >>> Parenthesis.nc_gru(100).batch(16, torch.Generator().manual_seed(0)).targets.shape
+        torch.Size([100, 16, 3])
+    """
+
+    readout: ClassVar[Literal["all", "last"]] = "all"
+    metric_name: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+
+    length: int = 100
+    types: int = 3
+    noise: int = 1
+    cap: int = 5
+    pairs: int | None = None
+    criterion: Criterion = "squared_error"
+    test_examples: int = 1_000
+    validation_examples: int | None = None
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choices(self, criterion=Criterion)
+        sizes = ("test_examples", "validation_examples")
+        check_at_least(self, 1, "length", "types", "cap", "pairs", *sizes)
+        check_at_least(self, 0 if self.pairs is None else 1, "noise")
+        check_at_least(self, 0, "data_seed")
+        if self.input_size > 256:  # tokens are stored in a byte
+            raise ValueError(f"expected 2 * types + noise <= 256, got {self.input_size}")
+        if self.pairs is not None and not 2 * self.pairs <= self.length:
+            raise ValueError(
+                f"expected 2 * pairs <= length = {self.length}, got {self.pairs} pairs"
+            )
+        if self.pairs is not None and self.cap < self.pairs:
+            raise ValueError(f"expected cap >= pairs = {self.pairs}, got {self.cap}")
+
+    @classmethod
+    def nc_gru(cls, length: int = 100) -> Self:
+        """Mucllari et al., 2022, as their code runs it: 6 of 7 tokens are brackets."""
+        return cls(length)
+
+    @classmethod
+    def nc_gru_text(cls, length: int = 100) -> Self:
+        """Mucllari et al., 2022, as their text says: 10 pairs of at most 10 types among noise."""
+        return cls(length, types=10, cap=10, pairs=10)
+
+    @property
+    def input_size(self) -> int:
+        return 2 * self.types + self.noise
+
+    @property
+    def output_size(self) -> int:
+        return self.types * (self.cap + 1)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return "train", "validation", "test"
+
+    def batch(self, size: int, generator: torch.Generator) -> Batch:
+        self.check_request("train", size)
+        return self._lay_out(*self._sets.sample(size, generator))
+
+    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
+        self.check_request(split, size, start)
+        return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        answers = outputs.unflatten(-1, (self.types, self.cap + 1))
+        if self.criterion == "cross_entropy":
+            return F.cross_entropy(answers.flatten(0, -2), targets.flatten())
+        return F.mse_loss(answers, F.one_hot(targets, self.cap + 1).to(answers.dtype))
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        counts = outputs.unflatten(-1, (self.types, self.cap + 1)).argmax(-1)
+        return (counts == targets).float().mean()
+
+    def baseline(self) -> float:
+        p = self.shares()
+        if self.criterion == "cross_entropy":
+            return torch.special.entr(p).sum(1).mean().item()
+        return (1 - p.square().sum(1)).mean().item() / (self.cap + 1)
+
+    def shares(self) -> Tensor:  # (T, C + 1)
+        """Compute how often each count of one type occurs after each step, in closed form."""
+        return self._walk_shares() if self.pairs is None else self._pair_shares(self.pairs)
+
+    def steps_per_epoch(self, size: int) -> int | None:
+        self.check_request("train", size)
+        return None
+
+    def _walk_shares(self) -> Tensor:  # (T, C + 1)
+        # A walk between two walls that sends each step across them back is diagonal in cosines.
+        n = self.cap + 1
+        j = torch.arange(n, dtype=torch.float64)
+        cosines = torch.cos(math.pi / n * j[:, None] * (j + 0.5))  # (mode, count)
+        eigenvalues = 1 - 2 / self.input_size * (1 - torch.cos(math.pi / n * j))
+        weights = torch.where(j == 0, 1 / n, 2 / n) * cosines[:, 0]
+        steps = torch.arange(1, self.length + 1)[:, None]
+        # what cannot occur yet is zero but for rounding
+        return ((weights * eigenvalues**steps) @ cosines).clamp(min=0)
+
+    def _pair_shares(self, pairs: int) -> Tensor:  # (T, C + 1)
+        T, noise = self.length, self.length - 2 * pairs
+
+        def of_open(t: int, half: int) -> float:
+            """The share of sequences with so many open pairs of any type after t steps."""
+            ways = sum(
+                math.comb(pairs - half, whole) * math.comb(noise, t - half - 2 * whole)
+                for whole in range(min(pairs - half, (t - half) // 2) + 1)
+            )
+            return 2**half * math.comb(pairs, half) * ways / math.comb(T, t)
+
+        q = 1 / self.types
+        of_type = [
+            [math.comb(n, c) * q**c * (1 - q) ** max(n - c, 0) for c in range(self.cap + 1)]
+            for n in range(pairs + 1)
+        ]
+        is_open = [[of_open(t, half) for half in range(pairs + 1)] for t in range(1, T + 1)]
+        return torch.tensor(is_open, dtype=torch.float64) @ torch.tensor(of_type).double()
+
+    @cached_property
+    def _sets(self) -> ExampleSets:
+        sizes = {
+            "train": None,
+            "validation": held_out(self.validation_examples, self.test_examples, 200),
+            "test": self.test_examples,
+        }
+        return ExampleSets(self._draw, sizes, shuffle=False, data_seed=self.data_seed)
+
+    def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, T)
+        def tokens(first: int, last: int, width: int) -> Tensor:  # (count, width)
+            return torch.randint(
+                first, last, (count, width), generator=generator, dtype=torch.uint8
+            )
+
+        if self.pairs is None:
+            return (tokens(0, self.input_size, self.length),)
+        drawn = tokens(2 * self.types, self.input_size, self.length)  # noise, written over
+        opens = 2 * tokens(0, self.types, self.pairs)
+        keys = torch.rand(count, self.length, generator=generator)
+        places = keys.topk(2 * self.pairs).indices.unflatten(1, (self.pairs, 2)).sort().values
+        pairs = torch.stack([opens, opens + 1], -1)
+        return (drawn.scatter_(1, places.flatten(1), pairs.flatten(1)),)
+
+    def _lay_out(
+        self,
+        tokens: Tensor,  # (B, T)
+    ) -> Batch:
+        # In numpy: the cost of such small arrays is overhead, of which torch has more.
+        read = np.ascontiguousarray(tokens.numpy().T)
+        one_hot = np.eye(self.input_size, dtype=np.int8)
+        opens, closes = (one_hot[:, first : 2 * self.types : 2] for first in (0, 1))
+        inputs = one_hot.astype(np.float32).take(read, 0)
+        counts = clamped_walk((opens - closes).take(read, 0), self.cap)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(counts))
+
+
+def clamped_walk(
+    steps: NDArray[np.int8],  # (T, ...)
+    highest: int,
+) -> NDArray[np.int64]:  # (T, ...)
+    """Walk from 0 by -1, 0 or 1, where a step that would leave [0, highest] is not taken.
+
+    Less what the steps so far add up to, S, the place is only ever clamped to [-S, highest - S];
+    and to clamp twice is to clamp once, to the first bounds clamped to the second. So the bounds
+    of the first t steps, for all t, are found in log2(T) rounds over all positions at once.
+    """
+    # in as few bytes as hold the widest bounds, of either sign
+    sums = steps.cumsum(0, np.min_scalar_type(-len(steps) - highest - 1))
+    bounds = np.stack([-sums, highest - sums])
+    reach = 1
+    while reach < len(steps):
+        low, high = bounds[:, reach:]
+        bounds[:, reach:] = np.minimum(np.maximum(bounds[:, :-reach], low), high)
+        reach *= 2
+    low, high = bounds
+    return (np.minimum(np.maximum(low, 0), high) + sums).astype(np.int64)

@@ -1,0 +1,182 @@
+"""MNIST read pixel by pixel, in order or permuted, with the published splits."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from eigenrnn.experiments.data.files import absent
+from eigenrnn.experiments.data.mnist import FILES, read_mnist
+from eigenrnn.experiments.tasks.base import Batch, Task
+from eigenrnn.experiments.tasks.epochs import epochs, one_pass
+
+__all__ = ["PixelMNIST"]
+
+Split = Literal["tf", "full", "nnrnn"]
+
+_PIXELS, _TRAIN_IMAGES, _TEST_IMAGES = 784, 60_000, 10_000
+_VALIDATION_IMAGES: dict[Split, int] = {"tf": 5_000, "full": 0, "nnrnn": 10_000}
+_PUBLISHED_SEEDS: dict[Split, int] = {"tf": 92916, "full": 92916, "nnrnn": 1234}
+
+
+@dataclass(frozen=True)
+class PixelMNIST(Task):
+    r"""Name a handwritten digit after reading its 784 pixels, one a step.
+
+    The image is read row by row, or in one order drawn at random and the same for all images. The
+    files are read when the first batch is drawn, never before. A guess that has seen no pixel
+    scores :math:`\ln 10`.
+
+    Args:
+        permuted: Whether the pixels are read in the random order.
+        permutation_seed: The seed of that order, given to numpy's `RandomState`; `None` takes the
+            one published with the split.
+        split: How the 60,000 training images are divided: `tf` keeps the first 5,000 for
+            validation (seed 92916), `full` trains on all (seed 92916), `nnrnn` draws 50,000 and
+            10,000 with the generator that has just drawn the order of the pixels (seed 1234). The
+            test set is always the other 10,000.
+        shuffle: Whether every epoch has a new order of the images (nnRNN keeps one).
+        eval_examples: How many of the first images of the validation and test sets are used;
+            `None` takes all, as every paper does.
+        data_root: The only folder to look for the files in; see
+        `eigenrnn.experiments.data.locate`.
+
+    Shape:
+        inputs: :math:`(784, B, 1)`, in [0, 1].
+        targets: :math:`(B)`, digits 0 to 9.
+
+    Units:
+        Loss and baseline in nats an image.
+
+    Raises:
+        ValueError: If an option is out of its range.
+
+    Source:
+        Le, Jaitly and Hinton, 2015. https://arxiv.org/abs/1504.00941; splits and permutations of
+        Helfrich, Willmott and Ye, ICML 2018 (`tf`), Lezcano-Casado and Martinez-Rubio, ICML 2019
+        (`full`), and Kerg et al., NeurIPS 2019 (`nnrnn`) (departures: none).
+
+    Example:
+        >>> PixelMNIST(permuted=True, split="nnrnn").splits
+        ('train', 'validation', 'test')
+    """
+
+    readout: ClassVar[Literal["all", "last"]] = "last"
+    metric_name: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+
+    permuted: bool = False
+    permutation_seed: int | None = None
+    split: Split = "tf"
+    shuffle: bool = True
+    eval_examples: int | None = None
+    data_root: str | Path | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.split not in get_args(Split):
+            allowed = " or ".join(map(repr, get_args(Split)))
+            raise ValueError(f"expected split to be {allowed}, got {self.split!r}")
+        seed = self.permutation_seed
+        if seed is not None and not 0 <= seed < 2**32:
+            raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {seed}")
+        if self.eval_examples is not None and self.eval_examples < 1:
+            raise ValueError(f"expected eval_examples >= 1, got {self.eval_examples}")
+
+    def missing_data(self) -> str | None:
+        return absent(FILES.values(), self.data_root)
+
+    @property
+    def input_size(self) -> int:
+        return 1
+
+    @property
+    def output_size(self) -> int:
+        return 10
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return ("train", "validation", "test") if self._held_out else ("train", "test")
+
+    @property
+    def pixel_order(self) -> Tensor:
+        """The number, row by row, of the pixel that is read at each step."""
+        return self._drawn_orders[0] if self.permuted else torch.arange(_PIXELS)
+
+    def batch(self, size: int, generator: torch.Generator) -> Batch:
+        self.check_request("train", size)
+        images = self._images("train")
+        rows = torch.randint(len(images), (size,), generator=generator)
+        return self._lay_out("train", images[rows])
+
+    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
+        self.check_request(split, size, start)
+        images = self._images(split)
+        if split != "train":
+            images = images[: self.eval_examples]
+        chosen = (
+            epochs(len(images), size, seed=seed, start=start, shuffle=self.shuffle)
+            if split == "train"
+            else one_pass(len(images), size, start)
+        )
+        return (self._lay_out(split, images[rows]) for rows in chosen)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets)
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.argmax(-1) == targets).float().mean()
+
+    def baseline(self) -> float:
+        return math.log(10)
+
+    def steps_per_epoch(self, size: int) -> int | None:
+        self.check_request("train", size)
+        return math.ceil((_TRAIN_IMAGES - self._held_out) / size)
+
+    @property
+    def _held_out(self) -> int:
+        return _VALIDATION_IMAGES[self.split]
+
+    @cached_property
+    def _drawn_orders(self) -> tuple[Tensor, Tensor]:
+        """The orders of the pixels and of the training images, drawn one after the other."""
+        seed = self.permutation_seed
+        # The papers' orders are those of numpy's old generator, which numpy keeps as it was.
+        generator = np.random.RandomState(_PUBLISHED_SEEDS[self.split] if seed is None else seed)
+        pixels, images = generator.permutation(_PIXELS), generator.permutation(_TRAIN_IMAGES)
+        return torch.from_numpy(pixels), torch.from_numpy(images)
+
+    def _images(self, split: str) -> Tensor:
+        """The numbers of the images of a split within their file."""
+        if split == "test":
+            return torch.arange(_TEST_IMAGES)
+        if self.split == "nnrnn":
+            train, validation = self._drawn_orders[1].split((50_000, 10_000))
+        else:
+            validation, train = torch.arange(_TRAIN_IMAGES).tensor_split((self._held_out,))
+        return train if split == "train" else validation
+
+    @cached_property
+    def _train_file(self) -> tuple[Tensor, Tensor]:
+        return self._read("train")
+
+    @cached_property
+    def _test_file(self) -> tuple[Tensor, Tensor]:
+        return self._read("test")
+
+    def _read(self, part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
+        images, labels = read_mnist(part, self.data_root)
+        return images.flatten(1)[:, self.pixel_order], labels
+
+    def _lay_out(self, split: str, chosen: Tensor) -> Batch:
+        images, labels = self._test_file if split == "test" else self._train_file
+        # Images stay bytes until here: a quarter of the memory, and of what each batch reads.
+        pixels = images[chosen].T.contiguous().to(torch.float32) / 255
+        return Batch(pixels.unsqueeze(-1), labels[chosen].long(), targets_batch_dim=0)

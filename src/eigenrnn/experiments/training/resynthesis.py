@@ -1,0 +1,133 @@
+"""What a model that predicts speech sounds like, and how its sound scores."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.data.audio import wave_bytes
+from eigenrnn.experiments.data.spectrogram import resynthesis
+from eigenrnn.experiments.tasks.speech import Speech
+from eigenrnn.experiments.tasks.speech_scores import SCORES
+from eigenrnn.experiments.training.callbacks import Callback
+from eigenrnn.experiments.training.result import Metrics
+
+__all__ = ["Resynthesis", "resynthesise"]
+
+
+def resynthesise(
+    model: nn.Module,
+    task: Speech,
+    split: str,
+    folder: str | Path,
+    *,
+    scores: Sequence[str] = ("segsnr", "stoi", "pesq"),
+    limit: int | None = None,
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """Write the sound of each prediction beside the recording, to be listened to, and score it.
+
+    Powers are those predicted, phases the true ones, and the first frame is that of the recording.
+    The folder gets `NAME.wav`, `NAME.true.wav` and, last of all, `scores.csv`.
+
+    Args:
+        model: Called as `model(inputs, lengths)`.
+        task: What it has learnt.
+        split: Whose recordings.
+        folder: Where to write; made if it is not there.
+        scores: Which of `segsnr`, `stoi` and `pesq` to compute.
+        limit: The number of recordings, from the first on; None takes all.
+        batch_size: The number of recordings that are predicted at once.
+
+    Returns:
+        The mean of each score, over the recordings that it can be computed of.
+
+    Raises:
+        ValueError: If there is no such score.
+        ImportError: If a package is missing that a score needs.
+
+    Source:
+        Wisdom et al., NeurIPS 2016, section 5.3. https://arxiv.org/abs/1611.00035 (departures:
+        see `eigenrnn.experiments.tasks.speech_scores`).
+    """
+    if unknown := set(scores) - set(SCORES):
+        raise ValueError(f"expected scores among {', '.join(SCORES)}, got {', '.join(unknown)}")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows: list[tuple[str, list[float]]] = []
+    recordings = task.recordings(split)
+    predictions = (row for batch in _predict(model, task, split, batch_size) for row in batch)
+    for (name, samples), predicted in islice(zip(recordings, predictions, strict=True), limit):
+        sound = resynthesis(predicted, samples)
+        rows.append((name, [SCORES[score](sound, samples) for score in scores]))
+        write_atomically(folder / f"{name}.wav", wave_bytes(sound))
+        write_atomically(folder / f"{name}.true.wav", wave_bytes(samples))
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["recording", *scores])
+    writer.writerows([name, *numbers] for name, numbers in rows)
+    write_atomically(folder / "scores.csv", table.getvalue().encode())
+    means = torch.tensor([numbers for _, numbers in rows], dtype=torch.float64).nanmean(0)
+    return dict(zip(scores, means.tolist(), strict=True))
+
+
+class Resynthesis(Callback):
+    """Lets a run be listened to: writes the sounds of some recordings at every evaluation.
+
+    Args:
+        task: What is learnt.
+        folder: Gets a folder for each evaluation, `step-N`.
+        split: Whose recordings.
+        scores: Which scores to compute; see `resynthesise`.
+        limit: The number of recordings.
+    """
+
+    def __init__(
+        self,
+        task: Speech,
+        folder: str | Path,
+        split: str = "validation",
+        scores: Sequence[str] = ("segsnr",),
+        limit: int = 8,
+    ) -> None:
+        self.task, self.folder, self.split = task, Path(folder), split
+        self.scores, self.limit = scores, limit
+        self.means: dict[int, dict[str, float]] = {}
+
+    def after_evaluation(
+        self,
+        step: int,
+        metrics: Metrics,  # noqa: ARG002  part of the protocol
+        model: nn.Module,
+    ) -> None:
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if distributed and torch.distributed.get_rank():
+            return
+        self.means[step] = resynthesise(
+            model,
+            self.task,
+            self.split,
+            self.folder / f"step-{step}",
+            scores=self.scores,
+            limit=self.limit,
+            batch_size=self.limit,
+        )
+
+
+def _predict(model: nn.Module, task: Speech, split: str, size: int) -> Iterator[list[Tensor]]:
+    """Yield what is predicted of the recordings of each batch, without their padding."""
+    weight = next(model.parameters())
+    for batch in task.batches(split, size):
+        lengths = torch.as_tensor(batch.lengths)
+        training = model.training
+        model.eval()
+        with torch.no_grad():
+            outputs = model(batch.inputs.to(weight), lengths.to(weight.device))
+        model.train(training)
+        outputs = outputs.float().cpu()
+        yield [outputs[:length, row] for row, length in enumerate(lengths.tolist())]

@@ -1,0 +1,178 @@
+"""How a run is trained: the options of `fit`, checked before anything starts."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from eigenrnn.experiments.tasks.base import Task
+
+__all__ = ["Accelerator", "OptimiserName", "Precision", "Settings", "Strategy"]
+
+Accelerator = Literal["auto", "cpu", "cuda", "gpu", "mps"]
+OptimiserName = Literal["rmsprop", "rmsprop_tf1", "adam", "sgd"]
+Precision = Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed"]
+Strategy = Literal["auto", "ddp"]
+
+_MAY_CHANGE = frozenset(
+    {
+        # how long, and how often one looks
+        *("steps", "epochs", "eval_every", "eval_batch_size", "log_every", "checkpoint_every"),
+        # where: the same numbers up to rounding
+        *("accelerator", "devices", "num_nodes", "strategy"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of a training run.
+
+    Args:
+        steps: The number of optimiser steps; give this or `epochs`.
+        epochs: The number of passes over a finite training set.
+        batch_size: The number of sequences in a step, over all devices together.
+        optimiser: The class of the optimiser: `rmsprop` (torch's), `rmsprop_tf1` (TensorFlow 1's,
+            whose start is a warm-up), `adam` or `sgd`.
+        lr: The learning rate.
+        optimiser_recurrent: The class for the constrained matrices; None takes `optimiser`.
+        lr_recurrent: The rate of the constrained matrices; None takes a tenth of `lr`.
+        alpha: The decay of RMSprop's mean square; None takes the default of its class (0.99, and
+            0.9 for TensorFlow's).
+        lr_decay: The factor by which all learning rates fall.
+        lr_decay_at: When they fall: after every `epoch`, after every evaluation that is not better
+            than the best before (`plateau`), or after these numbers of epochs.
+        weight_decay: Added to the gradients of all parameters but the constrained ones.
+        weight_decay_of: Parts of the names of the parameters that decay; None lets all decay.
+        clip_norm: The largest norm of the gradient of all parameters together; None clips nothing.
+        clip_value: The largest absolute value of each number in a gradient; None clips nothing.
+        average_after: Once the deciding metric has not improved on its best of more than so many
+            evaluations ago, the mean of the parameters from then on is evaluated and kept in
+            their place (averaged SGD with the trigger of AWD-LSTM); None never averages.
+        patience: The run ends after so many evaluations in a row without a better one; None takes
+            all steps.
+        stop_below: The run ends once the deciding loss is below this.
+        eval_every: The number of steps between evaluations; None takes an epoch, or 100 steps
+            where the data never ends. The last step is always evaluated.
+        eval_batch_size: The number of sequences in a batch of an evaluation; None takes
+            `batch_size`.
+        log_every: The number of steps between rows of the journal.
+        checkpoint_every: The number of steps between checkpoints; None takes `eval_every`.
+        seed: The seed of batches and dropout.
+        precision: `32-true`, `64-true`, `16-true`, `bf16-true`, `16-mixed` or `bf16-mixed`.
+        accelerator: Where to train: `auto`, `cpu`, `cuda`, `gpu` or `mps`.
+        devices: The number of devices, or of processes on a CPU, in each node.
+        num_nodes: The number of machines.
+        strategy: `auto`, or `ddp` for data-parallel training with one process too.
+
+    Raises:
+        ValueError: If an option is out of its range.
+    """
+
+    steps: int | None = None
+    epochs: int | None = None
+    batch_size: int = 20
+    optimiser: OptimiserName = "rmsprop"
+    lr: float = 1e-3
+    optimiser_recurrent: OptimiserName | None = None
+    lr_recurrent: float | None = None
+    alpha: float | None = None
+    lr_decay: float = 1.0
+    lr_decay_at: Literal["epoch", "plateau"] | tuple[int, ...] = ()
+    weight_decay: float = 0.0
+    weight_decay_of: tuple[str, ...] | None = None
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    average_after: int | None = None
+    patience: int | None = None
+    stop_below: float | None = None
+    eval_every: int | None = None
+    eval_batch_size: int | None = None
+    log_every: int = 10
+    checkpoint_every: int | None = None
+    seed: int = 0
+    precision: Precision = "32-true"
+    accelerator: Accelerator = "auto"
+    devices: int = 1
+    num_nodes: int = 1
+    strategy: Strategy = "auto"
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.epochs is None):
+            both = f", not both; got {self.steps} and {self.epochs}"
+            raise ValueError(
+                f"expected steps or epochs{', got neither' if self.steps is None else both}; say "
+                "how long to train, such as steps=1000 (on the command line: --steps 1000)"
+            )
+        self._check_choices()
+        self._check_ranges()
+        if self.alpha is not None and not {self.optimiser, self.recurrent[0]} & {
+            "rmsprop",
+            "rmsprop_tf1",
+        }:
+            raise ValueError(
+                f"expected alpha only with rmsprop or rmsprop_tf1, got {self.optimiser!r}"
+            )
+
+    @property
+    def recurrent(self) -> tuple[OptimiserName, float]:
+        """The optimiser and the rate of the constrained matrices."""
+        lr = self.lr / 10 if self.lr_recurrent is None else self.lr_recurrent
+        return self.optimiser_recurrent or self.optimiser, lr
+
+    def total_steps(self, task: Task) -> int:
+        """Count the optimiser steps of the whole run.
+
+        Raises:
+            ValueError: If epochs are asked for of a task whose data never ends.
+        """
+        if self.epochs is None:
+            return self.steps or 0
+        per_epoch = task.steps_per_epoch(self.batch_size)
+        if per_epoch is None:
+            raise ValueError(f"expected steps, got epochs: the data of {task} never ends")
+        return self.epochs * per_epoch
+
+    def evaluation_interval(self, task: Task) -> int:
+        """Count the steps between two evaluations."""
+        return self.eval_every or task.steps_per_epoch(self.batch_size) or 100
+
+    def that_decide_the_numbers(self) -> dict[str, Any]:
+        """List the options that a resumed run must share with its beginning."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _MAY_CHANGE}
+
+    def _check_choices(self) -> None:
+        choices = {
+            "optimiser": get_args(OptimiserName),
+            "optimiser_recurrent": (None, *get_args(OptimiserName)),
+            "precision": get_args(Precision),
+            "accelerator": get_args(Accelerator),
+            "strategy": get_args(Strategy),
+        }
+        if isinstance(self.lr_decay_at, str):
+            choices["lr_decay_at"] = ("epoch", "plateau")
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                listed = ", ".join(map(repr, allowed))
+                raise ValueError(f"expected {name} among {listed}, got {getattr(self, name)!r}")
+
+    def _check_ranges(self) -> None:
+        counts = "steps epochs batch_size eval_every eval_batch_size log_every checkpoint_every"
+        for name in (*counts.split(), "average_after", "patience", "devices", "num_nodes"):
+            number = getattr(self, name)
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise ValueError(f"expected {name} to be a whole number >= 1, got {number!r}")
+        rates = ("lr", "lr_recurrent", "weight_decay", "seed")
+        for name in (*rates, "clip_norm", "clip_value", "stop_below"):
+            number = getattr(self, name)
+            if number is not None and not 0 <= number < math.inf:
+                raise ValueError(f"expected a finite {name} >= 0, got {number}")
+        for name in ("clip_norm", "clip_value"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"expected {name} > 0, or None to clip nothing, got 0")
+        self._check_decays()
+
+    def _check_decays(self) -> None:
+        if not 0 < self.lr_decay <= 1:
+            raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
+        if self.alpha is not None and not 0 <= self.alpha < 1:
+            raise ValueError(f"expected 0 <= alpha < 1, got {self.alpha}")

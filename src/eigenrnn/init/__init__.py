@@ -1,0 +1,40 @@
+"""Initialisers of weights and of whole layers, in place, in the style of `torch.nn.init`."""
+
+from eigenrnn.init.chains import ChainDirection, chain_, feedback_chain_, ramp_, source_
+from eigenrnn.init.layers import Kind, recurrent_
+from eigenrnn.init.matrices import (
+    Initializer,
+    constant_,
+    fan_normal_,
+    fan_uniform_,
+    glorot_normal_,
+    glorot_uniform_,
+    haar_,
+    identity_,
+    kaiming_normal_,
+    orthogonal_,
+    uniform_,
+    zeros_,
+)
+
+__all__ = [
+    "ChainDirection",
+    "Initializer",
+    "Kind",
+    "chain_",
+    "constant_",
+    "fan_normal_",
+    "fan_uniform_",
+    "feedback_chain_",
+    "glorot_normal_",
+    "glorot_uniform_",
+    "haar_",
+    "identity_",
+    "kaiming_normal_",
+    "orthogonal_",
+    "ramp_",
+    "recurrent_",
+    "source_",
+    "uniform_",
+    "zeros_",
+]

@@ -1,0 +1,176 @@
+"""Starts of whole recurrent layers: torch's own, and ours with an unconstrained matrix."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+import torch
+from torch import Generator, nn
+from torch.nn.utils import parametrize
+
+from eigenrnn.init.chains import ChainDirection, chain_, feedback_chain_, ramp_, source_
+from eigenrnn.init.matrices import (
+    Initializer,
+    fan_normal_,
+    fan_uniform_,
+    identity_,
+    orthogonal_,
+    zeros_,
+)
+
+__all__ = ["Kind", "recurrent_"]
+
+Kind = Literal["chain", "feedback_chain", "identity", "ortho", "plain", "mixed"]
+
+_Module = TypeVar("_Module", bound=nn.Module)
+
+# by the number of gates: the place of the one with a tanh, which is g of i, f, g, o in an LSTM and
+# n of r, z, n in a GRU
+_TANH_GATE = {1: 0, 3: 2, 4: 2}
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What fills each kind of weight."""
+
+    tanh: Initializer  # W of the gate with a tanh, or of a network without gates
+    sigmoid: Initializer  # W of the other gates
+    input: Initializer
+    bias: Initializer = zeros_
+
+
+@runtime_checkable
+class _Ours(Protocol):
+    def all_directions(self) -> list[Any]: ...
+
+
+@torch.no_grad()
+def recurrent_(
+    module: _Module,
+    kind: Kind = "chain",
+    *,
+    gain: float | None = None,
+    beta: float = 0.01,
+    direction: ChainDirection = "forward",
+    generator: Generator | None = None,
+) -> _Module:
+    r"""Fill the weights of every layer, direction and gate of a recurrent module.
+
+    Beside a chain the input matrices become 0.9 I, which feeds its source; beside identity and
+    orthogonal matrices they are drawn with standard deviation :math:`0.9 / \sqrt N`. Biases become
+    zero. The plain start is that of torch, biases included.
+
+    Args:
+        module: A `torch.nn.RNN`, `LSTM` or `GRU`, a cell of theirs, or an `RNN` or `GRU` of
+            `eigenrnn.layers` whose constraints hold the matrix, such as `Unconstrained`; changed
+            in place.
+        kind: ``"chain"``, ``"feedback_chain"``, ``"identity"``, ``"ortho"`` or ``"plain"`` fills
+            all gates alike; ``"mixed"`` puts a ramp into the sigmoid gates of an LSTM or GRU and a
+            chain into its tanh gate.
+        gain: :math:`\alpha` of the chain or :math:`\lambda` of the others: by default 0.99 with
+            feedback, 1.02 if mixed, else 1.
+        beta: What the units of a feedback chain pass back.
+        direction: ``"forward"``, in which unit i drives unit i + 1, as in the paper, or
+            ``"backward"`` as in the released code for torch; see `chain_`.
+        generator: The source of the draws; torch's global stream by default.
+    Returns:
+        The module.
+    Raises:
+        ValueError: If the kind is unknown or does not fit the module, the module holds no such
+            weights, or a recurrent matrix is not square (``proj_size``).
+        NotInSetError: If a constraint of ours does not hold the matrix.
+    Source:
+        Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715 (departures: the paper does
+        not say which biases its torch models started from, nor the input matrix of the mixed
+        LSTM, for which it has no GRU).
+    Example:
+        >>> lstm = recurrent_(torch.nn.LSTM(2, 4), "mixed")
+        >>> lstm.weight_hh_l0[8:12].diagonal(-1)
+        tensor([1.0200, 1.0200, 1.0200], grad_fn=<DiagonalBackward0>)
+    """
+    start = _start_of(kind, gain, beta, direction)
+    if isinstance(module, _Ours):
+        for each in module.all_directions():
+            _fill_ours(each, kind, start, generator)
+    elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        _fill_torch(module, kind, start, generator)
+    else:
+        raise ValueError(f"expected a recurrent layer, got {type(module).__name__}")
+    return module
+
+
+def _start_of(kind: str, gain: float | None, beta: float, direction: ChainDirection) -> _Start:
+    """Look up what a kind fills the weights with.
+
+    Raises:
+        ValueError: If there is no such kind.
+    """
+    given: dict[str, float] = {} if gain is None else {"alpha": gain}
+    chain = partial(chain_, **given, direction=direction)
+    feedback_chain = partial(feedback_chain_, **given, beta=beta, direction=direction)
+    update = partial(chain_, alpha=1.02 if gain is None else gain, direction=direction)
+    ramp = partial(ramp_, direction=direction)
+    scale = 1.0 if gain is None else gain
+    identity, ortho = (partial(start, scale=scale) for start in (identity_, orthogonal_))
+    starts = {
+        "chain": _Start(chain, chain, source_),
+        "feedback_chain": _Start(feedback_chain, feedback_chain, source_),
+        "identity": _Start(identity, identity, fan_normal_),
+        "ortho": _Start(ortho, ortho, fan_normal_),
+        "plain": _Start(fan_uniform_, fan_uniform_, fan_uniform_, fan_uniform_),
+        "mixed": _Start(update, ramp, source_),
+    }
+    if kind not in starts:
+        raise ValueError(f"expected kind to be one of {list(starts)}, got {kind!r}")
+    return starts[kind]
+
+
+def _fill_torch(
+    module: nn.RNNBase | nn.RNNCellBase, kind: str, start: _Start, generator: Generator | None
+) -> None:
+    """Fill each gate's block of each weight.
+
+    Raises:
+        ValueError: If the module has no square recurrent matrices of its own, or too few gates.
+    """
+    n = module.hidden_size
+    if parametrize.is_parametrized(module) or getattr(module, "proj_size", 0):
+        raise ValueError(f"expected plain and square recurrent matrices, got {module}")
+    gates = next(len(w) for name, w in module.named_parameters() if "weight_hh" in name) // n
+    _check_gates(kind, gates)
+    for name, weight in module.named_parameters():
+        for gate, block in enumerate(weight.split(n)):
+            if name.startswith("weight_hh"):
+                fill = start.tanh if gate == _TANH_GATE[gates] else start.sigmoid
+            else:
+                fill = start.input if name.startswith("weight_ih") else start.bias
+            fill(block, generator=generator)
+
+
+def _fill_ours(direction: Any, kind: str, start: _Start, generator: Generator | None) -> None:
+    """Fill one layer and direction of ours, each W through its constraint.
+
+    Raises:
+        ValueError: If a W is complex, or there are too few gates.
+    """
+    n, constraints = direction.hidden_size, direction.constraints()
+    if any(constraint.is_complex for constraint in constraints):
+        raise ValueError(f"expected real recurrent matrices, got {direction}")
+    _check_gates(kind, len(constraints))
+    for gate, constraint in enumerate(constraints):
+        W = torch.empty(n, n, dtype=constraint.dtype, device=constraint.device)
+        fill = start.tanh if gate == _TANH_GATE[len(constraints)] else start.sigmoid
+        constraint.assign(fill(W, generator=generator))
+    for name, weight in direction.named_parameters(recurse=False):
+        for block in weight.split(n):
+            if name == "weight_ih":
+                start.input(block, generator=generator)
+            elif name == "bias":  # that of modReLU
+                zeros_(block)
+            elif "bias" in name:
+                start.bias(block, generator=generator)
+
+
+def _check_gates(kind: str, gates: int) -> None:
+    if kind == "mixed" and gates == 1:
+        raise ValueError("expected an LSTM or a GRU for kind='mixed', got a network without gates")

@@ -1,5 +1,0 @@
-"""The experiments of Kerg et al., NeurIPS 2019 (nnRNN)."""
-
-from eigenrnn.recipes.nnrnn.tables_and_figures import RECIPES
-
-__all__ = ["RECIPES"]

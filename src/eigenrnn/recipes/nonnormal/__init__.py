@@ -1,5 +1,0 @@
-"""The experiments of Orhan and Pitkow, ICLR 2020 (non-normal starts)."""
-
-from eigenrnn.recipes.nonnormal.tables_and_figures import RECIPES
-
-__all__ = ["RECIPES"]

@@ -1,8 +1,0 @@
-"""All that the paper measured."""
-
-from eigenrnn.recipes.scornn import adding, copying, pixels
-
-__all__ = ["RECIPES"]
-
-RECIPES = (*copying.RECIPES, *adding.RECIPES, *pixels.RECIPES)
-"""Four figures and two tables."""
