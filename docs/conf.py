@@ -1,15 +1,16 @@
 """Settings of Sphinx."""
 
 import sys
-from importlib.metadata import version as installed_version
 from pathlib import Path
+
+import eigenrnn
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "eigenrnn"
 author = "The eigenrnn authors"
 project_copyright = "2026, The eigenrnn authors"
-version = release = installed_version("eigenrnn")
+version = release = eigenrnn.__version__
 
 extensions = [
     "myst_parser",

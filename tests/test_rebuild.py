@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from eigenrnn import __version__
 from eigenrnn.errors import CheckpointError, MissingDataError
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.cli.make import make, options_and_record
@@ -18,7 +19,6 @@ from eigenrnn.experiments.cli.rebuild import rebuild, registered_options
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import checkpoint
-from eigenrnn.version import __version__
 from training_run import one_thread, small_fit, small_settings
 
 TINY = (

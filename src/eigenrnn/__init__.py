@@ -1,41 +1,38 @@
-"""Recurrent layers for PyTorch whose recurrent matrix has a spectrum that you choose."""
+"""Recurrent layers for PyTorch whose recurrent matrix has a spectrum that you choose.
 
-import importlib
+Names are imported at their first use (PEP 562), so ``import eigenrnn`` does not import torch.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from eigenrnn.averaging import AveragedModel
-from eigenrnn.constraints import constrain
-from eigenrnn.layers import (
-    ENRNN,
-    EURNN,
-    GORU,
-    GRU,
-    IRNN,
-    NCGRU,
-    ORNN,
-    RNN,
-    URNN,
-    AsRNN,
-    DtrivRNN,
-    ExpRNN,
-    FullCapacityURNN,
-    NnRNN,
-    RNNGlorot,
-    RNNOrth,
-    ScoRNN,
-    ScuRNN,
-    SpectralRNN,
-)
-from eigenrnn.models import Dropouts, LanguageModel, SequenceModel
-from eigenrnn.version import __version__
-
 if TYPE_CHECKING:
-    from eigenrnn import analysis as analysis
-    from eigenrnn import data as data
-    from eigenrnn import recipes as recipes
-    from eigenrnn import starts as starts
-    from eigenrnn import tasks as tasks
-    from eigenrnn import train as train
+    from eigenrnn import analysis, constraints, init, layers, linalg, models, ops
+    from eigenrnn.averaging import AveragedModel
+    from eigenrnn.constraints import constrain
+    from eigenrnn.layers import (
+        ENRNN,
+        EURNN,
+        GORU,
+        GRU,
+        IRNN,
+        LSTM,
+        NCGRU,
+        ORNN,
+        RNN,
+        URNN,
+        AsRNN,
+        DtrivRNN,
+        ExpRNN,
+        FullCapacityURNN,
+        NnRNN,
+        RNNGlorot,
+        RNNOrth,
+        ScoRNN,
+        ScuRNN,
+        SpectralRNN,
+    )
+    from eigenrnn.models import Dropouts, LanguageModel, SequenceModel
 
 __all__ = [
     "ENRNN",
@@ -43,6 +40,7 @@ __all__ = [
     "GORU",
     "GRU",
     "IRNN",
+    "LSTM",
     "NCGRU",
     "ORNN",
     "RNN",
@@ -62,15 +60,31 @@ __all__ = [
     "SequenceModel",
     "SpectralRNN",
     "__version__",
+    "analysis",
     "constrain",
+    "constraints",
+    "init",
+    "layers",
+    "linalg",
+    "models",
+    "ops",
 ]
+
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"analysis", "data", "recipes", "starts", "tasks", "train"}:  # imported when used
-        return importlib.import_module(f"eigenrnn.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("analysis", "constraints", "init", "layers", "linalg", "models", "ops"):
+        return import_module(f"{__name__}.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    packages = (
+        import_module(f"{__name__}.{p}") for p in ("layers", "models", "constraints", "averaging")
+    )
+    value = next(getattr(package, name) for package in packages if name in package.__all__)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "analysis", "data", "recipes", "starts", "tasks", "train"})
+    return [*__all__, "analysis", "constraints", "init", "layers", "linalg", "models", "ops"]

@@ -3,6 +3,7 @@
 import errno
 import math
 import operator
+from importlib.util import find_spec
 
 __all__ = [
     "CheckpointError",
@@ -14,6 +15,7 @@ __all__ = [
     "NotInSetError",
     "RunExistsError",
     "WriteError",
+    "check_installed",
     "check_not_negative",
     "check_positive_integer",
 ]
@@ -77,6 +79,26 @@ class WriteError(OSError):
 
 class NonFiniteLossError(ArithmeticError):
     """Training met a loss that is not finite."""
+
+
+def check_installed(extra: str, purpose: str, *packages: str) -> None:
+    """Check that the packages of an optional extra are installed, without importing them.
+
+    Args:
+        extra: The extra of eigenrnn that brings the packages, such as ``"analysis"``.
+        purpose: What needs them; the subject of the message.
+        packages: The names by which they are imported.
+    Raises:
+        ImportError: If one is not installed; the message has the line that installs it.
+    Example:
+        >>> check_installed("analysis", "eigenrnn.analysis", "scipy")
+    """
+    absent = [package for package in packages if find_spec(package) is None]
+    if absent:
+        raise ImportError(
+            f"{purpose} needs {' and '.join(absent)}: pip install 'eigenrnn[{extra}]'",
+            name=absent[0],
+        )
 
 
 def check_not_negative(name: str, value: float) -> None:

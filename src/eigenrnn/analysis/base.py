@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from eigenrnn.atomic import write_atomically
+from eigenrnn.errors import check_installed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Analysis", "Table"]
+
+# Every module of the package imports this one first.
+check_installed("analysis", "eigenrnn.analysis", "scipy", "matplotlib")
 
 Table = dict[str, ArrayLike]
 """Columns of equal length, by name."""

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_loader
 
+from eigenrnn import __version__
 from eigenrnn.experiments.cli import names
 from eigenrnn.experiments.registry import LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
@@ -16,7 +17,6 @@ from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.settings import Accelerator
 from eigenrnn.layers import LSTM, TanhRNN, TorchGRU
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.version import __version__
 
 __all__ = ["Parser", "commands"]
 

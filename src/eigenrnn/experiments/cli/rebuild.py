@@ -10,6 +10,7 @@ import torch
 from jsonargparse import Namespace
 from torch import nn
 
+from eigenrnn import __version__
 from eigenrnn.errors import CheckpointError, MissingDataError
 from eigenrnn.experiments.cli import complaints
 from eigenrnn.experiments.cli.make import ARGUMENTS_OF_THE_CALL, make, recipe_with_data_root
@@ -23,7 +24,6 @@ from eigenrnn.experiments.training import Settings, checkpoint
 from eigenrnn.experiments.training.probe import probe
 from eigenrnn.experiments.training.run_directory import RunDirectory
 from eigenrnn.experiments.training.selection import deciding_split
-from eigenrnn.version import __version__
 
 __all__ = ["Rebuilt", "rebuild", "registered_options"]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from jsonargparse import Namespace
 from rich.console import Console
 
+from eigenrnn import __version__
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.cli.make import recipe_with_data_root
 from eigenrnn.experiments.cli.names import unknown
@@ -13,7 +14,6 @@ from eigenrnn.experiments.results.collect import collect
 from eigenrnn.experiments.results.page import to_markdown
 from eigenrnn.experiments.results.written import write_estimates
 from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.version import __version__
 
 __all__ = ["results"]
 

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from eigenrnn import __version__
 from eigenrnn.analysis.network_memory import MEMORY_STEPS
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.report import tables
@@ -19,7 +20,6 @@ from eigenrnn.experiments.report.charts import (
 from eigenrnn.experiments.report.collect import Records, collect, task_name
 from eigenrnn.experiments.report.curves import MOST_POINTS, Group, group
 from eigenrnn.experiments.report.networks import Network, Rebuild, look_into
-from eigenrnn.version import __version__
 
 __all__ = ["write_report"]
 

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from eigenrnn import __version__
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Recipe, Row
 from eigenrnn.experiments.recipes.numbers import deciding_loss, number_of, test_of_the_validated
@@ -18,7 +19,6 @@ from eigenrnn.experiments.results.stored import RecipeFolder, result_so_far
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
 from eigenrnn.experiments.training.run_directory import locked
-from eigenrnn.version import __version__
 
 __all__ = ["Collected", "collect"]
 

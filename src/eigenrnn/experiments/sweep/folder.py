@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eigenrnn import __version__
 from eigenrnn.errors import RunExistsError
 from eigenrnn.experiments.sweep.files import read_json
 from eigenrnn.experiments.sweep.status import FILE as TRIAL
 from eigenrnn.experiments.training.run_directory import write_json
-from eigenrnn.version import __version__
 
 __all__ = ["RESULTS", "SUGGESTIONS", "check_folder", "check_shared", "open_folder"]
 

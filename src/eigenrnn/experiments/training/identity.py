@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from eigenrnn import __version__
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.models import count_parameters
-from eigenrnn.version import __version__
 
 __all__ = ["facts", "identity", "refuse_another", "versions"]
 
