@@ -1,0 +1,93 @@
+"""The wheel in an empty environment: what it brings, and what it says is missing."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.wheel
+
+ROOT = Path(__file__).parents[1]
+FIRST_EXAMPLE = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+LABORATORY = {"jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy", "tensorboard"}
+
+
+def run(*command, **environment):
+    return subprocess.run(
+        [str(part) for part in command],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def pip(python, *arguments, **environment):
+    done = run(
+        python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments, **environment
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Hold the wheels of torch, of numpy and of what they need."""
+    folder = tmp_path_factory.mktemp("wheels")
+    pins = ROOT / "constraints.txt"
+    pip(
+        sys.executable, "download", "--dest", folder, "--constraint", pins, "torch", "numpy", "pip"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module", params=["compiler", "no compiler"])
+def python(request, folder, tmp_path_factory):
+    """Install the wheel into an environment that sees no other index."""
+    place = tmp_path_factory.mktemp("environment")
+    without = {"CXX": str(place / "no-compiler")} if request.param == "no compiler" else {}
+    build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", place, ROOT
+    pip(sys.executable, *build, **without)
+    (wheel,) = place.glob("eigenrnn-*.whl")
+    run(sys.executable, "-m", "venv", place / "empty")
+    python = place / "empty" / "bin" / "python"
+    pip(python, "install", "--no-index", "--find-links", folder, wheel)
+    return python
+
+
+def test_it_installs_nothing_that_only_the_laboratory_needs(python):
+    listed = json.loads(run(python, "-m", "pip", "list", "--format", "json").stdout)
+    installed = {package["name"] for package in listed}
+    assert {"eigenrnn", "numpy", "torch"} <= installed
+    assert not LABORATORY & installed
+
+
+def test_the_first_example_of_the_readme_runs(python, tmp_path):
+    example = tmp_path / "example.py"
+    example.write_text(FIRST_EXAMPLE)
+    done = run(python, "-W", "error", example)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("import eigenrnn; eigenrnn.analysis", "analysis"),
+        ("import eigenrnn.experiments.tasks", "experiments"),
+    ],
+)
+def test_an_import_names_the_extra_that_is_missing(python, code, extra):
+    done = run(python, "-c", code)
+    assert f"pip install 'eigenrnn[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "--task", "copying"]])
+def test_the_command_names_the_extra_that_is_missing(python, arguments):
+    done = run(python.with_name("eigenrnn"), *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "pip install 'eigenrnn[experiments]'" in done.stderr
+    assert "Traceback" not in done.stderr
