@@ -141,7 +141,7 @@ def test_list_tells_programs_which_rows_can_run(eigenrnn):
 
 
 def test_the_package_of_the_command_line_can_be_run(tmp_path):
-    command = [sys.executable, "-m", "eigenrnn.experiments.cli", "list", "tasks"]
+    command = [sys.executable, "-m", "eigenrnn", "list", "tasks"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "copying" in done.stdout
@@ -611,7 +611,7 @@ def test_an_interrupted_recipe_says_so_by_its_status(eigenrnn, monkeypatch):
 
 
 def patch(monkeypatch, name, value):
-    monkeypatch.setattr(importlib.import_module("eigenrnn.experiments.cli.main"), name, value)
+    monkeypatch.setattr(importlib.import_module("eigenrnn.experiments.cli.commands"), name, value)
 
 
 def test_an_interrupt_before_the_first_step_ends_without_a_traceback(eigenrnn, monkeypatch):
@@ -646,7 +646,7 @@ def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch
 
 def test_an_interrupted_run_says_how_to_go_on_and_then_ends(eigenrnn, tmp_path):
     line = f"train {SMALL} --out here --steps"
-    command = [sys.executable, "-m", "eigenrnn.experiments.cli", *shlex.split(line), "1000000"]
+    command = [sys.executable, "-m", "eigenrnn", *shlex.split(line), "1000000"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import pytest
@@ -234,11 +234,9 @@ def of_eigenrnn(words):
     """The arguments of eigenrnn in a command, or None."""
     if words[0] == "eigenrnn":
         return words[1:]
-    return (
-        words[words.index("eigenrnn.experiments.cli") + 1 :]
-        if "eigenrnn.experiments.cli" in words
-        else None
-    )
+    if ["-m", "eigenrnn"] in map(list, pairwise(words)):  # under torchrun
+        return words[words.index("-m") + 2 :]
+    return None
 
 
 @pytest.fixture(scope="module")

@@ -1,218 +1,59 @@
-"""What the commands do."""
+"""The entry point of the command line; a request for help imports neither torch nor a recipe."""
 
-import os
+import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from signal import SIGINT
-from typing import Any
 
-from jsonargparse import ArgumentError, Namespace
-from rich.console import Console
-from rich.text import Text
-from torch import nn
+from eigenrnn import __version__
 
-from eigenrnn.errors import NonFiniteLossError, check_positive_integer
-from eigenrnn.experiments import bench
-from eigenrnn.experiments.cli import complaints, listing, names
-from eigenrnn.experiments.cli.analyse import analyse
-from eigenrnn.experiments.cli.everything import reproduce_all
-from eigenrnn.experiments.cli.make import make, recipe_with_data_root, recorded
-from eigenrnn.experiments.cli.parser import Parser, commands
-from eigenrnn.experiments.cli.report import report
-from eigenrnn.experiments.cli.results import results
-from eigenrnn.experiments.cli.sweep import sweep
-from eigenrnn.experiments.recipes import reproduce
-from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Dynamics, Result, fit
-from eigenrnn.experiments.training.processes import check_accelerator, is_first
-from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.run_directory import write_json
-from eigenrnn.experiments.world import Collection, autoencoder_settings, encode
-from eigenrnn.models import count_parameters
+__all__ = ["COMMANDS", "main"]
 
-__all__ = ["main"]
-
-_USERS_ERRORS = (
-    *(ArgumentError, ValueError, TypeError, OSError, ImportError, MemoryError, NonFiniteLossError),
-)
-_SIGNALLED = 128  # with its number added, what a shell reports of a program that a signal ended
-_INTERRUPTED = _SIGNALLED + SIGINT
+COMMANDS = {
+    "list": "list constraints, layers, tasks, recipes and backends by name",
+    "train": "train a layer on a task",
+    "reproduce": "run a published experiment",
+    "sweep": "train many networks at once, on one machine or several",
+    "analyse": "analyse the trained network of a run",
+    "report": "write runs as one HTML page",
+    "results": "archive runs of recipes, and write RESULTS.md from the archive",
+    "bench": "time the recurrences beside torch's",
+    "collect": "record the data of a task that has none to download",
+}
+"""What each command does, by its name."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status.
 
-    What the user can mend is said in one line; ``EIGENRNN_DEBUG=1`` raises it instead.
+    An error that the user can mend is printed in one line; ``EIGENRNN_DEBUG=1`` raises it instead.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        return _run(given)
-    except _USERS_ERRORS as error:
-        if os.environ.get("EIGENRNN_DEBUG"):
-            raise
-        flags = {
-            name: set(parser.get_defaults().as_dict()) for name, (parser, _) in commands().items()
-        }
-        command = next((argument for argument in given if argument in flags), "")
-        _complain(complaints.explain(str(error), flags, command))
-        return 2
-    except KeyboardInterrupt:  # before the first step, or the second one of a run
-        _complain("stopped")
-        return _INTERRUPTED
-
-
-def _complain(said: str) -> None:
-    line = Text.assemble(("error:", "bold red"), " ", said)
-    plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
-
-
-def _run(given: list[str]) -> int:
-    parser = Parser.of_everything()
-    options = parser.parse_args(names.in_arguments(given))
-    console = plain_console()
-    chosen: Namespace = options[options.subcommand]
-    if options.subcommand == "list":
-        listing.show(chosen.kind, as_json=chosen.json, console=console)
+    if given[:1] in (["-h"], ["--help"]):
+        print(_help(), end="")
         return 0
-    made = parser.instantiate(options)[options.subcommand]
-    if options.subcommand == "train":
-        return _train(made, console, recorded(chosen))
-    does = {
-        "reproduce": _reproduce,
-        "analyse": analyse,
-        "report": report,
-        "results": results,
-        "sweep": sweep,
-        "bench": _bench,
-        "collect": _collect,
-    }
-    return does[options.subcommand](made, console)
+    if given[:1] == ["--version"]:
+        print(f"eigenrnn {__version__}")
+        return 0
+    try:
+        from eigenrnn.experiments.cli.commands import run  # imports torch and all recipes
+
+        return run(given)
+    except KeyboardInterrupt:
+        print("error: stopped", file=sys.stderr)
+        return 128 + SIGINT  # what a shell reports of a program that Ctrl-C ended
 
 
-def _train(options: Namespace, console: Console, given: dict[str, Any]) -> int:
-    every = options.dynamics_every
-    if every is not None:
-        check_positive_integer("dynamics_every", every)
-    made = make(options, options.data_root)
-    result = fit(
-        made.model,
-        made.task,
-        made.settings,
-        Path(options.out or f"runs/{made.name}"),
-        resume=options.resume,
-        overwrite=options.overwrite,
-        callbacks=[] if every is None else [Dynamics(every)],
-        name=made.name,
-        max_minutes=options.max_minutes,
-        config={"command": "train", "options": given},
+def _help() -> str:
+    parser = argparse.ArgumentParser(
+        prog="eigenrnn",
+        description="Recurrent layers whose recurrent matrix has a spectrum that you choose.",
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=16),
+        epilog="Options of a command: eigenrnn COMMAND --help",
     )
-    _say(result, made.task, made.model, console)
-    return _status(result.signal)
-
-
-def _status(*signals: int | None) -> int:
-    """Return the exit status of a command whose runs ended by these signals, or by none."""
-    return next((_SIGNALLED + number for number in signals if number is not None), 0)
-
-
-def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None:
-    """Print what came out of a run, once for all its processes."""
-    if not is_first():
-        return
-    console.print(
-        f"{count_parameters(model):,} parameters, {result.steps:,} steps in "
-        f"{result.seconds:.0f} s; chance-level loss {task.baseline():.4g}"
-    )
-    for title, metrics in (("last", result.last), (f"best by {result.best_by}", result.best)):
-        for split, numbers in metrics.items():
-            said = ", ".join(f"{name} {number:.4g}" for name, number in numbers.items())
-            console.print(f"{title}: {split} {said}")
-    console.print(f"in {result.directory}")
-
-
-def _reproduce(options: Namespace, console: Console) -> int:
-    if options.all:
-        return _status(reproduce_all(options, console))
-    for name in ("plan", "archive"):
-        if options[name]:
-            raise ValueError(f"expected --{name} only together with --all, got it without")
-    if options.recipe is None:
-        raise ValueError(f"expected a recipe, got none; {names.where_all_are('recipe', RECIPES)}")
-    if options.recipe not in RECIPES:
-        raise ValueError(names.unknown("recipe", options.recipe, RECIPES))
-    recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)
-    default = recipe.name.replace("/", "-") + ("-quick" if options.quick else "")
-    directory = Path(options.out or f"runs/{default}")
-    outcomes = reproduce(
-        recipe,
-        directory,
-        rows=options.rows,
-        seeds=options.seeds,
-        quick=options.quick,
-        resume=options.resume,
-        overwrite=options.overwrite,
-        dynamics_every=options.dynamics_every,
-        max_minutes=options.max_minutes,
-    )
-    listing.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
-    pictures = [f"{p.name}.png" for p in recipe.panels if (directory / f"{p.name}.png").exists()]
-    written = " and ".join([", ".join(["results.json", *pictures]), "results.md"])
-    console.print(f"in {directory}: {written}", soft_wrap=True)
-    return _status(*(outcome.signal for outcome in outcomes))
-
-
-def _bench(options: Namespace, console: Console) -> int:
-    sizes = [_size(given) for given in options.sizes or ()] or bench.SIZES
-    rounds, everything = options.rounds, options.all
-    if rounds < 2:
-        raise ValueError(f"expected --rounds of 2 or more, got {rounds}")
-    if options.json and not Path(options.json).absolute().parent.is_dir():
-        raise ValueError(f"expected --json in a folder that exists, got {options.json}")
-    path = Path(options.json) if options.json else None
-
-    def after(found: bench.Bench, size: bench.Size | None) -> None:
-        bench.show(found, size, console)
-        if path is not None:  # as it comes: a long run that is stopped has not been in vain
-            write_json(path, found.to_json())
-
-    with console.status("timing") as status:
-        say = status.update
-        bench.measure(sizes, rounds, slow=everything, more=everything, say=say, after=after)
-    return 0
-
-
-def _collect(options: Namespace, console: Console) -> int:
-    if options.what != "car_racing":
-        raise ValueError(names.unknown("task to collect for", options.what, ["car_racing"]))
-    collection = Collection(options.out, options.rollouts, options.steps, options.seed)
-    settings = autoencoder_settings(
-        epochs=options.epochs, seed=options.seed, accelerator=options.accelerator
-    )
-    check_accelerator(settings)  # else it would be refused after hours of recording
-    if not (collection.collect(options.processes) and encode(collection, settings)):
-        _complain(f"stopped; the same command resumes the collection in {options.out}")
-        return _INTERRUPTED
-    console.print(
-        f"in {collection.encoded}; train on it with: eigenrnn train --task car_racing "
-        f"--data_root {options.out}",
-        soft_wrap=True,
-        highlight=False,
-    )
-    return 0
-
-
-def _size(given: str) -> tuple[int, int, int]:
-    """Read T,B,N.
-
-    Raises:
-        ValueError: If it is not three positive integers.
-    """
-    parts = given.split(",")
-    T, B, N = (int(p) if p.isdecimal() else 0 for p in (parts if len(parts) == 3 else "000"))
-    if min(T, B, N) < 1:
-        raise ValueError(
-            f"expected each of --sizes to be T,B,N, such as 784,128,170; got {given!r}"
-        )
-    return T, B, N
+    parser.add_argument("--version", action="version", help="show the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    for name, text in COMMANDS.items():
+        commands.add_parser(name, help=text)
+    return parser.format_help()

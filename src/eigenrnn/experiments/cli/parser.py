@@ -11,6 +11,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_loader
 
 from eigenrnn import __version__
 from eigenrnn.experiments.cli import names
+from eigenrnn.experiments.cli.main import COMMANDS
 from eigenrnn.experiments.registry import LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Settings
@@ -65,17 +66,18 @@ class Parser(ArgumentParser):
 
 def commands() -> dict[str, tuple[Parser, str]]:
     """Make the parser of each command, and say what the command does."""
-    return {
-        "list": (_list(), "what there is, by name"),
-        "train": (_train(), "train a layer on a task"),
-        "reproduce": (_reproduce(), "run a published experiment"),
-        "sweep": (_sweep(), "train many networks at once, on one machine or several"),
-        "analyse": (_analyse(), "look at a trained network from all sides"),
-        "report": (_report(), "put runs on a page that opens in a browser"),
-        "results": (_results(), "archive runs of recipes, and write RESULTS.md from the archive"),
-        "bench": (_bench(), "time the recurrences beside torch's"),
-        "collect": (_collect(), "make the data of a task that has none to download"),
+    make = {
+        "list": _list,
+        "train": _train,
+        "reproduce": _reproduce,
+        "sweep": _sweep,
+        "analyse": _analyse,
+        "report": _report,
+        "results": _results,
+        "bench": _bench,
+        "collect": _collect,
     }
+    return {name: (make[name](), about) for name, about in COMMANDS.items()}
 
 
 def _list() -> Parser:
