@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from functools import partial
 from signal import SIGINT
 
 from eigenrnn import __version__
@@ -49,7 +48,6 @@ def _help() -> str:
     parser = argparse.ArgumentParser(
         prog="eigenrnn",
         description="Recurrent layers whose recurrent matrix has a spectrum that you choose.",
-        formatter_class=partial(argparse.HelpFormatter, max_help_position=16),
         epilog="Options of a command: eigenrnn COMMAND --help",
     )
     parser.add_argument("--version", action="version", help="show the version and exit")
