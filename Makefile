@@ -23,7 +23,7 @@ export EIGENRNN_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test console sanitize lint docs bench bench-constraints pins clean
+.PHONY: help demo test console wheel sanitize lint docs bench bench-constraints pins clean
 
 help:  ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,9 @@ test: .venv/.installed-dev  ## Run the whole fast test suite (10 minutes on 2 co
 
 console: .venv/.installed-dev  ## Run the commands that the pages show, at small sizes (4 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m console $(PYTEST_FLAGS) tests/test_docs.py
+
+wheel: .venv/.installed-dev  ## Build the wheel and install it into empty environments, with and without a compiler
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/test_wheel.py
 
 sanitize: .venv/.installed-dev  ## Test the compiled kernels with AddressSanitizer and UBSan watching
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S csrc -B build/sanitized -G Ninja -DCMAKE_BUILD_TYPE=Release \
@@ -110,7 +113,7 @@ install = $(BIN)/python -m pip install $(shell [ -t 2 ] || echo --quiet) --const
 .venv/.installed: .venv/.created pyproject.toml constraints.txt csrc/CMakeLists.txt $(wildcard csrc/*.cpp csrc/*.hpp)
 	@echo "installing eigenrnn and what it needs into .venv"
 	@$(install) --upgrade pip $(BUILD_TOOLS)
-	@$(install) --no-build-isolation --editable .
+	@$(install) --no-build-isolation --editable ".[experiments]"
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
