@@ -1,4 +1,4 @@
-"""Every row of every recipe, so small that it trains in a moment; as a script, pins losses."""
+"""Every row of every recipe, shrunken to 8 units; as a script, it pins their first losses."""
 
 import json
 import sys
@@ -21,13 +21,13 @@ TRAINED = {name: row for name, row in ROWS.items() if isinstance(row, Row)}
 PINS = Path(__file__).with_name("first_losses.json")
 
 UNITS = 8
-# A free matrix of eight numbers from N(0, 1/8) may have any spectral radius; this seed's is 0.95.
+# The spectral radius of an 8 x 8 matrix from N(0, 1/8) varies; with this seed it is 0.95.
 SEEDS = {f"nnrnn/{figure}: RNN 512 psMNIST": 2 for figure in ("fig2", "fig4")}
-LIMITS = {"reflections": 2, "capacity": 4}
+MAXIMAL_OPTIONS = {"reflections": 2, "capacity": 4}
 
 
 class FewImages(PixelMNIST):
-    """Pixel-by-pixel MNIST of which only a few images are evaluated."""
+    """Pixel-by-pixel MNIST that evaluates four images."""
 
     def _images(self, split):
         images = super()._images(split)
@@ -36,12 +36,12 @@ class FewImages(PixelMNIST):
 
 @cache
 def few_images(task):
-    """Keep one task of a kind, which reads its files once."""
+    """Return one task per set of options, so its files are read once."""
     return FewImages(task.permuted, task.permutation_seed, task.split, task.shuffle)
 
 
 def shrunken(row):
-    """Take the first point of a row with 8 units, a batch of 2 and a quick task."""
+    """Return the first point of a row with 8 units, batches of 2 and its quick task."""
     row = next(iter(row.quick(steps=3).points().values()))
     options = dict(row.options)
     if options.get("short_size") is not None:
@@ -49,7 +49,11 @@ def shrunken(row):
     if options.get("negative") is not None:
         scaled = UNITS * options["negative"] // row.hidden_size
         options["negative"] = min(scaled, UNITS - options.get("short_size", 0))
-    options |= {name: min(most, options[name]) for name, most in LIMITS.items() if name in options}
+    options |= {
+        name: min(limit, options[name])
+        for name, limit in MAXIMAL_OPTIONS.items()
+        if name in options
+    }
     settings = replace(
         row.settings, batch_size=2, eval_batch_size=100, log_every=1, accelerator="cpu"
     )
@@ -59,7 +63,7 @@ def shrunken(row):
 
 
 def with_data(row, folder):
-    """Let what is too large to keep, or must be collected, stand in a folder."""
+    """Write stand-in data to a folder for tasks whose data is too large for the tests."""
     if isinstance(row.task, CarRacing):
         write_drives(folder, encoded_drives())
         return replace(row, task=replace(row.task, data_root=folder)), nullcontext()
@@ -70,7 +74,7 @@ def with_data(row, folder):
 
 
 def first_losses(name, directory):
-    """Train three steps and return the loss before each."""
+    """Train three steps and return the training loss of each."""
     directory.mkdir(parents=True, exist_ok=True)
     row, data = with_data(shrunken(TRAINED[name]), directory)
     with one_thread(), data:
@@ -79,16 +83,16 @@ def first_losses(name, directory):
 
 
 def pin():
-    """Write the losses of all rows, telling which have changed."""
-    known = json.loads(PINS.read_text()) if PINS.exists() else {}
-    found = {}
+    """Write the losses of all rows, and print the changed ones."""
+    pinned = json.loads(PINS.read_text()) if PINS.exists() else {}
+    losses_of = {}
     for name in TRAINED:
         with tempfile.TemporaryDirectory() as folder:
             losses = first_losses(name, Path(folder) / "run")
-        found[name] = [float(f"{loss:.6g}") for loss in losses]
-        if found[name] != known.get(name):
-            sys.stdout.write(f"{name}: {known.get(name)} -> {found[name]}\n")
-    lines = [f"{json.dumps(name)}: {json.dumps(losses)}" for name, losses in found.items()]
+        losses_of[name] = [float(f"{loss:.6g}") for loss in losses]
+        if losses_of[name] != pinned.get(name):
+            sys.stdout.write(f"{name}: {pinned.get(name)} -> {losses_of[name]}\n")
+    lines = [f"{json.dumps(name)}: {json.dumps(losses)}" for name, losses in losses_of.items()]
     PINS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

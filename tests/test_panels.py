@@ -1,4 +1,4 @@
-"""Pictures of recipes: drawn from the runs that are there, numbers beside them."""
+"""Panels of recipes: pictures drawn from finished runs, and the files of their numbers."""
 
 import csv
 from dataclasses import replace
@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from eigenrnn.experiments.recipes import Recipe, Reported, Row, reproduce
-from eigenrnn.experiments.recipes.panel import Panel
-from eigenrnn.experiments.recipes.pictures import Curves, Map, SideBySide
+from eigenrnn.experiments.recipes.panels import Curves, Map, Panel, SideBySide
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from eigenrnn.layers import ScoRNN
@@ -53,34 +52,36 @@ RECIPE = Recipe(
 )
 
 
-def rows_of(path):
+def csv_rows(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_every_picture_is_drawn_when_all_has_run(tmp_path):
+def test_every_panel_is_drawn_when_all_rows_have_runs(tmp_path):
     reproduce(RECIPE, tmp_path, console=QUIET)
     assert {path.name for path in tmp_path.glob("*.png")} == {"a.png", "b.png"}
-    drawn = [float(each["loss"]) for each in rows_of(tmp_path / "a.csv") if each["curve"] == "one"]
-    journal = tmp_path / "one" / "seed-0" / "metrics.csv"
-    logged = [float(each["train_loss"]) for each in rows_of(journal)]
+    drawn = [
+        float(line["loss"]) for line in csv_rows(tmp_path / "a.csv") if line["curve"] == "one"
+    ]
+    metrics = tmp_path / "one" / "seed-0" / "metrics.csv"
+    logged = [float(line["train_loss"]) for line in csv_rows(metrics)]
     assert drawn == pytest.approx(logged, rel=1e-9)
     page = (tmp_path / "results.md").read_text()
     assert "![The losses of both](a.png)" in page
 
 
-def test_the_model_that_is_drawn_is_the_trained_one(tmp_path):
+def test_the_drawn_model_has_the_trained_weights(tmp_path):
     reproduce(RECIPE, tmp_path, rows=["one"], console=QUIET)
-    drawn = np.array([float(each["weight"]) for each in rows_of(tmp_path / "b.csv")])
+    drawn = np.array([float(line["weight"]) for line in csv_rows(tmp_path / "b.csv")])
     untrained = row("one").build(0).layer.recurrent_matrices()[0].detach().numpy().ravel()
     assert abs(drawn - untrained).max() > 1e-6
 
 
-def test_a_picture_whose_runs_are_missing_is_named_and_not_drawn(tmp_path):
+def test_a_panel_with_missing_runs_is_listed_and_not_drawn(tmp_path):
     reproduce(RECIPE, tmp_path, rows=["one"], console=QUIET)
     assert not (tmp_path / "a.png").exists()
     page = (tmp_path / "results.md").read_text()
-    assert "a, not drawn as a run is missing: The losses of both." in page
+    assert "a, not drawn because a run is missing: The losses of both." in page
     reproduce(RECIPE, tmp_path, rows=["two"], resume=True, console=QUIET)
     assert (tmp_path / "a.png").exists()
 
@@ -93,21 +94,21 @@ def test_an_unknown_column_is_named(tmp_path):
         reproduce(recipe, tmp_path, rows=["one"], console=QUIET)
 
 
-def test_curves_keep_their_bands_and_blanks():
+def test_the_table_of_curves_keeps_bands_and_nan():
     curves = Curves(
         [1, 2], {"p": [3.0, np.nan], "q": [5.0, 6.0]}, "x", "y", bands={"q": [1.0, 2.0]}
     )
     table = {name: np.asarray(column).tolist() for name, column in curves.table().items()}
     assert table["curve"] == ["p", "p", "q", "q"]
     np.testing.assert_array_equal(table["half_width"], [np.nan, np.nan, 1.0, 2.0])
-    beside = SideBySide([curves, Curves([1], {"r": [7.0]}, "x", "z")]).table()
-    np.testing.assert_array_equal(beside["part"], [1, 1, 1, 1, 2])
-    np.testing.assert_array_equal(beside["z"], [np.nan] * 4 + [7.0])
+    combined = SideBySide([curves, Curves([1], {"r": [7.0]}, "x", "z")]).table()
+    np.testing.assert_array_equal(combined["part"], [1, 1, 1, 1, 2])
+    np.testing.assert_array_equal(combined["z"], [np.nan] * 4 + [7.0])
 
 
-def test_a_map_lists_the_pairs_that_have_a_number():
-    found = Map([[1.0, np.nan], [2.0, 3.0]], "t", "tau", "norm").table()
-    assert [np.asarray(column).tolist() for column in found.values()] == [
+def test_the_table_of_a_map_omits_nan():
+    table = Map([[1.0, np.nan], [2.0, 3.0]], "t", "tau", "norm").table()
+    assert [np.asarray(column).tolist() for column in table.values()] == [
         [0, 1, 1],
         [0, 0, 1],
         [1.0, 2.0, 3.0],

@@ -1,4 +1,4 @@
-"""As many parameters as the papers print, row by row; where not, by how much and why."""
+"""Numbers of parameters: our layers, the papers' equations and the papers' printed numbers."""
 
 import re
 from dataclasses import dataclass, field
@@ -24,47 +24,46 @@ from eigenrnn.layers import (
 )
 from eigenrnn.models import SequenceModel, count_parameters
 
-SHARED = 0.03  # the share of a figure by which networks may miss one that is printed for them all
+SHARED_TOLERANCE = 0.03  # relative, where one number is printed for several networks
 
 
 @dataclass(frozen=True)
 class Row:
-    """A network of a paper, the number that is printed, and the number by hand.
+    """A network of a paper, with its printed and its expected number of parameters.
 
     Args:
-        make: The layer.
+        make: The class of the layer.
         sizes: The numbers of inputs, units and outputs.
-        printed: An exact number, "21764", or one that is rounded to its last digit, "0.13M", but
-            for zeros at its end.
-        by_hand: The number by the equations of the paper.
-        shared: Whether one figure is printed for all networks of an experiment.
-        embedding: The width of a table of symbols in front of the layer.
-        options: What else the layer is given.
+        printed: The printed number: exact, "21764", or rounded to its last nonzero digit, "0.13M".
+        expected: The number from the equations of the paper.
+        shared: Whether one number is printed for all networks of an experiment.
+        embedding: The width of the embedding before the layer; 0 without one.
+        options: Further arguments of the layer.
     """
 
     make: Any
     sizes: tuple[int, int, int]
     printed: str
-    by_hand: int
+    expected: int
     shared: bool = False
     embedding: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
     def count(self) -> int:
-        """Count what is trained, less the second bias that each gate has in torch's layers."""
+        """Count the trained parameters without the second bias per gate of torch's layers."""
         inputs, units, outputs = self.sizes
         layer = self.make(self.embedding or inputs, units, **self.options)
         model = SequenceModel(layer, outputs)
-        second = sum(p.numel() for name, p in model.named_parameters() if "bias_hh" in name)
-        return count_parameters(model) - second + inputs * self.embedding
+        second_biases = sum(p.numel() for name, p in model.named_parameters() if "bias_hh" in name)
+        return count_parameters(model) - second_biases + inputs * self.embedding
 
-    def allowed(self) -> tuple[float, float]:
-        """Return the printed number, and how far from it another may be."""
+    def printed_and_tolerance(self) -> tuple[float, float]:
+        """Return the printed number and its absolute tolerance."""
         digits, suffix = re.fullmatch(r"([\d.]+)([kM]?)", self.printed).groups()
         scale = {"": 1.0, "k": 1e3, "M": 1e6}[suffix]
         printed = float(digits) * scale
         if self.shared or not suffix:
-            return printed, SHARED * printed * self.shared
+            return printed, SHARED_TOLERANCE * printed * self.shared
         decimals = len(digits.partition(".")[2])
         zeros = 0 if decimals else len(digits) - len(digits.rstrip("0"))
         return printed, scale * 10.0 ** (zeros - decimals) / 2
@@ -138,18 +137,18 @@ def restricted(m, n, k, printed, **more):
 
 def enrnn(m, q, s, k, printed, **options):
     coupling = options.get("coupling", True)
-    by_hand = eigenvalue_normalised(q, s, m, k, coupling)
-    return Row(ENRNN, (m, q + s, k), printed, by_hand, options={"short_size": s, **options})
+    expected = eigenvalue_normalised(q, s, m, k, coupling)
+    return Row(ENRNN, (m, q + s, k), printed, expected, options={"short_size": s, **options})
 
 
 def nnrnn(m, n, k, printed, **more):
     return Row(NnRNN, (m, n, k), printed, schur_form(n, m, k), **more)
 
 
-def text(make, n, by_hand, printed="1.32M", **options):
-    """A network on 50 characters, each a vector of 200 numbers."""
-    by_hand += 50 * 200
-    return Row(make, (50, n, 50), printed, by_hand, embedding=200, options=options)
+def text(make, n, expected, printed="1.32M", **options):
+    """A network on 50 characters with an embedding of width 200."""
+    expected += 50 * 200
+    return Row(make, (50, n, 50), printed, expected, embedding=200, options=options)
 
 
 def pixels(make, n, printed):
@@ -216,9 +215,13 @@ ROWS = {
     ),
     "enrnn-table-3-ornn-512": Row(
         ORNN,
-        (49, 512, 49),  # its own paper has no end of a line
+        (49, 512, 49),  # 49 symbols: its own paper has no end-of-line symbol
         "183k",
-        reflected(512, 512) - 1 + plain(512, 49) + 512 + head(512, 49),  # the last is a sign
+        reflected(512, 512)
+        - 1
+        + plain(512, 49)
+        + 512
+        + head(512, 49),  # minus one: the last is a sign
     ),
     "enrnn-table-3-nnrnn-1024": text(NnRNN, 1024, schur_form(1024, 200, 50), "1320k"),
     "enrnn-table-3-lstm-1030": Row(
@@ -268,7 +271,7 @@ ROWS = {
     },
     "asrnn-pixels-lstm-128": lstm(1, 128, 10, "69k", shared=True),
     "pixels-gru-256": Row(TorchGRU, (1, 256, 10), "200k", gates(3, 256, 1) + head(256, 10)),
-    # to the last number: by the released formulas, and as the papers write them
+    # exact numbers, from the released formulas and from the papers
     "enrnn-released-copying": enrnn(10, 172, 20, 9, "22395", negative=52),
     "enrnn-released-adding": enrnn(2, 96, 64, 1, "15441", negative=29),
     "enrnn-released-speech": enrnn(129, 374, 94, 129, "199928", coupling=False),
@@ -277,24 +280,25 @@ ROWS = {
     "full-capacity-N^2+25N+10": full(1, 116, 10, str(116**2 + 25 * 116 + 10)),
 }
 
-# What the equations of the papers do not give, and by what numbers.
+# Printed numbers that do not follow from the equations of the papers, and why.
 DEPARTURES = {
     **dict.fromkeys(
         ["scornn-5.2-scornn-170", "scornn-5.2-lstm-60", "scornn-5.2-full-120"],
-        "14k have the recurrent matrices alone: 14,365, 14,400 and 14,400. With input map, biases "
-        "and head they are 15,046, 15,181 and 15,481, which table 1 of ENRNN's paper has as 15k",
+        "14k is the number of the recurrent matrices alone: 14,365, 14,400 and 14,400. With input "
+        "map, biases and head the numbers are 15,046, 15,181 and 15,481, which table 1 of ENRNN's "
+        "paper gives as 15k",
     ),
     "scornn-5.2-urnn-950": "7 N + 4 N + N + 2 N + 2 N + 1 = 15,201, as many as the other three",
     "enrnn-table-1-adding-spectral-60": "2 (16 * 60 - 120) + 60 + 180 + 61 = 1,981 with the 16 "
-    "reflections of section 5.1, and with all of them 3,959: no number of them gives 15k",
-    "enrnn-table-3-enrnn-1030": "47,895 + 518,400 + 223,200 in W, 51,500 in the embedding, in "
-    "front of an input map that is the identity, 1,030 + 51,550 in bias and head = 893,575; "
-    "1,016k is what the LSTM beside it has",
+    "reflections of section 5.1, and 3,959 with all reflections: no number of them gives 15k",
+    "enrnn-table-3-enrnn-1030": "47,895 + 518,400 + 223,200 in W, 51,500 in the embedding (the "
+    "input map is the identity), 1,030 + 51,550 in bias and head = 893,575; "
+    "1,016k is the number of the LSTM in the same table",
 }
 
 
 def rows_with(departures):
-    """All rows, where those that depart must fail, for the reason that is given."""
+    """All rows; those with a departure are expected to fail."""
     return [
         pytest.param(
             row,
@@ -306,15 +310,15 @@ def rows_with(departures):
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_a_network_has_as_many_parameters_as_its_equations(row):
-    assert row.count() == row.by_hand
+def test_a_network_has_the_parameters_of_its_equations(row):
+    assert row.count() == row.expected
 
 
 @pytest.mark.parametrize("row", rows_with(DEPARTURES))
-def test_the_equations_give_as_many_parameters_as_the_paper_prints(row):
-    printed, miss = row.allowed()
-    assert abs(row.by_hand - printed) <= miss
+def test_the_equations_give_the_printed_number_of_parameters(row):
+    printed, tolerance = row.printed_and_tolerance()
+    assert abs(row.expected - printed) <= tolerance
 
 
-def test_what_departs_is_among_the_rows():
+def test_every_departure_names_a_row():
     assert DEPARTURES.keys() <= ROWS.keys()

@@ -242,7 +242,7 @@ def test_a_row_without_data_is_named_and_left_out():
 
 
 def test_an_interruption_stops_all(monkeypatch):
-    stopped = replace(Outcome.before(row()), signal=2)
+    stopped = replace(Outcome.not_run(row()), signal=2)
     monkeypatch.setattr("eigenrnn.experiments.results.plan.reproduce", lambda *_, **__: [stopped])
     _, ran, ended = go_on(plan())
     assert (ran, ended) == ([TABLE], 2)
@@ -328,7 +328,7 @@ def test_what_another_version_ran_is_named_when_it_is_collected(eigenrnn):
 
 
 def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
-    stopped = replace(Outcome.before(row()), signal=2)
+    stopped = replace(Outcome.not_run(row()), signal=2)
     monkeypatch.setattr("eigenrnn.experiments.results.plan.reproduce", lambda *_, **__: [stopped])
     assert eigenrnn("reproduce --all")[0] == 130
 

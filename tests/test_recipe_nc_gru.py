@@ -1,4 +1,4 @@
-"""The recipes of NC-GRU: printed numbers, settings, and what its figure 8 writes down."""
+"""The recipes of NC-GRU: printed numbers, settings, and the norms of figure 8."""
 
 import csv
 import math
@@ -10,8 +10,8 @@ import torch
 
 from eigenrnn.experiments.recipes import Quoted, Row
 from eigenrnn.experiments.recipes.nc_gru import RECIPES
-from eigenrnn.experiments.recipes.nc_gru.neumann_norm import NeumannNorm
-from eigenrnn.experiments.recipes.nc_gru.source import TensorFlowGRU
+from eigenrnn.experiments.recipes.nc_gru.ablations import NeumannNormCallback
+from eigenrnn.experiments.recipes.nc_gru.paper import TensorFlowGRU
 from eigenrnn.experiments.tasks import Parenthesis
 from eigenrnn.experiments.training import Callback, fit
 from training_run import QUIET, one_thread
@@ -50,7 +50,7 @@ PRINTED = {
     ),
 }
 NAMES = ("LSTM", "GRU", "scoRNN", "GORU", "NC-GRU(U_c)", "NC-GRU(U_c,U_r)")
-OF_FIGURES = {"table1": "fig1", "table2": "fig2", "table3": "fig3", "table4": "fig4"}
+FIGURES_OF_TABLES = {"table1": "fig1", "table2": "fig2", "table3": "fig3", "table4": "fig4"}
 # inputs and outputs of a step; units; entries -1 of scoRNN and of NC-GRU; steps between resets
 SIZES = {
     "table1": (7, 18, (42, 50, 110, 64, 56, 56), (20, 40), 50),
@@ -58,7 +58,7 @@ SIZES = {
     "table3": (2, 1, (68, 70, 190, 128, 80, 80), (95, 43), 50),
     "table4": (10, 9, (68, 78, 190, 100, 96, 96), (95, 80), 20),
 }
-# steps, batch, steps between evaluations, and the rate of A
+# steps, batch size, steps between evaluations, and the learning rate of A
 TRAINING = {
     "table1": (20_000, 16, 500, 1e-3),
     "table2": (10_000, 128, 10, 1e-3),
@@ -82,14 +82,14 @@ def rows(place):
 
 
 def published(place):
-    """The rows of the networks as the paper defines them, with what is printed, by length."""
+    """The rows of the networks as the paper defines them, by length."""
     _, by_length = PRINTED[place]
     labels = [f"{name} {n}" for name, n in zip(NAMES, SIZES[place][2], strict=True)]
     return [(T, [rows(place)[f"{label} T={T}"] for label in labels]) for T in by_length]
 
 
 @pytest.mark.parametrize("place", PRINTED)
-def test_the_tables_of_made_up_problems_have_the_printed_numbers(place):
+def test_the_tables_of_synthetic_tasks_have_the_printed_numbers(place):
     unit, by_length = PRINTED[place]
     for length, networks in published(place):
         values = [row.reported.value / unit for row in networks]
@@ -97,15 +97,15 @@ def test_the_tables_of_made_up_problems_have_the_printed_numbers(place):
         assert all(row.reported.rule == "best" for row in networks)
 
 
-def test_the_digits_that_are_printed_are_known():
-    digits = {label: row.reported.decimals for label, row in rows("table3").items()}
-    # 5.0 and 2.2829 hundred-thousandths
-    assert digits["NC-GRU(U_c,U_r) 80 T=200"] == 6
-    assert digits["LSTM 68 T=200"] == 9
-    assert rows("table4")["LSTM 68 T=1000"].reported.decimals == 5  # 2.040 hundredths
+def test_the_number_of_printed_decimals_is_stored():
+    decimals = {label: row.reported.decimals for label, row in rows("table3").items()}
+    # printed as 5.0 and 2.2829, in units of 1e-5
+    assert decimals["NC-GRU(U_c,U_r) 80 T=200"] == 6
+    assert decimals["LSTM 68 T=200"] == 9
+    assert rows("table4")["LSTM 68 T=1000"].reported.decimals == 5  # 2.040e-2
 
 
-def test_gated_networks_are_tried_on_sequences_longer_than_the_papers():
+def test_gated_networks_are_also_trained_on_longer_sequences_than_in_the_paper():
     longer = {label: row for label, row in rows("table3").items() if label.endswith("T=750")}
     assert list(longer) == [
         "GRU 70 T=750",
@@ -119,14 +119,14 @@ def test_gated_networks_are_tried_on_sequences_longer_than_the_papers():
         assert row.reported.value is None
 
 
-@pytest.mark.parametrize(("table", "figure"), OF_FIGURES.items())
-def test_a_figure_has_the_runs_of_its_table(table, figure):
-    runs = {
+@pytest.mark.parametrize(("table", "figure"), FIGURES_OF_TABLES.items())
+def test_a_figure_has_the_rows_of_its_table(table, figure):
+    labels = {
         label
         for label, row in rows(table).items()
         if "as released" not in label and not row.reported.place.startswith("beside")
     }
-    assert set(rows(figure)) == runs
+    assert set(rows(figure)) == labels
     for label, row in rows(figure).items():
         of_table = rows(table)[label]
         place = row.reported.place
@@ -157,13 +157,13 @@ def test_the_networks_have_the_published_sizes(place):
             square + 2 * skew + rest,
         )
         sizes = {getattr(row.task, "length", None) or row.task.delay for row in networks}
-        # copying counts its symbols in
+        # the length of copying includes its symbols
         assert sizes == {length + 20 * (place == "table4")}
 
 
 @pytest.mark.parametrize("place", PRINTED)
-def test_the_networks_are_trained_as_published(place):
-    steps, batch, eval_every, rate_of_A = TRAINING[place]
+def test_the_networks_have_the_published_training_settings(place):
+    steps, batch, eval_every, lr_of_A = TRAINING[place]
     for _, networks in published(place):
         for row in networks:
             settings = row.settings
@@ -171,20 +171,20 @@ def test_the_networks_are_trained_as_published(place):
             assert (settings.optimiser, settings.lr) == ("adam", 1e-3)
             assert (settings.batch_size, settings.eval_every) == (batch, eval_every)
             cayley = "scoRNN" in row.label or "NC-GRU" in row.label
-            assert settings.recurrent == ("adam", rate_of_A if cayley else 1e-3)
+            assert settings.recurrent == ("adam", lr_of_A if cayley else 1e-3)
 
 
-def test_brackets_are_reported_as_the_mean_of_a_hundred_training_losses():
+def test_the_parenthesis_task_reports_the_mean_of_100_training_losses():
     for row in rows("table1").values():
         reported = row.reported
         assert (reported.split, reported.quantity) == ("train", "loss_mean")
         assert row.settings.log_every == 100
-        # a row of the journal between would be a mean over fewer
+        # a row of metrics.csv in between would be a mean over fewer losses
         assert row.settings.eval_every % 100 == 0
 
 
-def test_what_decays_has_a_name_that_begins_with_w_in_the_code():
-    decays = {
+def test_weight_decay_applies_to_the_variables_named_w_in_the_code():
+    decayed = {
         "LSTM 42": {"head.weight"},
         "GRU 50": {"head.weight"},
         "scoRNN 110": {"head.weight"},
@@ -192,7 +192,7 @@ def test_what_decays_has_a_name_that_begins_with_w_in_the_code():
         "NC-GRU(U_c) 56": {"head.weight"},
         "NC-GRU(U_c,U_r) 56": {"head.weight", "update_gate"},
     }
-    for network, parts in decays.items():
+    for network, parts in decayed.items():
         row = rows("table1")[f"{network} T=100"]
         assert set(row.settings.weight_decay_of) == parts
         names = [name for name, _ in row.build(0).named_parameters()]
@@ -200,7 +200,7 @@ def test_what_decays_has_a_name_that_begins_with_w_in_the_code():
 
 
 @pytest.mark.parametrize(
-    ("place", "label", "code", "rate", "reset_every"),
+    ("place", "label", "code", "lr", "reset_every"),
     [
         ("table1", "NC-GRU(U_c) 56 as released T=100", "tensorflow", 1e-3, 49),
         ("table1", "NC-GRU(U_c,U_r) 56 as released T=200", "tensorflow", 1e-3, 49),
@@ -208,14 +208,14 @@ def test_what_decays_has_a_name_that_begins_with_w_in_the_code():
         ("table5", "NC-GRU(U_c) 435 as released", "torch", 7e-4, 100),
     ],
 )
-def test_a_released_network_has_what_the_code_has_otherwise(place, label, code, rate, reset_every):
+def test_a_network_as_released_has_the_options_of_the_code(place, label, code, lr, reset_every):
     options = rows(place)[label].options
     found = options["as_released"], options["gradient_rate"], options["reset_every"]
-    assert found == (code, rate, reset_every)
+    assert found == (code, lr, reset_every)
     assert options["faithful_bugs"] == ("U_r" in label)
 
 
-def test_characters_and_words_have_the_printed_numbers():
+def test_penn_treebank_has_the_printed_numbers():
     found = {row.label: row.reported.value for p in ("table5", "table6") for row in PLACES[p].rows}
     assert found == {
         "NC-GRU(U_c) 435": 1.385,
@@ -245,20 +245,20 @@ def test_a_language_model_has_the_published_widths(name):
     assert widths == list(pairwise(expected))
 
 
-def test_characters_are_trained_as_in_the_script_and_as_in_the_text():
+def test_characters_have_the_settings_of_the_script_and_those_of_the_text():
     of_script, of_text = (
         rows("table5")[label] for label in ("NC-GRU(U_c) 435", "NC-GRU(U_c) 430-1000-430")
     )
-    for row, rate, dropout in ((of_script, 7e-4, 0.0), (of_text, 5e-4, 0.15)):
+    for row, lr, dropout in ((of_script, 7e-4, 0.0), (of_text, 5e-4, 0.15)):
         settings, dropouts = row.settings, row.build(0).dropouts
         assert (settings.epochs, settings.batch_size, row.task.window) == (100, 32, 100)
-        assert (settings.lr, settings.recurrent) == (rate, ("adam", rate))
-        silenced = dropouts.embedding, dropouts.input, dropouts.hidden, dropouts.output
-        assert silenced == (dropout,) * 4
+        assert (settings.lr, settings.recurrent) == (lr, ("adam", lr))
+        probabilities = dropouts.embedding, dropouts.input, dropouts.hidden, dropouts.output
+        assert probabilities == (dropout,) * 4
         assert (dropouts.weight, row.options["negative"]) == (0.0, 50)
 
 
-def test_words_are_trained_with_the_dropouts_of_the_text():
+def test_words_have_the_dropout_of_the_text():
     dropouts = rows("table6")["NC-GRU(U_c) 400-1150-400"].build(0).dropouts
     assert (dropouts.input, dropouts.hidden, dropouts.output) == (0.4, 0.4, 0.25)
     assert (dropouts.embedding, dropouts.weight) == (0.0, 0.0)
@@ -270,7 +270,7 @@ def test_the_inverse_is_compared_with_three_orders(place):
     assert orders == [None, 1, 2, 3]
 
 
-def test_one_two_and_three_matrices_are_orthogonal():
+def test_figure_7_has_one_two_and_three_orthogonal_matrices():
     confined = [row.build(0).layer.confined for row in PLACES["fig7"].rows]
     assert confined == [
         ["candidate"],
@@ -279,7 +279,7 @@ def test_one_two_and_three_matrices_are_orthogonal():
     ]
 
 
-def test_the_gru_is_that_of_tensorflow():
+def test_the_gru_computes_the_equations_of_tensorflow():
     T, B, M, N = 5, 3, 4, 6
     layer = TensorFlowGRU(M, N, generator=torch.Generator().manual_seed(0))
     direction = layer.all_directions()[0]
@@ -298,27 +298,27 @@ def test_the_gru_is_that_of_tensorflow():
 # figure 8
 
 
-class EveryA(Callback):
-    """Keeps A after every step."""
+class SkewRecorder(Callback):
+    """Records the skew-symmetric A after every step."""
 
     def __init__(self):
-        self.seen = {}
+        self.recorded = {}
 
     def after_step(self, step, loss, model):  # noqa: ARG002
         raw = model.layer.all_directions()[0].candidate.cayley.raw.detach().double()
         below = torch.tril_indices(5, 5, -1)
         A = torch.zeros(5, 5, dtype=torch.float64)
         A[below[0], below[1]] = raw
-        self.seen[step] = A - A.T
+        self.recorded[step] = A - A.T
 
     def norm(self, step):
-        before, after = self.seen[step - 1], self.seen[step]
+        before, after = self.recorded[step - 1], self.recorded[step]
         terms = torch.linalg.inv(torch.eye(5).double() + before) @ (before - after)
         return torch.linalg.svdvals(terms)[0].item()
 
 
 def tiny(steps):
-    """The network of figure 8 with five units, whose norms are written at every other step."""
+    """The row of figure 8 with five units and an evaluation at every other step."""
     row: Row = PLACES["fig8"].rows[0].quick(steps)
     options = {**row.options, "negative": 2}
     settings = replace(row.settings, eval_every=2, accelerator="cpu")
@@ -328,7 +328,7 @@ def tiny(steps):
     )
 
 
-def trained(steps, folder, *callbacks, resume=False):
+def train(steps, folder, *callbacks, resume=False):
     row = tiny(steps)
     with one_thread():
         fit(
@@ -342,36 +342,36 @@ def trained(steps, folder, *callbacks, resume=False):
         )
 
 
-def written(folder):
+def norm_rows(folder):
     with (folder / "neumann_norm.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_the_norm_is_that_of_the_step_that_was_taken(tmp_path):
-    every = EveryA()
-    trained(6, tmp_path, every, NeumannNorm(tmp_path, every=2))
-    rows = written(tmp_path)
+def test_the_norm_is_that_of_the_optimiser_step(tmp_path):
+    recorder = SkewRecorder()
+    train(6, tmp_path, recorder, NeumannNormCallback(tmp_path, every=2))
+    rows = norm_rows(tmp_path)
     assert [int(row["step"]) for row in rows] == [2, 4, 6]
     for row in rows:
         norm = float(row["layer.directions.0.candidate"])
-        assert norm == pytest.approx(every.norm(int(row["step"])), rel=1e-4)
+        assert norm == pytest.approx(recorder.norm(int(row["step"])), rel=1e-4)
         assert 0 < norm < 1
 
 
-def test_a_run_that_goes_on_keeps_the_norms_before(tmp_path):
+def test_a_resumed_run_keeps_the_earlier_norms(tmp_path):
     for folder, parts in (("whole", (6,)), ("parts", (4, 6))):
         for steps in parts:
-            norms = NeumannNorm(tmp_path / folder, every=2)
-            trained(steps, tmp_path / folder, norms, resume=steps != parts[0])
-    assert written(tmp_path / "parts") == written(tmp_path / "whole")
+            norms = NeumannNormCallback(tmp_path / folder, every=2)
+            train(steps, tmp_path / folder, norms, resume=steps != parts[0])
+    assert norm_rows(tmp_path / "parts") == norm_rows(tmp_path / "whole")
 
 
 def test_the_row_of_figure_8_writes_norms(tmp_path):
-    watch = PLACES["fig8"].rows[0].watch
-    trained(20, tmp_path, watch(tmp_path))
-    assert [row["step"] for row in written(tmp_path)] == ["10", "20"]
+    callback_factory = PLACES["fig8"].rows[0].callback_factory
+    train(20, tmp_path, callback_factory(tmp_path))
+    assert [row["step"] for row in norm_rows(tmp_path)] == ["10", "20"]
 
 
-def test_a_row_needs_the_step_before_it(tmp_path):
+def test_the_callback_refuses_an_interval_of_one_step(tmp_path):
     with pytest.raises(ValueError, match="expected every >= 2, got 1"):
-        NeumannNorm(tmp_path, every=1)
+        NeumannNormCallback(tmp_path, every=1)

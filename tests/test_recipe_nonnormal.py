@@ -1,4 +1,4 @@
-"""The recipes of Orhan and Pitkow: their searches, starts, settings and printed numbers."""
+"""The recipes of Orhan and Pitkow: searches, initialisation, settings and printed numbers."""
 
 import csv
 import math
@@ -12,7 +12,7 @@ import torch
 import stand_in
 from eigenrnn.experiments.recipes import Quoted, Row, reproduce
 from eigenrnn.experiments.recipes.nonnormal import RECIPES
-from eigenrnn.experiments.recipes.nonnormal.henrici import HenriciJournal, henrici_index
+from eigenrnn.experiments.recipes.nonnormal.toys import HenriciCallback, henrici_index
 from eigenrnn.experiments.tasks import Enwik8
 from eigenrnn.models import count_parameters
 from training_run import QUIET, one_thread
@@ -24,18 +24,19 @@ ROWS = {f"{place}: {row.label}": row for place, recipe in TABLES.items() for row
 TOYS = {"copying": ("elu", 100, 500), "adding": ("relu", 100, 750), "psMNIST": ("elu", 25, 784)}
 SUCCESSES = {"identity": 0, "ortho": 0, "chain": 46 / 462, "feedback chain": 11 / 462}
 
-# symbols, embedding and units; epochs, batch, rate and the epochs after which it falls
+# number of symbols, width of the embedding and number of units
 NETWORKS = {
     "words": (10_000, 400, 1150),
     "characters": (50, 200, 1000),
     "enwik8": (205, 400, 1840),
 }
+# epochs, batch size, learning rate, and the epochs after which it decays
 TRAINING = {
     "words": (60, 20, 1e-3, ()),
     "characters": (500, 128, 2e-3, (300, 400)),
     "enwik8": (35, 128, 1e-3, (25, 35)),
 }
-# embedding, input, hidden, output and weight
+# dropout probabilities: embedding, input, hidden, output and weight
 DROPOUTS = {
     "table1: chain words": (0.1, 0.1, 0.1, 0.1, 0.1),
     "table1: chain characters": (0.0, 0.1, 0.1, 0.1, 0.1),
@@ -59,22 +60,22 @@ PRINTED = {
 }
 
 
-def recurrent(model):
-    """The recurrent matrices, layer by layer."""
+def recurrent_matrices(model):
+    """The recurrent matrix of each layer."""
     layers = model.layers if hasattr(model, "layers") else [model.layer]
     return [layer.all_directions()[0].constraint().detach() for layer in layers]
 
 
-def written(path):
+def csv_rows(path):
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def band(n, below, above=0.0):
-    """A matrix with one number below its diagonal and one above."""
+    """A matrix with one constant below its diagonal and one above."""
     return torch.diag(torch.full((n - 1,), below), -1) + torch.diag(torch.full((n - 1,), above), 1)
 
 
-def by_hand(symbols, embedding, units, gates=1, biases=1):
+def expected_parameters(symbols, embedding, units, gates=1, biases=1):
     widths = pairwise((embedding, units, units, embedding))
     layers = sum(gates * n * (m + n + biases) for m, n in widths)
     return symbols * (embedding + 1) + layers
@@ -92,7 +93,7 @@ def test_a_search_has_as_many_runs_as_the_paper(start, runs, toy):
     assert len(row.points()) * len(TABLES["fig3"].seeds) == runs
 
 
-def test_the_counts_of_successes_that_are_printed_are_those_of_copying():
+def test_the_shares_of_successes_are_printed_for_copying_only():
     found = {row.label: row.reported.value for row in TABLES["fig3"].rows}
     copying = {
         label.removesuffix(" copying"): v for label, v in found.items() if "copying" in label
@@ -112,24 +113,24 @@ def test_the_toy_networks_have_the_published_settings(toy):
     assert (settings.alpha, settings.stop_below, row.reported.success) == (0.9, 0.0025, 0.5)
 
 
-def test_a_point_of_a_search_starts_as_it_says():
+def test_a_point_of_a_search_sets_learning_rate_and_initialisation():
     chain = ROWS["fig3: chain copying"].points()["lr=5e-05 alpha=1.03"]
     feedback = ROWS["fig3: feedback chain copying"].points()["lr=0.0008 beta=0.07"]
     ortho = ROWS["fig3: ortho copying"].points()["lr=3e-06 lambda=0.96"]
     assert (chain.settings.lr, feedback.settings.lr) == (5e-5, 8e-4)
-    torch.testing.assert_close(recurrent(chain.build(1)), [band(100, 1.03)])
-    torch.testing.assert_close(recurrent(feedback.build(1)), [band(100, 0.99, 0.07)])
-    (W,) = recurrent(ortho.build(1))
+    torch.testing.assert_close(recurrent_matrices(chain.build(1)), [band(100, 1.03)])
+    torch.testing.assert_close(recurrent_matrices(feedback.build(1)), [band(100, 0.99, 0.07)])
+    (W,) = recurrent_matrices(ortho.build(1))
     torch.testing.assert_close(W @ W.T, 0.96**2 * torch.eye(100))
 
 
-def test_a_signal_enters_at_the_source_of_a_chain_alone():
+def test_the_input_enters_a_chain_only_at_its_source():
     U = ROWS["fig3: chain copying"].build(1).layer.all_directions()[0].weight_ih
     assert torch.equal(U, 0.9 * torch.eye(100, 10))
 
 
 @pytest.mark.parametrize("seed", [1, 6])
-def test_every_seed_has_the_permutation_that_numpy_draws_first(seed):
+def test_every_seed_has_the_first_permutation_that_numpy_draws(seed):
     np.random.seed(seed)  # noqa: NPY002, as the released code does
     expected = np.random.permutation(784)  # noqa: NPY002
     task = ROWS["fig3: chain psMNIST"].with_seed(seed).task
@@ -137,14 +138,14 @@ def test_every_seed_has_the_permutation_that_numpy_draws_first(seed):
 
 
 @pytest.mark.parametrize("toy", ["copying", "adding"])
-def test_every_seed_has_data_of_its_own(toy):
+def test_every_seed_has_its_own_data(toy):
     row = ROWS[f"fig3: chain {toy}"].quick()
     one, two, again = (next(row.with_seed(s).task.batches("test", 5)).targets for s in (1, 2, 1))
     assert torch.equal(one, again)
     assert not torch.equal(one, two)
 
 
-def test_a_row_whose_data_no_seed_draws_keeps_its_task():
+def test_a_row_whose_data_does_not_depend_on_the_seed_keeps_its_task():
     row = ROWS["table1: chain words"]
     assert row.with_seed(3).task is row.task
 
@@ -158,11 +159,11 @@ def rotation(n, seed=0):
 
 
 def test_the_henrici_index_of_a_normal_matrix_is_zero():
-    # the root doubles the rounding of squares that cancel: half of the digits are left
+    # the root of a difference of nearly equal squares keeps half of the digits
     assert henrici_index(1.7 * rotation(9)) < math.sqrt(81 * 9 * torch.finfo(torch.float64).eps)
 
 
-def test_the_henrici_index_is_what_is_above_the_diagonal_of_a_schur_form():
+def test_the_henrici_index_is_the_norm_above_the_diagonal_of_a_schur_form():
     T = torch.tensor([[1.0, 2.0, -3.0], [0.0, -0.5, 6.0], [0.0, 0.0, 0.3]], dtype=torch.float64)
     Q = rotation(3)
     assert henrici_index(Q @ T @ Q.T) == pytest.approx(7.0, rel=1e-12)
@@ -174,17 +175,17 @@ def test_the_index_is_written_at_every_evaluation(tmp_path):
     with one_thread():
         reproduce(recipe, tmp_path, seeds=[1], quick=True, console=QUIET)
     (path,) = tmp_path.rglob("henrici.csv")
-    (last,) = written(path)
+    (last,) = csv_rows(path)
     saved = torch.load(path.parent / "last.pt")["learner"]["model"]
     W = next(weight for name, weight in saved.items() if name.endswith("constraint.raw"))
     assert float(last["henrici"]) == henrici_index(W) > 0
 
 
-def test_a_run_that_goes_on_forgets_what_came_later(tmp_path):
+def test_a_resumed_run_drops_the_rows_of_later_steps(tmp_path):
     model = ROWS["fig3: chain copying"].build(1)
     for step in (10, 20, 30, 20):
-        HenriciJournal(tmp_path).after_evaluation(step, {}, model)
-    assert [row["step"] for row in written(tmp_path / "henrici.csv")] == ["10", "20"]
+        HenriciCallback(tmp_path).after_evaluation(step, {}, model)
+    assert [row["step"] for row in csv_rows(tmp_path / "henrici.csv")] == ["10", "20"]
 
 
 # tables 1 and 4, figure 4: texts
@@ -200,22 +201,24 @@ def test_the_printed_losses_are_the_published_ones(table):
 
 
 @pytest.mark.parametrize("text", NETWORKS)
-def test_texts_are_read_as_published(text):
-    epochs, batch, lr, falls = TRAINING[text]
+def test_texts_have_the_published_training_settings(text):
+    epochs, batch, lr, decay_epochs = TRAINING[text]
     for name in (f"table1: ortho {text}", f"table4: ortho {text}", f"fig4: ortho {text}"):
         settings = ROWS[name].settings
         assert (settings.epochs, settings.batch_size, settings.lr) == (epochs, batch, lr)
-        assert settings.lr_decay_at == falls
-        assert not falls or settings.lr_decay == 0.1
+        assert settings.lr_decay_at == decay_epochs
+        assert not decay_epochs or settings.lr_decay == 0.1
         assert (settings.optimiser, settings.weight_decay) == ("adam", 1.2e-6)
         assert settings.clip_norm == 0.25
 
 
 @pytest.mark.parametrize("text", NETWORKS)
-def test_the_stated_parameters_are_those_by_hand(text):
+def test_the_stated_parameters_follow_from_the_sizes(text):
     sizes = NETWORKS[text]
-    assert ROWS[f"table1: ortho {text}"].parameters == by_hand(*sizes)
-    assert ROWS[f"table4: ortho {text}"].parameters == by_hand(*sizes, gates=4, biases=2)
+    assert ROWS[f"table1: ortho {text}"].parameters == expected_parameters(*sizes)
+    assert ROWS[f"table4: ortho {text}"].parameters == expected_parameters(
+        *sizes, gates=4, biases=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,17 +242,19 @@ def test_one_bias_a_layer_where_torch_has_two_is_a_departure(text, sizes, releas
 
 
 @pytest.mark.parametrize("name", ["table1: ortho enwik8", "table4: ortho enwik8"])
-def test_a_network_on_bytes_has_the_parameters_by_hand(name, tmp_path):
+def test_a_network_on_bytes_has_the_expected_parameters(name, tmp_path):
     with stand_in.taken_for_enwik8(stand_in.wikipedia(), tmp_path) as folder:
         task = Enwik8(length=stand_in.SIZE, data_root=folder)
         row = replace(ROWS[name], task=task, hidden_size=8, parameters=None)
         gates = {"gates": 4, "biases": 2} if "table4" in name else {}
-        assert count_parameters(row.build(0)) == by_hand(task.vocabulary, 400, 8, **gates)
+        assert count_parameters(row.build(0)) == expected_parameters(
+            task.vocabulary, 400, 8, **gates
+        )
 
 
 @pytest.mark.usefixtures("data_root")
 @pytest.mark.parametrize("name", DROPOUTS)
-def test_three_layers_are_between_a_tied_embedding(name):
+def test_three_layers_have_a_tied_embedding_and_the_published_dropout(name):
     model = replace(ROWS[name], hidden_size=8, parameters=None).build(1)
     assert [layer.hidden_size for layer in model.layers][:2] == [8, 8]
     assert model.head is model.embedding
@@ -258,16 +263,16 @@ def test_three_layers_are_between_a_tied_embedding(name):
 
 
 @pytest.mark.usefixtures("data_root")
-def test_the_chains_as_released_run_backwards():
+def test_the_chains_as_released_are_transposed():
     rows = [ROWS[f"table1: feedback chain {which}characters"] for which in ("", "as released ")]
-    published, released = (recurrent(row.build(1)) for row in rows)
+    published, released = (recurrent_matrices(row.build(1)) for row in rows)
     sizes = (1000, 1000, 200)
     torch.testing.assert_close(published, [band(n, 0.99, 0.01) for n in sizes])
     torch.testing.assert_close(released, [W.T for W in published])
 
 
 @pytest.mark.usefixtures("data_root")
-def test_the_mixed_lstm_has_a_chain_in_its_tanh_gate_and_ramps_elsewhere():
+def test_the_mixed_lstm_has_a_chain_in_its_cell_gate_and_ramps_elsewhere():
     row = replace(ROWS["table4: mixed characters"], hidden_size=8, parameters=None)
     weights = row.build(1).eval().layers[0].weight_hh_l0.detach().split(8)
     i = torch.arange(8.0)
@@ -287,7 +292,7 @@ def test_texts_are_searched_over_21_values(name, last):
 # table 2: CarRacing
 
 
-def test_car_racing_is_trained_as_published():
+def test_car_racing_has_the_published_settings():
     rows = {row.label: row for row in TABLES["table2"].rows}
     printed = {label: row.reported.value for label, row in rows.items() if not row.grid}
     assert printed == {"identity": 1.409, "chain": 1.392}

@@ -408,7 +408,7 @@ def test_ours_stands_beside_the_papers_number_with_its_standard_error(tmp_path):
     row = dict(zip(table.headings, table.rows[0], strict=True))
     # mean of .4 and .6, whose standard error is .1
     wanted = {"paper": "0.5", "ours": "0.5000 ± 0.100", "difference": "+0.000", "runs": "2"}
-    assert row == row | wanted | {"parameters": "1,234", "seconds a run": "2.0"}
+    assert row == row | wanted | {"parameters": "1,234", "seconds per run": "2.0"}
 
 
 def test_values_of_the_best_point_of_a_search_alone_count(tmp_path):

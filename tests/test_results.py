@@ -158,7 +158,7 @@ def test_a_run_counts_for_no_row_that_differs(changes):
 
 def test_a_run_does_not_count_for_a_row_that_is_looked_at_on_the_way():
     known = recipes()
-    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", watch=lambda _: None)
+    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", callback_factory=lambda _: None)
     same = SameRuns(known)
     (job, _), (watched,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
     assert (same.that_take(job), same.that_take(watched)) == ([], [job])

@@ -13,7 +13,7 @@ from rich.text import Text
 from eigenrnn.experiments.cli.names import unknown
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, Machine, estimated_seconds
-from eigenrnn.experiments.recipes.table import QUICK, columns, remarks, to_markdown
+from eigenrnn.experiments.recipes.results_files import QUICK_NOTICE, columns, remarks, to_markdown
 from eigenrnn.experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 from eigenrnn.ops.backend import Backend
 
@@ -88,7 +88,7 @@ def show_outcomes(
             console.print(Padding(Text(item), (0, 0, 0, 2)))
         console.print()
     if quick:
-        console.print(QUICK, style="yellow")
+        console.print(QUICK_NOTICE, style="yellow")
 
 
 def _facts_of_row(row: Entry) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from eigenrnn.experiments.cli import complaints
 from eigenrnn.experiments.cli.make import ARGUMENTS_OF_THE_CALL, make, recipe_with_data_root
 from eigenrnn.experiments.cli.names import annotations_of, near
 from eigenrnn.experiments.cli.parser import commands
-from eigenrnn.experiments.recipes.origin import Origin
+from eigenrnn.experiments.recipes.runs import RunKey
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
 from eigenrnn.experiments.report.files import read_json
 from eigenrnn.experiments.tasks import Batch, Task
@@ -167,14 +167,14 @@ def _build(known: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Tas
     if known["command"] == "train":
         made = make(registered_options(known.get("options")), data_root)
         return made.model, made.task, made.settings
-    named = {field.name: field.default_factory is MISSING for field in fields(Origin)}
+    named = {field.name: field.default_factory is MISSING for field in fields(RunKey)}
     missing = [name for name, is_needed in named.items() if is_needed and name not in known]
     if missing:
         raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
-    origin = Origin(**{name: known[name] for name in named if name in known})
+    origin = RunKey(**{name: known[name] for name in named if name in known})
     if origin.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {origin.recipe}")
-    row = origin.find(recipe_with_data_root(RECIPES[origin.recipe], data_root))
+    row = origin.find_row(recipe_with_data_root(RECIPES[origin.recipe], data_root))
     return row.build(origin.seed), row.task, row.settings
 
 

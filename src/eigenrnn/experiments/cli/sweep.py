@@ -11,7 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from eigenrnn.experiments.cli.sweep_file import read_sweep
-from eigenrnn.experiments.recipes.swept import SweptRecipe
+from eigenrnn.experiments.recipes.sweep import RecipeSweep
 from eigenrnn.experiments.sweep import Criterion, Status, StoppedError
 from eigenrnn.experiments.sweep.results import is_current
 from eigenrnn.experiments.sweep.source import shown
@@ -56,7 +56,7 @@ def sweep(options: Namespace, console: Console) -> int:
         hint = "; --resume tries again those that have not diverged" if again else ""
         console.print(f"of {len(statuses)} trials {said}{hint}", soft_wrap=True, highlight=False)
     current = is_current(out, statuses, criterion)
-    results = " and results.md" if isinstance(chosen.source, SweptRecipe) else ""
+    results = " and results.md" if isinstance(chosen.source, RecipeSweep) else ""
     written = f"results.csv{results}" if current else "results.csv is out of date"
     console.print(f"in {out}: {written}", soft_wrap=True, highlight=False)
     return int(again or not current)

@@ -17,8 +17,8 @@ from eigenrnn.experiments.cli.sweep_keys import (
 )
 from eigenrnn.experiments.cli.swept_config import SweptConfig
 from eigenrnn.experiments.cli.yaml_text import load_yaml
-from eigenrnn.experiments.recipes.runs import fetch
-from eigenrnn.experiments.recipes.swept import SweptRecipe
+from eigenrnn.experiments.recipes.runs import download_data
+from eigenrnn.experiments.recipes.sweep import RecipeSweep
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.sweep import Choice, Grid, Range, Search, Source, Sweep
 
@@ -79,12 +79,12 @@ def _of_recipe(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, An
     chosen = recipe.select([rows] if isinstance(rows, str) else rows)
     quick, varied = content.get("quick", False), "grid" in content or "search" in content
     labels = tuple(row.label for row in chosen)
-    source = SweptRecipe(recipe, labels, seeds and tuple(seeds), quick, varied)
+    source = RecipeSweep(recipe, labels, seeds and tuple(seeds), quick, varied)
     if not source.rows:
         raise ValueError(
             f"expected at least one row of {recipe.name} that trains a network, got none"
         )
-    fetch([row.quick() if quick else row for row in source.rows.values()])
+    download_data([row.quick() if quick else row for row in source.rows.values()])
     if not varied:
         return source, source.points()
     trained = list(source.rows)

@@ -1,48 +1,50 @@
-"""What the runs of one network of a recipe came to."""
+"""The outcome of a row: the numbers of its runs by the paper's rule, their mean and error."""
 
+import csv
 import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Self
 
-from eigenrnn.experiments.recipes.base import Entry, Quoted, Row
-from eigenrnn.experiments.recipes.numbers import deciding_loss, number_of, test_of_the_validated
+from eigenrnn.experiments.recipes.recipe import Entry, Quoted, Reported, Row
 from eigenrnn.experiments.training import Result
+from eigenrnn.experiments.training.selection import deciding_split
 
-__all__ = ["Outcome"]
+__all__ = ["Outcome", "deciding_loss", "measured_value", "standard_error", "validated_test_value"]
 
 _NO_LAYER = "not run: this version has no such layer"
 _QUOTED = "not run: quoted from another paper"
+_HIGHER_IS_BETTER = {"accuracy", "f1", "r2", "segsnr_db", "stoi", "pesq"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the runs of one row came to.
+    """The numbers of all runs of one row, beside the paper's number.
 
     Args:
         label: The row's name.
         place: Where the paper reports its number.
-        quantity: What is compared, and by which rule it is chosen.
-        reported: The paper's number; None where it prints none.
-        note: How that number was come by, or why the row was not run.
-        parameters: How many our network trains; None if the row was not run.
+        quantity: The quantity that is compared, with the rule that selects an evaluation.
+        reported: The paper's number; None if it prints none.
+        note: How the paper's number was obtained, or why the row was not run.
+        parameters: The number of parameters that our network trains; None if it was not run.
         seeds: The seeds of our runs.
-        values: Our numbers by the paper's rule, one a run.
-        selected: Our test numbers of the validation-selected models, where there are any.
-        points: The point of the search that each run belongs to; empty without a search.
-        deciding: The loss of each run by which the best point of a search is chosen.
+        values: Our numbers by the paper's rule, one for each run.
+        selected: The test numbers of the models selected on validation, if there are any.
+        points: The point of the search to which each run belongs; empty without a search.
+        deciding: The loss of each run, by which the best point of a search is chosen.
         pooled: Whether the runs of all points count together.
-        seconds: How long each run took.
-        scores: What else the best model of each run was measured by.
+        seconds: The duration of each run.
+        scores: Further scores of the best model of each run.
         failed: The runs that diverged, by point and seed.
         error: The standard error of the paper's number, if it is printed.
-        at_most: What the number stays below, where the paper says so much and prints none.
-        decimals: How many digits of the paper's number are printed after the point, where the
-            last are zeros.
-        signal: The number of the signal that asked a run to end; None if none did.
+        at_most: An upper bound, if the paper states one and prints no number.
+        decimals: The number of printed decimals, needed where the last ones are zero.
+        signal: The number of the signal that ended a run early; None if none came.
     Units:
-        Losses in those of the task, accuracies as shares, time in seconds.
+        Losses in those of the task, accuracies as fractions, time in seconds.
     """
 
     label: str
@@ -66,13 +68,13 @@ class Outcome:
     signal: int | None = None
 
     @classmethod
-    def before(cls, row: Entry) -> Self:
-        """Give the outcome of a row that has not been run."""
+    def not_run(cls, row: Entry) -> Self:
+        """Return the outcome of a row that has no runs yet."""
         reported = row.reported
-        why_not = _QUOTED if isinstance(row, Quoted) else ""
+        reason = _QUOTED if isinstance(row, Quoted) else ""
         if isinstance(row, Row) and row.layer is None:
-            why_not = _NO_LAYER
-        notes = [note for note in (reported.note, why_not) if note]
+            reason = _NO_LAYER
+        notes = [note for note in (reported.note, reason) if note]
         return cls(
             label=row.label,
             place=reported.place,
@@ -89,12 +91,12 @@ class Outcome:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal asked a run to end; what is left goes on with `resume=True`."""
+        """Whether a signal asked a run to end; `resume=True` continues it."""
         return self.signal is not None
 
     @property
     def best_point(self) -> str | None:
-        """The point of a search whose runs have the lowest deciding loss; None if all count."""
+        """The point of a search with the lowest mean deciding loss; None if all points count."""
         if self.pooled or not any(self.points):
             return None
         losses = {point: list[float]() for point in self.points}
@@ -103,40 +105,40 @@ class Outcome:
         return min(losses, key=lambda point: statistics.fmean(losses[point]))
 
     @property
-    def counted(self) -> tuple[float, ...]:
-        """The values that count: those of the best point of a search, else all."""
+    def counted_values(self) -> tuple[float, ...]:
+        """The values of the best point of a search; all values without a search."""
         return self._of_best_point(self.values)
 
     @property
     def counted_selected(self) -> tuple[float, ...]:
-        """The test numbers of the validation-selected models, likewise."""
+        """The test numbers of the models selected on validation, of the same runs."""
         return self._of_best_point(self.selected)
 
     @property
     def mean(self) -> float | None:
         """Our mean over the runs that count; None if there are none."""
-        return statistics.fmean(self.counted) if self.counted else None
+        return statistics.fmean(self.counted_values) if self.counted_values else None
 
     @property
     def standard_error(self) -> float | None:
         """The standard error of our mean; None for fewer than two runs."""
-        return standard_error(self.counted)
+        return standard_error(self.counted_values)
 
     @property
     def difference(self) -> float | None:
-        """Our mean less the paper's number; None where there is no pair."""
+        """Our mean minus the paper's number; None if either is missing."""
         both = self.mean is not None and self.reported is not None
         return self.mean - self.reported if both else None  # type: ignore[operator]
 
     def with_value(self, value: float, seconds: float) -> Self:
-        """Hold what was computed."""
+        """Add a number that was computed without training."""
         return replace(self, values=(value,), seconds=(seconds,))
 
     def with_run(
         self, row: Row, seed: int, parameters: int, result: Result, point: str = ""
     ) -> Self:
-        """Add the numbers of one run, if it has any that counts."""
-        value, selected = number_of(row, result), test_of_the_validated(row, result)
+        """Add the numbers of one run, if the run counts."""
+        value, selected = measured_value(row, result), validated_test_value(row, result)
         if value is None:
             return replace(self, parameters=parameters)
         return replace(
@@ -151,13 +153,13 @@ class Outcome:
         )
 
     def with_failure(self, row: Row, seed: int, parameters: int, point: str = "") -> Self:
-        """Add a run that diverged: it is no success, and has no other number."""
+        """Add a run that diverged: it counts as no success, and has no other number."""
         failed = (*self.failed, f"{point} seed {seed}".strip())
-        known = replace(self, parameters=parameters, failed=failed)
+        outcome = replace(self, parameters=parameters, failed=failed)
         if row.reported.quantity != "success":
-            return known
+            return outcome
         return replace(
-            known,
+            outcome,
             seeds=(*self.seeds, seed),
             values=(*self.values, 0.0),
             points=(*self.points, point),
@@ -172,15 +174,15 @@ class Outcome:
         return tuple(v for v, point in zip(values, self.points, strict=True) if point == best)
 
     def to_json(self) -> dict[str, Any]:
-        """Write all that is known, and what follows from it."""
+        """Return all fields, and the mean, error, difference and best point computed from them."""
         derived = ("mean", "standard_error", "difference", "best_point")
         return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Read what `to_json` has written."""
+        """Read an outcome that `to_json` has written."""
         names = {field.name for field in fields(cls)}
-        known: dict[str, Any] = {name: value for name, value in content.items() if name in names}
+        values: dict[str, Any] = {name: value for name, value in content.items() if name in names}
         for name in (
             "seeds",
             "values",
@@ -191,10 +193,59 @@ class Outcome:
             "scores",
             "failed",
         ):
-            known[name] = tuple(known.get(name, ()))
-        return cls(**known)
+            values[name] = tuple(values.get(name, ()))
+        return cls(**values)
 
 
 def standard_error(values: tuple[float, ...]) -> float | None:
-    """Estimate how far the mean of a few values is off; None for fewer than two."""
+    """Return the standard error of the mean; None for fewer than two values."""
     return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+
+
+def measured_value(row: Row, result: Result) -> float | None:
+    """Return the number of a run by the paper's rule; None if the run does not count."""
+    reported = row.reported
+    if reported.quantity == "epoch_seconds":
+        per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
+        return result.seconds / result.steps * (per_epoch or 1)
+    if reported.quantity == "success":
+        return float(_is_success(row, result))
+    if reported.only_successes and not _is_success(row, result):
+        return None
+    return _by_rule(reported, result)
+
+
+def validated_test_value(row: Row, result: Result) -> float | None:
+    """Return the test number of the model selected on validation, if there is one."""
+    if "validation" not in result.best:
+        return None
+    metric = row.reported.quantity.removesuffix("_mean")  # a mean exists of training losses only
+    return result.best.get("test", {}).get(metric)
+
+
+def deciding_loss(row: Row, result: Result) -> float:
+    """Return the best loss on the split by which the best point of a search is chosen."""
+    split = deciding_split(row.task)
+    return result.best[split]["loss"] if split in result.best else result.train_loss
+
+
+def _is_success(row: Row, result: Result) -> bool:
+    loss = replace(row.reported, quantity="loss", rule="best", file=None)
+    return _by_rule(loss, result) < row.reported.success * row.task.baseline()
+
+
+def _by_rule(reported: Reported, result: Result) -> float:
+    if reported.file is not None:
+        return _column(result.directory / reported.file, reported.quantity)[-1]
+    if reported.rule == "validation":
+        return result.best[reported.split][reported.quantity]
+    column = f"{reported.split}_{reported.quantity}"
+    values = _column(result.directory / "metrics.csv", column)
+    if reported.rule == "last":
+        return values[-1]
+    return max(values) if reported.quantity in _HIGHER_IS_BETTER else min(values)
+
+
+def _column(path: Path, name: str) -> list[float]:
+    with path.open(newline="") as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row[name]]

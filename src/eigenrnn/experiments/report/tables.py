@@ -21,7 +21,7 @@ __all__ = [
 
 _TEXT = {"network", "quantity", "where", "option", "seeds", "state", "task"}
 _SMALL = 1e-4  # below it a number is written with a power of ten
-_LAST = ("diverged", "seconds a run", "state")
+_LAST = ("diverged", "seconds per run", "state")
 _ORDER = ("eigenrnn", "torch", "python", "platform", "processor")
 
 
@@ -110,7 +110,7 @@ def _compared(row: Mapping[str, Any]) -> dict[str, str]:
         "runs": str(len(values)) if values else "",
         "ours, selected on validation": _with_error(_counted(row, "selected")),
         "diverged": str(len(row["failed"])) if row.get("failed") else "",
-        "seconds a run": f"{statistics.fmean(seconds):.1f}" if seconds else "",
+        "seconds per run": f"{statistics.fmean(seconds):.1f}" if seconds else "",
     }
 
 
@@ -161,7 +161,7 @@ def _summed_up(group: Group) -> dict[str, str]:
         "parameters": f"{group.runs[0].config['parameters']:,}",
         "seeds": _listed([run.seed for run in group.runs]),
         "steps": _span([int(r["steps"]) for r in results]),
-        "seconds a run": f"{statistics.fmean(r['seconds'] for r in results):.1f}"
+        "seconds per run": f"{statistics.fmean(r['seconds'] for r in results):.1f}"
         if results
         else "",
         "state": "" if not unfinished else f"{unfinished} of {len(group.runs)} not ended",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.recipes.drawing import run_place
+from eigenrnn.experiments.recipes.runs import run_path
 from eigenrnn.experiments.report.files import read_json
 from eigenrnn.experiments.training.result import Metrics
 
@@ -119,7 +119,7 @@ class Archived:
 
 def run_file(recipe: str, row: str, point: str, seed: int | None) -> Path:
     """Return where in an archive a run stands."""
-    place = run_place(row, point, seed or 0)
+    place = run_path(row, point, seed or 0)
     return Path(recipe.replace("/", "-"), place.with_name(_name(seed)))
 
 

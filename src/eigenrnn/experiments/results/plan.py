@@ -12,7 +12,7 @@ from rich.console import Console
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, estimated_seconds
-from eigenrnn.experiments.recipes.runs import fetch
+from eigenrnn.experiments.recipes.runs import download_data
 from eigenrnn.experiments.report.files import read_json
 from eigenrnn.experiments.results.archive import Archive, run_file
 from eigenrnn.experiments.results.order import Part, in_order
@@ -158,7 +158,7 @@ class Plan:
                 resume=True,
                 console=console,
                 dynamics_every=dynamics_every,
-                without=frozenset[Path]().union(*(left.elsewhere for left in rows)),
+                skip=frozenset[Path]().union(*(left.elsewhere for left in rows)),
                 max_minutes=rows[0].minutes,
             )
             after(recipe, outcomes)
@@ -171,7 +171,7 @@ class Plan:
         if not isinstance(left.row, Row):
             return True
         try:
-            fetch([left.row.quick() if self.quick else left.row])
+            download_data([left.row.quick() if self.quick else left.row])
         except MissingDataError as error:
             say(f"{left.recipe.name}: {left.row.label} is skipped: {error}")
             return False

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn.experiments.recipes import Recipe, Row
-from eigenrnn.experiments.recipes.drawing import run_place
-from eigenrnn.experiments.recipes.runs import runs_of
+from eigenrnn.experiments.recipes.runs import run_path, runs_of
 from eigenrnn.experiments.results.archive import run_file
 
 __all__ = ["Job", "SameRuns", "jobs_of"]
@@ -33,7 +32,7 @@ class Job:
     @cached_property
     def place(self) -> Path:
         """Where in the folder of the recipe its run goes."""
-        return run_place(self.row.label, self.point, self.seed)
+        return run_path(self.row.label, self.point, self.seed)
 
     @cached_property
     def file(self) -> Path:
@@ -44,7 +43,14 @@ class Job:
     def numbers_are_decided_by(self) -> tuple[Any, ...]:
         """All that decides the numbers of the run: two runs that share it are the same."""
         row, options = self.row, tuple(sorted(self.row.options.items()))
-        start = (row.layer, row.hidden_size, options, row.head_init, row.head_bias_init, row.make)
+        start = (
+            row.layer,
+            row.hidden_size,
+            options,
+            row.head_init,
+            row.head_bias_init,
+            row.model_factory,
+        )
         return (self.seed, row.task, row.settings, *start)
 
     def takes(self, other: "Job") -> bool:
@@ -54,9 +60,9 @@ class Job:
         row asks for the same.
         """
         return (
-            self.row.watch in (None, other.row.watch)
+            self.row.callback_factory in (None, other.row.callback_factory)
             and self.row.score in (None, other.row.score)
-            and not any(self.row.label in panel.needs for panel in self.recipe.panels)
+            and not any(self.row.label in panel.required_rows for panel in self.recipe.panels)
         )
 
 

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from eigenrnn.experiments.recipes import Computed, Outcome, Row
-from eigenrnn.experiments.recipes.table import columns, remarks
+from eigenrnn.experiments.recipes.results_files import columns, remarks
 from eigenrnn.experiments.results.archive import Archived
 from eigenrnn.experiments.results.layout import table
 from eigenrnn.experiments.results.machines import Machines
@@ -128,7 +128,7 @@ def _of_how_many(row: Made) -> str:
     """Count the runs of a mean, and those above the paper's bound."""
     if isinstance(row.row, Computed):
         return ""
-    values, bound = row.outcome.counted, row.outcome.at_most
+    values, bound = row.outcome.counted_values, row.outcome.at_most
     above = 0 if bound is None else sum(not value <= bound for value in values)
     return f" ({len(values)}, {above} above)" if above else f" ({len(values)})"
 

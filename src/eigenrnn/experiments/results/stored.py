@@ -10,7 +10,7 @@ import numpy as np
 
 from eigenrnn.errors import CheckpointError
 from eigenrnn.experiments.recipes import Recipe, Row
-from eigenrnn.experiments.recipes.drawing import run_place
+from eigenrnn.experiments.recipes.runs import run_path
 from eigenrnn.experiments.report.files import read_json, read_table
 from eigenrnn.experiments.results.same_runs import Job
 from eigenrnn.experiments.tasks import Task
@@ -63,7 +63,7 @@ class RecipeFolder:
     def jobs(self, row: Row) -> Iterator[Job]:
         """Yield the runs of a row that have begun."""
         for name, point in row.points().items() if row.layer else ():
-            place = self.path / run_place(row.label, name, 0)
+            place = self.path / run_path(row.label, name, 0)
             seeds = [f.parent.name for f in place.parent.glob("seed-*/config.json")]
             for seed in sorted(int(name.removeprefix("seed-")) for name in seeds):
                 yield Job(self.recipe, point.with_seed(seed), name, seed)

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from eigenrnn.constraints import SpectralRadius
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.enrnn.source import LSTM_BIASES, SOURCE, THEANO, lstm_start, tf1
+from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO, lstm_init, tf1
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
@@ -14,14 +14,14 @@ from eigenrnn.layers import ENRNN, LSTM, ORNN, RNN, FullCapacityURNN, ScoRNN, Sp
 
 __all__ = ["RECIPES"]
 
-_LENGTH: dict[str, Any] = {
+_SCHEDULE: dict[str, Any] = {
     "epochs": 6,
     "batch_size": 50,
     "eval_every": 100,
     "eval_batch_size": 500,
 }
-_ADAM = Settings(optimiser="adam", lr=1e-2, lr_recurrent=1e-2, log_every=50, **_LENGTH)
-_CURVE = "the curve is all there is"
+_ADAM = Settings(optimiser="adam", lr=1e-2, lr_recurrent=1e-2, log_every=50, **_SCHEDULE)
+_CURVE = "the paper shows only the curve"
 
 
 def _row(
@@ -32,7 +32,7 @@ def _row(
     parameters: int,
     settings: Settings,
     note: str = _CURVE,
-    **facts: Any,
+    **row_fields: Any,
 ) -> Row:
     return Row(
         label=label,
@@ -46,14 +46,14 @@ def _row(
         reported=Reported(None, place, "test", "loss", "last", note),
         head_init=glorot_uniform_,
         head_bias_init=zeros_,
-        **facts,
+        **row_fields,
     )
 
 
 def _enrnn(place: str, long: int, short: int, parameters: int, note: str = _CURVE) -> Row:
-    """Make the network with a long memory of so many units and a short one of so many."""
-    label, settings = f"ENRNN {long}/{short}", tf1(1e-4, **_LENGTH)
-    # three tenths of the long memory, as in the one network whose number is given
+    """Return the row of an ENRNN with these numbers of long-memory and short-memory units."""
+    label, settings = f"ENRNN {long}/{short}", tf1(1e-4, **_SCHEDULE)
+    # three tenths of the long memory, as for the only network whose number is stated
     negative, units = round(0.3 * long), long + short
     if short == 0:
         options = {"negative": negative}
@@ -65,18 +65,18 @@ def _enrnn(place: str, long: int, short: int, parameters: int, note: str = _CURV
     return _row(place, label, ENRNN, units, parameters, settings, note, options=options)
 
 
-def _rivals() -> tuple[Row, ...]:
+def _comparison() -> tuple[Row, ...]:
     row = partial(_row, "figure 1")
     reflections = {"reflections": 16}
     return (
-        _enrnn("figure 1", 96, 64, 15_441, "the first to come near zero"),
+        _enrnn("figure 1", 96, 64, 15_441, "the first curve to come near zero"),
         row(
             "LSTM 60",
             LSTM,
             60,
             15_421,
             replace(_ADAM, lr_recurrent=None),
-            options=lstm_start(0.0),
+            options=lstm_init(0.0),
             departures=(LSTM_BIASES,),
         ),
         row(
@@ -85,11 +85,11 @@ def _rivals() -> tuple[Row, ...]:
             60,
             1_981,
             replace(_ADAM, lr_decay=0.99, lr_decay_at="epoch"),
-            note="ends slightly below ENRNN",
+            note="the curve ends slightly below that of ENRNN",
             options={**reflections, "margin": 0.01},
             departures=(
-                "table 1 says about 15k parameters, which no number of reflections gives: 1,981 "
-                "with the 16 of section 5.1",
+                "table 1 says about 15k parameters, which no number of reflections gives; the 16 "
+                "of section 5.1 give 1,981",
             ),
         ),
         row(
@@ -103,7 +103,7 @@ def _rivals() -> tuple[Row, ...]:
                 optimiser_recurrent="rmsprop_tf1",
                 lr_recurrent=1e-4,
                 log_every=50,
-                **_LENGTH,
+                **_SCHEDULE,
             ),
             options={"negative": 119},
         ),
@@ -113,45 +113,47 @@ def _rivals() -> tuple[Row, ...]:
             FullCapacityURNN,
             120,
             15_481,
-            Settings(lr=1e-5, lr_recurrent=1e-5, alpha=0.9, log_every=50, **_LENGTH),
+            Settings(lr=1e-5, lr_recurrent=1e-5, alpha=0.9, log_every=50, **_SCHEDULE),
             departures=(THEANO,),
         ),
     )
 
 
-# 15,441 parameters of 96/64 and so on: long skew + short^2 + coupling + 2 n + n + n + 1
-def _count(long: int, short: int) -> int:
+# 15,441 parameters for 96/64: long skew + short^2 + coupling + 2 n + n + n + 1
+def _parameters(long: int, short: int) -> int:
     return long * (long - 1) // 2 + short**2 + long * short + 4 * (long + short) + 1
 
 
 _SHORT_SIZES = (0, 16, 32, 48, 64, 80, 96)
 _SPLITS = ((160, 0), (128, 32), (96, 64), (64, 96), (32, 128), (0, 160))
 _NOTES = {
-    (96, 0): "the baseline is passed near the sixth epoch, if at all",
-    (160, 0): "the baseline is passed near the sixth epoch, if at all",
-    (96, 48): "near the best",
-    (96, 64): "about the best",
-    (96, 80): "near the best",
-    (96, 96): "near the best",
-    (64, 96): "about the best",
-    (0, 160): "never reaches zero",
+    (96, 0): "the loss falls below the baseline near the sixth epoch, if at all",
+    (160, 0): "the loss falls below the baseline near the sixth epoch, if at all",
+    (96, 48): "the curve is near the best one",
+    (96, 64): "the curve is about the best one",
+    (96, 80): "the curve is near the best one",
+    (96, 96): "the curve is near the best one",
+    (64, 96): "the curve is about the best one",
+    (0, 160): "the curve never reaches zero",
 }
-_SIZES = "the sizes of the curves are in the legend of the picture alone: these are ours"
-_NEGATIVE = "three tenths of the long memory's entries of D are -1, as for 96 units in section 5.1"
+_SIZES = "the sizes are stated only in the legend of the picture; those here are our choice"
+_NEGATIVE = (
+    "three tenths of the entries of D are -1 in the long memory, as in section 5.1 for 96 units"
+)
 
 RECIPES = (
     Recipe(
         name="enrnn/fig1",
         summary="Adding problem with 750 steps: error on 10,000 test sequences over 6 epochs.",
-        rows=_rivals(),
+        rows=_comparison(),
         source=f"{SOURCE}, section 5.1, table 1 and figure 1",
         departures=("the paper plots the error over training and prints no number",),
     ),
     Recipe(
         name="enrnn/fig6",
-        summary="Adding problem with 750 steps: 96 units of long memory, some of a short one.",
+        summary="Adding problem with 750 steps: 96 long-memory and 0 to 96 short-memory units.",
         rows=tuple(
-            _enrnn("figure 6", 96, short, _count(96, short), _NOTES.get((96, short), _CURVE))
+            _enrnn("figure 6", 96, short, _parameters(96, short), _NOTES.get((96, short), _CURVE))
             for short in _SHORT_SIZES
         ),
         source=f"{SOURCE}, section 6.2 and figure 6",
@@ -159,13 +161,19 @@ RECIPES = (
     ),
     Recipe(
         name="enrnn/fig7",
-        summary="Adding problem with 750 steps: 160 units, shared by a long and a short memory.",
+        summary="Adding problem with 750 steps: 160 units split between long and short memory.",
         rows=tuple(
-            _enrnn("figure 7", long, short, _count(long, short), _NOTES.get((long, short), _CURVE))
+            _enrnn(
+                "figure 7",
+                long,
+                short,
+                _parameters(long, short),
+                _NOTES.get((long, short), _CURVE),
+            )
             for long, short in _SPLITS
         ),
         source=f"{SOURCE}, section 6.2 and figure 7",
         departures=(_SIZES, _NEGATIVE),
     ),
 )
-"""One comparison with other networks, and two of ENRNN with itself."""
+"""One comparison with other networks, and two of the sizes of an ENRNN."""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.enrnn.source import LSTM_BIASES, SOURCE, THEANO, lstm_start, tf1
+from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO, lstm_init, tf1
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
@@ -11,7 +11,7 @@ from eigenrnn.layers import ENRNN, LSTM, FullCapacityURNN, ScoRNN
 
 __all__ = ["RECIPES"]
 
-_LENGTH: dict[str, Any] = {
+_SCHEDULE: dict[str, Any] = {
     "steps": 4_000,
     "batch_size": 20,
     "eval_every": 50,
@@ -27,7 +27,7 @@ def _row(
     parameters: int,
     settings: Settings,
     note: str,
-    **facts: Any,
+    **row_fields: Any,
 ) -> Row:
     defaults: dict[str, Any] = {"head_init": glorot_uniform_, "head_bias_init": glorot_uniform_}
     return Row(
@@ -42,12 +42,12 @@ def _row(
         reported=Reported(
             _BASELINE if layer is LSTM else None, "figure 2", "test", "loss", "last", note
         ),
-        **defaults | facts,
+        **defaults | row_fields,
     )
 
 
-_CURVE = "the curve is all there is"
-_STUCK = "read off the figure: it never passes below the baseline"
+_CURVE = "the paper shows only the curve"
+_STUCK = "read off the figure: the loss never falls below the baseline"
 
 
 def _lstm(hidden_size: int, parameters: int, forget_bias: float) -> Row:
@@ -56,9 +56,9 @@ def _lstm(hidden_size: int, parameters: int, forget_bias: float) -> Row:
         LSTM,
         hidden_size,
         parameters,
-        tf1(1e-3, **_LENGTH),
+        tf1(1e-3, **_SCHEDULE),
         _STUCK,
-        options=lstm_start(forget_bias),
+        options=lstm_init(forget_bias),
         departures=(LSTM_BIASES,),
     )
 
@@ -73,8 +73,8 @@ RECIPES = (
                 ENRNN,
                 192,
                 22_395,
-                tf1(1e-3, 1e-5, **_LENGTH),
-                "the best over the 4,000 steps",
+                tf1(1e-3, 1e-5, **_SCHEDULE),
+                "the lowest curve over the 4,000 steps",
                 options={"short_size": 20, "negative": 52},
             ),
             _lstm(68, 22_381, 1.0),
@@ -84,7 +84,7 @@ RECIPES = (
                 ScoRNN,
                 190,
                 21_764,
-                tf1(1e-3, 1e-4, **_LENGTH),
+                tf1(1e-3, 1e-4, **_SCHEDULE),
                 _CURVE,
                 options={"negative": 95},
             ),
@@ -99,7 +99,7 @@ RECIPES = (
                     lr_recurrent=1e-3,
                     alpha=0.9,
                     log_every=50,
-                    **_LENGTH,
+                    **_SCHEDULE,
                 ),
                 _CURVE,
                 head_bias_init=zeros_,
@@ -108,8 +108,8 @@ RECIPES = (
         ),
         source=f"{SOURCE}, section 5.2, table 1 and figure 2",
         departures=(
-            "the text has a marker after the ten digits too, which its length of T + 20 and its "
-            "code have not: the layout of the code",
+            "the text also has a marker after the ten digits, which contradicts its length of T + "
+            "20 and its code; we use the layout of the code",
             "the paper plots the loss over training and prints no number",
         ),
     ),

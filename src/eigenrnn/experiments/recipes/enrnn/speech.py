@@ -1,4 +1,4 @@
-"""The next frame of speech: figure 3 and table 2."""
+"""Prediction of the next frame of speech: figure 3 and table 2."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.enrnn.source import LSTM_BIASES, SOURCE, lstm_start, tf1
+from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, lstm_init, tf1
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Speech
 from eigenrnn.experiments.training import Callback, Settings
 from eigenrnn.experiments.training.resynthesis import Resynthesis, resynthesise
@@ -16,25 +16,25 @@ from eigenrnn.layers import ENRNN, LSTM, ScoRNN
 
 __all__ = ["RECIPES"]
 
-_TIMIT, _FREE = Speech(corpus="timit"), Speech()
-_LENGTH: dict[str, Any] = {"epochs": 300, "batch_size": 28, "log_every": 20}
-_SCORES = "; SegSNR {} dB, STOI {}, PESQ {}"
-_PACKAGES = {"segsnr": "eigenrnn", "stoi": "pystoi", "pesq": "pesq"}
+_TIMIT, _FREE_CORPUS = Speech(corpus="timit"), Speech()
+_SCHEDULE: dict[str, Any] = {"epochs": 300, "batch_size": 28, "log_every": 20}
+_SCORES_NOTE = "; SegSNR {} dB, STOI {}, PESQ {}"
+_SCORE_PACKAGES = {"segsnr": "eigenrnn", "stoi": "pystoi", "pesq": "pesq"}
 
 
-def _listen(folder: Path) -> Callback:
-    """Write some free recordings as they are predicted, to be listened to."""
-    return Resynthesis(_FREE, folder / "sounds", limit=4)
+def _write_sounds(folder: Path) -> Callback:
+    """Return a callback that writes predicted recordings of the free corpus as sound files."""
+    return Resynthesis(_FREE_CORPUS, folder / "sounds", limit=4)
 
 
-def _sound(model: nn.Module, task: Speech, folder: Path) -> dict[str, float]:
-    """Score what is predicted of the test recordings, by all that is installed."""
-    installed = [name for name, package in _PACKAGES.items() if find_spec(package)]
+def _speech_scores(model: nn.Module, task: Speech, folder: Path) -> dict[str, float]:
+    """Compute the speech scores of the predicted test recordings, as far as installed."""
+    installed = [name for name, package in _SCORE_PACKAGES.items() if find_spec(package)]
     return resynthesise(model, task, "test", folder, scores=installed)
 
 
 def _rows(place: str, *, free: bool = False) -> tuple[Row, ...]:
-    """Make the four networks; those of the figure are judged by their validation error."""
+    """Return the rows of the four networks; figure 3 reports the validation error."""
     by_validation = place == "figure 3"
 
     def row(
@@ -45,16 +45,16 @@ def _rows(place: str, *, free: bool = False) -> tuple[Row, ...]:
         errors: tuple[float, float],
         scores: tuple[float, float, float],
         settings: Settings,
-        **facts: Any,
+        **row_fields: Any,
     ) -> Row:
         value = errors[0] if by_validation else errors[1]
-        said = "the lowest of the curve, from table 2" if by_validation else "best epoch"
+        rule_note = "the lowest of the curve, from table 2" if by_validation else "best epoch"
         split, rule = ("validation", "best") if by_validation else ("test", "validation")
-        note = "the paper has other data" if free else said + _SCORES.format(*scores)
+        note = "the paper has other data" if free else rule_note + _SCORES_NOTE.format(*scores)
         return Row(
             label=label,
-            task=_FREE if free else _TIMIT,
-            quick_task=_FREE,
+            task=_FREE_CORPUS if free else _TIMIT,
+            quick_task=_FREE_CORPUS,
             quick_steps=5,
             layer=layer,
             hidden_size=size,
@@ -71,12 +71,12 @@ def _rows(place: str, *, free: bool = False) -> tuple[Row, ...]:
             ),
             head_init=glorot_uniform_,
             head_bias_init=zeros_,
-            watch=_listen if free else None,
-            score=None if by_validation else _sound,
-            **facts,
+            callback_factory=_write_sounds if free else None,
+            score=None if by_validation else _speech_scores,
+            **row_fields,
         )
 
-    lstm: dict[str, Any] = {"options": lstm_start(-4.0), "departures": (LSTM_BIASES,)}
+    lstm: dict[str, Any] = {"options": lstm_init(-4.0), "departures": (LSTM_BIASES,)}
     return (
         row(
             "ENRNN 374/94",
@@ -85,7 +85,7 @@ def _rows(place: str, *, free: bool = False) -> tuple[Row, ...]:
             199_928,
             (0.13, 0.13),
             (4.84, 0.83, 2.75),
-            Settings(optimiser="adam", lr=1e-4, lr_recurrent=1e-4, **_LENGTH),
+            Settings(optimiser="adam", lr=1e-4, lr_recurrent=1e-4, **_SCHEDULE),
             options={"short_size": 94, "negative": 374, "coupling": False},
         ),
         row(
@@ -100,7 +100,7 @@ def _rows(place: str, *, free: bool = False) -> tuple[Row, ...]:
                 lr=1e-3,
                 optimiser_recurrent="rmsprop_tf1",
                 lr_recurrent=1e-4,
-                **_LENGTH,
+                **_SCHEDULE,
             ),
             options={"negative": 43},
         ),
@@ -127,34 +127,34 @@ def _rows(place: str, *, free: bool = False) -> tuple[Row, ...]:
     )
 
 
-_SPOKEN = "SegSNR, STOI and PESQ are measured where the extra `speech` is installed"
+_SPOKEN = "STOI and PESQ are measured only if the extra `speech` is installed"
 _PADDING = (
-    "the error is the mean over padded frames too, as the text says, and depends on the longest "
-    "recording; that over valid frames is beside it"
+    "the error averages over padded frames too, as the text says, so it depends on the longest "
+    "recording; the error over valid frames is beside it"
 )
-_UNLIKELY = (
-    "the code was never released, and the table contradicts itself: errors of 0.13 and 5.42 "
-    "have the same SegSNR, so compare ratios and what one hears"
+_CONTRADICTION = (
+    "the code was never released, and the table contradicts itself: errors of 0.13 and 5.42 have "
+    "the same SegSNR, so compare ratios and the sound"
 )
 
 RECIPES = (
     Recipe(
         name="enrnn/fig3",
-        summary="TIMIT, the next frame of the spectrum: validation error over 300 epochs.",
+        summary="Next spectral frame of TIMIT: validation error over 300 epochs.",
         rows=_rows("figure 3"),
         source=f"{SOURCE}, section 5.3, table 1 and figure 3",
-        departures=(_PADDING, _UNLIKELY),
+        departures=(_PADDING, _CONTRADICTION),
     ),
     Recipe(
         name="enrnn/table2",
-        summary="TIMIT, the next frame of the spectrum: test error at the best validation epoch.",
+        summary="Next spectral frame of TIMIT: test error at the best validation epoch.",
         rows=_rows("table 2"),
         source=f"{SOURCE}, section 5.3, table 1 and table 2",
-        departures=(_PADDING, _UNLIKELY, _SPOKEN),
+        departures=(_PADDING, _CONTRADICTION, _SPOKEN),
     ),
     Recipe(
         name="enrnn/table2-free",
-        summary="The networks of table 2 on the Free Spoken Digit Dataset, which all may have.",
+        summary="The networks of table 2 on the freely available Free Spoken Digit Dataset.",
         rows=_rows("table 2", free=True),
         source=f"{SOURCE}, section 5.3; the data are others",
         departures=("digits at 8 kHz in place of TIMIT, which must be bought", _SPOKEN),

@@ -1,4 +1,4 @@
-"""All that the paper measured."""
+"""All tables and figures of the paper, as recipes."""
 
 from eigenrnn.experiments.recipes.enrnn import adding, copying, gradients, speech, text
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Generator, nn
 
-from eigenrnn.experiments.recipes.base import Quoted, Recipe, Reported, Row
-from eigenrnn.experiments.recipes.enrnn.source import LSTM_BIASES, SOURCE, lstm_start, tf1
+from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, lstm_init, tf1
+from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row
 from eigenrnn.experiments.tasks import CharPTB
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, identity_, orthogonal_
@@ -16,16 +16,16 @@ from eigenrnn.models import LanguageModel
 __all__ = ["RECIPES"]
 
 _TASK = CharPTB.enrnn()
-_LENGTH: dict[str, Any] = {"epochs": 20, "batch_size": 32}
-_EMBEDDING = "where the embedding starts is not stated: U(-0.1, 0.1)"
+_SCHEDULE: dict[str, Any] = {"epochs": 20, "batch_size": 32}
+_EMBEDDING = "the initialisation of the embedding is not stated; we take U(-0.1, 0.1)"
 
 
 def _model(row: Row, generator: Generator) -> nn.Module:
-    """Embed each symbol in as many numbers as there are units, as the paper does."""
-    make: Any = row.layer
+    """Build a model whose embedding is as wide as the layer, as in the paper."""
+    make_layer: Any = row.layer
     size = row.hidden_size
-    layer = make(size, size, generator=generator, **row.options)
-    if row.layer is ENRNN:  # what is read enters each unit by itself, for good
+    layer = make_layer(size, size, generator=generator, **row.options)
+    if row.layer is ENRNN:  # its input matrix stays the identity
         for direction in layer.all_directions():
             direction.weight_ih.requires_grad_(False)
     return LanguageModel(
@@ -34,7 +34,7 @@ def _model(row: Row, generator: Generator) -> nn.Module:
 
 
 def _row(
-    label: str, layer: Any, size: int, parameters: int, value: float, note: str, **facts: Any
+    label: str, layer: Any, size: int, parameters: int, value: float, note: str, **row_fields: Any
 ) -> Row:
     return Row(
         label=label,
@@ -44,17 +44,19 @@ def _row(
         layer=layer,
         hidden_size=size,
         parameters=parameters,
-        make=_model,
+        model_factory=_model,
         reported=Reported(value, "table 3", "test", "bits", "best", note),
-        **facts,
+        **row_fields,
     )
 
 
 def _lstm(size: int, parameters: int, value: float, note: str) -> Row:
-    settings = tf1(1e-3, clip_norm=8.0, **_LENGTH)
-    facts = {"settings": settings, "options": lstm_start(0.0)}
-    named = (LSTM_BIASES, "the norm of all gradients is clipped at 8", _EMBEDDING)
-    return _row(f"LSTM {size}", LSTM, size, parameters, value, note, departures=named, **facts)
+    settings = tf1(1e-3, clip_norm=8.0, **_SCHEDULE)
+    row_fields = {"settings": settings, "options": lstm_init(0.0)}
+    departures = (LSTM_BIASES, "the norm of all gradients is clipped at 8", _EMBEDDING)
+    return _row(
+        f"LSTM {size}", LSTM, size, parameters, value, note, departures=departures, **row_fields
+    )
 
 
 def _quoted(label: str, value: float, source: str) -> Quoted:
@@ -66,7 +68,7 @@ _JING = "Jing et al., Neural Computation 2019"
 RECIPES = (
     Recipe(
         name="enrnn/table3",
-        summary="Penn Treebank by characters, 50 steps: bits a character over 20 epochs.",
+        summary="Penn Treebank by characters, 50 steps: bits per character over 20 epochs.",
         rows=(
             _row(
                 "ENRNN 310/720",
@@ -75,7 +77,7 @@ RECIPES = (
                 893_575,
                 1.429,
                 "1.475 on validation",
-                settings=Settings(optimiser="adam", lr=1e-3, lr_recurrent=1e-4, **_LENGTH),
+                settings=Settings(optimiser="adam", lr=1e-3, lr_recurrent=1e-4, **_SCHEDULE),
                 options={
                     "short_size": 720,
                     "negative": 186,
@@ -84,7 +86,7 @@ RECIPES = (
                     "coupling_init": orthogonal_,
                 },
                 departures=(
-                    "893,575 parameters where the table says about 1,016k: the difference is "
+                    "893,575 parameters, where the table says about 1,016k; the difference is "
                     "unexplained",
                     _EMBEDDING,
                 ),

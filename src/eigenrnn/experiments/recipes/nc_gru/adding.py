@@ -1,18 +1,18 @@
-"""The adding problem: table 3, and the curves of the same runs in figure 3."""
+"""The adding problem: table 3, and figure 3 of the same runs."""
 
 from dataclasses import replace
 from decimal import Decimal
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nc_gru.source import (
+from eigenrnn.experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
     CURVES,
+    INIT_UNKNOWN,
     SOURCE,
-    STARTS_UNKNOWN,
     Network,
     decimals_of,
     networks,
 )
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
@@ -25,20 +25,20 @@ _NETWORKS = networks(
     (95, 43),
     reset_every=50,
 )
-# losses, in hundred thousandths
+# losses, in units of 1e-5
 _PRINTED = {
     200: ("2.2829", "1.776", "51.49", "2.758", "1.022", "5.0"),
     400: ("269.7", "1.2976", "16295.05", "2.3067", "0.81", "4.93"),
 }
-_NOWHERE = "beside table 3"
-_DEPARTURES = (BEST_ON_TEST, STARTS_UNKNOWN)
+_OUTSIDE_TABLE = "beside table 3"
+_DEPARTURES = (BEST_ON_TEST, INIT_UNKNOWN)
 
 
-def _reported(hundred_thousandths: str, place: str) -> Reported:
-    printed = Decimal(hundred_thousandths).scaleb(-5)
-    stuck = "the loss of the constant guess is 0.167" if printed > Decimal("0.1") else ""
+def _reported(loss: str, place: str) -> Reported:
+    printed = Decimal(loss).scaleb(-5)
+    note = "the chance-level baseline is a loss of 0.167" if printed > Decimal("0.1") else ""
     return Reported(
-        float(printed), place, "test", "loss", "best", stuck, decimals=decimals_of(printed)
+        float(printed), place, "test", "loss", "best", note, decimals=decimals_of(printed)
     )
 
 
@@ -69,8 +69,10 @@ def _rows(length: int, place: str) -> tuple[Row, ...]:
 
 
 def _longer() -> tuple[Row, ...]:
-    """Set the gated networks beside scoRNN's and LSTM's longest sequences of scornn/fig2."""
-    reported = Reported(None, _NOWHERE, "test", "loss", "best", "the paper stops at 400 steps")
+    """Add the gated networks at the longest sequences of scornn/fig2, as a comparison."""
+    reported = Reported(
+        None, _OUTSIDE_TABLE, "test", "loss", "best", "the paper stops at 400 steps"
+    )
     gated = (n for n in _NETWORKS if n.label.startswith(("GRU", "NC-GRU")))
     return tuple(_row(network, 750, reported) for network in gated)
 
@@ -78,7 +80,7 @@ def _longer() -> tuple[Row, ...]:
 RECIPES = (
     Recipe(
         name="nc_gru/table3",
-        summary="Adding problem with 200 and 400 steps, of gated networks with 750 as well: "
+        summary="Adding problem with 200 and 400 steps, and 750 steps for gated networks: "
         "smallest error on 10,000 sequences.",
         rows=(*_rows(200, "table 3"), *_rows(400, "table 3"), *_longer()),
         source=f"{SOURCE}, section 4.3 and table 3",

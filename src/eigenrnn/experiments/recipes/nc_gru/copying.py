@@ -1,18 +1,18 @@
-"""The copying problem: table 4, and the curves of the same runs in figure 4."""
+"""The copying problem: table 4, and figure 4 of the same runs."""
 
 from dataclasses import replace
 from decimal import Decimal
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nc_gru.source import (
+from eigenrnn.experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
     CURVES,
+    INIT_UNKNOWN,
     SOURCE,
-    STARTS_UNKNOWN,
     Network,
     decimals_of,
     networks,
 )
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_
@@ -26,22 +26,22 @@ _NETWORKS = networks(
     (95, 80),
     reset_every=20,
 )
-# losses, in hundredths
+# losses, in units of 1e-2
 _PRINTED = {
     1000: ("2.040", "2.039", "0.002", "1.488", "0.904", "0.882"),
     2000: ("1.03", "0.89", "0.03", "0.718", "0.44", "0.496"),
 }
 _DEPARTURES = (
     BEST_ON_TEST,
-    STARTS_UNKNOWN,
-    "the text does not state how symbols are coded nor how many sequences there are: one-hot, "
-    "each training sequence seen once, 1,000 test sequences",
+    INIT_UNKNOWN,
+    "the text states neither the encoding of symbols nor the number of sequences; we take one-hot "
+    "symbols, training sequences seen once and 1,000 test sequences",
 )
 
 
-def _row(network: Network, delay: int, place: str, hundredths: str) -> Row:
-    task, printed = Copying.nc_gru(delay), Decimal(hundredths).scaleb(-2)
-    baseline = f"the loss without memory is {task.baseline():.4f}"
+def _row(network: Network, delay: int, place: str, loss: str) -> Row:
+    task, printed = Copying.nc_gru(delay), Decimal(loss).scaleb(-2)
+    baseline = f"the chance-level baseline is a loss of {task.baseline():.4f}"
     return network.row(
         delay,
         task,

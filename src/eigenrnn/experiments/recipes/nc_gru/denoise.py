@@ -1,11 +1,10 @@
-"""Gathering symbols among blanks: table 2, and the curves of the same runs in figure 2."""
+"""The denoise task, recalling symbols among blanks: table 2, and figure 2 of the same runs."""
 
 import math
 from dataclasses import replace
 from functools import partial
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nc_gru.source import (
+from eigenrnn.experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
     CURVES,
     SOURCE,
@@ -13,6 +12,7 @@ from eigenrnn.experiments.recipes.nc_gru.source import (
     networks,
     released,
 )
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Denoise
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import constant_, kaiming_normal_, uniform_
@@ -30,18 +30,18 @@ _NETWORKS = networks(
 _RELEASED = tuple(
     released(network, "tensorflow", _LR, reset_every=49) for network in _NETWORKS[-2:]
 )
-# losses, in hundredths
+# losses, in units of 1e-2
 _PRINTED = {
     200: (10.08, 9.799, 8.258, 4.453, 1.639, 1.633),
     400: (5.427, 5.2338, 3.812, 2.29, 0.878, 0.774),
 }
 _DEPARTURES = (
     BEST_ON_TEST,
-    "sequences are drawn as in the released code, where symbols overwrite each other and the "
-    "marker reads as zero, so that no network reaches a loss of zero; it has 128 test sequences",
+    "sequences are drawn as in the released code: symbols overwrite each other and the marker "
+    "reads as zero, so no network reaches a loss of zero; the code has 128 test sequences",
     "the test set is evaluated at every tenth step, in the code at every step",
-    "sizes, optimisers and rates are those of the text; the scripts have RMSprop with 1e-4 for A "
-    "of scoRNN, whose 50 entries -1, which the text does not state, are theirs",
+    "sizes, optimisers and learning rates are those of the text; the scripts have RMSprop with "
+    "1e-4 for A of scoRNN, and give its 50 entries -1, which the text does not state",
 )
 
 

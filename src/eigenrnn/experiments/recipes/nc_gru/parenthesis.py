@@ -1,4 +1,4 @@
-"""Counting unmatched brackets: table 1, and the curves of the same runs in figure 1."""
+"""The parenthesis task, counting unmatched brackets: table 1, and figure 1 of the same runs."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nc_gru.source import (
+from eigenrnn.experiments.recipes.nc_gru.paper import (
     CURVES,
     SOURCE,
     Network,
-    gates_of,
+    decayed_gates,
     networks,
     released,
 )
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Parenthesis
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import zeros_
@@ -31,23 +31,23 @@ NETWORKS = networks(
     NEGATIVE,
     reset_every=50,
 )
-# losses, in thousandths
+# losses, in units of 1e-3
 _PRINTED = {
     100: (0.62, 29.94, 24.85, 1.199, 0.286, 0.149),
     200: (6.93, 1.526, 18.957, 1.66, 0.227, 0.167),
 }
 DEPARTURES = (
-    "the problem and its squared error are those of the released code, 3 types of brackets and "
-    "one other token, not the 10 pairs of the text; so are the 20,000 steps of its 200 epochs, "
-    "the start of the head and the decay of weights",
-    "sizes, optimisers and rates are those of the text; the scripts have 100 units for GRU, 60 "
-    "for GORU and RMSprop for scoRNN's input and output",
+    "task and squared error are those of the released code: 3 types of brackets and one other "
+    "token, not the 10 pairs of the text; the code also gives the 20,000 steps (200 epochs), the "
+    "initialisation of the head and the weight decay",
+    "sizes, optimisers and learning rates are those of the text; the scripts have 100 units for "
+    "GRU, 60 for GORU, and RMSprop for scoRNN's input and output",
 )
-_MEAN = "the smallest of the means of 100 training losses"
+_MEAN = "the smallest mean of 100 consecutive training losses"
 
 
 @torch.no_grad()
-def _start_of_head_(
+def _head_init_(
     weight: Tensor,  # (K, N)
     *,
     generator: Generator | None = None,
@@ -56,9 +56,14 @@ def _start_of_head_(
 
 
 def row(
-    network: Network, length: int, place: str, value: float | None, note: str = _MEAN, **facts: Any
+    network: Network,
+    length: int,
+    place: str,
+    value: float | None,
+    note: str = _MEAN,
+    **row_fields: Any,
 ) -> Row:
-    """Train a network on sequences of a length."""
+    """Return the row of a network trained on sequences of this length."""
     task = Parenthesis.nc_gru(length)
     return network.row(
         length,
@@ -71,15 +76,15 @@ def row(
             lr=LR,
             lr_recurrent=LR,
             weight_decay=1e-4,
-            weight_decay_of=("head.weight", *gates_of(network)),
+            weight_decay_of=("head.weight", *decayed_gates(network)),
             log_every=100,
             eval_every=500,
             eval_batch_size=200,
         ),
-        head_init=_start_of_head_,
+        head_init=_head_init_,
         head_bias_init=zeros_,
         reported=Reported(value, place, "train", "loss_mean", "best", note),
-        **facts,
+        **row_fields,
     )
 
 
@@ -91,13 +96,13 @@ def _rows(length: int, place: str) -> tuple[Row, ...]:
 
 
 def _released_rows(length: int) -> tuple[Row, ...]:
-    of_code = (
+    as_released = (
         released(network, "tensorflow", LR, reset_every=RESET_EVERY_RELEASED)
         for network in NETWORKS[-2:]
     )
     return tuple(
         row(network, length, "table 1", round(value / 1e3, 9))
-        for network, value in zip(of_code, _PRINTED[length][-2:], strict=True)
+        for network, value in zip(as_released, _PRINTED[length][-2:], strict=True)
     )
 
 

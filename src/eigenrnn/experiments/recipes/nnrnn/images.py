@@ -1,16 +1,16 @@
-"""Copying and permuted MNIST: figures 2 and 4, the same networks at two sizes each."""
+"""Copying and permuted MNIST, each network at two sizes: figures 2 and 4."""
 
 from dataclasses import replace
 from typing import Any
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nnrnn.source import (
+from eigenrnn.experiments.recipes.nnrnn.paper import (
     EURNN_UNSTATED,
     LSTM_BIASES,
-    LSTM_START,
+    LSTM_INIT,
     SOURCE,
     nnrnn_options,
 )
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Copying, PixelMNIST
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_normal_, kaiming_normal_
@@ -18,17 +18,19 @@ from eigenrnn.layers import EURNN, LSTM, ExpRNN, NnRNN, RNNGlorot, RNNOrth
 
 __all__ = ["RECIPES"]
 
-_LSTM: dict[str, Any] = {"options": LSTM_START, "departures": (LSTM_BIASES,)}
+_LSTM: dict[str, Any] = {"options": LSTM_INIT, "departures": (LSTM_BIASES,)}
 
 
-def _copying_row(place: str, label: str, layer: Any, size: int, lr: float, **facts: Any) -> Row:
+def _copying_row(
+    place: str, label: str, layer: Any, size: int, lr: float, **row_fields: Any
+) -> Row:
     note = "the curve is below 0.02 after 300 to 400 updates, with spikes; no number is printed"
     value, at_most = None, 0.02
     if layer in (LSTM, RNNGlorot):
-        note = "read off the figure: it settles at the baseline"
+        note = "read off the figure: the curve settles at the baseline"
         value, at_most = 0.095, None
     settings = {"steps": 1_500, "batch_size": 10, "lr": lr, "alpha": 0.99}
-    settings |= {"log_every": 10, "eval_every": 100} | facts.pop("settings", {})
+    settings |= {"log_every": 10, "eval_every": 100} | row_fields.pop("settings", {})
     return Row(
         label=f"{label} {size} copying",
         task=Copying.nnrnn(200),
@@ -39,13 +41,13 @@ def _copying_row(place: str, label: str, layer: Any, size: int, lr: float, **fac
         quick_task=Copying(delay=30, test_examples=100, validation_examples=100),
         seeds=(0, 1, 2, 3, 4, 5),
         reported=Reported(value, place, "train", "loss", "last", note, at_most=at_most),
-        **facts,
+        **row_fields,
     )
 
 
 def _copying(place: str, *, same_units: bool) -> tuple[Row, ...]:
-    def row(label: str, layer: Any, size: int, lr: float, **facts: Any) -> Row:
-        return _copying_row(place, label, layer, size, lr, **facts)
+    def row(label: str, layer: Any, size: int, lr: float, **row_fields: Any) -> Row:
+        return _copying_row(place, label, layer, size, lr, **row_fields)
 
     glorot = {"input_init": glorot_normal_}
     return (
@@ -100,12 +102,12 @@ def _copying(place: str, *, same_units: bool) -> tuple[Row, ...]:
 
 
 def _pixels_row(
-    place: str, label: str, layer: Any, size: int, lr: float, value: float, **facts: Any
+    place: str, label: str, layer: Any, size: int, lr: float, value: float, **row_fields: Any
 ) -> Row:
     task = PixelMNIST(permuted=True, split="nnrnn", shuffle=False)
     settings = {"epochs": 70, "batch_size": 128, "lr": lr, "alpha": 0.99, "log_every": 100}
-    settings |= {"eval_batch_size": 500} | facts.pop("settings", {})
-    note = facts.pop("note", "read off the figure at epoch 70")
+    settings |= {"eval_batch_size": 500} | row_fields.pop("settings", {})
+    note = row_fields.pop("note", "read off the figure at epoch 70")
     return Row(
         label=f"{label} {size} psMNIST",
         task=task,
@@ -115,15 +117,20 @@ def _pixels_row(
         hidden_size=size,
         settings=Settings(**settings),
         reported=Reported(value, place, "validation", "accuracy", "last", note),
-        **facts,
+        **row_fields,
     )
 
 
 def _pixels(place: str, *, same_units: bool) -> tuple[Row, ...]:
     def row(
-        label: str, layer: Any, size: int, lr: float, values: tuple[float, float], **facts: Any
+        label: str,
+        layer: Any,
+        size: int,
+        lr: float,
+        values: tuple[float, float],
+        **row_fields: Any,
     ) -> Row:
-        return _pixels_row(place, label, layer, size, lr, values[not same_units], **facts)
+        return _pixels_row(place, label, layer, size, lr, values[not same_units], **row_fields)
 
     kaiming = {"input_init": kaiming_normal_}
     return (
@@ -194,14 +201,14 @@ def _pixels(place: str, *, same_units: bool) -> tuple[Row, ...]:
 
 
 def _decay(weight: float) -> dict[str, Any]:
-    """Let the optimiser shrink T, as the released code does."""
+    """Return settings with weight decay of T, as in the released code."""
     return {"weight_decay": weight, "weight_decay_of": ("triangle",)}
 
 
 RECIPES = (
     Recipe(
         name="nnrnn/fig2",
-        summary="Copying (T=200) and permuted MNIST with as many units.",
+        summary="Copying (T=200) and permuted MNIST, networks with the same number of units.",
         rows=(
             *_copying("figure 2, left", same_units=True),
             *_pixels("figure 2, right", same_units=True),
@@ -211,7 +218,7 @@ RECIPES = (
     ),
     Recipe(
         name="nnrnn/fig4",
-        summary="Copying (T=200) and permuted MNIST with as many parameters.",
+        summary="Copying (T=200) and permuted MNIST, networks with the same number of parameters.",
         rows=(
             *_copying("figure 4, left", same_units=False),
             *_pixels("figure 4, right", same_units=False),

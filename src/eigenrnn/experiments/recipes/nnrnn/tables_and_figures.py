@@ -1,15 +1,15 @@
-"""All that the paper measured."""
+"""All tables and figures of the paper, as recipes."""
 
-from eigenrnn.experiments.recipes.nnrnn import fisher, gradients, images, learned, text, transients
+from eigenrnn.experiments.recipes.nnrnn import images, text, trained_networks, triangular_matrices
 
 __all__ = ["RECIPES"]
 
 RECIPES = (
-    *transients.RECIPES,
+    triangular_matrices.FIGURE_1,
     *images.RECIPES,
-    *learned.RECIPES,
+    *trained_networks.FIGURES_3_AND_5,
     *text.RECIPES,
-    *fisher.RECIPES,
-    *gradients.RECIPES,
+    triangular_matrices.TABLE_6,
+    trained_networks.FIGURE_6,
 )
 """Six figures, three tables of Penn Treebank and one of memory."""

@@ -7,15 +7,15 @@ from typing import Any
 from torch import Generator, nn
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nnrnn.source import (
+from eigenrnn.experiments.recipes.nnrnn.paper import (
     EURNN_UNSTATED,
     LSTM_BIASES,
-    LSTM_START,
+    LSTM_INIT,
     SOURCE,
     cayley_,
     nnrnn_options,
 )
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import CharPTB
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import (
@@ -37,18 +37,18 @@ _Rates = dict[int, tuple[float, float | None, float]]
 
 @dataclass(frozen=True)
 class _Network:
-    """One network of table 5, at both lengths.
+    """One network of table 5, at both sequence lengths.
 
     Args:
-        label: Its name and size.
-        layer: The class of its layer.
+        label: The name and size of the network.
+        layer: The class of the layer.
         size: The number N of units.
-        parameters: How many it trains.
-        rates: The rate, that of the orthogonal matrix and the smoothing, at each length.
-        options: Those of the layer.
-        penalty: nnRNN's weight of the moduli, at each length.
-        options_at: Further options of the layer at a length.
-        departures: Where we do otherwise.
+        parameters: The number of trained parameters.
+        rates: At each length: the learning rate, that of the orthogonal matrix, and alpha.
+        options: Further arguments of the layer.
+        penalty: The weight of nnRNN's penalty of the moduli, at each length.
+        options_at: Further arguments of the layer that depend on the length.
+        departures: Differences from the paper.
     """
 
     label: str
@@ -83,7 +83,7 @@ class _Network:
             layer=self.layer,
             hidden_size=self.size,
             options=options,
-            make=_language_model,
+            model_factory=_language_model,
             parameters=self.parameters,
             settings=Settings(
                 epochs=100,
@@ -105,11 +105,11 @@ class _Network:
 
 
 def _language_model(row: Row, generator: Generator) -> nn.Module:
-    layer: Any = row.layer
-    made = layer(_EMBEDDING, row.hidden_size, generator=generator, **row.options)
+    make_layer: Any = row.layer
+    layer = make_layer(_EMBEDDING, row.hidden_size, generator=generator, **row.options)
     vocabulary = row.task.output_size
     return LanguageModel(
-        vocabulary, _EMBEDDING, [made], head_bias_init=zeros_, generator=generator
+        vocabulary, _EMBEDDING, [layer], head_bias_init=zeros_, generator=generator
     )
 
 
@@ -137,7 +137,7 @@ def _eurnn(size: int, parameters: int) -> _Network:
 
 def _lstm(size: int, parameters: int, rates: _Rates) -> _Network:
     return _Network(
-        f"LSTM {size}", LSTM, size, parameters, rates, LSTM_START, departures=(LSTM_BIASES,)
+        f"LSTM {size}", LSTM, size, parameters, rates, LSTM_INIT, departures=(LSTM_BIASES,)
     )
 
 
@@ -164,7 +164,7 @@ _NNRNN = _nnrnn("nnRNN 1024", 1_315_650)
 
 _LSTM_475 = _lstm(475, 1_320_100, {150: (1e-3, None, 0.99), 300: (3e-3, None, 0.9)})
 
-# at 150 and at 300 steps, in bits and in shares of right guesses, with their standard errors
+# at 150 and at 300 steps, in bits per character and as accuracies, with their standard errors
 _Printed = tuple[tuple[float, float] | None, tuple[float, float] | None]
 _BITS: tuple[tuple[_Network, _Printed], ...] = (
     (_RNN, ((2.89, 0.002), (2.90, 0.0016))),
@@ -209,9 +209,9 @@ def _bits() -> tuple[Row, ...]:
         for length, value in zip(_LENGTHS, values, strict=True):
             place, note = "table 1", ""
             if value is None:
-                place, note = "table 5", "its settings alone are printed"
+                place, note = "table 5", "only its settings are printed"
             elif network.layer is LSTM:
-                place, note = "section 5.2", "the text does not say of which length"
+                place, note = "section 5.2", "the text does not state the length"
             rows.append(network.row(length, place, "bits", value, note))
     return tuple(rows)
 
@@ -234,15 +234,17 @@ def _clamped() -> tuple[Row, ...]:
 
 _PLACE = f"{SOURCE}, section 5.2, appendix A.3, table 5"
 _SEEDS = (0, 1, 2, 3, 4)
-_SAME = "both rates are halved when the validation loss of an epoch is no better than the best"
+_LR_DECAY = (
+    "both learning rates are halved after an epoch that does not improve the validation loss"
+)
 
 RECIPES = (
     Recipe(
         name="nnrnn/table1",
-        summary="Penn Treebank by characters, 150 and 300 steps: bits a character.",
+        summary="Penn Treebank by characters, 150 and 300 steps: bits per character.",
         rows=_bits(),
         source=f"{_PLACE} and table 1",
-        departures=(_SAME,),
+        departures=(_LR_DECAY,),
         seeds=_SEEDS,
     ),
     Recipe(
@@ -250,7 +252,7 @@ RECIPES = (
         summary="Penn Treebank by characters, 150 and 300 steps: accuracy of the same models.",
         rows=_accuracies(),
         source=f"{_PLACE} and table 4",
-        departures=(_SAME,),
+        departures=(_LR_DECAY,),
         seeds=_SEEDS,
     ),
     Recipe(
@@ -258,7 +260,7 @@ RECIPES = (
         summary="Penn Treebank by characters: nnRNN with moduli that are free or clamped.",
         rows=_clamped(),
         source=f"{_PLACE}, appendix F and table 7",
-        departures=(_SAME,),
+        departures=(_LR_DECAY,),
         seeds=_SEEDS,
     ),
 )

@@ -1,4 +1,4 @@
-"""The experiments of Orhan and Pitkow, ICLR 2020 (non-normal starts)."""
+"""The experiments of Orhan and Pitkow, ICLR 2020 (non-normal initialisation)."""
 
 from eigenrnn.experiments.recipes.nonnormal.tables_and_figures import RECIPES
 

@@ -1,7 +1,7 @@
-"""The latent vectors of CarRacing: table 2."""
+"""Prediction of CarRacing's latent vectors: table 2."""
 
-from eigenrnn.experiments.recipes.base import Axis, Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nonnormal.source import FINE_GAINS, SOURCE, PlainRNN, vary
+from eigenrnn.experiments.recipes.nonnormal.paper import FINE_GAINS, SOURCE, PlainRNN, init_axis
+from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row
 from eigenrnn.experiments.tasks import CarRacing
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import Kind, glorot_uniform_
@@ -32,30 +32,30 @@ def _row(
 
 
 def _rows(kind: Kind, value: float, error: float, gain: str) -> tuple[Row, Row]:
-    """Make the network of the table, and the search for its gain."""
+    """Return the row of the table, and the row that searches for its gain."""
     printed = Reported(value, "table 2", "validation", "loss", "last", error=error)
-    unknown = "the loss at the best of 21 values is printed, which one is not"
+    unknown = "the paper prints the loss at the best of 21 values, but not that value"
     searched = Reported(None, "table 2", "validation", "loss", "last", unknown)
-    departure = f"{gain}: {unknown}: 1 here, see the search below"
+    departure = f"{gain}: {unknown}; 1 here, see the search below"
     return (
         _row(kind, kind, printed, (), departure),
-        _row(f"{kind}, search", kind, searched, (vary(kind, FINE_GAINS),)),
+        _row(f"{kind}, search", kind, searched, (init_axis(kind, FINE_GAINS),)),
     )
 
 
 RECIPES = (
     Recipe(
         name="nonnormal/table2",
-        summary="What comes next in 300 random drives of CarRacing: validation loss a latent "
+        summary="Prediction in 300 random drives of CarRacing: validation loss per latent "
         "dimension.",
         rows=(*_rows("identity", 1.409, 0.004, "lambda"), *_rows("chain", 1.392, 0.005, "alpha")),
         source=f"{SOURCE}v1, table 2",
         seeds=(1, 2, 3),
         departures=(
-            "the drives are recorded anew, in another version of CarRacing",
-            "how long and on which drives the paper trains is not stated: 4,000 steps, as the "
-            "code of Ha and Schmidhuber does, with a tenth of the drives held out",
+            "the drives are new recordings, in another version of CarRacing",
+            "the paper states neither the number of steps nor the training drives; we take 4,000 "
+            "steps, as in the code of Ha and Schmidhuber, and hold out a tenth of the drives",
         ),
     ),
 )
-"""Two starts, and the search for the gain of each."""
+"""Two initialisations, and the search for the gain of each."""

@@ -1,4 +1,4 @@
-"""What chains remember that normal matrices do not: figures 1 and 2."""
+"""Memory of chains and of normal matrices: figures 1 and 2."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,38 +7,37 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, empty
 
 from eigenrnn.analysis import fisher_memory, linear_decodability
-from eigenrnn.experiments.recipes.base import Computed, Recipe, Reported
-from eigenrnn.experiments.recipes.nonnormal.source import SOURCE
-from eigenrnn.experiments.recipes.panel import Panel, Trained
-from eigenrnn.experiments.recipes.pictures import Curves, SideBySide
+from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
+from eigenrnn.experiments.recipes.panels import Curves, Panel, SideBySide, TrainedRun
+from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Reported
 from eigenrnn.init import orthogonal_
 from eigenrnn.init.chains import chain_, feedback_chain_
 
 __all__ = ["RECIPES", "matrices"]
 
 _UNITS, _STEPS = 100, 120
-_NORMAL, _ALPHA, _FEEDBACK, _BETA = 0.95, 1.02, 0.99, 0.005
+_NORMAL_GAIN, _ALPHA, _FEEDBACK, _BETA = 0.95, 1.02, 0.99, 0.005
 _DELAYS, _SAMPLES = tuple(range(0, 100, 2)), 20_000
 _SOURCE_UNIT = np.eye(_UNITS)[0]
-_ARE_NORMAL = ("identity", "orthogonal")
+_NORMAL_MATRICES = ("identity", "orthogonal")
 
 
 def matrices() -> dict[str, Tensor]:  # (N, N) each
-    """Make the four networks of 100 units."""
+    """Return the recurrent matrices of the four networks of 100 units."""
     generator = Generator().manual_seed(0)
     size = (_UNITS, _UNITS)
     orthogonal = orthogonal_(empty(size).double(), generator=generator)
     identity = empty(size).double().fill_(0)
-    identity.diagonal().fill_(_NORMAL)
+    identity.diagonal().fill_(_NORMAL_GAIN)
     return {
         "identity": identity,
-        "orthogonal": _NORMAL * orthogonal,
+        "orthogonal": _NORMAL_GAIN * orthogonal,
         "chain": chain_(empty(size).double(), _ALPHA),
         "feedback chain": feedback_chain_(empty(size).double(), _FEEDBACK, _BETA),
     }
 
 
-def _memory(_: Mapping[str, Sequence[Trained]]) -> Curves:
+def _memory(_: Mapping[str, Sequence[TrainedRun]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: fisher_memory(W, _SOURCE_UNIT, _STEPS).curve for name, W in matrices().items()},
@@ -48,7 +47,7 @@ def _memory(_: Mapping[str, Sequence[Trained]]) -> Curves:
     )
 
 
-def _amplification(_: Mapping[str, Sequence[Trained]]) -> Curves:
+def _amplification(_: Mapping[str, Sequence[TrainedRun]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: _norms(W.numpy()) for name, W in matrices().items()},
@@ -59,7 +58,7 @@ def _amplification(_: Mapping[str, Sequence[Trained]]) -> Curves:
 
 
 def _norms(W: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Follow one input; what has died out is blank."""
+    """Return the norm of the state after one input; NaN where it is zero."""
     states = [_SOURCE_UNIT]
     for _ in range(_STEPS - 1):
         states.append(W @ states[-1])
@@ -67,7 +66,7 @@ def _norms(W: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(norms > 0, norms, np.nan)
 
 
-def _decoding(_: Mapping[str, Sequence[Trained]]) -> SideBySide:
+def _decoding(_: Mapping[str, Sequence[TrainedRun]]) -> SideBySide:
     chosen = {name: W for name, W in matrices().items() if name in ("orthogonal", "chain")}
     settings = (("linear, with noise", "identity", 0.1), ("ELU, without noise", "elu", 0.0))
     return SideBySide(
@@ -76,7 +75,7 @@ def _decoding(_: Mapping[str, Sequence[Trained]]) -> SideBySide:
                 _DELAYS,
                 {name: _decoded(W, nonlinearity, noise) for name, W in chosen.items()},
                 "steps ago",
-                "share of the variance decoded",
+                "fraction of variance decoded",
                 title,
             )
             for title, nonlinearity, noise in settings
@@ -98,7 +97,7 @@ def _decoded(W: Tensor, nonlinearity: str, noise: float) -> NDArray[np.float64]:
 
 def _total(name: str) -> Computed:
     note = "the curve prints no number; at most 1 for a normal matrix, and at most N"
-    bound = 1.0 if name in _ARE_NORMAL else float(_UNITS)
+    bound = 1.0 if name in _NORMAL_MATRICES else float(_UNITS)
     return Computed(
         label=name,
         compute=lambda: fisher_memory(matrices()[name], _SOURCE_UNIT, 3_000).total,
@@ -118,33 +117,34 @@ def _decoded_from(name: str) -> Computed:
 
 
 _UNSTATED = (
-    f"the numbers of figure 1 are not stated: {_NORMAL} times the identity and an orthogonal "
-    f"matrix, alpha = {_ALPHA}, and {_FEEDBACK} forward with {_BETA} back"
+    f"the numbers of figure 1 are not stated; we take {_NORMAL_GAIN} times the identity and times "
+    f"an orthogonal matrix, alpha = {_ALPHA}, and {_FEEDBACK} forward with {_BETA} back"
 )
 
 RECIPES = (
     Recipe(
         name="nonnormal/fig1",
-        summary="Linear networks of 100 units: Fisher memory, and how a signal is amplified.",
+        summary="Linear networks of 100 units: Fisher memory, and the amplification of a signal.",
         rows=tuple(map(_total, ("identity", "orthogonal", "chain", "feedback chain"))),
         source=f"{SOURCE}, section 2 and figure 1",
         departures=(_UNSTATED,),
         panels=(
-            Panel("b", "Fisher memory of the input of some steps ago", _memory),
-            Panel("c", "How one input to the source unit is amplified", _amplification),
+            Panel("b", "Fisher memory of past inputs", _memory),
+            Panel("c", "Amplification of one input to the source unit", _amplification),
         ),
     ),
     Recipe(
         name="nonnormal/fig2",
-        summary="Networks of 100 units: how well past inputs are decoded from the state.",
+        summary="Networks of 100 units: how well a linear decoder recovers past inputs from the "
+        "state.",
         rows=(_decoded_from("orthogonal"), _decoded_from("chain")),
         source=f"{SOURCE}, section 2 and figure 2",
         departures=(
             _UNSTATED,
-            "noise, signal and samples are not stated: inputs and noise are normal, the noise of "
-            "a tenth of the input's deviation, and the shares are those of held-out samples",
+            "noise, signal and samples are not stated; we take normal inputs and normal noise "
+            "with a tenth of their standard deviation, and measure on held-out samples",
         ),
-        panels=(Panel("b-c", "The share of a past input's variance that is decoded", _decoding),),
+        panels=(Panel("b-c", "Fraction of a past input's variance that is decoded", _decoding),),
     ),
 )
-"""Both figures of theory."""
+"""The two theoretical figures."""

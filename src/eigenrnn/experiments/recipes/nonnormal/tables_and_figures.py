@@ -1,4 +1,4 @@
-"""All that the paper measured."""
+"""All tables and figures of the paper, as recipes."""
 
 from eigenrnn.experiments.recipes.nonnormal import car_racing, hidden_chains, memory, text, toys
 

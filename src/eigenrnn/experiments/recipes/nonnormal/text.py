@@ -6,16 +6,16 @@ from typing import Any
 
 from torch import Generator, nn
 
-from eigenrnn.experiments.recipes.base import Entry, Quoted, Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nonnormal.source import (
+from eigenrnn.experiments.recipes.nonnormal.paper import (
     FINE_BETAS,
     FINE_GAINS,
     GAINS,
     SOURCE,
+    InitLSTM,
     PlainRNN,
-    StartedLSTM,
-    vary,
+    init_axis,
 )
+from eigenrnn.experiments.recipes.recipe import Entry, Quoted, Recipe, Reported, Row
 from eigenrnn.experiments.tasks import CharPTB, Enwik8, WordPTB
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import Kind
@@ -26,18 +26,18 @@ __all__ = ["RECIPES"]
 
 @dataclass(frozen=True)
 class _Benchmark:
-    """A text with the networks that read it, those of AWD-LSTM but for their layers.
+    """A text with its language model: AWD-LSTM with other layers.
 
     Args:
-        label: Its name.
-        task: As it is trained on.
-        embedding: The width of the embedding, and so of the last layer.
+        label: The name of the text.
+        task: The task.
+        embedding: The width of the embedding and of the last layer.
         hidden_size: The number N of units of the first two layers.
-        parameters: How many are trained with plain layers, and with LSTMs.
-        dropouts: What is silenced with plain layers, and with LSTMs.
+        parameters: The numbers of parameters with plain layers, and with LSTMs.
+        dropouts: The dropout probabilities with plain layers, and with LSTMs.
         activation: The penalties on the states.
-        settings: How it is trained.
-        departures: Where we do otherwise.
+        settings: The training settings.
+        departures: Differences from the paper.
     """
 
     label: str
@@ -51,23 +51,25 @@ class _Benchmark:
     departures: tuple[str, ...] = ()
 
     def build(self, row: Row, generator: Generator) -> nn.Module:
-        """Stack three layers between an embedding and the same one again."""
-        make: Any = row.layer
+        """Build three layers between an embedding and a head tied to it."""
+        make_layer: Any = row.layer
         widths = (self.embedding, row.hidden_size, row.hidden_size, self.embedding)
-        layers = [make(*sizes, generator=generator, **row.options) for sizes in pairwise(widths)]
+        layers = [
+            make_layer(*sizes, generator=generator, **row.options) for sizes in pairwise(widths)
+        ]
         return LanguageModel(
             row.task.output_size,
             self.embedding,
             layers,
             tied=True,
-            dropouts=self.dropouts[make is StartedLSTM],
+            dropouts=self.dropouts[make_layer is InitLSTM],
             activation=self.activation,
             generator=generator,
         )
 
-    def row(self, label: str, layer: Any, reported: Reported, **facts: Any) -> Row:
-        """Make a row of a table; `facts` are its options, its grid and its departures."""
-        departures = (*self.departures, *facts.pop("departures", ()))
+    def row(self, label: str, layer: Any, reported: Reported, **row_fields: Any) -> Row:
+        """Return a row of a table; `row_fields` are its options, its grid and its departures."""
+        departures = (*self.departures, *row_fields.pop("departures", ()))
         if layer is PlainRNN:
             ours = self.parameters[0]
             theirs = ours + 2 * self.hidden_size + self.embedding  # one more in each of three
@@ -83,12 +85,12 @@ class _Benchmark:
             quick_steps=2,
             layer=layer,
             hidden_size=self.hidden_size,
-            make=self.build,
-            parameters=self.parameters[layer is StartedLSTM],
+            model_factory=self.build,
+            parameters=self.parameters[layer is InitLSTM],
             settings=self.settings,
             reported=reported,
             departures=departures,
-            **facts,
+            **row_fields,
         )
 
 
@@ -98,27 +100,28 @@ _ADAM: dict[str, Any] = {
     "clip_norm": 0.25,
     "log_every": 100,
 }
-_IN_TEN = {"test_streams": 10}  # a test in every epoch, in one stream, would outlast the training
-_LIGHT = Dropouts.all(0.1)
+# in one stream, the test after every epoch would take longer than the training
+_TEN_STREAMS = {"test_streams": 10}
+_LIGHT_DROPOUT = Dropouts.all(0.1)
 
 _WORDS = _Benchmark(
     label="words",
-    task=replace(WordPTB.orhan(), **_IN_TEN),
+    task=replace(WordPTB.orhan(), **_TEN_STREAMS),
     embedding=400,
     hidden_size=1150,
     parameters=(9_060_200, 24_221_600),
-    dropouts=(_LIGHT, Dropouts(0.1, 0.4, 0.25, 0.4, 0.5)),
+    dropouts=(_LIGHT_DROPOUT, Dropouts(0.1, 0.4, 0.25, 0.4, 0.5)),
     activation=(2.0, 1.0),
     settings=Settings(epochs=60, batch_size=20, lr=1e-3, **_ADAM),
-    departures=("the rate of Adam is not stated: 0.001, as for enwik8",),
+    departures=("the learning rate of Adam is not stated; we take 0.001, as for enwik8",),
 )
 _CHARACTERS = _Benchmark(
     label="characters",
-    task=replace(CharPTB.orhan(), **_IN_TEN),
+    task=replace(CharPTB.orhan(), **_TEN_STREAMS),
     embedding=200,
     hidden_size=1000,
     parameters=(3_452_250, 13_787_650),
-    dropouts=(replace(_LIGHT, embedding=0.0), Dropouts(0.0, 0.1, 0.25, 0.1, 0.5)),
+    dropouts=(replace(_LIGHT_DROPOUT, embedding=0.0), Dropouts(0.0, 0.1, 0.25, 0.1, 0.5)),
     activation=(0.0, 0.0),
     settings=Settings(
         epochs=500, batch_size=128, lr=2e-3, lr_decay=0.1, lr_decay_at=(300, 400), **_ADAM
@@ -126,7 +129,7 @@ _CHARACTERS = _Benchmark(
 )
 _ENWIK8 = _Benchmark(
     label="enwik8",
-    task=replace(Enwik8.orhan(), **_IN_TEN),
+    task=replace(Enwik8.orhan(), **_TEN_STREAMS),
     embedding=400,
     hidden_size=1840,
     parameters=(11_875_085, 47_270_045),
@@ -151,21 +154,21 @@ _LSTMS: dict[Kind, tuple[tuple[float, float], ...]] = {
     "plain": ((5.949, 0.007), (1.245, 0.001), (1.584, 0.002)),
     "mixed": ((5.944, 0.004), (1.227, 0.000), (1.577, 0.001)),
 }
-_MERITY = (5.878, 1.175, 1.232)
+_QUOTED_BITS = (5.878, 1.175, 1.232)
 
-_GAIN = "the best of 21 values is reported, and not said which it is: 1 here, see nonnormal/fig4"
-_UNKNOWN: dict[Kind, tuple[str, ...]] = {
+_GAIN = "the paper reports the best of 21 values without stating it; 1 here, see nonnormal/fig4"
+_UNSTATED: dict[Kind, tuple[str, ...]] = {
     "identity": (f"lambda: {_GAIN}",),
     "ortho": (f"lambda: {_GAIN}",),
     "chain": (f"alpha: {_GAIN}",),
     "feedback_chain": (
-        "alpha: the best of the chain is taken in the paper, and not said which it is: 0.99 here",
-        "beta: the best of 21 values is reported, and not said which it is: 0.01 here",
+        "alpha: the paper takes the best value of the chain without stating it; 0.99 here",
+        "beta: the paper reports the best of 21 values without stating it; 0.01 here",
     ),
 }
-_RELEASED = (
-    "the direction of the code that was released for torch, in which a signal leaves the chain "
-    "at once; which one the printed numbers are from is not known"
+_RELEASED_DIRECTION = (
+    "the direction of the code released for torch, in which a signal leaves the chain at once; "
+    "which direction gave the printed numbers is unknown"
 )
 
 
@@ -182,29 +185,34 @@ def _table1() -> tuple[Entry, ...]:
     for number, benchmark in enumerate(_BENCHMARKS):
         for kind, printed in _RNNS.items():
             reported = _last(*printed[number], "table 1")
-            facts = {"options": {"kind": kind}, "departures": _UNKNOWN[kind]}
-            entries.append(benchmark.row(_name(kind), PlainRNN, reported, **facts))
+            row_fields = {"options": {"kind": kind}, "departures": _UNSTATED[kind]}
+            entries.append(benchmark.row(_name(kind), PlainRNN, reported, **row_fields))
         for kind in ("chain", "feedback_chain"):
-            reported = _last(*_RNNS[kind][number], "table 1", "printed without the direction")
+            reported = _last(
+                *_RNNS[kind][number], "table 1", "the paper does not state the direction"
+            )
             label, options = f"{_name(kind)} as released", {"kind": kind, "direction": "backward"}
-            facts = {"options": options, "departures": (*_UNKNOWN[kind], _RELEASED)}
-            entries.append(benchmark.row(label, PlainRNN, reported, **facts))
+            row_fields = {
+                "options": options,
+                "departures": (*_UNSTATED[kind], _RELEASED_DIRECTION),
+            }
+            entries.append(benchmark.row(label, PlainRNN, reported, **row_fields))
         note = "quoted from Merity, Keskar and Socher, 2018"
-        quoted = Reported(_MERITY[number], "table 1", quantity="bits", note=note)
+        quoted = Reported(_QUOTED_BITS[number], "table 1", quantity="bits", note=note)
         entries.append(Quoted(f"3-layer LSTM {benchmark.label}", quoted))
     return tuple(entries)
 
 
 def _figure4() -> tuple[Row, ...]:
-    note = "the curves of the best of the 21 values, without a number"
+    note = "the curves of the best of the 21 values print no number"
     return tuple(
         benchmark.row(
             _name(kind),
             PlainRNN,
             Reported(None, "figure 4", "validation", "bits", "best", note),
             options={"kind": kind},
-            grid=(vary(kind, FINE_BETAS if kind == "feedback_chain" else FINE_GAINS),),
-            departures=_UNKNOWN[kind][:1] if kind == "feedback_chain" else (),
+            grid=(init_axis(kind, FINE_BETAS if kind == "feedback_chain" else FINE_GAINS),),
+            departures=_UNSTATED[kind][:1] if kind == "feedback_chain" else (),
         )
         for benchmark in _BENCHMARKS
         for kind in GAINS
@@ -214,7 +222,7 @@ def _figure4() -> tuple[Row, ...]:
 def _table4() -> tuple[Row, ...]:
     return tuple(
         benchmark.row(
-            _name(kind), StartedLSTM, _last(*printed[number], "table 4"), options={"kind": kind}
+            _name(kind), InitLSTM, _last(*printed[number], "table 4"), options={"kind": kind}
         )
         for number, benchmark in enumerate(_BENCHMARKS)
         for kind, printed in _LSTMS.items()
@@ -222,17 +230,18 @@ def _table4() -> tuple[Row, ...]:
 
 
 _COMMON = (
-    "the test text is read in 10 streams, as the validation text is, and not in one: it is "
-    "evaluated in every epoch",
-    "biases start at zero, but for the plain start; the paper does not say",
+    "the test text is read in 10 streams, as the validation text is, and not in one, because it "
+    "is evaluated after every epoch",
+    "the paper does not state the initial biases; we take zeros, except for the plain "
+    "initialisation",
 )
 _SEEDS = (1, 2, 3)
 
 RECIPES = (
     Recipe(
         name="nonnormal/fig4",
-        summary="Language models of three plain layers, searched over the gain of their start: "
-        "validation loss.",
+        summary="Language models of three plain layers, searched over the gain of the "
+        "initialisation: validation loss.",
         rows=_figure4(),
         source=f"{SOURCE}, figure 4",
         seeds=_SEEDS,
@@ -254,9 +263,9 @@ RECIPES = (
         seeds=_SEEDS,
         departures=(
             *_COMMON,
-            "gains and dropouts of the LSTMs are not stated: a gain of 1, that of the released "
-            "code for the mixed start, and the dropouts of AWD-LSTM",
+            "gains and dropout of the LSTMs are not stated; we take a gain of 1, that of the "
+            "released code for the mixed initialisation, and the dropout of AWD-LSTM",
         ),
     ),
 )
-"""One search, and two tables of its kind."""
+"""One search, and two tables."""

@@ -1,17 +1,25 @@
-"""Copying, adding and permuted MNIST: figure 3 and table 3, the searches over starts and rates."""
+"""Copying, adding and permuted MNIST, searched over initialisations: figure 3 and table 3."""
 
+import csv
+import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from eigenrnn.experiments.recipes.base import Axis, Recipe, Reported, Row
-from eigenrnn.experiments.recipes.nonnormal.henrici import HenriciJournal
-from eigenrnn.experiments.recipes.nonnormal.source import GAINS, SOURCE, PlainRNN, vary
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.analysis import henrici
+from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.recipes.nonnormal.paper import GAINS, SOURCE, PlainRNN, init_axis
+from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Adding, Copying, PixelMNIST, Task
-from eigenrnn.experiments.training import Settings
+from eigenrnn.experiments.training import Callback, Settings
+from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.init import Kind, glorot_uniform_, zeros_
 
-__all__ = ["RECIPES"]
+__all__ = ["RECIPES", "HenriciCallback", "henrici_index"]
 
 _RATES = (8e-4, 5e-4, 3e-4, 1e-4, 8e-5, 5e-5, 3e-5, 1e-5, 8e-6, 5e-6, 3e-6)
 _LAMBDAS = (0.01, 0.96, 0.99, 1.0, 1.01, 1.02, 1.03, 1.04, 1.05)
@@ -24,29 +32,73 @@ _VALUES: dict[Kind, tuple[float, ...]] = {
 _SEEDS = (1, 2, 3, 4, 5, 6)
 
 
-def _data(task: Copying | Adding, seed: int) -> Task:
+def henrici_index(
+    W: Tensor,  # (N, N)
+) -> float:
+    r"""Return the departure from normality, which is zero if and only if W is normal.
+
+    .. math:: d(W) = \sqrt{\lVert W \rVert_F^2 - \sum_i |\lambda_i|^2}
+
+    Source:
+        Henrici, Numerische Mathematik 4, 1962. https://doi.org/10.1007/BF01386294
+    """
+    return henrici(W).absolute
+
+
+class HenriciCallback(Callback):
+    """Writes the departure of W from normality to `henrici.csv` at every evaluation.
+
+    A run that resumes from a checkpoint drops the rows of later steps.
+
+    Args:
+        folder: The folder of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "henrici.csv"
+
+    def after_evaluation(self, step: int, metrics: Metrics, model: nn.Module) -> None:  # noqa: ARG002
+        layer: Any = model.layer
+        (direction,) = layer.all_directions()
+        with torch.no_grad():
+            index = henrici_index(direction.constraint())
+        rows = [row for row in self._rows() if int(row[0]) < step]
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            [["step", "henrici"], *rows, [str(step), repr(index)]]
+        )
+        write_atomically(self.path, text.getvalue().encode())
+
+    def _rows(self) -> list[list[str]]:
+        if not self.path.exists():
+            return []
+        with self.path.open(newline="") as file:
+            return list(csv.reader(file))[1:]
+
+
+def _with_data_seed(task: Copying | Adding, seed: int) -> Task:
     return replace(task, data_seed=seed)
 
 
-def _permutation(task: PixelMNIST, seed: int) -> Task:
+def _with_permutation_seed(task: PixelMNIST, seed: int) -> Task:
     # numpy's first draw from the seed, as in the released code
     return replace(task, permutation_seed=seed)
 
 
 @dataclass(frozen=True)
 class _Toy:
-    """One of the three problems.
+    """One of the three toy problems.
 
     Args:
-        label: Its name.
-        panel: The part of figure 3 with the counts.
-        task: As the paper has it.
-        quick_task: A smaller one.
-        task_of_seed: Lets the seed draw the data.
-        nonlinearity: That of the network.
+        label: The name of the problem.
+        panel: The letter of its panel in figure 3.
+        task: The task as in the paper.
+        quick_task: A smaller task.
+        task_of_seed: Returns the task with the data of a seed.
+        nonlinearity: The nonlinearity of the network.
         hidden_size: The number N of units.
-        parameters: How many it trains.
-        successes: The counts that are printed, in the text.
+        parameters: The number of trained parameters.
+        successes: The numbers of successful runs that the text prints.
     """
 
     label: str
@@ -60,7 +112,7 @@ class _Toy:
     successes: dict[Kind, int]
 
     def row(self, kind: Kind) -> Row:
-        """Make the search over one start."""
+        """Return the row that searches over learning rate and gain of one initialisation."""
         runs = len(_RATES) * len(_VALUES[kind]) * len(_SEEDS)
         count = self.successes.get(kind)
         return Row(
@@ -83,19 +135,19 @@ class _Toy:
                 eval_batch_size=500,
                 log_every=100,
             ),
-            grid=(Axis.of_settings("lr", _RATES), vary(kind, _VALUES[kind])),
+            grid=(Axis.of_settings("lr", _RATES), init_axis(kind, _VALUES[kind])),
             reported=Reported(
                 None if count is None else count / runs,
                 f"figure 3{self.panel}",
                 "test",
                 "success",
-                note=f"of {runs} runs; the count is a bar of the figure without a number"
+                note=f"of {runs} runs; the count is only a bar of the figure"
                 if count is None
                 else f"{count} of {runs} runs",
             ),
             head_init=glorot_uniform_,
             head_bias_init=zeros_,
-            watch=HenriciJournal,
+            callback_factory=HenriciCallback,
         )
 
 
@@ -104,7 +156,7 @@ _COPYING = _Toy(
     panel="d",
     task=Copying.orhan(500),
     quick_task=Copying(delay=30, test_examples=100),
-    task_of_seed=_data,
+    task_of_seed=_with_data_seed,
     nonlinearity="elu",
     hidden_size=100,
     parameters=12_009,
@@ -115,7 +167,7 @@ _ADDING = _Toy(
     panel="e",
     task=Adding.orhan(750),
     quick_task=Adding(20, order="mask_value", test_examples=100),
-    task_of_seed=_data,
+    task_of_seed=_with_data_seed,
     nonlinearity="relu",
     hidden_size=100,
     parameters=10_401,
@@ -126,7 +178,7 @@ _PIXELS = _Toy(
     panel="f",
     task=PixelMNIST(permuted=True, split="full"),
     quick_task=PixelMNIST(permuted=True, split="full", eval_examples=100),
-    task_of_seed=_permutation,
+    task_of_seed=_with_permutation_seed,
     nonlinearity="elu",
     hidden_size=25,
     parameters=935,
@@ -134,7 +186,7 @@ _PIXELS = _Toy(
 )
 
 
-def _trained(toy: _Toy, kind: Kind, index: float, deviation: float) -> Row:
+def _henrici_row(toy: _Toy, kind: Kind, index: float, deviation: float) -> Row:
     row = toy.row(kind)
     reported = Reported(
         index,
@@ -152,35 +204,36 @@ def _trained(toy: _Toy, kind: Kind, index: float, deviation: float) -> Row:
 
 _DEPARTURES = (
     "torch's RMSprop with alpha 0.9 and an epsilon of 1e-8, where Keras has 1e-7",
-    "copying and adding: a run ends by a validation set of our own, where the paper has the test "
-    "set; of MNIST none is held out, as there",
+    "copying and adding: a validation set of our own decides when a run stops, in the paper the "
+    "test set; of MNIST no training images are held out, as in the paper",
 )
 
 RECIPES = (
     Recipe(
         name="nonnormal/fig3",
-        summary="Copying (T=500), adding (T=750) and permuted MNIST, searched over start, rate "
-        "and seed: the share of runs below half the loss of a guess.",
+        summary="Copying (T=500), adding (T=750) and permuted MNIST, searched over "
+        "initialisation, learning rate and seed: share of runs below half the chance-level loss.",
         rows=tuple(toy.row(kind) for toy in (_COPYING, _ADDING, _PIXELS) for kind in GAINS),
         source=f"{SOURCE}, figure 3",
         seeds=_SEEDS,
         departures=(
             *_DEPARTURES,
-            "figures 3a to c, the loss of the best runs, print no number: it is in metrics.csv",
+            "figures 3a to c show the loss of the best runs without a number; ours is in "
+            "metrics.csv",
         ),
     ),
     Recipe(
         name="nonnormal/table3",
-        summary="How far from normal matrices are that began normal, once they are trained.",
+        summary="Departure from normality after training of matrices that are initially normal.",
         rows=(
-            _trained(_ADDING, "identity", 2.33, 1.02),
-            _trained(_ADDING, "ortho", 2.74, 0.07),
-            _trained(_PIXELS, "identity", 1.01, 0.12),
-            _trained(_PIXELS, "ortho", 2.72, 0.08),
+            _henrici_row(_ADDING, "identity", 2.33, 1.02),
+            _henrici_row(_ADDING, "ortho", 2.74, 0.07),
+            _henrici_row(_PIXELS, "identity", 1.01, 0.12),
+            _henrici_row(_PIXELS, "ortho", 2.72, 0.08),
         ),
         source=f"{SOURCE}, table 3",
         seeds=_SEEDS,
         departures=_DEPARTURES,
     ),
 )
-"""The searches, and the matrices that they leave."""
+"""The searches, and the matrices of their trained networks."""

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.scornn.source import LSTM_BIASES, LSTM_START, SOURCE, THEANO
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SOURCE, THEANO
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
@@ -14,7 +14,8 @@ __all__ = ["RECIPES"]
 
 _PLACES = {200: "figure 2, top", 400: "figure 2, middle", 750: "figure 2, bottom"}
 _ORDER = (
-    "no number is printed; they leave the baseline in the order LSTM, full-capacity, scoRNN, uRNN"
+    "no number is printed; the curves leave the baseline in the order LSTM, full-capacity, "
+    "scoRNN, uRNN"
 )
 
 
@@ -34,7 +35,7 @@ def _adding(length: int) -> tuple[Row, ...]:
         settings, optimiser="rmsprop", optimiser_recurrent="rmsprop", lr_recurrent=1e-3, alpha=0.9
     )
 
-    def row(label: str, layer: Any, hidden_size: int, parameters: int, **facts: Any) -> Row:
+    def row(label: str, layer: Any, hidden_size: int, parameters: int, **row_fields: Any) -> Row:
         defaults: dict[str, Any] = {"settings": settings}
         return Row(
             label=f"{label} {hidden_size} T={length}",
@@ -46,12 +47,12 @@ def _adding(length: int) -> tuple[Row, ...]:
             reported=Reported(None, _PLACES[length], "test", "loss", "last", _ORDER),
             head_init=glorot_uniform_,
             head_bias_init=zeros_,
-            **defaults | facts,
+            **defaults | row_fields,
         )
 
     return (
         row("scoRNN", ScoRNN, 170, 15_046, options={"negative": 85}),
-        row("LSTM", LSTM, 60, 15_421, options=LSTM_START, departures=(LSTM_BIASES,)),
+        row("LSTM", LSTM, 60, 15_421, options=LSTM_INIT, departures=(LSTM_BIASES,)),
         row(
             "restricted-capacity uRNN",
             URNN,
@@ -78,8 +79,8 @@ RECIPES = (
         rows=tuple(row for length in _PLACES for row in _adding(length)),
         source=f"{SOURCE}, section 5.2 and figure 2",
         departures=(
-            "the paper does not name the optimisers: those of the released code, Adam and, for A, "
-            "RMSprop",
+            "the paper does not name the optimisers; we use those of the released code, Adam and, "
+            "for A, RMSprop",
         ),
     ),
 )

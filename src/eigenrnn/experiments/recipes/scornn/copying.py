@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.scornn.source import LSTM_BIASES, LSTM_START, SOURCE, THEANO
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SOURCE, THEANO
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, kaiming_normal_, zeros_
@@ -13,8 +13,8 @@ from eigenrnn.layers import LSTM, URNN, ExpRNN, FullCapacityURNN, ScoRNN
 __all__ = ["RECIPES"]
 
 EXPRNN = (
-    "the starts and rates of its own code for this task "
-    "(https://github.com/Lezcano/expRNN), with the batches and steps of this figure"
+    "initialisation and learning rates are those of its own code for this task "
+    "(https://github.com/Lezcano/expRNN), batch size and steps are those of this figure"
 )
 
 
@@ -32,7 +32,9 @@ def _copying(delay: int) -> tuple[Row, ...]:
     baseline = round(task.baseline(), 4)
     place = "figure 1, left" if delay == 1000 else "figure 1, right"
 
-    def row(label: str, layer: Any, hidden_size: int, reported: Reported, **facts: Any) -> Row:
+    def row(
+        label: str, layer: Any, hidden_size: int, reported: Reported, **row_fields: Any
+    ) -> Row:
         defaults: dict[str, Any] = {
             "settings": settings,
             "head_init": glorot_uniform_,
@@ -45,7 +47,7 @@ def _copying(delay: int) -> tuple[Row, ...]:
             hidden_size=hidden_size,
             reported=reported,
             quick_task=quick_task,
-            **defaults | facts,
+            **defaults | row_fields,
         )
 
     def loss(value: float | None, note: str) -> Reported:
@@ -57,7 +59,7 @@ def _copying(delay: int) -> tuple[Row, ...]:
         None, "the curve stays at the baseline for thousands of steps; no number is printed"
     )
     stuck = loss(baseline, "the curve stays at the baseline")
-    later = loss(None, "a network of a later paper, which the figure has not")
+    later = loss(None, "a network of a later paper, absent from the figure")
     return (
         row(
             "scoRNN 190",
@@ -72,7 +74,7 @@ def _copying(delay: int) -> tuple[Row, ...]:
             LSTM,
             68,
             stuck,
-            options=LSTM_START,
+            options=LSTM_INIT,
             parameters=22_381,
             departures=(LSTM_BIASES,),
         ),

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from eigenrnn.experiments.recipes.base import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.scornn.source import LSTM_BIASES, LSTM_START, SOURCE, THEANO
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SOURCE, THEANO
 from eigenrnn.experiments.tasks import PixelMNIST
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
@@ -12,16 +12,18 @@ from eigenrnn.layers import LSTM, URNN, FullCapacityURNN, ScoRNN
 
 __all__ = ["RECIPES"]
 
-_CHOSEN_ON_TEST = "the paper chooses the epoch on the test set; ours by validation is beside it"
-_QUOTED = "run by the paper's authors with the code of the layer's own authors"
-_CURVES = "the curves are those of the runs of the table, whose numbers stand here"
+_CHOSEN_ON_TEST = (
+    "the paper selects the epoch on the test set; our number selected on validation is beside it"
+)
+_QUOTED = "run by the paper's authors with the code of the layer's authors"
+_CURVES = "the curves show the runs of the table, whose numbers are given here"
 
 
 def _pixels(place: str, *, permuted: bool) -> tuple[Row, ...]:
     task = PixelMNIST(permuted=permuted)
 
     def row(
-        label: str, layer: Any, hidden_size: int, values: tuple[float, float], **facts: Any
+        label: str, layer: Any, hidden_size: int, values: tuple[float, float], **row_fields: Any
     ) -> Row:
         note = "" if layer is ScoRNN else _QUOTED
         settings = Settings(
@@ -44,7 +46,7 @@ def _pixels(place: str, *, permuted: bool) -> tuple[Row, ...]:
             head_bias_init=zeros_,
             quick_task=replace(task, eval_examples=100),
             quick_steps=10,
-            **defaults | facts,
+            **defaults | row_fields,
         )
 
     def scornn(hidden_size: int, values: tuple[float, float], parameters: int) -> Row:
@@ -52,7 +54,7 @@ def _pixels(place: str, *, permuted: bool) -> tuple[Row, ...]:
         options = {"negative": negative}
         return row("scoRNN", ScoRNN, hidden_size, values, options=options, parameters=parameters)
 
-    lstm = {"options": LSTM_START, "departures": (LSTM_BIASES,)}
+    lstm = {"options": LSTM_INIT, "departures": (LSTM_BIASES,)}
     theano = Settings(
         epochs=70, batch_size=50, lr=1e-3, alpha=0.9, eval_batch_size=500, log_every=100
     )

@@ -1,4 +1,4 @@
-"""A recipe as the trials of a sweep, and their results as `reproduce` writes them."""
+"""A recipe as the trials of a sweep, whose results have the form of `reproduce`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,33 +7,33 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.experiments.recipes.base import Recipe, Row
-from eigenrnn.experiments.recipes.drawing import draw_panels, run_place
-from eigenrnn.experiments.recipes.origin import Origin
 from eigenrnn.experiments.recipes.outcome import Outcome
-from eigenrnn.experiments.recipes.written import write_results
+from eigenrnn.experiments.recipes.panels import draw_panels
+from eigenrnn.experiments.recipes.recipe import Recipe, Row
+from eigenrnn.experiments.recipes.results_files import write_results
+from eigenrnn.experiments.recipes.runs import RunKey, run_path
 from eigenrnn.experiments.report.files import read_json
 from eigenrnn.experiments.sweep import Prepared, Source, Status, Trial
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training.run_directory import RunDirectory
 from eigenrnn.models import count_parameters
 
-__all__ = ["SweptRecipe"]
+__all__ = ["RecipeSweep"]
 
 _ROW = "row"
-_LONGEST = 80  # characters of the name of a folder
+_MAX_FOLDER_NAME = 80  # characters
 
 
 @dataclass(frozen=True)
-class SweptRecipe(Source):
-    """The rows of a recipe, each with its grid and its seeds.
+class RecipeSweep(Source):
+    """A sweep over rows of a recipe, their grids and their seeds.
 
     Args:
         recipe: The published comparison.
-        labels: The labels of the rows that are run.
-        seeds: The seeds to run; None takes the recipe's, the first of them if `quick`.
-        quick: Whether to run at a size that shows that it works, not what it reaches.
-        varied: Whether the parameters are other values than those of the grids of the rows.
+        labels: The labels of the rows to run.
+        seeds: The seeds to run; None for the recipe's, the first of them if `quick`.
+        quick: Whether to run smoke tests, too short for the reported numbers.
+        varied: Whether the sweep tries other hyperparameters in place of the grids of the rows.
     """
 
     recipe: Recipe
@@ -44,31 +44,31 @@ class SweptRecipe(Source):
 
     @property
     def rows(self) -> dict[str, Row]:
-        """The rows that are run, by label."""
-        found = (row for row in self.recipe.rows if isinstance(row, Row))
-        return {row.label: row for row in found if row.label in self.labels and row.layer}
+        """The rows to run, by label."""
+        trainable = (row for row in self.recipe.rows if isinstance(row, Row) and row.layer)
+        return {row.label: row for row in trainable if row.label in self.labels}
 
     def points(self) -> list[Mapping[str, Any]]:
-        """List the points of the grids of the rows."""
-        listed: list[Mapping[str, Any]] = []
+        """List the points of the grids of all rows."""
+        points: list[Mapping[str, Any]] = []
         for row in self.rows.values():
             grid = row.quick().grid if self.quick else row.grid
             names = [_ROW, *(axis.name for axis in grid)]
-            tried = product((row.label,), *(axis.values for axis in grid))
-            listed += [dict(zip(names, values, strict=True)) for values in tried]
-        return listed
+            combinations = product((row.label,), *(axis.values for axis in grid))
+            points += [dict(zip(names, values, strict=True)) for values in combinations]
+        return points
 
     def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
         row = self.rows[parameters[_ROW]]
         seeds = self.seeds or (row.seeds or self.recipe.seeds)[: 1 if self.quick else None]
-        others = {name: value for name, value in parameters.items() if name != _ROW}
+        hyperparameters = {name: value for name, value in parameters.items() if name != _ROW}
         if self.varied:
-            point = " ".join(f"{name}={value}" for name, value in others.items())
-            place = partial(run_place, row.label, f"{number:03d} {point}"[:_LONGEST])
+            point = " ".join(f"{name}={value}" for name, value in hyperparameters.items())
+            path = partial(run_path, row.label, f"{number:03d} {point}"[:_MAX_FOLDER_NAME])
         else:
-            point = " ".join(f"{name}={value:g}" for name, value in others.items())
-            place = partial(run_place, row.label, point)
-        return [Trial(number, parameters, seed, place(seed).as_posix(), point) for seed in seeds]
+            point = " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
+            path = partial(run_path, row.label, point)
+        return [Trial(number, parameters, seed, path(seed).as_posix(), point) for seed in seeds]
 
     def check(self, trials: Sequence[Trial]) -> None:
         for trial in trials:
@@ -89,8 +89,8 @@ class SweptRecipe(Source):
             row.task,
             row.settings,
             f"{row.label}, {trial.point} seed {trial.seed}".replace(",  ", ", "),
-            self._origin(trial).facts(),
-            () if row.watch is None else (row.watch(folder),),
+            self._key(trial).to_config(),
+            () if row.callback_factory is None else (row.callback_factory(folder),),
             None if score is None else lambda model, place: score(model, row.task, place),
         )
 
@@ -98,22 +98,23 @@ class SweptRecipe(Source):
         self, folder: Path, statuses: Sequence[Status], *, is_over: bool = False
     ) -> None:
         entries = (row for row in self.recipe.rows if row.label in self.labels)
-        outcomes = {row.label: Outcome.before(row) for row in entries}
+        outcomes = {row.label: Outcome.not_run(row) for row in entries}
         for status in statuses:
             label = status.trial.parameters[_ROW]
-            outcomes[label] = self._with(outcomes[label], status, folder)
+            outcomes[label] = self._with_trial(outcomes[label], status, folder)
         write_results(folder, self.recipe, outcomes, quick=self.quick)
         if is_over and not self.varied and self.recipe.panels:
             drawn = draw_panels(self.recipe, folder, quick=self.quick)
             write_results(folder, self.recipe, outcomes, quick=self.quick, drawn=drawn)
 
-    def _with(self, outcome: Outcome, status: Status, folder: Path) -> Outcome:
-        """Add what a trial came to, if it has come to anything."""
+    def _with_trial(self, outcome: Outcome, status: Status, folder: Path) -> Outcome:
+        """Add the numbers of a trial to the outcome of its row, if the trial has ended."""
         trial = status.trial
         if not status.is_final:
             return outcome
         row, point = self._row(trial), trial.point
-        count = _parameters(folder / trial.place) or count_parameters(row.build(trial.seed))
+        count = _recorded_parameters(folder / trial.place)
+        count = count or count_parameters(row.build(trial.seed))
         if status.result is None:
             return outcome.with_failure(row, trial.seed, count, point)
         outcome = outcome.with_run(row, trial.seed, count, status.result, point)
@@ -122,15 +123,16 @@ class SweptRecipe(Source):
         return replace(outcome, scores=(*outcome.scores, dict(status.scores)))
 
     def _row(self, trial: Trial) -> Row:
-        return self._origin(trial).find(self.recipe)
+        return self._key(trial).find_row(self.recipe)
 
-    def _origin(self, trial: Trial) -> Origin:
+    def _key(self, trial: Trial) -> RunKey:
         label = trial.parameters[_ROW]
         changes = {name: value for name, value in trial.parameters.items() if name != _ROW}
         varied = changes if self.varied else {}
-        return Origin(self.recipe.name, label, trial.point, trial.seed, self.quick, varied)
+        return RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied)
 
 
-def _parameters(folder: Path) -> int | None:
+def _recorded_parameters(folder: Path) -> int | None:
+    """Read the number of parameters from the `config.json` of a run."""
     file = RunDirectory(folder).config
     return read_json(file, ("parameters",))["parameters"] if file.exists() else None

@@ -1,4 +1,4 @@
-"""The paper, and the six networks that it compares on four made-up problems."""
+"""The reference of the paper, and the six networks that it compares on synthetic tasks."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.recipes.base import Row
+from eigenrnn.experiments.recipes.recipe import Row
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.init import constant_, uniform_, zeros_
 from eigenrnn.layers import GORU, GRU, LSTM, NCGRU, ScoRNN
@@ -18,32 +18,33 @@ from eigenrnn.layers import GORU, GRU, LSTM, NCGRU, ScoRNN
 __all__ = [
     "BEST_ON_TEST",
     "CURVES",
+    "INIT_UNKNOWN",
     "LSTM_BIASES",
-    "RELEASED_STARTS",
+    "RELEASED_INIT",
     "SOURCE",
-    "STARTS_UNKNOWN",
     "Network",
     "TensorFlowGRU",
+    "decayed_gates",
     "decimals_of",
-    "gates_of",
+    "nc_gru_options",
     "networks",
-    "neumann",
     "released",
 ]
 
 SOURCE = "Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022. https://arxiv.org/abs/2208.06496"
-LSTM_BIASES = "torch's LSTM has two bias vectors a gate where TensorFlow's has one"
-CURVES = "the curves are those of the runs of the table, whose numbers stand here"
+LSTM_BIASES = "torch's LSTM has two bias vectors per gate, TensorFlow's has one"
+CURVES = "the curves show the runs of the table, whose numbers are given here"
 BEST_ON_TEST = (
-    "the paper takes the smallest loss on its only evaluation set; ours by validation is beside it"
+    "the paper takes the smallest loss on its only evaluation set; our number selected on "
+    "validation is beside it"
 )
-STARTS_UNKNOWN = (
-    "the code of this problem was not released: the head starts as in scoRNN's code, the layers "
-    "as in the code of the other problems"
+INIT_UNKNOWN = (
+    "the code of this task was not released; the head is initialised as in scoRNN's code, the "
+    "layers as in the code of the other tasks"
 )
-RELEASED_STARTS = (
-    "the gates of its second cell start with other random numbers in the code than those of its "
-    "first one; here they start alike"
+RELEASED_INIT = (
+    "the code initialises the gates of its second cell with other random numbers than those of "
+    "its first cell; here both are initialised alike"
 )
 _CAPACITY = "the capacity of 4 is that of the code"
 
@@ -52,15 +53,15 @@ _Gates = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Network:
-    """One of the networks, whatever it is trained on.
+    """One of the compared networks, without its task.
 
     Args:
-        label: Its name and size.
-        layer: The class of its layer.
+        label: The name and size of the network.
+        layer: The class of the layer.
         size: The number N of units.
-        parameters: How many it trains.
-        options: Those of the layer.
-        departures: Where we do otherwise.
+        parameters: The number of trained parameters.
+        options: Further arguments of the layer.
+        departures: Differences from the paper.
     """
 
     label: str
@@ -70,8 +71,8 @@ class Network:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     departures: tuple[str, ...] = ()
 
-    def row(self, length: int, task: Task, **facts: Any) -> Row:
-        """Make its row of a comparison over sequences of a length."""
+    def row(self, length: int, task: Task, **row_fields: Any) -> Row:
+        """Return the row of this network for a task with sequences of this length."""
         return Row(
             label=f"{self.label} T={length}",
             task=task,
@@ -80,7 +81,7 @@ class Network:
             options=self.options,
             parameters=self.parameters,
             departures=self.departures,
-            **facts,
+            **row_fields,
         )
 
 
@@ -90,22 +91,22 @@ def networks(
     negative: tuple[int, int],
     **options: Any,
 ) -> tuple[Network, ...]:
-    """List the six networks in the order of the tables.
+    """Return the six networks in the order of the tables.
 
     Args:
-        sizes: The units of LSTM, GRU, scoRNN, GORU and NC-GRU.
-        parameters: How many LSTM, GRU, scoRNN, GORU and NC-GRU(U_c) train.
-        negative: The number of entries -1 in D, of scoRNN and of NC-GRU.
-        options: Further ones of NC-GRU.
+        sizes: The numbers of units of LSTM, GRU, scoRNN, GORU and NC-GRU.
+        parameters: The numbers of trained parameters of LSTM, GRU, scoRNN, GORU and NC-GRU(U_c).
+        negative: The numbers of entries -1 in D, of scoRNN and of NC-GRU.
+        options: Further arguments of `NCGRU`.
     """
     lstm, gru, scornn, goru, nc_gru = sizes
-    # each free matrix that becomes orthogonal is N (N + 1) / 2 numbers less
+    # an orthogonal matrix has N (N + 1) / 2 parameters fewer than a free one
     fewer = nc_gru * (nc_gru + 1) // 2
-    one = neumann(("candidate",), negative[1], **options)
-    two = neumann(("reset", "candidate"), negative[1], **options)
-    start = {"start": "glorot", "forget_bias": 1.0}
+    one = nc_gru_options(("candidate",), negative[1], **options)
+    two = nc_gru_options(("reset", "candidate"), negative[1], **options)
+    lstm_init = {"start": "glorot", "forget_bias": 1.0}
     return (
-        Network(f"LSTM {lstm}", LSTM, lstm, parameters[0], start, (LSTM_BIASES,)),
+        Network(f"LSTM {lstm}", LSTM, lstm, parameters[0], lstm_init, (LSTM_BIASES,)),
         Network(f"GRU {gru}", TensorFlowGRU, gru, parameters[1]),
         Network(f"scoRNN {scornn}", ScoRNN, scornn, parameters[2], {"negative": negative[0]}),
         Network(f"GORU {goru}", GORU, goru, parameters[3], {"capacity": 4}, (_CAPACITY,)),
@@ -115,17 +116,17 @@ def networks(
 
 
 def decimals_of(printed: Decimal) -> int:
-    """Count the digits after the point."""
+    """Return the number of decimals of a printed number."""
     return max(0, -int(printed.as_tuple().exponent))
 
 
-def neumann(orthogonal: _Gates, negative: int, **options: Any) -> dict[str, Any]:
-    """Choose NC-GRU's orthogonal matrices, which nothing but the resets makes exact, as published.
+def nc_gru_options(orthogonal: _Gates, negative: int, **options: Any) -> dict[str, Any]:
+    """Return the arguments of `NCGRU` as published: only the resets restore orthogonality.
 
     Args:
-        orthogonal: The gates whose matrices they are.
+        orthogonal: The gates with an orthogonal matrix.
         negative: The number of entries -1 in D.
-        options: What else `NCGRU` takes.
+        options: Further arguments of `NCGRU`.
     """
     return {"orthogonal": orthogonal, "negative": negative, "max_error": math.inf, **options}
 
@@ -133,48 +134,49 @@ def neumann(orthogonal: _Gates, negative: int, **options: Any) -> dict[str, Any]
 def released(
     network: Network, code: Literal["tensorflow", "torch"], lr: float, **options: Any
 ) -> Network:
-    """Take an NC-GRU as the released code computes it.
+    """Return an NC-GRU as the released code computes it.
 
     Args:
-        network: As the paper defines it.
-        code: Which code.
-        lr: The learning rate, by which it updates the inverse.
-        options: What else it has otherwise.
+        network: The network as the paper defines it.
+        code: The framework of the released code.
+        lr: The learning rate, with which the code updates the inverse.
+        options: Further arguments of `NCGRU` that differ in the code.
     """
-    two = len(network.options["orthogonal"]) > 1
-    chosen = {"as_released": code, "gradient_rate": lr, "faithful_bugs": two, **options}
+    has_two = len(network.options["orthogonal"]) > 1
+    chosen = {"as_released": code, "gradient_rate": lr, "faithful_bugs": has_two, **options}
     return replace(
         network,
         label=f"{network.label} as released",
         options={**network.options, **chosen},
-        departures=(*network.departures, *((RELEASED_STARTS,) if two else ())),
+        departures=(*network.departures, *((RELEASED_INIT,) if has_two else ())),
     )
 
 
-def gates_of(network: Network) -> _Gates:
-    """Name what holds a free recurrent matrix that the code of the counting problem lets decay."""
+def decayed_gates(network: Network) -> _Gates:
+    """Return the gates whose free recurrent matrix has weight decay in the parenthesis code."""
     if network.layer is GORU:
         return "reset_gate", "update_gate"
-    # the cell with two orthogonal matrices has a variable for each, the other has one for both
+    # the cell with two orthogonal matrices has one variable per gate, the other cell one for both
     return ("update_gate",) if len(network.options.get("orthogonal", ())) == 2 else ()
 
 
 class TensorFlowGRU(GRU):
-    """A GRU as TensorFlow 1 has it: the reset first, one bias a gate, and gates that start open.
+    """The GRU of TensorFlow 1: reset before the product, one bias per gate, gate biases of 1.
 
     Args:
         input_size: The number M of inputs.
         hidden_size: The number N of units.
-        generator: The source of the starting values.
+        generator: The generator of the initial values.
     """
 
     def __init__(
         self, input_size: int, hidden_size: int, *, generator: Generator | None = None
     ) -> None:
-        def kernel(outputs: int) -> Callable[..., Any]:  # Glorot's, of inputs and states as one
+        # Glorot's initialisation of a matrix that multiplies the concatenated input and state
+        def kernel_init(outputs: int) -> Callable[..., Any]:
             return partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size + outputs)))
 
-        gates, candidate = kernel(2 * hidden_size), kernel(hidden_size)
+        gates, candidate = kernel_init(2 * hidden_size), kernel_init(hidden_size)
         super().__init__(
             input_size,
             hidden_size,

@@ -1,4 +1,4 @@
-"""The paper, and what its networks have in common in all experiments."""
+"""The reference of the paper, and the networks and grids that its experiments share."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.recipes.base import Axis, Row
+from eigenrnn.experiments.recipes.recipe import Axis, Row
 from eigenrnn.init import Kind, recurrent_
 from eigenrnn.init.chains import ChainDirection
 from eigenrnn.layers import LSTM, RNN
 
-__all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "PlainRNN", "StartedLSTM", "vary"]
+__all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "InitLSTM", "PlainRNN", "init_axis"]
 
 SOURCE = "Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715"
 
@@ -21,19 +21,19 @@ GAINS: dict[Kind, str] = {
     "chain": "alpha",
     "feedback_chain": "beta",
 }
-"""The four starts that are compared, and what the paper calls the number that is searched."""
+"""The four compared initialisations, with the paper's symbol for the searched number."""
 
 FINE_GAINS = tuple(round(0.05 * k, 2) for k in range(1, 22))
-"""The values of alpha and lambda that were tried on texts and on CarRacing."""
+"""The values of alpha and lambda in the searches on texts and on CarRacing."""
 
 FINE_BETAS = tuple(round(0.01 * k, 2) for k in range(1, 22))
-"""The values of beta, likewise."""
+"""The values of beta in these searches."""
 
 
 class PlainRNN(RNN):
-    """A network without constraints that starts as the paper says; see `recurrent_`."""
+    """An unconstrained RNN with one of the paper's initialisations; see `recurrent_`."""
 
-    def __init__(  # noqa: PLR0913, those of the layer and those of its start
+    def __init__(  # noqa: PLR0913, arguments of the layer and of its initialisation
         self,
         input_size: int,
         hidden_size: int,
@@ -55,8 +55,8 @@ class PlainRNN(RNN):
         recurrent_(self, kind, gain=gain, beta=beta, direction=direction, generator=generator)
 
 
-class StartedLSTM(LSTM):
-    """An LSTM whose gates all start alike, or mixed; see `recurrent_`."""
+class InitLSTM(LSTM):
+    """An LSTM with one of the paper's initialisations; see `recurrent_`."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class StartedLSTM(LSTM):
         recurrent_(self, kind, generator=generator)
 
 
-def vary(kind: Kind, values: tuple[float, ...]) -> Axis:
-    """Search the number that the paper searches for a start."""
+def init_axis(kind: Kind, values: tuple[float, ...]) -> Axis:
+    """Return the grid axis over the number that the paper searches for an initialisation."""
     option = "beta" if kind == "feedback_chain" else "gain"
 
-    def varied(row: Row, value: float) -> Row:
+    def with_value(row: Row, value: float) -> Row:
         options: dict[str, Any] = {**row.options, option: value}
         return replace(row, options=options)
 
-    return Axis(GAINS[kind], values, varied)
+    return Axis(GAINS[kind], values, with_value)

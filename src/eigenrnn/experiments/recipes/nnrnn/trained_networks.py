@@ -1,0 +1,138 @@
+"""Trained nnRNNs: their Schur form in figures 3 and 5, their gradients in figure 6."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
+from eigenrnn.experiments.recipes.nnrnn import images, text
+from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
+from eigenrnn.experiments.recipes.panels import Curves, Panel, TrainedRun, row_of_figure
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+
+__all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
+
+
+def _schur_row(recipes: tuple[Recipe, ...], name: str, label: str, place: str) -> Row:
+    return replace(row_of_figure(recipes, name, label, place, "best"), seeds=(0,))
+
+
+def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[TrainedRun]]], SchurStructure]:
+    """Return the function that draws the Schur form of the first run of a row."""
+
+    def draw(trained: Mapping[str, Sequence[TrainedRun]]) -> SchurStructure:
+        return schur_structure(trained[label][0].model())
+
+    return draw
+
+
+def _schur_panel(name: str, caption: str, row: Row) -> Panel:
+    return Panel(name, caption, _draw_schur_form(row.label), (row.label,))
+
+
+_COPYING = _schur_row(images.RECIPES, "nnrnn/fig4", "nnRNN 128 copying", "figure 3a")
+_TEXT = _schur_row(text.RECIPES, "nnrnn/table1", "nnRNN 1024 T=150", "figures 3b and 3c")
+_PIXELS = _schur_row(images.RECIPES, "nnrnn/fig4", "nnRNN 512 psMNIST", "figure 5")
+_INSET = (
+    "the inset of figure 3c, the distribution of the entries next to the diagonal, is left out"
+)
+_ORDER = (
+    "our recurrence is W h, and the paper's figure may show the transpose; in both the triangle "
+    "is below the diagonal"
+)
+
+FIGURES_3_AND_5 = (
+    Recipe(
+        name="nnrnn/fig3",
+        summary="The Schur form that nnRNN learns on copying and on Penn Treebank.",
+        rows=(_COPYING, _TEXT),
+        source=f"{SOURCE}, section 5.3 and figure 3",
+        departures=(_ORDER, _INSET),
+        panels=(
+            _schur_panel("a", "The Schur form after copying (T=200)", _COPYING),
+            _schur_panel("b-c", "The Schur form after Penn Treebank (T=150)", _TEXT),
+        ),
+    ),
+    Recipe(
+        name="nnrnn/fig5",
+        summary="The Schur form that nnRNN learns on permuted MNIST.",
+        rows=(_PIXELS,),
+        source=f"{SOURCE}, appendix E and figure 5",
+        departures=(_ORDER,),
+        panels=(_schur_panel("theta", "The Schur form after permuted MNIST", _PIXELS),),
+    ),
+)
+"""Two figures of matrices."""
+
+_GRADIENT_NOTE = "the figure prints no number for its curves; we list the loss of the run"
+_SEQUENCES = 16
+
+
+def _gradient_rows() -> tuple[Row, ...]:
+    """Take the networks of table 7: free moduli, and moduli clamped at two values."""
+    table = next(recipe for recipe in text.RECIPES if recipe.name == "nnrnn/table7")
+    reported = Reported(None, "figure 6", "test", "bits", "validation", _GRADIENT_NOTE)
+    return tuple(
+        replace(row, reported=reported, seeds=(0,))
+        for row in table.rows
+        if isinstance(row, Row) and row.label.endswith("T=150")
+    )
+
+
+def _draw_gradients_through_time(trained: Mapping[str, Sequence[TrainedRun]]) -> Curves:
+    series = {label: _norms(runs[0]) for label, runs in trained.items()}
+    length = max(map(len, series.values()))
+    return Curves(
+        np.arange(length),
+        {label: norms[::-1] for label, norms in series.items()},
+        "steps back from the end",
+        "norm of dL/dh",
+        f"Backpropagation through {length} steps",
+        log=True,
+    )
+
+
+def _norms(run: TrainedRun) -> np.ndarray:
+    batch = run.batch(_SEQUENCES)
+    gradients = gradient_norms(
+        run.model(), batch.inputs, lambda outputs: run.row.task.loss(outputs, batch.targets)
+    )
+    return gradients.curves["l0"]
+
+
+def _draw_gradients_of_training(trained: Mapping[str, Sequence[TrainedRun]]) -> Curves:
+    columns = {label: runs[0].column("train_grad_norm") for label, runs in trained.items()}
+    # a run that ended early is padded with NaN
+    steps = max((steps for steps, _ in columns.values()), key=len)
+    return Curves(
+        steps,
+        {
+            label: np.append(norms, np.full(len(steps) - len(norms), np.nan))
+            for label, (_, norms) in columns.items()
+        },
+        "step of training",
+        "norm of the gradient of all weights",
+        "Training",
+        log=True,
+    )
+
+
+_GRADIENT_ROWS = _gradient_rows()
+_LABELS = tuple(row.label for row in _GRADIENT_ROWS)
+
+FIGURE_6 = Recipe(
+    name="nnrnn/fig6",
+    summary="Penn Treebank: gradients of nnRNN through time, and during training.",
+    rows=_GRADIENT_ROWS,
+    source=f"{SOURCE}, appendix F and figure 6",
+    departures=(
+        f"the gradient through time is computed from one loss of {_SEQUENCES} training sequences",
+    ),
+    panels=(
+        Panel("left", "Norm of the gradient through time", _draw_gradients_through_time, _LABELS),
+        Panel(
+            "right", "Norm of the gradient during training", _draw_gradients_of_training, _LABELS
+        ),
+    ),
+)

@@ -1,0 +1,250 @@
+"""The pictures of a recipe: panels drawn from its trained runs, as curves or as maps."""
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import nn
+
+from eigenrnn.analysis import Analysis, plot
+from eigenrnn.analysis.base import Table
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.runs import run_path
+from eigenrnn.experiments.tasks import Batch
+from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Curves", "Map", "Panel", "SideBySide", "TrainedRun", "draw_panels", "row_of_figure"]
+
+_FIGURE_NOTE = (
+    "the figure shows the trained network and prints no number; we list the loss of its run"
+)
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A finished run.
+
+    Args:
+        row: The row that was trained, at one point of its grid.
+        seed: The seed of the run.
+        folder: The folder of the run.
+    """
+
+    row: Row
+    seed: int
+    folder: Path
+
+    def model(self) -> nn.Module:
+        """Build the network with the weights of its best evaluation, or else the last weights."""
+        files = RunDirectory(self.folder)
+        if files.best.exists():
+            weights = checkpoint.load(files.best, "model")["model"]
+        else:
+            weights = checkpoint.load(files.last, "learner")["learner"]["model"]
+        model = self.row.build(self.seed)
+        model.load_state_dict(weights)
+        return model.eval()
+
+    def batch(self, size: int) -> Batch:
+        """Draw the first training batch of this many sequences."""
+        return next(self.row.task.batches("train", size, self.seed))
+
+    def column_names(self, file: str = "metrics.csv") -> list[str]:
+        """Return the columns of a CSV file of the run, except the step."""
+        with (self.folder / file).open(newline="") as text:
+            return [name for name in next(csv.reader(text)) if name != "step"]
+
+    def column(self, name: str, file: str = "metrics.csv") -> tuple[list[int], list[float]]:
+        """Read a column of a CSV file of the run: the steps with a number, and the numbers.
+
+        Raises:
+            ValueError: If the file has no such column.
+        """
+        path = self.folder / file
+        with path.open(newline="") as text:
+            rows = list(csv.DictReader(text))
+        if rows and name not in rows[0]:
+            raise ValueError(f"expected a column {name} in {path}, got {', '.join(rows[0])}")
+        filled = [row for row in rows if row[name]]
+        return [int(row["step"]) for row in filled], [float(row[name]) for row in filled]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture of a recipe.
+
+    Args:
+        name: The name of its files: ``"c"`` for `c.png` and `c.csv`.
+        caption: What the picture shows.
+        draw: Computes the picture from the trained runs, by the label of their row.
+        required_rows: The labels of the rows that must have been trained.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[[Mapping[str, Sequence[TrainedRun]]], Analysis]
+    required_rows: tuple[str, ...] = ()
+
+    def save(self, folder: Path, trained: Mapping[str, Sequence[TrainedRun]]) -> bool:
+        """Write the picture and its numbers; return False if a required row has no run."""
+        if not all(trained.get(label) for label in self.required_rows):
+            return False
+        self.draw(trained).save(folder / self.name)
+        return True
+
+
+def draw_panels(recipe: Recipe, folder: Path, *, quick: bool) -> list[Panel]:
+    """Draw every panel whose rows have finished runs; return these panels."""
+    if not recipe.panels:
+        return []
+    trained = {
+        row.label: _finished_runs(row, folder, quick)
+        for row in recipe.rows
+        if isinstance(row, Row)
+    }
+    return [panel for panel in recipe.panels if panel.save(folder, trained)]
+
+
+def _finished_runs(row: Row, folder: Path, quick: bool) -> list[TrainedRun]:
+    """Find the runs of a row that have a `result.json`."""
+    found: list[TrainedRun] = []
+    for point, chosen in (row.quick() if quick else row).points().items():
+        path = folder / run_path(row.label, point, 0)
+        for result in sorted(path.parent.glob("seed-*/result.json")):
+            seed = int(result.parent.name.removeprefix("seed-"))
+            found.append(TrainedRun(chosen.with_seed(seed), seed, result.parent))
+    return found
+
+
+def row_of_figure(
+    recipes: Sequence[Recipe], name: str, label: str, place: str, rule: Literal["best", "last"]
+) -> Row:
+    """Take a row of another recipe for a figure that shows its trained network."""
+    recipe = next(recipe for recipe in recipes if recipe.name == name)
+    row = next(row for row in recipe.rows if isinstance(row, Row) and row.label == label)
+    reported = Reported(None, place, row.reported.split, "loss", rule, _FIGURE_NOTE)
+    return replace(row, reported=reported)
+
+
+@dataclass(frozen=True)
+class Curves(Analysis):
+    """Several curves over the same points.
+
+    Args:
+        x: The points.
+        series: The curves by name.
+        x_name: The label of the horizontal axis, with its unit.
+        y_name: The label of the vertical axis, with its unit.
+        title: The title of the picture.
+        bands: Half the width of the band around a curve, by the name of the curve.
+        log: Whether the vertical axis is logarithmic.
+    """
+
+    x: ArrayLike
+    series: Mapping[str, ArrayLike]
+    x_name: str
+    y_name: str
+    title: str = ""
+    bands: Mapping[str, ArrayLike] = field(default_factory=dict[str, ArrayLike])
+    log: bool = False
+
+    def draw(self, axes: "Axes") -> None:
+        """Draw the curves into axes of a larger figure."""
+        plot.lines(axes, self.x, self.series, bands=self.bands, log=self.log)
+        plot.label(axes, self.x_name, self.y_name, self.title)
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        self.draw(axes)
+        return figure
+
+    def table(self) -> Table:
+        count, points = len(self.series), np.asarray(self.x)
+        curves = [np.asarray(curve) for curve in self.series.values()]
+        unknown = np.full(len(points), np.nan)
+        bands = [np.asarray(self.bands.get(name, unknown)) for name in self.series]
+        half_widths = {"half_width": np.concatenate(bands)} if self.bands else {}
+        return {
+            "curve": np.repeat(list(self.series), len(points)),
+            self.x_name: np.tile(points, count),
+            self.y_name: np.concatenate(curves),
+            **half_widths,
+        }
+
+
+@dataclass(frozen=True)
+class SideBySide(Analysis):
+    """Several sets of curves, side by side in one picture.
+
+    Args:
+        parts: The sets of curves, from left to right.
+    """
+
+    parts: Sequence[Curves]
+
+    def plot(self) -> "Figure":
+        figure, axes = plot.canvas(len(self.parts))
+        for part_axes, part in zip(axes, self.parts, strict=True):
+            part.draw(part_axes)
+        return figure
+
+    def table(self) -> Table:
+        """Concatenate the tables of the parts; the axis labels are columns."""
+        tables = [part.table() for part in self.parts]
+        sizes = [len(np.asarray(table["curve"])) for table in tables]
+        columns: Table = {
+            "part": np.repeat(np.arange(1, len(tables) + 1), sizes),
+            "curve": np.concatenate([np.asarray(table["curve"]) for table in tables]),
+        }
+        names = dict.fromkeys(name for table in tables for name in table if name != "curve")
+        for name in names:
+            pairs = zip(tables, sizes, strict=True)
+            blank = [np.asarray(t.get(name, np.full(size, np.nan)), float) for t, size in pairs]
+            columns[name] = np.concatenate(blank)
+        return columns
+
+
+@dataclass(frozen=True)
+class Map(Analysis):
+    """A heat map with one number for each pair of indices.
+
+    Args:
+        values: The matrix of numbers; NaN stays blank.
+        x_name: The label of the columns.
+        y_name: The label of the rows, from top to bottom.
+        name: The label of the colour scale.
+        log: Whether the colour scale is logarithmic.
+        first: The index of the first row and column.
+    """
+
+    values: ArrayLike
+    x_name: str
+    y_name: str
+    name: str
+    log: bool = False
+    first: int = 0
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        plot.heat_map(axes, self.values, self.name, log=self.log, first=self.first)
+        plot.label(axes, self.x_name, self.y_name)
+        return figure
+
+    def table(self) -> Table:
+        values = np.asarray(self.values)
+        rows, columns = np.nonzero(np.isfinite(values))
+        numbers = values[rows, columns]
+        return {
+            self.y_name: rows + self.first,
+            self.x_name: columns + self.first,
+            self.name: numbers,
+        }

@@ -1,0 +1,333 @@
+"""Published experiments as data: a `Recipe`, its rows, and the numbers that the paper reports."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import nn
+
+from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.training import Callback, Settings
+from eigenrnn.init import Initializer
+from eigenrnn.models import SequenceModel, count_parameters
+
+if TYPE_CHECKING:
+    from eigenrnn.experiments.recipes.panels import Panel
+
+__all__ = ["Axis", "Computed", "Entry", "Quoted", "Recipe", "Reported", "Row"]
+
+_QUICK_BATCH_SIZE = 20
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A number that a paper reports, and the rule by which a run of ours is compared with it.
+
+    Args:
+        value: The number; None if the paper shows a curve and prints no number.
+        place: The place of the number in the paper, such as "table 1".
+        split: The split of the data on which it was measured.
+        quantity: A metric of the task, such as ``"accuracy"`` or ``"loss"``. On the split
+            ``train`` it is ``"loss"``, or ``"loss_mean"``, the mean over `log_every` steps.
+            ``"success"`` is 1 if the best loss is below `success` times the baseline, else 0.
+            ``"epoch_seconds"`` is the time of one epoch.
+        rule: Which evaluation of a run counts: the ``"best"`` on that split, the ``"last"``, or
+            the one of the model selected on the ``"validation"`` split.
+        note: How the number was obtained if it was not printed: read off a figure, quoted.
+        error: The standard error printed with the number.
+        success: The fraction of the baseline's loss below which a run succeeds.
+        only_successes: Whether only successful runs count.
+        pooled: Whether the number of a search is the mean over the runs of all its points, as a
+            share of successes always is, instead of over the runs of its best point.
+        file: The CSV file of the run that has the quantity as a column; `metrics.csv` by default.
+        at_most: An upper bound, if the paper states one and prints no number.
+        decimals: The number of printed decimals, needed where the last ones are zero.
+
+    Raises:
+        ValueError: If both a number and an upper bound are given.
+    """
+
+    value: float | None
+    place: str
+    split: Literal["train", "validation", "test"] = "test"
+    quantity: str = "accuracy"
+    rule: Literal["best", "last", "validation"] = "best"
+    note: str = ""
+    error: float | None = None
+    success: float = 0.5
+    only_successes: bool = False
+    pooled: bool = False
+    file: str | None = None
+    at_most: float | None = None
+    decimals: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is not None and self.at_most is not None:
+            raise ValueError(
+                f"expected value or at_most, got both, {self.value} and {self.at_most}"
+            )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of the grid of a row: a hyperparameter and the values to try.
+
+    Args:
+        name: The name of the hyperparameter, such as ``"lr"``.
+        values: The values to try.
+        with_value: Returns a copy of the row with one of the values.
+    """
+
+    name: str
+    values: tuple[float, ...]
+    with_value: Callable[["Row", float], "Row"]
+
+    @classmethod
+    def of_settings(cls, name: str, values: tuple[float, ...]) -> "Axis":
+        """Return an axis over one of the training settings."""
+
+        def with_value(row: "Row", value: float) -> "Row":
+            return replace(row, settings=replace(row.settings, **{name: value}))
+
+        return cls(name, values, with_value)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network of a published comparison.
+
+    Args:
+        label: The network's name and size, as the paper writes them.
+        task: The task that it is trained on.
+        layer: The class of the recurrent layer; None if this version has no such layer.
+        hidden_size: The number N of units.
+        settings: The training settings.
+        reported: The number that the paper reports.
+        options: Further arguments of the layer.
+        parameters: The number of trained parameters, checked when the model is built.
+        head_init: The initialiser of the head's matrix; that of `torch.nn.Linear` by default.
+        head_bias_init: The initialiser of the head's bias; that of `torch.nn.Linear` by default.
+        model_factory: Builds the network from the row and a generator, if the network is more
+            than a layer with a linear head.
+        seeds: The seeds of this row's runs, if they differ from the recipe's.
+        grid: The axes of a search. Every combination of their values is trained with every seed;
+            the values of the row itself are trained only if there is no grid.
+        callback_factory: Makes a training callback from the run's folder.
+        score: Computes further scores of a run's best model from the model, its task and a folder.
+            Quick runs skip it.
+        quick_task: A smaller task for `--quick`; the same task by default.
+        quick_steps: The number of steps for `--quick`.
+        quick_options: Layer options that replace those of the same name for `--quick`.
+        task_of_seed: Returns the task of a run from the row's task and the seed, if the paper also
+            draws the data from the seed.
+        departures: Differences from the paper.
+    """
+
+    label: str
+    task: Task
+    layer: Callable[..., Any] | None
+    hidden_size: int
+    settings: Settings
+    reported: Reported
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parameters: int | None = None
+    head_init: Initializer | None = None
+    head_bias_init: Initializer | None = None
+    model_factory: Callable[["Row", torch.Generator], nn.Module] | None = None
+    seeds: tuple[int, ...] | None = None
+    grid: tuple[Axis, ...] = ()
+    callback_factory: Callable[[Path], Callback] | None = None
+    score: Callable[[nn.Module, Any, Path], Mapping[str, float]] | None = None
+    quick_task: Task | None = None
+    quick_steps: int = 30
+    quick_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    task_of_seed: Callable[[Any, int], Task] | None = None
+    departures: tuple[str, ...] = ()
+
+    def points(self) -> dict[str, "Row"]:
+        """Return one row for each point of the grid, by the name of the point."""
+        points: dict[str, Row] = {}
+        for values in itertools.product(*(axis.values for axis in self.grid)):
+            row = replace(self, grid=())
+            for axis, value in zip(self.grid, values, strict=True):
+                row = axis.with_value(row, value)
+            named = zip((axis.name for axis in self.grid), values, strict=True)
+            points[" ".join(f"{name}={value:g}" for name, value in named)] = row
+        return points
+
+    def build(self, seed: int) -> nn.Module:
+        """Build the network and initialise it from the seed.
+
+        Raises:
+            ValueError: If this version has no such layer, or the number of parameters differs
+                from the stated one.
+        """
+        if self.layer is None:
+            raise ValueError(f"expected a row with a layer, got {self.label!r}")
+        generator = torch.Generator().manual_seed(seed)
+        model = (self.model_factory or _layer_with_head)(self, generator)
+        counted = count_parameters(model)
+        if self.parameters not in (None, counted):
+            raise ValueError(
+                f"expected {self.parameters} parameters in {self.label}, got {counted}"
+            )
+        return model
+
+    def with_seed(self, seed: int) -> "Row":
+        """Return the row with this seed for batches, dropout and, if it draws data, the task."""
+        task = self.task if self.task_of_seed is None else self.task_of_seed(self.task, seed)
+        return replace(self, task=task, settings=replace(self.settings, seed=seed))
+
+    def with_changes(self, changes: Mapping[str, Any]) -> "Row":
+        """Return the row without its grid and with other hyperparameters.
+
+        Args:
+            changes: Values by name: a training setting such as `lr`, `hidden_size`,
+                `layer.OPTION` or `task.OPTION`.
+        Raises:
+            ValueError: If a name is unknown; the layer checks its own options when it is built.
+        """
+        settings_names = {f.name for f in fields(Settings)} - {"seed"}
+        task_names = {f"task.{f.name}" for f in fields(self.task)}  # type: ignore[arg-type]
+        layer_names = {name for name in changes if name.startswith("layer.")}
+        unknown = set(changes) - settings_names - task_names - layer_names - {"hidden_size"}
+        if unknown:
+            raise ValueError(
+                "expected a setting of training, hidden_size, layer.OPTION or "
+                f"{', '.join(sorted(task_names))}; got {', '.join(sorted(unknown))}"
+            )
+        settings = {name: value for name, value in changes.items() if name in settings_names}
+        if "epochs" in settings:
+            settings.setdefault("steps", None)
+        if "steps" in settings:
+            settings.setdefault("epochs", None)
+        of_task = {n.removeprefix("task."): v for n, v in changes.items() if n in task_names}
+        of_layer = {n.removeprefix("layer."): v for n, v in changes.items() if n in layer_names}
+        is_same_size = not of_layer and not of_task and "hidden_size" not in changes
+        return replace(
+            self,
+            settings=replace(self.settings, **settings),
+            task=replace(self.task, **of_task),  # type: ignore[type-var]
+            options={**self.options, **of_layer},
+            hidden_size=changes.get("hidden_size", self.hidden_size),
+            parameters=self.parameters if is_same_size else None,
+            grid=(),
+        )
+
+    def quick(self, steps: int | None = None) -> "Row":
+        """Return a smaller row for a smoke test, with the middle point of its grid."""
+        grid = tuple(replace(a, values=(a.values[len(a.values) // 2],)) for a in self.grid)
+        steps = steps or self.quick_steps
+        settings = replace(
+            self.settings,
+            epochs=None,
+            steps=steps,
+            batch_size=min(self.settings.batch_size, _QUICK_BATCH_SIZE),
+            eval_every=steps,
+            eval_batch_size=100,
+        )
+        return replace(
+            self,
+            task=self.quick_task or self.task,
+            options={**self.options, **self.quick_options},
+            parameters=None if self.quick_options else self.parameters,
+            settings=settings,
+            grid=grid,
+            score=None,
+        )
+
+
+def _layer_with_head(row: Row, generator: torch.Generator) -> nn.Module:
+    """Build the default network: one layer with a linear head."""
+    make_layer: Any = row.layer
+    layer = make_layer(row.task.input_size, row.hidden_size, **row.options, generator=generator)
+    return SequenceModel(
+        layer,
+        row.task.output_size,
+        row.task.readout,
+        head_init=row.head_init,
+        head_bias_init=row.head_bias_init,
+        generator=generator,
+    )
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A number of a paper that needs no training.
+
+    Args:
+        label: The name of the matrix or network, as the paper writes it.
+        compute: Computes the number.
+        reported: The number that the paper reports.
+        departures: Differences from the paper.
+    """
+
+    label: str
+    compute: Callable[[], float]
+    reported: Reported
+    departures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A number that a paper quotes from another paper; it is listed and not run.
+
+    Args:
+        label: The network's name and size, as the paper writes them.
+        reported: The quoted number; its note names the other paper.
+        departures: Differences from the paper.
+    """
+
+    label: str
+    reported: Reported
+    departures: tuple[str, ...] = ()
+
+
+Entry = Row | Computed | Quoted
+"""One line of a recipe."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A published comparison: a table, or a figure with its curves.
+
+    Args:
+        name: The paper and the place in it, such as "scornn/table1".
+        summary: One sentence about the comparison.
+        rows: The trained networks, the computed numbers and the quoted numbers.
+        source: The paper.
+        seeds: The seeds of the runs: those of the paper, or as many as the paper has runs.
+        departures: Differences from the paper that concern all rows.
+        panels: The pictures that are drawn in addition to the training curves.
+    """
+
+    name: str
+    summary: str
+    rows: tuple[Entry, ...]
+    source: str
+    seeds: tuple[int, ...] = (0,)
+    departures: tuple[str, ...] = ()
+    panels: "tuple[Panel, ...]" = ()
+
+    def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
+        """Return the rows whose label equals a pattern or, if none does, contains it.
+
+        Raises:
+            ValueError: If no label contains a pattern.
+        """
+        if not patterns:
+            return self.rows
+        chosen: set[str] = set()
+        for pattern in patterns:
+            labels = [row.label for row in self.rows]
+            exact = [label for label in labels if pattern.lower() == label.lower()]
+            found = exact or [label for label in labels if pattern.lower() in label.lower()]
+            if not found:
+                raise ValueError(
+                    f"expected a part of a row's label ({', '.join(labels)}), got {pattern!r}"
+                )
+            chosen.update(found)
+        return tuple(row for row in self.rows if row.label in chosen)
