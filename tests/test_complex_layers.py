@@ -1,4 +1,4 @@
-"""Layers whose recurrent matrices are complex: what they give, take back and refuse."""
+"""Layers with complex recurrent matrices: outputs, states, gradients, dtypes and errors."""
 
 from functools import partial
 
@@ -19,24 +19,24 @@ each_set = pytest.mark.parametrize("constraint", [COMPLEX[name] for name in NAME
 each_output = pytest.mark.parametrize(("output", "width"), [("real_imag", 2 * N), ("real", N)])
 
 
-def stream(seed=0):
+def seeded_generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
 def normal(*shape, seed=1, dtype=torch.float64):
-    return torch.randn(shape, generator=stream(seed), dtype=dtype)
+    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
 
 
 def near(dtype=torch.float64, n=T * N):
     return {"rtol": 0, "atol": tol(dtype, n)}
 
 
-def made(constraint, *sizes, **options):
-    """A layer in double precision whose modReLU has thresholds."""
+def make_layer(constraint, *sizes, **options):
+    """A layer in double precision with nonzero biases of modReLU."""
     layer = RNN(M, N, *sizes, constraint=constraint, **{"dtype": torch.float64} | options)
     for direction in layer.all_directions():
         if direction.bias is not None:
-            torch.nn.init.uniform_(direction.bias, -0.01, 0.01, generator=stream(5))
+            torch.nn.init.uniform_(direction.bias, -0.01, 0.01, generator=seeded_generator(5))
     return layer
 
 
@@ -45,8 +45,8 @@ def as_complex(parts):
     return real + 1j * imaginary
 
 
-def hand_written(direction, x, h0):
-    """One direction as a loop over the steps of each sequence, in complex numbers."""
+def reference_states(direction, x, h0):
+    """The states of one direction, by a loop over sequences and time steps."""
     W, U = direction.weight_hh.detach().numpy(), as_complex(direction.weight_ih.T).T
     states = np.zeros((T, B, N), dtype=complex)
     for b in range(B):
@@ -68,10 +68,10 @@ def hand_written(direction, x, h0):
 @each_output
 @each_set
 def test_a_layer_computes_its_formula_in_complex_numbers(constraint, output, width, options):
-    layer = made(constraint, output=output, **options)
+    layer = make_layer(constraint, output=output, **options)
     x, h0 = normal(T, B, M), normal(1, B, 2 * N, seed=2)
     got, h_n = layer(x, h0)
-    h = hand_written(layer.all_directions()[0], x, h0[0])
+    h = reference_states(layer.all_directions()[0], x, h0[0])
     both = np.concatenate([h.real, h.imag], axis=-1)
     torch.testing.assert_close(got, torch.as_tensor(both[..., :width]), **near())
     torch.testing.assert_close(h_n[0], torch.as_tensor(both[-1]), **near())
@@ -80,10 +80,10 @@ def test_a_layer_computes_its_formula_in_complex_numbers(constraint, output, wid
 @pytest.mark.parametrize("directions", [1, 2])
 @each_output
 @each_set
-def test_the_output_has_the_width_that_was_chosen_and_the_state_both_parts(
+def test_the_output_has_the_chosen_width_and_the_state_both_parts(
     constraint, output, width, directions
 ):
-    layer = made(constraint, 2, output=output, bidirectional=directions == 2)
+    layer = make_layer(constraint, 2, output=output, bidirectional=directions == 2)
     got, h_n = layer(normal(T, B, M))
     assert got.shape == (T, B, directions * width)
     assert layer.output_size == directions * width
@@ -92,8 +92,8 @@ def test_the_output_has_the_width_that_was_chosen_and_the_state_both_parts(
 
 @each_output
 @each_set
-def test_the_last_state_goes_back_in_as_the_first(constraint, output, width):
-    layer, x = made(constraint, 2, output=output), normal(T, B, M)
+def test_the_last_state_is_accepted_as_h0(constraint, output, width):
+    layer, x = make_layer(constraint, 2, output=output), normal(T, B, M)
     whole, h_n = layer(x)
     _, middle = layer(x[:2])
     rest, last = layer(x[2:], middle)
@@ -104,8 +104,8 @@ def test_the_last_state_goes_back_in_as_the_first(constraint, output, width):
 
 @each_output
 @each_set
-def test_a_stream_of_steps_equals_the_whole_sequence(constraint, output, width):
-    layer, x = made(constraint, 2, output=output, trainable_h0=True), normal(T, B, M)
+def test_single_steps_equal_the_whole_sequence(constraint, output, width):
+    layer, x = make_layer(constraint, 2, output=output, trainable_h0=True), normal(T, B, M)
     h, outputs = None, []
     for x_t in x:
         y, h = layer.step(x_t, h)
@@ -118,7 +118,7 @@ def test_a_stream_of_steps_equals_the_whole_sequence(constraint, output, width):
 
 @each_set
 def test_lengths_equal_packing_and_each_sequence_alone(constraint):
-    layer, x = made(constraint, 2, bidirectional=True), normal(T, B, M)
+    layer, x = make_layer(constraint, 2, bidirectional=True), normal(T, B, M)
     output, h_n = layer(pack_padded_sequence(x, LENGTHS, enforce_sorted=False))
     got = layer(x, lengths=LENGTHS)
     assert all(map(torch.equal, got, (pad_packed_sequence(output)[0], h_n)))
@@ -129,11 +129,11 @@ def test_lengths_equal_packing_and_each_sequence_alone(constraint):
 
 
 @each_set
-def test_both_directions_are_two_layers_of_one(constraint):
-    layer, x = made(constraint, bidirectional=True), normal(T, B, M)
+def test_a_bidirectional_layer_equals_two_directions(constraint):
+    layer, x = make_layer(constraint, bidirectional=True), normal(T, B, M)
     forward, backward = layer(x)[0].split(2 * N, dim=-1)
     for k, (sequence, states) in enumerate([(x, forward), (x.flip(0), backward.flip(0))]):
-        h = hand_written(layer.all_directions()[k], sequence, torch.zeros(B, 2 * N))
+        h = reference_states(layer.all_directions()[k], sequence, torch.zeros(B, 2 * N))
         both = np.concatenate([h.real, h.imag], axis=-1)
         torch.testing.assert_close(states, torch.as_tensor(both), **near())
 
@@ -141,7 +141,7 @@ def test_both_directions_are_two_layers_of_one(constraint):
 @each_output
 @each_set
 def test_gradients_reach_every_parameter(constraint, output, width):
-    layer = made(constraint, 2, bidirectional=True, trainable_h0=True, output=output)
+    layer = make_layer(constraint, 2, bidirectional=True, trainable_h0=True, output=output)
     got, h_n = layer(normal(T, B, M))
     (got.square().sum() + (h_n * normal(*h_n.shape, seed=3)).sum()).backward()
     assert got.shape[-1] == 2 * width
@@ -150,18 +150,18 @@ def test_gradients_reach_every_parameter(constraint, output, width):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_frozen_layer_computes_the_same(name):
-    layer, x = made(COMPLEX[name], 2), normal(T, B, M)
+    layer, x = make_layer(COMPLEX[name], 2), normal(T, B, M)
     expected = layer(x)[0]
     assert torch.equal(layer.freeze()(x)[0], expected)
 
 
-# torch's own compiler still scripts some of its modules
+# torch's compiler triggers this warning itself
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")
 @each_output
 @each_set
-def test_a_compiled_layer_agrees_without_a_break_in_its_graph(constraint, output, width):
+def test_a_compiled_layer_agrees_without_graph_breaks(constraint, output, width):
     torch.compiler.reset()
-    layer, x = made(constraint, 2, output=output), normal(T, B, M)
+    layer, x = make_layer(constraint, 2, output=output), normal(T, B, M)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     parameters = [*layer.parameters()]
 
@@ -176,21 +176,21 @@ def test_a_compiled_layer_agrees_without_a_break_in_its_graph(constraint, output
 
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
 @each_set
-def test_a_nonlinearity_of_real_numbers_is_refused(constraint, nonlinearity):
+def test_a_nonlinearity_without_complex_form_raises(constraint, nonlinearity):
     with pytest.raises(ValueError, match=f"as .* is complex, got .{nonlinearity}"):
         RNN(M, N, nonlinearity=nonlinearity, constraint=constraint)
 
 
 @each_set
-def test_a_first_state_of_the_real_parts_alone_is_refused(constraint):
-    with pytest.raises(ValueError, match=r"first states of shape \(1, 3, 16\), got \(1, 3, 8\)"):
-        made(constraint)(normal(T, B, M), normal(1, B, N))
+def test_h0_with_only_real_parts_raises(constraint):
+    with pytest.raises(ValueError, match=r"initial states of shape \(1, 3, 16\), got \(1, 3, 8\)"):
+        make_layer(constraint)(normal(T, B, M), normal(1, B, N))
 
 
-def test_the_output_of_a_real_layer_is_the_same_whatever_was_chosen():
+def test_the_output_option_has_no_effect_on_a_real_layer():
     x = normal(T, B, M, dtype=torch.float32)
     one, other = (
-        partial(RNN, output=output)(M, N, generator=stream())(x)[0]
+        partial(RNN, output=output)(M, N, generator=seeded_generator())(x)[0]
         for output in ("real", "real_imag")
     )
     assert torch.equal(one, other)
@@ -198,8 +198,8 @@ def test_the_output_of_a_real_layer_is_the_same_whatever_was_chosen():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @each_set
-def test_weights_of_sixteen_bits_make_states_in_complex_numbers_of_float32(constraint, dtype):
-    layer = made(constraint, 2, dtype=dtype, input_bias=True, trainable_h0=True)
+def test_a_16_bit_layer_computes_its_states_in_complex64(constraint, dtype):
+    layer = make_layer(constraint, 2, dtype=dtype, input_bias=True, trainable_h0=True)
     wide = RNN(M, N, 2, constraint=constraint, input_bias=True, trainable_h0=True)
     wide.load_state_dict(layer.state_dict())
     x = normal(200, B, M, dtype=dtype)
@@ -214,7 +214,7 @@ def test_weights_of_sixteen_bits_make_states_in_complex_numbers_of_float32(const
     assert again.dtype == dtype
 
 
-def test_a_complex_layer_of_sixteen_bits_runs_under_autocast():
+def test_a_16_bit_complex_layer_runs_under_autocast():
     layer = RNN(M, N, constraint=COMPLEX["fourier-product"], dtype=torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16):
         output, _ = layer(normal(T, B, M, dtype=torch.float32))

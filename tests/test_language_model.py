@@ -1,4 +1,4 @@
-"""A language model is what torch's own parts say it is, and forgets only what it is told to."""
+"""LanguageModel against torch's own modules; its dropouts, weight drop and penalties."""
 
 import copy
 import io
@@ -52,13 +52,13 @@ def three_lstms(**options):
 
 
 def recurrent_weights(layer):
-    """The matrices that one pass of a layer goes by."""
+    """The recurrent matrices that one forward pass uses."""
     if isinstance(layer, nn.RNNBase):
         return [W for W in layer._flat_weights if W.dim() == 2 and W.shape[1] == N][-1:]
     return [direction.weight_hh for direction in layer.all_directions()]
 
 
-def test_a_model_is_an_embedding_layers_and_a_linear_map():
+def test_a_model_equals_an_embedding_layers_and_a_linear_map():
     model = three_lstms(head_bias_init=threes_)
     embedding = nn.Embedding.from_pretrained(model.embedding.detach())
     x = embedding(text())
@@ -71,37 +71,37 @@ def test_a_model_is_an_embedding_layers_and_a_linear_map():
 
 
 @each_layer
-def test_two_windows_with_the_state_between_equal_one_over_both(make):
+def test_two_windows_with_carried_state_equal_one_window(make):
     model = LanguageModel(K, E, [make(), RNN(N, 5)])
     whole, end = model.advance(text(), None)
     first, state = model.advance(text()[:4], None)
-    second, after = model.advance(text()[4:], state)
+    second, last = model.advance(text()[4:], state)
     torch.testing.assert_close(torch.cat([first, second]), whole, **NEAR)
-    torch.testing.assert_close(after, end, **NEAR)
+    torch.testing.assert_close(last, end, **NEAR)
     torch.testing.assert_close(model(text()), whole, **NEAR)
 
 
-def test_symbols_that_come_later_change_nothing_before():
+def test_the_model_is_causal():
     model = three_lstms()
     other = text().index_fill(0, torch.tensor([T - 1]), 0)
     assert torch.equal(model(text())[: T - 1], model(other)[: T - 1])
 
 
 @each_layer
-def test_weight_drop_silences_its_share_of_the_entries_and_scales_the_others(make):
+def test_weight_drop_drops_entries_with_its_probability_and_scales_the_others(make):
     layer = make()
     W = recurrent_weights(layer.eval())[-1].detach().clone()
     weight_drop(layer, 0.25).train()
     dropped = torch.stack([recurrent_weights(layer)[-1] for _ in range(200)])
-    silent = dropped[:, W != 0] == 0  # a start may have zeros of its own
-    share = silent.float().mean().item()
-    assert share == pytest.approx(0.25, abs=4 * (0.19 / silent.numel()) ** 0.5)
+    dropped_entries = dropped[:, W != 0] == 0  # the initial W may have zeros of its own
+    fraction = dropped_entries.float().mean().item()
+    assert fraction == pytest.approx(0.25, abs=4 * (0.19 / dropped_entries.numel()) ** 0.5)
     scaled = torch.where(dropped == 0, 0, W / 0.75)
     torch.testing.assert_close(dropped, scaled, **NEAR)
 
 
 @each_layer
-def test_weight_drop_does_nothing_in_evaluation(make):
+def test_weight_drop_has_no_effect_in_evaluation(make):
     layer = make().eval()
     x = torch.randn(T, B, E)
     before = layer(x)[0]
@@ -109,22 +109,22 @@ def test_weight_drop_does_nothing_in_evaluation(make):
 
 
 @each_layer
-def test_weight_drop_changes_what_training_computes_and_passes_gradients(make):
+def test_weight_drop_acts_in_training_and_passes_gradients(make):
     layer, x = weight_drop(make(), 0.5), torch.randn(T, B, E)
     assert not torch.equal(layer(x)[0], layer(x)[0])
     layer(x)[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
 
 
-def test_the_silent_entries_are_the_same_at_all_steps():
-    """Under a mask that stays, an entry that is silent gets no gradient from any step."""
+def test_the_mask_of_weight_drop_is_the_same_at_all_time_steps():
+    """If the mask is fixed, a dropped entry gets no gradient from any time step."""
     layer = weight_drop(nn.RNN(E, N), 0.5)
     layer(torch.randn(T, B, E))[0].sum().backward()
-    silent = layer.parametrizations.weight_hh_l0.original.grad == 0
-    assert 0 < silent.sum() < N * N
+    dropped_entries = layer.parametrizations.weight_hh_l0.original.grad == 0
+    assert 0 < dropped_entries.sum() < N * N
 
 
-def test_what_is_trained_stays_in_its_set_under_weight_drop():
+def test_a_constrained_matrix_stays_in_its_set_under_weight_drop():
     layer = constrain(nn.LSTM(E, N), "weight_hh_l0", ScaledCayley, rows="g")
     weight_drop(layer, 0.5)
     optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
@@ -136,12 +136,12 @@ def test_what_is_trained_stays_in_its_set_under_weight_drop():
     torch.testing.assert_close(g @ g.T, torch.eye(N), **NEAR)
 
 
-def test_what_is_measured_is_the_whole_matrix():
+def test_the_orthogonality_error_ignores_weight_drop():
     layer = weight_drop(ScoRNN(E, N), 0.5)
     assert layer.orthogonality_error().item() <= tol(torch.float32, N)
 
 
-def test_weight_drop_is_set_anew_and_not_twice():
+def test_a_second_weight_drop_replaces_the_first():
     lstm = weight_drop(weight_drop(LSTM(E, N), 0.5), 0.0)
     assert (lstm.weight_hh_l0 != 0).all()
     scornn = weight_drop(weight_drop(ScoRNN(E, N), 0.5), 0.0)
@@ -149,45 +149,47 @@ def test_weight_drop_is_set_anew_and_not_twice():
     assert torch.equal(scornn(x)[0], scornn(x)[0])
 
 
-def test_weight_drop_silences_complex_entries():
+def test_weight_drop_drops_complex_entries():
     layer = weight_drop(ScuRNN(E, N), 0.5)
     x = torch.randn(T, B, E)
     assert not torch.equal(layer(x)[0], layer(x)[0])
     (W,), (dropped,) = layer.recurrent_matrices(), recurrent_weights(layer)
-    silent = dropped[W != 0] == 0
-    assert 0 < silent.sum() < silent.numel()
+    dropped_entries = dropped[W != 0] == 0
+    assert 0 < dropped_entries.sum() < dropped_entries.numel()
 
 
-def test_a_model_leaves_the_weight_drop_of_a_layer_as_it_was():
+def test_a_model_keeps_the_weight_drop_of_a_layer():
     layer = weight_drop(RNN(E, N), 0.5)
     model = LanguageModel(K, E, [layer])
     assert not torch.equal(model(text()), model(text()))
 
 
-def test_embedding_dropout_silences_a_symbol_wherever_it_occurs():
+def test_embedding_dropout_drops_a_symbol_at_all_its_occurrences():
     model = LanguageModel(K, E, [RNN(E, N)], dropouts=Dropouts(embedding=0.5))
     inputs = torch.arange(K).repeat(2).unsqueeze(1)
-    x = model._embedded(inputs)[:, 0]
-    silent = (x == 0).all(1)
-    assert 0 < silent.sum() < 2 * K
+    x = model._embed(inputs)[:, 0]
+    dropped_entries = (x == 0).all(1)
+    assert 0 < dropped_entries.sum() < 2 * K
     assert torch.equal(x[:K], x[K:])
-    torch.testing.assert_close(x[:K][~silent[:K]], 2 * model.embedding[~silent[:K]])
-    assert torch.equal(model.eval()._embedded(inputs)[:K, 0], model.embedding)
+    torch.testing.assert_close(
+        x[:K][~dropped_entries[:K]], 2 * model.embedding[~dropped_entries[:K]]
+    )
+    assert torch.equal(model.eval()._embed(inputs)[:K, 0], model.embedding)
 
 
 @pytest.mark.parametrize("place", ["input", "hidden", "output"])
-def test_locked_dropout_silences_the_same_units_at_all_steps(place):
+def test_locked_dropout_drops_the_same_units_at_all_time_steps(place):
     model = LanguageModel(K, E, [nn.RNN(E, N), nn.RNN(N, N)], dropouts=Dropouts(**{place: 0.5}))
     seen = []
     for layer in model.layers:
-        layer.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     with torch.no_grad():
         model.head.copy_(torch.eye(K, N))
     seen.append(model(text())[..., :N])
     x = seen[["input", "hidden", "output"].index(place)]
-    silent = (x == 0).all(0)
-    assert 0 < silent.sum() < silent.numel()
-    assert ((x == 0) == silent).all()
+    dropped_entries = (x == 0).all(0)
+    assert 0 < dropped_entries.sum() < dropped_entries.numel()
+    assert ((x == 0) == dropped_entries).all()
 
 
 def test_nothing_is_dropped_in_evaluation():
@@ -199,7 +201,7 @@ def test_nothing_is_dropped_in_evaluation():
     }
     model.load_state_dict(renamed)
     assert torch.equal(model(text()), plain(text()))
-    assert model.take_activity() is None
+    assert model.pop_activation_penalty() is None
 
 
 def test_tied_weights_are_one_parameter():
@@ -209,11 +211,11 @@ def test_tied_weights_are_one_parameter():
     names = [name for name, _ in tied.named_parameters()]
     assert "head" not in names
     tied(text()).sum().backward()
-    unread = torch.ones(K, dtype=torch.bool).index_fill(0, text().unique(), value=False)
-    assert (tied.embedding.grad[unread] != 0).any()  # by the head alone
+    absent = torch.ones(K, dtype=torch.bool).index_fill(0, text().unique(), value=False)
+    assert (tied.embedding.grad[absent] != 0).any()  # only through the head
 
 
-def test_penalties_on_the_states_are_those_of_the_formula():
+def test_the_activation_penalty_follows_its_formula():
     layers = [nn.RNN(E, N), nn.RNN(N, N)]
     model = LanguageModel(
         K, E, layers, activation=(2.0, 3.0), dropouts=Dropouts(output=0.5), tied=False
@@ -222,24 +224,24 @@ def test_penalties_on_the_states_are_those_of_the_formula():
     model.layers[-1].register_forward_hook(lambda _, __, out: seen.append(out[0]))
     with torch.no_grad():
         model.head.copy_(torch.eye(K, N))
-    read = model(text())[..., :N]
+    states_after_dropout = model(text())[..., :N]
     (h,) = seen
-    slow = sum((h[t] - h[t - 1]).pow(2).sum() for t in range(1, T)) / ((T - 1) * B * N)
-    expected = 2.0 * read.pow(2).sum() / (T * B * N) + 3.0 * slow
+    differences = sum((h[t] - h[t - 1]).pow(2).sum() for t in range(1, T)) / ((T - 1) * B * N)
+    expected = 2.0 * states_after_dropout.pow(2).sum() / (T * B * N) + 3.0 * differences
     torch.testing.assert_close(penalty(model), expected)
-    assert penalty(model).item() == 0  # once
+    assert penalty(model).item() == 0  # it is cleared
 
 
-def test_one_step_has_no_step_before_it():
+def test_the_activation_penalty_of_a_single_time_step_is_zero():
     model = LanguageModel(K, E, [nn.RNN(E, N)], activation=(0.0, 3.0))
     model(text(1))
-    assert model.take_activity().item() == 0
+    assert model.pop_activation_penalty().item() == 0
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_copy_gives_the_same_and_shares_nothing(tied):
+def test_a_copy_computes_the_same_and_shares_no_parameters(tied):
     model = three_lstms(tied=tied, dropouts=Dropouts.all(0.3), activation=(1.0, 1.0))
-    model(text())  # leaves a penalty with its graph
+    model(text())  # stores a penalty with an autograd graph
     for other in (copy.deepcopy(model), saved_and_loaded(model)):
         assert (other.head is other.embedding) == tied
         assert not {*map(id, other.parameters())} & {*map(id, model.parameters())}
@@ -257,7 +259,7 @@ def saved_and_loaded(model):
     return other
 
 
-def test_starts_are_a_function_of_the_generator_and_leave_the_global_stream():
+def test_the_generator_determines_the_weights_and_the_global_one_is_unused():
     before = torch.random.get_rng_state()
     one, other = (
         LanguageModel(K, E, [NnRNN(E, N, generator=g)], generator=g)
@@ -268,22 +270,22 @@ def test_starts_are_a_function_of_the_generator_and_leave_the_global_stream():
         assert torch.equal(a, b)
 
 
-def test_the_starts_are_the_published_ones():
+def test_the_initialisation_is_the_published_one():
     model = LanguageModel(300, 40, [RNN(40, N)])
     for weight in (model.embedding, model.head):
         assert 0.099 < weight.abs().max() <= 0.1
     assert (model.head_bias == 0).all()
-    chosen = LanguageModel(K, E, [RNN(E, N)], embedding_init=threes_, tied=False)
-    assert len(chosen.embedding.unique()) == len(chosen.head.unique()) == 1
+    custom = LanguageModel(K, E, [RNN(E, N)], embedding_init=threes_, tied=False)
+    assert len(custom.embedding.unique()) == len(custom.head.unique()) == 1
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
-def test_a_projected_layer_is_as_wide_as_its_projection():
+def test_the_output_size_of_a_projected_layer_is_that_of_its_projection():
     model = LanguageModel(K, E, [nn.LSTM(E, N, proj_size=3), nn.LSTM(3, E)], tied=True)
     assert model(text()).shape == (T, B, K)
 
 
-def test_a_new_model_scores_about_the_guess_of_one_symbol_among_all():
+def test_a_new_model_scores_near_the_chance_level():
     outputs = three_lstms(tied=True)(text()).flatten(0, 1)
     assert F.cross_entropy(outputs, text().flatten()).item() == pytest.approx(math.log(K), abs=0.1)
 
@@ -292,30 +294,30 @@ def test_a_new_model_scores_about_the_guess_of_one_symbol_among_all():
     ("layers", "options", "message"),
     [
         (lambda: [], {}, r"expected at least one recurrent layer, got none"),
-        (lambda: [RNN(E + 1, N)], {}, r"expected layer 1 to read 4, got 5"),
-        (lambda: [RNN(E, N), RNN(E, N)], {}, r"expected layer 2 to read 6, got 4"),
+        (lambda: [RNN(E + 1, N)], {}, r"expected layer 1 with input_size=4, got 5"),
+        (lambda: [RNN(E, N), RNN(E, N)], {}, r"expected layer 2 with input_size=6, got 4"),
         (
             lambda: [RNN(E, N, bidirectional=True)],
             {},
-            r"layer 1 to read forwards .*bidirectional=True",
+            r"layer 1 to be unidirectional .*bidirectional=True",
         ),
         (lambda: [nn.LSTM(E, N, batch_first=True)], {}, r"time first, .*batch_first=True"),
         (lambda: [RNN(E, N)], {"tied": True}, r"expected a last layer of 4 units, .* got 6"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(layers, options, message):
+def test_layers_that_do_not_fit_raise(layers, options, message):
     with pytest.raises(ValueError, match=message):
         LanguageModel(K, E, layers(), **options)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, math.nan])
-def test_a_rate_that_is_no_share_is_refused(rate):
+def test_an_invalid_dropout_probability_raises(rate):
     with pytest.raises(ValueError, match=r"expected 0 <= weight < 1, got "):
         Dropouts(weight=rate)
     with pytest.raises(ValueError, match=r"expected 0 <= rate < 1, got "):
         weight_drop(nn.LSTM(E, N), rate)
 
 
-def test_weight_drop_of_what_is_no_recurrent_layer_is_refused():
+def test_weight_drop_of_another_module_raises():
     with pytest.raises(ValueError, match="expected a recurrent layer, got Linear"):
         weight_drop(nn.Linear(3, 3), 0.5)

@@ -1,4 +1,4 @@
-"""A layer with a head reads out the right states, whatever layer it is, and counts itself."""
+"""SequenceModel with every layer; parameter counts, constrained parameters and penalties."""
 
 from functools import partial
 
@@ -26,16 +26,16 @@ each_depth = pytest.mark.parametrize(
 )
 
 
-def stream(seed=0):
+def seeded_generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
 def sequences():
-    return torch.randn(T, B, M, generator=stream(1))
+    return torch.randn(T, B, M, generator=seeded_generator(1))
 
 
-def last_of(layer, states, lengths):
-    """The last state of each sequence: of both directions, the backward one's first."""
+def last_states(layer, states, lengths):
+    """The last state of each sequence; that of the backward direction is at time step 0."""
     N = layer.hidden_size
     ends = torch.stack([states[length - 1, b] for b, length in enumerate(lengths)])
     return torch.cat([ends[:, :N], states[0, :, N:]], dim=1) if layer.bidirectional else ends
@@ -47,7 +47,7 @@ def near():
 
 @each_depth
 @each_layer
-def test_all_states_are_read_out_at_every_step(make, options):
+def test_readout_all_applies_the_head_at_every_time_step(make, options):
     layer = make(M, N, **options)
     model = SequenceModel(layer, K)
     expected = model.head(layer(sequences())[0])
@@ -56,17 +56,17 @@ def test_all_states_are_read_out_at_every_step(make, options):
 
 @each_depth
 @each_layer
-def test_the_last_state_is_that_of_the_last_layer(make, options):
+def test_readout_last_uses_the_last_state_of_the_last_layer(make, options):
     layer = make(M, N, **options)
     model = SequenceModel(layer, K, "last")
     states = layer(sequences())[0]
-    expected = model.head(last_of(layer, states, [T] * B))
+    expected = model.head(last_states(layer, states, [T] * B))
     torch.testing.assert_close(model(sequences()), expected, **near())
 
 
 @each_depth
 @each_layer
-def test_the_last_state_of_a_short_sequence_is_at_its_own_end(make, options):
+def test_readout_last_uses_the_end_of_each_sequence(make, options):
     layer = make(M, N, **options)
     model = SequenceModel(layer, K, "last")
     x = sequences()
@@ -76,7 +76,7 @@ def test_the_last_state_of_a_short_sequence_is_at_its_own_end(make, options):
 
 @each_depth
 @each_layer
-def test_every_step_of_a_short_sequence_is_read_out_as_if_it_were_alone(make, options):
+def test_outputs_of_a_batch_with_lengths_equal_each_sequence_alone(make, options):
     model = SequenceModel(make(M, N, **options), K)
     x = sequences()
     outputs = model(x, LENGTHS)
@@ -87,7 +87,7 @@ def test_every_step_of_a_short_sequence_is_read_out_as_if_it_were_alone(make, op
 
 
 @each_layer
-def test_full_lengths_change_nothing(make):
+def test_full_lengths_equal_no_lengths(make):
     model = SequenceModel(make(M, N), K, "last")
     expected = model(sequences())
     torch.testing.assert_close(model(sequences(), torch.tensor([T] * B)), expected, **near())
@@ -101,26 +101,29 @@ def test_every_parameter_gets_a_gradient(make):
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
-def test_the_start_of_the_head_is_a_function_of_the_generator():
+def test_the_generator_determines_the_initialisation_of_the_head():
     one, other = (
-        SequenceModel(ScoRNN(M, N, generator=stream()), K, generator=stream(2)) for _ in range(2)
+        SequenceModel(ScoRNN(M, N, generator=seeded_generator()), K, generator=seeded_generator(2))
+        for _ in range(2)
     )
     assert torch.equal(one.head.weight, other.head.weight)
     assert torch.equal(one.head.bias, other.head.bias)
 
 
-def test_the_start_of_the_head_is_that_of_torch():
-    head = SequenceModel(ScoRNN(M, 100), 200, generator=stream()).head
+def test_the_head_has_the_initialisation_of_torch():
+    head = SequenceModel(ScoRNN(M, 100), 200, generator=seeded_generator()).head
     for weight in (head.weight, head.bias):
         assert 0.09 < weight.abs().max() <= 1 / 10
 
 
-def test_another_start_of_the_head_may_be_chosen():
-    model = SequenceModel(ScoRNN(M, 100), 200, head_init=glorot_uniform_, generator=stream())
+def test_the_initialiser_of_the_head_can_be_chosen():
+    model = SequenceModel(
+        ScoRNN(M, 100), 200, head_init=glorot_uniform_, generator=seeded_generator()
+    )
     assert 0.99 * 0.02**0.5 < model.head.weight.abs().max() <= 0.02**0.5
 
 
-def test_another_start_of_the_bias_of_the_head_may_be_chosen():
+def test_the_initialiser_of_the_bias_of_the_head_can_be_chosen():
     assert not SequenceModel(ScoRNN(M, N), K, head_bias_init=zeros_).head.bias.any()
 
 
@@ -133,7 +136,7 @@ def test_the_head_reads_both_directions():
     ("output", "directions", "width"),
     [("real_imag", 1, 2 * N), ("real_imag", 2, 4 * N), ("real", 1, N), ("real", 2, 2 * N)],
 )
-def test_the_head_is_as_wide_as_what_a_complex_layer_gives(output, directions, width, readout):
+def test_the_head_has_the_output_size_of_a_complex_layer(output, directions, width, readout):
     layer = RNN(
         M, N, 2, bidirectional=directions == 2, constraint=scaled_cayley_complex, output=output
     )
@@ -142,47 +145,47 @@ def test_the_head_is_as_wide_as_what_a_complex_layer_gives(output, directions, w
     assert model(sequences()).shape == ((T, B, K) if readout == "all" else (B, K))
 
 
-def test_an_unknown_readout_is_refused():
+def test_an_unknown_readout_raises():
     with pytest.raises(ValueError, match="readout to be 'all' or 'last', got 'first'"):
         SequenceModel(ScoRNN(M, N), K, "first")
 
 
 @pytest.mark.parametrize("kind", [RNN, nn.LSTM])
-def test_a_layer_with_the_batch_first_is_refused(kind):
+def test_a_batch_first_layer_raises(kind):
     with pytest.raises(ValueError, match="expected a layer with time first, got batch_first=True"):
         SequenceModel(kind(M, N, batch_first=True), K)
 
 
-# -------------------------------------------------------------------------------- counting
+# --------------------------------------------------------------- parameters and penalties
 
 
-def model_of(task, layer):
+def model_for(task, layer):
     return SequenceModel(layer, task.output_size, task.readout)
 
 
 def test_scornn_170_on_pixels_has_the_published_16_thousand_parameters():
-    model = model_of(PixelMNIST(), ScoRNN(1, 170))
-    skew, inputs, thresholds, head = 170 * 169 // 2, 170, 170, 170 * 10 + 10
-    assert count_parameters(model) == skew + inputs + thresholds + head
+    model = model_for(PixelMNIST(), ScoRNN(1, 170))
+    skew, inputs, biases, head = 170 * 169 // 2, 170, 170, 170 * 10 + 10
+    assert count_parameters(model) == skew + inputs + biases + head
     assert round(count_parameters(model), -3) == 16_000
 
 
 def test_scornn_190_on_copying_has_the_published_22_thousand_parameters():
     task = Copying(delay=1000)
-    model = model_of(task, ScoRNN(task.input_size, 190))
-    skew, inputs, thresholds, head = 190 * 189 // 2, 190 * 10, 190, 190 * 9 + 9
-    assert count_parameters(model) == skew + inputs + thresholds + head
+    model = model_for(task, ScoRNN(task.input_size, 190))
+    skew, inputs, biases, head = 190 * 189 // 2, 190 * 10, 190, 190 * 9 + 9
+    assert count_parameters(model) == skew + inputs + biases + head
     assert round(count_parameters(model), -3) == 22_000
 
 
 def test_lstm_68_on_copying_has_the_published_22_thousand_parameters():
     task = Copying(delay=1000)
-    count = count_parameters(model_of(task, LSTM(task.input_size, 68)))
+    count = count_parameters(model_for(task, LSTM(task.input_size, 68)))
     assert count == 4 * 68 * (10 + 68 + 2) + 68 * 9 + 9
     assert round(count, -3) == 22_000
 
 
-def test_what_is_not_trained_is_not_counted():
+def test_parameters_without_gradient_are_not_counted():
     linear = nn.Linear(3, 4)
     linear.bias.requires_grad_(False)
     assert count_parameters(linear) == 12
@@ -192,22 +195,22 @@ def ids_of(parameters):
     return [id(parameter) for parameter in parameters]
 
 
-def test_the_constrained_parameters_are_the_raw_ones_of_every_constraint():
+def test_the_constrained_parameters_are_the_raw_parameters_of_all_constraints():
     model = SequenceModel(DtrivRNN(M, N, num_layers=2, bidirectional=True), K)
     raws = [direction.constraint.raw for direction in model.layer.all_directions()]
     assert ids_of(constrained_parameters(model)) == ids_of(raws)
 
 
-def test_the_set_of_all_matrices_has_no_constrained_parameters():
+def test_an_unconstrained_layer_has_no_constrained_parameters():
     model = SequenceModel(RNN(M, N, constraint=Unconstrained), K)
     assert [*constrained_parameters(model)] == []
 
 
-def test_a_plain_layer_has_no_constrained_parameters():
+def test_a_torch_layer_has_no_constrained_parameters():
     assert [*constrained_parameters(SequenceModel(LSTM(M, N), K))] == []
 
 
-def test_the_constrained_parameters_of_a_gate_are_found():
+def test_constrained_parameters_include_those_of_a_constrained_gate():
     lstm = constrain(nn.LSTM(M, N), "weight_hh_l0", ScaledCayley, rows="g")
     (raw,) = constrained_parameters(SequenceModel(lstm, K))
     assert raw is lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
@@ -218,14 +221,14 @@ class Penalised(ScaledCayley):
         return 0.5 * self.raw.square().sum()
 
 
-def test_penalties_of_all_constraints_are_added_up():
+def test_penalty_sums_over_all_constraints():
     model = SequenceModel(RNN(M, N, num_layers=2, constraint=Penalised), K)
     raws = [direction.constraint.raw for direction in model.layer.all_directions()]
     expected = sum(raw.square().sum() / 2 for raw in raws)
     torch.testing.assert_close(penalty(model), expected, **near())
 
 
-def test_a_penalty_sends_gradients_to_the_raw_parameters():
+def test_a_penalty_has_gradients_in_the_raw_parameters():
     model = SequenceModel(RNN(M, N, constraint=Penalised), K)
     penalty(model).backward()
     raw = model.layer.all_directions()[0].constraint.raw
@@ -233,13 +236,13 @@ def test_a_penalty_sends_gradients_to_the_raw_parameters():
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM, RNN, partial(RNN, constraint=Exponential)])
-def test_without_penalties_nothing_is_added_to_the_loss(layer):
-    added = penalty(SequenceModel(layer(M, N), K))
-    assert added.shape == ()
-    assert added == 0
+def test_without_penalties_the_sum_is_zero(layer):
+    total = penalty(SequenceModel(layer(M, N), K))
+    assert total.shape == ()
+    assert total == 0
 
 
-def test_the_model_lets_the_base_of_its_layer_move():
+def test_the_base_of_a_constraint_moves_inside_a_model():
     model = SequenceModel(DtrivRNN(M, N, period=2), K)
     (constraint,) = (module for module in model.modules() if isinstance(module, Constraint))
     before = constraint.base.clone()

@@ -1,6 +1,8 @@
-"""The papers' layers by name: what each gives and takes, and one recurrence by hand."""
+"""The named layers of papers: outputs, options, and the formula of AsRNN."""
 
+import inspect
 from functools import partial
+from types import NoneType
 
 import numpy as np
 import pytest
@@ -8,17 +10,36 @@ import torch
 
 from cases import CONSTRAINTS, NAMED, OURS, REAL, UNITARY
 from eigenrnn.constraints import (
+    BlockTriangular,
     BoundedSVD,
     Exponential,
     FourierProduct,
     Givens,
     Householder,
+    MovingCayley,
+    NeumannCayley,
     ScaledCayley,
     Schur,
     SpectralRadius,
     Unconstrained,
 )
-from eigenrnn.layers import EURNN, AsRNN
+from eigenrnn.init import zeros_
+from eigenrnn.layers import (
+    ENRNN,
+    EURNN,
+    GORU,
+    NCGRU,
+    ORNN,
+    URNN,
+    AsRNN,
+    DtrivRNN,
+    ExpRNN,
+    FullCapacityURNN,
+    NnRNN,
+    ScoRNN,
+    ScuRNN,
+    SpectralRNN,
+)
 from eigenrnn.linalg import orthogonality_error, tol
 
 
@@ -32,12 +53,12 @@ def x():
     return torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(1))
 
 
-def test_it_gives_real_outputs_of_the_width_that_it_states(layer, x):
+def test_outputs_are_real_and_have_the_stated_width(layer, x):
     output, _ = layer(x)
     assert (output.shape, output.dtype) == ((5, 4, layer.output_size), torch.float32)
 
 
-def test_its_last_state_is_taken_as_the_next_first_one(layer, x):
+def test_the_last_state_is_accepted_as_h0(layer, x):
     whole, _ = layer(x)
     _, middle = layer(x[:2])
     assert torch.allclose(layer(x[2:], middle)[0], whole[2:], atol=tol(torch.float32, 8))
@@ -46,25 +67,25 @@ def test_its_last_state_is_taken_as_the_next_first_one(layer, x):
 def test_every_parameter_gets_a_gradient(layer, x):
     output, _ = layer(x)
     output.square().sum().backward()
-    without = [name for name, p in layer.named_parameters() if p.grad is None]
-    assert without == []
+    missing = [name for name, p in layer.named_parameters() if p.grad is None]
+    assert missing == []
 
 
-def test_it_reads_packed_sequences_as_it_reads_lengths(layer, x):
+def test_lengths_equal_packing(layer, x):
     lengths = torch.tensor([5, 2, 4, 1])
     packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
     unpacked, _ = torch.nn.utils.rnn.pad_packed_sequence(layer(packed)[0])
     assert torch.equal(unpacked, layer(x, lengths=lengths)[0])
 
 
-def test_the_same_generator_gives_the_same_start(layer, request):
+def test_the_same_generator_gives_the_same_weights(layer, request):
     make = NAMED[request.node.callspec.params["layer"]]
     again = make(3, 8, generator=torch.Generator().manual_seed(0))
     assert all(map(torch.equal, layer.state_dict().values(), again.state_dict().values()))
 
 
 @pytest.mark.parametrize("make", NAMED.values(), ids=NAMED)
-def test_compiled_it_agrees_without_a_break_in_its_graph(make, x):
+def test_a_compiled_layer_agrees_without_graph_breaks(make, x):
     torch.compiler.reset()
     layer = make(3, 8, generator=torch.Generator().manual_seed(0))
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
@@ -80,13 +101,13 @@ def test_compiled_it_agrees_without_a_break_in_its_graph(make, x):
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, "8", None])
 @pytest.mark.parametrize("make", (OURS | NAMED).values(), ids=OURS | NAMED)
-def test_a_number_of_units_that_is_none_is_refused(make, size):
+def test_an_invalid_hidden_size_raises(make, size):
     with pytest.raises(ValueError, match=f"expected hidden_size to be a positive .*{size!r}"):
         make(3, size)
 
 
-def as_rnn_by_hand(layer, x):
-    """h_t = W_f^-1 tanh(W_f (U x_t + b + W h_{t-1})), by solving for each state."""
+def as_rnn_states(layer, x):
+    """The states of W_f h_t = tanh(W_f (U x_t + b + W h_{t-1})), solved step by step."""
     direction = layer.all_directions()[0]
     W, U_f = (c().detach().numpy() for c in direction.constraints())
     W_f = U_f @ np.diag(np.abs(direction.s.detach().numpy()) + direction.epsilon)
@@ -100,19 +121,19 @@ def as_rnn_by_hand(layer, x):
     return np.stack(states)
 
 
-def test_as_rnn_is_its_formula():
+def test_as_rnn_computes_its_formula():
     generator = torch.Generator().manual_seed(2)
     layer = AsRNN(3, 8, scale=(0.5, 2.0), generator=generator).double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator).double())
     x = torch.randn(6, 4, 3, generator=generator).double()
-    expected = torch.from_numpy(as_rnn_by_hand(layer, x))
+    expected = torch.from_numpy(as_rnn_states(layer, x))
     assert torch.allclose(layer(x)[0], expected, atol=tol(torch.float64, 8) * 10)
 
 
 @pytest.mark.parametrize("options", [{"epsilon": 0.0}, {"scale": (0.0, np.inf)}], ids=str)
-def test_as_rnn_refuses_a_scale_that_would_not_invert(options):
+def test_as_rnn_rejects_a_scale_without_inverse(options):
     with pytest.raises(ValueError, match="epsilon > 0, got"):
         AsRNN(3, 8, **options)
 
@@ -122,7 +143,7 @@ ORTHOGONAL = [name for name in UNITARY if name in REAL]
 
 @pytest.mark.parametrize("mixing", ORTHOGONAL)
 @pytest.mark.parametrize("constraint", [ScaledCayley, Householder])
-def test_as_rnn_is_its_formula_for_any_two_orthogonal_sets(constraint, mixing):
+def test_as_rnn_computes_its_formula_for_any_two_orthogonal_sets(constraint, mixing):
     generator = torch.Generator().manual_seed(2)
     make = CONSTRAINTS[mixing]
     layer = AsRNN(3, 8, constraint=constraint, mixing=make, generator=generator).double()
@@ -133,11 +154,11 @@ def test_as_rnn_is_its_formula_for_any_two_orthogonal_sets(constraint, mixing):
         for parameter in layer.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator).double())
     x = torch.randn(6, 4, 3, generator=generator).double()
-    expected = torch.from_numpy(as_rnn_by_hand(layer, x))
+    expected = torch.from_numpy(as_rnn_states(layer, x))
     assert torch.allclose(layer(x)[0], expected, atol=tol(torch.float64, 8) * 100)
 
 
-def test_as_rnn_mixes_by_the_identity_at_the_start_where_the_set_reaches_it():
+def test_as_rnn_initialises_mixing_to_the_identity_where_it_can_be_assigned():
     for mixing in (Exponential, Householder, partial(ScaledCayley, negative=0)):
         U_f = AsRNN(3, 8, mixing=mixing).all_directions()[0].mixing()
         assert torch.allclose(U_f, torch.eye(8), atol=tol(torch.float32, 8))
@@ -150,17 +171,17 @@ def test_as_rnn_mixes_by_the_identity_at_the_start_where_the_set_reaches_it():
 @pytest.mark.parametrize(
     "make", [Unconstrained, Schur, BoundedSVD, SpectralRadius, FourierProduct]
 )
-def test_as_rnn_refuses_sets_that_are_not_orthogonal(name, make):
-    with pytest.raises(ValueError, match=f"expected {name} to make a set of real orthogonal"):
+def test_as_rnn_rejects_sets_that_are_not_orthogonal(name, make):
+    with pytest.raises(ValueError, match=f"expected {name} to be a set of real orthogonal"):
         AsRNN(3, 8, **{name: make})
 
 
-def test_as_rnn_refuses_a_start_beside_a_constraint():
+def test_as_rnn_rejects_an_initialisation_with_a_constraint():
     with pytest.raises(ValueError, match="expected either start or constraint, got start='haar'"):
         AsRNN(3, 8, start="haar", constraint=ScaledCayley)
 
 
-def test_eurnn_reads_the_real_part_alone():
+def test_eurnn_outputs_only_the_real_parts():
     assert EURNN(3, 8)(torch.ones(2, 1, 3))[0].shape == (2, 1, 8)
 
 
@@ -169,8 +190,107 @@ def test_a_real_eurnn_has_real_states():
 
 
 @pytest.mark.parametrize(("dtype", "width"), [(torch.float64, 8), (torch.complex128, 16)], ids=str)
-def test_a_eurnn_of_double_precision_is_so_altogether(dtype, width):
+def test_a_double_precision_eurnn_is_double_precision_throughout(dtype, width):
     layer = EURNN(3, 8, dtype=dtype, output="real_imag")
     output, _ = layer(torch.ones(2, 1, 3, dtype=torch.float64))
     assert (output.dtype, output.shape[-1]) == (torch.float64, width)
     assert layer.orthogonality_error() <= tol(torch.float64, 8)
+
+
+# ---------------------------------------------------------------- options of the constraints
+
+SCHUR = {
+    "gamma_penalty": 0.5,
+    "decay": 0.25,
+    "gamma": "clamped",
+    "gamma_value": 0.958,
+    "in_block": False,
+    "orthogonal": ScaledCayley,
+}
+NEUMANN = {
+    "negative": 1,
+    "start": "zero",
+    "order": 3,
+    "reset_every": 7,
+    "max_error": 0.5,
+    "gradient_rate": 1e-3,
+}
+BLOCKS = {"short_size": 3, "coupling": False, "coupling_init": zeros_}
+
+# a layer, one of its constraints, and a value that differs from the default for each option
+LAYER_OPTIONS = {
+    "ScoRNN": (ScoRNN, ScaledCayley, {"negative": 1, "start": "zero"}),
+    "ScuRNN": (ScuRNN, ScaledCayley, {"start": "zero"}),
+    "ExpRNN": (ExpRNN, Exponential, {"start": "haar"}),
+    "DtrivRNN": (DtrivRNN, Exponential, {"start": "haar", "period": 7}),
+    "ORNN": (ORNN, Householder, {"reflections": 3, "projected": False}),
+    "URNN": (URNN, FourierProduct, {"permutation_seed": 5}),
+    "FullCapacityURNN": (FullCapacityURNN, MovingCayley, {"start": "haar"}),
+    "EURNN": (EURNN, Givens, {"layers": 3, "style": "fft", "dtype": torch.float32}),
+    "GORU": (GORU, Givens, {"layers": 3, "style": "fft"}),
+    "SpectralRNN": (SpectralRNN, BoundedSVD, {"reflections": 3, "margin": 0.2}),
+    "NnRNN": (NnRNN, Schur, SCHUR),
+    "ENRNN": (ENRNN, BlockTriangular, BLOCKS),
+    "ENRNN-long": (ENRNN, ScaledCayley, {"negative": 1, "start": "zero"}),
+    "ENRNN-short": (ENRNN, SpectralRadius, {"epsilon": 0.1}),
+    "NCGRU": (NCGRU, NeumannCayley, NEUMANN),
+}
+
+# the options of the constraint that the layer fixes
+FIXED_OPTIONS = {
+    "ScoRNN": {"dtype"},
+    "ScuRNN": {"dtype", "negative"},  # D is trained
+    "ExpRNN": {"period"},  # with a period it is DtrivRNN
+    "FullCapacityURNN": {"dtype"},
+    "GORU": {"dtype"},
+    "NnRNN": {"dtype"},
+    "ENRNN": {"long", "short"},
+    "ENRNN-long": {"dtype"},
+}
+
+LAYER_NAMES = {"layers": "capacity"}
+
+
+@pytest.mark.parametrize("name", LAYER_OPTIONS)
+def test_every_option_of_the_constraint_is_an_option_of_the_layer_or_fixed(name):
+    _, kind, options = LAYER_OPTIONS[name]
+    assert options.keys() | FIXED_OPTIONS.get(name, set()) == inspect.signature(
+        kind
+    ).parameters.keys() - {"size"}
+
+
+# other options of the constraint that the layer sets
+REQUIRED_OPTIONS = {
+    "ScuRNN": {"dtype": torch.complex64},
+    "FullCapacityURNN": {"dtype": torch.complex64, "start": "urnn"},
+    "EURNN": {"dtype": torch.complex64},
+}
+
+
+def attributes_of(constraint):
+    """The plain attributes and the types of a constraint and its submodules, by path."""
+    plain = (bool, int, float, str, NoneType, type(zeros_))
+    kinds = {(path, type): type(part) for path, part in constraint.named_modules()}
+    values = {
+        (path, name): value
+        for path, part in constraint.named_modules()
+        for name, value in vars(part).items()
+        if type(value) in plain
+    }
+    return kinds | values
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [(name, option) for name in LAYER_OPTIONS for option in LAYER_OPTIONS[name][2]],
+)
+def test_an_option_reaches_the_constraint(name, option):
+    make, kind, options = LAYER_OPTIONS[name]
+    required, changed_option = REQUIRED_OPTIONS.get(name, {}), {option: options[option]}
+    layer = make(3, 8, **{LAYER_NAMES.get(option, option): options[option]})
+    constraint = next(part for part in layer.modules() if isinstance(part, kind))
+    default = attributes_of(kind(constraint.size, **required))
+    expected = attributes_of(kind(constraint.size, **(required | changed_option)))
+    changed = {key: value for key, value in expected.items() if default.get(key, ...) != value}
+    assert changed
+    assert {key: attributes_of(constraint)[key] for key in changed} == changed

@@ -23,54 +23,54 @@ BOTH = {"layer_norm": True, "zoneout": 0.3}
 ALL = OURS | NAMED
 COMPLEX = {"EURNN": EURNN, "FullCapacityURNN": FullCapacityURNN, "ScuRNN": ScuRNN, "URNN": URNN}
 REAL = {name: make for name, make in ALL.items() if name not in COMPLEX}
-PLAIN_TANH = partial(RNN, nonlinearity="tanh", constraint=Unconstrained)
+TANH_RNN = partial(RNN, nonlinearity="tanh", constraint=Unconstrained)
 
 each_real = pytest.mark.parametrize("make", REAL.values(), ids=REAL.keys())
 each_complex = pytest.mark.parametrize("make", COMPLEX.values(), ids=COMPLEX.keys())
-each_recurrence = pytest.mark.parametrize("make", [PLAIN_TANH, ScoRNN, GRU, NCGRU, AsRNN])
+each_recurrence = pytest.mark.parametrize("make", [TANH_RNN, ScoRNN, GRU, NCGRU, AsRNN])
 
 
-def stream(seed=0):
+def seeded_generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
 def normal(*shape, seed=1, dtype=torch.float64):
-    return torch.randn(shape, generator=stream(seed), dtype=dtype)
+    return torch.randn(shape, generator=seeded_generator(seed), dtype=dtype)
 
 
 def near(dtype=torch.float64, n=T * N):
     return {"rtol": 0, "atol": 10 * tol(dtype, n)}
 
 
-def seeded(run, *arguments, seed=5, **options):
-    """Run with masks that the seed decides."""
+def run_seeded(run, *arguments, seed=5, **options):
+    """Run with masks drawn from a seed."""
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         return run(*arguments, **options)
 
 
-def made(make, *sizes, **options):
-    """A layer in double precision whose gains and shifts are not those of the start."""
-    layer = make(*(sizes or (M, N)), generator=stream(), dtype=torch.float64, **options)
+def make_layer(make, *sizes, **options):
+    """A layer in double precision with random gains and shifts."""
+    layer = make(*(sizes or (M, N)), generator=seeded_generator(), dtype=torch.float64, **options)
     for k, direction in enumerate(layer.all_directions()):
         if options.get("layer_norm"):
-            extra = direction.norm_zoneout
-            extra.gain.data.copy_(1 + normal(*extra.gain.shape, seed=k) / 3)
-            extra.shift.data.copy_(normal(*extra.shift.shape, seed=k + 9))
+            parameters = direction.norm_zoneout
+            parameters.gain.data.copy_(1 + normal(*parameters.gain.shape, seed=k) / 3)
+            parameters.shift.data.copy_(normal(*parameters.shift.shape, seed=k + 9))
     return layer
 
 
-# ------------------------------------------------- second definitions with torch's own LayerNorm
+# --------------------------------------------------- LayerNorm, against torch.nn.functional
 
 
 def norms_of(direction):
-    extra = direction.norm_zoneout
-    pairs = zip(extra.gain.split(N), extra.shift.split(N), strict=True)
+    parameters = direction.norm_zoneout
+    pairs = zip(parameters.gain.split(N), parameters.shift.split(N), strict=True)
     return [partial(F.layer_norm, normalized_shape=(N,), weight=g, bias=s) for g, s in pairs]
 
 
-def test_the_layer_normalises_what_the_nonlinearity_is_applied_to():
-    layer = made(PLAIN_TANH, **BOTH).eval()
+def test_layer_norm_normalises_the_argument_of_the_nonlinearity():
+    layer = make_layer(TANH_RNN, **BOTH).eval()
     direction, x = layer.all_directions()[0], normal(T, B, M)
     (norm,) = norms_of(direction)
     U, W, b = direction.weight_ih, direction.weight_hh, direction.input_bias
@@ -82,21 +82,23 @@ def test_the_layer_normalises_what_the_nonlinearity_is_applied_to():
 
 @pytest.mark.parametrize("reset_after", [False, True], ids=["before", "after"])
 def test_the_gated_layer_normalises_each_gate_after_the_reset(reset_after):
-    layer = made(GRU, reset_after=reset_after, **BOTH).eval()
+    layer = make_layer(GRU, reset_after=reset_after, **BOTH).eval()
     direction, x = layer.all_directions()[0], normal(T, B, M)
     norm_r, norm_u, norm_c = norms_of(direction)
     W_r, W_u, W_c = direction.matrices()
     h = x.new_zeros(B, N)
     for x_t in x:
-        x_r, x_u, x_c = F.linear(x_t, direction.weight_ih, direction._biases()).chunk(3, dim=1)
+        x_r, x_u, x_c = F.linear(x_t, direction.weight_ih, direction._input_biases()).chunk(
+            3, dim=1
+        )
         r, u = torch.sigmoid(norm_r(x_r + h @ W_r.T)), torch.sigmoid(norm_u(x_u + h @ W_u.T))
-        heard = r * (h @ W_c.T + direction.recurrent_bias) if reset_after else (r * h) @ W_c.T
-        h = 0.3 * h + 0.7 * (u * h + (1 - u) * torch.tanh(norm_c(x_c + heard)))
+        recurrent = r * (h @ W_c.T + direction.recurrent_bias) if reset_after else (r * h) @ W_c.T
+        h = 0.3 * h + 0.7 * (u * h + (1 - u) * torch.tanh(norm_c(x_c + recurrent)))
     torch.testing.assert_close(layer(x)[1][0], h, **near())
 
 
 def test_as_rnn_normalises_the_argument_of_tanh():
-    layer = made(AsRNN, layer_norm=True)
+    layer = make_layer(AsRNN, layer_norm=True)
     direction, x = layer.all_directions()[0], normal(T, B, M)
     (norm,) = norms_of(direction)
     W, U_f = (constraint() for constraint in direction.constraints())
@@ -105,12 +107,12 @@ def test_as_rnn_normalises_the_argument_of_tanh():
     for x_t in x:
         z = x_t @ direction.weight_ih.T + direction.input_bias + h @ W.T
         h = torch.linalg.solve(W_f, torch.tanh(norm(z @ W_f.T)).T).T
-    # the small entries of W_f enlarge rounding on the way back
+    # the small entries of W_f amplify rounding errors when solving
     torch.testing.assert_close(layer(x)[1][0], h, rtol=0, atol=1e3 * tol(torch.float64, T * N))
 
 
 @each_real
-def test_the_norm_starts_as_that_of_torch(make):
+def test_layer_norm_is_initialised_as_in_torch(make):
     layer = make(M, N, layer_norm=True)
     for direction in layer.all_directions():
         assert (direction.norm_zoneout.gain == 1).all()
@@ -119,48 +121,52 @@ def test_the_norm_starts_as_that_of_torch(make):
 
 
 @pytest.mark.parametrize("scale", [0.1, 100.0])
-def test_the_norm_makes_the_states_independent_of_the_scale_of_all_weights(scale):
-    layer = PLAIN_TANH(M, N, layer_norm=True, generator=stream(), dtype=torch.float64)
+def test_layer_norm_makes_the_states_independent_of_the_scale_of_the_weights(scale):
+    layer = TANH_RNN(M, N, layer_norm=True, generator=seeded_generator(), dtype=torch.float64)
     scaled = copy.deepcopy(layer)
     with torch.no_grad():
         direction = scaled.all_directions()[0]
         for weight in (direction.weight_ih, direction.constraint.raw, direction.input_bias):
             weight.mul_(scale)
-    x = 100 * normal(T, B, M)  # beside which the epsilon of the norm is small
+    x = 100 * normal(T, B, M)  # large, so the epsilon of LayerNorm has little effect
     torch.testing.assert_close(scaled(x)[0], layer(x)[0], rtol=0, atol=1e-4)
 
 
 # -------------------------------------------------------------------------------- zoneout
 
 
-def kept_by(layer, x):
-    """Which units of which states are bit by bit those of the step before."""
-    h = seeded(layer, x)[0]
+def kept_units(layer, x):
+    """Mark the entries of the states that equal those of the previous time step."""
+    h = run_seeded(layer, x)[0]
     return h[1:] == h[:-1]
 
 
 @each_recurrence
-def test_while_training_the_share_of_units_that_keep_their_state_is_the_rate(make):
+def test_in_training_units_keep_their_state_with_the_zoneout_probability(make):
     rate, steps = 0.2, 101
-    layer = make(M, 32, zoneout=rate, generator=stream(), dtype=torch.float64)
-    if make is AsRNN:  # its units are those of tanh
-        masks = seeded(layer.all_directions()[0].options, normal(steps, 16, M))["zoneout"]
+    layer = make(M, 32, zoneout=rate, generator=seeded_generator(), dtype=torch.float64)
+    if make is AsRNN:  # zoneout acts on W_f h, not on h
+        masks = run_seeded(layer.all_directions()[0].norm_zoneout_kwargs, normal(steps, 16, M))[
+            "zoneout"
+        ]
         kept = masks[1:]
     else:
-        if make in (ScoRNN, NCGRU):  # or a unit that its bias silences keeps its zero
+        if make in (ScoRNN, NCGRU):  # else modReLU sets units to zero, and they keep that zero
             layer.all_directions()[0].bias.data.fill_(0.1)
-        kept = kept_by(layer, normal(steps, 16, M))
+        kept = kept_units(layer, normal(steps, 16, M))
     draws = kept.numel()
     # six standard deviations of a mean of independent draws
     for dims in ((), 0, 1, 2):
-        share = kept.double().mean(dims)
-        error = math.sqrt(rate * (1 - rate) * share.numel() / draws)
-        assert ((share - rate).abs() < 6 * error).all()
+        fraction = kept.double().mean(dims)
+        error = math.sqrt(rate * (1 - rate) * fraction.numel() / draws)
+        assert ((fraction - rate).abs() < 6 * error).all()
 
 
-def test_masks_of_two_steps_sequences_and_units_are_independent():
+def test_masks_of_different_steps_sequences_and_units_are_independent():
     rate = 0.4
-    mask = kept_by(PLAIN_TANH(M, 32, zoneout=rate, generator=stream()), normal(101, 16, M).float())
+    mask = kept_units(
+        TANH_RNN(M, 32, zoneout=rate, generator=seeded_generator()), normal(101, 16, M).float()
+    )
     for one, other in (
         (mask[1:], mask[:-1]),
         (mask[:, 1:], mask[:, :-1]),
@@ -171,115 +177,118 @@ def test_masks_of_two_steps_sequences_and_units_are_independent():
 
 
 @each_recurrence
-def test_masks_are_drawn_anew_for_each_call_and_from_the_global_stream(make):
-    layer, x = make(M, N, zoneout=0.5, generator=stream(), dtype=torch.float64), normal(T, B, M)
-    first, second = seeded(lambda: (layer(x)[0], layer(x)[0]))
+def test_each_call_draws_new_masks_from_the_global_generator(make):
+    layer, x = (
+        make(M, N, zoneout=0.5, generator=seeded_generator(), dtype=torch.float64),
+        normal(T, B, M),
+    )
+    first, second = run_seeded(lambda: (layer(x)[0], layer(x)[0]))
     assert not torch.equal(first, second)
-    assert torch.equal(seeded(layer, x)[0], first)
+    assert torch.equal(run_seeded(layer, x)[0], first)
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
 @each_recurrence
 def test_in_evaluation_nothing_is_drawn(make):
-    layer = make(M, N, **BOTH, generator=stream(), dtype=torch.float64).eval()
+    layer = make(M, N, **BOTH, generator=seeded_generator(), dtype=torch.float64).eval()
     x = normal(T, B, M)
     assert torch.equal(layer(x)[0], layer(x)[0])
 
 
 def test_evaluation_is_the_mean_of_training_over_one_step():
-    layer = made(PLAIN_TANH, **BOTH)
+    layer = make_layer(TANH_RNN, **BOTH)
     x, h0 = normal(1, B, M), normal(1, B, N, seed=2)
     draws = 4000
-    trained = seeded(layer, x.repeat(1, draws, 1), h0.repeat(1, draws, 1))[0]
+    trained = run_seeded(layer, x.repeat(1, draws, 1), h0.repeat(1, draws, 1))[0]
     mean = trained.view(draws, B, N).mean(0)
     error = trained.view(draws, B, N).std(0) / math.sqrt(draws)
     assert ((mean - layer.eval()(x, h0)[0][0]).abs() < 6 * error).all()
 
 
-def test_every_layer_and_direction_has_masks_of_its_own():
+def test_every_layer_and_direction_has_its_own_masks():
     layer = RNN(M, N, 2, bidirectional=True, zoneout=0.5)
     x = torch.zeros(T, B, M)
-    masks = [direction.options(x)["zoneout"] for direction in layer.all_directions()]
+    masks = [direction.norm_zoneout_kwargs(x)["zoneout"] for direction in layer.all_directions()]
     assert len({tuple(mask.flatten().tolist()) for mask in masks}) == 4
 
 
 # -------------------------------------------------------------------------- locked dropout
 
 
-def between(layer, x):
-    """What the second layer is given."""
+def input_of_top_layer(layer, x):
+    """The input of the top layer."""
     seen = []
     hook = layer.all_directions()[-1].register_forward_pre_hook(lambda _, a: seen.append(a[0]))
-    seeded(layer, x)
+    run_seeded(layer, x)
     hook.remove()
     return seen[0]
 
 
-def deep(**options):
-    return RNN(M, N, 2, dropout=0.5, nonlinearity="tanh", generator=stream(), **options)
+def two_layers(**options):
+    return RNN(M, N, 2, dropout=0.5, nonlinearity="tanh", generator=seeded_generator(), **options)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_a_locked_mask_is_the_same_at_all_steps_of_a_sequence(bidirectional):
-    layer = deep(locked_dropout=True, bidirectional=bidirectional)
-    silent = between(layer, torch.ones(40, B, M)) == 0
-    assert (silent == silent[0]).all()
-    assert not (silent[0, 0] == silent[0, 1]).all()
-    assert silent[0].shape == (B, (1 + bidirectional) * N)
+def test_a_locked_mask_is_the_same_at_all_time_steps(bidirectional):
+    layer = two_layers(locked_dropout=True, bidirectional=bidirectional)
+    dropped = input_of_top_layer(layer, torch.ones(40, B, M)) == 0
+    assert (dropped == dropped[0]).all()
+    assert not (dropped[0, 0] == dropped[0, 1]).all()
+    assert dropped[0].shape == (B, (1 + bidirectional) * N)
 
 
-def test_a_mask_that_is_not_locked_differs_between_steps():
-    silent = between(deep(), torch.ones(40, B, M)) == 0
-    assert not (silent == silent[0]).all()
+def test_an_unlocked_mask_differs_between_time_steps():
+    dropped = input_of_top_layer(two_layers(), torch.ones(40, B, M)) == 0
+    assert not (dropped == dropped[0]).all()
 
 
-def test_units_that_a_locked_mask_leaves_are_scaled_by_what_it_takes():
-    layer, x = deep(locked_dropout=True), torch.ones(T, B, M)
-    left = between(layer, x)
-    expected = between(layer.eval(), x)
-    torch.testing.assert_close(left, torch.where(left == 0, 0, 2 * expected))
+def test_locked_dropout_scales_the_remaining_units():
+    layer, x = two_layers(locked_dropout=True), torch.ones(T, B, M)
+    top_input = input_of_top_layer(layer, x)
+    expected = input_of_top_layer(layer.eval(), x)
+    torch.testing.assert_close(top_input, torch.where(top_input == 0, 0, 2 * expected))
 
 
-def test_the_share_that_a_locked_mask_silences_is_that_of_dropout():
+def test_locked_dropout_drops_units_with_the_dropout_probability():
     layer = RNN(M, 64, 2, dropout=0.3, locked_dropout=True, nonlinearity="tanh")
-    silent = between(layer, torch.ones(2, 400, M))[0] == 0
-    error = math.sqrt(0.3 * 0.7 / silent.numel())
-    assert abs(silent.double().mean() - 0.3) < 6 * error
+    dropped = input_of_top_layer(layer, torch.ones(2, 400, M))[0] == 0
+    error = math.sqrt(0.3 * 0.7 / dropped.numel())
+    assert abs(dropped.double().mean() - 0.3) < 6 * error
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
-def test_in_evaluation_no_unit_is_silenced():
+def test_in_evaluation_no_unit_is_dropped():
     x = torch.ones(T, B, M)
-    assert torch.equal(deep(locked_dropout=True).eval()(x)[0], deep().eval()(x)[0])
+    assert torch.equal(two_layers(locked_dropout=True).eval()(x)[0], two_layers().eval()(x)[0])
 
 
-def test_a_dropout_of_one_silences_all():
+def test_a_dropout_probability_of_one_drops_all_units():
     layer = RNN(M, N, 2, dropout=1.0, locked_dropout=True, nonlinearity="tanh")
-    assert not between(layer, torch.ones(T, B, M)).any()
+    assert not input_of_top_layer(layer, torch.ones(T, B, M)).any()
 
 
-# ------------------------------------------------------- with everything else a layer does
+# -------------------------------------------------- together with the other options of a layer
 
 
 @each_real
-def test_every_layer_takes_the_options_and_gives_gradients_to_all(make):
-    layer = make(M, N, 2, dropout=0.2, locked_dropout=True, generator=stream(), **BOTH)
+def test_every_layer_accepts_the_options_and_all_parameters_get_gradients(make):
+    layer = make(M, N, 2, dropout=0.2, locked_dropout=True, generator=seeded_generator(), **BOTH)
     assert (layer.layer_norm, layer.zoneout, layer.locked_dropout) == (True, 0.3, True)
     layer(normal(T, B, M, dtype=torch.float32))[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 
 
 @each_complex
-def test_every_complex_layer_takes_zoneout_and_locked_dropout(make):
+def test_every_complex_layer_accepts_zoneout_and_locked_dropout(make):
     layer = make(M, N, 2, zoneout=0.3, dropout=0.2, locked_dropout=True)
     layer(normal(T, B, M, dtype=torch.float32))[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 
 
-def test_a_complex_unit_keeps_both_of_its_parts():
-    layer = RNN(M, N, constraint=FourierProduct, zoneout=0.5, generator=stream())
+def test_zoneout_keeps_both_parts_of_a_complex_unit():
+    layer = RNN(M, N, constraint=FourierProduct, zoneout=0.5, generator=seeded_generator())
     layer.all_directions()[0].bias.data.fill_(0.1)
-    kept = kept_by(layer, normal(T, B, M).float())
+    kept = kept_units(layer, normal(T, B, M).float())
     real, imaginary = kept.chunk(2, dim=2)
     assert torch.equal(real, imaginary)
     assert real.any()
@@ -288,14 +297,14 @@ def test_a_complex_unit_keeps_both_of_its_parts():
 
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
 @each_recurrence
-def test_the_reference_gives_what_the_chosen_backend_gives(make, training):
-    layer = made(make, 2 * M, N, num_layers=2, bidirectional=True, **BOTH).train(training)
+def test_the_default_backend_agrees_with_the_reference(make, training):
+    layer = make_layer(make, 2 * M, N, num_layers=2, bidirectional=True, **BOTH).train(training)
     other = copy.deepcopy(layer)
     other.backend = "reference"
     x = normal(T, B, 2 * M)
     results = []
     for each in (layer, other):
-        output, h_n = seeded(each, x, lengths=LENGTHS)
+        output, h_n = run_seeded(each, x, lengths=LENGTHS)
         gradients = torch.autograd.grad(output.square().sum(), [*each.parameters()])
         results.append((output, h_n, *gradients))
     for got, expected in zip(*results, strict=True):
@@ -305,18 +314,18 @@ def test_the_reference_gives_what_the_chosen_backend_gives(make, training):
 
 @each_recurrence
 def test_lengths_equal_packing(make):
-    layer = made(make, num_layers=2, bidirectional=True, **BOTH)
+    layer = make_layer(make, num_layers=2, bidirectional=True, **BOTH)
     x = normal(T, B, M)
     packed = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
-    output, h_n = seeded(layer, packed)
-    got = seeded(layer, x, lengths=torch.tensor(LENGTHS))
+    output, h_n = run_seeded(layer, packed)
+    got = run_seeded(layer, x, lengths=torch.tensor(LENGTHS))
     assert torch.equal(pad_packed_sequence(output)[0], got[0])
     assert torch.equal(h_n, got[1])
 
 
 @each_recurrence
-def test_each_sequence_of_a_ragged_batch_is_computed_by_itself(make):
-    layer = made(make, num_layers=2, bidirectional=True, **BOTH).eval()
+def test_a_batch_with_lengths_equals_each_sequence_alone(make):
+    layer = make_layer(make, num_layers=2, bidirectional=True, **BOTH).eval()
     x = normal(T, B, M)
     output, h_n = layer(x, lengths=LENGTHS)
     for b, length in enumerate(LENGTHS):
@@ -328,8 +337,8 @@ def test_each_sequence_of_a_ragged_batch_is_computed_by_itself(make):
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["plain", "frozen"])
 @each_recurrence
-def test_a_stream_of_steps_equals_the_whole_sequence_in_evaluation(make, frozen):
-    layer = made(make, num_layers=2, trainable_h0=True, **BOTH).eval()
+def test_single_steps_equal_the_whole_sequence_in_evaluation(make, frozen):
+    layer = make_layer(make, num_layers=2, trainable_h0=True, **BOTH).eval()
     x = normal(T, B, M)
     output, h_n = layer(x)
     layer = layer.freeze() if frozen else layer
@@ -341,22 +350,24 @@ def test_a_stream_of_steps_equals_the_whole_sequence_in_evaluation(make, frozen)
     torch.testing.assert_close(h, h_n, **near())
 
 
-# torch's own compiler does what torch advises against
+# torch's compiler triggers these warnings itself
 @pytest.mark.filterwarnings(
     "ignore:.torch.jit.script",
     "ignore:.*autograd.function.Function.* should not be instantiated",
     "ignore:.torch._prims_common.check",
 )
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
-@pytest.mark.parametrize("make", [PLAIN_TANH, ScoRNN, GRU, NCGRU])
-def test_a_compiled_layer_agrees_without_a_break_in_its_graph(make, training):
+@pytest.mark.parametrize("make", [TANH_RNN, ScoRNN, GRU, NCGRU])
+def test_a_compiled_layer_agrees_without_graph_breaks(make, training):
     torch.compiler.reset()
-    layer = made(make, num_layers=2, **BOTH, dropout=0.2, locked_dropout=True).train(training)
+    layer = make_layer(make, num_layers=2, **BOTH, dropout=0.2, locked_dropout=True).train(
+        training
+    )
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     x, weights = normal(T, B, M), normal(T, B, N, seed=2)
 
     def results(run):
-        output, h_n = seeded(run, x)
+        output, h_n = run_seeded(run, x)
         loss = (weights * output).sum() + h_n.sum()
         return output, h_n, *torch.autograd.grad(loss, [*layer.parameters()])
 
@@ -365,9 +376,9 @@ def test_a_compiled_layer_agrees_without_a_break_in_its_graph(make, training):
         torch.testing.assert_close(got, expected, rtol=0, atol=scale * near()["atol"])
 
 
-@pytest.mark.parametrize("make", [PLAIN_TANH, ScoRNN, GRU, NCGRU])
+@pytest.mark.parametrize("make", [TANH_RNN, ScoRNN, GRU, NCGRU])
 def test_under_autocast_states_stay_in_float32(make):
-    layer = make(M, N, generator=stream(), **BOTH)
+    layer = make(M, N, generator=seeded_generator(), **BOTH)
     with torch.autocast("cpu", torch.bfloat16):
         output, _ = layer(normal(T, B, M, dtype=torch.float32))
     assert output.dtype == torch.float32
@@ -377,23 +388,26 @@ def test_under_autocast_states_stay_in_float32(make):
 
 @each_recurrence
 def test_a_reloaded_layer_computes_the_same(make):
-    layer, other = made(make, **BOTH), make(M, N, dtype=torch.float64, **BOTH)
+    layer, other = make_layer(make, **BOTH), make(M, N, dtype=torch.float64, **BOTH)
     other.load_state_dict(layer.state_dict())
     x = normal(T, B, M)
-    assert torch.equal(seeded(other, x)[0], seeded(layer, x)[0])
+    assert torch.equal(run_seeded(other, x)[0], run_seeded(layer, x)[0])
 
 
 @each_recurrence
-def test_a_reset_gives_the_norm_its_start_again(make):
-    layer = made(make, layer_norm=True)
+def test_a_reset_initialises_layer_norm_again(make):
+    layer = make_layer(make, layer_norm=True)
     layer.reset()
     assert (layer.all_directions()[0].norm_zoneout.gain == 1).all()
     assert not layer.all_directions()[0].norm_zoneout.shift.any()
 
 
 @each_real
-def test_without_the_options_a_layer_has_the_weights_that_it_had(make):
-    plain, extended = make(M, N, generator=stream()), make(M, N, generator=stream(), **BOTH)
+def test_the_options_only_add_gain_and_shift_to_the_state_dict(make):
+    plain, extended = (
+        make(M, N, generator=seeded_generator()),
+        make(M, N, generator=seeded_generator(), **BOTH),
+    )
     assert not any("norm_zoneout" in name for name in plain.state_dict())
     added = extended.state_dict().keys() - plain.state_dict().keys()
     assert added == {f"directions.0.norm_zoneout.{name}" for name in ("gain", "shift")}
@@ -403,72 +417,72 @@ def test_without_the_options_a_layer_has_the_weights_that_it_had(make):
     )
 
 
-def test_the_repr_says_what_is_not_plain():
+def test_the_repr_lists_options_that_are_not_default():
     layer = RNN(2, 5, 2, dropout=0.5, constraint=Unconstrained, locked_dropout=True, **BOTH)
     assert "locked_dropout=True, layer_norm=True, zoneout=0.3" in repr(layer)
     assert "(norm_zoneout): NormZoneout(layer_norm=True, zoneout=0.3)" in repr(layer)
     assert "zoneout" not in repr(RNN(2, 5))
 
 
-def test_a_layer_says_which_backend_serves_its_options():
+def test_explain_names_the_backend_that_supports_the_options():
     x = torch.zeros(T, B, M)
     assert RNN(M, N, **BOTH).explain(x)["loop"] == "chosen"
-    said = GRU(M, N, zoneout=0.1).explain(x)
-    assert said["loop"] == "it does not compute zoneout"
-    assert said["reference"] == "chosen"
+    explanation = GRU(M, N, zoneout=0.1).explain(x)
+    assert "zoneout" in explanation["loop"]
+    assert explanation["reference"] == "chosen"
 
 
-# -------------------------------------------------------------------------------- refusals
+# --------------------------------------------------------------------- errors and load_torch
 
-REFUSED = {
-    "a rate of one": ({"zoneout": 1.0}, r"zoneout to be a share in \[0, 1\), got 1.0"),
-    "a negative rate": ({"zoneout": -0.5}, r"zoneout to be a share in \[0, 1\), got -0.5"),
-    "a percentage": ({"zoneout": 10}, r"zoneout to be a share in \[0, 1\), got 10"),
-    "a truth": ({"zoneout": True}, r"zoneout to be a share in \[0, 1\), got True"),
-    "nan": ({"zoneout": math.nan}, r"zoneout to be a share in \[0, 1\), got nan"),
-    "words": ({"zoneout": "0.1"}, r"zoneout to be a share in \[0, 1\), got '0.1'"),
+INVALID_ZONEOUT = {
+    "one": ({"zoneout": 1.0}, r".*zoneout.*, got 1.0"),
+    "negative": ({"zoneout": -0.5}, r".*zoneout.*, got -0.5"),
+    "percentage": ({"zoneout": 10}, r".*zoneout.*, got 10"),
+    "boolean": ({"zoneout": True}, r".*zoneout.*, got True"),
+    "nan": ({"zoneout": math.nan}, r".*zoneout.*, got nan"),
+    "string": ({"zoneout": "0.1"}, r".*zoneout.*, got '0.1'"),
 }
 
 
 @pytest.mark.parametrize("make", [RNN, GRU, AsRNN])
-@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_rate_that_is_no_share_is_refused(make, options, message):
-    with pytest.raises(ValueError, match=f"expected {message}"):
+@pytest.mark.parametrize(
+    ("options", "message"), INVALID_ZONEOUT.values(), ids=INVALID_ZONEOUT.keys()
+)
+def test_an_invalid_zoneout_probability_raises(make, options, message):
+    with pytest.raises(ValueError, match=message):
         make(M, N, **options)
 
 
 @each_complex
-def test_the_norm_of_complex_states_is_refused_with_what_to_use(make):
+def test_layer_norm_of_complex_states_raises_and_suggests_alternatives(make):
     message = "expected layer_norm=False, .* complex states; choose a set of real matrices"
     with pytest.raises(ValueError, match=message):
         make(M, N, layer_norm=True)
 
 
 @pytest.mark.parametrize("make", [RNN, GRU])
-def test_the_norm_of_one_unit_is_refused(make):
+def test_layer_norm_of_one_unit_raises(make):
     with pytest.raises(ValueError, match="expected hidden_size > 1 with layer_norm"):
         make(M, 1, layer_norm=True)
 
 
-def test_a_lock_without_dropout_is_warned_of():
-    with pytest.warns(UserWarning, match=r"locked_dropout=True does nothing with dropout=0\.0"):
+def test_locked_dropout_without_dropout_warns():
+    with pytest.warns(UserWarning, match=r"locked_dropout=True has no effect with dropout=0\.0"):
         RNN(M, N, 2, locked_dropout=True)
 
 
 @pytest.mark.parametrize("options", [{"layer_norm": True}, {"zoneout": 0.1}], ids=str)
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
-@pytest.mark.parametrize(("make", "kind"), [(PLAIN_TANH, nn.RNN), (GRU, nn.GRU)])
-def test_weights_of_torch_are_refused_as_the_layer_is_another_function(
-    make, kind, options, training
-):
+@pytest.mark.parametrize(("make", "kind"), [(TANH_RNN, nn.RNN), (GRU, nn.GRU)])
+def test_load_torch_raises_with_layer_norm_or_zoneout(make, kind, options, training):
     (name,) = options
     layer = make(M, N, **options).train(training)
     with pytest.raises(ValueError, match=f"expected a layer with {name}=.*strict=False"):
         layer.load_torch(kind(M, N))
 
 
-@pytest.mark.parametrize(("make", "kind"), [(PLAIN_TANH, nn.RNN), (GRU, nn.GRU)])
-def test_weights_of_torch_come_in_by_way_of_a_plain_layer(make, kind):
+@pytest.mark.parametrize(("make", "kind"), [(TANH_RNN, nn.RNN), (GRU, nn.GRU)])
+def test_torch_weights_can_be_loaded_through_a_layer_without_the_options(make, kind):
     source = kind(M, N)
     layer, plain = make(M, N, **BOTH), make(M, N).load_torch(source)
     missing, unexpected = layer.load_state_dict(plain.state_dict(), strict=False)
@@ -477,8 +491,8 @@ def test_weights_of_torch_come_in_by_way_of_a_plain_layer(make, kind):
     assert torch.equal(layer.recurrent_matrices()[0], source.weight_hh_l0[:N])
 
 
-def test_locked_dropout_takes_weights_of_torch():
-    layer = PLAIN_TANH(M, N, 2, dropout=0.5, locked_dropout=True).eval()
+def test_load_torch_works_with_locked_dropout():
+    layer = TANH_RNN(M, N, 2, dropout=0.5, locked_dropout=True).eval()
     source = nn.RNN(M, N, 2)
     x = normal(T, B, M, dtype=torch.float32)
     expected = source(x)[0]

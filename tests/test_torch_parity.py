@@ -1,4 +1,4 @@
-"""With the set of all matrices our layers equal torch's, in outputs and in all gradients."""
+"""Without constraints our layers equal torch's, in outputs and in all gradients."""
 
 import itertools
 
@@ -49,7 +49,7 @@ def reproducible():
 
 
 def both(kind=nn.RNN, **options):
-    """A layer of torch and ours with its weights, in double precision."""
+    """A torch layer, and ours with its weights, in double precision."""
     theirs = kind(M, N, dtype=torch.float64, **options)
     if kind is nn.GRU:
         return theirs, GRU(M, N, dtype=torch.float64, **options).load_torch(theirs)
@@ -72,8 +72,8 @@ def assert_near(got, expected):
         torch.testing.assert_close(one, other, rtol=0, atol=scale * tol(torch.float64, T * N))
 
 
-def gradients(layer, run, inputs):
-    """The results of a run, and the gradients of all that they depend on."""
+def results_and_gradients(layer, run, inputs):
+    """The results of a run and the gradients of its inputs; fills those of the weights."""
     inputs = [tensor.detach().clone().requires_grad_() for tensor in inputs]
     output, h_n = run(layer, *inputs)
     if isinstance(output, PackedSequence):
@@ -90,15 +90,15 @@ def assert_equal_weight_gradients(ours, theirs):
     for direction, name in zip(ours.all_directions(), names, strict=True):
         raws = [constraint.raw.grad for constraint in direction.constraints()]
         got = [direction.weight_ih.grad, torch.cat(raws)]
-        expected = [getattr(theirs, f"weight_{which}_{name}").grad for which in ("ih", "hh")]
+        expected = [getattr(theirs, f"weight_{part}_{name}").grad for part in ("ih", "hh")]
         if theirs.bias:
             got += bias_gradients(direction)
-            expected += [getattr(theirs, f"bias_{which}_{name}").grad for which in ("ih", "hh")]
+            expected += [getattr(theirs, f"bias_{part}_{name}").grad for part in ("ih", "hh")]
         assert_near(got, expected)
 
 
 def bias_gradients(direction):
-    """Those of our biases, put where torch has its two."""
+    """The gradients of our biases, in the layout of torch's two biases."""
     if not hasattr(direction, "gate_bias"):
         return [direction.input_bias.grad] * 2
     candidate = (direction.input_bias.grad, direction.recurrent_bias.grad)
@@ -106,20 +106,22 @@ def bias_gradients(direction):
 
 
 def assert_equal(theirs, ours, run, inputs):
-    assert_near(gradients(ours, run, inputs), gradients(theirs, run, inputs))
+    assert_near(
+        results_and_gradients(ours, run, inputs), results_and_gradients(theirs, run, inputs)
+    )
     assert_equal_weight_gradients(ours, theirs)
 
 
-def plainly(layer, x, *h0):
+def call(layer, x, *h0):
     return layer(x, *h0)
 
 
 @each_h0
 @each_option
-def test_a_batch_gives_what_torch_gives(options, with_h0):
+def test_a_batch_equals_torch(options, with_h0):
     theirs, ours = both(**options)
     inputs = [normal(T, B, M)] + [h0_for(theirs, B)] * with_h0
-    assert_equal(theirs, ours, plainly, inputs)
+    assert_equal(theirs, ours, call, inputs)
 
 
 @pytest.mark.parametrize(
@@ -127,27 +129,27 @@ def test_a_batch_gives_what_torch_gives(options, with_h0):
     [("tanh-2-bidirectional", name) for name in ELMAN_BACKENDS]
     + [("gru-2-bidirectional", name) for name in GRU_BACKENDS],
 )
-def test_every_backend_gives_what_torch_gives(name, backend):
+def test_every_backend_equals_torch(name, backend):
     theirs, ours = both(**OPTIONS[name])
     ours.backend = backend
-    assert_equal(theirs, ours, plainly, [normal(T, B, M), h0_for(theirs, B)])
+    assert_equal(theirs, ours, call, [normal(T, B, M), h0_for(theirs, B)])
 
 
 @each_h0
 @each_option
-def test_a_batch_that_comes_first_gives_what_torch_gives(options, with_h0):
+def test_a_batch_first_layer_equals_torch(options, with_h0):
     theirs, ours = both(batch_first=True, **options)
     inputs = [normal(B, T, M)] + [h0_for(theirs, B)] * with_h0
-    assert_equal(theirs, ours, plainly, inputs)
+    assert_equal(theirs, ours, call, inputs)
 
 
 @pytest.mark.parametrize("batch_first", [False, True], ids=["time first", "batch first"])
 @each_h0
 @each_option
-def test_a_sequence_without_a_batch_gives_what_torch_gives(options, with_h0, batch_first):
+def test_an_unbatched_sequence_equals_torch(options, with_h0, batch_first):
     theirs, ours = both(batch_first=batch_first, **options)
     inputs = [normal(T, M)] + [h0_for(theirs)] * with_h0
-    assert_equal(theirs, ours, plainly, inputs)
+    assert_equal(theirs, ours, call, inputs)
 
 
 def packed(enforce_sorted, batch_first=False):
@@ -163,14 +165,14 @@ def packed(enforce_sorted, batch_first=False):
 @pytest.mark.parametrize("enforce_sorted", [True, False], ids=["sorted", "unsorted"])
 @each_h0
 @each_option
-def test_packed_sequences_give_what_torch_gives(options, with_h0, enforce_sorted):
+def test_packed_sequences_equal_torch(options, with_h0, enforce_sorted):
     theirs, ours = both(**options)
     inputs = [normal(T, B, M)] + [h0_for(theirs, B)] * with_h0
     assert_equal(theirs, ours, packed(enforce_sorted), inputs)
 
 
 @pytest.mark.parametrize("enforce_sorted", [True, False], ids=["sorted", "unsorted"])
-def test_a_packed_output_has_the_layout_that_torch_gives_it(enforce_sorted):
+def test_a_packed_output_has_the_layout_of_torch(enforce_sorted):
     theirs, ours = both()
     run, x = packed(enforce_sorted), normal(T, B, M)
     (expected, _), (got, _) = run(theirs, x), run(ours, x)
@@ -181,7 +183,7 @@ def test_a_packed_output_has_the_layout_that_torch_gives_it(enforce_sorted):
     assert lengths.tolist() == pad_packed_sequence(expected)[1].tolist()
 
 
-def test_packed_sequences_of_a_layer_with_the_batch_first_give_what_torch_gives():
+def test_packed_sequences_of_a_batch_first_layer_equal_torch():
     theirs, ours = both(batch_first=True, num_layers=2, bidirectional=True)
     assert_equal(theirs, ours, packed(False, batch_first=True), [normal(B, T, M)])
 
@@ -199,8 +201,8 @@ def test_lengths_equal_packing(options, with_h0):
     def with_lengths(layer, x, *h0):
         return layer(x, h0[0] if h0 else None, lengths=LENGTHS)
 
-    got = gradients(ours, with_lengths, inputs)
-    assert_near(got, gradients(theirs, pack_and_pad, inputs))
+    got = results_and_gradients(ours, with_lengths, inputs)
+    assert_near(got, results_and_gradients(theirs, pack_and_pad, inputs))
     assert_equal_weight_gradients(ours, theirs)
 
 
@@ -229,7 +231,7 @@ def test_the_positional_arguments_of_the_gated_layer_are_those_of_torch():
     assert ours.all_directions()[0].gate_bias is None
 
 
-KEPT = (
+SHARED = (
     "input_size",
     "hidden_size",
     "num_layers",
@@ -239,8 +241,8 @@ KEPT = (
     "bidirectional",
     "proj_size",
 )
-# the weights have other names and shapes, and what torch checks by itself is no part of its docs
-LEFT_OUT = {
+# weights with other names and shapes here, and methods that torch does not document
+OMITTED = {
     "all_weights",
     "bias_hh_l0",
     "bias_ih_l0",
@@ -259,20 +261,20 @@ both_kinds = pytest.mark.parametrize(
 )
 
 
-def public(layer):
+def public_names(layer):
     return {name for name in dir(layer) if not name.startswith("_")}
 
 
 @both_kinds
-def test_every_public_name_of_torch_is_kept_or_left_out_on_purpose(kind, ours):
-    assert public(kind(4, 6)) - public(ours(4, 6)) == LEFT_OUT
+def test_every_public_name_of_torch_exists_or_is_omitted_on_purpose(kind, ours):
+    assert public_names(kind(4, 6)) - public_names(ours(4, 6)) == OMITTED
 
 
 @both_kinds
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "dropout": 0.5}], ids=str)
-def test_what_is_kept_has_the_values_of_torch(kind, ours, options):
+def test_shared_attributes_have_the_values_of_torch(kind, ours, options):
     theirs, ours = kind(4, 6, **options), ours(4, 6, **options)
-    assert [getattr(ours, name) for name in KEPT] == [getattr(theirs, name) for name in KEPT]
+    assert [getattr(ours, name) for name in SHARED] == [getattr(theirs, name) for name in SHARED]
 
 
 def test_the_nonlinearity_is_named_as_torch_names_it():
@@ -287,7 +289,7 @@ def test_the_keywords_of_a_call_are_those_of_torch(kind, ours):
 
 
 @both_kinds
-def test_the_methods_of_torch_that_are_kept_may_be_called(kind, ours):
+def test_shared_methods_do_what_they_do_in_torch(kind, ours):
     for layer in (kind(4, 6), ours(4, 6)):
         before = layer.state_dict()
         before = {name: before[name].clone() for name in before}
@@ -303,7 +305,7 @@ def test_dropout_with_one_layer_warns_as_torch_does():
             layer(4, 6, dropout=0.5)
 
 
-def test_no_steps_are_refused_as_torch_does():
+def test_an_empty_sequence_raises_as_in_torch():
     theirs, ours = both()
     for layer in (theirs, ours):
         with pytest.raises((RuntimeError, ValueError)):
@@ -326,7 +328,7 @@ def test_loaded_weights_are_copies(kind):
     assert torch.equal(ours(x)[0], before)
 
 
-def test_loading_into_a_frozen_layer_thaws_it():
+def test_load_torch_unfreezes_the_layer():
     theirs, _ = both()
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained, dtype=torch.float64).freeze()
     x = normal(T, B, M)
@@ -342,7 +344,7 @@ def test_the_gates_get_the_sum_of_the_two_biases_and_the_candidate_keeps_both():
     assert torch.equal(direction.recurrent_bias, hh[2 * N :])
 
 
-def test_orthogonal_weights_may_be_loaded_into_an_orthogonal_layer():
+def test_orthogonal_weights_can_be_loaded_into_an_orthogonal_layer():
     ours = RNN(M, N, nonlinearity="tanh", dtype=torch.float64)
     theirs = nn.RNN(M, N, dtype=torch.float64)
     with torch.no_grad():
@@ -351,7 +353,7 @@ def test_orthogonal_weights_may_be_loaded_into_an_orthogonal_layer():
     assert_near(ours.load_torch(theirs)(x), theirs(x))
 
 
-REFUSED = {
+DIFFERENT_OPTIONS = {
     "input_size": {"input_size": M + 1},
     "hidden_size": {"hidden_size": N + 1},
     "num_layers": {"num_layers": 2},
@@ -361,23 +363,23 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_layer_of_torch_that_differs_is_refused_by_what_differs(name):
-    theirs = nn.RNN(**{"input_size": M, "hidden_size": N} | REFUSED[name])
+@pytest.mark.parametrize("name", DIFFERENT_OPTIONS)
+def test_load_torch_names_the_option_that_differs(name):
+    theirs = nn.RNN(**{"input_size": M, "hidden_size": N} | DIFFERENT_OPTIONS[name])
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained)
     with pytest.raises(ValueError, match=f"expected a torch.nn.RNN with {name}=.*, got "):
         ours.load_torch(theirs)
 
 
-def test_a_layer_of_another_kind_is_refused():
+def test_load_torch_rejects_another_layer_type():
     ours = RNN(M, N, nonlinearity="tanh", constraint=Unconstrained)
     with pytest.raises(TypeError, match=r"expected a torch.nn.RNN, got .*LSTM"):
         ours.load_torch(nn.LSTM(M, N))
 
 
 @pytest.mark.parametrize("name", ["input_size", "num_layers", "bidirectional", "bias"])
-def test_a_gated_layer_of_torch_that_differs_is_refused_by_what_differs(name):
-    theirs = nn.GRU(**{"input_size": M, "hidden_size": N} | REFUSED[name])
+def test_load_torch_of_a_gru_names_the_option_that_differs(name):
+    theirs = nn.GRU(**{"input_size": M, "hidden_size": N} | DIFFERENT_OPTIONS[name])
     with pytest.raises(ValueError, match=f"expected a torch.nn.GRU with {name}=.*, got "):
         GRU(M, N).load_torch(theirs)
 
@@ -387,19 +389,19 @@ def test_a_gated_layer_of_torch_that_differs_is_refused_by_what_differs(name):
     [{"nonlinearity": "relu"}, {"reset_after": False}, {"update_keeps": False}],
     ids=str,
 )
-def test_a_gated_layer_that_is_not_that_of_torch_takes_no_weights_of_it(options):
+def test_load_torch_rejects_another_form_of_the_gru(options):
     (name,) = options
-    with pytest.raises(ValueError, match=f"expected a layer with {name}=.*, as torch.nn.GRU is"):
+    with pytest.raises(ValueError, match=f"expected a layer with {name}=.*, as in torch.nn.GRU"):
         GRU(M, N, **options).load_torch(nn.GRU(M, N))
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM])
-def test_a_gated_layer_takes_no_weights_of_another_kind(kind):
+def test_load_torch_of_a_gru_rejects_another_layer_type(kind):
     with pytest.raises(TypeError, match=f"expected a torch.nn.GRU, got a {kind.__name__}"):
         GRU(M, N).load_torch(kind(M, N))
 
 
-def test_weights_of_which_one_gate_is_refused_change_nothing():
+def test_a_gru_is_unchanged_if_one_gate_does_not_fit():
     ours, theirs = GRU(M, N, candidate=ScaledCayley), nn.GRU(M, N)
     before = {name: value.clone() for name, value in ours.state_dict().items()}
     with pytest.raises(NotInSetError):
@@ -407,7 +409,7 @@ def test_weights_of_which_one_gate_is_refused_change_nothing():
     assert all(torch.equal(value, before[name]) for name, value in ours.state_dict().items())
 
 
-def orthogonal_but_in_the_second_layer(W):
+def torch_rnn_with_second_matrix(W):
     theirs = nn.RNN(M, 4, num_layers=2)
     with torch.no_grad():
         theirs.weight_hh_l0.copy_(torch.eye(4))
@@ -416,11 +418,11 @@ def orthogonal_but_in_the_second_layer(W):
 
 
 @pytest.mark.parametrize(
-    "W", [torch.ones(4, 4), -torch.eye(4)], ids=["not orthogonal", "out of reach"]
+    "W", [torch.ones(4, 4), -torch.eye(4)], ids=["not orthogonal", "wrong determinant"]
 )
-def test_weights_that_are_refused_change_nothing(W):
+def test_a_layer_is_unchanged_if_one_matrix_does_not_fit(W):
     ours = RNN(M, 4, 2, "tanh", constraint=lambda n: ScaledCayley(n, negative=0))
     before = {name: value.clone() for name, value in ours.state_dict().items()}
     with pytest.raises(NotInSetError):
-        ours.load_torch(orthogonal_but_in_the_second_layer(W))
+        ours.load_torch(torch_rnn_with_second_matrix(W))
     assert all(torch.equal(value, before[name]) for name, value in ours.state_dict().items())

@@ -1,4 +1,4 @@
-"""The wheel in an empty environment: what it brings, and what it says is missing."""
+"""The wheel in an empty environment: its dependencies, and messages about missing extras."""
 
 import json
 import os
@@ -13,7 +13,15 @@ pytestmark = pytest.mark.wheel
 
 ROOT = Path(__file__).parents[1]
 FIRST_EXAMPLE = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-LABORATORY = {"jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy", "tensorboard"}
+EXPERIMENTS_DEPENDENCIES = {
+    "jsonargparse",
+    "lightning",
+    "matplotlib",
+    "pooch",
+    "rich",
+    "scipy",
+    "tensorboard",
+}
 
 
 def run(*command, **environment):
@@ -35,7 +43,7 @@ def pip(python, *arguments, **environment):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Hold the wheels of torch, of numpy and of what they need."""
+    """Download the wheels of torch, numpy and their dependencies."""
     folder = tmp_path_factory.mktemp("wheels")
     pins = ROOT / "constraints.txt"
     pip(
@@ -46,23 +54,23 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["compiler", "no compiler"])
 def python(request, folder, tmp_path_factory):
-    """Install the wheel into an environment that sees no other index."""
-    place = tmp_path_factory.mktemp("environment")
-    without = {"CXX": str(place / "no-compiler")} if request.param == "no compiler" else {}
-    build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", place, ROOT
-    pip(sys.executable, *build, **without)
-    (wheel,) = place.glob("eigenrnn-*.whl")
-    run(sys.executable, "-m", "venv", place / "empty")
-    python = place / "empty" / "bin" / "python"
+    """Install the wheel into an environment without a package index."""
+    root = tmp_path_factory.mktemp("environment")
+    environment = {"CXX": str(root / "no-compiler")} if request.param == "no compiler" else {}
+    build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", root, ROOT
+    pip(sys.executable, *build, **environment)
+    (wheel,) = root.glob("eigenrnn-*.whl")
+    run(sys.executable, "-m", "venv", root / "empty")
+    python = root / "empty" / "bin" / "python"
     pip(python, "install", "--no-index", "--find-links", folder, wheel)
     return python
 
 
-def test_it_installs_nothing_that_only_the_laboratory_needs(python):
+def test_a_bare_install_has_no_dependency_of_experiments(python):
     listed = json.loads(run(python, "-m", "pip", "list", "--format", "json").stdout)
     installed = {package["name"] for package in listed}
     assert {"eigenrnn", "numpy", "torch"} <= installed
-    assert not LABORATORY & installed
+    assert not EXPERIMENTS_DEPENDENCIES & installed
 
 
 def test_the_first_example_of_the_readme_runs(python, tmp_path):
@@ -79,13 +87,13 @@ def test_the_first_example_of_the_readme_runs(python, tmp_path):
         ("import eigenrnn.experiments.tasks", "experiments"),
     ],
 )
-def test_an_import_names_the_extra_that_is_missing(python, code, extra):
+def test_an_import_names_the_missing_extra(python, code, extra):
     done = run(python, "-c", code)
     assert f"pip install 'eigenrnn[{extra}]'" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["list"], ["train", "--task", "copying"]])
-def test_the_command_names_the_extra_that_is_missing(python, arguments):
+def test_the_command_names_the_missing_extra(python, arguments):
     done = run(python.with_name("eigenrnn"), *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")

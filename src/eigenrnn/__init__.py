@@ -1,6 +1,6 @@
 """Recurrent layers for PyTorch whose recurrent matrix has a spectrum that you choose.
 
-Names are imported at their first use (PEP 562), so ``import eigenrnn`` does not import torch.
+Names are imported on first use (PEP 562), so ``import eigenrnn`` does not import torch.
 """
 
 from importlib import import_module
@@ -78,13 +78,13 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    packages = (
-        import_module(f"{__name__}.{p}") for p in ("layers", "models", "constraints", "averaging")
+    modules = (
+        import_module(f"{__name__}.{m}") for m in ("layers", "models", "constraints", "averaging")
     )
-    value = next(getattr(package, name) for package in packages if name in package.__all__)
+    value = next(getattr(module, name) for module in modules if name in module.__all__)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "analysis", "constraints", "init", "layers", "linalg", "models", "ops"]
+    return __all__

@@ -1,4 +1,4 @@
-"""The command `eigenrnn`, also as ``python -m eigenrnn``."""
+"""Entry point of the command `eigenrnn` and of ``python -m eigenrnn``."""
 
 import sys
 
@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command line of the laboratory; return the exit status."""
+    """Run the command line of `eigenrnn.experiments`; return the exit status."""
     try:
         from eigenrnn.experiments.cli import main as run_command
     except ImportError as error:  # the extra `experiments` is not installed

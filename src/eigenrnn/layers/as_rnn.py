@@ -1,4 +1,4 @@
-"""asRNN: a tanh network that an orthogonal one lies inside of."""
+"""AsRNN: a tanh network that contains the orthogonal linear network as a special case."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints import Constraint, Exponential
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.init import orthogonal_, zeros_
-from eigenrnn.layers.abstract_direction import AbstractDirection, make_unseen
+from eigenrnn.layers.direction import AbstractDirection, construct_constraint
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import elman
@@ -27,20 +27,20 @@ class AsDirection(AbstractDirection):
     r"""One layer of `AsRNN` in one direction.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        constraint: A function of N that makes the constraint of W.
-        mixing: A function of N that makes the constraint of :math:`U_f`.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        constraint: A function of N that returns the constraint of W.
+        mixing: A function of N that returns the constraint of :math:`U_f`.
         bias: Whether there is a bias b.
-        scale: The bounds of the start of s.
+        scale: The bounds of the uniform distribution that initialises s.
         epsilon: Added to :math:`|s|`.
-        trainable_h0: Whether the state before the first step is trained, from zero.
+        trainable_h0: Whether the initial state is trained; initialised to zero.
     Shape:
-        s: :math:`(N,)`, before its absolute value is taken.
+        s: :math:`(N,)`, signed; the layer uses :math:`|s|`.
         input_bias: :math:`(N,)`, b, or None.
     """
 
-    def __init__(  # noqa: PLR0913, it holds what AsRNN was given
+    def __init__(  # noqa: PLR0913, the options of AsRNN
         self,
         input_size: int,
         hidden_size: int,
@@ -55,8 +55,8 @@ class AsDirection(AbstractDirection):
         super().__init__(input_size, hidden_size, 1, trainable_h0=trainable_h0)
         self.scale = scale
         self.epsilon = epsilon
-        self.constraint = _make_orthogonal("constraint", constraint, hidden_size)
-        self.mixing = _make_orthogonal("mixing", mixing, hidden_size)
+        self.constraint = _construct_orthogonal("constraint", constraint, hidden_size)
+        self.mixing = _construct_orthogonal("mixing", mixing, hidden_size)
         self.s = Parameter(torch.empty(hidden_size))
         self.input_bias = Parameter(torch.empty(hidden_size)) if bias else None
 
@@ -76,26 +76,26 @@ class AsDirection(AbstractDirection):
             x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
             with torch.autocast(x.device.type, enabled=False):
                 return self(x, h0, batch_sizes, reverse, backend, last_only)
-        W, U_f = self._typed(self.weight_hh).split(self.hidden_size)
+        W, U_f = self._cast(self.weight_hh).split(self.hidden_size)
         d = self.s.abs() + self.epsilon
-        inwards = U_f * d  # W_f
-        outwards = U_f.T / d.unsqueeze(1)  # its inverse
-        b = None if self.input_bias is None else inwards @ self.input_bias
-        # with g = W_f h it is one tanh recurrence, so that it needs no kernel of its own
+        W_f = U_f * d
+        W_f_inverse = U_f.T / d.unsqueeze(1)
+        b = None if self.input_bias is None else W_f @ self.input_bias
+        # in terms of g = W_f h this is a plain tanh recurrence, so it needs no kernel of its own
         g, last = elman(
             x,
-            inwards @ W @ outwards,
-            h0 @ inwards.T,
-            U=inwards @ self.weight_ih,
+            W_f @ W @ W_f_inverse,
+            h0 @ W_f.T,
+            U=W_f @ self.weight_ih,
             c=b,
             nonlinearity="tanh",
             batch_sizes=batch_sizes,
             reverse=reverse,
             backend=backend,
             last_only=last_only,
-            **self.options(x),
+            **self.norm_zoneout_kwargs(x),
         )
-        return g @ outwards.T, last @ outwards.T
+        return g @ W_f_inverse.T, last @ W_f_inverse.T
 
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
         if self.input_bias is not None:
@@ -108,7 +108,7 @@ class AsDirection(AbstractDirection):
         I = torch.eye(self.hidden_size, dtype=self.mixing.dtype, device=self.mixing.device)
         try:
             self.mixing.assign(I)
-        except (NoInverseError, NotInSetError):  # the map does not reach it
+        except (NoInverseError, NotInSetError):  # the identity cannot be assigned
             self.mixing.reset(generator)
         self.s.uniform_(*self.scale, generator=generator)
         if self.input_bias is not None:
@@ -116,47 +116,49 @@ class AsDirection(AbstractDirection):
 
 
 class AsRNN(Stacked[AsDirection]):
-    r"""Adaptive-saturated recurrent network: how much each direction saturates is trained.
+    r"""Adaptive-saturated RNN: it learns how much each direction of the state saturates.
 
     .. math:: h_t = W_f^{-1} \tanh\bigl(W_f (U x_t + b + W h_{t-1})\bigr), \qquad
         W_f = U_f D_f, \quad D_f = \operatorname{diag}(|s| + \epsilon)
 
-    W and :math:`U_f` are orthogonal. Small entries of :math:`D_f` make their directions linear, an
-    orthogonal network; large ones make them a tanh network, which can forget.
+    W and :math:`U_f` are orthogonal. Where an entry of :math:`D_f` is small, the layer is nearly
+    linear and keeps its state; where it is large, tanh saturates and the layer can forget. Use it
+    when a task needs both.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units of each layer and direction.
-        num_layers: How many layers are stacked.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units in each layer and direction.
+        num_layers: The number of stacked layers.
         bias: Whether there is a bias b.
-        batch_first: Whether input and output are (B, T, .) in place of (T, B, .).
-        dropout: The share of units that dropout silences between two layers while training.
-        bidirectional: Whether a second network reads each layer's input from its end.
-        device: Where the weights are made.
-        dtype: The type of the weights; constraints stay in float32 or better.
-        start: The start of W: ``"cayley"``, ``"henaff"`` or ``"haar"``, see `Exponential`;
-            ``"cayley"`` by default.
-        constraint: A function of N that makes the constraint of W, such as `ScaledCayley`, which
-            starts as it does; `Exponential` with `start` by default, as published.
-        mixing: A function of N that makes the constraint of :math:`U_f`, which starts at the
-            identity, or as the set does where its map does not reach that; `Exponential` by
-            default, as published.
-        scale: The bounds of the uniform start of s.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        dropout: The dropout probability between two layers while training.
+        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        device: The device of the weights.
+        dtype: The dtype of the weights; constraints stay in float32 or better.
+        start: The initialisation of W: ``"cayley"``, ``"henaff"`` or ``"haar"``, see
+            `Exponential`; ``"cayley"`` by default.
+        constraint: A function of N that returns the constraint of W, such as `ScaledCayley`, which
+            keeps its own initialisation; by default `Exponential` with `start`, as published.
+        mixing: A function of N that returns the constraint of :math:`U_f`; `Exponential` by
+            default, as published. :math:`U_f` is initialised to the identity; if
+            that cannot be assigned, by the set's own initialisation.
+        scale: The bounds of the uniform distribution that initialises s.
         epsilon: The number :math:`\epsilon`.
-        trainable_h0: Whether the states before the first step are trained, from zero.
+        trainable_h0: Whether the initial states are trained; initialised to zero.
         layer_norm: Whether the argument of tanh is normalised, see `RNN`.
-        zoneout: The rate at which a unit of tanh, of :math:`W_f h_t` that is, keeps its state for
-            a step while training; in evaluation every unit keeps that share of it.
-        locked_dropout: Whether dropout silences the same units at all steps of a sequence.
-        backend: Which implementation of the recurrence to use; the fastest possible by default.
-        generator: The source of the starting values; torch's global stream by default.
+        zoneout: The probability that a unit of :math:`W_f h_t` keeps its state for a time step
+            while training; in evaluation the new state is the expected one.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence.
+        backend: The name of the implementation of the recurrence; the fastest available by
+            default.
+        generator: The generator that draws the weights; torch's global one by default.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
-        output: :math:`(T, B, D N)`, as the input is laid out.
+        output: :math:`(T, B, D N)`, in the layout of the input.
     Raises:
-        ValueError: If a size, a rate, a bound or a shape is wrong, `start` is given beside
-            `constraint`, or one of the two sets is not of real orthogonal matrices.
-        TypeError: If `constraint` or `mixing` does not make a `Constraint`.
+        ValueError: If a size, a probability, a bound or a shape is invalid, both `start` and
+            `constraint` are set, or a set contains matrices that are not real and orthogonal.
+        TypeError: If `constraint` or `mixing` does not return a `Constraint`.
     Source:
         Nguyen-Duy, Pham and Nguyen, ICLR 2023 tiny papers (departures: none).
     Example:
@@ -167,7 +169,7 @@ class AsRNN(Stacked[AsDirection]):
     backends = BACKENDS
     nonlinearity = "tanh"
 
-    def __init__(  # noqa: PLR0913, what torch's layers take and a few more
+    def __init__(  # noqa: PLR0913, the options of torch's layers and further ones
         self,
         input_size: int,
         hidden_size: int,
@@ -199,7 +201,7 @@ class AsRNN(Stacked[AsDirection]):
         if start is not None and constraint is not None:
             raise ValueError(
                 f"expected either start or constraint, got start={start!r} beside a constraint; "
-                "give the start to the constraint itself"
+                "pass it to the constraint itself"
             )
         super().__init__(
             input_size,
@@ -214,7 +216,7 @@ class AsRNN(Stacked[AsDirection]):
             locked_dropout=locked_dropout,
         )
         self.bias = bias
-        make = partial(
+        make_direction = partial(
             AsDirection,
             hidden_size=hidden_size,
             constraint=constraint or partial(Exponential, start=start or "cayley"),
@@ -224,35 +226,35 @@ class AsRNN(Stacked[AsDirection]):
             epsilon=epsilon,
             trainable_h0=trainable_h0,
         )
-        self._stack(make, generator, device, dtype)
+        self._build_directions(make_direction, generator, device, dtype)
 
-    def _measured(self) -> Tensor:  # (L D, N, N)
+    def _spectrum_matrices(self) -> Tensor:  # (L D, N, N)
         return torch.stack([d.matrices()[0] for d in self.all_directions()])
 
-    def _own_defaults(self) -> dict[str, Any]:
+    def _recurrence_defaults(self) -> dict[str, Any]:
         return {"bias": True}
 
 
-def _make_orthogonal(name: str, make: Callable[[int], object], size: int) -> Constraint:
-    """Make the constraint of W or of U_f.
+def _construct_orthogonal(name: str, factory: Callable[[int], object], size: int) -> Constraint:
+    """Construct the constraint of W or of U_f.
 
     Raises:
         ValueError: If its matrices are complex, or not orthogonal for all raw parameters.
     """
-    made = make_unseen(make, size)
-    if made.is_complex or not _stays_orthogonal(made):
+    constraint = construct_constraint(factory, size)
+    if constraint.is_complex or not _stays_orthogonal(constraint):
         raise ValueError(
-            f"expected {name} to make a set of real orthogonal matrices, got {made}; use "
+            f"expected {name} to be a set of real orthogonal matrices, got {constraint}; use "
             "Exponential, ScaledCayley or Householder"
         )
-    return made
+    return constraint
 
 
 @torch.no_grad()
-def _stays_orthogonal(made: Constraint) -> bool:
-    if made.device.type == "meta":  # where there is nothing to measure
+def _stays_orthogonal(constraint: Constraint) -> bool:
+    if constraint.device.type == "meta":  # no values to measure
         return True
-    moved = copy.deepcopy(made)
-    for raw in moved.parameters():  # sets that contain others may start orthogonal
+    moved = copy.deepcopy(constraint)
+    for raw in moved.parameters():  # a larger set may be initialised to an orthogonal matrix
         raw.add_(torch.linspace(0.1, 0.3, raw.numel()).to(raw).view_as(raw))
     return orthogonality_error(moved()) <= moved.tolerance

@@ -1,4 +1,4 @@
-"""Torch's own recurrent layers, with the starts that papers give them as baselines."""
+"""Torch's own recurrent layers, with the initialisations that papers use for baselines."""
 
 import math
 from typing import Any, Literal
@@ -7,30 +7,31 @@ import torch
 from torch import Generator, nn
 
 from eigenrnn.init import glorot_uniform_, uniform_
-from eigenrnn.layers.validate import check_sizes
+from eigenrnn.layers.validation import check_sizes
 
 __all__ = ["LSTM", "TanhRNN", "TorchGRU"]
 
 
 class LSTM(nn.LSTM):
-    r"""Long short-term memory: torch's own layer with a choice of its start.
+    r"""Long short-term memory: `torch.nn.LSTM` with a choice of initialisation.
 
     .. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad h_t = o_t \odot \tanh(c_t)
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        num_layers: How many layers are stacked.
-        forget_bias: Added to the bias of the forget gate at the start.
-        start: ``"torch"`` draws every weight from :math:`U(-1/\sqrt N, 1/\sqrt N)`; ``"glorot"``
-            draws the matrices of all gates as one Glorot uniform kernel and zeroes the biases, as
-            TensorFlow 1 does; ``"glorot_normal"`` draws the matrices of each gate by themselves
-            from a normal distribution, with torch's biases, as nnRNN's authors do.
-        generator: The source of the starting values; torch's global stream by default.
-        options: Everything else that `torch.nn.LSTM` takes.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        forget_bias: Added to the bias of the forget gate at initialisation.
+        start: The initialisation. ``"torch"`` draws every weight from
+            :math:`U(-1/\sqrt N, 1/\sqrt N)`. ``"glorot"`` draws the matrices of all gates as one
+            Glorot uniform kernel and sets the biases to zero, as TensorFlow 1 does.
+            ``"glorot_normal"`` draws the matrices of each gate separately from a normal
+            distribution and keeps torch's biases, as the authors of nnRNN do.
+        generator: The generator that draws the weights; torch's global one by default.
+        options: Further keyword arguments of `torch.nn.LSTM`.
     Raises:
-        ValueError: If `start` is unknown, a forget bias is asked for without biases, or the
-            weights do not fit into memory.
+        ValueError: If `start` is unknown, `forget_bias` is set without biases, or the weights do
+            not fit into memory.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
         https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `torch.nn.LSTM`).
@@ -59,7 +60,7 @@ class LSTM(nn.LSTM):
         check_sizes(input_size, hidden_size, num_layers, 4)
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
-        _restart(self, generator)
+        _initialise_uniform(self, generator)
         if start == "glorot":
             _glorot_kernel(self, generator)
         if start == "glorot_normal":
@@ -71,16 +72,16 @@ class LSTM(nn.LSTM):
 
 
 class TorchGRU(nn.GRU):
-    r"""Gated recurrent unit: torch's own layer with its own generator.
+    r"""Gated recurrent unit: `torch.nn.GRU` initialised from a generator.
 
     .. math:: h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        num_layers: How many layers are stacked.
-        generator: The source of the starting values; torch's global stream by default.
-        options: Everything else that `torch.nn.GRU` takes.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        generator: The generator that draws the weights; torch's global one by default.
+        options: Further keyword arguments of `torch.nn.GRU`.
     Source:
         Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: those of
         `torch.nn.GRU`).
@@ -101,20 +102,20 @@ class TorchGRU(nn.GRU):
         check_sizes(input_size, hidden_size, num_layers, 3)
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
-        _restart(self, generator)
+        _initialise_uniform(self, generator)
 
 
 class TanhRNN(nn.RNN):
-    r"""Plain recurrent network: torch's own layer with its own generator.
+    r"""Elman RNN with tanh: `torch.nn.RNN` initialised from a generator.
 
     .. math:: h_t = \tanh(U x_t + b + W h_{t-1} + c)
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        num_layers: How many layers are stacked.
-        generator: The source of the starting values; torch's global stream by default.
-        options: Everything else that `torch.nn.RNN` takes.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        generator: The generator that draws the weights; torch's global one by default.
+        options: Further keyword arguments of `torch.nn.RNN`.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
         (departures: those of `torch.nn.RNN`).
@@ -135,11 +136,11 @@ class TanhRNN(nn.RNN):
         check_sizes(input_size, hidden_size, num_layers)
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
-        _restart(self, generator)
+        _initialise_uniform(self, generator)
 
 
-def _restart(layer: nn.RNNBase, generator: Generator | None) -> None:
-    """Draw all weights as torch does, but from the generator."""
+def _initialise_uniform(layer: nn.RNNBase, generator: Generator | None) -> None:
+    """Draw all weights from the generator, from the distribution that torch uses."""
     if generator is None:
         return
     bound = 1 / math.sqrt(layer.hidden_size)
@@ -149,7 +150,7 @@ def _restart(layer: nn.RNNBase, generator: Generator | None) -> None:
 
 @torch.no_grad()
 def _glorot_kernel(layer: nn.RNNBase, generator: Generator | None) -> None:
-    """Draw the matrices of all gates as one kernel on [x, h], with biases of zero."""
+    """Draw the matrices of all gates as one kernel on [x, h]; set the biases to zero."""
     for ih, hh, *others in layer.all_weights:
         fan_in = ih.shape[1] + hh.shape[1]
         bound = math.sqrt(6 / (fan_in + ih.shape[0]))
@@ -158,13 +159,13 @@ def _glorot_kernel(layer: nn.RNNBase, generator: Generator | None) -> None:
         for weight in others:
             if weight.dim() == 1:
                 nn.init.zeros_(weight)
-            else:  # the map of a projected state
+            else:  # weight_hr, the projection of the state
                 glorot_uniform_(weight, generator=generator)
 
 
 @torch.no_grad()
 def _glorot_gates(layer: nn.RNNBase, generator: Generator | None) -> None:
-    """Draw each gate's matrices on [x, h] by themselves, and leave the biases."""
+    """Draw the matrices of each gate on [x, h] separately; keep the biases."""
     for ih, hh, *_ in layer.all_weights:
         fan_in = ih.shape[1] + hh.shape[1]
         deviation = math.sqrt(2 / (fan_in + layer.hidden_size))

@@ -1,101 +1,143 @@
-"""One layer of a recurrent network, run in one direction."""
+"""The base class of a single layer in one direction, and how it fuses with a linear head."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Self
 
 import torch
-from torch import Generator, Tensor
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
 from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
-from eigenrnn.layers.abstract_direction import AbstractDirection, make_unseen
+from eigenrnn.constraints.base import make_constraint
+from eigenrnn.init import Initializer, zeros_
+from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
-from eigenrnn.nonlinearities import nonlinearity as look_up
-from eigenrnn.ops import elman
 
-__all__ = ["Direction"]
+__all__ = ["AbstractDirection", "construct_constraint", "head_kwargs"]
 
 
-class Direction(AbstractDirection):
-    r"""One layer in one direction: an input map, a recurrent matrix and their biases.
+class AbstractDirection(nn.Module, ABC):
+    """One layer in one direction: an input map, constrained matrices and an initial state.
 
-    .. math:: h_t = f(U x_t + c + W h_{t-1}), \qquad W = \text{constraint}()
-
-    Where W is complex, so are U, c and the states; weights and states are kept as real numbers,
-    real parts first, then imaginary parts.
+    A subclass implements `constraints`, `forward`, `load_biases` and `_reset`.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        constraint: A function of N that makes the constraint of W.
-        nonlinearity: The name of f.
-        bias: Whether there is a bias: inside modReLU, which owns one, else c.
-        input_bias: Whether there is a bias c; by default only if f owns none.
-        trainable_h0: Whether the state before the first step is trained.
-        input_init: The start of U, in place.
-        bias_init: The start of the biases, in place: zero inside f and that of
-            `torch.nn.RNN` for c by default.
-        input_bias_init: The start of c, in place; that of `bias_init` by default.
-        h0_init: The start of the trained state, in place.
-        output: What complex states give: ``"real_imag"`` both parts, ``"real"`` the real part.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        gates: The number G of input maps, and of recurrent matrices.
+        trainable_h0: Whether the initial state is trained.
+        h0_init: The initialiser of that state, which fills it in place; zero by default.
+        state_size: The number S of real numbers in a state; N by default.
+        output_size: The number of real numbers in the output of a time step; S by default.
     Shape:
-        weight_ih: :math:`(N, M)`, U; :math:`(2N, M)` if W is complex.
-        bias: :math:`(N,)`, the bias inside f, or None.
-        input_bias: :math:`(N,)`, c, or :math:`(2N,)`, or None.
-        h0: :math:`(N,)`, or :math:`(2N,)`, or None.
-    Raises:
-        ValueError: If the nonlinearity is unknown, or is not defined on complex states.
-        TypeError: If `constraint` does not make a `Constraint`.
+        weight_ih: :math:`(G N, M)`; :math:`(S, M)` if the states are complex.
+        weight_hh: :math:`(G N, N)`, the rows of all recurrent matrices.
+        input_bias: the bias added to the input map, or None.
+        h0: :math:`(S,)`, or None.
     """
 
-    def __init__(  # noqa: PLR0913, it holds what RNN was given
+    input_bias: Parameter | None
+
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,
+        gates: int,
         *,
-        constraint: Callable[[int], Constraint],
-        nonlinearity: str,
-        bias: bool,
-        input_bias: bool | None,
         trainable_h0: bool,
-        input_init: Initializer | None,
-        bias_init: Initializer | None,
-        input_bias_init: Initializer | None,
-        h0_init: Initializer | None,
-        output: Literal["real_imag", "real"],
+        h0_init: Initializer | None = None,
+        state_size: int | None = None,
+        output_size: int | None = None,
     ) -> None:
-        f = look_up(nonlinearity)
-        made = make_unseen(constraint, hidden_size)
-        if made.is_complex and not f.takes_complex:
-            raise ValueError(
-                f"expected modrelu or identity, as {type(made).__name__} is complex, "
-                f"got {nonlinearity!r}"
-            )
-        if output not in ("real_imag", "real"):
-            raise ValueError(f"expected output to be 'real_imag' or 'real', got {output!r}")
-        super().__init__(
-            input_size,
-            hidden_size,
-            1,
-            trainable_h0=trainable_h0,
-            h0_init=h0_init,
-            state_size=2 * hidden_size if made.is_complex else None,
-            output_size=hidden_size if output == "real" else None,
-        )
-        self.nonlinearity = nonlinearity
-        self.constraint = made
-        self.input_init = input_init or (uniform_ if f.has_bias else fan_uniform_)
-        self.bias_init = bias_init or zeros_
-        self.input_bias_init = input_bias_init or bias_init or fan_uniform_
-        self.bias = Parameter(torch.empty(hidden_size)) if bias and f.has_bias else None
-        with_input_bias = bias and not f.has_bias if input_bias is None else input_bias
-        self.input_bias = Parameter(torch.empty(self.state_size)) if with_input_bias else None
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.state_size = state_size or hidden_size
+        self.output_size = output_size or self.state_size
+        self.weight_ih = Parameter(torch.empty(gates * self.state_size, input_size))
+        self.h0_init = h0_init or zeros_
+        self.h0 = Parameter(torch.empty(self.state_size)) if trainable_h0 else None
+        self.norm_zoneout: NormZoneout | None = None  # see add_norm_zoneout
+        self.weight_drop = 0.0
+        self.frozen: Tensor | None
+        self.register_buffer("frozen", None, persistent=False)
+        self.register_load_state_dict_post_hook(_unfreeze)
 
+    def reset(self, generator: Generator | None = None) -> None:
+        """Initialise all weights again."""
+        self.frozen = None
+        self._reset(generator)
+        if self.h0 is not None:
+            self.h0_init(self.h0, generator=generator)
+        if self.norm_zoneout is not None:
+            self.norm_zoneout.reset()
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def freeze(self) -> None:
+        """Store the recurrent matrices as a plain tensor until training mode is set."""
+        # a copy: a constraint may return its raw parameter itself
+        self.frozen = self._cast(self._compute_matrices().detach().clone())
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training mode; this discards the frozen matrices."""
+        if mode:
+            self.frozen = None
+        return super().train(mode)
+
+    @property
+    def weight_hh(self) -> Tensor:  # (G N, N)
+        """The recurrent matrices of a forward pass: the frozen ones, or those of the constraints.
+
+        While training with `weight_drop`, dropout is applied to their entries.
+        """
+        return self._compute_matrices() if self.frozen is None else self.frozen
+
+    def _cast(self, W: Tensor) -> Tensor:
+        """Cast the recurrent matrices to the precision of the other weights.
+
+        Complex matrices stay in complex64 or better, because torch has no 16-bit complex kernels.
+        """
+        dtype = self.weight_ih.dtype
+        if not W.is_complex():
+            return W.to(dtype)
+        wide = at_least_float32(dtype)
+        return torch.complex(W.real.to(wide), W.imag.to(wide))
+
+    def matrices(self) -> list[Tensor]:
+        """Return each recurrent matrix, without dropout, in the order of `constraints`."""
+        W = self._concatenated() if self.frozen is None else self.frozen
+        return [W] if len(W) == self.hidden_size else list(W.split(self.hidden_size))
+
+    def initial_state(self, batch_size: int) -> Tensor:  # (B, S)
+        """Return the default initial state: the trained one, or zero."""
+        if self.h0 is not None:
+            return self.h0.expand(batch_size, -1).to(self.weight_ih.dtype)
+        return self.weight_ih.new_zeros(batch_size, self.state_size)
+
+    def add_norm_zoneout(self, layer_norm: bool, zoneout: float) -> None:
+        """Add LayerNorm or zoneout to the recurrence.
+
+        Raises the errors of `NormZoneout`.
+        """
+        is_complex = any(constraint.is_complex for constraint in self.constraints())
+        gates = len(self.weight_ih) // self.state_size
+        self.norm_zoneout = NormZoneout(self.hidden_size, gates, layer_norm, zoneout, is_complex)
+
+    def norm_zoneout_kwargs(
+        self,
+        x: Tensor,  # (T, B, M)
+    ) -> dict[str, Any]:
+        """Return the arguments `layer_norm` and `zoneout` of the recurrence, if they are set."""
+        return {} if self.norm_zoneout is None else self.norm_zoneout(x)
+
+    @abstractmethod
     def constraints(self) -> list[Constraint]:
-        return [self.constraint]
+        """Return the constraints of the recurrent matrices, in the order of weight_hh."""
 
-    def forward(  # noqa: PLR0913, what all directions take, and an output map
+    @abstractmethod
+    def forward(
         self,
         x: Tensor,  # (T, B, M)
         h0: Tensor,  # (B, S)
@@ -103,66 +145,70 @@ class Direction(AbstractDirection):
         reverse: bool = False,
         backend: str | None = None,
         last_only: bool = False,
-        V: Tensor | None = None,  # (K, N)
-        d: Tensor | None = None,  # (K,)
-    ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
-        W = self._typed(self.weight_hh)  # the constraint runs here and nowhere else
-        typed = _as_complex if W.is_complex() else _as_real
-        bias = self.bias
-        if W.is_complex():
-            x = x.to(at_least_float32(x.dtype))
-            bias = None if bias is None else bias.to(at_least_float32(bias.dtype))
-        return elman(
-            x,
-            W,
-            typed(h0),
-            bias,
-            U=typed(self.weight_ih.T).T,
-            c=None if self.input_bias is None else typed(self.input_bias),
-            V=V,
-            d=d,
-            nonlinearity=self.nonlinearity,
-            batch_sizes=batch_sizes,
-            reverse=reverse,
-            backend=backend,
-            last_only=last_only,
-            **self.options(x),
-        )
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        """Run over the whole sequence; return the states of all time steps and the last states.
 
-    def reads_out(self) -> bool:
-        return not self.constraint.is_complex
+        With `last_only` and no gradient, the states of all time steps are not stored.
+        """
 
-    def as_output(self, h: Tensor) -> Tensor:
-        if not h.is_complex():
-            return h
-        if self.output_size == self.hidden_size:
-            return h.real.to(self.weight_ih.dtype)
-        return self.as_state(h)
+    def fuses_head(self) -> bool:
+        """Whether `forward` also takes V and d, and then returns outputs instead of all states."""
+        return False
 
-    def as_state(self, h: Tensor) -> Tensor:
-        if not h.is_complex():
-            return h
-        return torch.cat([h.real, h.imag], dim=-1).to(self.weight_ih.dtype)
+    def as_output(
+        self,
+        h: Tensor,  # (T, B, N)
+    ) -> Tensor:  # (T, B, output size)
+        """Convert states to the output of the layer."""
+        return h
 
+    def as_state(
+        self,
+        h: Tensor,  # (B, N)
+    ) -> Tensor:  # (B, S)
+        """Convert a state to the real numbers that `forward` takes as h0."""
+        return h
+
+    @abstractmethod
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
-        if self.input_bias is not None:
-            self.input_bias.copy_(bias_ih + bias_hh)
+        """Copy the two biases of a torch layer."""
 
-    def _reset(self, generator: Generator | None) -> None:
-        self.input_init(self.weight_ih, generator=generator)
-        self.constraint.reset(generator)
-        if self.input_bias is not None:
-            self.input_bias_init(self.input_bias, generator=generator)
-        if self.bias is not None:
-            self.bias_init(self.bias, generator=generator)
+    @abstractmethod
+    def _reset(self, generator: Generator | None) -> None: ...
+
+    def _concatenated(self) -> Tensor:
+        matrices = [constraint() for constraint in self.constraints()]
+        return matrices[0] if len(matrices) == 1 else torch.cat(matrices)
+
+    def _compute_matrices(self) -> Tensor:
+        W = self._concatenated()
+        if not (self.weight_drop and self.training):
+            return W
+        # torch's dropout does not accept complex tensors
+        return W * F.dropout(torch.ones_like(W.real), self.weight_drop)
 
 
-def _as_real(parts: Tensor) -> Tensor:
-    return parts
+def construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:
+    """Construct a constraint without advancing the global generator; `reset` draws it later."""
+    with torch.random.fork_rng(devices=()):
+        return make_constraint(factory, size)
 
 
-def _as_complex(
-    parts: Tensor,  # (..., 2N)
-) -> Tensor:  # (..., N)
-    real, imaginary = parts.to(at_least_float32(parts.dtype)).chunk(2, dim=-1)
-    return torch.complex(real, imaginary)
+def _unfreeze(direction: AbstractDirection, _keys: object) -> None:
+    direction.frozen = None  # the frozen matrices belong to the weights before the load
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def head_kwargs(head: nn.Linear | None, direction: AbstractDirection) -> dict[str, Tensor | None]:
+    """Return the arguments with which a direction computes the outputs of a linear head.
+
+    Empty if the direction cannot, or if calling the head does more than the linear map: it has
+    hooks, parametrisations or its own `forward`.
+    """
+    if head is None or type(head) is not nn.Linear or not direction.fuses_head():
+        return {}
+    if "forward" in vars(head) or any(getattr(head, name) for name in _HOOKS):
+        return {}
+    return {"V": head.weight, "d": head.bias}

@@ -1,24 +1,186 @@
 """The gated recurrent layer: torch.nn.GRU with a constraint on the matrix of each gate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, Unconstrained
-from eigenrnn.init import Initializer
-from eigenrnn.layers.gated_direction import GatedDirection
-from eigenrnn.layers.stacked import Stacked
-from eigenrnn.layers.torch_weights import check_same_shape, copy_weights
+from eigenrnn.init import Initializer, fan_uniform_, zeros_
+from eigenrnn.layers.direction import AbstractDirection, construct_constraint
+from eigenrnn.layers.stacked import Stacked, check_same_options, copy_torch_weights
+from eigenrnn.nonlinearities import nonlinearity as look_up
+from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS
 
-__all__ = ["GRU"]
+__all__ = ["GRU", "GatedDirection"]
+
+
+class GatedDirection(AbstractDirection):
+    r"""One gated layer in one direction: three input maps, three recurrent matrices, biases.
+
+    .. math::
+        r_t = \sigma(U_r x_t + b_r + W_r h_{t-1}), \qquad u_t = \sigma(U_u x_t + b_u + W_u h_{t-1})
+
+    The candidate and the new state follow as in `GRU`.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        reset: A function of N that returns the constraint of :math:`W_r`.
+        update: The same for :math:`W_u`.
+        candidate: The same for :math:`W_c`.
+        nonlinearity: The name of f.
+        bias: Whether there are biases: of the gates, and of the candidate, whose bias is inside f
+            if f is modReLU, else :math:`b_c`.
+        reset_after: Whether the reset gate is applied after :math:`W_c`.
+        update_keeps: Whether an update gate of one keeps the state.
+        trainable_h0: Whether the initial state is trained.
+        input_init: The initialiser of :math:`U_r` and :math:`U_u`, which fills them in place.
+        candidate_init: The initialiser of :math:`U_c`; `input_init` by default.
+        reset_bias_init: The initialiser of :math:`b_r`.
+        update_bias_init: The initialiser of :math:`b_u`.
+        bias_init: The initialiser of the bias inside f.
+        h0_init: The initialiser of the trained initial state.
+    Shape:
+        weight_ih: :math:`(3 N, M)`, the rows of :math:`U_r, U_u, U_c` in this order.
+        gate_bias: :math:`(2 N,)`, :math:`b_r` and :math:`b_u`, or None.
+        input_bias: :math:`(N,)`, :math:`b_c`, or None.
+        recurrent_bias: :math:`(N,)`, the bias b added to :math:`W_c h_{t-1}`, or None.
+        bias: :math:`(N,)`, the bias inside f, or None.
+        h0: :math:`(N,)`, or None.
+    Raises:
+        ValueError: If the nonlinearity is unknown, or a constraint is complex.
+        TypeError: If a function does not return a `Constraint`.
+    """
+
+    def __init__(  # noqa: PLR0913, the options of GRU
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        reset: Callable[[int], Constraint],
+        update: Callable[[int], Constraint],
+        candidate: Callable[[int], Constraint],
+        nonlinearity: str,
+        bias: bool,
+        reset_after: bool,
+        update_keeps: bool,
+        trainable_h0: bool,
+        input_init: Initializer | None,
+        candidate_init: Initializer | None,
+        reset_bias_init: Initializer | None,
+        update_bias_init: Initializer | None,
+        bias_init: Initializer | None,
+        h0_init: Initializer | None,
+    ) -> None:
+        f = look_up(nonlinearity)
+        super().__init__(input_size, hidden_size, 3, trainable_h0=trainable_h0, h0_init=h0_init)
+        self.nonlinearity = nonlinearity
+        self.reset_after = reset_after
+        self.update_keeps = update_keeps
+        self.reset_gate = _construct_real("reset", reset, hidden_size)
+        self.update_gate = _construct_real("update", update, hidden_size)
+        self.candidate = _construct_real("candidate", candidate, hidden_size)
+        self.input_init = input_init or fan_uniform_
+        self.candidate_init = candidate_init or self.input_init
+        self.reset_bias_init = reset_bias_init or fan_uniform_
+        self.update_bias_init = update_bias_init or fan_uniform_
+        self.bias_init = bias_init or zeros_
+        N, outside = hidden_size, bias and not f.has_bias
+        self.gate_bias = _bias_parameter(2 * N, bias)
+        self.input_bias = _bias_parameter(N, outside)
+        self.recurrent_bias = _bias_parameter(N, outside and reset_after)
+        self.bias = _bias_parameter(N, bias and f.has_bias)
+
+    def constraints(self) -> list[Constraint]:
+        return [self.reset_gate, self.update_gate, self.candidate]
+
+    def forward(
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (B, N)
+        batch_sizes: Sequence[int] | None = None,
+        reverse: bool = False,
+        backend: str | None = None,
+        last_only: bool = False,
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        W = self._cast(self.weight_hh)  # the constraints are evaluated here and nowhere else
+        return gru(
+            x,
+            W,
+            h0,
+            self.bias,
+            self.recurrent_bias,
+            U=self.weight_ih,
+            c=self._input_biases(),
+            nonlinearity=self.nonlinearity,
+            reset_after=self.reset_after,
+            update_keeps=self.update_keeps,
+            batch_sizes=batch_sizes,
+            reverse=reverse,
+            backend=backend,
+            last_only=last_only,
+            **self.norm_zoneout_kwargs(x),
+        )
+
+    def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
+        if self.gate_bias is None or self.input_bias is None or self.recurrent_bias is None:
+            return
+        N = self.hidden_size
+        self.gate_bias.copy_((bias_ih + bias_hh)[: 2 * N])
+        self.input_bias.copy_(bias_ih[2 * N :])
+        self.recurrent_bias.copy_(bias_hh[2 * N :])
+
+    def _input_biases(self) -> Tensor | None:  # (3 N,)
+        """Return the biases that are added to the input maps."""
+        if self.gate_bias is None:
+            return None
+        zero = self.gate_bias.new_zeros(self.hidden_size)  # the candidate's bias is inside f
+        return torch.cat([self.gate_bias, zero if self.input_bias is None else self.input_bias])
+
+    def _reset(self, generator: Generator | None) -> None:
+        *gates, candidate = self.weight_ih.detach().split(self.hidden_size)
+        for U in gates:
+            self.input_init(U, generator=generator)
+        self.candidate_init(candidate, generator=generator)
+        for constraint in self.constraints():
+            constraint.reset(generator)
+        if self.gate_bias is not None:
+            reset, update = self.gate_bias.detach().split(self.hidden_size)
+            self.reset_bias_init(reset, generator=generator)
+            self.update_bias_init(update, generator=generator)
+        for bias in (self.input_bias, self.recurrent_bias):
+            if bias is not None:
+                fan_uniform_(bias, generator=generator)
+        if self.bias is not None:
+            self.bias_init(self.bias, generator=generator)
+
+
+def _bias_parameter(size: int, exists: bool) -> Parameter | None:
+    return Parameter(torch.empty(size)) if exists else None
+
+
+def _construct_real(gate: str, factory: Callable[[int], object], size: int) -> Constraint:
+    """Construct the constraint of a gate.
+
+    Raises:
+        ValueError: If its matrices are complex.
+    """
+    constraint = construct_constraint(factory, size)
+    if constraint.is_complex:
+        raise ValueError(
+            f"expected a set of real matrices for {gate}, because gates need real states, "
+            f"got complex {constraint}; use RNN for complex states"
+        )
+    return constraint
 
 
 class GRU(Stacked[GatedDirection]):
-    r"""Gated recurrent network whose recurrent matrices lie in sets of your choice, gate by gate.
+    r"""GRU whose recurrent matrices are constrained to sets of your choice, gate by gate.
 
     .. math::
         r_t &= \sigma(U_r x_t + b_r + W_r h_{t-1}), \qquad
@@ -28,67 +190,72 @@ class GRU(Stacked[GatedDirection]):
         h_t &= u_t \odot h_{t-1} + (1 - u_t) \odot c_t \quad\text{or}\quad
         h_t = (1 - u_t) \odot h_{t-1} + u_t \odot c_t
 
-    Takes and gives what `torch.nn.GRU` does, which it is by default (its gates r, z and n are r,
-    u and c): stacked and bidirectional layers, packed and unbatched input, dropout between layers.
-    `recurrent_matrices` gives :math:`W_r, W_u, W_c` layer by layer; `spectrum`, of shape
-    (L D, G, N), and `orthogonality_error` tell of the G `confined` gates, or of all if none is.
+    By default this is `torch.nn.GRU`, whose r, z and n are called r, u and c here. Inputs, outputs
+    and options are those of `torch.nn.GRU` as well: stacked and bidirectional layers, packed and
+    unbatched input, dropout between layers. `recurrent_matrices` returns :math:`W_r, W_u, W_c`
+    layer by layer. `spectrum`, of shape (L D, G, N), and `orthogonality_error` cover the G
+    `constrained_gates`, or all gates if none is constrained.
 
-    With LayerNorm the arguments of the three nonlinearities are normalised as in `RNN`, each over
-    its own units: that of f as a whole, and so after the reset, on the left and on the right. With
-    zoneout some units keep :math:`h_{t-1}` whatever the gates say.
+    LayerNorm normalises the arguments of the three nonlinearities as in `RNN`, each over its own
+    units. For f this happens after the reset gate, in both forms above.
+    With zoneout some units keep :math:`h_{t-1}` for any values of the gates.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units of each layer and direction.
-        num_layers: How many layers are stacked.
-        bias: Whether there are biases; modReLU owns one in place of :math:`b_c` and b, and without
-            it is the identity.
-        batch_first: Whether input and output are (B, T, .) in place of (T, B, .).
-        dropout: The share of units that dropout silences between two layers while training.
-        bidirectional: Whether a second network reads each layer's input from its end.
-        device: Where the weights are made.
-        dtype: The type of the weights; constraints stay in float32 or better.
-        reset: A function of N that makes the constraint of :math:`W_r` of each layer and
-            direction, such as `Exponential`.
-        update: Likewise of :math:`W_u`.
-        candidate: Likewise of :math:`W_c`.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units in each layer and direction.
+        num_layers: The number of stacked layers.
+        bias: Whether there are biases. modReLU has its own, which replaces :math:`b_c` and b;
+            without it modReLU is the identity.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        dropout: The dropout probability between two layers while training.
+        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        device: The device of the weights.
+        dtype: The dtype of the weights; constraints stay in float32 or better.
+        reset: A function of N that returns the constraint of :math:`W_r`, such as `Exponential`;
+            called once for each layer and direction.
+        update: The same for :math:`W_u`.
+        candidate: The same for :math:`W_c`.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
-        reset_after: Whether the reset comes after :math:`W_c`, on the left above, or before it.
-        update_keeps: Whether an update gate of one keeps the state, on the left above, or replaces
-            it by the candidate.
-        trainable_h0: Whether the states before the first step are trained.
-        input_init: The start of each :math:`U_r` and :math:`U_u`, in place; every start is that of
-            `torch.nn.GRU` by default.
-        candidate_init: The start of each :math:`U_c`; `input_init` by default.
-        reset_bias_init: The start of each :math:`b_r`.
-        update_bias_init: The start of each :math:`b_u`.
-        bias_init: The start of the bias inside f; zero by default.
-        h0_init: The start of each trained state, in place; zero by default.
+        reset_after: Whether the reset gate is applied after :math:`W_c` (left form above) or
+            before it (right form).
+        update_keeps: Whether an update gate of one keeps the state (left form above) or replaces
+            it by the candidate (right form).
+        trainable_h0: Whether the initial states are trained.
+        input_init: The initialiser of each :math:`U_r` and :math:`U_u`, which fills it in place.
+            The default of every initialiser is the initialisation of `torch.nn.GRU`.
+        candidate_init: The initialiser of each :math:`U_c`; `input_init` by default.
+        reset_bias_init: The initialiser of each :math:`b_r`.
+        update_bias_init: The initialiser of each :math:`b_u`.
+        bias_init: The initialiser of the bias inside f; zero by default.
+        h0_init: The initialiser of the trained initial states; zero by default.
         layer_norm: Whether the arguments of the nonlinearities are normalised.
-        zoneout: The rate at which a unit keeps its state for a step while training; in evaluation
-            every unit keeps that share of it. `torch` draws the units from its global stream.
-        locked_dropout: Whether dropout silences the same units at all steps of a sequence,
-            instead of drawing them anew at each.
-        backend: Which implementation of the recurrence to use; the fastest possible by default.
-        generator: The source of the starting values; torch's global stream by default.
+        zoneout: The probability that a unit keeps its state for a time step while training; in
+            evaluation the new state is the expected one. The masks come from torch's global
+            generator.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
+            a new mask at each.
+        backend: The name of the implementation of the recurrence; the fastest available by
+            default.
+        generator: The generator that draws the weights; torch's global one by default.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
-        output: :math:`(T, B, D N)`, as the input is laid out.
+        output: :math:`(T, B, D N)`, in the layout of the input.
         h_n: as h0.
     Raises:
-        ValueError: If a size, the nonlinearity, a rate or a shape is wrong, or a constraint gives
-            complex matrices.
-        TypeError: If a function does not make a `Constraint`, or types differ.
+        ValueError: If a size, the nonlinearity, a probability or a shape is invalid, or a
+            constraint is complex.
+        TypeError: If a function does not return a `Constraint`, or dtypes differ.
     Source:
-        Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: the reset after
-        :math:`W_c`, as in `torch.nn.GRU`, by default; one bias where `torch.nn.GRU` adds two).
+        Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: by default the
+        reset after :math:`W_c`, as in `torch.nn.GRU`; one bias instead of the two of
+        `torch.nn.GRU`).
         LayerNorm: Ba, Kiros and Hinton, 2016, equation 4. https://arxiv.org/abs/1607.06450
-        (departures: one norm of each sum, where their GRU has one for each of its two terms, the
-        second before the reset). Zoneout: Krueger et al., ICLR 2017.
+        (departures: one norm of each sum; their GRU has one for each of its two terms, the second
+        before the reset). Zoneout: Krueger et al., ICLR 2017.
         https://arxiv.org/abs/1606.01305 (departures: none).
         Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
-        (departures: between layers alone, as in AWD-LSTM).
+        (departures: only between layers, as in AWD-LSTM).
     Example:
         >>> layer = GRU(2, 8, candidate=Exponential, nonlinearity="modrelu")
         >>> layer(torch.randn(5, 3, 2))[0].shape, layer.orthogonality_error() < 1e-5
@@ -97,7 +264,7 @@ class GRU(Stacked[GatedDirection]):
 
     backends = BACKENDS
 
-    def __init__(  # noqa: PLR0913, torch.nn.GRU's own signature and a few more
+    def __init__(  # noqa: PLR0913, the signature of torch.nn.GRU and further options
         self,
         input_size: int,
         hidden_size: int,
@@ -144,7 +311,7 @@ class GRU(Stacked[GatedDirection]):
         self.bias = bias
         self.reset_after = reset_after
         self.update_keeps = update_keeps
-        make = partial(
+        make_direction = partial(
             GatedDirection,
             hidden_size=self.hidden_size,
             reset=reset,
@@ -162,39 +329,39 @@ class GRU(Stacked[GatedDirection]):
             bias_init=bias_init,
             h0_init=h0_init,
         )
-        self._stack(make, generator, device, dtype)
+        self._build_directions(make_direction, generator, device, dtype)
 
     @property
-    def confined(self) -> list[str]:
-        """The names of those of reset, update and candidate whose matrix is confined to a set."""
+    def constrained_gates(self) -> list[str]:
+        """The gates among reset, update and candidate whose matrix is constrained to a set."""
         constraints = self.all_directions()[0].constraints()
         gates = zip(("reset", "update", "candidate"), constraints, strict=True)
         return [name for name, constraint in gates if constraint.constrained]
 
     def load_torch(self, torch_rnn: nn.GRU) -> Self:
-        """Copy the weights of a `torch.nn.GRU`; of its two biases the gates get the sum.
+        """Copy the weights of a `torch.nn.GRU`; each gate gets the sum of its two biases.
 
         Raises:
             ValueError: If sizes, layers, directions, biases or the recurrence differ, or this
                 layer has LayerNorm or zoneout.
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If the layer is of another kind.
+            TypeError: If `torch_rnn` is not a `torch.nn.GRU`.
         """
-        check_same_shape(self, torch_rnn, nn.GRU)
-        for name, expected in self._own_defaults().items():
+        check_same_options(self, torch_rnn, nn.GRU)
+        for name, expected in self._recurrence_defaults().items():
             if getattr(self, name) != expected:
                 raise ValueError(
-                    f"expected a layer with {name}={expected!r}, as torch.nn.GRU is, "
+                    f"expected a layer with {name}={expected!r}, as in torch.nn.GRU, "
                     f"got {getattr(self, name)!r}"
                 )
-        copy_weights(self.all_directions(), torch_rnn)
+        copy_torch_weights(self.all_directions(), torch_rnn)
         return self
 
-    def _own_defaults(self) -> dict[str, Any]:
+    def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": "tanh", "reset_after": True, "update_keeps": True}
 
-    def _measured(self) -> Tensor:  # (L D, G, N, N)
+    def _spectrum_matrices(self) -> Tensor:  # (L D, G, N, N)
         matrices = torch.stack(self.recurrent_matrices()).unflatten(0, (-1, 3))
         constraints = self.all_directions()[0].constraints()
-        confined = [i for i, constraint in enumerate(constraints) if constraint.constrained]
-        return matrices[:, confined or slice(None)]
+        constrained = [i for i, constraint in enumerate(constraints) if constraint.constrained]
+        return matrices[:, constrained or slice(None)]

@@ -1,29 +1,76 @@
-"""The layers of the papers: constructors that only choose."""
+"""The RNNs of published papers: each class is `RNN` with a constraint and an initialisation."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from eigenrnn.constraints import Exponential, Householder, ScaledCayley
+import torch
+from torch import Generator, Tensor
+
+from eigenrnn.constraints import (
+    BlockTriangular,
+    BoundedSVD,
+    Constraint,
+    Exponential,
+    FourierProduct,
+    Givens,
+    Householder,
+    MovingCayley,
+    ScaledCayley,
+    Schur,
+    SpectralRadius,
+    Unconstrained,
+)
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.init import glorot_uniform_, kaiming_normal_, uniform_, zeros_
+from eigenrnn.init import (
+    Initializer,
+    fan_uniform_,
+    glorot_normal_,
+    glorot_uniform_,
+    identity_,
+    kaiming_normal_,
+    orthogonal_,
+    uniform_,
+    zeros_,
+)
 from eigenrnn.layers.rnn import RNN
 
-__all__ = ["ORNN", "DtrivRNN", "ExpRNN", "ScoRNN"]
+__all__ = [
+    "ENRNN",
+    "EURNN",
+    "IRNN",
+    "ORNN",
+    "URNN",
+    "DtrivRNN",
+    "ExpRNN",
+    "FullCapacityURNN",
+    "NnRNN",
+    "RNNGlorot",
+    "RNNOrth",
+    "ScoRNN",
+    "ScuRNN",
+    "SpectralRNN",
+]
 
 
 class ScoRNN(RNN):
-    r"""Scaled Cayley orthogonal recurrent network: modReLU and W by the scaled Cayley transform.
+    r"""Scaled Cayley orthogonal RNN: W is orthogonal through the scaled Cayley transform.
 
     .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad W = (I + A)^{-1} (I - A) D
 
+    A is skew-symmetric and trained; D is diagonal with fixed entries 1 and -1. Because W is
+    orthogonal, it neither shrinks nor amplifies gradients. Try this layer first when a task needs
+    a memory of many time steps.
+
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        num_layers: How many layers are stacked.
-        negative: The number :math:`\rho` of entries -1 in D; half of N by default.
-        start: ``"unit_circle"`` or ``"zero"``, see `ScaledCayley`.
-        options: Everything else that `RNN` takes.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        negative: The number :math:`\rho` of entries -1 in D; half of N by default. The paper tunes
+            it for each task.
+        start: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        options: Further keyword arguments of `RNN`.
     Source:
         Helfrich, Willmott and Ye, ICML 2018. https://arxiv.org/abs/1707.09520 (departures: none).
     Example:
@@ -53,16 +100,20 @@ class ScoRNN(RNN):
 
 
 class ExpRNN(RNN):
-    r"""Exponential recurrent network: modReLU and W by the exponential of a skew matrix.
+    r"""Exponential RNN: W is the matrix exponential of a skew-symmetric matrix.
 
     .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad W = \exp(A)
 
+    W can reach every orthogonal matrix of determinant 1, and no other. Unlike `ScoRNN`, it has no
+    `negative` to choose.
+
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        num_layers: How many layers are stacked.
-        start: ``"henaff"``, ``"cayley"`` or ``"haar"``, see `Exponential`.
-        options: Everything else that `RNN` takes.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        start: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
+            see `Exponential`.
+        options: Further keyword arguments of `RNN`.
     Source:
         Lezcano-Casado and Martinez-Rubio, ICML 2019. https://arxiv.org/abs/1901.08428
         (departures: none).
@@ -86,18 +137,22 @@ class ExpRNN(RNN):
 
 
 class DtrivRNN(RNN):
-    r"""ExpRNN by dynamic trivialisation: the exponential's base follows W.
+    r"""ExpRNN with dynamic trivialisation: the base point of the exponential follows W.
 
     .. math:: W = B \exp(A), \qquad B \leftarrow W,\; A \leftarrow 0
         \text{ after every } K \text{ optimiser steps}
 
+    Moving the base keeps A small, where the exponential distorts gradients least. Use it when
+    `ExpRNN` trains for so long that A grows large.
+
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        num_layers: How many layers are stacked.
-        period: The number K; `math.inf` sets the base once, at the start.
-        start: ``"henaff"``, ``"cayley"`` or ``"haar"``, see `Exponential`.
-        options: Everything else that `RNN` takes.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        period: The number K of optimiser steps; `math.inf` sets the base once, at initialisation.
+        start: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
+            see `Exponential`.
+        options: Further keyword arguments of `RNN`.
     Units:
         The period in optimiser steps.
     Source:
@@ -124,17 +179,22 @@ class DtrivRNN(RNN):
 
 
 class ORNN(RNN):
-    r"""Orthogonal recurrent network by Householder reflections: leaky ReLU and W = H_1 ... H_m.
+    r"""Orthogonal RNN by Householder reflections: W is a product of m reflections.
 
-    .. math:: h_t = f(U x_t + b + W h_{t-1}), \qquad f(z) = \max(z, z / 10)
+    .. math:: h_t = f(U x_t + b + W h_{t-1}), \qquad f(z) = \max(z, z / 10), \qquad
+        W = H_1 \cdots H_m
+
+    W is orthogonal for every m. With m = N it can reach every orthogonal matrix; a smaller m saves
+    parameters and reaches fewer.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        num_layers: How many layers are stacked.
-        reflections: The number m; N by default.
-        projected: False takes the released code's gradient, see `Householder`.
-        options: Everything else that `RNN` takes.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        reflections: The number m of reflections; N by default.
+        projected: Whether gradients are projected; False uses the gradient of the released code,
+            see `Householder`.
+        options: Further keyword arguments of `RNN`.
     Source:
         Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
         (departures: those of `Householder`).
@@ -156,6 +216,452 @@ class ORNN(RNN):
         check_positive_integer("hidden_size", hidden_size)
         constraint = partial(Householder, reflections=reflections, projected=projected)
         h0_init = partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
-        chosen = {"nonlinearity": "leaky_relu_0.1", "trainable_h0": True, "h0_init": h0_init}
-        options = {**chosen, "input_init": glorot_uniform_, "bias_init": zeros_, **options}
+        paper_options = {
+            "nonlinearity": "leaky_relu_0.1",
+            "trainable_h0": True,
+            "h0_init": h0_init,
+        }
+        options = {**paper_options, "input_init": glorot_uniform_, "bias_init": zeros_, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+def _urnn_h0_options(hidden_size: int) -> dict[str, Any]:
+    """Return the options of uRNN's trained initial state: 2N numbers of variance 1 / (2N).
+
+    Raises:
+        ValueError: If `hidden_size` is not a positive integer.
+    """
+    check_positive_integer("hidden_size", hidden_size)
+    bound = math.sqrt(3 / (2 * hidden_size))
+    return {"trainable_h0": True, "h0_init": partial(uniform_, bound=bound)}
+
+
+class ScuRNN(RNN):
+    r"""Scaled Cayley unitary RNN: W is unitary, and the phases in its scaling matrix are trained.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad
+        W = (I + A)^{-1} (I - A) \operatorname{diag}(e^{i \theta}), \qquad A = -A^*
+
+    This is `ScoRNN` with complex hidden states. Use it to avoid tuning `negative`: the trained
+    :math:`\theta` takes its place.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of complex hidden units.
+        num_layers: The number of stacked layers.
+        start: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        options: Further keyword arguments of `RNN`.
+    Shape:
+        output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
+        h_n: :math:`(1, B, 2N)`.
+    Source:
+        Maduranga, Helfrich and Ye, AAAI 2019. https://arxiv.org/abs/1811.04142 (departures: no
+        epsilon in modReLU, as in the paper but not its code; those of `ScaledCayley`).
+    Example:
+        >>> ScuRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 16])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        start: Literal["unit_circle", "zero"] = "unit_circle",
+        **options: Any,
+    ) -> None:
+        constraint = partial(ScaledCayley, dtype=torch.complex64, start=start)
+        paper_options = {"trainable_h0": True, "h0_init": uniform_, "input_init": glorot_uniform_}
+        options = {**paper_options, "bias_init": uniform_, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class URNN(RNN):
+    r"""Unitary evolution RNN: W is a product of simple unitary factors.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad
+        W = D_3 R_2 \mathcal F^{-1} D_2 \Pi R_1 \mathcal F D_1
+
+    The factors are diagonal matrices of phases D, reflections R, the Fourier transform and a fixed
+    permutation :math:`\Pi`. W has only 7N parameters, so it reaches few of the unitary matrices.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of complex hidden units.
+        num_layers: The number of stacked layers.
+        permutation_seed: The seed of :math:`\Pi`; see `FourierProduct`.
+        options: Further keyword arguments of `RNN`.
+    Shape:
+        output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
+        h_n: :math:`(1, B, 2N)`.
+    Source:
+        Arjovsky, Shah and Bengio, ICML 2016. https://arxiv.org/abs/1511.06464 (departures: no
+        epsilon in modReLU; those of `FourierProduct`).
+    Example:
+        >>> URNN(2, 8)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 16])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        permutation_seed: int = 1234,
+        **options: Any,
+    ) -> None:
+        constraint = partial(FourierProduct, permutation_seed=permutation_seed)
+        paper_options = {**_urnn_h0_options(hidden_size), "input_init": glorot_uniform_}
+        options = {**paper_options, "bias_init": uniform_, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class FullCapacityURNN(RNN):
+    r"""Full-capacity unitary RNN: W can reach every unitary matrix.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad
+        W \leftarrow (I + \tfrac{\eta}{2} B)^{-1} (I - \tfrac{\eta}{2} B)\, W
+
+    Each optimiser step multiplies W by a Cayley transform, which keeps it unitary. Use it where
+    the few parameters of `URNN` limit the model.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of complex hidden units.
+        num_layers: The number of stacked layers.
+        start: The initialisation of W, ``"urnn"`` or ``"haar"``; see `MovingCayley`.
+        options: Further keyword arguments of `RNN`.
+    Shape:
+        output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
+        h_n: :math:`(1, B, 2N)`.
+    Source:
+        Wisdom, Powers, Hershey, Le Roux and Atlas, NeurIPS 2016. https://arxiv.org/abs/1611.00035
+        (departures: no epsilon in modReLU, unlike the code; those of `MovingCayley`).
+    Example:
+        >>> FullCapacityURNN(2, 8)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 16])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        start: Literal["urnn", "haar"] = "urnn",
+        **options: Any,
+    ) -> None:
+        constraint = partial(MovingCayley, start=start, dtype=torch.complex64)
+        paper_options = {**_urnn_h0_options(hidden_size), "input_init": glorot_uniform_}
+        options = {**paper_options, "bias_init": uniform_, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class EURNN(RNN):
+    r"""Efficient unitary RNN: W is a product of L layers of plane rotations.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad W = D F_L \cdots F_1
+
+    The capacity L sets the number of parameters: more layers reach more of the unitary matrices.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units, complex unless `dtype` is real.
+        num_layers: The number of stacked layers.
+        capacity: The number L of layers of rotations; None uses the default of `Givens`.
+        style: ``"tunable"`` or ``"fft"``; see `Givens`.
+        dtype: The dtype of W. A real dtype gives real hidden units; a double-precision dtype
+            applies to the whole layer.
+        options: Further keyword arguments of `RNN`.
+    Shape:
+        output: :math:`(T, B, N)`, the real parts; with ``output="real_imag"``
+        :math:`(T, B, 2N)`.
+        h_n: :math:`(1, B, 2N)`, or :math:`(1, B, N)` if the hidden units are real.
+    Source:
+        Jing et al., ICML 2017. https://arxiv.org/abs/1612.05231 (departures: no epsilon in
+        modReLU, which in the released real code adds 0.01 to every unit at each step, as
+        ``bias_init=partial(constant_, value=0.01)`` does; those of `Givens`).
+    Example:
+        >>> EURNN(2, 8, capacity=4)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        capacity: int | None = None,
+        style: Literal["tunable", "fft"] = "tunable",
+        dtype: torch.dtype = torch.complex64,
+        **options: Any,
+    ) -> None:
+        constraint = partial(Givens, layers=capacity, style=style, dtype=dtype)
+        double = dtype in (torch.float64, torch.complex128)
+        options = {"output": "real", "dtype": torch.float64 if double else None, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+# the initialisation that both baselines of Kerg et al. share, apart from W
+_KERG_OPTIONS = {
+    "input_init": glorot_normal_,
+    "input_bias": True,
+    "bias_init": uniform_,
+    "input_bias_init": fan_uniform_,
+}
+
+
+class NnRNN(RNN):
+    r"""Non-normal RNN: W is given by its real Schur form.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad W = P \Theta P^\top
+
+    P is orthogonal. :math:`\Theta` is block triangular: scaled rotations on its diagonal, trained
+    entries below. Use it when an orthogonal W is too restrictive, for example on text.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units; must be even.
+        num_layers: The number of stacked layers.
+        gamma_penalty: The weight :math:`\delta` of the penalty that draws the moduli of the
+            eigenvalues towards 1.
+        decay: The weight of the penalty that draws the triangle below the blocks towards zero.
+        gamma: ``"trained"``, or ``"clamped"`` at `gamma_value`.
+        gamma_value: The initial value of every modulus, or its fixed value if clamped; the paper
+            clamps at 1 and at 0.958.
+        in_block: Whether the triangle has entries inside the 2 x 2 blocks; true by default.
+        orthogonal: A function of the size that returns the constraint of P; `Exponential` by
+            default.
+        options: Further keyword arguments of `RNN`.
+    Source:
+        Kerg et al., NeurIPS 2019. https://arxiv.org/abs/1905.12080 (departures: those of `Schur`).
+    Example:
+        >>> NnRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 8])
+    """
+
+    def __init__(  # noqa: PLR0913, the options of the paper
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        gamma_penalty: float = 1.0,
+        decay: float = 0.0,
+        gamma: Literal["trained", "clamped"] = "trained",
+        gamma_value: float = 1.0,
+        in_block: bool | None = None,
+        orthogonal: Callable[[int], Constraint] | None = None,
+        **options: Any,
+    ) -> None:
+        constraint = partial(
+            Schur,
+            gamma_penalty=gamma_penalty,
+            decay=decay,
+            gamma=gamma,
+            gamma_value=gamma_value,
+            in_block=in_block,
+            orthogonal=orthogonal,
+        )
+        options = {"input_init": glorot_normal_, "bias_init": uniform_, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class ENRNN(RNN):
+    r"""Eigenvalue-normalised RNN: a long-term memory that receives input from a short-term one.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad
+        W = \begin{bmatrix} W_L & W_C \\ 0 & W_S \end{bmatrix}
+
+    :math:`W_L` is orthogonal through the scaled Cayley transform; :math:`W_S` has spectral radius
+    at most 1. Use it when part of the state should forget.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units of both memories together.
+        num_layers: The number of stacked layers.
+        short_size: The number of units of the short-term memory, which are the last ones; half of
+            N by default.
+        negative: The number of entries -1 in D of the long-term memory; half of its units by
+            default.
+        start: The initialisation of :math:`W_L`, ``"unit_circle"`` or ``"zero"``; see
+            `ScaledCayley`.
+        coupling: Whether there is a :math:`W_C`, from the short-term to the long-term memory.
+        coupling_init: The initialiser of :math:`W_C`, which fills it in place.
+        epsilon: Added to the spectral radius by which :math:`W_S` is divided.
+        options: Further keyword arguments of `RNN`.
+    Source:
+        Helfrich and Ye, AAAI 2020. https://arxiv.org/abs/1911.07964 (departures: those of
+        `SpectralRadius` and `BlockTriangular`).
+    Example:
+        >>> layer = ENRNN(2, 160, short_size=64, negative=29)
+        >>> layer.spectrum().abs().max() < 1 + 1e-5
+        tensor(True)
+    """
+
+    def __init__(  # noqa: PLR0913, the options of the paper
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        short_size: int | None = None,
+        negative: int | None = None,
+        start: Literal["unit_circle", "zero"] = "unit_circle",
+        coupling: bool = True,
+        coupling_init: Initializer = glorot_uniform_,
+        epsilon: float = 0.0,
+        **options: Any,
+    ) -> None:
+        constraint = partial(
+            BlockTriangular,
+            long=partial(ScaledCayley, negative=negative, start=start),
+            short=partial(SpectralRadius, epsilon=epsilon),
+            short_size=short_size,
+            coupling=coupling,
+            coupling_init=coupling_init,
+        )
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class SpectralRNN(RNN):
+    r"""Spectral RNN: the singular values of W stay within a margin around 1.
+
+    .. math:: h_t = \operatorname{ReLU}(U x_t + b + W h_{t-1}), \qquad
+        \sigma_i(W) \in [1 - r, 1 + r]
+
+    W is stored as its singular value decomposition. The margin sets by how much a time step may
+    shrink or amplify gradients.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        reflections: The number of Householder reflections in each orthogonal factor; see
+            `BoundedSVD`.
+        margin: The margin r.
+        options: Further keyword arguments of `RNN`.
+    Source:
+        Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327 (departures: those of
+        `BoundedSVD`).
+    Example:
+        >>> SpectralRNN(2, 8, reflections=4)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        reflections: int | None = None,
+        margin: float = 0.01,
+        **options: Any,
+    ) -> None:
+        constraint = partial(BoundedSVD, reflections=reflections, margin=margin)
+        paper_options = {
+            "nonlinearity": "relu",
+            "input_init": glorot_uniform_,
+            "bias_init": zeros_,
+        }
+        options = {**paper_options, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class IRNN(RNN):
+    r"""Identity-initialised RNN: ReLU, and an unconstrained W initialised to the identity.
+
+    .. math:: h_t = \operatorname{ReLU}(U x_t + b + W h_{t-1}), \qquad W_0 = \lambda I
+
+    A simple baseline: W preserves gradients at initialisation, but training can change that.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        scale: The factor :math:`\lambda`.
+        options: Further keyword arguments of `RNN`.
+    Source:
+        Le, Jaitly and Hinton, 2015. https://arxiv.org/abs/1504.00941 (departures: none).
+    Example:
+        >>> IRNN(2, 3).recurrent_matrices()[0].diagonal().tolist()
+        [1.0, 1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        scale: float = 1.0,
+        **options: Any,
+    ) -> None:
+        constraint = partial(Unconstrained, init=partial(identity_, scale=scale))
+        paper_options = {"nonlinearity": "relu", "input_init": _small_normal_, "bias_init": zeros_}
+        options = {**paper_options, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class RNNOrth(RNN):
+    r"""RNN with an unconstrained W, initialised to an orthogonal matrix; a baseline of nnRNN.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + c + W h_{t-1}), \qquad W_0^\top W_0 = I
+
+    Compare it with `ExpRNN` to see what the constraint adds to an orthogonal initialisation.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        options: Further keyword arguments of `RNN`.
+    Source:
+        Kerg et al., NeurIPS 2019, appendix A. https://arxiv.org/abs/1905.12080 (departures: none).
+    Example:
+        >>> RNNOrth(2, 8).orthogonality_error() < 1e-5
+        tensor([True])
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
+    ) -> None:
+        constraint = partial(Unconstrained, init=orthogonal_)
+        options = {**_KERG_OPTIONS, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+class RNNGlorot(RNN):
+    r"""RNN with an unconstrained W and Glorot initialisation; the baseline "RNN" of nnRNN.
+
+    .. math:: h_t = \operatorname{modReLU}(U x_t + c + W h_{t-1}), \qquad
+        W_0 \sim \mathcal N(0, 1 / N)
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        options: Further keyword arguments of `RNN`.
+    Source:
+        Kerg et al., NeurIPS 2019, appendix A. https://arxiv.org/abs/1905.12080 (departures: none;
+        its released code cannot initialise W in this way).
+    Example:
+        >>> RNNGlorot(2, 8)(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
+    ) -> None:
+        constraint = partial(Unconstrained, init=glorot_normal_)
+        options = {**_KERG_OPTIONS, **options}
+        super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
+
+
+@torch.no_grad()
+def _small_normal_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Fill from N(0, 0.001), where 0.001 is the standard deviation, as section 4 of the paper."""
+    return weight.normal_(0, 0.001, generator=generator)

@@ -1,84 +1,241 @@
 """The recurrent layer: torch.nn.RNN with a constraint on its recurrent matrices."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
+from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, ScaledCayley
-from eigenrnn.init import Initializer
-from eigenrnn.layers.direction import Direction
-from eigenrnn.layers.stacked import Stacked
-from eigenrnn.layers.torch_weights import check_same_shape, copy_weights
+from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
+from eigenrnn.layers.direction import AbstractDirection, construct_constraint
+from eigenrnn.layers.stacked import Stacked, check_same_options, copy_torch_weights
+from eigenrnn.linalg import at_least_float32
+from eigenrnn.nonlinearities import nonlinearity as look_up
+from eigenrnn.ops import elman
 from eigenrnn.ops.elman import BACKENDS
 
-__all__ = ["RNN"]
+__all__ = ["RNN", "Direction"]
+
+
+class Direction(AbstractDirection):
+    r"""One layer in one direction: an input map, a recurrent matrix and their biases.
+
+    .. math:: h_t = f(U x_t + c + W h_{t-1}), \qquad W = \text{constraint}()
+
+    If W is complex, so are U, c and the states. They are stored as real numbers: the real parts
+    first, then the imaginary parts.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        constraint: A function of N that returns the constraint of W.
+        nonlinearity: The name of f.
+        bias: Whether there is a bias: inside f if f is modReLU, else c.
+        input_bias: Whether there is a bias c; by default only if f has no bias of its own.
+        trainable_h0: Whether the initial state is trained.
+        input_init: The initialiser of U, which fills it in place.
+        bias_init: The initialiser of the biases; by default zero inside f, and that of
+            `torch.nn.RNN` for c.
+        input_bias_init: The initialiser of c; `bias_init` by default.
+        h0_init: The initialiser of the trained initial state.
+        output: The output for complex states: ``"real_imag"`` for both parts, ``"real"`` for the
+            real part.
+    Shape:
+        weight_ih: :math:`(N, M)`, U; :math:`(2N, M)` if W is complex.
+        bias: :math:`(N,)`, the bias inside f, or None.
+        input_bias: :math:`(N,)`, c, or :math:`(2N,)`, or None.
+        h0: :math:`(N,)`, or :math:`(2N,)`, or None.
+    Raises:
+        ValueError: If the nonlinearity is unknown, or is not defined on complex states.
+        TypeError: If `constraint` does not return a `Constraint`.
+    """
+
+    def __init__(  # noqa: PLR0913, the options of RNN
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        constraint: Callable[[int], Constraint],
+        nonlinearity: str,
+        bias: bool,
+        input_bias: bool | None,
+        trainable_h0: bool,
+        input_init: Initializer | None,
+        bias_init: Initializer | None,
+        input_bias_init: Initializer | None,
+        h0_init: Initializer | None,
+        output: Literal["real_imag", "real"],
+    ) -> None:
+        f = look_up(nonlinearity)
+        matrix_set = construct_constraint(constraint, hidden_size)
+        if matrix_set.is_complex and not f.takes_complex:
+            raise ValueError(
+                f"expected modrelu or identity, as {type(matrix_set).__name__} is complex, "
+                f"got {nonlinearity!r}"
+            )
+        if output not in ("real_imag", "real"):
+            raise ValueError(f"expected output to be 'real_imag' or 'real', got {output!r}")
+        super().__init__(
+            input_size,
+            hidden_size,
+            1,
+            trainable_h0=trainable_h0,
+            h0_init=h0_init,
+            state_size=2 * hidden_size if matrix_set.is_complex else None,
+            output_size=hidden_size if output == "real" else None,
+        )
+        self.nonlinearity = nonlinearity
+        self.constraint = matrix_set
+        self.input_init = input_init or (uniform_ if f.has_bias else fan_uniform_)
+        self.bias_init = bias_init or zeros_
+        self.input_bias_init = input_bias_init or bias_init or fan_uniform_
+        self.bias = Parameter(torch.empty(hidden_size)) if bias and f.has_bias else None
+        with_input_bias = bias and not f.has_bias if input_bias is None else input_bias
+        self.input_bias = Parameter(torch.empty(self.state_size)) if with_input_bias else None
+
+    def constraints(self) -> list[Constraint]:
+        return [self.constraint]
+
+    def forward(  # noqa: PLR0913, the arguments of all directions, and an output map
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (B, S)
+        batch_sizes: Sequence[int] | None = None,
+        reverse: bool = False,
+        backend: str | None = None,
+        last_only: bool = False,
+        V: Tensor | None = None,  # (K, N)
+        d: Tensor | None = None,  # (K,)
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
+        W = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
+        convert = _as_complex if W.is_complex() else _as_real
+        bias = self.bias
+        if W.is_complex():
+            x = x.to(at_least_float32(x.dtype))
+            bias = None if bias is None else bias.to(at_least_float32(bias.dtype))
+        return elman(
+            x,
+            W,
+            convert(h0),
+            bias,
+            U=convert(self.weight_ih.T).T,
+            c=None if self.input_bias is None else convert(self.input_bias),
+            V=V,
+            d=d,
+            nonlinearity=self.nonlinearity,
+            batch_sizes=batch_sizes,
+            reverse=reverse,
+            backend=backend,
+            last_only=last_only,
+            **self.norm_zoneout_kwargs(x),
+        )
+
+    def fuses_head(self) -> bool:
+        return not self.constraint.is_complex
+
+    def as_output(self, h: Tensor) -> Tensor:
+        if not h.is_complex():
+            return h
+        if self.output_size == self.hidden_size:
+            return h.real.to(self.weight_ih.dtype)
+        return self.as_state(h)
+
+    def as_state(self, h: Tensor) -> Tensor:
+        if not h.is_complex():
+            return h
+        return torch.cat([h.real, h.imag], dim=-1).to(self.weight_ih.dtype)
+
+    def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
+        if self.input_bias is not None:
+            self.input_bias.copy_(bias_ih + bias_hh)
+
+    def _reset(self, generator: Generator | None) -> None:
+        self.input_init(self.weight_ih, generator=generator)
+        self.constraint.reset(generator)
+        if self.input_bias is not None:
+            self.input_bias_init(self.input_bias, generator=generator)
+        if self.bias is not None:
+            self.bias_init(self.bias, generator=generator)
+
+
+def _as_real(parts: Tensor) -> Tensor:
+    return parts
+
+
+def _as_complex(
+    parts: Tensor,  # (..., 2N)
+) -> Tensor:  # (..., N)
+    real, imaginary = parts.to(at_least_float32(parts.dtype)).chunk(2, dim=-1)
+    return torch.complex(real, imaginary)
 
 
 class RNN(Stacked[Direction]):
-    r"""Elman recurrent network whose recurrent matrices lie in sets of your choice.
+    r"""Elman RNN whose recurrent matrix W is constrained to a set S of your choice.
 
     .. math:: h_t = f(U x_t + c + W h_{t-1}), \qquad W \in \mathcal S
 
-    Takes and gives what `torch.nn.RNN` does: stacked and bidirectional layers, packed and
-    unbatched input, dropout between layers. By default it is scoRNN: W is orthogonal by the scaled
-    Cayley transform and f is modReLU, whose bias is then the only one.
+    Inputs, outputs and options are those of `torch.nn.RNN`: stacked and bidirectional layers,
+    packed and unbatched input, dropout between layers. The default is scoRNN: W is orthogonal
+    through the scaled Cayley transform, and f is modReLU, whose bias is then the only one.
 
-    With LayerNorm the argument z of f is replaced by :math:`g \odot (z - \mu) / \sqrt{\sigma^2 +
-    10^{-5}} + s`, where mean and variance are over the N units, and the gain g and the shift s are
-    trained, from one and from zero. With zoneout some units keep :math:`h_{t-1}`.
+    LayerNorm replaces the argument z of f by :math:`g \odot (z - \mu) / \sqrt{\sigma^2 +
+    10^{-5}} + s`, with mean and variance over the N units. The gain g is initialised to one and
+    the shift s to zero; both are trained. With zoneout some units keep :math:`h_{t-1}`.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units of each layer and direction.
-        num_layers: How many layers are stacked.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units in each layer and direction.
+        num_layers: The number of stacked layers.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu, leaky_relu_0.1 or
             identity.
-        bias: Whether there is a bias: inside modReLU, which owns one, else c. Without one modReLU
-            is the identity.
-        batch_first: Whether input and output are (B, T, .) in place of (T, B, .).
-        dropout: The share of units that dropout silences between two layers while training.
-        bidirectional: Whether a second network reads each layer's input from its end.
-        device: Where the weights are made.
-        dtype: The type of the weights; constraints stay in float32 or better.
-        constraint: A function of N that makes the constraint of each layer and direction, such as
-            ``partial(ScaledCayley, negative=85)``.
-        input_bias: Whether there is a bias c; by default only if f owns none.
-        trainable_h0: Whether the states before the first step are trained.
-        input_init: The start of each U, in place: U(-0.01, 0.01) for modReLU, as in scoRNN, and
-            that of `torch.nn.RNN` for all others by default.
-        bias_init: The start of the biases, in place: zero inside f, and that of `torch.nn.RNN`
-            for c, by default.
-        input_bias_init: The start of c, in place, where it is not that of the bias inside f.
-        h0_init: The start of the trained states, in place; zero by default.
-        output: What a complex constraint gives: ``"real_imag"`` the real parts of the states, then
-            the imaginary parts, 2N numbers; ``"real"`` the real parts, N numbers.
-        layer_norm: Whether the argument of f is normalised; real states only. The norm of W then
-            no longer bounds the gradient through a step, see the guide.
-        zoneout: The rate at which a unit keeps its state for a step while training; in evaluation
-            every unit keeps that share of it. `torch` draws the units from its global stream.
-        locked_dropout: Whether dropout silences the same units at all steps of a sequence,
-            instead of drawing them anew at each.
-        backend: Which implementation of the recurrence to use; the fastest possible by default.
-        generator: The source of the starting values; torch's global stream by default.
+        bias: Whether there is a bias: inside f if f is modReLU, else c. modReLU without a bias is
+            the identity.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        dropout: The dropout probability between two layers while training.
+        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        device: The device of the weights.
+        dtype: The dtype of the weights; constraints stay in float32 or better.
+        constraint: A function of N that returns the constraint of W, such as
+            ``partial(ScaledCayley, negative=85)``; called once for each layer and direction.
+        input_bias: Whether there is a bias c; by default only if f has no bias of its own.
+        trainable_h0: Whether the initial states are trained.
+        input_init: The initialiser of each U, which fills it in place; by default U(-0.01, 0.01)
+            for modReLU, as in scoRNN, and that of `torch.nn.RNN` for all others.
+        bias_init: The initialiser of the biases; by default zero inside f, and that of
+            `torch.nn.RNN` for c.
+        input_bias_init: The initialiser of c, if it differs from that of the bias inside f.
+        h0_init: The initialiser of the trained initial states; zero by default.
+        output: The output of a complex constraint: ``"real_imag"`` for the real parts of the
+            states, then the imaginary parts, 2N numbers; ``"real"`` for the real parts, N numbers.
+        layer_norm: Whether the argument of f is normalised; only for real states. The norm of W
+            then does not bound the gradient of a time step any more; see the guide.
+        zoneout: The probability that a unit keeps its state for a time step while training; in
+            evaluation the new state is the expected one. The masks come from torch's global
+            generator.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
+            a new mask at each.
+        backend: The name of the implementation of the recurrence; the fastest available by
+            default.
+        generator: The generator that draws the weights; torch's global one by default.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
-        output: :math:`(T, B, D N)`, as the input is laid out.
+        output: :math:`(T, B, D N)`, in the layout of the input.
         h_n: as h0.
     Raises:
-        ValueError: If a size, the nonlinearity, a rate or a shape is wrong, or complex states are
-            to be normalised.
-        TypeError: If `constraint` does not make a `Constraint`, or types differ.
+        ValueError: If a size, the nonlinearity, a probability or a shape is invalid, or
+            `layer_norm` is set with a complex constraint.
+        TypeError: If `constraint` does not return a `Constraint`, or dtypes differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
-        (departures: one bias where `torch.nn.RNN` adds two). LayerNorm: Ba, Kiros and Hinton,
-        2016, equation 4. https://arxiv.org/abs/1607.06450 (departures: none). Zoneout: Krueger et
-        al., ICLR 2017. https://arxiv.org/abs/1606.01305 (departures: none).
+        (departures: one bias instead of the two of `torch.nn.RNN`). LayerNorm: Ba, Kiros and
+        Hinton, 2016, equation 4. https://arxiv.org/abs/1607.06450 (departures: none). Zoneout:
+        Krueger et al., ICLR 2017. https://arxiv.org/abs/1606.01305 (departures: none).
         Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
-        (departures: between layers alone, as in AWD-LSTM).
+        (departures: only between layers, as in AWD-LSTM).
     Example:
         >>> output, h_n = RNN(2, 8, num_layers=2)(torch.randn(5, 3, 2))
         >>> output.shape, h_n.shape
@@ -87,7 +244,7 @@ class RNN(Stacked[Direction]):
 
     backends = BACKENDS
 
-    def __init__(  # noqa: PLR0913, torch.nn.RNN's own signature and a few more
+    def __init__(  # noqa: PLR0913, the signature of torch.nn.RNN and further options
         self,
         input_size: int,
         hidden_size: int,
@@ -128,7 +285,7 @@ class RNN(Stacked[Direction]):
         )
         self.nonlinearity = nonlinearity
         self.bias = bias
-        make = partial(
+        make_direction = partial(
             Direction,
             hidden_size=self.hidden_size,
             constraint=constraint,
@@ -142,20 +299,20 @@ class RNN(Stacked[Direction]):
             h0_init=h0_init,
             output=output,
         )
-        self._stack(make, generator, device, dtype)
+        self._build_directions(make_direction, generator, device, dtype)
 
     def load_torch(self, torch_rnn: nn.RNN) -> Self:
-        """Copy the weights of a `torch.nn.RNN`, whose two biases become their sum.
+        """Copy the weights of a `torch.nn.RNN`; the bias c becomes the sum of its two biases.
 
         Raises:
             ValueError: If sizes, layers, directions, nonlinearity or biases differ, or this layer
                 has LayerNorm or zoneout.
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
-            TypeError: If the layer is of another kind.
+            TypeError: If `torch_rnn` is not a `torch.nn.RNN`.
         """
-        check_same_shape(self, torch_rnn, nn.RNN, ("nonlinearity",))
-        copy_weights(self.all_directions(), torch_rnn)
+        check_same_options(self, torch_rnn, nn.RNN, ("nonlinearity",))
+        copy_torch_weights(self.all_directions(), torch_rnn)
         return self
 
-    def _own_defaults(self) -> dict[str, Any]:
-        return {"nonlinearity": None, "bias": True}  # the nonlinearity is always said
+    def _recurrence_defaults(self) -> dict[str, Any]:
+        return {"nonlinearity": None, "bias": True}  # None: the repr always names the nonlinearity

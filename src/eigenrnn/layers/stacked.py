@@ -1,6 +1,7 @@
-"""What all our recurrent layers share: how sequences go through stacked layers and directions."""
+"""The base class of all layers: stacked layers, two directions and torch's weights."""
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -8,19 +9,29 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from eigenrnn.layers.abstract_direction import AbstractDirection
-from eigenrnn.layers.first_states import first_states
-from eigenrnn.layers.lengths import Lengths, run_longest_first
-from eigenrnn.layers.norm_zoneout import PLAIN, asked_of, dropped
-from eigenrnn.layers.packing import in_order, out_of_order, pack_like, unpack
-from eigenrnn.layers.readout import told_to_read
-from eigenrnn.layers.validate import check_dtype, check_input, check_options, check_step
+from eigenrnn.layers.direction import AbstractDirection, head_kwargs
+from eigenrnn.layers.regularisation import (
+    NORM_ZONEOUT_DEFAULTS,
+    apply_dropout,
+    non_default_options,
+)
+from eigenrnn.layers.sequences import (
+    Lengths,
+    initial_states,
+    pack_like,
+    pad_packed,
+    run_longest_first,
+    sort_states,
+    unsort_states,
+)
+from eigenrnn.layers.validation import check_dtype, check_input, check_options, check_step
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.backend import Backend, Call
 from eigenrnn.ops.norm_zoneout import check_rate
 
-__all__ = ["Stacked"]
+__all__ = ["Stacked", "check_same_options", "copy_torch_weights"]
+
 
 _D = TypeVar("_D", bound=AbstractDirection)
 
@@ -28,38 +39,39 @@ _D = TypeVar("_D", bound=AbstractDirection)
 class Stacked(nn.Module, Generic[_D]):
     """Stacked layers of one recurrence, in one direction or two.
 
-    What a user of torch's layers finds here under the same name: `input_size`, `hidden_size`,
-    `num_layers`, `bias`, `batch_first`, `dropout`, `bidirectional`, `proj_size`,
+    The attributes and methods of torch's recurrent layers have the same names here: `input_size`,
+    `hidden_size`, `num_layers`, `bias`, `batch_first`, `dropout`, `bidirectional`, `proj_size`,
     `flatten_parameters`, `reset_parameters`. The weights are in `all_directions()`.
 
-    A layer calls `_stack` last in its `__init__`; one that stands for torch's has `load_torch`.
+    A subclass calls `_build_directions` last in its `__init__`.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units of each layer and direction.
-        num_layers: How many layers are stacked.
-        batch_first: Whether input and output are (B, T, .) in place of (T, B, .).
-        dropout: The share of units that dropout silences between two layers while training.
-        bidirectional: Whether a second network reads each layer's input from its end.
-        backend: Which implementation of the recurrence to use; the fastest possible by default.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units in each layer and direction.
+        num_layers: The number of stacked layers.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        dropout: The dropout probability between two layers while training.
+        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        backend: The name of the implementation of the recurrence; the fastest available by
+            default.
         layer_norm: Whether the arguments of the nonlinearities are normalised over the units.
-        zoneout: The share of units that keep their state at a step.
-        locked_dropout: Whether dropout silences the same units at all steps of a sequence.
+        zoneout: The probability that a unit keeps its state for a time step while training.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence.
     Raises:
-        ValueError: If a size is not a positive integer, `dropout` or `zoneout` is no share, there
-            is no such backend, or there is nothing that LayerNorm is defined on.
+        ValueError: If a size is not a positive integer, `dropout` or `zoneout` is not a
+            probability, the backend is unknown, or LayerNorm is not defined on the states.
     """
 
     backends: ClassVar[Mapping[str, Backend]]
-    """The implementations of the recurrence, the preferred first."""
+    """The implementations of the recurrence, in order of preference."""
 
     nonlinearity: str
-    """The name of the function that makes the states."""
+    """The name of the function f that gives the new state."""
 
     proj_size = 0
-    """Torch's layers can project their states; these cannot."""
+    """Always 0: torch's layers can project their states, these cannot."""
 
-    def __init__(  # noqa: PLR0913, what all layers take
+    def __init__(  # noqa: PLR0913, the options of all layers
         self,
         input_size: int,
         hidden_size: int,
@@ -89,41 +101,41 @@ class Stacked(nn.Module, Generic[_D]):
         self.locked_dropout = locked_dropout
         self.num_directions = 2 if bidirectional else 1
 
-    def _stack(
+    def _build_directions(
         self,
-        make: Callable[[int], _D],
+        make_direction: Callable[[int], _D],
         generator: Generator | None,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
-        """Make every layer and direction as a function of its number of inputs.
+        """Construct every layer and direction; `make_direction` takes the input size.
 
         Raises the errors of `check_dtype` and `NormZoneout`.
         """
         check_dtype(dtype)
-        directions = [make(self.input_size) for _ in range(self.num_directions)]
+        directions = [make_direction(self.input_size) for _ in range(self.num_directions)]
         self.output_size = directions[0].output_size * self.num_directions
-        between = (self.num_layers - 1) * self.num_directions
+        upper_directions = (self.num_layers - 1) * self.num_directions
         self.directions = nn.ModuleList(
-            directions + [make(self.output_size) for _ in range(between)]
+            directions + [make_direction(self.output_size) for _ in range(upper_directions)]
         )
-        if asked_of(self):
+        if non_default_options(self):
             for direction in self.all_directions():
                 direction.add_norm_zoneout(self.layer_norm, self.zoneout)
         self.reset(generator)
         self.to(device=device, dtype=dtype)
 
     def reset(self, generator: Generator | None = None) -> None:
-        """Draw all weights anew."""
+        """Initialise all weights again."""
         for direction in self.all_directions():
             direction.reset(generator)
 
     def reset_parameters(self) -> None:
-        """Do what `reset` does, under torch's name."""
+        """Call `reset`, under the name that torch uses."""
         self.reset()
 
     def flatten_parameters(self) -> None:
-        """Do nothing; torch's layers take it as a request for one block of memory."""
+        """Do nothing; in torch this moves the weights into one block of memory."""
 
     def forward(
         self,
@@ -137,21 +149,21 @@ class Stacked(nn.Module, Generic[_D]):
 
         Args:
             input: The sequences: padded, unbatched or packed.
-            hx: The states before the first step; zero, or the trained ones, by default.
-            lengths: The number of steps of each sequence of a padded batch, an alternative to
-                packing; states past it are zero and h_n is taken at it.
-            last_only: Whether h_n is all that is wanted, with None in place of the states: without
-                gradients those of the last layer are then not kept either.
-            head: A map of the last layer's states, whose outputs are then given in their place;
-                where the recurrence can apply it, that is faster than a call of the head.
+            hx: The initial states; by default zero, or the trained ones.
+            lengths: The number of time steps of each sequence in a padded batch, an alternative
+                to packing. Later states are zero, and h_n is the state at the last step.
+            last_only: Whether to return only h_n, with None instead of the states; without
+                gradients, the states of the last layer are then not stored.
+            head: A linear map of the last layer's states; its outputs then replace the states.
+                Where the recurrence can apply it, this is faster than calling the head.
         Returns:
-            The states of the last layer at all steps, packed if the input was, and h_n, the last
-            state of every layer and direction.
+            The states of the last layer at all time steps, packed if the input was, and h_n, the
+            last state of every layer and direction.
         Raises:
-            ValueError: If a head is given although `last_only` leaves it nothing to map.
+            ValueError: If both `last_only` and `head` are set.
         """
         if last_only and head is not None:
-            raise ValueError("expected either last_only or a head of all steps, got both")
+            raise ValueError("expected either last_only or a head for all time steps, got both")
         run = partial(self._run, last_only=last_only, head=head)
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx, lengths, run)
@@ -159,7 +171,7 @@ class Stacked(nn.Module, Generic[_D]):
         unbatched = input.dim() == 2
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
-        h0 = first_states(self.all_directions(), hx, x.shape[1], unbatched)
+        h0 = initial_states(self.all_directions(), hx, x.shape[1], unbatched)
         output, h_n = run_longest_first(run, x, h0, lengths)
         h_n = h_n.squeeze(1) if unbatched else h_n
         if output is None:
@@ -173,35 +185,35 @@ class Stacked(nn.Module, Generic[_D]):
         x_t: Tensor,  # (B, M) or (M,)
         h: Tensor | None = None,  # (L, B, N) or (L, N)
     ) -> tuple[Tensor, Tensor]:
-        """Read one step of a stream: give the output and the states to pass with the next.
+        """Process one time step; return the output and the states to pass with the next one.
 
-        Call `freeze` first where no gradient is needed, or matrices are built at every step.
+        Call `freeze` first if no gradient is needed; else every call evaluates the constraints.
 
         Raises:
-            ValueError: If the network is bidirectional, or a shape is wrong.
+            ValueError: If the layer is bidirectional, or a shape is wrong.
         """
         if self.bidirectional:
-            raise ValueError("expected a network of one direction, got a bidirectional one")
+            raise ValueError("expected a layer of one direction, got a bidirectional one")
         check_step(x_t)
         batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
         check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
-        h0 = first_states(self.all_directions(), h, batched.shape[0], x_t.dim() == 1)
+        h0 = initial_states(self.all_directions(), h, batched.shape[0], x_t.dim() == 1)
         output, h_n = self._run(batched.unsqueeze(0), h0, None)
         output = cast("Tensor", output).squeeze(0)
         return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
 
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
-        """Say of each backend whether it would serve an input, could, or why not."""
+        """Return for each backend whether it is chosen for an input, could be, or why not."""
         x = input.data if isinstance(input, PackedSequence) else input
-        size, options = self.all_directions()[0].state_size, asked_of(self)
+        size, options = self.all_directions()[0].state_size, non_default_options(self)
         call = Call.of(x, self.nonlinearity, *self.parameters(), state_size=size, options=options)
         return explain(self.backends, call, self.backend)
 
     def freeze(self) -> Self:
-        """Keep the matrices as plain tensors, for inference; `train()` lets go of them.
+        """Store the recurrent matrices as plain tensors for inference, and call `eval()`.
 
-        They are those of now: they get no gradient, and do not follow a constraint that is given
-        another matrix. Loading weights lets go of them too.
+        The stored matrices get no gradient and do not follow later changes of the constraints.
+        `train()`, `reset()` and loading weights discard them.
         """
         self.eval()
         for direction in self.all_directions():
@@ -213,37 +225,42 @@ class Stacked(nn.Module, Generic[_D]):
         return cast("list[_D]", list(self.directions))
 
     def recurrent_matrices(self) -> list[Tensor]:
-        """Return W of every layer and direction, in torch's order, with their graphs."""
+        """Return W of every layer and direction, in torch's order, with autograd graphs."""
         return [W for direction in self.all_directions() for W in direction.matrices()]
 
     @torch.no_grad()
     def spectrum(self) -> Tensor:  # (L D, N), complex
-        """Return the eigenvalues of every W, by falling angle.
+        """Return the eigenvalues of every W, by descending angle.
 
         Raises:
             ValueError: If an entry of W is not finite.
         """
-        measured = self._measured()
-        check_finite(measured)
-        eigenvalues = torch.linalg.eigvals(measured)
+        matrices = self._spectrum_matrices()
+        check_finite(matrices)
+        eigenvalues = torch.linalg.eigvals(matrices)
         order = eigenvalues.angle().argsort(dim=-1, descending=True)
         return eigenvalues.gather(-1, order)
 
     @torch.no_grad()
     def orthogonality_error(self) -> Tensor:  # (L D,)
         r"""Return :math:`\|W^\top W - I\|_F` of every W."""
-        measured = self._measured()
-        errors = [orthogonality_error(W) for W in measured.flatten(0, -3)]
-        return torch.tensor(errors).view(measured.shape[:-2])
+        matrices = self._spectrum_matrices()
+        errors = [orthogonality_error(W) for W in matrices.flatten(0, -3)]
+        return torch.tensor(errors).view(matrices.shape[:-2])
 
     @property
     def weight_dtype(self) -> torch.dtype:
-        """The type that inputs must have."""
+        """The dtype that inputs must have."""
         return self.all_directions()[0].weight_ih.dtype
 
     def extra_repr(self) -> str:
         defaults = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "locked_dropout": False}
-        defaults = self._own_defaults() | defaults | {"bidirectional": False} | PLAIN
+        defaults = (
+            self._recurrence_defaults()
+            | defaults
+            | {"bidirectional": False}
+            | NORM_ZONEOUT_DEFAULTS
+        )
         options = [
             f"{name}={getattr(self, name)!r}"
             for name, default in defaults.items()
@@ -251,12 +268,12 @@ class Stacked(nn.Module, Generic[_D]):
         ]
         return ", ".join([f"{self.input_size}, {self.hidden_size}", *options])
 
-    def _own_defaults(self) -> dict[str, Any]:
-        """Return the options of the recurrence itself, with the values that go without saying."""
+    def _recurrence_defaults(self) -> dict[str, Any]:
+        """Return the options of the recurrence and the default values that the repr omits."""
         return {}
 
-    def _measured(self) -> Tensor:  # (..., N, N)
-        """Return the matrices whose spectra are asked for."""
+    def _spectrum_matrices(self) -> Tensor:  # (..., N, N)
+        """Return the matrices that `spectrum` and `orthogonality_error` measure."""
         return torch.stack(self.recurrent_matrices())
 
     def _forward_packed(
@@ -268,12 +285,12 @@ class Stacked(nn.Module, Generic[_D]):
     ) -> tuple[PackedSequence | None, Tensor]:
         if lengths is not None:
             raise ValueError("expected either a PackedSequence or lengths, got both")
-        x, kept = unpack(packed)
+        x, sequence_lengths = pad_packed(packed)
         check_input(x, self.input_size, self.weight_dtype)
-        h0 = in_order(packed, first_states(self.all_directions(), hx, x.shape[1]))
+        h0 = sort_states(packed, initial_states(self.all_directions(), hx, x.shape[1]))
         output, h_n = run(x, h0, packed.batch_sizes.tolist())
-        output = None if output is None else pack_like(packed, output, kept)
-        return output, out_of_order(packed, h_n)
+        output = None if output is None else pack_like(packed, output, sequence_lengths)
+        return output, unsort_states(packed, h_n)
 
     def _run(
         self,
@@ -284,23 +301,80 @@ class Stacked(nn.Module, Generic[_D]):
         head: nn.Linear | None = None,
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         directions = self.all_directions()
-        told = {} if self.bidirectional else told_to_read(head, directions[-1])
+        fused_head = {} if self.bidirectional else head_kwargs(head, directions[-1])
         last: list[Tensor] = []
         for layer in range(self.num_layers):
-            final = layer == self.num_layers - 1
+            is_top = layer == self.num_layers - 1
             if layer > 0 and self.dropout > 0:
-                x = dropped(x, self.dropout, self.locked_dropout, self.training)
-            ends_here = last_only and final
+                x = apply_dropout(x, self.dropout, self.locked_dropout, self.training)
+            skip_outputs = last_only and is_top
             outputs: list[Tensor] = []
             for d in range(self.num_directions):
                 i = layer * self.num_directions + d
-                given = x, h0[i], batch_sizes, d == 1, self.backend, ends_here
-                h, end = directions[i](*given, **(told if final else {}))
-                last.append(directions[i].as_state(end))
-                if not ends_here:
+                arguments = x, h0[i], batch_sizes, d == 1, self.backend, skip_outputs
+                h, h_last = directions[i](*arguments, **(fused_head if is_top else {}))
+                last.append(directions[i].as_state(h_last))
+                if not skip_outputs:
                     outputs.append(directions[i].as_output(h))
             if outputs:
                 x = torch.cat(outputs, dim=2) if self.bidirectional else outputs[0]
-        if head is not None and not told:
+        if head is not None and not fused_head:
             x = head(x)
         return None if last_only else x, torch.stack(last)
+
+
+_SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional")
+
+
+def check_same_options(
+    layer: nn.Module, torch_rnn: nn.RNNBase, kind: type[nn.RNNBase], options: Sequence[str] = ()
+) -> None:
+    """Check that a torch layer computes the same function as ours.
+
+    Raises:
+        TypeError: If `torch_rnn` is not a `kind`.
+        ValueError: If sizes, layers, directions or one of the options differ, or if ours has
+            LayerNorm or zoneout, which torch's layers lack.
+    """
+    expected_kind = f"torch.nn.{kind.__name__}"
+    if not isinstance(torch_rnn, kind):
+        raise TypeError(f"expected a {expected_kind}, got a {type(torch_rnn).__name__}")
+    for name in (*_SHARED_OPTIONS, *options):
+        expected, got = getattr(layer, name), getattr(torch_rnn, name)
+        if expected != got:
+            raise ValueError(f"expected a {expected_kind} with {name}={expected!r}, got {got!r}")
+    for name in non_default_options(layer):
+        default = NORM_ZONEOUT_DEFAULTS[name]
+        raise ValueError(
+            f"expected a layer with {name}={default!r}, as in {expected_kind}, got "
+            f"{getattr(layer, name)!r}: load into a layer without it, and load the state_dict of "
+            "that layer into this one with strict=False"
+        )
+
+
+@torch.no_grad()
+def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: nn.RNNBase) -> None:
+    """Copy all weights of a torch layer; change nothing if one of them does not fit.
+
+    Raises:
+        ValueError: If only one of the two has biases.
+    """
+    has_bias = directions[0].input_bias is not None
+    if has_bias != torch_rnn.bias:
+        kind = next(each.__name__ for each in (nn.RNN, nn.GRU) if isinstance(torch_rnn, each))
+        raise ValueError(f"expected a torch.nn.{kind} with bias={has_bias}, got {torch_rnn.bias}")
+    suffixes = ["", "_reverse"] if torch_rnn.bidirectional else [""]
+    names = [f"l{i}{suffix}" for i in range(torch_rnn.num_layers) for suffix in suffixes]
+    weights = torch_rnn.state_dict()
+    matrices = [weights[f"weight_hh_{name}"].split(torch_rnn.hidden_size) for name in names]
+    for direction, gate_matrices in zip(directions, matrices, strict=True):
+        # a dry run on a copy: `assign` rejects some matrices that `check` accepts
+        for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
+            copy.deepcopy(constraint).assign(matrix)
+    for direction, name, gate_matrices in zip(directions, names, matrices, strict=True):
+        direction.frozen = None
+        for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
+            constraint.assign(matrix)
+        direction.weight_ih.copy_(weights[f"weight_ih_{name}"])
+        if torch_rnn.bias:
+            direction.load_biases(weights[f"bias_ih_{name}"], weights[f"bias_hh_{name}"])

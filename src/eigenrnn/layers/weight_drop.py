@@ -1,4 +1,4 @@
-"""Dropout of recurrent weights, for our layers and for torch's."""
+"""Dropout on recurrent weights, for our layers and for torch's."""
 
 from typing import TypeVar
 
@@ -15,23 +15,23 @@ _Layer = TypeVar("_Layer", bound=nn.Module)
 
 
 def weight_drop(layer: _Layer, rate: float) -> _Layer:
-    r"""Let dropout silence entries of the recurrent matrices, the same ones at all steps.
+    r"""Apply dropout to the entries of recurrent matrices, with one mask for all time steps.
 
     .. math:: W' = \frac{m \odot W}{1 - p}, \qquad m_{ij} \sim \text{Bernoulli}(1 - p)
 
-    While training, the mask is drawn at every call of the layer, from torch's global stream. A
-    matrix with a constraint loses entries after its constraint has made it: what is trained stays
-    in the set, what the sequence meets does not: an orthogonal W no longer keeps norms, which grow
-    by :math:`1 / \sqrt{1 - p}` a step, without end where the nonlinearity is unbounded.
+    While training, each call of the layer draws a mask from torch's global generator. Dropout is
+    applied after the constraint: W stays in its set, but W' does not. If W is orthogonal, W' does
+    not keep norms: they grow by :math:`1 / \sqrt{1 - p}` per time step, without bound if the
+    nonlinearity is unbounded.
 
     Args:
-        layer: One of our recurrent layers, or torch's RNN, GRU or LSTM; changed in place. Give it
-            its constraints before.
-        rate: The share p of the entries that are silenced, in place of an earlier one.
+        layer: One of our recurrent layers, or torch's RNN, GRU or LSTM; changed in place. Add its
+            constraints first.
+        rate: The dropout probability p; it replaces that of an earlier call.
     Returns:
         The layer.
     Raises:
-        ValueError: If the rate is no share, or the layer is no recurrent one.
+        ValueError: If the rate is not in [0, 1), or the layer is not a recurrent one.
     Source:
         Merity, Keskar and Socher, ICLR 2018, section 2. https://arxiv.org/abs/1708.02182
         (departures: none).
@@ -50,20 +50,20 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
         raise ValueError(f"expected a recurrent layer, got {type(layer).__name__}")
     flat: list[str] = vars(layer)["_flat_weights_names"]  # no public list
     for name in [name for name in flat if name.startswith("weight_hh")]:
-        earlier = _earlier(layer, name)
-        if earlier is not None:
-            earlier.rate = rate
+        existing = _registered_dropout(layer, name)
+        if existing is not None:
+            existing.rate = rate
         elif rate:
-            parametrize.register_parametrization(layer, name, Dropped(rate), unsafe=True)
+            parametrize.register_parametrization(layer, name, WeightDropout(rate), unsafe=True)
             rebuild_each_pass(layer)
     return layer
 
 
-class Dropped(nn.Module):
-    """A matrix with some entries silenced while training.
+class WeightDropout(nn.Module):
+    """Dropout on the entries of a matrix, as a parametrisation.
 
     Args:
-        rate: The share of them.
+        rate: The dropout probability.
     """
 
     def __init__(self, rate: float) -> None:
@@ -74,9 +74,9 @@ class Dropped(nn.Module):
         return F.dropout(W, self.rate, self.training)
 
 
-def _earlier(layer: nn.Module, name: str) -> Dropped | None:
-    """Return what an earlier call has put on a matrix."""
+def _registered_dropout(layer: nn.Module, name: str) -> WeightDropout | None:
+    """Return the dropout that an earlier call registered on a matrix, or None."""
     if not parametrize.is_parametrized(layer, name):
         return None
     chain = list(layer.parametrizations[name])  # type: ignore[index]
-    return next((each for each in chain if isinstance(each, Dropped)), None)
+    return next((each for each in chain if isinstance(each, WeightDropout)), None)

@@ -1,4 +1,4 @@
-"""The gated layers of the papers: constructors that only choose."""
+"""The gated layers of published papers: each is `GRU` with constraints and an initialisation."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _GATES = ("reset", "update", "candidate")
 
 
 class NCGRU(GRU):
-    r"""Neumann-Cayley orthogonal GRU: some of the recurrent matrices are orthogonal.
+    r"""Neumann-Cayley GRU: some of the three recurrent matrices are orthogonal.
 
     .. math::
         r_t &= \sigma(U_r x_t + b_r + W_r h_{t-1}), \qquad
@@ -28,48 +28,52 @@ class NCGRU(GRU):
         c_t &= \operatorname{modReLU}(U_c x_t + W_c (r_t \odot h_{t-1})), \qquad
         h_t = (1 - u_t) \odot h_{t-1} + u_t \odot c_t
 
-    The paper writes W for the input maps and U for the recurrent matrices. As published with one
-    orthogonal matrix, NC-GRU(U_c), by default; with two it is NC-GRU(U_r, U_c).
+    The default, with an orthogonal :math:`W_c`, is the paper's NC-GRU(U_c); with two orthogonal
+    matrices it is NC-GRU(U_r, U_c). The paper writes W for the input maps and U for the recurrent
+    matrices. Use it when a task needs gates as well as a long memory.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units.
-        num_layers: How many layers are stacked.
-        orthogonal: Which of the matrices of ``"reset"``, ``"update"`` and ``"candidate"`` are.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        num_layers: The number of stacked layers.
+        orthogonal: The gates with an orthogonal matrix, out of ``"reset"``, ``"update"`` and
+            ``"candidate"``.
         negative: The number :math:`\rho` of entries -1 in D; half of N by default.
-        start: ``"unit_circle"`` or ``"zero"``, see `ScaledCayley`.
-        order: The order of the Neumann series, see `NeumannCayley`.
+        start: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        order: The order of the Neumann series; see `NeumannCayley`.
         reset_every: The number of optimiser steps between two exact inversions.
-        max_error: The inverse is also exact where the orthogonality error would pass this.
-        gradient_rate: None updates the inverse by what the optimiser did; the released code by the
-            learning rate times the gradient, see `NeumannCayley`.
-        as_released: None computes the paper's formulas. The released code differs from them and
-            from itself: ``"tensorflow"`` (parenthesis and denoise) updates by
+        max_error: The orthogonality error above which the inverse is also computed exactly.
+        gradient_rate: None updates the stored inverse from the actual change of A. A number
+            assumes a change of this rate times the gradient, as the released code does with its
+            learning rate. See `NeumannCayley`.
+        as_released: None computes the paper's formulas. The two released programs differ from
+            them: ``"tensorflow"`` (parenthesis and denoise) updates by
             :math:`h_t = u_t \odot h_{t-1} + (1 - u_t) \odot c_t`; ``"torch"`` (characters)
-            does, and takes :math:`r_t \odot (W_c h_{t-1})` for the product in the candidate.
-        faithful_bugs: Whether two orthogonal matrices, of ``("reset", "candidate")``, are trained
-            as by a mistake of the released code: the gradient of :math:`W_r` trains both, and
-            :math:`W_r` is made with the stored inverse of :math:`W_c`. It is far from orthogonal
-            between two exact inversions.
-        options: Everything else that `GRU` takes.
+            does so too, and uses :math:`r_t \odot (W_c h_{t-1})` in the candidate.
+        faithful_bugs: Whether to reproduce a bug of the released code, for the gates
+            ``("reset", "candidate")``: the gradient of :math:`W_r` trains both matrices, and
+            :math:`W_r` is computed with the stored inverse of :math:`W_c`. It is then far from
+            orthogonal between two exact inversions.
+        options: Further keyword arguments of `GRU`.
     Raises:
-        ValueError: If `orthogonal` names no gate, `as_released` is unknown, or `faithful_bugs` is
-            asked for with other gates than the two.
+        ValueError: If `orthogonal` has other names than those of the gates, `as_released` is
+            unknown, or `faithful_bugs` is set with other gates than the two.
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, equations 19 and 20.
-        https://arxiv.org/abs/2208.06496 (departures: starts, of which the paper gives A alone, are
-        those of the released TensorFlow cell, the gates' matrices from :math:`U(-a, a)` with
-        :math:`a^2 = 6 / (M + N)`, or of the PyTorch cell where `as_released` says so, with one
-        bias a gate in place of two; both of its orthogonal matrices get their own gradient, where
-        the code is as with ``faithful_bugs=True``; the PyTorch code's main optimiser also steps W
-        itself before A gets its gradient, which is not offered; those of `NeumannCayley`).
+        https://arxiv.org/abs/2208.06496 (departures: the paper gives only the
+        initialisation of A; the others are those of the released TensorFlow cell, with the
+        matrices of the gates from :math:`U(-a, a)`, :math:`a^2 = 6 / (M + N)`, or those of the
+        PyTorch cell with ``as_released="torch"``, with one bias per gate instead of two. Two
+        orthogonal matrices get a gradient each; the code does as with ``faithful_bugs=True``. In
+        the PyTorch code the main optimiser also steps W itself before A gets its gradient, which
+        is not available here. Those of `NeumannCayley`).
     Example:
         >>> layer = NCGRU(2, 8, orthogonal=("reset", "candidate"), negative=3)
-        >>> layer.confined, layer.orthogonality_error() < 1e-5
+        >>> layer.constrained_gates, layer.orthogonality_error() < 1e-5
         (['reset', 'candidate'], tensor([[True, True]]))
     """
 
-    def __init__(  # noqa: PLR0913, the choices of the paper
+    def __init__(  # noqa: PLR0913, the options of the paper
         self,
         input_size: int,
         hidden_size: int,
@@ -96,12 +100,12 @@ class NCGRU(GRU):
             )
         if faithful_bugs and set(orthogonal) != {"reset", "candidate"}:
             raise ValueError(
-                "expected orthogonal=('reset', 'candidate') with faithful_bugs, as the released "
-                f"code has them, got {orthogonal!r}"
+                "expected orthogonal=('reset', 'candidate') with faithful_bugs, as in the "
+                f"released code, got {orthogonal!r}"
             )
         check_positive_integer("input_size", input_size)
         check_positive_integer("hidden_size", hidden_size)
-        confined = partial(
+        orthogonal_set = partial(
             NeumannCayley,
             negative=negative,
             start=start,
@@ -110,30 +114,30 @@ class NCGRU(GRU):
             max_error=max_error,
             gradient_rate=gradient_rate,
         )
-        # one kernel for inputs and states
-        free = partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size)))
-        starts = {
-            "input_init": glorot_uniform_,  # for a square of M + N inputs it is He's
+        # the bound of one Glorot kernel for inputs and states
+        gate_init = partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size)))
+        initialisers = {
+            "input_init": glorot_uniform_,  # as He initialisation with M + N inputs
             "candidate_init": _he_uniform_,
             "reset_bias_init": zeros_,
             "update_bias_init": zeros_,
             "bias_init": partial(uniform_, bound=0.1),
         }
         if as_released == "torch":
-            free, starts = fan_uniform_, {"candidate_init": uniform_}
+            gate_init, initialisers = fan_uniform_, {"candidate_init": uniform_}
         constraints: dict[str, Callable[[int], Constraint]] = {
-            gate: confined if gate in orthogonal else partial(Unconstrained, init=free)
+            gate: orthogonal_set if gate in orthogonal else partial(Unconstrained, init=gate_init)
             for gate in _GATES
         }
         if faithful_bugs:
-            constraints["reset"] = partial(BorrowingCayley, **confined.keywords)
-            constraints["candidate"] = partial(LendingCayley, **confined.keywords)
-        chosen = {
+            constraints["reset"] = partial(BorrowingCayley, **orthogonal_set.keywords)
+            constraints["candidate"] = partial(LendingCayley, **orthogonal_set.keywords)
+        formula = {
             "nonlinearity": "modrelu",
             "reset_after": as_released == "torch",
             "update_keeps": as_released is not None,
         }
-        options = {**starts, **chosen, **options}
+        options = {**initialisers, **formula, **options}
         super().__init__(
             input_size,
             hidden_size,
@@ -149,7 +153,7 @@ class NCGRU(GRU):
 
 
 class GORU(GRU):
-    r"""Gated orthogonal recurrent unit: the candidate turns the state by an orthogonal matrix.
+    r"""Gated orthogonal recurrent unit: a GRU whose candidate rotates the state.
 
     .. math::
         r_t &= \sigma(U_r x_t + b_r + W_r h_{t-1}), \qquad
@@ -157,25 +161,26 @@ class GORU(GRU):
         c_t &= \operatorname{modReLU}(U_c x_t + r_t \odot (Q h_{t-1})), \qquad
         h_t = g_t \odot h_{t-1} + (1 - g_t) \odot c_t
 
-    Q is a product of layers of rotations, the real matrix of an EUNN. The reset comes after it.
+    Q is an orthogonal product of layers of plane rotations, the real case of `EURNN`. The reset
+    gate is applied after Q. Use it when a task needs a long memory that can also forget.
 
     Args:
-        input_size: The number M of inputs.
-        hidden_size: The number N of units; even.
-        num_layers: How many layers are stacked.
-        capacity: The number of layers of rotations; None takes the default of `Givens`.
-        style: ``"tunable"``, or ``"fft"`` for :math:`\log_2 N` layers, see `Givens`.
-        options: Everything else that `GRU` takes.
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units; must be even.
+        num_layers: The number of stacked layers.
+        capacity: The number of layers of rotations; None uses the default of `Givens`.
+        style: ``"tunable"``, or ``"fft"`` for :math:`\log_2 N` layers; see `Givens`.
+        options: Further keyword arguments of `GRU`.
     Raises:
-        ValueError: If N is odd in the tunable or no power of two in the FFT style, or `capacity`
-            not what the FFT style has.
+        ValueError: If N is odd in the tunable style or not a power of two in the FFT style, or
+            `capacity` differs from the number of layers of the FFT style.
     Source:
         Jing et al., Neural Computation 31, 2019. https://arxiv.org/abs/1706.02761 (departures: the
-        code's modReLU adds 0.001 to the modulus and starts its bias at 0.01, for which the bias
-        starts at 0.011 here; the code's default is the FFT style; those of `Givens`).
+        code's modReLU adds 0.001 to the modulus and initialises its bias to 0.01, which a bias of
+        0.011 replaces here; the code's default is the FFT style; those of `Givens`).
     Example:
         >>> layer = GORU(2, 8, capacity=4)
-        >>> layer.confined, layer.orthogonality_error() < 1e-5
+        >>> layer.constrained_gates, layer.orthogonality_error() < 1e-5
         (['candidate'], tensor([[True]]))
     """
 

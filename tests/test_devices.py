@@ -1,4 +1,4 @@
-"""Every set where users put it: in a compiled layer, on the meta device, on a GPU."""
+"""Every constraint in a compiled layer, on the meta device and on a GPU."""
 
 import copy
 
@@ -28,7 +28,7 @@ def layer_of(case):
 
 
 def train(run, layer):
-    """Take steps with the optimiser of all weights, and return the outputs of each."""
+    """Train for four steps with one optimiser; return the outputs of each step."""
     optimiser = torch.optim.SGD(layer.parameters(), lr=0.05)
     outputs = []
     for k in range(4):
@@ -40,14 +40,14 @@ def train(run, layer):
     return outputs
 
 
-# torch's own compiler does what torch advises against
+# torch's compiler triggers these warnings itself
 @pytest.mark.filterwarnings(
     "ignore:.torch.jit.script",
     "ignore:.*autograd.function.Function.* should not be instantiated",
     "ignore:.torch._prims_common.check",
 )
 @each_case
-def test_a_compiled_layer_trains_as_a_plain_one_without_a_break_in_its_graph(case):
+def test_a_compiled_layer_trains_as_in_eager_mode_without_graph_breaks(case):
     torch.compiler.reset()
     plain = layer_of(case)
     twin = copy.deepcopy(plain)
@@ -57,7 +57,7 @@ def test_a_compiled_layer_trains_as_a_plain_one_without_a_break_in_its_graph(cas
 
 
 @each_case
-def test_one_that_leaves_the_meta_device_and_is_reset_starts_as_any_other(case):
+def test_a_constraint_moved_from_the_meta_device_and_reset_is_initialised_normally(case):
     n = case.near(8)
     with torch.device("meta"):
         constraint = case(n)
@@ -69,7 +69,7 @@ def test_one_that_leaves_the_meta_device_and_is_reset_starts_as_any_other(case):
 
 @pytest.mark.gpu
 @each_case
-def test_one_that_moves_to_a_gpu_keeps_its_matrix_and_trains_there(case):
+def test_a_constraint_moved_to_a_gpu_keeps_its_matrix_and_trains_there(case):
     constraint = scattered(case, case.near(8))
     W = constraint().detach()
     constraint.to("cuda")

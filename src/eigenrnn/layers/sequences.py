@@ -1,0 +1,126 @@
+"""Batches of sequences: different lengths, packed sequences and initial states."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from eigenrnn.layers.direction import AbstractDirection
+from eigenrnn.layers.validation import check_h0
+
+__all__ = [
+    "Lengths",
+    "initial_states",
+    "pack_like",
+    "pad_packed",
+    "run_longest_first",
+    "sort_states",
+    "unsort_states",
+]
+
+
+Lengths: TypeAlias = Tensor | Sequence[int] | None
+
+
+def run_longest_first(
+    run: Callable[[Tensor, Tensor, list[int] | None], tuple[Tensor | None, Tensor]],
+    x: Tensor,  # (T, B, M)
+    h0: Tensor,  # (L D, B, S)
+    lengths: Lengths,
+) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, S)
+    """Run a layer over sequences sorted by descending length; restore the user's order.
+
+    Raises the errors of invalid lengths.
+    """
+    order, sizes = _sorted_lengths(lengths, *x.shape[:2])
+    if order is None:
+        return run(x, h0, sizes)
+    order = order.to(x.device)
+    back = order.argsort()
+    output, h_n = run(x.index_select(1, order), h0.index_select(1, order), sizes)
+    output = None if output is None else output.index_select(1, back)
+    return output, h_n.index_select(1, back)
+
+
+def _sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, list[int] | None]:
+    """Return the order of descending length, and the batch size at each time step.
+
+    Both are None if all sequences have T steps.
+
+    Raises:
+        ValueError: If T is 0, or a length is below 1 or above T.
+        TypeError: If the lengths are not integers.
+    """
+    if T < 1:
+        raise ValueError("expected at least one step, got T = 0")
+    if lengths is None or B == 0:
+        return None, None
+    lengths = torch.as_tensor(lengths)
+    if lengths.is_floating_point() or lengths.dtype == torch.bool:
+        raise TypeError(f"expected lengths to be integers, got {lengths.dtype}")
+    if lengths.shape != (B,):
+        raise ValueError(f"expected lengths of shape ({B},), got {tuple(lengths.shape)}")
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    if shortest < 1 or longest > T:
+        raise ValueError(f"expected 1 <= lengths <= T = {T}, got {shortest} to {longest}")
+    if shortest == T:
+        return None, None
+    lengths, order = lengths.sort(descending=True, stable=True)
+    running = lengths > torch.arange(T, device=lengths.device).unsqueeze(1)  # (T, B)
+    return order, running.sum(1).tolist()
+
+
+def pad_packed(
+    packed: PackedSequence,
+) -> tuple[Tensor, Tensor]:  # (T, B, M), (B,)
+    """Return the padded sequences, longest first, and their lengths."""
+    return pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
+
+
+def pack_like(
+    packed: PackedSequence,
+    output: Tensor,  # (T, B, N)
+    lengths: Tensor,  # (B,)
+) -> PackedSequence:
+    """Pack outputs with the lengths and the order of a packed batch."""
+    data = pack_padded_sequence(output, lengths).data
+    indices = (packed.sorted_indices, packed.unsorted_indices)
+    return PackedSequence(data, packed.batch_sizes, *indices)
+
+
+def sort_states(
+    packed: PackedSequence,
+    states: Tensor,  # (L D, B, S)
+) -> Tensor:  # (L D, B, S)
+    """Reorder states from the user's order to the packed order."""
+    order = packed.sorted_indices
+    return states if order is None else states.index_select(1, order)
+
+
+def unsort_states(
+    packed: PackedSequence,
+    states: Tensor,  # (L D, B, S)
+) -> Tensor:  # (L D, B, S)
+    """Reorder states from the packed order to the user's order."""
+    order = packed.unsorted_indices
+    return states if order is None else states.index_select(1, order)
+
+
+def initial_states(
+    directions: Sequence[AbstractDirection],
+    h0: Tensor | None,  # (L D, B, S); (L D, S) for a single unbatched sequence
+    batch_size: int,
+    unbatched: bool = False,
+) -> Tensor:  # (L D, B, S)
+    """Return the initial states: the user's, or else the default ones of each direction.
+
+    Raises the errors of `check_h0`.
+    """
+    if h0 is None:
+        return torch.stack([direction.initial_state(batch_size) for direction in directions])
+    first = directions[0]
+    batch = () if unbatched else (batch_size,)
+    check_h0(h0, (len(directions), *batch, first.state_size), first.weight_ih.dtype)
+    return h0.unsqueeze(1) if unbatched else h0
