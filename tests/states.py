@@ -1,4 +1,4 @@
-"""The recurrences without their last states, which most tests have no use for."""
+"""The recurrence operators without the final state, for tests that need only the outputs."""
 
 from typing import Any
 

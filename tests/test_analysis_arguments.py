@@ -1,4 +1,4 @@
-"""What several analyses ask of their arguments alike."""
+"""Argument checks that several analyses share, and the drawing of extreme values."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from eigenrnn.analysis import (
 )
 
 X = torch.ones(3, 1, 2)
-OF_A_MODEL = {
+MODEL_FUNCTIONS = {
     "analyse": analyse,
     "analyse-inputs": lambda model: analyse(model, X),
     "fixed_points": fixed_points,
@@ -34,7 +34,7 @@ OF_A_MODEL = {
     "recurrent_layers": recurrent_layers,
     "recurrent_matrices": recurrent_matrices,
 }
-NO_MODELS = {
+NOT_MODELS = {
     "Tensor": torch.eye(2),
     "ndarray": np.eye(2),
     "NoneType": None,
@@ -43,15 +43,15 @@ NO_MODELS = {
 }
 
 
-@pytest.mark.parametrize("function", OF_A_MODEL.values(), ids=OF_A_MODEL)
-@pytest.mark.parametrize(("kind", "model"), NO_MODELS.items(), ids=NO_MODELS)
-def test_what_is_no_model_is_refused(function, kind, model):
+@pytest.mark.parametrize("function", MODEL_FUNCTIONS.values(), ids=MODEL_FUNCTIONS)
+@pytest.mark.parametrize(("kind", "model"), NOT_MODELS.items(), ids=NOT_MODELS)
+def test_argument_that_is_not_a_model_raises(function, kind, model):
     with pytest.raises(TypeError, match=f"expected a recurrent layer or a model .*, got .*{kind}"):
         function(model)
 
 
 @pytest.mark.parametrize("steps", [np.ones(2), torch.ones(2, 2), None, 2.0])
-def test_what_is_no_number_of_steps_is_refused(steps):
+def test_steps_that_are_not_an_integer_raise(steps):
     with pytest.raises(ValueError, match="expected steps to be a positive integer, got"):
         transient_growth(np.eye(2), steps)
 
@@ -67,36 +67,36 @@ def test_what_is_no_number_of_steps_is_refused(steps):
     ],
     ids=["complex", "none", "text", "ragged"],
 )
-def test_sequences_are_real_numbers(function, x, message):
+def test_input_that_is_not_real_numbers_raises(function, x, message):
     with pytest.raises(ValueError, match=message):
         function(torch.nn.GRU(2, 3), x)
 
 
-def test_a_source_may_be_a_column():
+def test_source_may_be_a_column():
     W, v = 0.5 * np.eye(3), np.array([1.0, 0.0, 2.0])
-    found, expected = (fisher_memory(W, source, 5).curve for source in (v[:, None], v))
-    np.testing.assert_array_equal(found, expected)
+    result, expected = (fisher_memory(W, source, 5).curve for source in (v[:, None], v))
+    np.testing.assert_array_equal(result, expected)
 
 
-def test_an_ensemble_takes_a_generator_of_numpys():
+def test_torch_generator_for_an_ensemble_raises():
     with pytest.raises(TypeError, match=r"a numpy\.random\.Generator.*got torch"):
         transient_growth(np.eye(2), 3, ensemble=2, generator=torch.Generator())
 
 
-# pictures
+# figures
 
 
 @pytest.mark.parametrize("options", [{}, {"log": True}, {"around_zero": True}])
 @pytest.mark.parametrize(
     "values", [[1.0, 2.0], [-1.7e308, 1.7e308], [0.0, 0.0], [1e-310, 1.0], [np.nan, np.nan]]
 )
-def test_a_matrix_of_any_size_can_be_drawn(values, options):
+def test_heat_map_draws_values_of_any_magnitude(values, options):
     figure, (axes,) = plot.canvas()
     plot.heat_map(axes, [values, values], "size", **options)
     figure.draw_without_rendering()
 
 
-def test_colours_of_logarithms_say_so():
+def test_logarithmic_colour_bar_has_a_label():
     figure, (axes,) = plot.canvas()
     plot.heat_map(axes, [[1e308, 1e300], [1.0, 0.0]], "size", log=True)
     (image,) = axes.images

@@ -1,4 +1,4 @@
-"""What every analysis writes: a picture and a table, whole or not at all."""
+"""The files of an analysis: a figure and a table, each written atomically."""
 
 import csv
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Squares(Analysis):
         return {"number": np.arange(len(self.values)), "square": self.values}
 
 
-def test_the_table_has_the_numbers(tmp_path):
+def test_table_contains_the_numbers(tmp_path):
     picture, table = Squares(np.arange(3.0) ** 2).save(tmp_path / "deep" / "squares")
     assert picture.read_bytes().startswith(b"\x89PNG")
     with table.open(newline="") as file:
@@ -33,12 +33,12 @@ def test_the_table_has_the_numbers(tmp_path):
         ]
 
 
-def test_a_name_with_a_dot_keeps_it(tmp_path):
+def test_dot_in_a_name_is_kept(tmp_path):
     Squares(np.ones(2)).save(tmp_path / "gamma=0.9")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gamma=0.9.csv", "gamma=0.9.png"]
 
 
-def test_a_table_whose_columns_differ_in_length_is_not_written(tmp_path):
+def test_columns_of_unequal_length_raise_and_write_nothing(tmp_path):
     class Ragged(Squares):
         def table(self):
             return {"number": np.arange(2), "square": self.values}

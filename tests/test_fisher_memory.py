@@ -1,4 +1,4 @@
-"""Fisher memory against closed forms, and against the noise it is about."""
+"""Fisher memory against closed forms and simulated noise; its lower bound against the curve."""
 
 import tracemalloc
 
@@ -8,11 +8,12 @@ import scipy.linalg
 import torch
 
 from eigenrnn import ENRNN, NCGRU
-from eigenrnn.analysis import fisher_memory, recurrent_matrices
+from eigenrnn.analysis import fisher_bound, fisher_memory, recurrent_matrices
 from eigenrnn.constraints import ScaledCayley
 
 N = 12
 FIRST = np.eye(N)[0]
+EPS = np.finfo(np.float64).eps
 
 
 def chain(alpha):
@@ -20,43 +21,43 @@ def chain(alpha):
 
 
 @pytest.mark.parametrize("radius", [0.3, 0.9, 0.99])
-def test_a_scaled_orthogonal_matrix_forgets_geometrically_and_has_a_total_of_one(radius):
+def test_scaled_orthogonal_matrix_decays_geometrically_with_total_one(radius):
     W = radius * ScaledCayley(N, dtype=torch.float64)().detach()
-    found = fisher_memory(W, FIRST, 3000)
+    result = fisher_memory(W, FIRST, 3000)
     k = np.arange(3000)
-    np.testing.assert_allclose(found.curve, radius ** (2 * k) * (1 - radius**2), 1e-9, 1e-300)
-    assert found.total == pytest.approx(1, rel=1e-9)
+    np.testing.assert_allclose(result.curve, radius ** (2 * k) * (1 - radius**2), 1e-9, 1e-300)
+    assert result.total == pytest.approx(1, rel=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [0.9, 1.05, 1.3])
-def test_a_chain_has_the_published_curve(alpha):
-    # the paper writes sqrt(alpha) on the chain for its formula
-    found = fisher_memory(chain(np.sqrt(alpha)), FIRST, N + 5)
+def test_chain_has_the_published_curve(alpha):
+    # the paper's formula is for sqrt(alpha) on the chain
+    result = fisher_memory(chain(np.sqrt(alpha)), FIRST, N + 5)
     k = np.arange(N)
     expected = alpha**k * (alpha - 1) / (alpha ** (k + 1) - 1)
-    np.testing.assert_allclose(found.curve[:N], expected, rtol=1e-10)
-    np.testing.assert_array_equal(found.curve[N:], 0)
+    np.testing.assert_allclose(result.curve[:N], expected, rtol=1e-10)
+    np.testing.assert_array_equal(result.curve[N:], 0)
 
 
-def test_a_diagonal_matrix_is_a_sum_of_scalars():
+def test_diagonal_matrix_is_a_sum_of_scalar_networks():
     d, v = np.array([0.2, 0.5, -0.9]), np.array([1.0, 2.0, 3.0])
     k = np.arange(7)[:, None]
     expected = (v**2 * d ** (2 * k) * (1 - d**2)).sum(1)
     np.testing.assert_allclose(fisher_memory(np.diag(d), v, 7).curve, expected, rtol=1e-12)
 
 
-def test_the_noise_of_some_steps_alone_can_be_asked_for():
+def test_noise_steps_limits_the_noise():
     W = 1.1 * np.eye(2)
-    found = fisher_memory(W, [1.0, 0.0], 4, noise_steps=8)
+    result = fisher_memory(W, [1.0, 0.0], 4, noise_steps=8)
     covariance = sum(1.1 ** (2 * k) for k in range(8))
-    np.testing.assert_allclose(found.curve, [1.1 ** (2 * k) / covariance for k in range(4)])
+    np.testing.assert_allclose(result.curve, [1.1 ** (2 * k) / covariance for k in range(4)])
 
 
-def test_it_is_the_information_that_noisy_states_carry():
+def test_curve_is_the_information_in_simulated_noisy_states():
     generator = np.random.default_rng(0)
     W, v = chain(1.1)[:4, :4] + 0.1 * np.eye(4), np.eye(4)[0]
     h = np.zeros((200_000, 4))
-    for _ in range(20):  # 0.1 to this power is nothing
+    for _ in range(20):  # 0.1 to this power is negligible
         h = h @ W.T + generator.standard_normal(h.shape)
     C = np.cov(h.T)
     state = np.linalg.matrix_power(W, 3) @ v
@@ -66,15 +67,15 @@ def test_it_is_the_information_that_noisy_states_carry():
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 7, 12, 100])
-def test_exactly_so_many_terms_of_the_noise_are_summed(number):
+def test_noise_steps_is_the_exact_number_of_terms(number):
     W, v = 0.98 * rotation(5), np.arange(5.0)
     C, power = np.zeros((5, 5)), np.eye(5)
     for _ in range(number):
         C, power = C + power @ power.T, W @ power
     states = [np.linalg.matrix_power(W, k) @ v for k in range(4)]
     expected = [h @ np.linalg.solve(C, h) for h in states]
-    found = fisher_memory(W, v, 4, noise_steps=number).curve
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    result = fisher_memory(W, v, 4, noise_steps=number).curve
+    np.testing.assert_allclose(result, expected, rtol=1e-10)
 
 
 def rotation(n, seed=0):
@@ -90,7 +91,7 @@ def random_matrix(n, radius, is_complex=False):
 
 @pytest.mark.parametrize("is_complex", [False, True])
 @pytest.mark.parametrize("radius", [0.5, 0.95])
-def test_the_covariance_solves_the_equation_of_lyapunov(radius, is_complex):
+def test_covariance_solves_the_lyapunov_equation(radius, is_complex):
     W, v = random_matrix(9, radius, is_complex), np.ones(9)
     C = scipy.linalg.solve_discrete_lyapunov(W, np.eye(9), method="direct")
     states = np.array([np.linalg.matrix_power(W, k) @ v for k in range(6)])
@@ -98,28 +99,28 @@ def test_the_covariance_solves_the_equation_of_lyapunov(radius, is_complex):
     np.testing.assert_allclose(fisher_memory(W, v, 6).curve, expected, rtol=1e-9)
 
 
-def test_a_source_may_be_complex_and_its_phase_is_of_no_matter():
+def test_phase_of_a_complex_source_does_not_matter():
     W, v = random_matrix(6, 0.8), np.arange(1.0, 7.0)
     turned = fisher_memory(W, np.exp(0.7j) * v, 5).curve
     np.testing.assert_allclose(turned, fisher_memory(W, v, 5).curve, rtol=1e-12)
 
 
-def test_a_change_of_axes_changes_nothing():
+def test_curve_does_not_depend_on_the_basis():
     W, v, Q = chain(1.1) + 0.05 * np.eye(N), FIRST, rotation(N)
     np.testing.assert_allclose(
         fisher_memory(Q @ W @ Q.T, Q @ v, 2 * N).curve, fisher_memory(W, v, 2 * N).curve, atol=1e-9
     )
 
 
-def test_a_layer_gives_its_matrix():
+def test_layer_is_analysed_by_its_matrix():
     layer = ENRNN(2, 8)
     (W,) = recurrent_matrices(layer).values()
     v = layer.all_directions()[0].weight_ih[:, 0]
-    found = fisher_memory(layer, v, 5, noise_steps=9).curve
-    np.testing.assert_array_equal(found, fisher_memory(W, v, 5, noise_steps=9).curve)
+    result = fisher_memory(layer, v, 5, noise_steps=9).curve
+    np.testing.assert_array_equal(result, fisher_memory(W, v, 5, noise_steps=9).curve)
 
 
-def test_no_more_than_a_dozen_matrices_are_held():
+def test_memory_use_is_below_twelve_matrices():
     W = random_matrix(128, 0.9)
     tracemalloc.start()
     fisher_memory(W, np.ones(128), 50)
@@ -128,7 +129,7 @@ def test_no_more_than_a_dozen_matrices_are_held():
     assert peak < 12 * W.nbytes
 
 
-# table 6 of nnRNN, in whole numbers of 2^-256, so that nothing is rounded that could matter
+# table 6 of nnRNN in fixed point with a unit of 2^-256, so that rounding is negligible
 
 UNITS, STEPS, BITS = 100, 150, 256
 
@@ -139,7 +140,7 @@ def fixed(x):
 
 
 def pulses(alpha, beta, d):  # (K, N)
-    """What is left of a pulse at the first unit, until nothing is: the first column of powers."""
+    """The states after a pulse at the first unit, until they vanish: first columns of powers."""
     alpha, beta, d = map(fixed, (alpha, beta, d))
     state = np.array([1 << BITS] + [0] * (UNITS - 1), dtype=object)
     states = []
@@ -153,9 +154,9 @@ def pulses(alpha, beta, d):  # (K, N)
 
 
 def exact_curve(alpha, beta, d):
-    r"""Fisher memory by elimination; W is constant along diagonals, and so are its powers.
+    """Fisher memory by elimination; W and its powers are constant along diagonals.
 
-    C[i, j] - C[i - 1, j - 1] is therefore the sum of what column 0 of each power has there.
+    So C[i, j] - C[i - 1, j - 1] is a sum over powers of products of entries of their column 0.
     """
     M = pulses(alpha, beta, d)
     C = np.zeros((UNITS, UNITS), dtype=object)
@@ -194,19 +195,19 @@ def triangular(alpha, beta, d):
 
 
 @pytest.mark.parametrize("key", TABLE_6)
-def test_the_matrices_of_table_6_agree_with_exact_arithmetic(key):
+def test_table_6_agrees_with_exact_arithmetic(key):
     W = triangular(*key)
-    found = fisher_memory(W, np.eye(UNITS)[0], STEPS, noise_steps=10_000).curve
-    # with a diagonal the condition number of the noise is up to 1e27, and its root counts
+    result = fisher_memory(W, np.eye(UNITS)[0], STEPS, noise_steps=10_000).curve
+    # with a diagonal the noise has a condition number up to 1e27; the error scales with its root
     error = 1e-6 if key[2] else UNITS**2 * np.finfo(np.float64).eps
-    np.testing.assert_allclose(found, exact_curve(*key), atol=error, rtol=0)
+    np.testing.assert_allclose(result, exact_curve(*key), atol=error, rtol=0)
 
 
 @pytest.mark.parametrize("key", TABLE_6)
-def test_the_printed_totals_of_table_6_come_out(key):
+def test_table_6_agrees_with_the_printed_totals(key):
     printed = TABLE_6[key]
     total = fisher_memory(triangular(*key), np.eye(UNITS)[0], STEPS, noise_steps=10_000).total
-    # three digits are printed, and with a diagonal the authors' rounding is seen in them
+    # three digits are printed; with a diagonal they show the authors' rounding errors
     assert abs(total - printed) < (0.5 if key[2] else 0.005 if printed < 10 else 0.05)
 
 
@@ -225,7 +226,7 @@ def test_the_printed_totals_of_table_6_come_out(key):
         (torch.nn.Linear(2, 4), np.ones(4), 5, "expected a recurrent layer"),
     ],
 )
-def test_what_has_no_curve_is_refused(W, source, steps, message):
+def test_invalid_argument_raises(W, source, steps, message):
     with pytest.raises(ValueError, match=message):
         fisher_memory(W, source, steps)
 
@@ -238,15 +239,117 @@ def test_what_has_no_curve_is_refused(W, source, steps, message):
         (10_000, "expected noise and signal within double precision.*scale W down"),
     ],
 )
-def test_noise_that_cannot_be_summed_is_refused(noise_steps, message):
+def test_invalid_noise_steps_raises(noise_steps, message):
     with pytest.raises(ValueError, match=message):
         fisher_memory(2 * np.eye(2), np.ones(2), 3, noise_steps=noise_steps)
 
 
-def test_the_picture_and_the_table_show_the_curve():
-    found = fisher_memory(chain(1), FIRST, 5)
-    (axes,) = found.plot().axes
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.table()["fisher_memory"])
-    assert found.headline() == {
+def test_figure_and_table_show_the_curve():
+    result = fisher_memory(chain(1), FIRST, 5)
+    (axes,) = result.plot().axes
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), result.table()["fisher_memory"])
+    assert result.headline() == {
         "total Fisher memory": pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5)
     }
+
+
+# the lower bound
+
+CHAIN_UNITS = 10
+
+
+def chain_like(alpha, size, seed=0):
+    """Return a random strictly lower triangular matrix with sqrt(alpha) below the diagonal."""
+    below = np.random.default_rng(seed).standard_normal((CHAIN_UNITS, CHAIN_UNITS))
+    return np.diag(np.full(CHAIN_UNITS - 1, np.sqrt(alpha)), -1) + size * np.tril(below, -2)
+
+
+def gram_schmidt(W):
+    """Orthogonalise the columns from the last nonzero one; return the factor A of W."""
+    A, directions = np.eye(CHAIN_UNITS), np.zeros((CHAIN_UNITS, CHAIN_UNITS))
+    for j in reversed(range(CHAIN_UNITS - 1)):
+        direction = W[:, j].copy()
+        for i in range(j + 1, CHAIN_UNITS - 1):
+            A[i, j] = directions[:, i] @ W[:, j] / (directions[:, i] @ directions[:, i])
+            direction -= A[i, j] * directions[:, i]
+        directions[:, j] = direction
+    return A
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.9, 1.0, 1.05, 3.0])
+@pytest.mark.parametrize("size", [1e-3, 0.03, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_memory_of_a_triangular_matrix_is_at_least_the_bound(alpha, size, seed):
+    result = fisher_bound(chain_like(alpha, size, seed), CHAIN_UNITS)
+    assert (result.curve >= result.bound * (1 - 1e3 * EPS)).all()
+    assert (result.bound > 0).all()
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.9, 1.0, 1 + 1e-12, 1.05, 3.0])
+def test_bound_is_tight_for_a_chain(alpha):
+    result = fisher_bound(chain_like(alpha, 0.0), CHAIN_UNITS + 3)
+    assert result.sigma_max == 1
+    np.testing.assert_allclose(result.bound, result.curve, rtol=1e3 * EPS)
+    np.testing.assert_array_equal(result.bound[CHAIN_UNITS:], 0)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.05, 2.0])
+@pytest.mark.parametrize("size", [0.01, 1.0])
+def test_bound_is_the_published_formula(alpha, size):
+    W, k = chain_like(alpha, size), np.arange(CHAIN_UNITS)
+    sigma = np.linalg.norm(gram_schmidt(W), 2)
+    chain = alpha**k * (alpha - 1) / (alpha ** (k + 1) - 1)
+    result = fisher_bound(W, CHAIN_UNITS)
+    assert result.sigma_max == pytest.approx(sigma, rel=1e-12)
+    assert result.alpha == pytest.approx(alpha, rel=1e-14)
+    np.testing.assert_allclose(result.bound, chain / sigma ** (2 * (CHAIN_UNITS - 1)), rtol=1e-10)
+
+
+def test_bound_does_not_depend_on_the_sign_of_the_chain():
+    W = chain_like(1.1, 0.1)
+    np.testing.assert_allclose(
+        fisher_bound(-W, CHAIN_UNITS).bound, fisher_bound(W, CHAIN_UNITS).bound, rtol=1e-12
+    )
+
+
+def test_log_bound_is_finite_where_the_bound_underflows():
+    W = np.diag(np.ones(299), -1) + np.tril(np.full((300, 300), 0.1), -2)
+    result = fisher_bound(W, 3)
+    np.testing.assert_array_equal(result.bound, 0)
+    expected = -np.log([1, 2, 3]) - 598 * np.log(result.sigma_max)
+    np.testing.assert_allclose(result.log_bound, expected, rtol=1e-12)
+
+
+def test_curve_beside_the_bound_is_fisher_memory():
+    W = chain_like(1.1, 0.2)
+    expected = fisher_memory(W, np.eye(CHAIN_UNITS)[0], 7).curve
+    np.testing.assert_array_equal(fisher_bound(W, 7).curve, expected)
+
+
+def test_figure_and_table_show_curve_and_bound():
+    result = fisher_bound(chain_like(1.1, 0.05), CHAIN_UNITS + 2)
+    (axes,) = result.plot().axes
+    curve, bound = (line.get_ydata() for line in axes.lines)
+    np.testing.assert_array_equal(curve, result.table()["fisher_memory"])
+    np.testing.assert_array_equal(bound, result.table()["bound"])
+    assert result.headline()["total bound"] < result.headline()["total Fisher memory"]
+
+
+@pytest.mark.parametrize(
+    ("W", "steps", "message"),
+    [
+        (np.ones((2, 3)), 5, "expected a square matrix W"),
+        (np.full((3, 3), np.nan), 5, "expected finite numbers in W"),
+        (np.eye(3), 5, "expected a real, strictly lower triangular W.*up to 1 on or above"),
+        (chain_like(1, 0).T, 5, "expected a real, strictly lower triangular W"),
+        (chain_like(1, 0) * 1j, 5, "got complex numbers"),
+        (np.zeros((1, 1)), 5, "at least 2 rows, got real numbers, 1 rows"),
+        (np.zeros((3, 3)), 5, "expected equal entries other than 0.*got 0 to 0"),
+        (np.diag([1.0, 2.0], -1), 5, "expected equal entries.*got 1 to 2; rescale"),
+        (chain_like(1, 0), 0, "expected steps to be a positive integer"),
+        (chain_like(1e100, 0), 5, "vanish within double precision"),
+    ],
+)
+def test_matrix_without_a_bound_raises(W, steps, message):
+    with pytest.raises(ValueError, match=message):
+        fisher_bound(W, steps)

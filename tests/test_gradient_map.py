@@ -1,4 +1,4 @@
-"""Maps of gradients against derivatives of the whole sequence, and exact norms."""
+"""Gradient maps against Jacobians of whole sequences; spectral norms against exact ones."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from eigenrnn.analysis import GradientMap, gradient_map, recurrences
-from eigenrnn.analysis.spectral_norms import SpectralNorms
+from eigenrnn.analysis.gradient_map import SpectralNorms
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, GRU, LSTM, RNN, ScoRNN, ScuRNN
 
@@ -38,76 +38,76 @@ def norms(J):  # (T, S, T, K) of one sequence, to (T, T)
     return torch.linalg.matrix_norm(J.movedim(2, 1), 2).tril().detach().numpy()
 
 
-def run(one, x, pushes):  # (T, M), (T + 1, S)
-    state, states = one.begin(1), []
-    for x_t, push in zip(x, pushes, strict=True):
-        state = one.step(x_t[None], state) + push
+def run(recurrence, x, perturbations):  # (T, M), (T + 1, S)
+    state, states = recurrence.begin(1), []
+    for x_t, perturbation in zip(x, perturbations, strict=True):
+        state = recurrence.step(x_t[None], state) + perturbation
         states.append(state[0])
     return torch.stack(states)
 
 
-def by_jacrev(one, x, rows):
-    """Return both maps of sequences in the order in which they are read."""
-    none = torch.zeros(len(x), one.state_size, dtype=torch.float64)
-    found = []
+def by_jacrev(recurrence, x, rows):
+    """Return both maps of sequences in processing order, by autograd."""
+    none = torch.zeros(len(x), recurrence.state_size, dtype=torch.float64)
+    result = []
     for b in range(x.shape[1]):
-        by_input = torch.func.jacrev(lambda x: run(one, x, none)[:, rows])(x[:, b])
-        # what is added to a state goes on as the state itself does
-        by_state = torch.func.jacrev(lambda d, b=b: run(one, x[:, b], d)[:, rows])(none)
-        found.append((norms(by_input), norms(by_state)))
-    return np.mean(found, axis=0)
+        by_input = torch.func.jacrev(lambda x: run(recurrence, x, none)[:, rows])(x[:, b])
+        # a perturbation of a state propagates as the state itself does
+        by_state = torch.func.jacrev(lambda d, b=b: run(recurrence, x[:, b], d)[:, rows])(none)
+        result.append((norms(by_input), norms(by_state)))
+    return np.mean(result, axis=0)
 
 
-def assert_map(found, expected):
-    T = len(found)
-    np.testing.assert_allclose(np.nan_to_num(found), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(np.isnan(found), np.triu(np.ones((T, T)), 1))
+def assert_map(result, expected):
+    T = len(result)
+    np.testing.assert_allclose(np.nan_to_num(result), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(np.isnan(result), np.triu(np.ones((T, T)), 1))
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_maps_are_norms_of_derivatives_of_the_whole_sequence(name):
+def test_maps_equal_norms_of_jacobians_by_autograd(name):
     layer, x = LAYERS[name](), draw(T, B, M)
-    one, found = recurrences(layer)[0], gradient_map(layer, x)
-    for block, rows in {"whole": slice(None), **one.blocks}.items():
-        by_input, by_state = by_jacrev(one, x, rows)
-        assert_map(found.by_input[block], by_input)
-        assert_map(found.by_state[block], by_state)
-    assert set(found.by_input) == set(found.by_state) == {"whole", *one.blocks}
+    recurrence, result = recurrences(layer)[0], gradient_map(layer, x)
+    for block, rows in {"whole": slice(None), **recurrence.blocks}.items():
+        by_input, by_state = by_jacrev(recurrence, x, rows)
+        assert_map(result.by_input[block], by_input)
+        assert_map(result.by_state[block], by_state)
+    assert set(result.by_input) == set(result.by_state) == {"whole", *recurrence.blocks}
 
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("which", ["l0_reverse", "l1", "l1_reverse"])
-def test_later_layers_and_directions_read_what_the_earlier_give(name, which):
+def test_later_layers_and_directions_read_the_outputs_of_earlier_ones(name, which):
     layer = LAYERS[name](num_layers=2, bidirectional=True).double()
     x = draw(T, B, M)
-    one = next(each for each in recurrences(layer) if each.name == which)
+    recurrence = next(each for each in recurrences(layer) if each.name == which)
     if which != "l0_reverse":
         lower = LAYERS[name](bidirectional=True).double()
         lower.load_state_dict(layer.state_dict(), strict=False)
         x = lower(x)[0].detach()
-    by_input, by_state = by_jacrev(one, x.flip(0) if one.reverse else x, slice(None))
-    found = gradient_map(layer, draw(T, B, M), which=which)
-    assert_map(found.by_input["whole"], by_input)
-    assert_map(found.by_state["whole"], by_state)
+    by_input, by_state = by_jacrev(recurrence, x.flip(0) if recurrence.reverse else x, slice(None))
+    result = gradient_map(layer, draw(T, B, M), which=which)
+    assert_map(result.by_input["whole"], by_input)
+    assert_map(result.by_state["whole"], by_state)
 
 
-def test_the_parts_of_an_enrnn_and_of_an_lstm_have_names():
+def test_parts_of_the_state_of_an_enrnn_and_an_lstm_are_named():
     x = draw(3, 1, M)
     assert list(gradient_map(ENRNN(M, N), x).by_input) == ["whole", "long", "short"]
     assert list(gradient_map(LSTM(M, N), x).by_state) == ["whole", "hidden", "cell"]
 
 
 @pytest.mark.parametrize("w", [0.01, 100.0])
-def test_powers_beyond_the_range_of_doubles_become_zero_or_infinite_and_never_nan(w):
+def test_norms_beyond_double_range_become_zero_or_infinite_never_nan(w):
     steps = 400
     layer = RNN(1, 1, nonlinearity="identity", bias=False, constraint=Unconstrained).double()
     layer.all_directions()[0].constraint.assign(torch.tensor([[w]], dtype=torch.float64))
-    found = gradient_map(layer, torch.zeros(steps, 1, 1), of="state").by_state["whole"]
+    result = gradient_map(layer, torch.zeros(steps, 1, 1), of="state").by_state["whole"]
     powers = 10.0 ** np.clip(2 * np.arange(steps) * np.sign(np.log(w)), -400, 308)
     expected = np.where(np.arange(steps) > 153, np.inf if w > 1 else 0, powers)
     kept = np.arange(steps) < 150
-    np.testing.assert_allclose(found[-1, ::-1][kept], expected[kept], rtol=1e-9)
-    np.testing.assert_array_equal(found[-1, ::-1][170:], expected[170:])
+    np.testing.assert_allclose(result[-1, ::-1][kept], expected[kept], rtol=1e-9)
+    np.testing.assert_array_equal(result[-1, ::-1][170:], expected[170:])
 
 
 def products(name, N, steps):
@@ -116,9 +116,9 @@ def products(name, N, steps):
     chain = torch.diag(torch.full((N - 1,), 1.1, dtype=torch.float64), -1)
     turn, x = torch.linalg.qr(G[0])[0], torch.randn(steps, 1, 1, generator=generator)
     if name == "enrnn":
-        one = recurrences(ENRNN(1, N, generator=generator))[0]
-        states = one.states(x)
-        return one.jacobians(x[:, 0].double(), states[:-1, 0])[0]
+        recurrence = recurrences(ENRNN(1, N, generator=generator))[0]
+        states = recurrence.states(x)
+        return recurrence.jacobians(x[:, 0].double(), states[:-1, 0])[0]
     return {
         "random": G / N**0.5,
         "orthogonal": turn.expand(steps, N, N),
@@ -128,19 +128,19 @@ def products(name, N, steps):
 
 
 @pytest.mark.parametrize("name", ["random", "orthogonal", "masked", "chain", "enrnn"])
-def test_norms_of_growing_products_are_right_to_half_a_per_cent(name):
+def test_spectral_norms_of_growing_products_are_within_half_a_per_cent(name):
     N, steps = 40, 50
     norms, A = SpectralNorms(1, steps, (N, N)), torch.zeros(steps, N, N, dtype=torch.float64)
     for tau, J in enumerate(products(name, N, steps)):
         A[:tau] = A[:tau] @ J.mT
         A[tau] = torch.eye(N)
-        found = norms(A[None, : tau + 1], J[None])[0]
+        result = norms(A[None, : tau + 1], J[None])[0]
         torch.testing.assert_close(
-            found, torch.linalg.matrix_norm(A[: tau + 1], 2), rtol=5e-3, atol=0
+            result, torch.linalg.matrix_norm(A[: tau + 1], 2), rtol=5e-3, atol=0
         )
 
 
-def test_a_direction_that_takes_the_lead_from_nothing_is_found():
+def test_direction_that_becomes_dominant_late_is_found():
     N, steps = 40, 60
     norms, A = SpectralNorms(1, 1, (N, N)), torch.eye(N, dtype=torch.float64)[None]
     fading, growing = torch.full((N,), 0.9).double(), torch.full((N,), 0.1).double()
@@ -152,7 +152,7 @@ def test_a_direction_that_takes_the_lead_from_nothing_is_found():
         torch.testing.assert_close(norms(A[None], J)[0], expected, rtol=5e-3, atol=0)
 
 
-def test_sequences_have_factors_of_their_own_and_columns_can_be_chosen():
+def test_sequences_have_their_own_factors_and_columns_can_be_selected():
     B, N, steps = 3, 40, 20
     J = draw(steps, B, N, N) / N**0.5
     norms, A = SpectralNorms(B, 2, (N, N), slice(20, 40)), draw(B, 2, N, N)
@@ -174,50 +174,50 @@ def test_products_may_be_rescaled_between_steps():
 
 @pytest.mark.parametrize("shape", [(3, 20), (20, 3), (20, 40), (40, 20)])
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
-def test_norms_of_any_shape_and_size_are_found(shape, scale):
+def test_spectral_norms_of_any_shape_and_scale(shape, scale):
     A = scale * draw(6, *shape)
-    found = SpectralNorms(1, 6, shape)(A[None], torch.eye(shape[1])[None].double())
-    torch.testing.assert_close(found[0], torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
+    result = SpectralNorms(1, 6, shape)(A[None], torch.eye(shape[1])[None].double())
+    torch.testing.assert_close(result[0], torch.linalg.matrix_norm(A, 2), rtol=5e-3, atol=0)
 
 
-def test_the_norm_of_zero_is_zero():
+def test_norm_of_zero_is_zero():
     zero = torch.zeros(1, 2, 20, 20, dtype=torch.float64)
     assert SpectralNorms(1, 2, (20, 20))(zero, zero[:, 0]).tolist() == [[0, 0]]
 
 
-def test_one_kind_alone_can_be_asked_for():
-    found = gradient_map(nn.RNN(M, N), draw(T, B, M), of="input")
-    assert set(found.by_input) == {"whole"}
-    assert found.by_state == {}
+def test_one_kind_of_map_can_be_requested():
+    result = gradient_map(nn.RNN(M, N), draw(T, B, M), of="input")
+    assert set(result.by_input) == {"whole"}
+    assert result.by_state == {}
 
 
-def test_a_batch_first_layer_takes_its_own_order_and_one_sequence_needs_no_batch():
+def test_batch_first_layout_and_unbatched_input_are_accepted():
     layer = nn.RNN(M, N, batch_first=True)
     x = draw(T, 1, M)
     expected = gradient_map(layer, x.transpose(0, 1)).by_state["whole"]
     np.testing.assert_array_equal(gradient_map(layer, x[:, 0]).by_state["whole"], expected)
 
 
-def test_steps_count_from_one_in_the_table_and_in_the_picture():
-    found = gradient_map(nn.RNN(M, N), draw(T, B, M), of="state")
-    table = found.table()
+def test_steps_count_from_one_in_table_and_figure():
+    result = gradient_map(nn.RNN(M, N), draw(T, B, M), of="state")
+    table = result.table()
     assert (min(table["t"]), max(table["tau"])) == (1, T)
-    (panel, _bar) = found.plot().axes
+    (panel, _bar) = result.plot().axes
     assert panel.images[0].get_extent() == [0.5, T + 0.5, T + 0.5, 0.5]
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e300, 1.7e308])
-def test_norms_of_any_size_can_be_drawn(size, tmp_path):
+def test_norms_of_any_magnitude_can_be_drawn(size, tmp_path):
     norms = np.array([[size, np.nan], [1.0, np.inf]])
     assert GradientMap({}, {"whole": norms}).save(tmp_path / "far")[0].stat().st_size > 0
 
 
-def test_picture_table_and_headline_agree():
-    found = gradient_map(ENRNN(M, N), draw(T, B, M))
-    table = found.table()
+def test_figure_table_and_headline_agree():
+    result = gradient_map(ENRNN(M, N), draw(T, B, M))
+    table = result.table()
     assert {len(np.asarray(column)) for column in table.values()} == {T * (T + 1) // 2}
-    assert found.headline()["last long by first input"] == found.by_input["long"][-1, 0]
-    assert len(found.plot().axes) == 12  # six maps, each with its bar
+    assert result.headline()["last long by first input"] == result.by_input["long"][-1, 0]
+    assert len(result.plot().axes) == 12  # six maps, each with a colour bar
 
 
 @pytest.mark.parametrize(
@@ -235,11 +235,11 @@ def test_picture_table_and_headline_agree():
         (draw(T, B, M), {"of": ()}, "expected of to name"),
     ],
 )
-def test_what_has_no_map_is_refused(x, options, message):
+def test_invalid_argument_raises(x, options, message):
     with pytest.raises(ValueError, match=message):
         gradient_map(nn.RNN(M, N), x, **options)
 
 
-def test_a_layer_without_a_recurrent_matrix_is_refused():
+def test_layer_without_a_recurrent_matrix_raises():
     with pytest.raises(ValueError, match="got Linear, which has no recurrent matrix"):
         gradient_map(nn.Linear(2, 2), draw(T, B, M))

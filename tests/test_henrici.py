@@ -1,4 +1,4 @@
-"""Departure from normality against its definition, and of matrices of which it is known."""
+"""The departure from normality against its definition and known values."""
 
 import numpy as np
 import pytest
@@ -28,12 +28,12 @@ def by_definition(W):
 
 @pytest.mark.parametrize("is_complex", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 3, N, 40])
-def test_it_is_what_the_eigenvalues_leave_of_the_norm(n, is_complex):
+def test_departure_is_the_difference_of_norm_and_eigenvalues(n, is_complex):
     W = gaussian(n, is_complex)
-    found = henrici(W)
+    result = henrici(W)
     # half of the digits of the difference may cancel
-    assert found.absolute == pytest.approx(by_definition(W + 0j), abs=n * np.sqrt(EPS))
-    assert found.relative == pytest.approx(found.absolute / np.linalg.norm(W), rel=4 * EPS)
+    assert result.absolute == pytest.approx(by_definition(W + 0j), abs=n * np.sqrt(EPS))
+    assert result.relative == pytest.approx(result.absolute / np.linalg.norm(W), rel=4 * EPS)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_it_is_what_the_eigenvalues_leave_of_the_norm(n, is_complex):
         [[0.0, 3.0], [0.0, 0.0]],
     ],
 )
-def test_blocks_of_two_have_the_departure_of_the_definition(block):
+def test_two_by_two_blocks_agree_with_the_definition(block):
     W = np.array(block)
     assert henrici(W).absolute == pytest.approx(by_definition(W), rel=1e-7)
 
@@ -62,56 +62,56 @@ NORMAL = {
 
 
 @pytest.mark.parametrize("name", NORMAL)
-def test_of_a_normal_matrix_it_is_zero_up_to_rounding(name):
+def test_normal_matrix_has_departure_zero_up_to_rounding(name):
     W = NORMAL[name]
-    found = henrici(W)
-    assert found.absolute <= 10 * len(W) * EPS * np.linalg.norm(W)
+    result = henrici(W)
+    assert result.absolute <= 10 * len(W) * EPS * np.linalg.norm(W)
     np.testing.assert_allclose(
-        found.moduli, found.singular_values, atol=10 * len(W) * EPS * np.linalg.norm(W)
+        result.moduli, result.singular_values, atol=10 * len(W) * EPS * np.linalg.norm(W)
     )
 
 
 @pytest.mark.parametrize("is_complex", [False, True])
-def test_it_is_what_is_above_the_diagonal_of_a_schur_form(is_complex):
+def test_departure_is_the_norm_above_the_diagonal_of_a_schur_form(is_complex):
     T, P = np.triu(gaussian(N, is_complex)), basis(N, is_complex)
     expected = np.linalg.norm(np.triu(T, 1))
     assert henrici(P @ T @ P.conj().T).absolute == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("scale", [1e-170, 1e200])
-def test_the_departure_has_the_scale_of_the_matrix(scale):
-    found, expected = henrici(scale * gaussian(N)), henrici(gaussian(N))
-    assert found.relative == pytest.approx(expected.relative, rel=1e-10)
-    assert found.absolute == pytest.approx(scale * expected.absolute, rel=1e-10)
-    np.testing.assert_allclose(found.moduli, scale * expected.moduli, rtol=1e-10)
+def test_departure_scales_with_the_matrix(scale):
+    result, expected = henrici(scale * gaussian(N)), henrici(gaussian(N))
+    assert result.relative == pytest.approx(expected.relative, rel=1e-10)
+    assert result.absolute == pytest.approx(scale * expected.absolute, rel=1e-10)
+    np.testing.assert_allclose(result.moduli, scale * expected.moduli, rtol=1e-10)
 
 
-def test_a_small_departure_keeps_its_digits():
+def test_small_departure_is_accurate():
     W = basis(N) @ (np.diag(np.arange(1.0, N + 1)) + 1e-9 * np.eye(N, k=1)) @ basis(N).T
     expected = 1e-9 * np.sqrt(N - 1)
     assert henrici(W).absolute == pytest.approx(expected, abs=10 * N * EPS * np.linalg.norm(W))
 
 
-def test_of_a_nilpotent_matrix_it_is_all_of_the_norm():
-    found = henrici(np.diag([1.0, 2.0, 3.0], -1))
-    assert found.relative == pytest.approx(1, rel=4 * EPS)
-    np.testing.assert_array_equal(found.moduli, 0)
+def test_nilpotent_matrix_has_relative_departure_one():
+    result = henrici(np.diag([1.0, 2.0, 3.0], -1))
+    assert result.relative == pytest.approx(1, rel=4 * EPS)
+    np.testing.assert_array_equal(result.moduli, 0)
 
 
-def test_a_layer_gives_its_matrix():
+def test_layer_is_analysed_by_its_matrix():
     layer = RNN(2, 6)
     (W,) = recurrent_matrices(layer).values()
     assert henrici(layer).absolute == henrici(W).absolute
     assert henrici(torch.tensor(W)).absolute == henrici(W).absolute
 
 
-def test_the_picture_and_the_table_show_both_lists_in_order():
-    found = henrici(gaussian(N))
-    (axes,) = found.plot().axes
+def test_figure_and_table_show_both_lists_in_order():
+    result = henrici(gaussian(N))
+    (axes,) = result.plot().axes
     for line, name in zip(axes.lines, ("singular_value", "eigenvalue_modulus"), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), found.table()[name])
+        np.testing.assert_array_equal(line.get_ydata(), result.table()[name])
         assert (np.diff(line.get_ydata()) <= 0).all()
-    assert found.headline()["departure from normality"] == found.absolute
+    assert result.headline()["departure from normality"] == result.absolute
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,6 @@ def test_the_picture_and_the_table_show_both_lists_in_order():
         (torch.nn.Linear(2, 2), "expected a recurrent layer"),
     ],
 )
-def test_what_has_no_departure_is_refused(W, message):
+def test_invalid_matrix_raises(W, message):
     with pytest.raises(ValueError, match=message):
         henrici(W)

@@ -1,4 +1,4 @@
-"""The bound on a GRU's Jacobians against their norms, and against its terms written out."""
+"""The bound on the Jacobians of a GRU against their norms and against explicit terms."""
 
 from functools import partial
 
@@ -39,8 +39,8 @@ def draw(*shape, seed=1):
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def shaken(layer, size):
-    """Move all weights, so that gates, states and norms are anywhere."""
+def perturbed(layer, size):
+    """Add noise to all weights, so that gates, states and norms vary widely."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in layer.parameters():
@@ -50,27 +50,27 @@ def shaken(layer, size):
 
 @pytest.mark.parametrize("size", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("name", LAYERS)
-def test_no_norm_passes_the_bound(name, size):
-    found = jacobian_bound(shaken(LAYERS[name](M, N), size), 3 * draw(40, 20, M))
-    assert (found.norms <= found.bound * (1 + 1e-12)).all()
-    assert found.norms.shape == found.alpha.shape == found.beta.shape == (40, 20)
+def test_norms_stay_below_the_bound(name, size):
+    result = jacobian_bound(perturbed(LAYERS[name](M, N), size), 3 * draw(40, 20, M))
+    assert (result.norms <= result.bound * (1 + 1e-12)).all()
+    assert result.norms.shape == result.alpha.shape == result.beta.shape == (40, 20)
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_norms_are_those_of_finite_differences(name):
-    layer, x, step = shaken(LAYERS[name](M, N), 0.3), draw(T, 1, M), 1e-6
+def test_norms_agree_with_finite_differences(name):
+    layer, x, step = perturbed(LAYERS[name](M, N), 0.3), draw(T, 1, M), 1e-6
     one = recurrences(layer)[0]
     before = one.states(x)[-2]
-    moves = step * torch.eye(N, dtype=torch.float64)
-    to = one.step(x[-1].expand(N, M), before + moves)
-    back = one.step(x[-1].expand(N, M), before - moves)
+    shifts = step * torch.eye(N, dtype=torch.float64)
+    to = one.step(x[-1].expand(N, M), before + shifts)
+    back = one.step(x[-1].expand(N, M), before - shifts)
     J = ((to - back) / (2 * step)).T.detach()
     expected = float(torch.linalg.matrix_norm(J, 2))
     assert jacobian_bound(layer, x).norms[-1, 0] == pytest.approx(expected, rel=1e-6)
 
 
-def gates_by_hooks(layer, x):
-    """Return r, z and n of torch's GRU of one unit at all steps, and the states before them."""
+def scalar_gates(layer, x):
+    """Return r, z, n and the previous states of a torch GRU with one unit, at all steps."""
     W, U = layer.weight_hh_l0[:, 0].tolist(), layer.weight_ih_l0[:, 0].tolist()
     b, c = layer.bias_ih_l0.tolist(), layer.bias_hh_l0.tolist()
     h, rows = 0.0, []
@@ -83,18 +83,18 @@ def gates_by_hooks(layer, x):
     return W, np.array(rows).T
 
 
-def test_terms_are_those_of_the_proof_for_a_reset_after_the_matrix():
+def test_terms_for_a_reset_after_the_matrix_agree_with_the_proof():
     layer, x = nn.GRU(1, 1).double(), draw(T, 1, 1)
-    W, (r, z, n, h, moved) = gates_by_hooks(layer, x)
-    found = jacobian_bound(layer, x)
+    W, (r, z, n, h, moved) = scalar_gates(layer, x)
+    result = jacobian_bound(layer, x)
     alpha = z * (1 - z) * (abs(h) + abs(n)) * abs(W[1]) + z
     alpha += (1 - z) * r * (1 - r) * abs(W[0]) * abs(moved)
-    np.testing.assert_allclose(found.alpha[:, 0], alpha, rtol=1e-12)
-    np.testing.assert_allclose(found.beta[:, 0], (1 - z) * r, rtol=1e-12)
-    assert found.candidate_norm == pytest.approx(abs(W[2]))
+    np.testing.assert_allclose(result.alpha[:, 0], alpha, rtol=1e-12)
+    np.testing.assert_allclose(result.beta[:, 0], (1 - z) * r, rtol=1e-12)
+    assert result.candidate_norm == pytest.approx(abs(W[2]))
 
 
-def test_terms_are_those_of_the_theorem_for_the_papers_form():
+def test_terms_for_the_form_of_the_paper_agree_with_the_theorem():
     layer, x = NCGRU(1, 1).double(), torch.ones(1, 1, 1, dtype=torch.float64)
     one = layer.all_directions()[0]
     with torch.no_grad():
@@ -108,48 +108,48 @@ def test_terms_are_those_of_the_theorem_for_the_papers_form():
     assert first.beta.item() == pytest.approx(u * r, rel=1e-6)
 
 
-def test_one_unit_without_gates_attains_the_bound():
+def test_bound_is_tight_for_one_unit_with_constant_gates():
     layer = nn.GRU(1, 1).double()
     with torch.no_grad():
         for weight in layer.parameters():
             weight.zero_()
         layer.weight_hh_l0[2] = 1.7
-    # at rest: the norm is z + (1 - z) r W_c
-    found = jacobian_bound(layer, torch.zeros(3, 1, 1))
-    np.testing.assert_allclose(found.norms, 0.5 + 0.25 * 1.7, rtol=1e-12)
-    np.testing.assert_allclose(found.bound, found.norms, rtol=1e-12)
+    # in the state zero the norm is z + (1 - z) r W_c
+    result = jacobian_bound(layer, torch.zeros(3, 1, 1))
+    np.testing.assert_allclose(result.norms, 0.5 + 0.25 * 1.7, rtol=1e-12)
+    np.testing.assert_allclose(result.bound, result.norms, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["torch", "gru", "before", "replacing", "no-bias"])
-def test_alpha_and_beta_of_tanh_never_pass_the_corollarys_limits(name):
-    found = jacobian_bound(shaken(LAYERS[name](M, N), 1.0), 3 * draw(40, 20, M))
-    assert found.alpha.max() <= found.alpha_limit
-    assert found.beta.max() <= found.beta_limit
+def test_alpha_and_beta_of_tanh_stay_below_the_limits_of_the_corollary(name):
+    result = jacobian_bound(perturbed(LAYERS[name](M, N), 1.0), 3 * draw(40, 20, M))
+    assert result.alpha.max() <= result.alpha_limit
+    assert result.beta.max() <= result.beta_limit
 
 
-def test_the_corollarys_limits_are_the_papers_where_the_reset_comes_before():
+def test_limits_for_a_reset_before_the_matrix_are_those_of_the_paper():
     layer = GRU(M, N, reset_after=False)
     W_r, W_u, _ = (torch.linalg.matrix_norm(W.detach(), 2) for W in layer.recurrent_matrices())
-    found = jacobian_bound(layer, draw(T, B, M))
-    assert found.alpha_limit == pytest.approx(float(W_u) / 2 + 1)
-    assert found.beta_limit == pytest.approx(float(W_r) / 4 + 1)
+    result = jacobian_bound(layer, draw(T, B, M))
+    assert result.alpha_limit == pytest.approx(float(W_u) / 2 + 1)
+    assert result.beta_limit == pytest.approx(float(W_r) / 4 + 1)
 
 
 def test_other_nonlinearities_have_no_limits():
-    found = jacobian_bound(NCGRU(M, N), draw(T, B, M))
-    assert (found.alpha_limit, found.beta_limit) == (None, None)
+    result = jacobian_bound(NCGRU(M, N), draw(T, B, M))
+    assert (result.alpha_limit, result.beta_limit) == (None, None)
 
 
 @pytest.mark.parametrize("make", [nn.GRU, GRU], ids=["torch", "ours"])
 @pytest.mark.parametrize("which", ["l0_reverse", "l1", "l1_reverse"])
-def test_later_layers_and_directions_have_bounds_too(make, which):
+def test_later_layers_and_directions_have_bounds(make, which):
     layer = make(M, N, num_layers=2, bidirectional=True)
-    found = jacobian_bound(layer, draw(T, B, M), which=which)
-    assert (found.norms <= found.bound).all()
+    result = jacobian_bound(layer, draw(T, B, M), which=which)
+    assert (result.norms <= result.bound).all()
 
 
 @pytest.mark.parametrize("name", NONLINEARITIES)
-def test_no_nonlinearity_has_a_slope_above_one(name):
+def test_slopes_of_all_nonlinearities_are_at_most_one(name):
     z = torch.linspace(-6, 6, 2001, dtype=torch.float64)
     z = z[z.abs() > 0.01].requires_grad_()  # where modReLU with a positive bias jumps
     for bias in (-0.5, 0.5):
@@ -158,14 +158,14 @@ def test_no_nonlinearity_has_a_slope_above_one(name):
         assert slope.abs().max() <= 1
 
 
-def test_picture_table_and_headline_agree():
-    found = jacobian_bound(NCGRU(M, N), draw(T, B, M))
-    np.testing.assert_allclose(found.table()["norm"], found.norms.mean(axis=1))
-    assert found.headline()["largest bound"] == found.bound.max()
-    figure = found.plot()
+def test_figure_table_and_headline_agree():
+    result = jacobian_bound(NCGRU(M, N), draw(T, B, M))
+    np.testing.assert_allclose(result.table()["norm"], result.norms.mean(axis=1))
+    assert result.headline()["largest bound"] == result.bound.max()
+    figure = result.plot()
     (axes,) = figure.axes
     assert len(axes.lines) == 4
-    assert axes.get_legend() is None  # it is above, not upon the curves
+    assert axes.get_legend() is None  # the legend is above the axes
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         *("bound", "alpha", "beta", "norm")
     ]
@@ -186,11 +186,11 @@ def test_picture_table_and_headline_agree():
     ],
     ids=["scornn", "norm", "both", "several", "linear"],
 )
-def test_what_the_theorem_does_not_speak_of_is_refused(layer, message):
+def test_layer_outside_the_theorem_raises(layer, message):
     with pytest.raises(ValueError, match=message):
         jacobian_bound(layer, draw(T, B, M))
 
 
-def test_an_input_of_another_size_is_refused():
+def test_input_of_wrong_size_raises():
     with pytest.raises(ValueError, match=r"with M = 2.*got \(6, 3, 5\)"):
         jacobian_bound(nn.GRU(M, N), draw(T, B, 5))

@@ -1,4 +1,4 @@
-"""Linear decoding against the closed form of linear networks."""
+"""Linear decoding against the closed form for linear networks."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ N = 8
 CHAIN = np.diag(np.ones(N - 1), -1)
 
 
-def drawn(seed=0):
+def rng(seed=0):
     return np.random.default_rng(seed)
 
 
 def closed_form(W, v, noise, steps):
-    """The variance that the best linear reading explains, of a network that starts at rest."""
+    """Return the variance that the best linear decoder explains, from the state zero."""
     paths = [np.linalg.matrix_power(W, k) @ v for k in range(steps)]
     powers = [np.linalg.matrix_power(W, k) for k in range(steps)]
     C = sum(np.outer(p, p.conj()) for p in paths)
@@ -25,15 +25,15 @@ def closed_form(W, v, noise, steps):
     return np.array([(p.conj() @ np.linalg.solve(C, p)).real for p in paths])
 
 
-def test_a_chain_without_noise_is_read_as_far_as_it_is_long():
-    found = linear_decodability(CHAIN, N + 5, samples=4000, generator=drawn())
-    np.testing.assert_allclose(found.r_squared[:N], 1, atol=1e-12)
-    # beyond, a reading fitted to nothing explains nothing
-    np.testing.assert_allclose(found.r_squared[N:], 0, atol=0.02)
+def test_noiseless_chain_is_decoded_up_to_its_length():
+    result = linear_decodability(CHAIN, N + 5, samples=4000, generator=rng())
+    np.testing.assert_allclose(result.r_squared[:N], 1, atol=1e-12)
+    # beyond its length the state holds no information
+    np.testing.assert_allclose(result.r_squared[N:], 0, atol=0.02)
 
 
 def matrices():
-    generator = drawn(5)
+    generator = rng(5)
     orthogonal = np.linalg.qr(generator.standard_normal((N, N)))[0]
     yield pytest.param(1.1 * CHAIN, np.eye(N)[0], id="chain")
     yield pytest.param(0.9 * orthogonal, np.eye(N)[0], id="orthogonal")
@@ -42,125 +42,121 @@ def matrices():
 
 
 @pytest.mark.parametrize(("W", "v"), list(matrices()))
-def test_with_noise_a_linear_network_is_read_as_well_as_any_can(W, v):
+def test_noisy_linear_network_is_decoded_optimally(W, v):
     steps, noise, samples = 14, 0.4, 40_000
-    found = linear_decodability(
-        W, steps, noise=noise, source=v, samples=samples, generator=drawn()
-    )
+    result = linear_decodability(W, steps, noise=noise, source=v, samples=samples, generator=rng())
     expected = closed_form(W, v, noise, steps)
-    # the spread of a correlation of that many pairs, and what the fit loses
+    # the standard error of a correlation, and the loss of the fit
     spread = 5 * 2 / np.sqrt(samples / 2)
-    np.testing.assert_allclose(found.r_squared, expected, atol=spread)
+    np.testing.assert_allclose(result.r_squared, expected, atol=spread)
 
 
-def test_a_complex_network_with_a_real_matrix_is_read_as_the_real_one():
+def test_complex_network_with_real_entries_agrees_with_the_real_one():
     W, v = 0.9 * CHAIN + 0j, np.eye(N)[0]
-    found = linear_decodability(W, N, source=v, samples=400, generator=drawn())
-    np.testing.assert_allclose(found.r_squared, 1, atol=1e-10)
+    result = linear_decodability(W, N, source=v, samples=400, generator=rng())
+    np.testing.assert_allclose(result.r_squared, 1, atol=1e-10)
 
 
-def test_complex_noise_has_its_deviation_in_both_parts():
+def test_complex_noise_has_the_standard_deviation_in_both_parts():
     steps, noise, samples = 5, 0.5, 40_000
-    found = linear_decodability(
-        [[0.6 + 0j]], steps, noise=noise, samples=samples, generator=drawn()
+    result = linear_decodability(
+        [[0.6 + 0j]], steps, noise=noise, samples=samples, generator=rng()
     )
-    # the imaginary part is noise alone, and tells nothing
+    # the imaginary part is noise alone and carries no information
     expected = closed_form(np.array([[0.6]]), np.ones(1), noise, steps)
-    np.testing.assert_allclose(found.r_squared, expected, atol=5 * 2 / np.sqrt(samples / 2))
+    np.testing.assert_allclose(result.r_squared, expected, atol=5 * 2 / np.sqrt(samples / 2))
 
 
-def test_what_a_rectifier_hides_of_one_step_is_known():
-    # of s, normal, max(s, 0) explains the share of a squared correlation: 1/4 / (1/2 - 1/(2 pi))
-    found = linear_decodability(
-        [[0.0]], 1, nonlinearity="relu", samples=100_000, generator=drawn()
-    )
+def test_rectifier_over_one_step_has_the_closed_form():
+    # the squared correlation of a normal s with max(s, 0) is 1/4 / (1/2 - 1/(2 pi))
+    result = linear_decodability([[0.0]], 1, nonlinearity="relu", samples=100_000, generator=rng())
     expected = 0.25 / (0.5 - 1 / (2 * np.pi))
-    assert found.r_squared[0] == pytest.approx(expected, abs=0.01)
+    assert result.r_squared[0] == pytest.approx(expected, abs=0.01)
 
 
-def test_a_chain_outlasts_an_orthogonal_matrix_through_a_nonlinearity():
+def test_nonlinear_chain_remembers_longer_than_an_orthogonal_matrix():
     n = 20
     chain = np.diag(np.ones(n - 1), -1)
     orthogonal = ScaledCayley(n).double()().detach()
     means = [
         linear_decodability(
-            W, n, nonlinearity="elu", samples=2000, generator=drawn()
+            W, n, nonlinearity="elu", samples=2000, generator=rng()
         ).r_squared.mean()
         for W in (chain, orthogonal)
     ]
     assert means[0] > 1.5 * means[1]
 
 
-def test_a_layer_is_driven_through_its_first_input():
+def test_signal_enters_a_layer_through_its_first_input():
     layer = torch.nn.RNN(2, N, bias=False)
     options = {"noise": 0.1, "samples": 200}
-    found = linear_decodability(layer, 4, generator=drawn(), **options)
+    result = linear_decodability(layer, 4, generator=rng(), **options)
     expected = linear_decodability(
         layer.weight_hh_l0,
         4,
         source=layer.weight_ih_l0[:, 0],
         nonlinearity="tanh",
-        generator=drawn(),
+        generator=rng(),
         **options,
     )
-    np.testing.assert_allclose(found.r_squared, expected.r_squared, rtol=1e-9)
+    np.testing.assert_allclose(result.r_squared, expected.r_squared, rtol=1e-9)
 
 
-def test_a_layer_of_ours_is_read_as_its_matrix_is():
+def test_our_layer_agrees_with_its_matrix():
     layer = RNN(2, N, nonlinearity="tanh", bias=False).double()
     direction = layer.all_directions()[0]
-    found = linear_decodability(layer, 4, samples=200, generator=drawn())
+    result = linear_decodability(layer, 4, samples=200, generator=rng())
     expected = linear_decodability(
         direction.weight_hh,
         4,
         source=direction.weight_ih[:, 0],
         nonlinearity="tanh",
         samples=200,
-        generator=drawn(),
+        generator=rng(),
     )
-    np.testing.assert_allclose(found.r_squared, expected.r_squared, rtol=1e-9)
+    np.testing.assert_allclose(result.r_squared, expected.r_squared, rtol=1e-9)
 
 
-def test_a_layer_of_several_gates_is_read_from_what_it_shows():
-    found = linear_decodability(torch.nn.LSTM(1, 6), 3, generator=drawn())
-    assert found.samples == 4000
-    assert found.r_squared[0] > 0.9
+def test_gated_layer_is_decoded_from_its_output():
+    result = linear_decodability(torch.nn.LSTM(1, 6), 3, generator=rng())
+    assert result.samples == 4000
+    assert result.r_squared[0] > 0.9
 
 
-def test_the_longest_delay_is_how_long_sequences_are():
-    some = linear_decodability(CHAIN, [6, 0], noise=0.2, samples=100, generator=drawn())
-    every = linear_decodability(CHAIN, range(7), noise=0.2, samples=100, generator=drawn())
+def test_longest_delay_sets_the_length_of_sequences():
+    some = linear_decodability(CHAIN, [6, 0], noise=0.2, samples=100, generator=rng())
+    every = linear_decodability(CHAIN, range(7), noise=0.2, samples=100, generator=rng())
     np.testing.assert_allclose(some.r_squared, every.r_squared[[6, 0]])
 
 
-def test_a_number_of_delays_may_be_numpys():
-    found = linear_decodability(CHAIN, np.int64(3), samples=100, generator=drawn())
-    assert found.delays.tolist() == [0, 1, 2]
+def test_number_of_delays_may_be_a_numpy_integer():
+    result = linear_decodability(CHAIN, np.int64(3), samples=100, generator=rng())
+    assert result.delays.tolist() == [0, 1, 2]
 
 
-def test_large_networks_get_forty_sequences_a_number():
+def test_default_is_forty_sequences_per_feature():
     chain = np.diag(np.ones(101 - 1), -1)
-    assert linear_decodability(chain, 1, generator=drawn()).samples == 40 * 101
+    assert linear_decodability(chain, 1, generator=rng()).samples == 40 * 101
 
 
-def test_draws_differ_by_no_more_than_is_said():
+def test_standard_deviation_between_draws_is_as_documented():
     options = {"noise": 0.7, "samples": 400}
-    found = [linear_decodability([[0.0]], 1, generator=drawn(k), **options) for k in range(200)]
-    spread = np.std([each.r_squared[0] for each in found])
+    result = [linear_decodability([[0.0]], 1, generator=rng(k), **options) for k in range(200)]
+    spread = np.std([each.r_squared[0] for each in result])
     assert 0.5 * 1.1 / np.sqrt(400) < spread < 1.1 * 1.1 / np.sqrt(400)
 
 
-def test_a_generator_of_torchs_is_refused():
+def test_torch_generator_raises():
     with pytest.raises(TypeError, match=r"a numpy\.random\.Generator.*got torch"):
         linear_decodability(CHAIN, 2, generator=torch.Generator())
 
 
-def test_it_can_be_drawn_and_written(tmp_path):
-    found = linear_decodability(CHAIN, [3, 1], generator=drawn())
-    picture, table = found.save(tmp_path / "curve")
+def test_figure_and_table_are_written(tmp_path):
+    result = linear_decodability(CHAIN, [3, 1], generator=rng())
+    picture, table = result.save(tmp_path / "curve")
     assert picture.stat().st_size > 0
     assert [line.split(",")[0] for line in table.read_text().splitlines()] == ["delay", "3", "1"]
-    assert found.headline() == {"mean R squared": found.r_squared.mean()}
+    assert result.headline() == {"mean R squared": result.r_squared.mean()}
 
 
 @pytest.mark.parametrize(
@@ -187,6 +183,6 @@ def test_it_can_be_drawn_and_written(tmp_path):
         ({"layer_or_W": 1e200 * np.eye(2), "delays": 4}, "expected states that stay finite"),
     ],
 )
-def test_what_cannot_be_driven_is_refused(options, message):
+def test_invalid_argument_raises(options, message):
     with pytest.raises(ValueError, match=message):
-        linear_decodability(**{"layer_or_W": CHAIN, "delays": 2, "generator": drawn(), **options})
+        linear_decodability(**{"layer_or_W": CHAIN, "delays": 2, "generator": rng(), **options})

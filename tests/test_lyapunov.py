@@ -27,61 +27,61 @@ def draw(*shape):
 
 def linear(W):
     W = torch.as_tensor(W, dtype=torch.float64)
-    made = RNN(1, len(W), nonlinearity="identity", bias=False, constraint=Unconstrained).double()
-    made.all_directions()[0].constraint.assign(W)
-    return made
+    layer = RNN(1, len(W), nonlinearity="identity", bias=False, constraint=Unconstrained).double()
+    layer.all_directions()[0].constraint.assign(W)
+    return layer
 
 
-def test_an_orthogonal_map_has_exponents_of_zero():
+def test_orthogonal_map_has_zero_exponents():
     layer = ScoRNN(1, 6, nonlinearity="identity").double()
     np.testing.assert_allclose(lyapunov(layer, draw(30, 2, 1)).exponents, 0, atol=1e-12)
 
 
-def test_a_diagonal_map_has_the_logarithms_of_its_entries():
+def test_exponents_of_a_diagonal_map_are_log_entries():
     d = np.array([0.1, -2.0, 0.5])
-    found = lyapunov(linear(np.diag(d)), draw(60, 1, 1), discard=40).exponents
-    np.testing.assert_allclose(found, np.log([2, 0.5, 0.1]), rtol=1e-12)
+    result = lyapunov(linear(np.diag(d)), draw(60, 1, 1), discard=40).exponents
+    np.testing.assert_allclose(result, np.log([2, 0.5, 0.1]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 2, np.int64(1)])
 @pytest.mark.parametrize("d", [[0.1, 0.5, 0.9], [0.9, 0.5, 0.1]])
-def test_a_few_exponents_are_the_largest_even_if_the_first_units_are_invariant(count, d):
+def test_subset_of_exponents_is_the_largest_even_with_invariant_units(count, d):
     layer, x = linear(np.diag(d)), torch.zeros(100, 1, 1)
-    found = lyapunov(layer, x, discard=60, exponents=count)
-    np.testing.assert_allclose(found.exponents, np.log([0.9, 0.5][:count]), rtol=1e-12)
+    result = lyapunov(layer, x, discard=60, exponents=count)
+    np.testing.assert_allclose(result.exponents, np.log([0.9, 0.5][:count]), rtol=1e-12)
 
 
-def test_a_triangular_map_comes_to_the_logarithms_of_its_diagonal():
-    found = lyapunov(linear([[0.5, 3.0], [0.0, 0.9]]), torch.zeros(400, 1, 1), discard=200)
-    np.testing.assert_allclose(found.exponents, np.log([0.9, 0.5]), atol=1e-10)
+def test_exponents_of_a_triangular_map_converge_to_its_log_diagonal():
+    result = lyapunov(linear([[0.5, 3.0], [0.0, 0.9]]), torch.zeros(400, 1, 1), discard=200)
+    np.testing.assert_allclose(result.exponents, np.log([0.9, 0.5]), atol=1e-10)
 
 
-def test_a_scalar_network_has_the_mean_of_its_slopes_logarithms():
+def test_exponent_of_a_scalar_network_is_the_mean_log_slope():
     layer, x = nn.RNN(1, 1).double(), draw(50, 3, 1)
     h, w = layer(x)[0].detach().numpy(), layer.weight_hh_l0.item()
     slopes = np.log(np.abs(w * (1 - h**2)))[10:, :, 0]
-    found = lyapunov(layer, x, discard=10)
-    np.testing.assert_allclose(found.exponents, slopes.mean(), rtol=1e-10)
-    np.testing.assert_allclose(found.spread, slopes.mean(axis=0).std(), rtol=1e-8)
+    result = lyapunov(layer, x, discard=10)
+    np.testing.assert_allclose(result.exponents, slopes.mean(), rtol=1e-10)
+    np.testing.assert_allclose(result.spread, slopes.mean(axis=0).std(), rtol=1e-8)
 
 
 @pytest.mark.parametrize(
     "layer", [nn.GRU(2, 5), LSTM(2, 3), ENRNN(2, 4)], ids=["gru", "lstm", "enrnn"]
 )
-def test_the_exponents_add_up_to_the_logarithm_of_the_determinant(layer):
+def test_exponents_sum_to_the_log_determinant(layer):
     x = draw(12, 2, 2)
-    one = recurrences(layer)[0]
-    states = one.states(x)
-    J = [one.jacobians(x_t, h)[0] for x_t, h in zip(x, states[:-1], strict=True)]
+    recurrence = recurrences(layer)[0]
+    states = recurrence.states(x)
+    J = [recurrence.jacobians(x_t, h)[0] for x_t, h in zip(x, states[:-1], strict=True)]
     expected = torch.linalg.slogdet(torch.stack(J)).logabsdet.mean().item()
-    found = lyapunov(layer, x)
-    assert found.exponents.sum() == pytest.approx(expected, rel=1e-9)
-    assert found.headline()["sum of the exponents (nats a step)"] == pytest.approx(
+    result = lyapunov(layer, x)
+    assert result.exponents.sum() == pytest.approx(expected, rel=1e-9)
+    assert result.headline()["sum of the exponents (nats a step)"] == pytest.approx(
         expected, rel=1e-9
     )
 
 
-def test_fewer_exponents_are_the_first_of_all():
+def test_subset_of_exponents_agrees_with_all():
     x = draw(300, 1, 2)
     layer = nn.GRU(2, 5)
     every, first = lyapunov(layer, x), lyapunov(layer, x, exponents=2)
@@ -89,22 +89,22 @@ def test_fewer_exponents_are_the_first_of_all():
     np.testing.assert_allclose(first.exponents, every.exponents[:2], atol=0.05)
 
 
-def test_a_direction_that_is_lost_has_an_exponent_of_minus_infinity():
-    found = lyapunov(linear([[0.5, 0.0], [0.0, 0.0]]), torch.zeros(5, 1, 1), discard=1)
-    assert found.exponents.tolist() == [pytest.approx(np.log(0.5)), -np.inf]
-    np.testing.assert_array_equal(np.isnan(found.spread), [False, True])
-    (axes,) = found.plot().axes
+def test_singular_map_has_an_exponent_of_minus_infinity():
+    result = lyapunov(linear([[0.5, 0.0], [0.0, 0.0]]), torch.zeros(5, 1, 1), discard=1)
+    assert result.exponents.tolist() == [pytest.approx(np.log(0.5)), -np.inf]
+    np.testing.assert_array_equal(np.isnan(result.spread), [False, True])
+    (axes,) = result.plot().axes
     assert axes.get_title() == "1 of 2 are minus infinity"
-    assert axes.get_xlim()[1] > 2  # there is room for those that are not seen
+    assert axes.get_xlim()[1] > 2  # the axis includes exponents that are not drawn
 
 
-def test_directions_that_are_lost_but_for_rounding_are_lost():
-    found = lyapunov(linear(0.3 * np.ones((3, 3))), torch.zeros(5, 1, 1), discard=1)
-    assert found.exponents.tolist() == [pytest.approx(np.log(0.9)), -np.inf, -np.inf]
-    assert found.dimension == 0
+def test_map_that_is_singular_up_to_rounding_counts_as_singular():
+    result = lyapunov(linear(0.3 * np.ones((3, 3))), torch.zeros(5, 1, 1), discard=1)
+    assert result.exponents.tolist() == [pytest.approx(np.log(0.9)), -np.inf, -np.inf]
+    assert result.dimension == 0
 
 
-def test_numbers_of_exponents_are_whole_in_the_picture():
+def test_figure_has_integer_ticks():
     (axes,) = lyapunov(nn.GRU(2, 3), draw(10, 1, 2)).plot().axes
     ticks = axes.get_xticks()
     np.testing.assert_array_equal(ticks, ticks.round())
@@ -114,24 +114,24 @@ def test_numbers_of_exponents_are_whole_in_the_picture():
     ("exponents", "dimension"),
     [([-1, -2], 0), ([0.5, -1, -3], 1.5), ([1, 0.5, -3], 2.5), ([1, 2], 2), ([0, -1], 1)],
 )
-def test_the_dimension_is_kaplan_and_yorkes(exponents, dimension):
+def test_dimension_is_that_of_kaplan_and_yorke(exponents, dimension):
     k = len(exponents)
-    found = Lyapunov(np.array(exponents, dtype=float), np.zeros(k), k)
-    assert found.dimension == pytest.approx(dimension)
-    assert found.headline()["Kaplan-Yorke dimension"] == found.dimension
+    result = Lyapunov(np.array(exponents, dtype=float), np.zeros(k), k)
+    assert result.dimension == pytest.approx(dimension)
+    assert result.headline()["Kaplan-Yorke dimension"] == result.dimension
 
 
-def test_an_orthogonal_map_has_all_dimensions_whatever_rounding_does():
+def test_orthogonal_map_has_full_dimension_despite_rounding():
     layer = ScoRNN(1, 30, nonlinearity="identity").double()
     assert lyapunov(layer, draw(20, 1, 1)).dimension == 30
     rounded = Lyapunov(np.array([0.0, -1e-15, -2e-15]), np.zeros(3), 3)
     assert rounded.dimension == 3
 
 
-def test_of_too_few_exponents_there_is_no_dimension_and_the_sum_says_how_many():
-    found = lyapunov(ScoRNN(1, 6, nonlinearity="identity"), draw(20, 1, 1), exponents=2)
-    assert np.isnan(found.dimension)
-    assert list(found.headline()) == [
+def test_too_few_exponents_give_no_dimension_and_a_labelled_sum():
+    result = lyapunov(ScoRNN(1, 6, nonlinearity="identity"), draw(20, 1, 1), exponents=2)
+    assert np.isnan(result.dimension)
+    assert list(result.headline()) == [
         "largest exponent (nats a step)",
         "sum of the first 2 exponents (nats a step)",
     ]
@@ -139,16 +139,16 @@ def test_of_too_few_exponents_there_is_no_dimension_and_the_sum_says_how_many():
     assert enough.headline()["Kaplan-Yorke dimension"] == 1.5
 
 
-def test_picture_and_table_show_all_exponents():
-    found = lyapunov(nn.GRU(2, 5), draw(10, 3, 2))
-    (axes,) = found.plot().axes
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.exponents)
-    np.testing.assert_array_equal(found.table()["exponent_nats"], found.exponents)
+def test_figure_and_table_show_all_exponents():
+    result = lyapunov(nn.GRU(2, 5), draw(10, 3, 2))
+    (axes,) = result.plot().axes
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), result.exponents)
+    np.testing.assert_array_equal(result.table()["exponent_nats"], result.exponents)
 
 
-def test_derivatives_that_leave_all_numbers_are_told():
-    one = replace(recurrences(nn.RNN(1, 2))[0], step=lambda x, h: x * h**3)
-    path = Trajectory(one, draw(3, 1, 1) + 2, 1e200 * draw(4, 1, 2))
+def test_overflowing_derivatives_raise():
+    recurrence = replace(recurrences(nn.RNN(1, 2))[0], step=lambda x, h: x * h**3)
+    path = Trajectory(recurrence, draw(3, 1, 1) + 2, 1e200 * draw(4, 1, 2))
     with pytest.raises(
         ValueError, match="expected derivatives that stay finite, got others in st"
     ):
@@ -166,6 +166,6 @@ def test_derivatives_that_leave_all_numbers_are_told():
         ({"which": "l0_reverse"}, "expected which to be one of l0"),
     ],
 )
-def test_what_has_no_exponents_is_refused(options, message):
+def test_invalid_argument_raises(options, message):
     with pytest.raises(ValueError, match=message):
         lyapunov(nn.GRU(2, 5), draw(10, 1, 2), **options)

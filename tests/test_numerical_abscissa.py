@@ -1,4 +1,4 @@
-"""The numerical range against the shapes that are known."""
+"""The numerical range against known shapes."""
 
 import numpy as np
 import pytest
@@ -8,33 +8,33 @@ from eigenrnn.analysis import numerical_abscissa
 EPS = np.finfo(float).eps
 
 
-def test_of_a_block_of_two_it_is_a_disc():
+def test_range_of_a_two_by_two_block_is_a_disc():
     a = 3.0
-    found = numerical_abscissa([[0.5, a], [0, 0.5]])
-    np.testing.assert_allclose(np.abs(found.boundary - 0.5), a / 2, rtol=20 * EPS)
-    assert found.abscissa == pytest.approx(0.5 + a / 2, rel=20 * EPS)
-    assert found.radius == pytest.approx(0.5 + a / 2, rel=20 * EPS)
+    result = numerical_abscissa([[0.5, a], [0, 0.5]])
+    np.testing.assert_allclose(np.abs(result.boundary - 0.5), a / 2, rtol=20 * EPS)
+    assert result.abscissa == pytest.approx(0.5 + a / 2, rel=20 * EPS)
+    assert result.radius == pytest.approx(0.5 + a / 2, rel=20 * EPS)
 
 
 @pytest.mark.parametrize("n", [2, 5, 30])
-def test_of_a_chain_it_is_the_disc_of_the_path(n):
-    found = numerical_abscissa(np.diag(np.ones(n - 1), -1))
-    assert found.abscissa == pytest.approx(np.cos(np.pi / (n + 1)), rel=10 * n * EPS)
-    assert found.radius == pytest.approx(np.cos(np.pi / (n + 1)), rel=10 * n * EPS)
+def test_range_of_a_chain_is_a_disc_of_known_radius(n):
+    result = numerical_abscissa(np.diag(np.ones(n - 1), -1))
+    assert result.abscissa == pytest.approx(np.cos(np.pi / (n + 1)), rel=10 * n * EPS)
+    assert result.radius == pytest.approx(np.cos(np.pi / (n + 1)), rel=10 * n * EPS)
 
 
-def test_of_two_eigenvalues_it_is_the_ellipse_around_them():
+def test_range_of_a_two_by_two_matrix_is_an_ellipse():
     # foci at the eigenvalues; the entry above the diagonal is the minor axis
     first, second, minor = -0.5, 1.0, 0.8
-    found = numerical_abscissa([[first, minor], [0, second]])
+    result = numerical_abscissa([[first, minor], [0, second]])
     major = np.hypot(second - first, minor)
-    sums = np.abs(found.boundary - first) + np.abs(found.boundary - second)
+    sums = np.abs(result.boundary - first) + np.abs(result.boundary - second)
     np.testing.assert_allclose(sums, major, rtol=100 * EPS)
-    assert found.abscissa == pytest.approx((first + second + major) / 2, rel=20 * EPS)
+    assert result.abscissa == pytest.approx((first + second + major) / 2, rel=20 * EPS)
 
 
 @pytest.mark.parametrize("angles", [8, 9, 36, 180])
-def test_the_radius_is_found_between_the_angles(angles):
+def test_radius_is_refined_between_the_angles(angles):
     generator = np.random.default_rng(4)
     values = generator.standard_normal(6) + 1j * generator.standard_normal(6)
     Q = np.linalg.qr(generator.standard_normal((6, 6)))[0]
@@ -45,27 +45,27 @@ def test_the_radius_is_found_between_the_angles(angles):
 
 
 @pytest.mark.parametrize("angles", [3, 4, 7, 10])
-def test_the_half_that_mirrors_is_what_is_computed_without_symmetry(angles):
+def test_mirrored_half_agrees_with_a_full_computation(angles):
     W = np.random.default_rng(0).standard_normal((6, 6))
     half, whole = (numerical_abscissa(each, angles=angles) for each in (W, W.astype(complex)))
     np.testing.assert_allclose(half.boundary, whole.boundary, atol=1e-12)
 
 
-def test_values_of_unit_vectors_lie_inside():
+def test_values_of_unit_vectors_lie_inside_the_range():
     generator = np.random.default_rng(2)
     W = generator.standard_normal((4, 4)) + 1j * generator.standard_normal((4, 4))
-    found = numerical_abscissa(W, angles=40)
+    result = numerical_abscissa(W, angles=40)
     u = generator.standard_normal((500, 4)) + 1j * generator.standard_normal((500, 4))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     inside = np.einsum("kn,nm,km->k", u.conj(), W, u)
-    # nothing is beyond the tangents in the directions that were taken
-    turned = np.exp(-1j * found.angles)
-    reach = (turned * found.boundary).real
-    assert ((inside[:, None] * turned).real <= reach + 1e-12).all()
-    assert (np.abs(inside) <= found.radius).all()
+    # no value lies beyond the tangents in the computed directions
+    rotation = np.exp(-1j * result.angles)
+    reach = (rotation * result.boundary).real
+    assert ((inside[:, None] * rotation).real <= reach + 1e-12).all()
+    assert (np.abs(inside) <= result.radius).all()
 
 
-def test_the_abscissa_is_the_rate_at_which_states_can_grow_at_first():
+def test_abscissa_is_the_largest_initial_growth_rate():
     W = np.random.default_rng(5).standard_normal((5, 5))
     t = 1e-6
     grown = np.linalg.norm(np.eye(5) + t * W, 2)
@@ -73,17 +73,17 @@ def test_the_abscissa_is_the_rate_at_which_states_can_grow_at_first():
 
 
 @pytest.mark.parametrize("W", [np.diag(np.ones(9), -1), 0.5 * np.eye(3), [[1j]]])
-def test_it_can_be_drawn_and_written(W, tmp_path):
+def test_figure_and_table_are_written(W, tmp_path):
     picture, table = numerical_abscissa(W, angles=12).save(tmp_path / "range")
     assert picture.stat().st_size > 0
     assert len(table.read_text().splitlines()) == 1 + 12
 
 
-def test_the_headline_is_both_numbers():
-    found = numerical_abscissa([[0.0, 2.0], [0.0, 0.0]])
-    assert found.headline() == {
-        "numerical abscissa": found.abscissa,
-        "numerical radius": found.radius,
+def test_headline_is_abscissa_and_radius():
+    result = numerical_abscissa([[0.0, 2.0], [0.0, 0.0]])
+    assert result.headline() == {
+        "numerical abscissa": result.abscissa,
+        "numerical radius": result.radius,
     }
 
 
@@ -96,6 +96,6 @@ def test_the_headline_is_both_numbers():
         ([[np.nan]], 9, "expected finite numbers in W"),
     ],
 )
-def test_what_has_no_range_is_refused(W, angles, message):
+def test_invalid_argument_raises(W, angles, message):
     with pytest.raises(ValueError, match=message):
         numerical_abscissa(W, angles=angles)

@@ -1,4 +1,4 @@
-"""Pseudospectra against distances to eigenvalues, and against a decomposition at each point."""
+"""Pseudospectra against distances to eigenvalues and decompositions at each point."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from eigenrnn.analysis import pseudospectrum
 from eigenrnn.constraints import ScaledCayley
 
 
-def grid(found):
-    return found.x + 1j * found.y[:, None]
+def grid(result):
+    return result.x + 1j * result.y[:, None]
 
 
 def normal(n):
@@ -17,26 +17,26 @@ def normal(n):
 
 
 @pytest.mark.parametrize("scale", [1, 0.7, 0.5j])
-def test_of_a_normal_matrix_it_is_the_distance_to_the_nearest_eigenvalue(scale):
+def test_normal_matrix_gives_the_distance_to_the_nearest_eigenvalue(scale):
     W = scale * normal(16)
-    found = pseudospectrum(W, resolution=24)
-    distances = np.abs(grid(found)[..., None] - np.linalg.eigvals(W)).min(-1)
-    np.testing.assert_allclose(found.sigma_min, distances, atol=16 * 100 * np.finfo(float).eps)
+    result = pseudospectrum(W, resolution=24)
+    distances = np.abs(grid(result)[..., None] - np.linalg.eigvals(W)).min(-1)
+    np.testing.assert_allclose(result.sigma_min, distances, atol=16 * 100 * np.finfo(float).eps)
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 30])
-def test_of_a_jordan_block_it_is_that_of_a_decomposition_at_each_point(n):
+def test_jordan_block_agrees_with_a_decomposition_at_each_point(n):
     W = 0.3 * np.eye(n) + np.diag(np.full(n - 1, 0.8), 1)
-    found = pseudospectrum(W, resolution=21)
-    shifted = grid(found)[..., None, None] * np.eye(n) - W
+    result = pseudospectrum(W, resolution=21)
+    shifted = grid(result)[..., None, None] * np.eye(n) - W
     expected = np.linalg.svd(shifted, compute_uv=False)[..., -1]
     np.testing.assert_allclose(
-        found.sigma_min, expected, rtol=5e-5, atol=100 * n * np.finfo(float).eps
+        result.sigma_min, expected, rtol=5e-5, atol=100 * n * np.finfo(float).eps
     )
 
 
 @pytest.mark.parametrize("resolution", [7, 8])
-def test_the_half_that_mirrors_is_what_is_computed_without_symmetry(resolution):
+def test_mirrored_half_agrees_with_a_full_computation(resolution):
     W = np.random.default_rng(0).standard_normal((8, 8)) / 3
     extent = (-1.0, 1.5, -1.2, 1.2)
     mirrored = pseudospectrum(W, extent=extent, resolution=resolution)
@@ -44,12 +44,12 @@ def test_the_half_that_mirrors_is_what_is_computed_without_symmetry(resolution):
     np.testing.assert_allclose(mirrored.sigma_min, whole.sigma_min, rtol=1e-4)
 
 
-def test_rows_are_imaginary_parts_from_below():
-    found = pseudospectrum(np.diag([1j, 3j]), extent=(-1, 1, 0, 4), resolution=5)
-    np.testing.assert_allclose(found.sigma_min[:, 2], [1, 0, 1, 0, 1], atol=1e-14)
+def test_rows_are_rising_imaginary_parts():
+    result = pseudospectrum(np.diag([1j, 3j]), extent=(-1, 1, 0, 4), resolution=5)
+    np.testing.assert_allclose(result.sigma_min[:, 2], [1, 0, 1, 0, 1], atol=1e-14)
 
 
-def test_it_holds_the_eigenvalues_of_disturbed_matrices():
+def test_eigenvalues_of_perturbed_matrices_are_inside():
     generator = np.random.default_rng(1)
     W = np.diag(np.full(7, 1.0), -1)
     E = generator.standard_normal((8, 8))
@@ -59,14 +59,14 @@ def test_it_holds_the_eigenvalues_of_disturbed_matrices():
         assert pseudospectrum(W, extent=there, resolution=2).sigma_min[0, 0] <= 1e-3 * (1 + 1e-6)
 
 
-def test_all_eigenvalues_and_the_unit_circle_are_inside_by_default():
-    found = pseudospectrum(np.diag([3.0, -0.5]), resolution=4)
-    assert found.x[0] < -3
-    assert found.x[-1] > 3
+def test_default_extent_includes_eigenvalues_and_unit_circle():
+    result = pseudospectrum(np.diag([3.0, -0.5]), resolution=4)
+    assert result.x[0] < -3
+    assert result.x[-1] > 3
     assert pseudospectrum(0.1 * np.eye(2), resolution=4).y[-1] > 1
 
 
-def test_a_layer_is_taken_for_its_matrix():
+def test_layer_is_analysed_by_its_matrix():
     layer = torch.nn.RNN(2, 5)
     W = layer.weight_hh_l0.detach().double().numpy()
     np.testing.assert_array_equal(
@@ -75,28 +75,30 @@ def test_a_layer_is_taken_for_its_matrix():
 
 
 @pytest.mark.parametrize("W", [np.diag(np.ones(20), -1), np.eye(3), [[0.0]]])
-def test_it_can_be_drawn_and_written(W, tmp_path):
-    found = pseudospectrum(W, resolution=6)
-    picture, table = found.save(tmp_path / "map")
+def test_figure_and_table_are_written(W, tmp_path):
+    result = pseudospectrum(W, resolution=6)
+    picture, table = result.save(tmp_path / "map")
     assert picture.stat().st_size > 0
     assert len(table.read_text().splitlines()) == 1 + 36
 
 
 @pytest.mark.parametrize("scale", [2.0**-560, 2.0**660])
-def test_a_scale_changes_nothing_else(scale, tmp_path):
+def test_result_scales_with_the_matrix(scale, tmp_path):
     W = np.triu(np.ones((5, 5)))
     here = pseudospectrum(W, extent=(-1.5, 1.5, -1, 2), resolution=6)
     there = (-1.5 * scale, 1.5 * scale, -scale, 2 * scale)
-    found = pseudospectrum(scale * W, extent=there, resolution=6)
-    np.testing.assert_allclose(found.sigma_min, scale * here.sigma_min, rtol=1e-9)
-    assert found.save(tmp_path / "far")[0].stat().st_size > 0
+    result = pseudospectrum(scale * W, extent=there, resolution=6)
+    np.testing.assert_allclose(result.sigma_min, scale * here.sigma_min, rtol=1e-9)
+    assert result.save(tmp_path / "far")[0].stat().st_size > 0
 
 
-def test_the_headline_is_the_reach_with_and_without_a_disturbance():
-    found = pseudospectrum(np.diag(np.full(29, 1.0), -1), extent=(0, 1, -0.1, 0.1), resolution=101)
-    # a chain of 30 units reaches as far as its resolvent grows: |z|^30 of about 0.01
-    assert found.headline()["spectral radius"] == 0
-    assert 0.85 < found.headline()["pseudospectral radius at 0.01"] < 1
+def test_headline_is_the_radius_with_and_without_perturbation():
+    result = pseudospectrum(
+        np.diag(np.full(29, 1.0), -1), extent=(0, 1, -0.1, 0.1), resolution=101
+    )
+    # for a chain of 30 units the radius has |z|^30 of about 0.01
+    assert result.headline()["spectral radius"] == 0
+    assert 0.85 < result.headline()["pseudospectral radius at 0.01"] < 1
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,6 @@ def test_the_headline_is_the_reach_with_and_without_a_disturbance():
         ({"W": np.eye(2), "extent": (0, np.nan, 0, 1)}, "expected an extent"),
     ],
 )
-def test_what_has_no_map_is_refused(options, message):
+def test_invalid_argument_raises(options, message):
     with pytest.raises(ValueError, match=message):
         pseudospectrum(**options)

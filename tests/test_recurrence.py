@@ -1,4 +1,4 @@
-"""Recurrent layers as maps of states: the same numbers as the layers themselves give."""
+"""Recurrent layers as maps of states agree with the layers themselves."""
 
 import pytest
 import torch
@@ -47,69 +47,69 @@ def inputs():
     return torch.randn(T, B, M, dtype=torch.float64)
 
 
-def test_the_states_are_those_of_the_layer(layer):
+def test_states_are_those_of_the_layer(layer):
     x = inputs()
     (recurrence,) = recurrences(layer)
     states = recurrence.states(x)
     torch.testing.assert_close(recurrence.output(states[1:]), layer(x)[0].detach())
 
 
-def test_the_first_state_is_that_of_the_layer(layer):
+def test_initial_state_can_be_replaced(layer):
     (recurrence,) = recurrences(layer)
     assert recurrence.states(inputs())[0].shape == (B, recurrence.state_size)
     again = recurrence.states(inputs(), recurrence.begin(B) + 1)
     torch.testing.assert_close(again[0], recurrence.begin(B) + 1)
 
 
-def test_jacobians_are_the_differences_of_steps(layer):
+def test_jacobians_agree_with_finite_differences(layer):
     (recurrence,) = recurrences(layer)
     x, state = inputs()[0], torch.randn(B, recurrence.state_size, dtype=torch.float64)
     by_state, by_input = recurrence.jacobians(x, state)
     step = 1e-6
     for i in range(recurrence.state_size):
-        moved = torch.zeros_like(state)
-        moved[:, i] = step
-        ahead, behind = recurrence.step(x, state + moved), recurrence.step(x, state - moved)
+        shift = torch.zeros_like(state)
+        shift[:, i] = step
+        ahead, behind = recurrence.step(x, state + shift), recurrence.step(x, state - shift)
         torch.testing.assert_close(
             by_state[:, :, i], (ahead - behind) / (2 * step), atol=1e-8, rtol=1e-6
         )
     for i in range(M):
-        moved = torch.zeros_like(x)
-        moved[:, i] = step
-        ahead, behind = recurrence.step(x + moved, state), recurrence.step(x - moved, state)
+        shift = torch.zeros_like(x)
+        shift[:, i] = step
+        ahead, behind = recurrence.step(x + shift, state), recurrence.step(x - shift, state)
         torch.testing.assert_close(
             by_input[:, :, i], (ahead - behind) / (2 * step), atol=1e-8, rtol=1e-6
         )
 
 
 @pytest.mark.parametrize("make", [eigenrnn.ScoRNN, eigenrnn.GRU, torch.nn.GRU, torch.nn.LSTM])
-def test_stacked_and_bidirectional_layers_come_one_by_one(make):
+def test_stacked_bidirectional_layer_is_split_into_recurrences(make):
     layer = make(M, N, 2, bidirectional=True).double().eval()
-    found = recurrences(layer)
-    assert [each.name for each in found] == ["l0", "l0_reverse", "l1", "l1_reverse"]
+    result = recurrences(layer)
+    assert [each.name for each in result] == ["l0", "l0_reverse", "l1", "l1_reverse"]
     x = inputs()
     h = x
-    for forwards, backwards in (found[:2], found[2:]):
+    for forwards, backwards in (result[:2], result[2:]):
         ahead = forwards.output(forwards.states(h)[1:])
         behind = backwards.output(backwards.states(h)[1:]).flip(0)
         h = torch.cat([ahead, behind], dim=2)
     torch.testing.assert_close(h, layer(x)[0].detach())
 
 
-def test_matrices_have_the_names_and_the_places_of_torch():
+def test_matrices_follow_the_gate_order_of_torch():
     layer = torch.nn.LSTM(M, N, 2)
-    found = recurrent_matrices(layer)
-    assert list(found)[4:] == ["input_l1", "forget_l1", "cell_l1", "output_l1"]
+    result = recurrent_matrices(layer)
+    assert list(result)[4:] == ["input_l1", "forget_l1", "cell_l1", "output_l1"]
     forget = layer.weight_hh_l1[N : 2 * N].detach().double()
-    torch.testing.assert_close(torch.from_numpy(found["forget_l1"]), forget)
+    torch.testing.assert_close(torch.from_numpy(result["forget_l1"]), forget)
 
 
-def test_an_orthogonal_matrix_is_so_to_double_precision():
+def test_orthogonal_matrix_is_exact_in_double_precision():
     W = recurrent_matrices(eigenrnn.ScoRNN(M, N))["hh_l0"]
     assert abs(W.T @ W - torch.eye(N).numpy()).max() < 1e-14
 
 
-def test_a_constrained_matrix_of_a_torch_layer_is_what_its_constraint_gives():
+def test_constrained_matrix_of_a_torch_layer_is_evaluated():
     layer = constrain(torch.nn.RNN(M, N), "weight_hh_l0", Exponential)
     W = recurrent_matrices(layer)["hh_l0"]
     assert abs(W.T @ W - torch.eye(N).numpy()).max() < 1e-14
@@ -119,7 +119,7 @@ def test_complex_matrices_stay_complex():
     assert recurrent_matrices(eigenrnn.ScuRNN(M, N))["hh_l0"].dtype == "complex128"
 
 
-def test_the_layer_is_found_inside_of_a_model_and_left_as_it_was():
+def test_layer_inside_a_model_is_found_and_not_changed():
     model = eigenrnn.SequenceModel(eigenrnn.ScoRNN(M, N), 3).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     (recurrence,) = recurrences(model)
@@ -129,7 +129,7 @@ def test_the_layer_is_found_inside_of_a_model_and_left_as_it_was():
     assert model.head.weight.dtype == torch.float32
 
 
-def test_parts_of_a_state_have_names():
+def test_parts_of_a_state_are_named():
     blocks = {
         "enrnn": {"long": slice(0, 4), "short": slice(4, 6)},
         "torch lstm": {"hidden": slice(0, 6), "cell": slice(6, 12)},
@@ -151,11 +151,11 @@ def test_parts_of_a_state_have_names():
         ),
     ],
 )
-def test_what_is_no_single_recurrent_layer_is_refused(module, message):
+def test_module_without_a_single_recurrent_layer_raises(module, message):
     with pytest.raises(ValueError, match=message):
         recurrences(module)
 
 
-def test_matrices_of_several_layers_carry_the_names_of_these():
+def test_matrices_of_several_layers_have_the_layer_in_their_names():
     layers = torch.nn.ModuleList([torch.nn.RNN(M, N), torch.nn.RNN(N, N)])
     assert list(recurrent_matrices(layers)) == ["0.hh_l0", "1.hh_l0"]

@@ -11,7 +11,7 @@ def points(count, reach=1.3):
     return reach * (generator.uniform(-1, 1, count) + 1j * generator.uniform(-1, 1, count))
 
 
-def by_decompositions(W, z):
+def exact_values(W, z):
     return np.linalg.svd(z[:, None, None] * np.eye(len(W)) - W, compute_uv=False)[:, -1]
 
 
@@ -28,37 +28,37 @@ def matrices():
 
 
 @pytest.mark.parametrize("W", list(matrices()))
-def test_they_are_those_of_a_decomposition_at_each_point(W):
+def test_values_agree_with_a_decomposition_at_each_point(W):
     z = points(200)
-    found = smallest_singular_values(triangular(W), z, tolerance=1e-6)
-    expected = by_decompositions(W, z)
-    # a decomposition knows them to within eps of the largest
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=100 * np.finfo(float).eps * 4)
+    result = smallest_singular_values(triangular(W), z, tolerance=1e-6)
+    expected = exact_values(W, z)
+    # a decomposition is accurate to eps times the largest value
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=100 * np.finfo(float).eps * 4)
 
 
-def test_what_does_not_converge_is_decomposed(monkeypatch):
-    monkeypatch.setattr("eigenrnn.analysis.resolvent._MOST_STEPS", 2)
+def test_points_that_do_not_converge_are_decomposed(monkeypatch):
+    monkeypatch.setattr("eigenrnn.analysis.resolvent._MAX_STEPS", 2)
     W = np.random.default_rng(3).standard_normal((20, 20))
     z = points(30)
-    found = smallest_singular_values(triangular(W), z)
-    np.testing.assert_allclose(found, by_decompositions(W, z), rtol=1e-6)
+    result = smallest_singular_values(triangular(W), z)
+    np.testing.assert_allclose(result, exact_values(W, z), rtol=1e-6)
 
 
-def test_points_that_are_taken_piece_by_piece_give_the_same(monkeypatch):
+def test_chunks_of_points_do_not_change_the_result(monkeypatch):
     T, z = triangular(np.random.default_rng(3).standard_normal((10, 10))), points(50)
     whole = smallest_singular_values(T, z)
-    monkeypatch.setattr("eigenrnn.analysis.resolvent._NUMBERS_AT_ONCE", 70)
+    monkeypatch.setattr("eigenrnn.analysis.resolvent._CHUNK_ENTRIES", 70)
     np.testing.assert_allclose(smallest_singular_values(T, z), whole, rtol=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 60, 300])
-def test_at_an_eigenvalue_round_off_is_what_is_left(n):
+def test_value_at_an_eigenvalue_is_the_rounding_error(n):
     T = np.triu(np.ones((n, n), complex))
-    found = smallest_singular_values(T, np.array([1.0 + 0j]))
-    np.testing.assert_allclose(found, np.finfo(float).eps * (1 + np.linalg.norm(T, 2)))
+    result = smallest_singular_values(T, np.array([1.0 + 0j]))
+    np.testing.assert_allclose(result, np.finfo(float).eps * (1 + np.linalg.norm(T, 2)))
 
 
-def test_a_triangular_form_keeps_the_singular_values():
+def test_triangular_form_keeps_the_singular_values():
     W = np.random.default_rng(0).standard_normal((12, 12))
     T = triangular(W)
     np.testing.assert_array_equal(np.tril(T, -1), 0)
@@ -68,7 +68,7 @@ def test_a_triangular_form_keeps_the_singular_values():
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_eigenvalues_of_a_triangular_matrix_are_kept_to_the_last_digit(transposed):
+def test_triangular_matrix_keeps_its_eigenvalues_exactly(transposed):
     W = np.triu(np.random.default_rng(0).standard_normal((9, 9)))
     T = triangular(W.T if transposed else W)
     np.testing.assert_array_equal(np.sort(T.diagonal().real), np.sort(W.diagonal()))

@@ -1,4 +1,4 @@
-"""Schur forms against the matrices that they are made of."""
+"""Schur forms against their matrices."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ def gaussian(n, is_complex=False):
 
 
 def ordered(values):
-    """Sort by what rounding does not swap."""
+    """Sort in an order that rounding does not change."""
     return np.array(sorted(values, key=lambda z: (round(z.real, 8), round(z.imag, 8))))
 
 
@@ -37,16 +37,16 @@ each = pytest.mark.parametrize("name", MATRICES)
 
 
 @each
-def test_the_factors_give_the_matrix_in_orthonormal_modes(name):
+def test_factors_reproduce_the_matrix_with_orthonormal_modes(name):
     W = MATRICES[name]
-    found = schur_structure(W)
-    P, I = found.P, np.eye(len(W))
-    np.testing.assert_allclose(P @ found.Theta @ P.conj().T, W, atol=TOL)
+    result = schur_structure(W)
+    P, I = result.P, np.eye(len(W))
+    np.testing.assert_allclose(P @ result.Theta @ P.conj().T, W, atol=TOL)
     np.testing.assert_allclose(P.conj().T @ P, I, atol=TOL)
 
 
 @each
-def test_above_the_diagonal_are_blocks_of_two_alone(name):
+def test_only_two_by_two_blocks_reach_above_the_diagonal(name):
     Theta = schur_structure(MATRICES[name]).Theta
     assert not np.triu(Theta, 2).any()
     (starts,) = np.nonzero(Theta.diagonal(1))
@@ -54,17 +54,17 @@ def test_above_the_diagonal_are_blocks_of_two_alone(name):
 
 
 @each
-def test_the_eigenvalues_are_those_of_the_matrix(name):
+def test_eigenvalues_are_those_of_the_matrix(name):
     W = MATRICES[name]
-    found = schur_structure(W)
+    result = schur_structure(W)
     expected = np.linalg.eigvals(W).astype(complex)
-    np.testing.assert_allclose(ordered(found.eigenvalues), ordered(expected), atol=TOL)
-    turned = found.moduli * np.exp(1j * found.angles)
-    np.testing.assert_allclose(turned, found.eigenvalues, atol=TOL)
+    np.testing.assert_allclose(ordered(result.eigenvalues), ordered(expected), atol=TOL)
+    from_polar = result.moduli * np.exp(1j * result.angles)
+    np.testing.assert_allclose(from_polar, result.eigenvalues, atol=TOL)
 
 
-def by_hand(Theta):
-    """Sum what is outside of the blocks, and what is on each sub-diagonal, entry by entry."""
+def share_and_means_by_loop(Theta):
+    """Return the share of the norm outside the blocks and the mean entry of each sub-diagonal."""
     n, outside = len(Theta), 0.0
     diagonals = [[] for _ in range(n)]
     for i in range(n):
@@ -78,42 +78,42 @@ def by_hand(Theta):
 
 
 @pytest.mark.parametrize("name", ["odd", "even", "complex"])
-def test_entries_are_counted_below_the_blocks_and_along_diagonals(name):
-    found = schur_structure(MATRICES[name])
-    share, diagonals = by_hand(found.Theta)
-    assert found.off_diagonal == pytest.approx(share, rel=1e-12)
-    np.testing.assert_allclose(found.by_diagonal, diagonals, rtol=1e-12)
+def test_share_below_and_diagonal_means_agree_with_a_loop_over_entries(name):
+    result = schur_structure(MATRICES[name])
+    share, diagonals = share_and_means_by_loop(result.Theta)
+    assert result.off_diagonal == pytest.approx(share, rel=1e-12)
+    np.testing.assert_allclose(result.by_diagonal, diagonals, rtol=1e-12)
 
 
-def test_a_normal_matrix_has_nothing_below_its_blocks():
+def test_normal_matrix_has_nothing_below_its_blocks():
     W = ScaledCayley(N, negative=3).double()().detach()
-    found = schur_structure(W)
-    assert found.off_diagonal < TOL
-    np.testing.assert_allclose(found.by_diagonal[1:], 0, atol=TOL)
-    np.testing.assert_allclose(found.moduli, 1, atol=TOL)
+    result = schur_structure(W)
+    assert result.off_diagonal < TOL
+    np.testing.assert_allclose(result.by_diagonal[1:], 0, atol=TOL)
+    np.testing.assert_allclose(result.moduli, 1, atol=TOL)
 
 
-def test_a_chain_is_one_sub_diagonal_in_modes_of_its_own():
-    found = schur_structure(np.diag([1.0, 2.0, 3.0], -1))
-    assert found.off_diagonal == pytest.approx(1, rel=1e-14)
-    assert found.by_diagonal[1] == pytest.approx(2, rel=1e-14)
-    np.testing.assert_array_equal(found.moduli, 0)
+def test_chain_has_one_sub_diagonal():
+    result = schur_structure(np.diag([1.0, 2.0, 3.0], -1))
+    assert result.off_diagonal == pytest.approx(1, rel=1e-14)
+    assert result.by_diagonal[1] == pytest.approx(2, rel=1e-14)
+    np.testing.assert_array_equal(result.moduli, 0)
 
 
-def test_a_turn_of_the_plane_is_one_block():
-    found = schur_structure([[0.6, -0.8], [0.8, 0.6]])
-    np.testing.assert_allclose(found.by_diagonal, [0.7, 0], atol=TOL)
+def test_planar_rotation_is_one_block():
+    result = schur_structure([[0.6, -0.8], [0.8, 0.6]])
+    np.testing.assert_allclose(result.by_diagonal, [0.7, 0], atol=TOL)
 
 
 @pytest.mark.parametrize("scale", [1e-170, 1e200])
-def test_the_size_of_a_matrix_changes_no_share(scale):
+def test_shares_do_not_depend_on_scale(scale):
     W = gaussian(9)
-    found, expected = schur_structure(scale * W), schur_structure(W)
-    assert found.off_diagonal == pytest.approx(expected.off_diagonal, rel=1e-10)
-    assert sorted(found.moduli / scale) == pytest.approx(sorted(expected.moduli), rel=1e-10)
+    result, expected = schur_structure(scale * W), schur_structure(W)
+    assert result.off_diagonal == pytest.approx(expected.off_diagonal, rel=1e-10)
+    assert sorted(result.moduli / scale) == pytest.approx(sorted(expected.moduli), rel=1e-10)
 
 
-# what a layer has learned
+# learned forms
 
 KINDS = {
     "paper": Schur,
@@ -124,25 +124,25 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_a_schur_constraint_the_learned_form_is_taken(kind):
+def test_schur_constraint_gives_the_learned_form(kind):
     constraint = scattered(KINDS[kind], N, 0, torch.float64)
-    found = schur_structure(constraint)
+    result = schur_structure(constraint)
     P, W = constraint.P().detach().numpy(), constraint().detach().numpy()
-    assert found.learned
-    np.testing.assert_array_equal(found.P, P)
-    np.testing.assert_allclose(found.Theta, P.conj().T @ W @ P, atol=TOL)
-    assert not np.triu(found.Theta, 2).any()
+    assert result.learned
+    np.testing.assert_array_equal(result.P, P)
+    np.testing.assert_allclose(result.Theta, P.conj().T @ W @ P, atol=TOL)
+    assert not np.triu(result.Theta, 2).any()
 
 
-def test_a_form_without_entries_in_blocks_has_the_learned_moduli_and_angles():
+def test_form_without_entries_in_blocks_has_the_learned_moduli_and_angles():
     constraint = scattered(KINDS["no entry in blocks"], N, 0, torch.float64)
     theta, gamma = constraint.theta.detach().numpy(), constraint.gamma.detach().numpy()
-    found = schur_structure(constraint)
+    result = schur_structure(constraint)
     pairs = np.stack([gamma * np.exp(1j * theta), gamma * np.exp(-1j * theta)])
-    np.testing.assert_allclose(ordered(found.eigenvalues), ordered(pairs.ravel()), atol=TOL)
+    np.testing.assert_allclose(ordered(result.eigenvalues), ordered(pairs.ravel()), atol=TOL)
 
 
-def layer_of_torch():
+def constrained_torch_layer():
     layer = torch.nn.RNN(2, N)
     constrain(layer, "weight_hh_l0", Schur)
     return layer
@@ -151,7 +151,7 @@ def layer_of_torch():
 LAYERS = {
     "layer": (lambda: NnRNN(2, N), True),
     "model": (lambda: SequenceModel(NnRNN(2, N), 3), True),
-    "constrained": (layer_of_torch, True),
+    "constrained": (constrained_torch_layer, True),
     "plain": (lambda: RNN(2, N), False),
     "part": (
         lambda: RNN(2, N, constraint=partial(BlockTriangular, long=Schur, short=Schur)),
@@ -161,16 +161,16 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_a_layer_is_asked_for_its_own_form(kind):
+def test_layer_gives_its_learned_form(kind):
     make, learned = LAYERS[kind]
     layer = make()
     (W,) = recurrent_matrices(layer).values()
-    found = schur_structure(layer)
-    assert found.learned == learned
-    np.testing.assert_allclose(found.P @ found.Theta @ found.P.conj().T, W, atol=TOL)
+    result = schur_structure(layer)
+    assert result.learned == learned
+    np.testing.assert_allclose(result.P @ result.Theta @ result.P.conj().T, W, atol=TOL)
 
 
-def test_the_layer_is_left_as_it_was():
+def test_layer_is_not_changed():
     layer = NnRNN(2, N)
     before = {name: value.clone() for name, value in layer.state_dict().items()}
     schur_structure(layer)
@@ -181,16 +181,16 @@ def test_the_layer_is_left_as_it_was():
 
 
 @pytest.mark.parametrize("name", ["odd", "complex"])
-def test_the_picture_and_the_table_show_the_parts(name):
-    found = schur_structure(MATRICES[name])
-    form, angles, profile, _bar = found.plot().axes
-    shown, given = form.images[0].get_array(), np.abs(found.Theta)
-    np.testing.assert_array_equal(np.ma.getmaskarray(shown), given == 0)
-    np.testing.assert_allclose(10 ** shown.compressed(), given[given > 0])
-    assert sum(patch.get_height() for patch in angles.patches) == len(found.Theta)
-    np.testing.assert_array_equal(profile.lines[0].get_ydata(), found.by_diagonal)
-    assert {len(column) for column in found.table().values()} == {len(found.Theta)}
-    assert found.off_diagonal in found.headline().values()
+def test_figure_and_table_show_the_parts(name):
+    result = schur_structure(MATRICES[name])
+    form, angles, profile, _bar = result.plot().axes
+    shown, expected = form.images[0].get_array(), np.abs(result.Theta)
+    np.testing.assert_array_equal(np.ma.getmaskarray(shown), expected == 0)
+    np.testing.assert_allclose(10 ** shown.compressed(), expected[expected > 0])
+    assert sum(patch.get_height() for patch in angles.patches) == len(result.Theta)
+    np.testing.assert_array_equal(profile.lines[0].get_ydata(), result.by_diagonal)
+    assert {len(column) for column in result.table().values()} == {len(result.Theta)}
+    assert result.off_diagonal in result.headline().values()
 
 
 @pytest.mark.parametrize(
@@ -202,6 +202,6 @@ def test_the_picture_and_the_table_show_the_parts(name):
         (torch.nn.Linear(2, 2), "expected a recurrent layer"),
     ],
 )
-def test_what_has_no_form_is_refused(W, message):
+def test_invalid_matrix_raises(W, message):
     with pytest.raises(ValueError, match=message):
         schur_structure(W)

@@ -1,4 +1,4 @@
-"""Norms of powers against closed forms, and states against a plain loop."""
+"""Norms of powers against closed forms, and ensembles against a plain loop."""
 
 import tracemalloc
 
@@ -18,29 +18,29 @@ def rotation(n):
 
 @pytest.mark.parametrize("n", [1, 5, 200])
 @pytest.mark.parametrize("radius", [0.9, 1.0, 1.02])
-def test_a_scaled_rotation_grows_as_its_scale(n, radius):
-    found = transient_growth(radius * rotation(n), 12)
-    np.testing.assert_allclose(found.norms, radius ** np.arange(13.0), rtol=100 * n * EPS)
+def test_scaled_rotation_grows_with_its_scale(n, radius):
+    result = transient_growth(radius * rotation(n), 12)
+    np.testing.assert_allclose(result.norms, radius ** np.arange(13.0), rtol=100 * n * EPS)
 
 
 @pytest.mark.parametrize("n", [6, 180])
-def test_a_chain_grows_until_it_ends(n):
-    found = transient_growth(np.diag(np.full(n - 1, 1.01), -1), n + 2)
+def test_chain_grows_until_its_end(n):
+    result = transient_growth(np.diag(np.full(n - 1, 1.01), -1), n + 2)
     k = np.arange(n + 3)
-    np.testing.assert_allclose(found.norms, np.where(k < n, 1.01**k, 0), rtol=10 * n * EPS)
-    assert found.peak_at == n - 1
-    assert found.peak == found.norms[n - 1]
+    np.testing.assert_allclose(result.norms, np.where(k < n, 1.01**k, 0), rtol=10 * n * EPS)
+    assert result.peak_at == n - 1
+    assert result.peak == result.norms[n - 1]
 
 
-def test_a_jordan_block_grows_as_the_formula_for_two_rows():
+def test_jordan_block_has_the_closed_form():
     lam, c = 0.9, 2.0
     k = np.arange(31)
     # W^k is [[x, y], [0, x]], whose larger singular value has a closed form
     x, y = lam**k, c * k * lam ** (k - 1.0)
     expected = (y + np.sqrt(y**2 + 4 * x**2)) / 2
-    found = transient_growth([[lam, c], [0, lam]], 30)
-    np.testing.assert_allclose(found.norms, expected, rtol=1e-12)
-    assert found.peak_at == expected.argmax()
+    result = transient_growth([[lam, c], [0, lam]], 30)
+    np.testing.assert_allclose(result.norms, expected, rtol=1e-12)
+    assert result.peak_at == expected.argmax()
 
 
 @pytest.mark.parametrize("is_complex", [False, True])
@@ -52,16 +52,16 @@ def test_norms_are_the_largest_singular_values(n, is_complex):
     np.testing.assert_allclose(transient_growth(W, 5).norms, expected, rtol=1e-10)
 
 
-def test_large_matrices_that_hold_little_have_a_norm():
+def test_large_matrix_with_one_tiny_entry_has_the_right_norm():
     W = np.zeros((170, 170))
     W[3, 100] = 1e-120
-    found = transient_growth(W, 2)
-    np.testing.assert_allclose(found.norms, [1, 1e-120, 0], rtol=1e-12)
+    result = transient_growth(W, 2)
+    np.testing.assert_allclose(result.norms, [1, 1e-120, 0], rtol=1e-12)
 
 
-def test_the_ensemble_is_followed_one_state_at_a_time():
+def test_ensemble_agrees_with_a_loop_over_states():
     W = np.diag(np.full(4, 1.3), -1) + 0.2
-    found = transient_growth(W, 6, ensemble=7, generator=np.random.default_rng(3))
+    result = transient_growth(W, 6, ensemble=7, generator=np.random.default_rng(3))
     first = np.random.default_rng(3).standard_normal((5, 7)).T
     norms, spreads = np.zeros((7, 7)), np.zeros((7, 7))
     for n in range(7):
@@ -70,35 +70,35 @@ def test_the_ensemble_is_followed_one_state_at_a_time():
             norms[k, n] = np.sqrt((h**2).sum())
             spreads[k, n] = np.sqrt(((h - h.mean()) ** 2).mean())
             h = W @ h
-    np.testing.assert_allclose(found.state_norm_mean, norms.mean(1), rtol=1e-12)
-    np.testing.assert_allclose(found.state_norm_std, norms.std(1), rtol=1e-11, atol=1e-14)
-    np.testing.assert_allclose(found.spread_mean, spreads.mean(1), rtol=1e-12)
-    np.testing.assert_allclose(found.spread_std, spreads.std(1), rtol=1e-11)
+    np.testing.assert_allclose(result.state_norm_mean, norms.mean(1), rtol=1e-12)
+    np.testing.assert_allclose(result.state_norm_std, norms.std(1), rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(result.spread_mean, spreads.mean(1), rtol=1e-12)
+    np.testing.assert_allclose(result.spread_std, spreads.std(1), rtol=1e-11)
 
 
-def test_the_mean_square_of_the_ensemble_is_that_of_the_sphere():
+def test_mean_square_of_the_ensemble_is_that_of_the_sphere():
     W, n = np.diag(np.full(9, 1.2), -1), 20_000
-    found = transient_growth(W, 5, ensemble=n)
-    mean_square = found.state_norm_mean**2 + found.state_norm_std**2
-    # the mean of |W^k h|^2 over the sphere is |W^k|_F^2 / N; one state departs by less than itself
+    result = transient_growth(W, 5, ensemble=n)
+    mean_square = result.state_norm_mean**2 + result.state_norm_std**2
+    # the mean of |W^k h|^2 over the sphere is |W^k|_F^2 / N; its standard deviation is smaller
     powers = [np.linalg.matrix_power(W, k) for k in range(6)]
     expected = [np.linalg.norm(power) ** 2 / 10 for power in powers]
     np.testing.assert_allclose(mean_square, expected, rtol=5 / np.sqrt(n))
 
 
-def test_no_state_grows_more_than_the_norm():
+def test_mean_growth_is_at_most_the_norm():
     W = np.diag(np.full(9, 1.2), -1) + 0.1
-    found = transient_growth(W, 8, ensemble=50)
-    assert (found.state_norm_mean <= found.norms * (1 + 100 * EPS)).all()
+    result = transient_growth(W, 8, ensemble=50)
+    assert (result.state_norm_mean <= result.norms * (1 + 100 * EPS)).all()
 
 
-def test_no_generator_draws_the_same_states_again():
+def test_without_a_generator_the_states_are_the_same():
     W = rotation(4) * 0.5
     one, two = (transient_growth(W, 3, ensemble=5) for _ in range(2))
     np.testing.assert_array_equal(one.spread_mean, two.spread_mean)
 
 
-def test_no_more_than_seven_matrices_are_held():
+def test_memory_use_is_below_seven_matrices():
     W = 0.9 * rotation(256)
     tracemalloc.start()
     transient_growth(W, 4, ensemble=256)
@@ -107,17 +107,17 @@ def test_no_more_than_seven_matrices_are_held():
     assert peak < 7 * W.nbytes
 
 
-def test_a_layer_gives_its_matrix():
+def test_layer_is_analysed_by_its_matrix():
     layer = RNN(2, 6)
     (W,) = recurrent_matrices(layer).values()
     np.testing.assert_array_equal(transient_growth(layer, 3).norms, transient_growth(W, 3).norms)
 
 
-def test_the_picture_and_the_table_have_the_ensemble_only_if_there_is_one():
+def test_figure_and_table_include_an_ensemble_if_present():
     alone, both = (transient_growth(rotation(3), 4, ensemble=n) for n in (0, 6))
     assert list(alone.table()) == ["step", "norm"]
     assert {len(column) for column in both.table().values()} == {5}
-    assert [len(found.plot().axes) for found in (alone, both)] == [1, 2]
+    assert [len(result.plot().axes) for result in (alone, both)] == [1, 2]
     np.testing.assert_array_equal(both.plot().axes[1].lines[0].get_ydata(), both.spread_mean)
     assert both.headline()["largest norm of a power"] == both.peak
 
@@ -134,6 +134,6 @@ def test_the_picture_and_the_table_have_the_ensemble_only_if_there_is_one():
         (torch.nn.Linear(2, 2), {}, "expected a recurrent layer"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(W, options, message):
+def test_invalid_argument_raises(W, options, message):
     with pytest.raises(ValueError, match=message):
         transient_growth(W, **{"steps": 5, **options})

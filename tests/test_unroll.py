@@ -1,4 +1,4 @@
-"""The step-by-step copy of a model against the model itself."""
+"""The unrolled copy of a model against the model itself."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from cases import LAYERS as CASES
 from cases import NAMED
 from eigenrnn import LanguageModel, SequenceModel
-from eigenrnn.analysis.unroll import unrolled
+from eigenrnn.analysis.forward_pass import unroll
 from eigenrnn.layers.stacked import Stacked
 
 T, B, M, N = 6, 3, 2, 8
@@ -27,7 +27,7 @@ def draw(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-def made(name, **options):
+def make_layer(name, **options):
     return LAYERS[name](M, N, **options).double().eval()
 
 
@@ -36,16 +36,16 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_gives_what_it_did(name):
-    layer, x = made(name), draw(T, B, M)
-    assert_same(unrolled(layer).model(x), layer(x))
+def test_unrolled_layer_gives_the_same_outputs(name):
+    layer, x = make_layer(name), draw(T, B, M)
+    assert_same(unroll(layer).model(x), layer(x))
 
 
 @pytest.mark.parametrize("name", ["LSTM", "TorchGRU", "ScoRNN", "ScuRNN", "GRU"])
 @pytest.mark.parametrize("form", ["batched", "unbatched", "packed", "packed-sorted"])
-def test_stacked_layers_of_two_directions_give_what_they_did(name, form):
+def test_unrolled_stacked_bidirectional_layer_gives_the_same_outputs(name, form):
     options = {"num_layers": 2, "bidirectional": True, "batch_first": True}
-    layer, x = made(name, **options), draw(B, T, M)
+    layer, x = make_layer(name, **options), draw(B, T, M)
     inputs = {
         "batched": x,
         "unbatched": x[0],
@@ -53,42 +53,42 @@ def test_stacked_layers_of_two_directions_give_what_they_did(name, form):
         "packed-sorted": pack_padded_sequence(x, torch.tensor([6, 4, 1]), batch_first=True),
     }[form]
     _, last = layer(inputs)
-    assert_same(unrolled(layer).model(inputs), layer(inputs))
-    # from another state, in the order of the user's sequences
-    assert_same(unrolled(layer).model(inputs, last), layer(inputs, last))
+    assert_same(unroll(layer).model(inputs), layer(inputs))
+    # from another initial state, in the order of the user's sequences
+    assert_same(unroll(layer).model(inputs, last), layer(inputs, last))
 
 
 @pytest.mark.parametrize("readout", ["all", "last"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_sequence_model_gives_what_it_did_with_lengths(name, readout):
-    model, x = SequenceModel(made(name), 3, readout).double().eval(), draw(T, B, M)
-    assert_same(unrolled(model).model(x, LENGTHS), model(x, LENGTHS))
+def test_unrolled_sequence_model_gives_the_same_outputs_with_lengths(name, readout):
+    model, x = SequenceModel(make_layer(name), 3, readout).double().eval(), draw(T, B, M)
+    assert_same(unroll(model).model(x, LENGTHS), model(x, LENGTHS))
 
 
-def test_a_language_model_gives_what_it_did_and_names_its_layers():
-    model = LanguageModel(7, M, [made("ScoRNN"), nn.LSTM(N, M)], tied=True).double().eval()
+def test_unrolled_language_model_gives_the_same_outputs_and_names_its_layers():
+    model = LanguageModel(7, M, [make_layer("ScoRNN"), nn.LSTM(N, M)], tied=True).double().eval()
     x = torch.randint(7, (T, B), generator=torch.Generator().manual_seed(0))
-    copy = unrolled(model)
+    copy = unroll(model)
     assert_same(copy.model(x), model(x))
     assert list(copy.states) == ["layers.0.l0", "layers.1.l0"]
 
 
-def test_the_model_itself_stays_as_it_was():
+def test_model_is_not_changed():
     model = SequenceModel(LAYERS["ScoRNN"](M, N), 3)
-    unrolled(model).model(draw(T, B, M))
+    unroll(model).model(draw(T, B, M))
     assert "forward" not in vars(model.layer)
     assert model.training
     assert model.head.weight.dtype == torch.float32
     assert isinstance(model.layer, Stacked)
 
 
-def test_states_are_those_that_the_layer_shows():
-    layer, x = made("ScoRNN"), draw(T, B, M)
-    copy = unrolled(layer)
+def test_states_are_the_outputs_of_the_layer():
+    layer, x = make_layer("ScoRNN"), draw(T, B, M)
+    copy = unroll(layer)
     output, _ = copy.model(x)
     torch.testing.assert_close(torch.stack(copy.states["l0"]), output)
 
 
-def test_a_model_without_a_recurrent_layer_is_refused():
+def test_model_without_a_recurrent_layer_raises():
     with pytest.raises(ValueError, match="got Linear, which has no recurrent matrix"):
-        unrolled(nn.Linear(2, 2))
+        unroll(nn.Linear(2, 2))

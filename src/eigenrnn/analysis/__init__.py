@@ -1,10 +1,14 @@
-"""Measures of what a recurrent network does: pure functions of a matrix or a layer."""
+"""Analyses of the dynamics of recurrent networks: pure functions of a matrix or a layer."""
 
+from eigenrnn.analysis.analyse import AnalysisResults, analyse
 from eigenrnn.analysis.base import Analysis
 from eigenrnn.analysis.dimension import Dimension, effective_rank, participation_ratio
-from eigenrnn.analysis.everything import Everything, analyse
-from eigenrnn.analysis.fisher_bound import FisherBound, fisher_bound
-from eigenrnn.analysis.fisher_memory import FisherMemory, fisher_memory
+from eigenrnn.analysis.fisher_memory import (
+    FisherBound,
+    FisherMemory,
+    fisher_bound,
+    fisher_memory,
+)
 from eigenrnn.analysis.fixed_points import FixedPoints, fixed_points
 from eigenrnn.analysis.gradient_map import GradientMap, gradient_map
 from eigenrnn.analysis.gradient_norms import GradientNorms, gradient_norms
@@ -29,8 +33,8 @@ from eigenrnn.analysis.transient_growth import TransientGrowth, transient_growth
 
 __all__ = [
     "Analysis",
+    "AnalysisResults",
     "Dimension",
-    "Everything",
     "FisherBound",
     "FisherMemory",
     "FixedPoints",

@@ -1,4 +1,4 @@
-"""What every analysis gives: numbers, a picture of them and a table."""
+"""The result that every analysis returns: numbers, a figure and a table."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Analysis", "Table"]
 
-# Every module of the package imports this one first.
+# This runs before any module of the package imports scipy or matplotlib.
 check_installed("analysis", "eigenrnn.analysis", "scipy", "matplotlib")
 
 Table = dict[str, ArrayLike]
@@ -24,35 +24,35 @@ Table = dict[str, ArrayLike]
 
 
 class Analysis(ABC):
-    """What was found; a subclass is a frozen dataclass of the numbers."""
+    """The result of an analysis; a subclass is a frozen dataclass of its numbers."""
 
     @abstractmethod
     def plot(self) -> "Figure":
-        """Draw it; `figure.savefig` writes the picture, and a notebook shows it by itself."""
+        """Draw the result as a matplotlib figure; a notebook displays it directly."""
 
     @abstractmethod
     def table(self) -> Table:
-        """Return what the picture shows, as columns."""
+        """Return the data of the figure, as columns."""
 
     def headline(self) -> dict[str, float]:
-        """Return the few numbers that say most, by name."""
+        """Return the few most important numbers, by name."""
         return {}
 
     def save(self, stem: str | Path) -> list[Path]:
-        """Write the picture and the table.
+        """Write the figure and the table.
 
         Args:
-            stem: Where to, without ending: ``.png`` and ``.csv`` are added. Files that are there
-                are replaced.
+            stem: The path without suffix; ``.png`` and ``.csv`` are added. Existing files are
+                replaced.
         Returns:
             Both files.
         """
         picture, table = Path(f"{stem}.png"), Path(f"{stem}.csv")
         picture.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(table, _as_csv(self.table()).encode())  # first: it never fails to fit
-        drawn = io.BytesIO()
-        self.plot().savefig(drawn, format="png", dpi=150)
-        write_atomically(picture, drawn.getvalue())
+        write_atomically(table, _as_csv(self.table()).encode())  # first: drawing can fail
+        png = io.BytesIO()
+        self.plot().savefig(png, format="png", dpi=150)
+        write_atomically(picture, png.getvalue())
         return [picture, table]
 
 
@@ -60,11 +60,11 @@ def _as_csv(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table)
-    columns = [list(map(_written, column)) for column in table.values()]  # type: ignore[call-overload]
+    columns = [list(map(_format_cell, column)) for column in table.values()]  # type: ignore[call-overload]
     writer.writerows(zip(*columns, strict=True))
     return text.getvalue()
 
 
-def _written(value: object) -> str:
-    # ten digits: enough for any picture, and the same on every machine but for the last ones
+def _format_cell(value: object) -> str:
+    # ten digits suffice for any figure, and only the last ones differ between machines
     return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""How many dimensions states fill, as a number that need not be whole."""
+"""Effective dimension of a set of states, as a real number."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,14 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import (
+from eigenrnn.analysis.arguments import (
     Matrix,
     NumberArray,
-    given_array,
-    given_matrix,
+    as_array,
+    as_matrix,
     power_of_two,
 )
+from eigenrnn.analysis.base import Analysis, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,14 +25,14 @@ __all__ = ["Dimension", "effective_rank", "participation_ratio"]
 
 @dataclass(frozen=True)
 class Dimension(Analysis):
-    """A number of dimensions, and the spectrum that it sums up.
+    """An effective dimension, and the spectrum that it summarises.
 
     Args:
-        name: Which number it is.
-        value: The number; 0 where there is nothing but zeros.
-        spectrum: The variances or singular values, the largest first.
-        shares: Each over their sum; right where squares of the states leave double precision.
-        kind: What the spectrum is made of.
+        name: The name of the measure.
+        value: The dimension; 0 if the spectrum is zero.
+        spectrum: The variances or singular values, largest first.
+        shares: Each value over their sum; correct even where squares of the states overflow.
+        kind: The quantity in the spectrum.
     Shape:
         spectrum, shares: (dimensions,).
     """
@@ -70,21 +70,21 @@ class Dimension(Analysis):
 def participation_ratio(
     states: Tensor | ArrayLike,  # (T, B, N) or (n, N)
 ) -> Dimension:
-    r"""Count the dimensions in which states vary, by the eigenvalues of their covariance.
+    r"""Compute the participation ratio of the eigenvalues of the covariance of states.
 
     .. math:: \mathrm{PR} = \frac{\big(\sum_i \lambda_i\big)^2}{\sum_i \lambda_i^2}, \qquad
         1 \le \mathrm{PR} \le N
 
-    N of an isotropic cloud, 1 of a line; 0 is returned where nothing varies.
+    It is N for an isotropic cloud, 1 for a line, and 0 for states that do not vary.
 
     Args:
-        states: States of any number of steps and sequences, all taken together.
+        states: States; time steps and sequences are pooled.
     Shape:
         states: :math:`(T, B, N)` or :math:`(n, N)`, at least two states.
     Returns:
-        The ratio, with the covariance's eigenvalues :math:`\lambda`.
+        The ratio, with the eigenvalues :math:`\lambda` of the covariance.
     Raises:
-        ValueError: If the shape is another, there is only one state, or a number is not finite.
+        ValueError: If the shape is wrong, there is only one state, or a number is not finite.
     Source:
         Gao et al., A theory of multineuronal dimensionality, dynamics and measurement, 2017.
         https://doi.org/10.1101/214262 (departures: none).
@@ -92,7 +92,7 @@ def participation_ratio(
         >>> round(participation_ratio([[1, 0], [-1, 0], [0, 1], [0, -1]]).value, 6)
         2.0
     """
-    rows = _rows(states)
+    rows = _state_rows(states)
     if len(rows) < 2:
         raise ValueError("expected at least 2 states, to vary between them, got 1")
     size = power_of_two(rows)
@@ -100,7 +100,7 @@ def participation_ratio(
     spread = power_of_two(centred)
     centred = centred / spread
     covariance = centred.conj().T @ centred / (len(rows) - 1)
-    # rounding may leave a zero below zero
+    # rounding can make a zero eigenvalue negative
     variances = np.maximum(np.linalg.eigvalsh(covariance)[::-1], 0)
     shares = _shares(variances)
     squares = float(shares @ shares)
@@ -113,23 +113,23 @@ def participation_ratio(
 def effective_rank(
     states_or_matrix: Matrix,  # (T, B, N) or (n, N)
 ) -> Dimension:
-    r"""Compute the effective rank, the number of singular values as their entropy counts them.
+    r"""Compute the effective rank, the exponential of the entropy of the singular values.
 
     .. math:: \mathrm{erank} = \exp\Big({-\sum_i} p_i \ln p_i\Big), \qquad
         p_i = \frac{\sigma_i}{\sum_j \sigma_j}, \qquad 1 \le \mathrm{erank} \le \mathrm{rank}
 
-    States are not centred, as the paper's are not: take their mean away first if only what varies
-    shall count. 0 is returned of zeros.
+    States are not centred, as in the paper; subtract their mean first to measure only their
+    variation. It is 0 for a zero matrix.
 
     Args:
-        states_or_matrix: States of any number of steps and sequences, all taken together; or any
-            matrix; or a layer with one recurrent matrix.
+        states_or_matrix: States, whose time steps and sequences are pooled; or any matrix; or a
+            layer with one recurrent matrix.
     Shape:
         states_or_matrix: :math:`(T, B, N)` or :math:`(n, N)`.
     Returns:
         The rank, with the singular values :math:`\sigma`.
     Raises:
-        ValueError: If the shape is another, or a number is not finite.
+        ValueError: If the shape is wrong, or a number is not finite.
     Source:
         Roy and Vetterli, EUSIPCO 2007, section 2. https://infoscience.epfl.ch/record/110188
         (departures: none).
@@ -138,23 +138,23 @@ def effective_rank(
         2.0
     """
     if isinstance(states_or_matrix, nn.Module):
-        rows = given_matrix(states_or_matrix)
+        rows = as_matrix(states_or_matrix)
     else:
-        rows = _rows(states_or_matrix)
+        rows = _state_rows(states_or_matrix)
     sigma: NDArray[np.float64] = np.linalg.svd(rows, compute_uv=False).astype(np.float64)
     shares = _shares(sigma / power_of_two(sigma))
-    present = shares[shares > 0]
-    value = float(np.exp(-present @ np.log(present))) if len(present) else 0.0
+    nonzero = shares[shares > 0]
+    value = float(np.exp(-nonzero @ np.log(nonzero))) if len(nonzero) else 0.0
     return Dimension("effective rank", value, sigma, shares, "singular value")
 
 
-def _rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)
-    """Return all states in double precision, one a row.
+def _state_rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)
+    """Return all states in double precision, one per row.
 
     Raises:
         ValueError: If the shape is wrong, or a number is not finite.
     """
-    array = given_array(states, "states")
+    array = as_array(states, "states")
     if array.ndim not in (2, 3) or not array.size:
         raise ValueError(f"expected states (T, B, N) or (n, N), got shape {array.shape}")
     rows: NumberArray = array.reshape(-1, array.shape[-1])

@@ -1,4 +1,4 @@
-"""How much a linear network's state tells of an input that is some steps old."""
+"""Fisher memory: how much the state of a linear network reveals about past inputs."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,23 +9,37 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import (
+from eigenrnn.analysis.arguments import (
     Matrix,
     NumberArray,
-    given_matrix,
-    given_vector,
+    as_matrix,
+    as_vector,
     spectral_radius,
 )
+from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.recurrence import RecurrentWeights
 from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FisherMemory", "fisher_memory"]
+__all__ = [
+    "MEMORY_STEPS",
+    "FisherBound",
+    "FisherMemory",
+    "fisher_bound",
+    "fisher_memory",
+    "is_ungated",
+    "network_memory",
+    "noise_accumulates",
+]
+
+MEMORY_STEPS = 200
+"""The points of a network's curve, and the steps of noise counted where noise never decays."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
-_MOST_DOUBLINGS = 60  # 1 - eps to the power of 2^60 is zero
+_MAX_DOUBLINGS = 60  # (1 - eps) to the power of 2^60 is zero
+_UNIT_CIRCLE_ROUNDING = 1e-6  # the error of a modulus of one in single precision
 
 
 @dataclass(frozen=True)
@@ -33,7 +47,7 @@ class FisherMemory(Analysis):
     """A Fisher memory curve.
 
     Args:
-        curve: J(k) for k = 0, 1, ...: what the state knows of the input k steps ago.
+        curve: J(k) for k = 0, 1, ...: the information in the state about the input k steps ago.
     Shape:
         curve: (steps,)
     """
@@ -42,13 +56,13 @@ class FisherMemory(Analysis):
 
     @property
     def total(self) -> float:
-        """The sum of the curve; of a unit source at most 1 for a normal matrix, N for any."""
+        """The sum of the curve; for a unit source at most 1 if W is normal, else at most N."""
         return float(self.curve.sum())
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
         plot.lines(axes, np.arange(len(self.curve)), {"J": self.curve})
-        title = f"Fisher memory, {self.total:.4g} in all"
+        title = f"Fisher memory, total {self.total:.4g}"
         plot.label(axes, "age k of the input (steps)", "Fisher information J(k)", title)
         return figure
 
@@ -71,22 +85,22 @@ def fisher_memory(
     .. math:: h_t = W h_{t-1} + v s_t + \xi_t, \qquad \xi_t \sim \mathcal N(0, I), \qquad
         J(k) = v^* (W^k)^* C^{-1} W^k v, \qquad C = \sum_{k \ge 0} W^k (W^k)^*
 
-    C solves the Lyapunov equation :math:`C = W C W^* + I`. It is never formed: what is doubled in
-    length is its triangular root, :math:`[L_m, W^m L_m] = L_{2 m} Q`, so that only the root of its
-    condition number is lost. In table 6 of nnRNN this number reaches 1e27: seven digits of each
-    total stay right, where C itself, be it summed or solved for, leaves one.
+    C solves the Lyapunov equation :math:`C = W C W^* + I` but is never formed. The computation
+    doubles its triangular root, :math:`[L_m, W^m L_m] = L_{2 m} Q`, whose condition number is the
+    square root of that of C. In table 6 of nnRNN that of C reaches 1e27: each total here keeps
+    seven correct digits, where summing or solving for C itself leaves one.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
-        source: The vector v by which the input enters, or a matrix of this one column.
+        source: The input weights v, a vector or a matrix of one column.
         steps: The number of points of the curve.
-        noise_steps: Sum the noise of exactly so many steps; None takes all of it, which must then
-            have a finite covariance.
+        noise_steps: The number of steps whose noise is summed. None sums all noise, whose
+            covariance must then be finite.
     Shape:
         W: :math:`(N, N)`; source: :math:`(N,)`; curve: (steps,).
     Raises:
-        ValueError: If a shape is wrong, a number is not finite, the noise adds up without end, or
-            powers of W leave double precision.
+        ValueError: If a shape is wrong, a number is not finite, the noise accumulates without
+            bound, or powers of W leave double precision.
     Source:
         Ganguli, Huh and Sompolinsky, PNAS 105(48), 2008. https://doi.org/10.1073/pnas.0804451105;
         Kerg et al., NeurIPS 2019, section 3.2. https://arxiv.org/abs/1905.12080
@@ -95,16 +109,16 @@ def fisher_memory(
         >>> round(fisher_memory(0.5 * np.eye(3), [1.0, 0.0, 0.0], 60).total, 6)
         1.0
     """
-    matrix = given_matrix(W)
-    v = given_vector(source, len(matrix), "source")
+    matrix = as_matrix(W)
+    v = as_vector(source, len(matrix), "source")
     check_positive_integer("steps", steps)
     if noise_steps is None:
         _check_decay(matrix)
     else:
         check_positive_integer("noise_steps", noise_steps)
-    with np.errstate(over="ignore", invalid="ignore"):  # asked for once it is done
+    with np.errstate(over="ignore", invalid="ignore"):  # checked below
         root = _noise_root(matrix, noise_steps)
-        states = _responses(matrix, v, steps)
+        states = _pulse_states(matrix, v, steps)
     if not (np.isfinite(root).all() and np.isfinite(states).all()):
         raise ValueError(
             "expected noise and signal within double precision, got numbers above 1e308; "
@@ -115,8 +129,37 @@ def fisher_memory(
     return FisherMemory(np.square(np.abs(white)).sum(0))
 
 
-def _responses(W: NumberArray, v: NumberArray, steps: int) -> NumberArray:  # (N, steps)
-    """Return what a pulse has become after 0, 1, ... steps."""
+def network_memory(
+    W: NumberArray,  # (N, N)
+    weights: RecurrentWeights,
+) -> FisherMemory:
+    """Compute the Fisher memory of a trained network without its nonlinearity.
+
+    The source is the column of weights of the first input, scaled to norm one.
+
+    Args:
+        W: The recurrent matrix in double precision.
+        weights: The same matrix with its input weights, in the precision of the run.
+    Raises:
+        ValueError: If powers of W leave double precision.
+    """
+    source = weights.U[:, 0] / weights.U[:, 0].norm()
+    noise_steps = MEMORY_STEPS if noise_accumulates(W) else None
+    return fisher_memory(W, source, MEMORY_STEPS, noise_steps=noise_steps)
+
+
+def noise_accumulates(W: NumberArray) -> bool:
+    """Whether noise in the state would accumulate without bound."""
+    return spectral_radius(W) > 1 - _UNIT_CIRCLE_ROUNDING
+
+
+def is_ungated(name: str) -> bool:
+    """Whether a name is that of an ungated layer's matrix, which defines a linear network."""
+    return name.split(".")[-1].startswith("hh_")
+
+
+def _pulse_states(W: NumberArray, v: NumberArray, steps: int) -> NumberArray:  # (N, steps)
+    """Return the states 0, 1, ... steps after a unit pulse."""
     states = np.empty((len(v), steps), np.result_type(W, v))
     states[:, 0] = v
     for k in range(1, steps):
@@ -125,38 +168,38 @@ def _responses(W: NumberArray, v: NumberArray, steps: int) -> NumberArray:  # (N
 
 
 def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
-    """Return the lower triangular L for which L L* is C, of so many terms or of all."""
+    """Return the lower triangular L with L L* = C, for the first terms of C or for all."""
     I = np.eye(len(W))
-    root, power = I, W  # of m terms, and W^m, with m = 1
-    further = "0" * 2 * _MOST_DOUBLINGS if terms is None else f"{terms:b}"[1:]
-    for bit in further:  # of the number of terms: m becomes 2 m, or 2 m + 1
+    root, power = I, W  # the root of m terms, and W^m, with m = 1
+    remaining_bits = "0" * 2 * _MAX_DOUBLINGS if terms is None else f"{terms:b}"[1:]
+    for bit in remaining_bits:  # of the number of terms: m becomes 2 m, or 2 m + 1
         more = power @ root
         if not np.isfinite(more).all():
             return more
-        if np.linalg.norm(more) ** 2 <= _EPSILON:  # C is at least I: no further term is seen in it
+        if np.linalg.norm(more) ** 2 <= _EPSILON:  # C is at least I: later terms change nothing
             return root
-        root, power = _joined(root, more), power @ power
+        root, power = _root_of_sum(root, more), power @ power
         if bit == "1":
-            root, power = _joined(I, W @ root), W @ power
+            root, power = _root_of_sum(I, W @ root), W @ power
     return root
 
 
-def _joined(K: NumberArray, L: NumberArray) -> NumberArray:  # (N, N)
-    """Return a root of K K* + L L*."""
+def _root_of_sum(K: NumberArray, L: NumberArray) -> NumberArray:  # (N, N)
+    """Return a lower triangular root of K K* + L L*."""
     R: Any = np.linalg.qr(np.hstack([K, L]).conj().T, mode="r")
     return R.conj().T
 
 
 def _check_decay(W: NumberArray) -> None:
-    """Refuse a matrix whose powers do not vanish.
+    """Check that the powers of a matrix vanish.
 
     Raises:
-        ValueError: With the spectral radius.
+        ValueError: If they do not; the message gives the spectral radius.
     """
-    # not by eigenvalues: those of a matrix far from normal may be computed outside of the circle
+    # eigenvalues cannot decide: those of a far from normal matrix may be computed outside
     power = W
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(_MOST_DOUBLINGS):
+        for _ in range(_MAX_DOUBLINGS):
             size = np.linalg.norm(power)
             if size < 1:
                 return
@@ -167,9 +210,135 @@ def _check_decay(W: NumberArray) -> None:
     if radius < 1:
         raise ValueError(
             "expected powers of W that vanish within double precision, got a spectral radius of "
-            f"{radius:.6g} but powers that grow beyond it before; {advice}"
+            f"{radius:.6g} but powers that first grow beyond it; {advice}"
         )
     raise ValueError(
         "expected a spectral radius below 1, for noise to have a finite covariance, got "
         f"{radius:.6g}; {advice}"
     )
+
+
+@dataclass(frozen=True)
+class FisherBound(Analysis):
+    r"""A lower bound on the Fisher memory curve, beside the curve.
+
+    Args:
+        log_bound: The natural logarithm of the bound; minus infinity for k >= N.
+        curve: J(k), for a source at the first unit.
+        alpha: The square of the entries below the diagonal.
+        sigma_max: The largest singular value of the triangular factor.
+    Shape:
+        log_bound, curve: (steps,)
+    """
+
+    log_bound: NDArray[np.float64]
+    curve: NDArray[np.float64]
+    alpha: float
+    sigma_max: float
+
+    @property
+    def bound(self) -> NDArray[np.float64]:  # (steps,)
+        """The bound; zero where it underflows double precision."""
+        return np.exp(self.log_bound)
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        series = {"memory J": self.curve, "bound": self.bound}
+        plot.lines(axes, np.arange(len(self.curve)), series, log=True)
+        title = f"largest singular value {self.sigma_max:.4g}"
+        plot.label(axes, "age k of the input (steps)", "Fisher information J(k)", title)
+        return figure
+
+    def table(self) -> Table:
+        return {
+            "age": np.arange(len(self.curve)),
+            "fisher_memory": self.curve,
+            "bound": self.bound,
+            "log_bound": self.log_bound,
+        }
+
+    def headline(self) -> dict[str, float]:
+        return {
+            "total Fisher memory": float(self.curve.sum()),
+            "total bound": float(self.bound.sum()),
+            "largest singular value": self.sigma_max,
+        }
+
+
+def fisher_bound(
+    W: Matrix,  # (N, N)
+    steps: int,
+) -> FisherBound:
+    r"""Bound the Fisher memory of a chain-like network from below.
+
+    .. math:: J(k) \ge \frac{\alpha^k}{\sigma_{\max}^{2 (N - 1)}}
+        \frac{\alpha - 1}{\alpha^{k + 1} - 1}, \qquad k < N, \qquad W = D A
+
+    D is the chain, with :math:`\sqrt \alpha` below the diagonal. A is lower triangular with a unit
+    diagonal; :math:`\sigma_{\max}` is its largest singular value. D drops the last row of A,
+    so its off-diagonal entries are set to zero, which gives the tightest bound. The input enters
+    at the first unit. The power of :math:`\sigma_{\max}` is large, so the bound can lie far below
+    the curve.
+
+    Args:
+        W: The recurrent matrix, or a layer with one. It must be real and strictly lower
+            triangular, with equal entries just below the diagonal.
+        steps: The number of points of the curve.
+    Shape:
+        W: :math:`(N, N)` with N >= 2; log_bound, curve: (steps,).
+    Raises:
+        ValueError: If W is not such a matrix, `steps` is not a positive integer, or powers of W
+            leave double precision.
+    Source:
+        Kerg et al., NeurIPS 2019, proposition 1 and appendix B. https://arxiv.org/abs/1905.12080
+        (departures: none. The bound at alpha = 1 is the limit; the appendix writes the square of
+        alpha, as for a chain of alpha).
+    Example:
+        >>> fisher_bound(np.diag(np.ones(3), -1), 3).bound.round(6).tolist()
+        [1.0, 0.5, 0.333333]
+    """
+    matrix = as_matrix(W)
+    link = _chain_weight(matrix)
+    check_positive_integer("steps", steps)
+    N = len(matrix)
+    A = np.eye(N)
+    A[:-1] = matrix[1:].real / link
+    sigma = float(np.linalg.svd(A, compute_uv=False)[0])
+    k = np.arange(min(steps, N))
+    log_bound = np.full(steps, -np.inf)
+    log_bound[: len(k)] = _log_chain_memory(2 * np.log(abs(link)), k)
+    log_bound[: len(k)] -= 2 * (N - 1) * np.log(sigma)
+    curve = fisher_memory(matrix, np.eye(N)[0], steps).curve
+    return FisherBound(log_bound, curve, float(link**2), sigma)
+
+
+def _log_chain_memory(log_alpha: float, k: NDArray[np.int_]) -> NDArray[np.float64]:
+    """Return the logarithm of the Fisher memory of a chain."""
+    if log_alpha == 0:
+        return -np.log(k + 1.0)
+    # alpha and 1 / alpha differ by alpha^k; powers of the smaller one do not overflow
+    decay = -abs(log_alpha)
+    shared = np.log(np.expm1(decay) / np.expm1(decay * (k + 1)))
+    return shared if log_alpha > 0 else shared + k * log_alpha
+
+
+def _chain_weight(W: NumberArray) -> float:
+    """Return the entry just below the diagonal.
+
+    Raises:
+        ValueError: If W is not real and strictly lower triangular, or these entries differ.
+    """
+    below, N = W.diagonal(-1), len(W)
+    outside = np.abs(np.triu(W)).max()
+    if N < 2 or np.iscomplexobj(W) or outside:
+        raise ValueError(
+            "expected a real, strictly lower triangular W of at least 2 rows, got "
+            f"{'complex' if np.iscomplexobj(W) else 'real'} numbers, {N} rows and "
+            f"up to {outside:.3g} on or above the diagonal"
+        )
+    if not below[0] or np.ptp(below) > 10 * N * _EPSILON * abs(below[0]):
+        raise ValueError(
+            "expected equal entries other than 0 just below the diagonal of W, got "
+            f"{below.min():.6g} to {below.max():.6g}; rescale units until they are equal"
+        )
+    return float(below[0])

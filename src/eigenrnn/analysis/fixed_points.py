@@ -1,4 +1,4 @@
-"""Where the state of a network stays if its input does not change."""
+"""Fixed points of a recurrent network under a constant input, and their stability."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,22 +9,20 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor, nn
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import as_real_tensor, check_torch_generator
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.generators import check_torch_generator
-from eigenrnn.analysis.recurrence import Recurrence, recurrences
-from eigenrnn.analysis.sequences import given_numbers
-from eigenrnn.analysis.trajectory import chosen
+from eigenrnn.analysis.recurrence import Recurrence, recurrences, select_recurrence
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-from eigenrnn.linalg import check_finite
 
 __all__ = ["FixedPoints", "fixed_points"]
 
-_LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e6
+_MIN_DAMPING, _MAX_DAMPING = 1e-12, 1e6
 _KINDS = ("stable", "marginal", "saddle", "unstable")
-_AGREEMENT = 1e-9  # a modulus this near to one is neither inside nor outside
+_MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
 
 
 @dataclass(frozen=True)
@@ -32,11 +30,11 @@ class FixedPoints(Analysis):
     r"""Fixed points of the states under a constant input.
 
     Args:
-        points: The points found, those with the smallest spectral radius first.
-        eigenvalues: Those of the derivative of a step at each, by falling modulus.
-        residuals: :math:`\|F(h) - h\|_2` at each.
-        starts: How many states the search began from.
-        failed: How many of them came to no fixed point.
+        points: The fixed points, in order of rising spectral radius.
+        eigenvalues: The eigenvalues of the Jacobian at each point, by falling modulus.
+        residuals: :math:`\|F(h) - h\|_2` at each point.
+        starts: The number of initial states of the search.
+        failed: The number of initial states from which it did not converge.
     Shape:
         points: :math:`(P, S)`; eigenvalues: :math:`(P, S)`; residuals: :math:`(P,)`.
     """
@@ -49,10 +47,10 @@ class FixedPoints(Analysis):
 
     @property
     def kinds(self) -> list[str]:
-        """Of each point: stable, marginal, saddle or unstable.
+        """The kind of each point: stable, marginal, saddle or unstable.
 
-        That is, whether all moduli of eigenvalues are below one; the largest is one; some are
-        above; or all are.
+        In this order: all moduli of its eigenvalues are below one; the largest is one; only some
+        are above one; all are above one.
         """
         return [_kind(np.abs(moduli)) for moduli in self.eigenvalues]
 
@@ -98,52 +96,54 @@ def fixed_points(
     generator: Generator | None = None,
     which: str = "l0",
 ) -> FixedPoints:
-    r"""Search the fixed points of a network under a constant input, and tell their stability.
+    r"""Find fixed points of a network under a constant input, and classify their stability.
 
     .. math:: F(h^*) = h^*, \qquad q(h) = \tfrac12 \|F(h) - h\|^2, \qquad
         \lambda_i\!\left(\frac{\partial F}{\partial h}(h^*)\right)
 
-    Levenberg and Marquardt's method lowers q from all starts at once, its damping shrinking where
-    a step helps and growing where it does not. What ends within the tolerance is a fixed point;
-    of those nearer to each other than the square root of the tolerance, the best alone is kept.
-    Points that the search does not come to stay unknown; of a line of fixed points it finds some.
+    The Levenberg-Marquardt method minimises q from all initial states at once. Its damping shrinks
+    after a step that helps and grows after one that does not. A state within the tolerance is a
+    fixed point; of points closer than the square root of the tolerance only the best is kept. The
+    search may miss fixed points, and it returns only some points of a line of them.
 
     Args:
         layer: A recurrent layer, ours or torch's, or a model with one.
-        input: What the layer or direction reads at every step; zero by default.
-        starts: The states to start from, or how many to draw from the normal distribution, the
-            first being zero.
+        input: The input of the layer or direction at every step; zero by default.
+        starts: The initial states, or how many to draw from the normal distribution; the first
+            of these is zero.
         tolerance: The largest :math:`\|F(h) - h\|_2` of a fixed point, relative to
             :math:`1 + \|h\|_2`.
-        steps: The most steps of the search.
-        generator: Torch's; the source of starts. Its global stream by default.
+        steps: The largest number of iterations of the search.
+        generator: Torch's generator of initial states; its global stream by default.
         which: The layer and direction.
     Shape:
         input: :math:`(M,)`; starts: :math:`(P, S)`.
     Raises:
-        ValueError: If there is no such layer or direction, a shape is wrong, a number is not
-            finite, or there are no starts, no steps or no tolerance.
-        TypeError: If the generator is of another kind.
+        ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
+            finite, or `starts`, `steps` or `tolerance` is not positive.
+        TypeError: If the generator is not torch's.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
-        (departures: Levenberg and Marquardt's method in place of Newton's with a trust region).
+        (departures: the Levenberg-Marquardt method in place of Newton's with a trust region).
     Example:
         >>> fixed_points(torch.nn.RNN(1, 1, bias=False), starts=5).kinds
         ['stable']
     """
-    recurrence = chosen({each.name: each for each in recurrences(layer)}, which)
+    recurrence = select_recurrence({each.name: each for each in recurrences(layer)}, which)
     check_torch_generator(generator)
     check_positive_integer("steps", steps)
     if not tolerance > 0:
         raise ValueError(f"expected tolerance > 0, got {tolerance}")
     M, S = recurrence.input_size, recurrence.state_size
-    x = _given(np.zeros(M) if input is None else input, "input", (M,))
-    h = _starts(starts, S, generator)
+    x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
+    h = _initial_states(starts, S, generator)
     if not len(h) or h.dim() != 2:
-        raise ValueError(f"expected at least one start, (P, {S}), got {tuple(h.shape)}")
-    h, residual = _descend(recurrence, x.expand(len(h), M), h, steps, tolerance)
-    reached = residual <= tolerance * (1 + h.norm(dim=1))
-    h, residual, count = h[reached], residual[reached], len(h)
+        raise ValueError(
+            f"expected starts to contain at least one state, (P, {S}), got {tuple(h.shape)}"
+        )
+    h, residual = _minimise(recurrence, x.expand(len(h), M), h, steps, tolerance)
+    converged = residual <= tolerance * (1 + h.norm(dim=1))
+    h, residual, count = h[converged], residual[converged], len(h)
     kept = _distinct(h, residual, tolerance**0.5)
     h, residual = h[kept], residual[kept]
     J, _ = recurrence.jacobians(x.expand(len(h), M), h) if len(h) else (h.new_zeros(0, S, S), None)
@@ -151,93 +151,93 @@ def fixed_points(
     eigenvalues = torch.linalg.eigvals(J)
     order = eigenvalues.abs().argsort(dim=1, descending=True)
     eigenvalues = eigenvalues.gather(1, order)
-    stablest = eigenvalues.abs()[:, 0].argsort(stable=True)
+    by_stability = eigenvalues.abs()[:, 0].argsort(stable=True)
     return FixedPoints(
-        h[stablest].numpy(),
-        eigenvalues[stablest].numpy(),
-        residual[stablest].numpy(),
+        h[by_stability].numpy(),
+        eigenvalues[by_stability].numpy(),
+        residual[by_stability].numpy(),
         count,
-        count - int(reached.sum()),
+        count - int(converged.sum()),
     )
 
 
-def _descend(
+def _minimise(
     recurrence: Recurrence,
     x: Tensor,  # (P, M)
     h: Tensor,  # (P, S)
     steps: int,
     tolerance: float,
 ) -> tuple[Tensor, Tensor]:  # (P, S), (P,)
-    """Lower q from every start, and return where it ends with what is left."""
+    """Minimise q from every state; return the final states and their residuals."""
     I = torch.eye(h.shape[1], dtype=h.dtype)
     damping = h.new_ones(len(h))
     r = recurrence.step(x, h) - h
     for _ in range(steps):
-        # beyond the tolerance, as the last steps are cheap and tell near points apart
-        busy = (r.norm(dim=1) > 1e-3 * tolerance) & (damping < _MOST_DAMPING)
-        if not bool(busy.any()):
+        # beyond the tolerance: the last steps are cheap and separate nearby points
+        active = (r.norm(dim=1) > 1e-3 * tolerance) & (damping < _MAX_DAMPING)
+        if not bool(active.any()):
             break
-        G = recurrence.jacobians(x[busy], h[busy])[0] - I
-        normal = G.mT @ G + damping[busy, None, None] * I
-        step = torch.linalg.lstsq(normal, -(G.mT @ r[busy, :, None])).solution.squeeze(2)
-        tried = h[busy] + step
-        left = recurrence.step(x[busy], tried) - tried
-        better = left.norm(dim=1) < r[busy].norm(dim=1)
-        h[busy] = torch.where(better[:, None], tried, h[busy])
-        r[busy] = torch.where(better[:, None], left, r[busy])
-        damping[busy] *= torch.where(better, 0.1, 8.0)
-        damping = damping.clamp(min=_LEAST_DAMPING)
+        G = recurrence.jacobians(x[active], h[active])[0] - I
+        normal = G.mT @ G + damping[active, None, None] * I
+        step = torch.linalg.lstsq(normal, -(G.mT @ r[active, :, None])).solution.squeeze(2)
+        proposal = h[active] + step
+        proposal_residual = recurrence.step(x[active], proposal) - proposal
+        better = proposal_residual.norm(dim=1) < r[active].norm(dim=1)
+        h[active] = torch.where(better[:, None], proposal, h[active])
+        r[active] = torch.where(better[:, None], proposal_residual, r[active])
+        damping[active] *= torch.where(better, 0.1, 8.0)
+        damping = damping.clamp(min=_MIN_DAMPING)
     return h, r.norm(dim=1)
 
 
 def _distinct(
     h: Tensor,  # (P, S)
     residual: Tensor,  # (P,)
-    apart: float,
+    min_distance: float,
 ) -> list[int]:
-    """Return the numbers of points no two of which are the same, the best first."""
+    """Return the indices of distinct points, the best first."""
     kept: list[int] = []
     for i in residual.argsort(stable=True).tolist():
-        near = (h[kept] - h[i]).norm(dim=1) <= apart * (1 + h[i].norm())
+        near = (h[kept] - h[i]).norm(dim=1) <= min_distance * (1 + h[i].norm())
         if not bool(near.any()):
             kept.append(i)
     return kept
 
 
-def _starts(
+def _initial_states(
     starts: int | Tensor | ArrayLike, size: int, generator: Generator | None
 ) -> Tensor:  # (P, S)
-    """Return those that are given, or draw so many.
+    """Return the initial states, or draw the requested number of them.
 
     Raises:
-        ValueError: If they are no states and no number.
+        ValueError: If the argument is neither states nor a number.
     """
     if isinstance(starts, bool):
         raise ValueError(f"expected starts to be a number or states, got {starts}")
     if not isinstance(starts, int | np.integer):
-        return _given(starts, "starts", (size,))
+        return _finite_tensor(starts, "starts", (size,))
     h = torch.randn(max(int(starts), 0), size, generator=generator, dtype=torch.float64)
     h[:1] = 0
     return h
 
 
-def _given(values: Tensor | ArrayLike, name: str, shape: tuple[int, ...]) -> Tensor:
+def _finite_tensor(values: Tensor | ArrayLike, name: str, shape: tuple[int, ...]) -> Tensor:
     """Return numbers in double precision.
 
     Raises:
-        ValueError: If they are not finite, or their last sizes are others.
+        ValueError: If a number is not finite, or the last dimension is wrong.
     """
-    given = given_numbers(values, name).clone()
-    if given.shape[-1:] != shape:
-        raise ValueError(f"expected {name} of size {shape[0]}, got shape {tuple(given.shape)}")
-    if not bool(given.isfinite().all()):
+    tensor = as_real_tensor(values, name).clone()
+    if tensor.shape[-1:] != shape:
+        raise ValueError(f"expected {name} of size {shape[0]}, got shape {tuple(tensor.shape)}")
+    if not bool(tensor.isfinite().all()):
         raise ValueError(f"expected finite numbers in {name}, got others")
-    return given
+    return tensor
 
 
 def _kind(moduli: NDArray[np.float64]) -> str:
-    if moduli.max() < 1 - _AGREEMENT:
+    if moduli.max() < 1 - _MODULUS_TOLERANCE:
         return "stable"
-    if moduli.max() <= 1 + _AGREEMENT:
+    if moduli.max() <= 1 + _MODULUS_TOLERANCE:
         return "marginal"
     return "unstable" if moduli.min() > 1 else "saddle"

@@ -1,4 +1,4 @@
-"""How the gradient of a loss changes on its way back through the steps."""
+"""How the gradient of a loss changes as it propagates back through time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.layer_inputs import given_inputs, run_model
-from eigenrnn.analysis.unroll import unrolled
+from eigenrnn.analysis.forward_pass import model_inputs, run_model, unroll
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,11 +21,11 @@ __all__ = ["GradientNorms", "gradient_norms"]
 
 @dataclass(frozen=True)
 class GradientNorms(Analysis):
-    r"""The norms of a loss's gradients by the states.
+    r"""The norms of the gradients of a loss with respect to the states.
 
     Args:
-        curves: :math:`\|\partial L / \partial h_t\|` for every t, by layer and direction, in the
-            order in which it reads.
+        curves: :math:`\|\partial L / \partial h_t\|` for every t, by layer and direction, in
+            processing order.
     Shape:
         curves: :math:`(T,)` each.
     """
@@ -35,10 +34,10 @@ class GradientNorms(Analysis):
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
-        shown = {name: np.where(curve > 0, curve, np.nan) for name, curve in self.curves.items()}
-        T = len(next(iter(shown.values())))
-        plot.lines(axes, np.arange(1, T + 1), shown, log=True)
-        plot.label(axes, "step t, as read", "norm of the gradient by $h_t$")
+        nonzero = {name: np.where(curve > 0, curve, np.nan) for name, curve in self.curves.items()}
+        T = len(next(iter(nonzero.values())))
+        plot.lines(axes, np.arange(1, T + 1), nonzero, log=True)
+        plot.label(axes, "step t, in processing order", "norm of the gradient at $h_t$")
         return figure
 
     def table(self) -> Table:
@@ -60,63 +59,66 @@ def gradient_norms(
     *,
     lengths: Any = None,
 ) -> GradientNorms:
-    r"""Measure how large the gradient of a loss is at every state.
+    r"""Measure the norm of the gradient of a loss with respect to every state.
 
     .. math:: \left\|\frac{\partial L}{\partial h_t}\right\| =
         \Bigl(\sum_{b} \bigl\|\partial L / \partial h_t^{(b)}\bigr\|_2^2\Bigr)^{1/2}
 
-    The gradient is the whole one: what comes from the outputs of later steps and from that of step
-    t itself. It is that of the loss as it is given; for a mean over B sequences it falls with
-    :math:`\sqrt B`. Of an LSTM the state is (h, c).
+    This is the total gradient: through the output of step t and through all later steps. The loss
+    is differentiated as given; the mean over B sequences scales the norm by :math:`1 / \sqrt B`.
+    The state of an LSTM is (h, c).
 
     Args:
-        model: A layer, ours or torch's, or a model with some of them; it is copied into double
+        model: A layer, ours or torch's, or a model with at least one. It is copied into double
             precision and evaluation mode.
-        inputs: What the model takes.
-        loss: A function of the model's output, of a bare layer that of its states, to a number.
-        lengths: Passed to the model as its argument of that name, if given.
+        inputs: The inputs of the model.
+        loss: A function from the output of the model to a scalar. For a bare layer the output is
+            the sequence of its states.
+        lengths: Passed to the model as the argument `lengths`, unless None.
     Returns:
         A curve for each layer and direction.
     Raises:
-        ValueError: If there is no recurrent layer, inputs are not finite or not what the model
-            takes, the loss is not one finite number, or it does not depend on the states.
+        ValueError: If the model has no recurrent layer, the inputs are not finite, the model
+            rejects them, the loss is not one finite number, or it does not depend on the states.
     Source:
         Kerg et al., NeurIPS 2019, figure 6. https://arxiv.org/abs/1905.12080 (departures: the
-        norm over the batch, of which the paper does not say).
+        norm runs over the batch; the paper does not specify this).
     Example:
         >>> layer = torch.nn.RNN(2, 3)
-        >>> found = gradient_norms(layer, torch.zeros(5, 1, 2), lambda h: h[-1].sum())
-        >>> found.curves["l0"].shape
+        >>> result = gradient_norms(layer, torch.zeros(5, 1, 2), lambda h: h[-1].sum())
+        >>> result.curves["l0"].shape
         (5,)
     """
-    made = unrolled(model)
+    unrolled = unroll(model)
     options = {} if lengths is None else {"lengths": lengths}
     with torch.enable_grad():
-        output = run_model(made.model, given_inputs(inputs), options)
+        output = run_model(unrolled.model, model_inputs(inputs), options)
         value = loss(output[0] if isinstance(output, tuple) else output)
         _check_loss(value)
         value.sum().backward()
-    return GradientNorms({name: _norms(states) for name, states in made.states.items()})
+    return GradientNorms({name: _norms(states) for name, states in unrolled.states.items()})
 
 
 def _check_loss(value: object) -> None:
-    """Refuse what has no gradient by the states.
+    """Check that a loss can be differentiated with respect to the states.
 
     Raises:
-        ValueError: If it is not one finite number, or does not depend on them.
+        ValueError: If it is not one finite number, or does not depend on the states.
     """
-    asked = "expected loss to give one finite number"
+    expected = "expected loss to give one finite number"
     if not isinstance(value, Tensor):
         raise ValueError(
-            f"{asked} as a tensor, got {type(value).__name__}, which has no gradient; leave out "
-            "item() or float()"
+            f"{expected} as a tensor, got {type(value).__name__}, which has no gradient; leave "
+            "out item() or float()"
         )
     if value.numel() != 1:
-        raise ValueError(f"{asked}, got shape {tuple(value.shape)}; reduce it by mean() or sum()")
+        raise ValueError(
+            f"{expected}, got shape {tuple(value.shape)}; reduce it by mean() or sum()"
+        )
     if not bool(value.isfinite().all()):
         raise ValueError(
-            f"{asked}, got {value.item()}; states may grow without end, or the loss divides by "
-            "zero or takes a logarithm of it"
+            f"{expected}, got {value.item()}; the states may grow without bound, or the loss "
+            "divides by zero or takes the logarithm of zero"
         )
     if not value.requires_grad:
         raise ValueError("expected a loss that depends on the states, got one without gradient")

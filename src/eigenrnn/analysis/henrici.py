@@ -1,4 +1,4 @@
-"""How far a matrix is from a normal one."""
+"""The departure of a matrix from normality."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import Matrix, as_matrix, power_of_two
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import Matrix, given_matrix, power_of_two
-from eigenrnn.analysis.schur_form import schur_form
+from eigenrnn.analysis.schur_structure import schur_form
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,10 +22,10 @@ class Henrici(Analysis):
     """The departure of a matrix from normality.
 
     Args:
-        absolute: The departure; zero for a normal matrix alone.
-        relative: The same over the Frobenius norm: from 0 to 1, which a nilpotent matrix has.
-        singular_values: The largest first.
-        moduli: Those of the eigenvalues, the largest first; the same for a normal matrix.
+        absolute: The departure; zero exactly for normal matrices.
+        relative: The departure over the Frobenius norm; from 0 to 1, and 1 if W is nilpotent.
+        singular_values: Largest first.
+        moduli: The moduli of the eigenvalues, largest first; a normal matrix has the same ones.
     Shape:
         singular_values, moduli: (N,)
     """
@@ -57,13 +57,13 @@ class Henrici(Analysis):
 def henrici(
     W: Matrix,  # (N, N)
 ) -> Henrici:
-    r"""Measure the departure from normality, by the index of Henrici.
+    r"""Measure the departure from normality by Henrici's index.
 
     .. math:: d(W) = \sqrt{\lVert W \rVert_F^2 - \sum_i |\lambda_i|^2}
         = \lVert \Theta - \operatorname{diag} \Theta \rVert_F, \qquad W = P \Theta P^*
 
-    It is the second form that is computed, from what is beside the diagonal of a triangular
-    :math:`\Theta`: nothing cancels, and a normal matrix gives zero up to rounding, not its root.
+    The computation uses the second form, the off-diagonal part of a triangular :math:`\Theta`.
+    Nothing cancels there, so a normal matrix gives zero up to rounding, not up to its root.
 
     Args:
         W: The matrix, real or complex, or a layer with one.
@@ -75,11 +75,11 @@ def henrici(
         Henrici, Numerische Mathematik 4, 1962. https://doi.org/10.1007/BF01386294; relative as in
         Trefethen and Embree, Spectra and Pseudospectra, 2005 (departures: none).
     Example:
-        >>> found = henrici([[0.0, 3.0], [0.0, 4.0]])
-        >>> found.absolute, found.relative
+        >>> result = henrici([[0.0, 3.0], [0.0, 4.0]])
+        >>> result.absolute, result.relative
         (3.0, 0.6)
     """
-    matrix = given_matrix(W)
+    matrix = as_matrix(W)
     form = schur_form(matrix)
     absolute, scale = form.departure(), power_of_two(matrix)
     size = float(np.linalg.norm(matrix / scale))

@@ -1,4 +1,4 @@
-"""Chains hidden in a recurrent matrix, found by the order in which a pulse reaches the units."""
+"""Chains hidden in a recurrent matrix, found from the order in which a pulse excites units."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import check_numpy_generator
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.generators import check_numpy_generator
-from eigenrnn.analysis.recurrence import Recurrence, recurrences
-from eigenrnn.analysis.trajectory import chosen
+from eigenrnn.analysis.recurrence import Recurrence, recurrences, select_recurrence
 from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
@@ -21,22 +20,22 @@ if TYPE_CHECKING:
 
 __all__ = ["HiddenChain", "hidden_chain"]
 
-_MOST_SHOWN = 0.95  # of the largest difference
+_SHOWN_SHARE = 0.95  # of the largest difference
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class HiddenChain(Analysis):
-    r"""Mean recurrent weights by how much later the unit that they reach peaks.
+    r"""Mean recurrent weights by the difference in rank of the units that they connect.
 
     Args:
-        differences: Differences of rank d = -(N - 1), ..., N - 1; positive from a unit that peaks
-            earlier to one that peaks later.
-        profiles: The mean weight of each difference, by gate; of a layer without gates ``"hh"``.
-        order: The units, the earliest peak first.
-        peak_times: The step of each unit's peak, 0 that of the pulse.
-        responses: What the pulse changes in the units' activities, or these themselves.
+        differences: Differences of rank d = -(N - 1), ..., N - 1; positive for a weight from an
+            earlier to a later peak.
+        profiles: The mean weight at each difference, by gate; ``"hh"`` for an ungated layer.
+        order: The units, earliest peak first.
+        peak_times: The time step of each unit's peak; the pulse is at 0.
+        responses: The change of each unit's activity due to the pulse, or the activity itself.
     Shape:
         differences, each profile: :math:`(2 N - 1,)`; order, peak_times: :math:`(N,)`; responses:
         :math:`(T, N)`.
@@ -50,10 +49,10 @@ class HiddenChain(Analysis):
 
     def plot(self) -> "Figure":
         figure, (left, right) = plot.canvas(2)
-        # the farthest differences are means of few weights, and so are noise
-        many = np.abs(self.differences) <= _MOST_SHOWN * len(self.order)
-        shown_profiles = {gate: profile[many] for gate, profile in self.profiles.items()}
-        plot.lines(left, self.differences[many], shown_profiles)
+        # means at the largest differences are noisy: they average few weights
+        central = np.abs(self.differences) <= _SHOWN_SHARE * len(self.order)
+        profiles = {gate: profile[central] for gate, profile in self.profiles.items()}
+        plot.lines(left, self.differences[central], profiles)
         left.axvline(0, color="0.6", linewidth=0.8)
         plot.label(left, "difference of rank $i - j$", "mean weight from $j$ to $i$")
         shown = self.responses[:, self.order].T
@@ -61,7 +60,7 @@ class HiddenChain(Analysis):
         plot.heat_map(
             right,
             shown / np.where(sizes > 0, sizes, 1),
-            "response, by the largest of each unit",
+            "response over the peak of the unit",
             around_zero=True,
         )
         right.set_aspect("auto")
@@ -72,16 +71,16 @@ class HiddenChain(Analysis):
         return {"difference": self.differences, **self.profiles}
 
     def headline(self) -> dict[str, float]:
-        """Return by how much weights forwards exceed those backwards, and where profiles peak."""
-        forwards, found = self.differences > 0, dict[str, float]()
+        """Return the mean forward minus backward weight, and the peak of each profile."""
+        forwards, numbers = self.differences > 0, dict[str, float]()
         for gate, profile in self.profiles.items():
             if forwards.any():
-                more = profile[forwards].mean() - profile[self.differences < 0].mean()
-                found[f"{gate}: forward minus backward weight"] = float(more)
-            found[f"{gate}: difference of the largest weight"] = float(
+                asymmetry = profile[forwards].mean() - profile[self.differences < 0].mean()
+                numbers[f"{gate}: forward minus backward weight"] = float(asymmetry)
+            numbers[f"{gate}: difference of the largest weight"] = float(
                 self.differences[profile.argmax()]
             )
-        return found
+        return numbers
 
 
 def hidden_chain(
@@ -94,37 +93,38 @@ def hidden_chain(
     baseline: bool = True,
     generator: np.random.Generator | None = None,
 ) -> HiddenChain:
-    r"""Order units by when a pulse excites them most, and average weights along that order.
+    r"""Order units by the time of their peak response to a pulse, and average weights along it.
 
     .. math:: p(d) = \frac{1}{N - |d|} \sum_{i - j = d} W_{\pi_i \pi_j}, \qquad
         \pi = \text{units by the time of their largest } h - h^0
 
-    Here :math:`h^0` are the states without the pulse, which biases and a first state move too.
+    Here :math:`h^0` are the states without the pulse. They are not zero if the layer has biases or
+    a nonzero initial state.
 
-    A chain of whatever order of units has a single peak at d = 1. Weights are taken as they are:
-    nothing is subtracted, and d = 0 is the mean weight of units to themselves. Units that peak at
-    the same step come in random order; so do all that never leave their first value.
+    A chain, in any order of its units, has a single peak at d = 1. No mean weight is subtracted;
+    d = 0 gives the mean weight of units to themselves. Units that peak at the same step are
+    ordered at random, and so are units that never respond.
 
     Args:
-        layer: A recurrent layer or a model with one, ours or torch's, with real states.
-        steps: How many states to follow, the first of which has received the pulse; None takes N.
-        pulse: What is given to one input at the first step; all else is zero.
-        input: Which input.
-        which: The layer and direction, such as ``"l0"`` or ``"l1_reverse"``; a later one gets the
-            pulse at its own input, not through those before it.
-        baseline: Whether to take away the states without the pulse.
-        generator: NumPy's; breaks ties. None does so in the same way each time.
+        layer: A recurrent layer with real states, ours or torch's, or a model with one.
+        steps: The number of states to record, from the step of the pulse on; None means N.
+        pulse: The value of one input at the first step; all other inputs are zero.
+        input: The index of that input.
+        which: The layer and direction, such as ``"l0"`` or ``"l1_reverse"``. A later layer gets
+            the pulse at its own input, not through the layers before it.
+        baseline: Whether to subtract the states without the pulse.
+        generator: NumPy's generator, which breaks ties. None uses a fixed one.
     Returns:
-        A profile for each gate; all follow the order of the h.
+        A profile for each gate; all use the order of the peaks of h.
     Raises:
-        ValueError: If the states are complex or do not stay finite, or there is no such layer or
-            input, or no step.
-        TypeError: If the generator is of another kind.
+        ValueError: If the states are complex or not finite, the layer or input does not exist,
+            or `steps` is not positive.
+        TypeError: If the generator is not NumPy's.
     Source:
         Orhan and Pitkow, ICLR 2020, section 4 and figures 5 and 6.
         https://arxiv.org/abs/1905.13715; after Rajan, Harvey and Tank, Neuron 90(1), 2016.
-        https://doi.org/10.1016/j.neuron.2016.02.009 (departures: the paper does not tell how many
-        steps it follows, nor takes away the states without the pulse).
+        https://doi.org/10.1016/j.neuron.2016.02.009 (departures: the paper does not
+        report the number of steps, and does not subtract the states without the pulse).
     Example:
         >>> layer = torch.nn.RNN(1, 4, nonlinearity="relu", bias=False)
         >>> with torch.no_grad():
@@ -138,7 +138,7 @@ def hidden_chain(
         check_positive_integer("steps", steps)
     if not (np.isfinite(pulse) and pulse != 0):
         raise ValueError(f"expected a finite pulse other than 0, got {pulse}")
-    recurrence = chosen({each.name: each for each in recurrences(layer)}, which)
+    recurrence = select_recurrence({each.name: each for each in recurrences(layer)}, which)
     if "imaginary" in recurrence.blocks:
         raise ValueError(
             "expected a layer with real states, whose peaks have an order, got complex"
@@ -162,13 +162,13 @@ def hidden_chain(
 def _responses(
     recurrence: Recurrence, steps: int, pulse: float, input: int
 ) -> tuple[Floats, Floats]:  # (steps, N) each
-    """Return the hidden units' activities after a pulse, and without one.
+    """Return the activities of the hidden units with and without a pulse.
 
     Raises:
-        ValueError: If they do not stay finite.
+        ValueError: If they are not finite.
     """
     x = torch.zeros(steps, 2, recurrence.input_size, dtype=torch.float64)
-    # a layer that reads backwards begins at the end
+    # a reverse direction begins at the end
     x[-1 if recurrence.reverse else 0, 0, input] = pulse
     states = recurrence.states(x)[1:, :, : recurrence.hidden_size]
     if not states.isfinite().all():

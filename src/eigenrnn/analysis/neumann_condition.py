@@ -1,4 +1,4 @@
-"""Whether a Neumann series gives the inverse after a step of training."""
+"""Convergence of the Neumann series that updates an inverse after a training step."""
 
 import math
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import Matrix, NumberArray, given_matrix
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.linalg import check_finite, skew, tol
@@ -25,12 +25,12 @@ _ORDERS = 9
 
 @dataclass(frozen=True)
 class NeumannCondition(Analysis):
-    r"""What the series of an inverse has to sum.
+    r"""The matrix whose powers the Neumann series sums, and its norm.
 
     Args:
-        ratio: The matrix X of which the series has the powers.
+        ratio: The matrix X of the series.
         norm: Its 2-norm.
-        order: The order q of the last term that is summed.
+        order: The order q of the last term in the truncated series.
     Shape:
         ratio: (N, N)
     """
@@ -41,12 +41,12 @@ class NeumannCondition(Analysis):
 
     @property
     def converges(self) -> bool:
-        """Whether the series is sure to converge: the norm is below one."""
+        """Whether convergence is guaranteed: the norm is below one."""
         return self.norm < 1
 
     @property
     def error_bound(self) -> float:
-        """A bound of what the terms that are left out add up to; infinite without one."""
+        """A bound on the norm of the truncated terms; infinite without guaranteed convergence."""
         return self._bound(self.order)
 
     @property
@@ -63,7 +63,7 @@ class NeumannCondition(Analysis):
         columns = self.table()
         series = {"norm of the term": columns["term_norm"]}
         if self.converges:
-            series["bound of all later terms"] = columns["error_bound"]
+            series["bound on all later terms"] = columns["error_bound"]
         plot.lines(axes, columns["order"], series, log=bool(self.norm), marker="o")
         state = "converges" if self.converges else "need not converge"
         plot.label(axes, "order of the term", "2-norm", f"norm {self.norm:.3g}: {state}")
@@ -89,18 +89,18 @@ def neumann_condition(
     *,
     order: int | None = None,
 ) -> NeumannCondition:
-    r"""Measure what decides whether the series of NC-GRU converges.
+    r"""Measure whether the Neumann series of NC-GRU converges, and its truncation error.
 
     .. math:: (I + A_k)^{-1} = \sum_{i \ge 0} X^i\, (I + A_{k-1})^{-1}, \qquad
         X = (I + A_{k-1})^{-1} (A_{k-1} - A_k), \qquad \|X\|_2 < 1
 
-    The terms above the order q add up to at most :math:`\|X\|_2^{q+1} / (1 - \|X\|_2)`. That also
-    bounds the error of the inverse, as :math:`\|(I + A)^{-1}\|_2 \le 1`.
+    The norm of all terms above order q is at most :math:`\|X\|_2^{q+1} / (1 - \|X\|_2)`. This
+    also bounds the error of the inverse, because :math:`\|(I + A)^{-1}\|_2 \le 1`.
 
     Args:
-        before: The skew-symmetric matrix of before a step, or a constraint with one.
-        after: That of after it; of the same constraint a copy made later.
-        order: The order q of the series; by default that of a constraint, or 2.
+        before: The skew-symmetric matrix before a step, or a constraint with one.
+        after: The matrix after the step, or a later copy of the same constraint.
+        order: The order q of the series; by default that of the constraint, or 2.
     Shape:
         before, after: :math:`(N, N)`.
     Raises:
@@ -111,8 +111,8 @@ def neumann_condition(
         https://arxiv.org/abs/2208.06496 (departures: the inverse is exact here).
     Example:
         >>> A = np.array([[0.0, -1.0], [1.0, 0.0]])
-        >>> found = neumann_condition(A, 0.5 * A)
-        >>> round(found.norm, 6), found.converges
+        >>> result = neumann_condition(A, 0.5 * A)
+        >>> round(result.norm, 6), result.converges
         (0.353553, True)
     """
     A, B = _skew(before, "before"), _skew(after, "after")
@@ -128,17 +128,17 @@ def neumann_condition(
     return NeumannCondition(ratio, float(np.linalg.norm(ratio, 2)), order)
 
 
-def _skew(given: Matrix | NeumannCayley, name: str) -> NumberArray:  # (N, N)
-    """Return a skew-symmetric matrix, that of a constraint too.
+def _skew(matrix: Matrix | NeumannCayley, name: str) -> NumberArray:  # (N, N)
+    """Return a skew-symmetric matrix, or that of a constraint.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If the matrix is not skew-symmetric.
     """
-    if isinstance(given, NeumannCayley):
-        given = skew(given.cayley.raw.detach(), given.size)
-    A = given_matrix(given, name)
+    if isinstance(matrix, NeumannCayley):
+        matrix = skew(matrix.cayley.raw.detach(), matrix.size)
+    A = as_matrix(matrix, name)
     symmetric, size = np.abs(A + A.T).max(), np.abs(A).max()
-    # it may come from single precision
+    # the matrix may be rounded to single precision
     if symmetric > tol(torch.float32, len(A)) * size:
         raise ValueError(
             f"expected a skew-symmetric matrix {name}, got one whose symmetric part is up to "

@@ -1,4 +1,4 @@
-"""How fast a matrix can make a state grow at first, and the set of values that says so."""
+"""The numerical range of a matrix, and its abscissa, the initial growth rate of states."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import Matrix, NumberArray, given_matrix
 from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["NumericalAbscissa", "numerical_abscissa"]
 
-_PEAKS = 3
+_MAX_PEAKS = 3
 
 
 @dataclass(frozen=True)
 class NumericalAbscissa(Analysis):
-    r"""The numerical range of a matrix, and how far it reaches.
+    r"""The numerical range of a matrix, with its abscissa and radius.
 
     Args:
-        abscissa: How far to the right it reaches; :math:`d \|h\| / d t \le \omega \|h\|` where
+        abscissa: The largest real part; :math:`d \|h\| / d t \le \omega \|h\|` where
             :math:`\dot h = W h`, with equality for some h.
-        radius: How far from zero it reaches; :math:`\|W^k\|_2 \le 2 w^k`.
-        angles: The directions in which points of the boundary were sought.
-        boundary: A point of the boundary that lies farthest in each direction.
-        eigenvalues: The eigenvalues of W, which lie inside.
+        radius: The largest modulus; :math:`\|W^k\|_2 \le 2 w^k`.
+        angles: The directions of the boundary points.
+        boundary: The farthest point of the range in each direction.
+        eigenvalues: The eigenvalues of W, which lie inside the range.
     Shape:
         angles, boundary: (angles,); eigenvalues: (N,).
     Units:
@@ -75,14 +75,14 @@ def numerical_abscissa(
     .. math:: \omega(W) = \lambda_{\max}\big(\tfrac{1}{2} (W + W^H)\big), \qquad
         F(W) = \{ u^H W u : \|u\|_2 = 1 \}, \qquad w(W) = \max_{z \in F(W)} |z|
 
-    The abscissa is exact but for round-off; so are points of the boundary. The radius is refined
-    between the angles from its highest peaks; that it is the highest is certain only to within a
-    factor of :math:`\cos(\pi / \text{angles})`.
+    The abscissa and the boundary points are exact up to rounding. The radius is refined between
+    the angles from its highest peaks; it is guaranteed only to within a factor of
+    :math:`\cos(\pi / \text{angles})`.
 
     Args:
         W: The recurrent matrix, or a layer with only one.
-        angles: The number of directions, each of which costs an eigenvector: 1.7 s on one core for
-            N = 1024. Those of a real matrix take half of them; the radius takes some tens more.
+        angles: The number of directions. Each costs one eigenvector, 1.7 s on one core for
+            N = 1024; a real matrix needs half of them, and the radius some tens more.
     Shape:
         W: :math:`(N, N)`.
     Raises:
@@ -91,59 +91,62 @@ def numerical_abscissa(
         Johnson, SIAM J. Numer. Anal. 15(3), 1978. https://doi.org/10.1137/0715039; Trefethen and
         Embree, Spectra and Pseudospectra, 2005, section 17 (departures: none).
     Example:
-        >>> found = numerical_abscissa([[0.0, 2.0], [0.0, 0.0]])
-        >>> round(found.abscissa, 6), round(found.radius, 6)
+        >>> result = numerical_abscissa([[0.0, 2.0], [0.0, 0.0]])
+        >>> round(result.abscissa, 6), round(result.radius, 6)
         (1.0, 1.0)
     """
-    matrix = given_matrix(W)
+    matrix = as_matrix(W)
     check_positive_integer("angles", angles)
     if angles < 3:
         raise ValueError(f"expected at least 3 angles, got {angles}")
     is_real = not np.iscomplexobj(matrix)
-    turns = 2 * np.pi * np.arange(angles) / angles
+    directions = 2 * np.pi * np.arange(angles) / angles
     farthest = [
-        _farthest(matrix, turn) for turn in (turns[: angles // 2 + 1] if is_real else turns)
+        _farthest(matrix, direction)
+        for direction in (directions[: angles // 2 + 1] if is_real else directions)
     ]
     if is_real:  # the other half is its mirror image
         farthest += [
-            (reach, point.conjugate())
-            for reach, point in reversed(farthest[1 : (angles + 1) // 2])
+            (extent, point.conjugate())
+            for extent, point in reversed(farthest[1 : (angles + 1) // 2])
         ]
-    reaches = np.array([reach for reach, _ in farthest])
+    extents = np.array([extent for extent, _ in farthest])
     return NumericalAbscissa(
-        abscissa=float(reaches[0]),
-        radius=_highest(lambda turn: _farthest(matrix, turn)[0], turns, reaches),
-        angles=turns,
+        abscissa=float(extents[0]),
+        radius=_refined_maximum(
+            lambda direction: _farthest(matrix, direction)[0], directions, extents
+        ),
+        angles=directions,
         boundary=np.array([point for _, point in farthest]),
         eigenvalues=np.linalg.eigvals(matrix).astype(np.complex128),
     )
 
 
-def _farthest(W: NumberArray, turn: float) -> tuple[float, complex]:
-    """Return how far the numerical range reaches in a direction, and a point that is there."""
-    turned = W if turn == 0 else np.exp(-1j * turn) * W
+def _farthest(W: NumberArray, direction: float) -> tuple[float, complex]:
+    """Return the extent of the numerical range in a direction, and its farthest point."""
+    rotated = W if direction == 0 else np.exp(-1j * direction) * W
     eigh: Any = scipy.linalg.eigh
     last = len(W) - 1
-    values, vectors = eigh((turned + turned.conj().T) / 2, subset_by_index=[last, last])
+    values, vectors = eigh((rotated + rotated.conj().T) / 2, subset_by_index=[last, last])
     u = vectors[:, 0]
     return float(values[0]), complex(u.conj() @ W @ u)
 
 
-def _highest(
+def _refined_maximum(
     f: Callable[[float], float],
-    turns: NDArray[np.float64],  # (angles,)
+    directions: NDArray[np.float64],  # (angles,)
     values: NDArray[np.float64],  # (angles,)
 ) -> float:
-    """Return the maximum over the circle, from values that are there."""
+    """Return the maximum over the circle, starting from values at given angles."""
     peaks = np.flatnonzero((values >= np.roll(values, 1)) & (values >= np.roll(values, -1)))
-    step, best = turns[1], float(values.max())
+    step, best = directions[1], float(values.max())
 
-    def lower(turn: float) -> float:
-        return -f(turn)
+    def negative(direction: float) -> float:
+        return -f(direction)
 
     minimise: Any = scipy.optimize.minimize_scalar
-    for peak in peaks[np.argsort(-values[peaks])][:_PEAKS]:
-        bounds = (turns[peak] - step, turns[peak] + step)
-        found = minimise(lower, bounds=bounds, method="bounded", options={"xatol": 1e-8})
-        best = max(best, -float(found.fun))
+    for peak in peaks[np.argsort(-values[peaks])][:_MAX_PEAKS]:
+        bounds = (directions[peak] - step, directions[peak] + step)
+        minimum = minimise(negative, bounds=bounds, method="bounded", options={"xatol": 1e-8})
+        best = max(best, -float(minimum.fun))
     return best

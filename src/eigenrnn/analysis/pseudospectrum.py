@@ -1,4 +1,4 @@
-"""Where the eigenvalues of a matrix go when the matrix is disturbed a little."""
+"""Pseudospectra: where the eigenvalues of a matrix move under small perturbations."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import Matrix, as_matrix
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import Matrix, given_matrix
 from eigenrnn.analysis.resolvent import smallest_singular_values, triangular
 from eigenrnn.errors import check_positive_integer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Extent", "Pseudospectrum", "pseudospectrum"]
 
 Extent = tuple[float, float, float, float]
-"""Left, right, bottom and top of a part of the complex plane."""
+"""Left, right, bottom and top of a rectangle in the complex plane."""
 
 _MARGIN = 1.25
 _LOWEST_LEVEL = -8
@@ -26,11 +26,11 @@ _LOWEST_LEVEL = -8
 
 @dataclass(frozen=True)
 class Pseudospectrum(Analysis):
-    r"""How far zI - W is from a singular matrix, over a part of the plane.
+    r"""The distance of zI - W from singularity, over a rectangle in the plane.
 
     Args:
-        x: The real parts of z.
-        y: The imaginary parts of z.
+        x: The real parts of the grid points z.
+        y: The imaginary parts of the grid points z.
         sigma_min: The smallest singular value of :math:`z I - W`.
         eigenvalues: The eigenvalues of W.
     Shape:
@@ -62,16 +62,16 @@ class Pseudospectrum(Analysis):
         return {"x": x.ravel(), "y": y.ravel(), "sigma_min": self.sigma_min.ravel()}
 
     def headline(self) -> dict[str, float]:
-        """Return how far from zero eigenvalues are, and how far a disturbance of 0.01 takes them.
+        """Return the spectral radius, and its largest value under a perturbation of norm 0.01.
 
-        The second is that of the grid's points, and no more than its extent.
+        The second number is limited to the points of the grid.
         """
         z = self.x + 1j * self.y[:, None]
-        reached = np.abs(z[self.sigma_min <= 0.01])
+        reachable = np.abs(z[self.sigma_min <= 0.01])
         radius = float(np.abs(self.eigenvalues).max())
         return {
             "spectral radius": radius,
-            "pseudospectral radius at 0.01": max(radius, float(reached.max(initial=0.0))),
+            "pseudospectral radius at 0.01": max(radius, float(reachable.max(initial=0.0))),
         }
 
 
@@ -81,39 +81,39 @@ def pseudospectrum(
     extent: Extent | None = None,
     resolution: int = 60,
 ) -> Pseudospectrum:
-    r"""Compute the pseudospectra of a matrix: where its eigenvalues go when it is disturbed.
+    r"""Compute the pseudospectra of a matrix, the eigenvalues of its perturbations.
 
     .. math:: \Lambda_\epsilon(W) = \{ z : \sigma_{\min}(z I - W) \le \epsilon \}
         = \{ z : z \text{ is an eigenvalue of } W + E, \ \|E\|_2 \le \epsilon \}
 
-    One Schur form, and then a Lanczos iteration by triangular solves, at all points together; of
-    a real matrix, only the points on one side of the real axis are computed where the extent is
-    symmetric. Relative errors are at most 5e-5, and mostly below 1e-7.
+    One Schur form reduces the problem to a Lanczos iteration by triangular solves, which runs at
+    all points together. For a real matrix and a symmetric extent, only the points on one side of
+    the real axis are computed. Relative errors are at most 5e-5, and mostly below 1e-7.
 
     Args:
         W: The recurrent matrix, or a layer with only one.
-        extent: Left, right, bottom and top of what is computed; None takes a square around all
+        extent: Left, right, bottom and top of the grid; None means a square around all
             eigenvalues and the unit circle.
         resolution: The number of points along each side.
     Shape:
-        W: :math:`(N, N)`; memory grows as :math:`N^2` and as the number of points.
+        W: :math:`(N, N)`; memory grows with :math:`N^2` and with the number of points.
     Returns:
-        The smallest singular values; numbers below round-off, :math:`10^{-16} \|z I - W\|_2`, are
-        lifted to it.
+        The smallest singular values, at least the rounding error,
+        :math:`10^{-16} \|z I - W\|_2`.
     Raises:
         ValueError: If W is not square or not finite, the extent is empty, or the resolution is
             below 2.
     Source:
         Trefethen, Computation of pseudospectra, Acta Numerica 8, 1999, sections 2 and 8.
-        https://doi.org/10.1017/S0962492900002932 (departures: points take their steps together).
+        https://doi.org/10.1017/S0962492900002932 (departures: all points iterate together).
     Example:
-        >>> found = pseudospectrum(np.diag([0.5, -0.5]), extent=(0, 1, -1, 1), resolution=3)
-        >>> found.sigma_min.round(3)
+        >>> result = pseudospectrum(np.diag([0.5, -0.5]), extent=(0, 1, -1, 1), resolution=3)
+        >>> result.sigma_min.round(3)
         array([[1.118, 1.   , 1.118],
                [0.5  , 0.   , 0.5  ],
                [1.118, 1.   , 1.118]])
     """
-    matrix = given_matrix(W)
+    matrix = as_matrix(W)
     check_positive_integer("resolution", resolution)
     if resolution < 2:
         raise ValueError(f"expected resolution >= 2, got {resolution}")
@@ -134,10 +134,10 @@ def pseudospectrum(
 
 
 def _check_extent(extent: Extent) -> None:
-    """Refuse what is no rectangle.
+    """Check that an extent is a rectangle.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not.
     """
     try:
         left, right, bottom, top = map(float, extent)

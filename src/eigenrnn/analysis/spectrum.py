@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import Matrix, as_matrix, power_of_two
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.matrices import Matrix, given_matrix, power_of_two
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,10 +18,10 @@ __all__ = ["Spectrum", "spectrum"]
 
 @dataclass(frozen=True)
 class Spectrum(Analysis):
-    r"""Eigenvalues, and how far the matrix is from an orthogonal or unitary one.
+    r"""The eigenvalues of a matrix, and its distance from orthogonality or unitarity.
 
     Args:
-        eigenvalues: The largest first.
+        eigenvalues: Largest first.
         orthogonality_error: :math:`\|W^* W - I\|_F`.
     Shape:
         eigenvalues: :math:`(N,)`.
@@ -36,13 +36,13 @@ class Spectrum(Analysis):
         return float(np.abs(self.eigenvalues[0]))
 
     def plot(self) -> "Figure":
-        figure, (of_plane, of_moduli) = plot.canvas(2)
-        plot.plane(of_plane, {"eigenvalues": self.eigenvalues})
+        figure, (plane, distribution) = plot.canvas(2)
+        plot.plane(plane, {"eigenvalues": self.eigenvalues})
         moduli = np.abs(self.eigenvalues)
-        margin = max(0.05 * np.ptp(moduli), 0.05)  # those of an orthogonal matrix are all one
+        margin = max(0.05 * np.ptp(moduli), 0.05)  # an orthogonal matrix has only moduli of one
         bins = np.linspace(moduli.min() - margin, moduli.max() + margin, 32)
-        plot.histogram(of_moduli, moduli, bins)
-        plot.label(of_moduli, "modulus", "number of eigenvalues")
+        plot.histogram(distribution, moduli, bins)
+        plot.label(distribution, "modulus", "number of eigenvalues")
         return figure
 
     def table(self) -> Table:
@@ -61,12 +61,12 @@ class Spectrum(Analysis):
 def spectrum(
     W: Matrix,  # (N, N)
 ) -> Spectrum:
-    r"""Compute the eigenvalues, whose moduli say how fast a linear network's modes grow or fade.
+    r"""Compute the eigenvalues, whose moduli are the growth rates of a linear network's modes.
 
     .. math:: W u_i = \lambda_i u_i, \qquad h_t = W h_{t-1}
 
-    Those of a matrix far from normal tell little of its first powers: see `henrici`, `kreiss` and
-    `pseudospectrum`.
+    For a matrix far from normal they say little about its first powers: see `henrici`, `kreiss`
+    and `pseudospectrum`.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
@@ -79,13 +79,13 @@ def spectrum(
     Source:
         Trefethen and Embree, Spectra and Pseudospectra, 2005, section 1 (departures: none).
     Example:
-        >>> found = spectrum([[0.0, -2.0], [2.0, 0.0]])
-        >>> round(found.radius, 6), round(found.orthogonality_error, 6)
+        >>> result = spectrum([[0.0, -2.0], [2.0, 0.0]])
+        >>> round(result.radius, 6), round(result.orthogonality_error, 6)
         (2.0, 4.242641)
     """
-    matrix = given_matrix(W)
+    matrix = as_matrix(W)
     eigenvalues = np.linalg.eigvals(matrix).astype(np.complex128)
     order = np.argsort(-np.abs(eigenvalues), kind="stable")
-    size = max(power_of_two(matrix), 1.0)  # so that squares stay in range
+    size = max(power_of_two(matrix), 1.0)  # keeps squares in range
     gram = (matrix / size).conj().T @ (matrix / size) - np.eye(len(matrix)) / size / size
     return Spectrum(eigenvalues[order], float(np.linalg.norm(gram)) * size * size)

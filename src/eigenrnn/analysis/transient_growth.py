@@ -1,4 +1,4 @@
-"""How far states grow before they decay."""
+"""Transient growth: how far states grow before they decay."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,34 +9,33 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix, check_numpy_generator
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.generators import check_numpy_generator
-from eigenrnn.analysis.matrices import Matrix, NumberArray, given_matrix
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-from eigenrnn.linalg import check_finite
 
 __all__ = ["TransientGrowth", "transient_growth"]
 
-_MOST_DENSE = 160  # rows up to which all singular values cost less than a few products
+_MAX_DENSE = 160  # rows up to which all singular values cost less than a few products
 _TOLERANCE = 1e-12
 _ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
 class TransientGrowth(Analysis):
-    r"""Norms of the powers of a matrix, and of states that it moves.
+    r"""Norms of the powers of a matrix, and of an ensemble of states that it maps.
 
     Args:
-        norms: :math:`\|W^k\|_2` for k = 0, 1, ..., steps: the most that any state has grown.
-        state_norm_mean: The mean norm of the states of an ensemble at every step, if there is one.
-        state_norm_std: The standard deviation of this norm.
-        spread_mean: The mean of the standard deviation across the units of a state.
-        spread_std: The standard deviation of that.
+        norms: :math:`\|W^k\|_2` for k = 0, 1, ..., steps: the largest growth of any state.
+        state_norm_mean: The mean norm of the ensemble at every step.
+        state_norm_std: The standard deviation of this norm over the ensemble.
+        spread_mean: The mean over the ensemble of the standard deviation across units.
+        spread_std: The standard deviation of the same quantity over the ensemble.
     Shape:
-        norms, state_norm_mean, ...: (steps + 1,); empty without an ensemble, but for norms.
+        norms and all others: (steps + 1,); without an ensemble all others are empty.
     """
 
     norms: NDArray[np.float64]
@@ -52,13 +51,13 @@ class TransientGrowth(Analysis):
 
     @property
     def peak_at(self) -> int:
-        """The step at which it is reached first, up to rounding."""
+        """The first step with the largest norm, up to rounding."""
         return int((self.norms >= self.peak * (1 - _ROUNDING)).argmax())
 
     def plot(self) -> "Figure":
         columns = self.table()
         figure, axes = plot.canvas(columns=2 if "spread_mean" in columns else 1)
-        series = {"largest of all states": self.norms}
+        series = {"largest over all states": self.norms}
         if "spread_mean" in columns:
             series["mean of the ensemble"] = self.state_norm_mean
             bands = {"mean and std": self.spread_std}
@@ -67,7 +66,7 @@ class TransientGrowth(Analysis):
             plot.label(axes[1], "step k", "standard deviation across units", title)
         plot.lines(axes[0], columns["step"], series, log=True)
         title = f"peak {self.peak:.4g} at step {self.peak_at}"
-        plot.label(axes[0], "step k", "norm of a state of first norm 1", title)
+        plot.label(axes[0], "step k", "norm of a state of initial norm 1", title)
         return figure
 
     def table(self) -> Table:
@@ -92,59 +91,59 @@ def transient_growth(
     ensemble: int = 0,
     generator: np.random.Generator | None = None,
 ) -> TransientGrowth:
-    r"""Follow a linear network from its first state: how far may it grow, how far does it.
+    r"""Compute how far the states of a linear network can grow, and how far random states do.
 
     .. math:: \|W^k\|_2 = \max_{\|h_0\| = 1} \|h_k\|, \qquad h_k = W h_{k-1}
 
-    Powers are formed one after the other. Their norms are by singular values up to 160 units, and
-    by Lanczos' method above, to ten digits or more. Of an ensemble norms below 1e-150 are zero.
+    Powers are formed one after the other. Their norms come from singular values up to 160 units
+    and from Lanczos' method above, to at least ten digits. Ensemble norms below 1e-150 are zero.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
         steps: The last power.
-        ensemble: How many first states to follow, uniform on the unit sphere; none by default.
-        generator: NumPy's; where they come from. None draws the same ones every time.
+        ensemble: The number of initial states, uniform on the unit sphere; none by default.
+        generator: NumPy's generator of initial states. None draws the same ones every time.
     Shape:
         W: :math:`(N, N)`; norms: (steps + 1,).
     Raises:
-        ValueError: If W is not square or not finite, or the layer has several or none, a number
-            is not in its range, or a power leaves double precision.
-        TypeError: If the generator is of another kind.
+        ValueError: If W is not square or not finite, the layer has several or none, a number is
+            out of range, or a power leaves double precision.
+        TypeError: If the generator is not NumPy's.
     Source:
         Kerg et al., NeurIPS 2019, section 3.1 and figure 1b. https://arxiv.org/abs/1905.12080;
         Trefethen and Embree, Spectra and Pseudospectra, 2005, chapter 14 (departures: none).
     Example:
-        >>> found = transient_growth([[0.5, 3.0], [0.0, 0.5]], 10)
-        >>> round(found.peak, 4), found.peak_at
+        >>> result = transient_growth([[0.5, 3.0], [0.0, 0.5]], 10)
+        >>> round(result.peak, 4), result.peak_at
         (3.0811, 1)
     """
-    matrix = given_matrix(W)
+    matrix = as_matrix(W)
     check_numpy_generator(generator, optional=True)
     check_positive_integer("steps", steps)
     if ensemble:
         check_positive_integer("ensemble", ensemble)
-    draw = np.random.default_rng(0) if generator is None else generator
-    states = _on_sphere(len(matrix), ensemble, draw)
+    rng = np.random.default_rng(0) if generator is None else generator
+    states = _unit_vectors(len(matrix), ensemble, rng)
     power: Any = np.eye(len(matrix), dtype=matrix.dtype)
-    rows = [_measured(states)]
+    rows = [_ensemble_moments(states)]
     norms = [1.0]
     for k in range(1, steps + 1):
         with np.errstate(over="ignore", invalid="ignore"):
             power, states = matrix @ power, matrix @ states
-        _check_size(power, k)
+        _check_range(power, k)
         norms.append(_norm(power))
-        rows.append(_measured(states))
+        rows.append(_ensemble_moments(states))
     return TransientGrowth(np.array(norms), *(np.array(rows).T if ensemble else np.empty((4, 0))))
 
 
-def _on_sphere(N: int, number: int, generator: np.random.Generator) -> NumberArray:
-    """Draw unit vectors, one a column."""
+def _unit_vectors(N: int, number: int, generator: np.random.Generator) -> NumberArray:
+    """Draw unit vectors, one per column."""
     normal = generator.standard_normal((N, number))
     return normal / np.linalg.norm(normal, axis=0)
 
 
-def _measured(states: NumberArray) -> tuple[float, float, float, float]:
-    """Return mean and standard deviation of the norms, and of the spreads across units."""
+def _ensemble_moments(states: NumberArray) -> tuple[float, float, float, float]:
+    """Return mean and standard deviation of the norms and of the spreads across units."""
     if not states.size:
         return 0.0, 0.0, 0.0, 0.0
     norms, spreads = np.linalg.norm(states, axis=0), states.std(axis=0)
@@ -155,9 +154,9 @@ def _norm(W: NumberArray) -> float:
     """Return the 2-norm."""
     check_finite(W)
     scale = float(np.abs(W).max())
-    if scale == 0 or len(W) <= _MOST_DENSE:
+    if scale == 0 or len(W) <= _MAX_DENSE:
         return float(scipy.linalg.svdvals(W, check_finite=False)[0])
-    scaled = W / scale  # squares neither overflow nor vanish
+    scaled = W / scale  # squares neither overflow nor underflow
 
     def gram(x: NumberArray) -> NumberArray:
         return scaled.conj().T @ (scaled @ x)
@@ -170,11 +169,11 @@ def _norm(W: NumberArray) -> float:
     return scale * float(np.sqrt(largest[0]))
 
 
-def _check_size(power: NumberArray, k: int) -> None:
-    """Refuse what is no longer a number.
+def _check_range(power: NumberArray, k: int) -> None:
+    """Check that a power stays within range.
 
     Raises:
-        ValueError: If an entry overflowed.
+        ValueError: If an entry is too large.
     """
     if not np.abs(power).max() < 1e150:  # room for squares
         raise ValueError(

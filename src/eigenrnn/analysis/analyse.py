@@ -1,0 +1,264 @@
+"""All analyses that apply to a network, one after the other."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.analysis.arguments import NumberArray, spectral_radius
+from eigenrnn.analysis.base import Analysis
+from eigenrnn.analysis.dimension import effective_rank, participation_ratio
+from eigenrnn.analysis.fisher_memory import (
+    MEMORY_STEPS,
+    is_ungated,
+    network_memory,
+    noise_accumulates,
+)
+from eigenrnn.analysis.fixed_points import fixed_points
+from eigenrnn.analysis.forward_pass import layer_inputs
+from eigenrnn.analysis.gradient_map import gradient_map
+from eigenrnn.analysis.gradient_norms import gradient_norms
+from eigenrnn.analysis.henrici import henrici
+from eigenrnn.analysis.hidden_chain import hidden_chain
+from eigenrnn.analysis.jacobian_bound import jacobian_bound
+from eigenrnn.analysis.kreiss import kreiss
+from eigenrnn.analysis.lyapunov import lyapunov
+from eigenrnn.analysis.numerical_abscissa import numerical_abscissa
+from eigenrnn.analysis.pseudospectrum import pseudospectrum
+from eigenrnn.analysis.recurrence import (
+    Recurrence,
+    RecurrentWeights,
+    recurrences,
+    recurrent_layers,
+    recurrent_matrices,
+    recurrent_weights,
+)
+from eigenrnn.analysis.schur_structure import schur_structure
+from eigenrnn.analysis.spectrum import spectrum
+from eigenrnn.analysis.trajectory import trajectory
+from eigenrnn.analysis.transient_growth import transient_growth
+from eigenrnn.constraints import Schur
+
+__all__ = ["AnalysisResults", "analyse"]
+
+_POWERS = 200  # of a matrix
+_MAP_STEPS, _STEPS = 48, 200  # of a sequence
+_INITIAL_STATES = 8  # of the search for fixed points
+_EXPONENTS = 20
+_DIMENSION_STEPS, _DIMENSION_SEQUENCES = 1_000, 4  # of the states whose dimension is measured
+
+_ERRORS = (ValueError, ArithmeticError, torch.linalg.LinAlgError)  # pyright: ignore[reportPrivateImportUsage]
+
+Job = Callable[[], Analysis]
+Jobs = Iterator[tuple[str, Job | str]]
+"""Names of analyses, each with the call that does it or the reason to skip it."""
+
+
+@dataclass(frozen=True)
+class AnalysisResults:
+    """The results of all analyses of a network.
+
+    Args:
+        results: The analyses by name, such as ``"henrici_hh_l0"``.
+        skipped: The analyses that were not done, each with the reason.
+        notes: Remarks on some of the results.
+    """
+
+    results: dict[str, Analysis]
+    skipped: dict[str, str]
+    notes: dict[str, str]
+
+    def save(self, folder: str | Path) -> dict[str, str]:
+        """Write the figure and the table of each analysis; existing files are replaced.
+
+        Returns:
+            The figures that could not be drawn, each with the reason. Their tables are written.
+        """
+        failed: dict[str, str] = {}
+        for name, analysis in self.results.items():
+            stem = Path(folder) / name
+            try:
+                analysis.save(stem)
+            except _ERRORS as error:  # numbers beyond the range of an axis
+                Path(f"{stem}.png").unlink(missing_ok=True)
+                failed[f"{name}.png"] = f"it cannot be drawn: {error}"
+        return failed
+
+
+def analyse(
+    model: nn.Module,
+    inputs: Any = None,
+    loss: Callable[[Tensor], Tensor] | None = None,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+) -> AnalysisResults:
+    """Run every analysis that applies to a network and takes a few seconds.
+
+    Each analysis has a fixed budget: powers up to 200, gradient maps of the first 48 steps of one
+    sequence, Lyapunov exponents over 200 steps, fixed points from four initial states at zero
+    input. An analysis that would take much longer is skipped; the reason names the call to run it.
+
+    Args:
+        model: A recurrent layer, ours or torch's, or a model with at least one. It is not changed.
+        inputs: A batch, in the form that the model takes, for the analyses that need inputs.
+        loss: A function of the model's output for these inputs, for the gradients of a loss.
+        say: Called with the name of each analysis before it runs.
+    Returns:
+        The results, and the reason for each analysis that was skipped.
+    Raises:
+        ValueError: If the model has no recurrent layer or rejects the inputs.
+    Example:
+        >>> results = analyse(torch.nn.RNN(2, 8), torch.zeros(20, 1, 2)).results
+        >>> "kreiss_hh_l0" in results, "lyapunov_l0" in results
+        (True, True)
+    """
+    inputs_by_layer = {} if inputs is None else layer_inputs(model, inputs)
+    results: dict[str, Analysis] = {}
+    skipped: dict[str, str] = {}
+    for name, job in _all_jobs(model, inputs, loss, inputs_by_layer):
+        if isinstance(job, str):
+            skipped[name] = job
+            continue
+        say(name)
+        try:
+            results[name] = job()
+        except _ERRORS as error:  # the analysis does not apply; the message says why
+            skipped[name] = str(error)
+    return AnalysisResults(results, skipped, _memory_notes(model, results))
+
+
+def _all_jobs(
+    model: nn.Module,
+    inputs: Any,
+    loss: Callable[[Tensor], Tensor] | None,
+    inputs_by_layer: dict[str, Tensor | str],
+) -> Jobs:
+    """Yield every analysis of a network."""
+    weights = recurrent_weights(model)
+    for name, W in recurrent_matrices(model).items():
+        yield from _matrix_jobs(name, W, weights[name])
+        yield from _memory_jobs(name, W, weights[name])
+    layers = recurrent_layers(model)
+    for path, layer in layers.items():
+        prefix = f"{path}." if len(layers) > 1 else ""
+        for recurrence in recurrences(layer):
+            x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
+            yield from _layer_jobs(prefix, layer, recurrence)
+            yield from _trajectory_jobs(prefix, layer, recurrence, x)
+    if inputs is None or loss is None:
+        yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
+    else:
+        yield "gradient_norms", partial(gradient_norms, model, inputs, loss)
+
+
+def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights) -> Jobs:
+    """Yield the analyses of a matrix."""
+    N = len(W)
+    form: Any = weights.constraint if isinstance(weights.constraint, Schur) else W
+    jobs: list[tuple[str, int, Job]] = [
+        ("spectrum", 2_000, partial(spectrum, W)),
+        ("henrici", 2_000, partial(henrici, W)),
+        ("numerical_abscissa", 300, partial(numerical_abscissa, W)),
+        ("kreiss", 300, partial(kreiss, W)),
+        ("pseudospectrum", 300, partial(pseudospectrum, W)),
+        ("transient_growth", 600, partial(transient_growth, W, _POWERS)),
+        ("schur_structure", 1_200, partial(schur_structure, form)),
+    ]
+    for function, max_size, job in jobs:
+        matrix = f"recurrent_matrices(model)[{name!r}]"
+        more = f", {_POWERS}" if function == "transient_growth" else ""
+        call = f"{function}({matrix}{more})"
+        yield f"{function}_{name}", _job_unless_slow(call, N, max_size, job)
+
+
+def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights) -> Jobs:
+    """Yield the Fisher memory of the network without its nonlinearity, if it is ungated."""
+    if not is_ungated(name):
+        yield f"fisher_memory_{name}", "the matrix of one gate is no linear network by itself"
+        return
+    call = f"fisher_memory(recurrent_matrices(model)[{name!r}], source, {MEMORY_STEPS})"
+    job = partial(network_memory, W, weights)
+    yield f"fisher_memory_{name}", _job_unless_slow(call, len(W), 600, job)
+
+
+def _layer_jobs(prefix: str, layer: nn.Module, recurrence: Recurrence) -> Jobs:
+    """Yield the analyses of a layer that need no input."""
+    which, S = recurrence.name, recurrence.state_size
+    initial = recurrence.begin(1).new_zeros(1, S)
+    random = torch.randn(_INITIAL_STATES // 2 - 1, S, generator=torch.Generator().manual_seed(0))
+    initial = torch.cat([initial, random.to(initial)])
+    points = partial(fixed_points, layer, starts=initial, steps=30, which=which)
+    chain = partial(hidden_chain, layer, which=which)
+    yield (
+        f"hidden_chain_{prefix}{which}",
+        _job_unless_slow(f"hidden_chain(layer, which={which!r})", S, 1200, chain),
+    )
+    yield (
+        f"fixed_points_{prefix}{which}",
+        _job_unless_slow(f"fixed_points(layer, which={which!r})", S, 200, points),
+    )
+
+
+def _trajectory_jobs(
+    prefix: str, layer: nn.Module, recurrence: Recurrence, x: Tensor | str
+) -> Jobs:
+    """Yield the analyses of a layer under its inputs; `x` may be the reason why it has none."""
+    which, S = recurrence.name, recurrence.state_size
+    name = f"{prefix}{which}"
+    gated = "reset" in recurrence.matrices
+    if isinstance(x, str):
+        functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
+        functions += ["jacobian_bound"] * gated
+        yield from ((f"{function}_{name}", x) for function in functions)
+        return
+    batch_first = bool(getattr(layer, "batch_first", False))
+
+    def first(steps: int, sequences: int) -> Tensor:
+        return x[:sequences, :steps] if batch_first else x[:steps, :sequences]
+
+    def states() -> Tensor:
+        return trajectory(layer, first(_DIMENSION_STEPS, _DIMENSION_SEQUENCES), which).states[1:]
+
+    exponents = min(S, _EXPONENTS)
+    jobs: list[tuple[str, int, Job]] = [
+        ("gradient_map", 200, partial(gradient_map, layer, first(_MAP_STEPS, 1), which=which)),
+        (
+            "lyapunov",
+            400,
+            partial(lyapunov, layer, first(_STEPS, 1), exponents=exponents, which=which),
+        ),
+        ("participation_ratio", 2_000, lambda: participation_ratio(states())),
+        ("effective_rank", 2_000, lambda: effective_rank(states())),
+    ]
+    if gated:
+        bound = partial(jacobian_bound, layer, first(_MAP_STEPS, 1), which=which)
+        jobs.append(("jacobian_bound", 400, bound))
+    for function, max_size, job in jobs:
+        call = f"{function}(layer, x, which={which!r})"
+        yield f"{function}_{name}", _job_unless_slow(call, S, max_size, job)
+
+
+def _job_unless_slow(call: str, size: int, max_size: int, job: Job) -> Job | str:
+    if size <= max_size:
+        return job
+    return f"it is slow at this size ({size} > {max_size}); call eigenrnn.analysis.{call}"
+
+
+def _memory_notes(model: nn.Module, results: dict[str, Analysis]) -> dict[str, str]:
+    """Describe the source and the noise that each Fisher memory assumes."""
+    notes: dict[str, str] = {}
+    for name, W in recurrent_matrices(model).items():
+        if f"fisher_memory_{name}" not in results:
+            continue
+        note = "its source is the first input's column of weights, scaled to norm 1"
+        if noise_accumulates(W):
+            note += (
+                f"; its spectral radius is {spectral_radius(W):.6g}, so noise would accumulate "
+                f"without bound: that of the last {MEMORY_STEPS} steps counts"
+            )
+        notes[f"fisher_memory_{name}"] = note
+    return notes

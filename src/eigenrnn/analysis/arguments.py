@@ -1,0 +1,191 @@
+"""Checks and conversions of the arguments of an analysis: matrices, sequences, generators."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from eigenrnn.analysis.recurrence import recurrent_matrices
+from eigenrnn.linalg import check_finite
+
+__all__ = [
+    "Matrix",
+    "NumberArray",
+    "as_array",
+    "as_matrix",
+    "as_real_tensor",
+    "as_vector",
+    "check_layer_input",
+    "check_numpy_generator",
+    "check_sequence_shape",
+    "check_torch_generator",
+    "power_of_two",
+    "spectral_radius",
+]
+
+NumberArray = NDArray[np.float64] | NDArray[np.complex128]
+"""Real or complex numbers in double precision."""
+
+Matrix = Tensor | ArrayLike | nn.Module
+"""A matrix, or a layer that has one recurrent matrix."""
+
+
+def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
+    """Return a square matrix, or the recurrent matrix of a layer, in double precision.
+
+    Raises:
+        ValueError: If it is not square or not finite, or the layer has several or none.
+    """
+    matrix = _single_matrix(W) if isinstance(W, nn.Module) else as_array(W, name)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"expected a square matrix {name} (N, N), got shape {matrix.shape}")
+    check_finite(matrix, name)
+    return matrix
+
+
+def as_vector(v: Tensor | ArrayLike, size: int, name: str) -> NumberArray:  # (N,)
+    """Return a vector in double precision; a matrix of one column counts as a vector.
+
+    Raises:
+        ValueError: If its size differs, or a number is not finite.
+    """
+    vector = as_array(v, name)
+    if vector.shape == (size, 1):
+        vector = vector[:, 0]
+    if vector.shape != (size,):
+        raise ValueError(f"expected {name} ({size},), as W has {size} rows, got {vector.shape}")
+    check_finite(vector, name)
+    return vector
+
+
+def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
+    """Return numbers in double precision.
+
+    Raises:
+        ValueError: If an entry is not a number, or rows differ in length.
+    """
+    if isinstance(values, Tensor):
+        if values.is_meta or values.layout != torch.strided:
+            raise ValueError(f"expected {name} to be a dense tensor with values, got {values!r}")
+        wide = torch.complex128 if values.is_complex() else torch.float64
+        return values.detach().to("cpu", wide).resolve_conj().numpy()
+    expected = f"expected {name} to be numbers in rows of equal length"
+    try:
+        array = np.asarray(values)
+        is_complex = np.iscomplexobj(array)
+        numbers = array.astype(np.complex128) if is_complex else array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{expected}, got {type(values).__name__}: {error}") from error
+    if array.dtype.kind not in "biufcO":  # strings that NumPy would convert to numbers
+        raise ValueError(f"{expected}, got {array.dtype}")
+    return numbers
+
+
+def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:
+    """Return real numbers in double precision, on the CPU.
+
+    Raises:
+        ValueError: If the values are not real numbers.
+    """
+    if isinstance(x, Tensor) and (x.is_meta or x.layout != torch.strided):
+        raise ValueError(f"expected {name} to be a dense tensor with values, got {x!r}")
+    try:
+        tensor = torch.as_tensor(x).detach().to("cpu")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"expected {name} to be a tensor or an array of numbers, got {type(x).__name__}: "
+            f"{error}"
+        ) from error
+    if tensor.is_complex():
+        raise ValueError(
+            f"expected real numbers in {name}, got complex ones; give real and imaginary parts "
+            "beside each other"
+        )
+    return tensor.to(torch.float64)
+
+
+def spectral_radius(W: NumberArray) -> float:
+    """Return the largest modulus of an eigenvalue."""
+    check_finite(W)
+    return float(np.abs(np.linalg.eigvals(W)).max())
+
+
+def power_of_two(array: NumberArray) -> float:
+    """Return a power of two that scales the largest entry to about one when it divides the array.
+
+    The division is exact, and squares of the scaled entries stay in range.
+    """
+    top = max(float(np.abs(part).max(initial=0.0)) for part in (array.real, array.imag))
+    return float(np.ldexp(1.0, int(np.frexp(top)[1]) - 1)) if top else 1.0
+
+
+def check_sequence_shape(x: Tensor, input_size: int, *, batch_first: bool) -> None:
+    """Check that a tensor is a sequence or a batch of sequences.
+
+    Raises:
+        ValueError: If the shape is wrong or the tensor is empty.
+    """
+    if x.dim() not in (2, 3) or x.shape[-1] != input_size or not x.numel():
+        shape = "(B, T, M)" if batch_first else "(T, B, M)"
+        raise ValueError(
+            f"expected x of shape {shape} or (T, M) with M = {input_size} and at least one step, "
+            f"got {tuple(x.shape)}"
+        )
+
+
+def check_layer_input(layer: nn.Module, x: Any) -> None:
+    """Check that a layer in double precision accepts an input.
+
+    Raises:
+        ValueError: If the input is not a floating-point tensor of a fitting shape.
+    """
+    if not isinstance(x, Tensor):
+        raise ValueError(f"expected x to be a tensor, got {type(x).__name__}")
+    if not x.is_floating_point():
+        kind = str(x.dtype).removeprefix("torch.")
+        raise ValueError(f"expected floating-point numbers in x, got {kind}; give x.double()")
+    recurrent: Any = layer
+    check_sequence_shape(x, recurrent.input_size, batch_first=recurrent.batch_first)
+
+
+def check_numpy_generator(generator: object, *, optional: bool) -> None:
+    """Check that a random number generator is NumPy's.
+
+    Raises:
+        TypeError: If it is of another type.
+    """
+    if not (isinstance(generator, np.random.Generator) or (optional and generator is None)):
+        raise TypeError(
+            f"expected generator to be a numpy.random.Generator, such as "
+            f"numpy.random.default_rng(0), got {_type_name(generator)}"
+        )
+
+
+def check_torch_generator(generator: object) -> None:
+    """Check that a random number generator is torch's, or None.
+
+    Raises:
+        TypeError: If it is of another type.
+    """
+    if not (isinstance(generator, torch.Generator) or generator is None):
+        raise TypeError(
+            f"expected generator to be a torch.Generator, such as "
+            f"torch.Generator().manual_seed(0), got {_type_name(generator)}"
+        )
+
+
+def _single_matrix(layer: nn.Module) -> NumberArray:
+    matrices = recurrent_matrices(layer)
+    if len(matrices) > 1:
+        raise ValueError(
+            f"expected a layer with one recurrent matrix, got {type(layer).__name__} with "
+            f"{', '.join(matrices)}; choose one, such as "
+            f"recurrent_matrices(layer)[{next(iter(matrices))!r}]"
+        )
+    return next(iter(matrices.values()))
+
+
+def _type_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
