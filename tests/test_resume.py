@@ -1,4 +1,4 @@
-"""A run that was stopped in whatever way goes on as if it had not been."""
+"""Interrupted runs, once resumed, equal uninterrupted ones."""
 
 import io
 import json
@@ -25,23 +25,23 @@ from training_run import TASK, losses, read_metrics, small_fit, small_model, sma
 NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}
 
 
-class Raise(Callback):
-    """Sends this process a signal, or an error, after a step."""
+class Interrupt(Callback):
+    """Raises signals or errors after a step."""
 
-    def __init__(self, step, *what):
-        self.step, self.what = step, what
+    def __init__(self, step, *events):
+        self.step, self.events = step, events
 
     def after_step(self, step, *_):
         if step == self.step:
-            for what in self.what:
-                if isinstance(what, signal.Signals):
-                    signal.raise_signal(what)
+            for event in self.events:
+                if isinstance(event, signal.Signals):
+                    signal.raise_signal(event)
                 else:
-                    raise what
+                    raise event
 
 
 class CrashError(Exception):
-    """Stands for whatever ends a run."""
+    """Any error that ends a run."""
 
 
 def numbers(directory):
@@ -51,7 +51,7 @@ def numbers(directory):
     ]
 
 
-def test_a_killed_run_goes_on_to_the_last_bit(tmp_path):
+def test_a_killed_run_resumes_bit_for_bit(tmp_path):
     steps, rows = 400, random.randrange(1, 300)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     command = [sys.executable, training_run.__file__, str(killed), "--steps", str(steps)]
@@ -82,21 +82,21 @@ def equal(one, other):
 
 
 @pytest.mark.parametrize("crash", [2, 3, 4, 7, 13, 19])
-def test_a_crash_at_any_step_is_made_good(tmp_path, crash):
+def test_a_run_resumes_after_a_crash_at_any_step(tmp_path, crash):
     settings = small_settings(20, checkpoint_every=3, eval_every=5, optimiser="rmsprop_tf1")
     with pytest.raises(CrashError):
-        small_fit(tmp_path / "halves", settings, callbacks=[Raise(crash, CrashError())])
+        small_fit(tmp_path / "halves", settings, callbacks=[Interrupt(crash, CrashError())])
     result = small_fit(tmp_path / "halves", settings, resume=True)
     expected = small_fit(tmp_path / "whole", settings)
     assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
-    unlike = {"directory": None, **NO_TIMES}
-    assert replace(result, **unlike) == replace(expected, **unlike)
+    ignored = {"directory": None, **NO_TIMES}
+    assert replace(result, **ignored) == replace(expected, **ignored)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_the_run_can_go_on(tmp_path, number):
+def test_a_signal_saves_a_checkpoint_and_the_run_can_be_resumed(tmp_path, number):
     before = signal.getsignal(number)
-    stopped = small_fit(tmp_path / "halves", callbacks=[Raise(8, number)])
+    stopped = small_fit(tmp_path / "halves", callbacks=[Interrupt(8, number)])
     assert signal.getsignal(number) is before
     assert stopped.interrupted
     assert stopped.steps == 9
@@ -109,8 +109,8 @@ def test_a_signal_saves_and_the_run_can_go_on(tmp_path, number):
     assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
 
 
-class InEvaluation(Raise):
-    """Does so in the evaluation of a step."""
+class InterruptEvaluation(Interrupt):
+    """Raises signals or errors in the evaluation of a step."""
 
     def after_step(self, *_):
         pass
@@ -122,17 +122,17 @@ class InEvaluation(Raise):
 @pytest.mark.parametrize(
     "sender",
     [
-        Raise(3, signal.SIGINT),  # is noticed in the fourth step
-        Raise(4, signal.SIGTERM),
-        InEvaluation(4, signal.SIGINT),
-        InEvaluation(4, signal.SIGTERM),
+        Interrupt(3, signal.SIGINT),  # read in the fourth step
+        Interrupt(4, signal.SIGTERM),
+        InterruptEvaluation(4, signal.SIGINT),
+        InterruptEvaluation(4, signal.SIGTERM),
     ],
     ids=["before", "step", "evaluation", "evaluation-term"],
 )
-def test_a_signal_in_the_last_step_of_a_run_is_told(tmp_path, sender):
+def test_a_signal_in_the_last_step_is_reported(tmp_path, sender):
     settings = small_settings(4)
     stopped = small_fit(tmp_path, settings, callbacks=[sender])
-    assert (stopped.interrupted, stopped.signal) == (True, *sender.what)
+    assert (stopped.interrupted, stopped.signal) == (True, *sender.events)
     assert not stopped.out_of_time
 
     result = small_fit(tmp_path, settings, resume=True)
@@ -140,24 +140,24 @@ def test_a_signal_in_the_last_step_of_a_run_is_told(tmp_path, sender):
     assert replace(result, interrupted=True, signal=stopped.signal) == stopped
 
 
-def test_a_signal_as_the_time_is_over_is_told_as_a_signal(tmp_path):
+def test_a_signal_at_the_time_limit_is_reported_as_a_signal(tmp_path):
     stopped = small_fit(
-        tmp_path, small_settings(4), callbacks=[Raise(1, signal.SIGINT)], max_minutes=1e-9
+        tmp_path, small_settings(4), callbacks=[Interrupt(1, signal.SIGINT)], max_minutes=1e-9
     )
     assert (stopped.steps, stopped.signal) == (1, signal.SIGINT)
     assert (stopped.interrupted, stopped.out_of_time) == (True, False)
 
 
-def test_a_stopped_run_says_how_to_go_on(tmp_path):
+def test_an_interrupted_run_prints_how_to_resume(tmp_path):
     screen = io.StringIO()
-    small_fit(tmp_path, console=Console(file=screen), callbacks=[Raise(8, signal.SIGINT)])
+    small_fit(tmp_path, console=Console(file=screen), callbacks=[Interrupt(8, signal.SIGINT)])
     assert "stopped after step 9 of 20" in screen.getvalue()
     assert "--resume" in screen.getvalue()
 
 
-def test_a_run_out_of_time_saves_and_can_go_on_with_more(tmp_path, monkeypatch):
+def test_a_run_at_its_time_limit_can_be_resumed_with_a_higher_one(tmp_path, monkeypatch):
     class Clock:
-        """Moves on by a second after each step."""
+        """Advances by a second after each step."""
 
         now = 100.0
 
@@ -169,9 +169,9 @@ def test_a_run_out_of_time_saves_and_can_go_on_with_more(tmp_path, monkeypatch):
     Clock.monotonic = Clock.process_time = staticmethod(lambda: Clock.now)
     screen = io.StringIO()
     options = {"callbacks": [Tick()], "console": Console(file=screen, width=300)}
-    early = small_fit(tmp_path / "halves", **options, max_minutes=0.1)  # which are six seconds
+    early = small_fit(tmp_path / "halves", **options, max_minutes=0.1)  # six seconds
     assert (early.steps, early.interrupted, early.out_of_time) == (7, True, True)
-    assert "go on with resume=True and more max_minutes" in screen.getvalue()
+    assert "continue with resume=True and more max_minutes" in screen.getvalue()
     assert not (tmp_path / "halves" / "result.json").exists()
 
     same = small_fit(tmp_path / "halves", **options, resume=True, max_minutes=0.1)
@@ -185,18 +185,18 @@ def test_a_run_out_of_time_saves_and_can_go_on_with_more(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("minutes", [0, -1.0, float("nan")])
-def test_minutes_that_are_none_are_refused(tmp_path, minutes):
+def test_a_time_limit_that_is_not_positive_raises(tmp_path, minutes):
     with pytest.raises(ValueError, match="expected max_minutes > 0"):
         small_fit(tmp_path / "run", max_minutes=minutes)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_second_interrupt_ends_the_run_at_once(tmp_path):
-    # a shell lets what it starts in the background ignore the signal
+def test_a_second_signal_ends_the_run_at_once(tmp_path):
+    # processes that a shell starts in the background ignore SIGINT
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            small_fit(tmp_path, callbacks=[Raise(8, signal.SIGINT, signal.SIGINT)])
+            small_fit(tmp_path, callbacks=[Interrupt(8, signal.SIGINT, signal.SIGINT)])
     finally:
         signal.signal(signal.SIGINT, before)
     assert list(losses(tmp_path))[-1] == 7
@@ -207,52 +207,52 @@ def test_an_error_after_a_signal_does_not_hide_it(tmp_path, error):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            small_fit(tmp_path, callbacks=[Raise(8, signal.SIGINT, error)])
+            small_fit(tmp_path, callbacks=[Interrupt(8, signal.SIGINT, error)])
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
+def test_outside_the_main_thread_handlers_are_unchanged(tmp_path):
     before, during = signal.getsignal(signal.SIGINT), []
 
-    class Look(Callback):
+    class ReadHandler(Callback):
         def after_step(self, *_):
             during.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(
-        target=small_fit, args=(tmp_path, small_settings(2)), kwargs={"callbacks": [Look()]}
+        target=small_fit, args=(tmp_path, small_settings(2)), kwargs={"callbacks": [ReadHandler()]}
     )
     thread.start()
     thread.join()
     assert during == [before, before]
 
 
-def test_a_run_that_has_ended_gives_its_result(tmp_path):
+def test_a_finished_run_returns_its_result(tmp_path):
     result = small_fit(tmp_path)
     before = (tmp_path / "metrics.csv").stat().st_mtime_ns
     assert small_fit(tmp_path, resume=True) == result
     assert (tmp_path / "metrics.csv").stat().st_mtime_ns == before
 
 
-def test_a_run_killed_before_its_result_was_written_writes_it(tmp_path):
+def test_a_run_killed_before_writing_its_result_writes_it_on_resuming(tmp_path):
     result = small_fit(tmp_path)
     (tmp_path / "result.json").unlink()
     again = small_fit(tmp_path, resume=True)
     assert replace(again, **NO_TIMES) == replace(result, **NO_TIMES)
 
 
-def test_what_the_processors_computed_goes_on_from_the_checkpoint(tmp_path):
-    small_fit(tmp_path, callbacks=[Raise(8, signal.SIGINT)])
+def test_processor_seconds_continue_from_the_checkpoint(tmp_path):
+    small_fit(tmp_path, callbacks=[Interrupt(8, signal.SIGINT)])
     content = checkpoint.load(tmp_path / "last.pt")
-    spent = content["course"]["processor_seconds"]
-    assert 0 < spent < 1000
+    seconds = content["course"]["processor_seconds"]
+    assert 0 < seconds < 1000
     content["course"]["processor_seconds"] = 1000.0
     checkpoint.save(tmp_path / "last.pt", content)
     assert 1000 < small_fit(tmp_path, resume=True).processor_seconds < 2000
 
 
-def test_a_checkpoint_that_does_not_know_what_was_computed_leaves_it_unknown(tmp_path):
-    small_fit(tmp_path, callbacks=[Raise(8, signal.SIGINT)])
+def test_processor_seconds_missing_in_the_checkpoint_stay_unknown(tmp_path):
+    small_fit(tmp_path, callbacks=[Interrupt(8, signal.SIGINT)])
     content = checkpoint.load(tmp_path / "last.pt")
     del content["course"]["processor_seconds"]
     checkpoint.save(tmp_path / "last.pt", content)
@@ -261,20 +261,20 @@ def test_a_checkpoint_that_does_not_know_what_was_computed_leaves_it_unknown(tmp
     assert json.loads((tmp_path / "result.json").read_text())["processor_seconds"] is None
 
 
-def test_a_run_may_become_longer(tmp_path):
+def test_a_resumed_run_may_be_longer(tmp_path):
     small_fit(tmp_path / "longer", small_settings(10))
     small_fit(tmp_path / "longer", small_settings(20), resume=True)
     small_fit(tmp_path / "whole", small_settings(20))
     assert losses(tmp_path / "longer") == losses(tmp_path / "whole")
 
 
-def test_a_run_may_end_earlier_than_was_meant(tmp_path):
-    small_fit(tmp_path, small_settings(100), callbacks=[Raise(8, signal.SIGINT)])
+def test_a_resumed_run_may_be_shorter(tmp_path):
+    small_fit(tmp_path, small_settings(100), callbacks=[Interrupt(8, signal.SIGINT)])
     result = small_fit(tmp_path, small_settings(12), resume=True)
     assert (result.steps, result.interrupted) == (12, False)
 
 
-def test_steps_that_were_taken_cannot_be_taken_back(tmp_path):
+def test_fewer_steps_than_already_taken_raise(tmp_path):
     small_fit(tmp_path, small_settings(10))
     with pytest.raises(
         ValueError, match="expected steps >= 10, as many as the run has taken, got 5"
@@ -284,12 +284,12 @@ def test_steps_that_were_taken_cannot_be_taken_back(tmp_path):
 
 def test_a_folder_without_a_checkpoint_starts_from_the_beginning(tmp_path):
     with pytest.raises(CrashError):
-        small_fit(tmp_path, callbacks=[Raise(4, CrashError())])
+        small_fit(tmp_path, callbacks=[Interrupt(4, CrashError())])
     small_fit(tmp_path, resume=True)
     assert list(losses(tmp_path)) == list(range(1, 21))
 
 
-def test_differences_that_change_the_numbers_are_listed(tmp_path):
+def test_a_different_model_task_or_setting_raises(tmp_path):
     small_fit(tmp_path)
     before = (tmp_path / "config.json").read_bytes()
     with pytest.raises(ValueError, match=r"lr was 0\.001, now 0\.01; seed was 0, now 1") as caught:
@@ -308,14 +308,14 @@ def test_differences_that_change_the_numbers_are_listed(tmp_path):
     assert (tmp_path / "config.json").read_bytes() == before
 
 
-def test_pace_and_place_may_change(tmp_path):
+def test_logging_intervals_may_change(tmp_path):
     small_fit(tmp_path, small_settings(10))
     options = {"log_every": 2, "eval_every": 3, "checkpoint_every": 4, "strategy": "auto"}
     small_fit(tmp_path, small_settings(20, **options), resume=True)
     assert list(losses(tmp_path))[-3:] == [16, 18, 20]
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path):
+def test_a_damaged_checkpoint_raises(tmp_path):
     small_fit(tmp_path)
     path = tmp_path / "last.pt"
     path.write_bytes(path.read_bytes()[:500])
@@ -324,7 +324,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["identity", "course", "learner", "course.step", "learner.model"])
-def test_a_checkpoint_without_its_parts_is_named(tmp_path, part):
+def test_a_checkpoint_that_lacks_a_part_raises(tmp_path, part):
     small_fit(tmp_path, small_settings(1))
     content = checkpoint.load(tmp_path / "last.pt")
     owner, _, name = part.rpartition(".")
@@ -332,21 +332,21 @@ def test_a_checkpoint_without_its_parts_is_named(tmp_path, part):
     checkpoint.save(tmp_path / "last.pt", content)
     with pytest.raises(CheckpointError) as caught:
         small_fit(tmp_path, small_settings(4), resume=True)
-    assert f"{tmp_path / 'last.pt'} is no checkpoint to go on from: it has no {name}" in str(
+    assert f"cannot resume from the checkpoint {tmp_path / 'last.pt'}: it has no {name}" in str(
         caught.value
     )
     assert "overwrite=True" in str(caught.value)
 
 
-def test_a_best_model_in_place_of_the_last_is_refused(tmp_path):
+def test_best_pt_in_place_of_last_pt_raises(tmp_path):
     small_fit(tmp_path, small_settings(2))
     (tmp_path / "last.pt").write_bytes((tmp_path / "best.pt").read_bytes())
-    with pytest.raises(CheckpointError, match=r"last\.pt is no checkpoint to go on from"):
+    with pytest.raises(CheckpointError, match=r"cannot resume from the checkpoint .*last\.pt: "):
         small_fit(tmp_path, small_settings(4), resume=True)
 
 
 @pytest.mark.parametrize("content", ["", '{"steps": 2, "seco', "[]", "{}", '{"steps": 2}'])
-def test_a_damaged_result_is_named_with_what_to_do(tmp_path, content):
+def test_a_damaged_result_raises_with_a_remedy(tmp_path, content):
     result = small_fit(tmp_path, small_settings(2))
     file = tmp_path / "result.json"
     file.write_text(content)
@@ -359,28 +359,28 @@ def test_a_damaged_result_is_named_with_what_to_do(tmp_path, content):
     assert replace(again, **NO_TIMES) == replace(result, **NO_TIMES)
 
 
-# what is best
+# the best model
 
 
-def crashed_after_its_best(folder):
-    """Begin a run that crashes between a best model and the checkpoint; return its settings."""
+def crash_after_best(folder):
+    """Start a run that crashes between a best model and the next checkpoint."""
     settings = small_settings(8, lr=1.0, eval_every=1, checkpoint_every=2)
     with pytest.raises(CrashError):
-        small_fit(folder, settings, callbacks=[Raise(4, CrashError())])
+        small_fit(folder, settings, callbacks=[Interrupt(4, CrashError())])
     steps = (checkpoint.load(folder / f"{name}.pt") for name in ("best", "last"))
     assert [state.get("step", state.get("course", {}).get("step")) for state in steps] == [3, 2]
     return settings
 
 
-def test_the_best_model_is_that_of_the_result_whatever_is_evaluated_after_a_crash(tmp_path):
-    settings = crashed_after_its_best(tmp_path)
+def test_best_pt_and_the_result_agree_after_a_crash(tmp_path):
+    settings = crash_after_best(tmp_path)
     result = small_fit(tmp_path, replace(settings, eval_every=30), resume=True)
     best = checkpoint.load(tmp_path / "best.pt")
     assert (best["step"], best["metrics"]) == (result.best_step, result.best)
-    assert result.best_step == 2, "the third step was taken again, and not evaluated"
+    assert result.best_step == 2, "the third step was repeated without an evaluation"
 
 
-def test_a_best_model_that_was_deleted_comes_back_with_the_checkpoint(tmp_path):
+def test_a_deleted_best_pt_is_restored_from_the_checkpoint(tmp_path):
     settings = small_settings(4, lr=1.0, eval_every=1)  # the third is the best
     small_fit(tmp_path, settings)
     before = checkpoint.load(tmp_path / "best.pt")
@@ -391,8 +391,8 @@ def test_a_best_model_that_was_deleted_comes_back_with_the_checkpoint(tmp_path):
     assert all(equal(before["model"][name], after["model"][name]) for name in before["model"])
 
 
-def test_a_checkpoint_of_an_earlier_version_takes_the_best_from_its_file(tmp_path):
-    settings = crashed_after_its_best(tmp_path)
+def test_a_checkpoint_of_an_earlier_version_uses_best_pt(tmp_path):
+    settings = crash_after_best(tmp_path)
     content = checkpoint.load(tmp_path / "last.pt")
     best = content.pop("best")
     content["course"] |= {"best": best["metrics"], "best_step": best["step"]}
@@ -403,39 +403,39 @@ def test_a_checkpoint_of_an_earlier_version_takes_the_best_from_its_file(tmp_pat
     assert (kept["step"], kept["metrics"]) == (result.best_step, result.best)
 
 
-# two at once
+# concurrent processes
 
 
-def test_a_folder_that_is_written_to_is_refused_and_its_process_named(tmp_path):
-    refused = []
+def test_a_folder_in_use_raises_and_names_the_process(tmp_path):
+    messages = []
 
     class Second(Callback):
         def after_step(self, *_):
             for options in ({"resume": True}, {"overwrite": True}):
                 with pytest.raises(FolderInUseError) as caught:
                     small_fit(tmp_path, small_settings(1), **options)
-                refused.append(str(caught.value))
+                messages.append(str(caught.value))
 
     small_fit(tmp_path, small_settings(1), callbacks=[Second()])
     here = f"in use by process {os.getpid()} on {platform.node()} since 20"
-    assert all(said.startswith(f"{tmp_path} is {here}") for said in refused)
+    assert all(message.startswith(f"{tmp_path} is {here}") for message in messages)
     assert [row["step"] for row in read_metrics(tmp_path)] == ["1"]
     assert not list(tmp_path.glob(".lock*"))
 
 
-# a full disk
+# full disk
 
 
-FULL = ("config.json", "metrics.csv", "last.pt", "best.pt", "result.json", "dynamics.jsonl")
+FILES = ("config.json", "metrics.csv", "last.pt", "best.pt", "result.json", "dynamics.jsonl")
 
 
 def fill(monkeypatch, name, room):
-    """Let all that is written to a file go to a full disk while there is no room."""
+    """Simulate a full disk for writes to one file until `room` is not empty."""
     write = Path.open
 
     def full(path, mode="r", *args, **options):
-        concerned = path.name.removesuffix(".tmp") == name and mode[0] in "wa" and not room
-        return write(Path("/dev/full") if concerned else path, mode, *args, **options)
+        is_full = path.name.removesuffix(".tmp") == name and mode[0] in "wa" and not room
+        return write(Path("/dev/full") if is_full else path, mode, *args, **options)
 
     monkeypatch.setattr(Path, "open", full)
 
@@ -445,32 +445,34 @@ FOUR = small_settings(4, eval_every=2)
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Make a run of four steps that was never stopped."""
+    """Run four steps without interruption."""
     folder = tmp_path_factory.mktemp("whole")
     small_fit(folder, FOUR, callbacks=[Dynamics(2)])
     return folder
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("name", FULL)
-def test_a_full_disk_names_the_file_and_costs_nothing(tmp_path, monkeypatch, whole, name):
+@pytest.mark.parametrize("name", FILES)
+def test_a_full_disk_raises_and_the_run_can_be_resumed(tmp_path, monkeypatch, whole, name):
     small_fit(tmp_path, replace(FOUR, steps=2), callbacks=[Dynamics(2)])
     before, room = (tmp_path / "result.json").read_bytes(), []
     fill(monkeypatch, name, room)
     with pytest.raises(WriteError) as caught:
         small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
-    said = str(caught.value)
-    assert said.startswith(f"cannot write {tmp_path / name}: No space left on device; free some")
-    assert "resume=True" in said
+    message = str(caught.value)
+    assert message.startswith(
+        f"cannot write {tmp_path / name}: No space left on device; free some"
+    )
+    assert "resume=True" in message
     assert name != "config.json" or (tmp_path / "result.json").read_bytes() == before
 
     room.append("more")
     small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
     assert numbers(tmp_path) == numbers(whole)
-    looks = [(run / "dynamics.jsonl").read_bytes() for run in (tmp_path, whole)]
-    assert looks[0] == looks[1]
+    records = [(run / "dynamics.jsonl").read_bytes() for run in (tmp_path, whole)]
+    assert records[0] == records[1]
 
 
-def test_resume_and_overwrite_exclude_each_other(tmp_path):
+def test_resume_with_overwrite_raises(tmp_path):
     with pytest.raises(ValueError, match="expected resume or overwrite, got both"):
         small_fit(tmp_path, resume=True, overwrite=True)

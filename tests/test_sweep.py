@@ -1,4 +1,4 @@
-"""Many runs on a cluster: the numbers of plain runs, whatever dies on the way."""
+"""Sweeps on a cluster have the numbers of single runs, even if workers or machines die."""
 
 import csv
 import json
@@ -21,20 +21,20 @@ from rich.console import Console
 from eigenrnn.experiments.cli.sweep_file import read_sweep
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.sweep import Source
-from swept import (
-    numbers,
-    plain,
+from eigenrnn.experiments.sweep import TrialSource
+from small_sweep import (
+    fit_alone,
     reachable_from_outside,
-    started,
-    table,
+    read_table,
+    start_command,
+    untimed_rows,
     wait_until_saved,
-    written,
+    write_yaml,
 )
 from training_run import QUIET, one_thread
 
 pytestmark = [
-    # of Ray's own code, in its threads and when it lets go of its processes
+    # in Ray's own code, in its threads and when it releases its processes
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
@@ -53,7 +53,7 @@ TINY = {
 
 @pytest.fixture(scope="module", autouse=True)
 def own_temporary_folder():
-    """A folder for what sweeps keep meanwhile; its name is short, as those of Ray's sockets."""
+    """A temporary folder with a short name, because paths of Ray's sockets must be short."""
     folder = tempfile.mkdtemp(prefix="e-")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
@@ -64,7 +64,7 @@ def own_temporary_folder():
 
 @pytest.fixture(scope="module")
 def machines():
-    """Two machines, as far as Ray can tell: this one, and one that may die."""
+    """A simulated cluster of two machines: the head, and one that a test kills."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -73,7 +73,7 @@ def machines():
     cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
     cluster.small = small
     cluster.mortal = cluster.add_node(**small)
-    # once, and not for each sweep; that `--address` joins by itself is tested below
+    # once for all sweeps; a command below tests that `--address` joins the cluster
     ray.init(address=cluster.address, log_to_driver=False)
     yield cluster
     ray.shutdown()
@@ -81,7 +81,7 @@ def machines():
 
 
 def run(tmp_path, content, machines=None, out="out", **options):
-    sweep = read_sweep(written(tmp_path / f"{out}.yaml", content))
+    sweep = read_sweep(write_yaml(tmp_path / f"{out}.yaml", content))
     address = None if machines is None else machines.address
     return sweep.run(tmp_path / out, address=address, console=QUIET, **options)
 
@@ -92,64 +92,66 @@ GRID |= {"accelerator": "cpu"}
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory, machines):
-    """A sweep of two points and two seeds: its folder, and what was told."""
+def grid_sweep(tmp_path_factory, machines):
+    """A finished sweep of two points and two seeds, and its console output."""
     folder = tmp_path_factory.mktemp("swept")
-    sweep = read_sweep(written(folder / "out.yaml", GRID))
-    with (folder / "told.txt").open("w") as file:
+    sweep = read_sweep(write_yaml(folder / "out.yaml", GRID))
+    with (folder / "output.txt").open("w") as file:
         sweep.run(folder / "out", address=machines.address, console=Console(file=file))
     return folder
 
 
-def test_a_grid_gives_the_numbers_of_plain_runs(swept, tmp_path):
-    statuses = run(swept, GRID, resume=True)
+def test_a_grid_has_the_numbers_of_single_runs(grid_sweep, tmp_path):
+    statuses = run(grid_sweep, GRID, resume=True)
     assert [(s.trial.parameters["lr"], s.trial.seed) for s in statuses] == [
         *[(0.01, 0), (0.01, 1), (0.001, 0), (0.001, 1)]
     ]
-    sweep = read_sweep(swept / "out.yaml")
+    sweep = read_sweep(grid_sweep / "out.yaml")
     for number, status in enumerate(statuses):
-        expected = plain(sweep, status, tmp_path / f"plain-{number}")
-        assert numbers(swept / "out" / status.trial.place) == numbers(expected.directory)
+        expected = fit_alone(sweep, status, tmp_path / f"plain-{number}")
+        assert untimed_rows(grid_sweep / "out" / status.trial.path) == untimed_rows(
+            expected.directory
+        )
 
 
-def test_the_table_holds_what_came_out(swept):
-    statuses, rows = run(swept, GRID, resume=True), table(swept / "out")
+def test_the_table_holds_the_results(grid_sweep):
+    statuses, rows = run(grid_sweep, GRID, resume=True), read_table(grid_sweep / "out")
     for status, row in zip(statuses, rows, strict=True):
-        said = row["lr"], row["seed"], row["status"], row["folder"]
+        found = row["lr"], row["seed"], row["status"], row["folder"]
         lr = str(status.trial.parameters["lr"])
-        assert said == (lr, str(status.trial.seed), "ended", status.trial.place)
+        assert found == (lr, str(status.trial.seed), "ended", status.trial.path)
         assert float(row["best_test_loss"]) == status.result.best["test"]["loss"]
         last = status.result.last["validation"]["accuracy"]
         assert float(row["last_validation_accuracy"]) == last
 
 
-def test_a_sweep_that_has_ended_is_not_repeated(swept):
-    files = {path: path.stat().st_mtime_ns for path in (swept / "out").glob("*/seed-*/*")}
-    run(swept, GRID, resume=True)
+def test_a_finished_sweep_is_not_repeated(grid_sweep):
+    files = {path: path.stat().st_mtime_ns for path in (grid_sweep / "out").glob("*/seed-*/*")}
+    run(grid_sweep, GRID, resume=True)
     assert {path: path.stat().st_mtime_ns for path in files} == files
     assert len(files) > 20
 
 
-def test_the_page_shows_what_is_told_and_written(swept):
-    told = (swept / "told.txt").read_text()
+def test_the_page_shows_the_actual_output(grid_sweep):
+    output = (grid_sweep / "output.txt").read_text()
     shown = re.search(r"```console\n\$ eigenrnn sweep first.*?```", PAGE, re.DOTALL)[0]
     for line in re.findall(
         r"^(?:lr=|\[).*(?:step \d+, validation accuracy|ended)", shown, re.MULTILINE
     ):
-        assert line.partition("] ")[2] in told
+        assert line.partition("] ")[2] in output
     csv_of_page = re.search(r"```text\n(lr,.*?)```", PAGE, re.DOTALL)[1]
     fixed = ("lr", "seed", "status", "steps", "best_by", "attempts", "message", "folder")
     rows = list(csv.DictReader(csv_of_page.splitlines()))
-    assert list(rows[0]) == list(table(swept / "out")[0])
+    assert list(rows[0]) == list(read_table(grid_sweep / "out")[0])
     assert [[row[name] for name in fixed] for row in rows] == [
-        [row[name] for name in fixed] for row in table(swept / "out")[: len(rows)]
+        [row[name] for name in fixed] for row in read_table(grid_sweep / "out")[: len(rows)]
     ]
 
 
-def test_a_machine_that_dies_takes_nothing_along(tmp_path, machines):
+def test_a_trial_resumes_after_its_machine_died(tmp_path, machines):
     content = TINY | {"steps": 1000, "eval_every": 50, "grid": {"lr": [0.01, 0.001]}}
-    undisturbed = run(tmp_path, content, machines, out="undisturbed")
-    out = tmp_path / "disturbed"
+    reference = run(tmp_path, content, machines, out="reference")
+    out = tmp_path / "interrupted"
 
     def kill():
         mortal, deadline = machines.mortal.node_id, time.monotonic() + 120
@@ -163,28 +165,29 @@ def test_a_machine_that_dies_takes_nothing_along(tmp_path, machines):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    disturbed = run(tmp_path, content, machines, out="disturbed")
+    interrupted = run(tmp_path, content, machines, out="interrupted")
     killer.join()
     machines.mortal = machines.add_node(**machines.small)
-    assert sorted(status.attempts for status in undisturbed) == [1, 1]
-    assert sorted(status.attempts for status in disturbed) == [1, 2]
-    for one, other in zip(undisturbed, disturbed, strict=True):
+    assert sorted(status.attempts for status in reference) == [1, 1]
+    assert sorted(status.attempts for status in interrupted) == [1, 2]
+    for one, other in zip(reference, interrupted, strict=True):
         assert (one.state, other.state) == ("ended", "ended")
         assert one.result.best == other.result.best
-        folders = tmp_path / "undisturbed" / one.trial.place, out / other.trial.place
-        assert numbers(folders[0]) == numbers(folders[1])
-    unlike = {"seconds": "", "attempts": ""}
+        folders = tmp_path / "reference" / one.trial.path, out / other.trial.path
+        assert untimed_rows(folders[0]) == untimed_rows(folders[1])
+    ignored = {"seconds": "", "attempts": ""}
     rows = [
-        [row | unlike for row in table(tmp_path / name)] for name in ("undisturbed", "disturbed")
+        [row | ignored for row in read_table(tmp_path / name)]
+        for name in ("reference", "interrupted")
     ]
     assert rows[0] == rows[1]
 
 
 @dataclass(frozen=True)
-class Deadly(Source):
-    """Ends the worker that trains seed 0."""
+class CrashingSource(TrialSource):
+    """Kills the worker that trains seed 0."""
 
-    source: Source
+    source: TrialSource
 
     def trials(self, number, parameters):
         return self.source.trials(number, parameters)
@@ -200,8 +203,8 @@ class Deadly(Source):
 
 
 @pytest.fixture
-def sent_along():
-    """Sends what this module defines to workers, which cannot import it."""
+def pickle_by_value():
+    """Pickle the classes of this module by value: workers cannot import it."""
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -209,22 +212,22 @@ def sent_along():
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-@pytest.mark.usefixtures("sent_along")
-def test_a_trial_whose_workers_die_too_often_is_lost_and_can_be_tried_again(tmp_path, machines):
+@pytest.mark.usefixtures("pickle_by_value")
+def test_a_trial_whose_workers_die_too_often_is_lost_and_can_be_resumed(tmp_path, machines):
     content = TINY | {"steps": 8, "eval_every": 4, "seeds": [0, 1]}
-    sweep = read_sweep(written(tmp_path / "sweep.yaml", content))
-    deadly = replace(sweep, source=Deadly(sweep.source), retries=1)
-    statuses = deadly.run(tmp_path / "out", address=machines.address, console=QUIET)
+    sweep = read_sweep(write_yaml(tmp_path / "sweep.yaml", content))
+    crashing = replace(sweep, source=CrashingSource(sweep.source), retries=1)
+    statuses = crashing.run(tmp_path / "out", address=machines.address, console=QUIET)
     assert [(s.state, s.attempts) for s in statuses] == [("lost", 2), ("ended", 1)]
     assert "its worker or machine has died 2 times" in statuses[0].message
-    assert [row["status"] for row in table(tmp_path / "out")] == ["lost", "ended"]
+    assert [row["status"] for row in read_table(tmp_path / "out")] == ["lost", "ended"]
     statuses = run(tmp_path, content, machines, resume=True)
     assert [(s.state, s.attempts) for s in statuses] == [("ended", 3), ("ended", 1)]
 
 
-def test_a_recipe_comes_to_what_reproduce_comes_to(tmp_path, machines):
+def test_a_sweep_of_a_recipe_has_the_results_of_reproduce(tmp_path, machines):
     content = {"rows": ["identity copying"], "seeds": [0, 1], "quick": True}
-    with one_thread():  # both say how many threads the process had that wrote them
+    with one_thread():  # the results contain the number of threads of the process
         run(tmp_path, {"recipe": "nonnormal/fig3", **content}, machines)
         reproduce(RECIPES["nonnormal/fig3"], tmp_path / "reproduced", console=QUIET, **content)
     swept, reproduced = (
@@ -237,7 +240,7 @@ def test_a_recipe_comes_to_what_reproduce_comes_to(tmp_path, machines):
     assert len(swept["rows"][0]["values"]) == 2
 
 
-def test_a_search_stays_in_its_space_and_goes_on_where_it_was(tmp_path, machines):
+def test_a_search_stays_in_its_space_and_can_be_resumed(tmp_path, machines):
     space = {
         "lr": {"low": 1e-3, "high": 1e-1, "log": True},
         "layer.negative": {"low": 1, "high": 3},
@@ -262,8 +265,8 @@ def test_a_search_stays_in_its_space_and_goes_on_where_it_was(tmp_path, machines
 
 
 @dataclass(frozen=True)
-class Stopped:
-    """A search that was stopped thrice, and what was seen of the local ones before."""
+class StoppedSearch:
+    """A search stopped three times, with the sockets and file modes of its local clusters."""
 
     folder: Path
     content: dict
@@ -273,11 +276,11 @@ class Stopped:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory, machines, own_temporary_folder):
-    """Stop a search in each way, the first two without `--address` though RAY_ADDRESS is set."""
+    """Stop a search by three signals, the first two with a local cluster despite RAY_ADDRESS."""
     folder, exposed, modes = tmp_path_factory.mktemp("stopped"), [], []
     content = TINY | {"steps": 3000, "eval_every": 50, "trials": 1}
     content |= {"search": {"lr": {"low": 1e-3, "high": 1e-1, "log": True}}}
-    written(folder / "sweep.yaml", content)
+    write_yaml(folder / "sweep.yaml", content)
     out = folder / "out"
     ways = [
         (signal.SIGINT, 130, ()),
@@ -285,33 +288,31 @@ def stopped(tmp_path_factory, machines, own_temporary_folder):
         (signal.SIGKILL, -9, ("--address", machines.address)),
     ]
     for attempt, (number, status, options) in enumerate(ways, start=1):
-        elsewhere = {} if options else {"RAY_ADDRESS": "192.0.2.1:6379"}  # of no machine
-        with started(folder, "--resume", *options, environment=elsewhere) as process:
-            wait_until_saved(process, out, attempt, folder / "said.txt")
+        elsewhere = {} if options else {"RAY_ADDRESS": "192.0.2.1:6379"}  # a reserved address
+        with start_command(folder, "--resume", *options, environment=elsewhere) as process:
+            wait_until_saved(process, out, attempt, folder / "output.txt")
             if not options:
                 exposed += [reachable_from_outside(process.pid)]
                 modes += [each.stat().st_mode for each in own_temporary_folder.glob("eigenrnn-*")]
             process.send_signal(number)
-            assert process.wait(120) == status, (folder / "said.txt").read_text()
-        (row,) = table(out)
-        if number != signal.SIGKILL:  # of which nobody can write
+            assert process.wait(120) == status, (folder / "output.txt").read_text()
+        (row,) = read_table(out)
+        if number != signal.SIGKILL:  # which leaves no time to write
             assert (row["status"], row["attempts"]) == ("stopped", str(attempt))
-            assert "continue with --resume" in (folder / "said.txt").read_text()
+            assert "continue with --resume" in (folder / "output.txt").read_text()
     assert not list(out.glob("*/seed-0/result.json")), "the run ended before it was stopped"
-    return Stopped(folder, content, exposed, modes)
+    return StoppedSearch(folder, content, exposed, modes)
 
 
-def test_a_search_that_is_stopped_in_any_way_goes_on(
-    stopped, machines, tmp_path, own_temporary_folder
-):
+def test_a_stopped_search_can_be_resumed(stopped, machines, tmp_path, own_temporary_folder):
     out = stopped.folder / "out"
-    (row,) = table(out)
+    (row,) = read_table(out)
     (status,) = run(stopped.folder, stopped.content, machines, resume=True)
     assert (status.state, status.attempts) == ("ended", 4)
     assert status.trial.parameters["lr"] == float(row["lr"])
-    expected = plain(read_sweep(stopped.folder / "out.yaml"), status, tmp_path / "plain")
-    assert numbers(out / status.trial.place) == numbers(expected.directory)
-    assert not list(own_temporary_folder.glob("eigenrnn-*")), "what was killed is cleared"
+    expected = fit_alone(read_sweep(stopped.folder / "out.yaml"), status, tmp_path / "plain")
+    assert untimed_rows(out / status.trial.path) == untimed_rows(expected.directory)
+    assert not list(own_temporary_folder.glob("eigenrnn-*")), "abandoned folders are removed"
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc/net")
@@ -319,5 +320,5 @@ def test_a_local_sweep_listens_on_loopback_only(stopped):
     assert stopped.exposed == [{}, {}]
 
 
-def test_other_users_cannot_read_or_change_what_a_local_sweep_keeps(stopped):
+def test_other_users_cannot_access_the_files_of_a_local_sweep(stopped):
     assert [stat.filemode(mode) for mode in stopped.modes] == ["drwx------"] * 2

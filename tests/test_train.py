@@ -1,4 +1,4 @@
-"""The training loop: what it computes, writes, shows and refuses."""
+"""The training loop: its numbers, files, console output and errors."""
 
 import io
 import json
@@ -21,14 +21,13 @@ from eigenrnn.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.tasks.base import Batch
 from eigenrnn.experiments.training import Callback, Settings, checkpoint
-from eigenrnn.experiments.training.learner import Learner
-from eigenrnn.experiments.training.objective import Objective
 from eigenrnn.experiments.training.processes import launch
+from eigenrnn.experiments.training.train_step import Objective, TrainStep
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 
-class Spy(Callback):
-    """Remembers what it was called with."""
+class Recorder(Callback):
+    """Records the arguments of its calls."""
 
     def __init__(self):
         self.steps, self.losses, self.evaluations = [], [], {}
@@ -44,8 +43,8 @@ class Spy(Callback):
 
 
 @dataclass(frozen=True)
-class Poisoned(Copying):
-    """Copying whose training batch of one step holds a NaN."""
+class NanBatch(Copying):
+    """Copying with a training batch of NaN inputs at one step."""
 
     bad_step: int = 12
 
@@ -57,30 +56,30 @@ class Poisoned(Copying):
 
 @dataclass(frozen=True)
 class WithoutValidation(Copying):
-    """Copying of which nothing is held out but the test set."""
+    """Copying without a validation split."""
 
     @property
     def splits(self):
         return "train", "test"
 
 
-class Leaning(Unconstrained):
-    """A set that charges for the size of its matrix."""
+class Penalised(Unconstrained):
+    """All matrices, with the squared norm as penalty."""
 
     def penalty(self):
         return self().square().sum()
 
 
-# what it computes
+# numbers
 
 
-def test_the_loss_falls(tmp_path):
+def test_the_loss_decreases(tmp_path):
     settings = small_settings(150, lr=0.02, eval_every=150)
     result = small_fit(tmp_path, settings, model=small_model(dropout=0))
     assert result.train_loss < 0.7 * float(losses(tmp_path)[1])
 
 
-def test_a_step_is_that_of_a_plain_loop(tmp_path):
+def test_a_step_equals_that_of_a_plain_loop(tmp_path):
     plain = small_model(dropout=0)
     optimiser = torch.optim.SGD(plain.parameters(), lr=0.1)
     expected = []
@@ -91,32 +90,32 @@ def test_a_step_is_that_of_a_plain_loop(tmp_path):
         optimiser.step()
         expected.append(loss.item())
 
-    spy = Spy()
+    recorder = Recorder()
     settings = small_settings(8, optimiser="sgd", lr=0.1, lr_recurrent=0.1, seed=3)
-    small_fit(tmp_path, settings, model=small_model(dropout=0), callbacks=[spy])
-    assert spy.losses == expected
+    small_fit(tmp_path, settings, model=small_model(dropout=0), callbacks=[recorder])
+    assert recorder.losses == expected
 
 
-def test_gradients_are_clipped_by_one_norm_of_all_parameters(tmp_path):
+def test_gradients_are_clipped_by_their_global_norm(tmp_path):
     model = small_model(dropout=0)
     before = [p.detach().clone() for p in model.parameters()]
     settings = small_settings(1, optimiser="sgd", lr=1.0, lr_recurrent=1.0, clip_norm=0.01)
     small_fit(tmp_path, settings, model=model)
     moved = torch.cat([(p - b).flatten() for p, b in zip(model.parameters(), before, strict=True)])
     assert moved.norm().item() == pytest.approx(0.01, rel=1e-3)
-    assert float(read_metrics(tmp_path)[0]["train_grad_norm"]) > 0.1  # that before clipping
+    assert float(read_metrics(tmp_path)[0]["train_grad_norm"]) > 0.1  # before clipping
 
 
-def test_losses_do_not_depend_on_the_number_of_evaluations(tmp_path):
+def test_losses_do_not_depend_on_evaluations(tmp_path):
     small_fit(tmp_path / "few", small_settings(20, eval_every=20))
     small_fit(tmp_path / "many", small_settings(20, eval_every=1, eval_batch_size=7))
     assert losses(tmp_path / "few") == losses(tmp_path / "many")
 
 
-def test_evaluation_leaves_the_model_as_it_is(tmp_path):
+def test_evaluation_does_not_change_the_model(tmp_path):
     states = []
 
-    class Copyist(Callback):
+    class Snapshots(Callback):
         def after_step(self, _step, _loss, model):
             states.append({k: v.clone() for k, v in model.state_dict().items()})
 
@@ -124,11 +123,11 @@ def test_evaluation_leaves_the_model_as_it_is(tmp_path):
             for name, value in model.state_dict().items():
                 assert torch.equal(states[-1][name], value)
 
-    small_fit(tmp_path, small_settings(3, eval_every=1), callbacks=[Copyist()])
+    small_fit(tmp_path, small_settings(3, eval_every=1), callbacks=[Snapshots()])
     assert len(states) == 3
 
 
-def test_an_evaluation_is_the_mean_over_the_whole_split(tmp_path):
+def test_an_evaluation_averages_over_the_whole_split(tmp_path):
     model = small_model()
     settings = small_settings(2, eval_batch_size=7)  # 30 examples: the last batch is smaller
     result = small_fit(tmp_path, settings, model=model)
@@ -141,38 +140,38 @@ def test_an_evaluation_is_the_mean_over_the_whole_split(tmp_path):
     }
 
 
-def test_dropout_is_a_function_of_the_seed(tmp_path):
+def test_dropout_depends_on_the_seed(tmp_path):
     for name, seed in [("a", 0), ("b", 0), ("c", 1)]:
         small_fit(tmp_path / name, small_settings(5, seed=seed))
     assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(tmp_path / "c")
 
 
-def dropped(step, seed=0, rank=0):
-    """What dropout silences in a step of a process."""
+def dropout_mask(step, seed=0, rank=0):
+    """Return the dropout mask of a step in a process."""
     settings = small_settings(seed=seed)
-    learner = Learner(launch(settings), small_model(), TASK, settings)
-    learner.fabric = SimpleNamespace(global_rank=rank, device=torch.device("cpu"))
+    train_step = TrainStep(launch(settings), small_model(), TASK, settings)
+    train_step.fabric = SimpleNamespace(global_rank=rank, device=torch.device("cpu"))
     with torch.random.fork_rng(devices=()):
-        learner._seed(step)
+        train_step._seed(step)
         return nn.functional.dropout(torch.ones(100), 0.5)
 
 
 @pytest.mark.parametrize(
     "other", [{"step": 2}, {"step": 1, "rank": 1}, {"step": 1, "seed": 1}], ids=str
 )
-def test_every_step_and_process_and_seed_has_a_dropout_of_its_own(other):
-    assert torch.equal(dropped(1), dropped(1))
-    assert not torch.equal(dropped(1), dropped(**other))
+def test_steps_processes_and_seeds_have_different_dropout_masks(other):
+    assert torch.equal(dropout_mask(1), dropout_mask(1))
+    assert not torch.equal(dropout_mask(1), dropout_mask(**other))
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
-def test_the_global_streams_are_left_as_they_were(tmp_path):
+def test_the_global_random_state_is_unchanged(tmp_path):
     small_fit(tmp_path, small_settings(2))
 
 
-def test_the_penalty_is_minimised_but_is_no_part_of_the_loss(tmp_path):
-    model = small_model(dropout=0, constraint=Leaning)
-    size = sum(m.penalty().item() for m in model.modules() if isinstance(m, Leaning))
+def test_the_penalty_is_minimised_but_not_included_in_the_loss(tmp_path):
+    model = small_model(dropout=0, constraint=Penalised)
+    size = sum(m.penalty().item() for m in model.modules() if isinstance(m, Penalised))
     (batch, *_) = zip(TASK.batches("train", 4), range(1), strict=False)
     loss = TASK.loss(model(batch[0].inputs), batch[0].targets).item()
     small_fit(tmp_path, small_settings(5, lr=0.01), model=model)
@@ -187,7 +186,7 @@ def test_a_penalty_of_zero_is_left_blank(tmp_path):
     assert read_metrics(tmp_path)[0]["train_penalty"] == ""
 
 
-def test_a_layer_of_torch_is_trained_too(tmp_path):
+def test_a_torch_layer_can_be_trained(tmp_path):
     class Plain(nn.Module):
         def __init__(self):
             super().__init__()
@@ -224,7 +223,7 @@ def test_other_precisions_train_and_resume(tmp_path, precision):
 
 
 @pytest.mark.parametrize("precision", ["bf16-true", "16-true"])
-def test_a_complex_network_trains_with_weights_of_sixteen_bits(tmp_path, precision):
+def test_a_complex_network_trains_with_16_bit_weights(tmp_path, precision):
     model = small_model(constraint=FourierProduct)
     result = small_fit(
         tmp_path, small_settings(3, precision=precision, optimiser="sgd", lr=0.01), model=model
@@ -232,23 +231,23 @@ def test_a_complex_network_trains_with_weights_of_sixteen_bits(tmp_path, precisi
     assert math.isfinite(result.train_loss)
 
 
-def test_a_gradient_scaler_changes_no_step():
+def test_a_gradient_scaler_does_not_change_the_parameters():
     def train(scale):
         settings = small_settings(precision="bf16-mixed", clip_norm=0.05, optimiser="sgd", lr=0.1)
         fabric, model = launch(settings), small_model(dropout=0)
-        if scale is not None:  # what 16-mixed has on a GPU; it grows at every second step
+        if scale is not None:  # as 16-mixed uses on a GPU; it grows every second step
             scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
             fabric.strategy.precision.scaler = scaler
-        learner = Learner(fabric, model, TASK, settings)
+        train_step = TrainStep(fabric, model, TASK, settings)
         for step, batch in zip(range(1, 8), TASK.batches("train", 4), strict=False):
-            _, _, norms = learner.backward(step, batch)
-            learner.update(norms)
+            _, _, norms = train_step.backward(step, batch)
+            train_step.update(norms)
         return torch.cat([p.detach().flatten() for p in model.parameters()])
 
     assert torch.equal(train(None), train(1024.0))
 
 
-def test_two_processes_give_the_losses_of_one(tmp_path):
+def test_two_processes_have_the_losses_of_one(tmp_path):
     # Fabric starts the second process by running the same command again.
     command = [sys.executable, training_run.__file__, str(tmp_path / "two")]
     options = ["--steps", "12", "--devices", "2", "--dropout", "0"]
@@ -260,15 +259,15 @@ def test_two_processes_give_the_losses_of_one(tmp_path):
         assert [float(row[name] or 0) for row in two] == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_batch_that_processes_cannot_share_is_refused(tmp_path):
+def test_a_batch_that_processes_cannot_share_raises(tmp_path):
     with pytest.raises(ValueError, match=r"expected a batch_size that 2 processes .* got 3"):
         small_fit(tmp_path, small_settings(batch_size=3, devices=2))
 
 
-# what it writes
+# files
 
 
-def test_a_run_leaves_its_files(tmp_path):
+def test_a_run_writes_its_files(tmp_path):
     result = small_fit(tmp_path, config={"layer": "small", "root": Path("data")}, name="mine")
     names = ["best.pt", "config.json", "last.pt", "metrics.csv", "result.json", "tensorboard"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
@@ -282,12 +281,12 @@ def test_a_run_leaves_its_files(tmp_path):
     assert written["train_loss"] == result.train_loss == float(losses(tmp_path)[20])
 
 
-def test_the_journal_has_a_row_per_logged_step_and_evaluation(tmp_path):
+def test_metrics_csv_has_a_row_per_logged_step_and_evaluation(tmp_path):
     small_fit(tmp_path, small_settings(11, log_every=4, eval_every=5))
     rows = read_metrics(tmp_path)
     assert [row["step"] for row in rows] == ["4", "5", "8", "10", "11"]
     evaluated = [row["step"] for row in rows if row["test_loss"]]
-    assert evaluated == ["5", "10", "11"]  # the last step always is
+    assert evaluated == ["5", "10", "11"]  # the last step is always evaluated
     seconds = [float(row["seconds"]) for row in rows]
     assert seconds == sorted(seconds)
 
@@ -300,20 +299,19 @@ def test_epochs_are_counted_in_steps(tmp_path):
     assert [row["step"] for row in read_metrics(tmp_path) if row["test_loss"]] == ["3", "6"]
 
 
-def test_the_best_model_is_that_of_the_best_evaluation(tmp_path):
-    spy = Spy()
-    settings = small_settings(
-        30, lr=0.3, eval_every=3
-    )  # a rate at which the loss goes up and down
-    result = small_fit(tmp_path, settings, callbacks=[spy])
+def test_best_pt_holds_the_model_of_the_best_evaluation(tmp_path):
+    recorder = Recorder()
+    # a learning rate at which the loss oscillates
+    settings = small_settings(30, lr=0.3, eval_every=3)
+    result = small_fit(tmp_path, settings, callbacks=[recorder])
 
-    def merit(step):
-        numbers = spy.evaluations[step]["validation"]
+    def rank(step):
+        numbers = recorder.evaluations[step]["validation"]
         return numbers["accuracy"], -numbers["loss"]
 
-    step = max(spy.evaluations, key=merit)
+    step = max(recorder.evaluations, key=rank)
     assert result.best_step == step
-    assert result.best == spy.evaluations[step]
+    assert result.best == recorder.evaluations[step]
     state = checkpoint.load(tmp_path / "best.pt")
     assert state["step"] == step
     model = small_model()
@@ -324,13 +322,13 @@ def test_the_best_model_is_that_of_the_best_evaluation(tmp_path):
     assert loss.item() == pytest.approx(result.best["validation"]["loss"], rel=1e-5)
 
 
-def test_the_validation_split_decides_where_there_is_one(tmp_path):
+def test_the_validation_split_selects_the_best_model(tmp_path):
     result = small_fit(tmp_path, small_settings(3))
     assert result.best_by == "validation accuracy"
     assert result.best.keys() == {"validation", "test"}
 
 
-def test_the_test_split_decides_where_there_is_no_validation(tmp_path):
+def test_without_a_validation_split_the_test_split_selects_the_best_model(tmp_path):
     task = WithoutValidation(delay=4, symbols=2, test_examples=30)
     result = small_fit(tmp_path, small_settings(3), task=task)
     assert result.best_by == "test accuracy"
@@ -338,44 +336,44 @@ def test_the_test_split_decides_where_there_is_no_validation(tmp_path):
 
 
 def test_callbacks_see_every_step_and_evaluation(tmp_path):
-    spy = Spy()
-    small_fit(tmp_path, small_settings(12, eval_every=5), callbacks=[spy])
-    assert spy.steps == list(range(1, 13))
-    assert list(spy.evaluations) == [5, 10, 12]
-    assert [repr(loss) for loss in spy.losses] == list(losses(tmp_path).values())
+    recorder = Recorder()
+    small_fit(tmp_path, small_settings(12, eval_every=5), callbacks=[recorder])
+    assert recorder.steps == list(range(1, 13))
+    assert list(recorder.evaluations) == [5, 10, 12]
+    assert [repr(loss) for loss in recorder.losses] == list(losses(tmp_path).values())
 
 
-# what it shows
+# console output
 
 
-def shown(tmp_path, **options):
+def output_of(tmp_path, **options):
     screen = io.StringIO()
     console = Console(file=screen, width=140, **options)
     small_fit(tmp_path / "run", small_settings(20), console=console)
     return screen.getvalue()
 
 
-def test_off_a_terminal_there_is_one_plain_line_per_evaluation(tmp_path):
-    first, second = shown(tmp_path).splitlines()
+def test_without_a_terminal_each_evaluation_prints_one_line(tmp_path):
+    first, second = output_of(tmp_path).splitlines()
     assert first.startswith("run: step 10/20, loss ")
     assert "validation accuracy" in second
     assert second.endswith("0:00:00 left")
 
 
-def test_on_a_terminal_there_is_a_bar(tmp_path):
-    text = shown(tmp_path, force_terminal=True, force_interactive=True)
+def test_a_terminal_shows_a_progress_bar(tmp_path):
+    text = output_of(tmp_path, force_terminal=True, force_interactive=True)
     for part in ("20/20", "loss", "validation accuracy", "steps/s"):
         assert part in text
 
 
-def test_a_quiet_console_stays_empty(tmp_path):
-    assert shown(tmp_path, quiet=True) == ""
+def test_a_quiet_console_shows_nothing(tmp_path):
+    assert output_of(tmp_path, quiet=True) == ""
 
 
-# what it refuses
+# errors
 
 
-def test_an_existing_run_is_not_overwritten(tmp_path):
+def test_an_existing_run_raises(tmp_path):
     small_fit(tmp_path, small_settings(2))
     before = (tmp_path / "metrics.csv").read_bytes()
     with pytest.raises(RunExistsError, match=r"--resume.*--overwrite"):
@@ -392,10 +390,10 @@ def test_an_existing_run_is_overwritten_on_request(tmp_path):
     assert (tmp_path / "notes.txt").exists()
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+def test_a_non_finite_loss_stops_the_run(tmp_path):
     model = small_model()
     with pytest.raises(NonFiniteLossError) as caught:
-        small_fit(tmp_path, model=model, task=Poisoned(delay=4, symbols=2, test_examples=30))
+        small_fit(tmp_path, model=model, task=NanBatch(delay=4, symbols=2, test_examples=30))
     message = str(caught.value)
     assert "the loss of step 12 is nan" in message
     assert "largest gradient norms: layer.directions.0.weight_ih nan" in message
@@ -404,14 +402,14 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     assert all(p.isfinite().all() for p in model.parameters())
 
 
-def test_a_loss_that_is_not_finite_at_once_leaves_no_checkpoint(tmp_path):
-    task = Poisoned(delay=4, symbols=2, test_examples=30, bad_step=1)
+def test_a_non_finite_first_loss_leaves_no_checkpoint(tmp_path):
+    task = NanBatch(delay=4, symbols=2, test_examples=30, bad_step=1)
     with pytest.raises(NonFiniteLossError, match="there is no checkpoint yet"):
         small_fit(tmp_path, task=task)
     assert not (tmp_path / "last.pt").exists()
 
 
-def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
+def test_non_finite_parameters_are_never_saved(tmp_path):
     settings = small_settings(1, optimiser="sgd", lr=1e38, lr_recurrent=0.0)
     model = small_model()
     with torch.no_grad():
@@ -442,19 +440,17 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
         ({"steps": 1, "eval_every": 0}, "expected eval_every"),
     ],
 )
-def test_settings_out_of_range_are_refused(options, message):
+def test_settings_out_of_range_raise(options, message):
     with pytest.raises(ValueError, match=message):
         Settings(**options)
 
 
-def test_epochs_of_endless_data_are_refused(tmp_path):
+def test_epochs_of_endless_data_raise(tmp_path):
     with pytest.raises(ValueError, match="expected steps, got epochs"):
         small_fit(tmp_path, small_settings(None, epochs=1))
 
 
-def test_a_model_whose_gradients_do_not_fit_is_refused_before_anything_is_written(
-    tmp_path, monkeypatch
-):
+def test_a_model_too_large_for_memory_raises_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 4_000)
     with pytest.raises(
         ValueError, match=r"expected the states .* and the gradients of the weights"
@@ -464,7 +460,7 @@ def test_a_model_whose_gradients_do_not_fit_is_refused_before_anything_is_writte
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"steps": 2}'])
-def test_a_damaged_result_is_named_and_can_be_written_again(tmp_path, content):
+def test_a_damaged_result_raises_and_can_be_rewritten(tmp_path, content):
     expected = small_fit(tmp_path, small_settings(2))
     (tmp_path / "result.json").write_text(content)
     with pytest.raises(ValueError, match=r"result\.json is .*damaged: .*; delete it"):
@@ -474,7 +470,7 @@ def test_a_damaged_result_is_named_and_can_be_written_again(tmp_path, content):
 
 
 @pytest.mark.parametrize("broken", [b"\xff\xfe", b"step"], ids=["bytes", "step"])
-def test_a_damaged_journal_is_named_when_a_run_goes_on(tmp_path, broken):
+def test_a_damaged_metrics_csv_raises_when_a_run_is_resumed(tmp_path, broken):
     small_fit(tmp_path, small_settings(2))
     file = tmp_path / "metrics.csv"
     header, *rows = file.read_bytes().splitlines(keepends=True)
@@ -487,19 +483,19 @@ def test_a_damaged_journal_is_named_when_a_run_goes_on(tmp_path, broken):
 DEVICES = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
 
 
-@pytest.mark.parametrize(("name", "what"), DEVICES.items(), ids=DEVICES)
-def test_an_accelerator_that_is_not_there_is_refused_before_anything_is_written(
-    tmp_path, monkeypatch, name, what
+@pytest.mark.parametrize(("name", "device"), DEVICES.items(), ids=DEVICES)
+def test_a_missing_accelerator_raises_before_anything_is_written(
+    tmp_path, monkeypatch, name, device
 ):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    said = f"expected a machine with a {what} for accelerator='{name}', .*--accelerator cpu"
-    with pytest.raises(ValueError, match=said):
+    message = f"expected a machine with a {device} for accelerator='{name}', .*--accelerator cpu"
+    with pytest.raises(ValueError, match=message):
         small_fit(tmp_path / "run", small_settings(2, accelerator=name))
     assert not (tmp_path / "run").exists()
 
 
-def test_more_devices_than_there_are_are_refused(monkeypatch):
+def test_more_devices_than_available_raise(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match=r"expected devices of at most 1, .* got devices=2"):
         launch(small_settings(2, accelerator="cuda", devices=2))

@@ -1,4 +1,4 @@
-"""A small training run, for tests to call and, as a script, to start, stop and kill."""
+"""A small training run for tests, also as a script for tests that interrupt it."""
 
 import argparse
 import csv
@@ -25,7 +25,7 @@ def small_settings(steps=20, **options):
 
 
 def small_model(*, dropout=0.3, period=7, constraint=None):
-    """Two layers whose bases move every seventh step, with dropout between them."""
+    """Two layers with dropout between them, whose base matrices move every seventh step."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         layer = RNN(
@@ -39,7 +39,7 @@ def small_model(*, dropout=0.3, period=7, constraint=None):
 
 
 def small_fit(directory, settings=None, *, model=None, task=TASK, **options):
-    """Train the small model on the small task, in silence."""
+    """Train the small model on the small task, without console output."""
     model, settings = model or small_model(), settings or small_settings()
     with one_thread():
         return fit(model, task, settings, directory, **{"console": QUIET, **options})
@@ -47,7 +47,7 @@ def small_fit(directory, settings=None, *, model=None, task=TASK, **options):
 
 @contextmanager
 def one_thread():
-    """Compute in one thread: at these sizes a second one only waits, long on a busy machine."""
+    """Use one thread: at these sizes a second one slows the computation down."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -55,13 +55,13 @@ def one_thread():
 
 
 def read_metrics(directory):
-    """Read the journal as a list of rows."""
+    """Read `metrics.csv` as a list of rows."""
     with (Path(directory) / "metrics.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def losses(directory):
-    """Map each logged step to its loss, as the very text that was written."""
+    """Map each logged step to its loss, as the text in `metrics.csv`."""
     return {int(row["step"]): row["train_loss"] for row in read_metrics(directory)}
 
 

@@ -1,4 +1,4 @@
-"""By what the trials of a sweep are compared."""
+"""The metric by which the trials of a sweep are compared."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ __all__ = ["Criterion", "Score"]
 
 
 class Score(NamedTuple):
-    """What a run comes to.
+    """The score of a trial.
 
     Args:
-        value: The figure.
-        step: The step at which it was measured.
+        value: The value of the metric.
+        step: The step of the evaluation.
     """
 
     value: float
@@ -24,38 +24,38 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Criterion:
-    """A figure by which trials are compared.
+    """A metric by which trials are compared.
 
     Args:
-        metric: A split and what is measured on it, such as `test loss`.
-        mode: Whether it should be small, `min`, or large, `max`.
-        named: Whether a search asks for this very figure: then the best evaluation of a run is
-            the best by it, else by what the task decides by.
+        metric: A split and the name of a metric, such as `test loss`.
+        mode: `min` if lower is better, `max` if higher is.
+        explicit: Whether a search names this metric. The score of a run is then its best value at
+            any evaluation, otherwise its value at the evaluation that the task selects.
     """
 
     metric: str
     mode: str
-    named: bool = False
+    explicit: bool = False
 
     def score(self, status: Status) -> Score | None:
-        """Read a trial's figure at its best evaluation; None if it has not ended or has none.
+        """Return the score of a trial; None if it has not ended or lacks the metric.
 
         Raises:
-            ValueError: If the journal of the run, which holds a named figure, is damaged.
+            ValueError: If `metrics.csv`, which holds an explicit metric, is damaged.
         """
         result = status.result
         if result is None:
             return None
         split, _, name = self.metric.partition(" ")
-        if not self.named:
+        if not self.explicit:
             value = result.best.get(split, {}).get(name)
             return None if value is None else Score(value, result.best_step)
-        measured = status.evaluations.get(f"{split}_{name}", {}).items()
-        scores = [Score(value, step) for step, value in measured if not math.isnan(value)]
+        evaluations = status.evaluations.get(f"{split}_{name}", {}).items()
+        scores = [Score(value, step) for step, value in evaluations if not math.isnan(value)]
         best = max if self.mode == "max" else min
         return best(scores, key=lambda score: score.value, default=None)
 
     def best_first(self, statuses: Sequence[Status]) -> list[tuple[Score, Status]]:
         """Sort the trials that have a score, the best first."""
-        known = [(score, each) for each in statuses if (score := self.score(each)) is not None]
-        return sorted(known, key=lambda pair: pair[0].value, reverse=self.mode == "max")
+        scored = [(score, each) for each in statuses if (score := self.score(each)) is not None]
+        return sorted(scored, key=lambda pair: pair[0].value, reverse=self.mode == "max")

@@ -1,122 +1,175 @@
-"""The folder of a sweep: whose it is, and when it may be written to."""
+"""The folder of a sweep: its files, and which sweep may write to it."""
 
+import csv
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from eigenrnn import __version__
 from eigenrnn.errors import RunExistsError
-from eigenrnn.experiments.sweep.files import read_json
-from eigenrnn.experiments.sweep.status import FILE as TRIAL
 from eigenrnn.experiments.training.run_directory import write_json
 
-__all__ = ["RESULTS", "SUGGESTIONS", "check_folder", "check_shared", "open_folder"]
+__all__ = [
+    "RESULTS",
+    "STATUS_FILE",
+    "SUGGESTIONS",
+    "check_folder",
+    "check_shared",
+    "open_folder",
+    "read_columns",
+    "read_json",
+]
 
 FORMAT = 1
 """The version of the layout."""
 
 RESULTS = "results.csv"
 SUGGESTIONS = "suggestions.json"
+STATUS_FILE = "trial.json"
+"""The file in the folder of a run to which a worker writes the status of the trial."""
+
 _SWEEP = "sweep.json"
-_WRITTEN = (_SWEEP, SUGGESTIONS, RESULTS, "results.json", "results.md")
-_MAY_CHANGE = frozenset({"trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root"})
-_MOST_SHOWN = 60  # characters of a value
+_SWEEP_FILES = (_SWEEP, SUGGESTIONS, RESULTS, "results.json", "results.md")
+_MAY_CHANGE_ON_RESUME = frozenset(
+    {"trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root"}
+)
+_MAX_SHOWN = 60  # characters of a value
 
 
 def check_folder(
     out: Path, description: Mapping[str, Any], *, resume: bool, overwrite: bool
 ) -> None:
-    """Refuse a folder that the sweep may not be written to.
+    """Check that a sweep may write to a folder.
 
     Args:
         out: The folder.
-        description: What the sweep's file says; what decides no number may change in between.
-        resume: Whether to go on with what is there.
-        overwrite: Whether to delete what is there.
+        description: The content of the sweep's file. Entries that do not affect any number may
+            differ on resuming.
+        resume: Whether to resume the sweep in the folder.
+        overwrite: Whether to delete the sweep in the folder.
     Raises:
-        ValueError: If it should be both, is no folder, or holds a sweep of another file or version
-            or one whose description is damaged.
-        RunExistsError: If it holds runs and should be neither, or they are not of a sweep.
+        ValueError: If both are set, the path is not a folder, or the folder holds a sweep of
+            another file or version, or one whose description is damaged.
+        RunExistsError: If the folder holds a sweep and neither is set, or it holds other runs.
     """
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
-    _refuse_a_file(out)
+    _check_is_folder(out)
     file = out / _SWEEP
-    held = file.exists() or any(out.glob("**/config.json")) or (out / "results.json").exists()
-    if held and not file.exists():
+    is_used = file.exists() or any(out.glob("**/config.json")) or (out / "results.json").exists()
+    if is_used and not file.exists():
         raise RunExistsError(
             f"{out} holds runs that are not of a sweep: choose another folder with --out"
         )
-    if not held:
+    if not is_used:
         return
-    known = _known(file, overwrite=overwrite)
+    stored = _read_sweep(file, overwrite=overwrite)
     if not resume and not overwrite:
         raise RunExistsError(
-            f"{out} already holds a sweep: go on with it with resume=True (on the command line: "
+            f"{out} already holds a sweep: resume it with resume=True (on the command line: "
             "--resume), or delete it with overwrite=True (--overwrite)"
         )
     if resume:
-        _refuse_another(out, known, description)
+        _check_same_sweep(out, stored, description)
 
 
 def open_folder(out: Path, description: Mapping[str, Any], *, overwrite: bool) -> str:
-    """Make a folder ready for a sweep; return its mark, by which workers know it."""
+    """Prepare a folder for a sweep; return the fingerprint by which workers recognise it."""
     if overwrite:
         _clear(out)
     out.mkdir(parents=True, exist_ok=True)
-    mark = _mark(description)
-    content = {"format": FORMAT, "eigenrnn": __version__, "mark": mark}
+    fingerprint = _fingerprint(description)
+    content = {"format": FORMAT, "eigenrnn": __version__, "mark": fingerprint}
     write_json(out / _SWEEP, {**content, "file": dict(description)})
-    return mark
+    return fingerprint
 
 
-def check_shared(out: Path, mark: str) -> None:
-    """Refuse to train on a machine that does not see the folder of the sweep.
+def check_shared(out: Path, fingerprint: str) -> None:
+    """Check that this machine sees the folder of the sweep.
 
     Raises:
         ValueError: If it does not.
     """
     file = out / _SWEEP
-    if not file.exists() or read_json(file, ("mark",))["mark"] != mark:
+    if not file.exists() or read_json(file, ("mark",))["mark"] != fingerprint:
         raise ValueError(
             f"expected {out} to be a folder that all machines share, got one without the sweep: "
             "mount the same folder on each"
         )
 
 
-def _mark(description: Mapping[str, Any]) -> str:
-    decides = {name: value for name, value in description.items() if name not in _MAY_CHANGE}
-    text = json.dumps(decides, sort_keys=True, default=str)
+def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Read a JSON object with at least the given keys.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # not JSON or UTF-8, too long a number, too deep
+        raise ValueError(f"{path} is truncated or damaged: {error}") from None
+    entries = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    missing = [key for key in keys if key not in entries]
+    if missing or not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: it has no {' and no '.join(missing) or 'object'}")
+    return entries
+
+
+def read_columns(metrics: Path, names: Sequence[str]) -> dict[str, dict[int, float]]:
+    """Read columns of the `metrics.csv` of a finished run, by step, without blank cells.
+
+    Raises:
+        ValueError: If the file is damaged, or a column is empty.
+    """
+    columns: dict[str, dict[int, float]] = {name: {} for name in names}
+    with suppress(FileNotFoundError, KeyError, TypeError, ValueError, csv.Error):
+        with metrics.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                for name in names:
+                    if row[name]:
+                        columns[name][int(row["step"])] = float(row[name])
+        if all(columns.values()):
+            return columns
+    raise ValueError(
+        f"expected the evaluations of a run that has ended in {metrics}, which is missing or "
+        f"damaged: delete {metrics.parent}, and --resume trains it again"
+    )
+
+
+def _fingerprint(description: Mapping[str, Any]) -> str:
+    fixed = {name: v for name, v in description.items() if name not in _MAY_CHANGE_ON_RESUME}
+    text = json.dumps(fixed, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _refuse_a_file(out: Path) -> None:
-    """Refuse what cannot be made a folder.
+def _check_is_folder(out: Path) -> None:
+    """Check that a path is a folder or can become one.
 
     Raises:
-        ValueError: If a file is there, or above.
+        ValueError: If the path or one of its parents is a file.
     """
-    there = next(place for place in (out, *out.parents) if place.exists())
-    if not there.is_dir():
+    existing = next(path for path in (out, *out.parents) if path.exists())
+    if not existing.is_dir():
         raise ValueError(
-            f"expected {out} to be a folder or not to exist, got the file {there}: choose another "
-            "folder with --out"
+            f"expected {out} to be a folder or not to exist, got the file {existing}: choose "
+            "another folder with --out"
         )
 
 
-def _known(file: Path, *, overwrite: bool) -> dict[str, Any]:
-    """Read what sweep there is; nothing, if it is damaged and is to be deleted anyhow.
+def _read_sweep(file: Path, *, overwrite: bool) -> dict[str, Any]:
+    """Read the description of a sweep; empty if it is damaged and will be overwritten.
 
     Raises:
-        ValueError: If it is damaged, or of another version: only that one knows its files.
+        ValueError: If it is damaged, or of another version, whose other files are unknown.
     """
     try:
-        known = read_json(file, ("format", "eigenrnn", "file"))
-        if not isinstance(known["file"], dict):
-            raise ValueError(f"{file} is damaged: its description of the sweep is none")
+        stored = read_json(file, ("format", "eigenrnn", "file"))
+        if not isinstance(stored["file"], dict):
+            raise ValueError(f"{file} is damaged: its description of the sweep is not an object")
     except ValueError as error:
         if overwrite:
             return {}
@@ -124,26 +177,28 @@ def _known(file: Path, *, overwrite: bool) -> dict[str, Any]:
             f"{error}; delete the sweep with overwrite=True (--overwrite), or choose another "
             "folder with --out"
         ) from None
-    if (known["format"], known["eigenrnn"]) != (FORMAT, __version__):
+    if (stored["format"], stored["eigenrnn"]) != (FORMAT, __version__):
         raise ValueError(
-            f"{file.parent} holds a sweep of eigenrnn {known['eigenrnn']}, and this is "
+            f"{file.parent} holds a sweep of eigenrnn {stored['eigenrnn']}, and this is "
             f"{__version__}: choose another folder with --out"
         )
-    return known
+    return stored
 
 
-def _refuse_another(out: Path, known: Mapping[str, Any], description: Mapping[str, Any]) -> None:
-    """Refuse to go on with what another file has begun.
+def _check_same_sweep(
+    out: Path, stored: Mapping[str, Any], description: Mapping[str, Any]
+) -> None:
+    """Check that a sweep to resume has the description of the stored one.
 
     Raises:
-        ValueError: If it has; says what differs.
+        ValueError: If they differ; the message lists how.
     """
-    # as they look in a file
-    then, now = known["file"], json.loads(json.dumps(dict(description), default=str))
+    # converted to what JSON can store
+    then, now = stored["file"], json.loads(json.dumps(dict(description), default=str))
     changed = [
-        f"{name} was {_short(then, name)}, now {_short(now, name)}"
+        f"{name} was {_shortened(then, name)}, now {_shortened(now, name)}"
         for name in dict.fromkeys([*then, *now])
-        if name not in _MAY_CHANGE and then.get(name) != now.get(name)
+        if name not in _MAY_CHANGE_ON_RESUME and then.get(name) != now.get(name)
     ]
     if changed:
         raise ValueError(
@@ -152,14 +207,14 @@ def _refuse_another(out: Path, known: Mapping[str, Any], description: Mapping[st
         )
 
 
-def _short(content: Mapping[str, Any], name: str) -> str:
+def _shortened(content: Mapping[str, Any], name: str) -> str:
     text = json.dumps(content[name]) if name in content else "absent"
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _clear(out: Path) -> None:
-    # only what a sweep has written: the folder may hold other things
-    for file in list(out.glob(f"**/{TRIAL}")):
+    # only the files of a sweep: the folder may hold others
+    for file in list(out.glob(f"**/{STATUS_FILE}")):
         shutil.rmtree(file.parent)
-    for name in _WRITTEN:
+    for name in _SWEEP_FILES:
         (out / name).unlink(missing_ok=True)

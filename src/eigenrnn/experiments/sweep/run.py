@@ -1,4 +1,4 @@
-"""Runs a sweep: what is checked before, who trains, and what is left."""
+"""The class `Sweep`, which checks and runs a sweep."""
 
 import os
 from collections.abc import Generator, Mapping
@@ -11,7 +11,6 @@ from rich.console import Console
 from torch.cuda import device_count
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.sweep.board import Board
 from eigenrnn.experiments.sweep.cluster import (
     check_address,
     check_cluster,
@@ -21,40 +20,45 @@ from eigenrnn.experiments.sweep.cluster import (
 )
 from eigenrnn.experiments.sweep.criterion import Criterion
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
-from eigenrnn.experiments.sweep.plan import Grid, Search
-from eigenrnn.experiments.sweep.source import Source
+from eigenrnn.experiments.sweep.progress import SweepProgress
+from eigenrnn.experiments.sweep.search_space import (
+    Grid,
+    Search,
+    check_gpus,
+    check_non_negative_integer,
+)
+from eigenrnn.experiments.sweep.signals import RaisingSignals
 from eigenrnn.experiments.sweep.status import Status
-from eigenrnn.experiments.sweep.stops import Stops
-from eigenrnn.experiments.sweep.values import check_gpus, check_whole
+from eigenrnn.experiments.sweep.trials import TrialSource
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.result import selection_metric
 from eigenrnn.experiments.training.run_directory import locked
-from eigenrnn.experiments.training.selection import chosen_by
 
 __all__ = ["Sweep"]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Many runs, trained at once as far as there are processors.
+    """Many runs, trained in parallel on the available processors.
 
-    Each trial is a run of its own, with its folder and its checkpoints. One whose worker or
-    machine dies goes on from its checkpoint on another; one that diverges or fails is noted, and
-    the others go on.
+    Each trial is a run with its own folder and checkpoints. If its worker or machine dies, another
+    one resumes it from its checkpoint. A trial that diverges or fails is recorded, and the others
+    continue.
 
     Args:
-        source: Makes the networks of the trials.
-        plan: What is tried.
-        description: What the sweep is, as it was asked for: a folder is gone on with only by the
-            same.
-        cpus_per_trial: The processors of each trial, and the threads that it uses.
-        gpus_per_trial: The graphics processors of each, or the part of one.
-        retries: How often a trial goes on whose worker or machine has died.
+        source: Builds the models of the trials.
+        plan: The points to try.
+        description: The content of the sweep's file; only a sweep with the same description can
+            be resumed in a folder.
+        cpus_per_trial: The number of CPU cores, and of threads, of each trial.
+        gpus_per_trial: The number of GPUs of each trial, or the fraction of one.
+        retries: How often a trial is resumed whose worker or machine has died.
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If an option is out of range.
     """
 
-    source: Source
+    source: TrialSource
     plan: Grid | Search
     description: Mapping[str, Any]
     cpus_per_trial: int = 1
@@ -64,7 +68,7 @@ class Sweep:
     def __post_init__(self) -> None:
         check_positive_integer("cpus_per_trial", self.cpus_per_trial)
         check_gpus("gpus_per_trial", self.gpus_per_trial)
-        check_whole("retries", self.retries)
+        check_non_negative_integer("retries", self.retries)
 
     def run(
         self,
@@ -76,26 +80,26 @@ class Sweep:
         trials_at_once: int | None = None,
         console: Console | None = None,
     ) -> list[Status]:
-        """Run the trials, and write `results.csv` anew when one begins or ends.
+        """Run the trials, and update `results.csv` whenever one starts or ends.
 
         Args:
-            out: The folder of the sweep; all machines must see it under this name.
-            address: Where a cluster is that trains them, `HOST:PORT`; None starts one on this
-                machine, and ends it afterwards.
-            resume: Go on with what is there: what has ended is not repeated.
-            overwrite: Delete what is there.
-            trials_at_once: How many trials may run at once; None lets as many as fit.
-            console: Where to say what happens, by default on standard error.
+            out: The folder of the sweep; all machines must see it under this path.
+            address: The address of an existing Ray cluster, `HOST:PORT`; None starts one on this
+                machine, and stops it afterwards.
+            resume: Continue the sweep in the folder; finished trials are not repeated.
+            overwrite: Delete the sweep in the folder.
+            trials_at_once: The maximal number of concurrent trials; None means as many as fit.
+            console: The console for messages; standard error by default.
         Returns:
-            What has become of each trial.
+            The status of each trial.
         Raises:
-            ValueError: If a trial cannot be, or the folder holds another sweep.
+            ValueError: If a trial is invalid, or the folder holds another sweep.
             RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
             FolderInUseError: If another process is writing to the folder.
             ConnectionError: If there is no cluster at the address.
             ImportError: If Ray Tune or Optuna is missing, or other machines could reach this
                 version of Ray.
-            StoppedError: If Ctrl-C or SIGTERM asked the sweep to end: a `KeyboardInterrupt`.
+            StoppedError: If Ctrl-C or SIGTERM ended the sweep; it is a `KeyboardInterrupt`.
         """
         folder = Path(out).absolute()
         console = console or plain_console(stderr=True)
@@ -106,162 +110,164 @@ class Sweep:
             self._check_machine()
         elif joins:
             check_address(address)
-        self._check()
+        self._check_trials()
         check_folder(folder, self.description, resume=resume, overwrite=overwrite)
         check_installed()
         if address is not None and joins:
             check_cluster(address)
-        with locked(folder), Stops() as stops:
-            mark = open_folder(folder, self.description, overwrite=overwrite)
-            begun = _Begun(self, folder, mark, trials_at_once, console, address, stops)
+        with locked(folder), RaisingSignals() as signals:
+            fingerprint = open_folder(folder, self.description, overwrite=overwrite)
+            execution = _Execution(
+                self, folder, fingerprint, trials_at_once, console, address, signals
+            )
             if isinstance(self.plan, Grid):
-                return begun.grid(self.plan)
-            return begun.search(self.plan)
+                return execution.grid(self.plan)
+            return execution.search(self.plan)
 
-    def decides(self) -> Criterion | None:
-        """Say by what trials are compared.
+    def criterion(self) -> Criterion | None:
+        """Return the metric by which trials are compared; None if the task has none.
 
-        Returns:
-            The figure; None if the task has none.
         Raises:
-            ValueError: If the search names a figure that there is not, or whose good end is not
-                known.
+            ValueError: If the search names an unknown metric, or one without a known mode.
         """
-        task = self.source.task(self.source.trials(0, self._first())[0])
+        task = self.source.task(self.source.trials(0, self._first_point())[0])
         search = self.plan if isinstance(self.plan, Search) else None
-        named = None if search is None else search.metric
-        metric = chosen_by(task) if named is None else named
+        explicit = None if search is None else search.metric
+        metric = selection_metric(task) if explicit is None else explicit
         if metric is None:
             return None
         mode = _mode(task, metric, search and search.mode)
-        return Criterion(metric, mode, named is not None)
+        return Criterion(metric, mode, explicit is not None)
 
-    def _first(self) -> Mapping[str, Any]:
+    def _first_point(self) -> Mapping[str, Any]:
         return self.plan.points[0] if isinstance(self.plan, Grid) else self.plan.corners[0]
 
     def _check_machine(self) -> None:
-        """Refuse trials for which this machine alone has no room, and which would wait forever.
+        """Check that a trial fits on this machine; otherwise it would wait forever.
 
         Raises:
-            ValueError: If it has none.
+            ValueError: If it does not.
         """
         gpus = 0 if has_joined() else self.gpus_per_trial
-        there = {"cpus_per_trial": os.cpu_count() or 1, "gpus_per_trial": device_count()}
-        for (name, most), asked in zip(there.items(), (self.cpus_per_trial, gpus), strict=True):
-            if asked > most:
+        available = {"cpus_per_trial": os.cpu_count() or 1, "gpus_per_trial": device_count()}
+        requested = (self.cpus_per_trial, gpus)
+        for (name, most), number in zip(available.items(), requested, strict=True):
+            if number > most:
                 raise ValueError(
-                    f"expected {name} <= {most}, as many as this machine has, got {asked}"
+                    f"expected {name} <= {most}, as many as this machine has, got {number}"
                 )
 
-    def _check(self) -> None:
-        """Refuse a sweep of which a trial cannot be, before anything is trained.
+    def _check_trials(self) -> None:
+        """Check all trials before any is trained.
 
         Raises:
-            ValueError: If a search has nothing to decide by.
+            ValueError: If a search has no metric.
         """
         points = self.plan.points if isinstance(self.plan, Grid) else self.plan.corners
-        if self.decides() is None and isinstance(self.plan, Search):
+        if self.criterion() is None and isinstance(self.plan, Search):
             raise ValueError("expected a task with a metric for a search, got one without")
-        # seeds differ in nothing that could be wrong
+        # one seed is enough: seeds are valid or invalid together
         self.source.check([self.source.trials(0, parameters)[0] for parameters in points])
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """A sweep whose folder is open and whose cluster is there."""
+class _Execution:
+    """The execution of a sweep whose folder is open."""
 
     sweep: Sweep
     out: Path
-    mark: str
-    at_once: int | None
+    fingerprint: str
+    max_concurrent: int | None
     console: Console
     address: str | None
-    stops: Stops
+    signals: RaisingSignals
 
     def grid(self, plan: Grid) -> list[Status]:
         source = self.sweep.source
         points = enumerate(plan.points)
         trials = [trial for n, point in points for trial in source.trials(n, point)]
-        board = self._board(len(trials))
-        left = [status.trial for status in board.add(trials) if not status.is_final]
-        self._announce(board)
+        progress = self._progress(len(trials))
+        left = [status.trial for status in progress.add(trials) if not status.is_final]
+        self._announce(progress)
         if left:
-            with self._cluster(board) as folder:
+            with self._cluster(progress) as folder:
                 jobs = [[trial] for trial in left]
-                self._tuning(None).grid(jobs, board, folder, self.stops)
-        return board.statuses
+                self._runner(None).run_grid(jobs, progress, folder, self.signals)
+        return progress.statuses
 
     def search(self, plan: Search) -> list[Status]:
-        from eigenrnn.experiments.sweep.suggestions import Suggestions, suggested_before
-        from eigenrnn.experiments.sweep.tuning import objective
+        from eigenrnn.experiments.sweep.optuna_search import ResumableSearch, read_suggestions
+        from eigenrnn.experiments.sweep.ray_tune import objective
 
-        criterion = self.sweep.decides()
-        mode = criterion.mode if criterion else ""  # refused before, if there is none
+        criterion = self.sweep.criterion()
+        mode = criterion.mode if criterion else ""  # `_check_trials` requires a criterion
         source = self.sweep.source
-        board = self._board(plan.trials * len(source.trials(0, plan.corners[0])))
-        known = suggested_before(self.out)
-        for place, point in enumerate(known):
-            found = board.add(source.trials(point.number, point.parameters))
-            is_over = all(status.is_final for status in found)
-            known[place] = replace(point, objective=objective(found, criterion), is_over=is_over)
-        self._announce(board)
-        left = max(plan.trials, len(known)) - sum(point.is_over for point in known)
+        progress = self._progress(plan.trials * len(source.trials(0, plan.corners[0])))
+        points = read_suggestions(self.out)
+        for index, point in enumerate(points):
+            statuses = progress.add(source.trials(point.number, point.parameters))
+            is_over = all(status.is_final for status in statuses)
+            value = objective(statuses, criterion)
+            points[index] = replace(point, objective=value, is_over=is_over)
+        self._announce(progress)
+        left = max(plan.trials, len(points)) - sum(point.is_over for point in points)
         if left:
-            with self._cluster(board) as folder:
-                suggestions = Suggestions(plan, mode, self.out, known)
-                self._tuning(criterion).search(suggestions, left, board, folder, self.stops)
-        return board.statuses
+            with self._cluster(progress) as folder:
+                search = ResumableSearch(plan, mode, self.out, points)
+                runner = self._runner(criterion)
+                runner.run_search(search, left, progress, folder, self.signals)
+        return progress.statuses
 
-    def _board(self, expected: int) -> Board:
-        criterion = self.sweep.decides()
-        return Board(self.out, self.sweep.source, expected, self.console, criterion)
+    def _progress(self, expected: int) -> SweepProgress:
+        criterion = self.sweep.criterion()
+        return SweepProgress(self.out, self.sweep.source, expected, self.console, criterion)
 
     @contextmanager
-    def _cluster(self, board: Board) -> Generator[str]:
-        """Have a cluster meanwhile; however that ends, write what has become of the trials."""
+    def _cluster(self, progress: SweepProgress) -> Generator[str]:
+        """Start or join a cluster; however the context ends, write the final table."""
         is_over = False
-        with cluster(self.address, self.stops) as folder:
+        with cluster(self.address, self.signals) as folder:
             try:
                 yield folder
                 is_over = True
-            finally:  # first: who sends SIGTERM does not wait for long
-                board.close(is_over=is_over)
+            finally:  # before the cluster stops: SIGKILL may soon follow SIGTERM
+                progress.close(is_over=is_over)
 
-    def _announce(self, board: Board) -> None:
-        board.write()
-        before = sum(status.is_final for status in board.statuses)
-        if before:
-            self.console.print(f"{before} trials had ended already", highlight=False)
+    def _announce(self, progress: SweepProgress) -> None:
+        progress.write()
+        finished = sum(status.is_final for status in progress.statuses)
+        if finished:
+            self.console.print(f"{finished} trials had ended already", highlight=False)
 
-    def _tuning(self, criterion: Criterion | None) -> Any:
-        from eigenrnn.experiments.sweep.tuning import Tuning
+    def _runner(self, criterion: Criterion | None) -> Any:
+        from eigenrnn.experiments.sweep.ray_tune import TrialRunner
 
         sweep = self.sweep
-        return Tuning(
+        return TrialRunner(
             source=sweep.source,
             out=self.out,
-            mark=self.mark,
+            fingerprint=self.fingerprint,
             cpus=sweep.cpus_per_trial,
             gpus=sweep.gpus_per_trial,
             retries=sweep.retries,
-            at_once=self.at_once,
+            max_concurrent=self.max_concurrent,
             criterion=criterion,
         )
 
 
-def _mode(task: Task, metric: str, given: str | None) -> str:
-    """Say whether a figure should be small or large, as it was given or as is known.
+def _mode(task: Task, metric: str, mode: str | None) -> str:
+    """Return the given mode of a metric, or the known one.
 
     Raises:
-        ValueError: If there is no such figure, or nobody knows.
+        ValueError: If there is no such metric, or its mode is neither given nor known.
     """
     split, _, name = metric.partition(" ")
     if split == "train" or split not in task.splits or name not in task.figure_names:
         splits = [split for split in task.splits if split != "train"]
         known = ", ".join(f"{split} {name}" for split in splits for name in task.figure_names)
         raise ValueError(f"expected metric among {known}; got {metric!r}")
-    if given is not None:
-        return given
+    if mode is not None:
+        return mode
     if name == task.metric_name:
         return "max" if task.higher_is_better else "min"
     if name != "loss":

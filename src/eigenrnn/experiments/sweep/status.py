@@ -1,4 +1,4 @@
-"""What has become of a trial: written in its folder, and read again."""
+"""The status of a trial, stored in its folder."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -6,40 +6,37 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from eigenrnn.experiments.sweep.files import read_columns, read_json
-from eigenrnn.experiments.sweep.source import Trial
+from eigenrnn.experiments.sweep.folder import STATUS_FILE, read_columns, read_json
+from eigenrnn.experiments.sweep.trials import Trial
 from eigenrnn.experiments.training.result import Result, are_metrics, is_count
 from eigenrnn.experiments.training.run_directory import RunDirectory, write_json
 
-__all__ = ["FILE", "State", "Status"]
-
-FILE = "trial.json"
-"""The file of a run in which a worker writes what has become of it."""
+__all__ = ["State", "Status"]
 
 State = Literal["waiting", "running", "stopped", "ended", "diverged", "failed", "lost"]
 
-_AGAIN = "the trial goes again from its checkpoint"
-_WRITTEN = ("running", "ended", "diverged", "failed")
-_OF_RESULT = tuple(
+_RETRY = "the trial is trained again from its checkpoint"
+_STATES_IN_FILE = ("running", "ended", "diverged", "failed")
+_RESULT_KEYS = tuple(
     f.name for f in fields(Result) if f.name != "directory" and f.default is MISSING
 )
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far a trial has come.
+    """The status of a trial.
 
     Args:
-        trial: Which it is.
-        state: `waiting`, `running`, `stopped` (was running when the sweep was), `ended`,
-            `diverged` (its loss was not finite), `failed` (an error ended it) or `lost` (its
-            machines died too often).
-        message: What ended it, or why it has to go again.
-        attempts: How often a worker has begun with it or gone on.
-        node: The machine that did so last.
+        trial: The trial.
+        state: `waiting`, `running`, `stopped` (with the sweep, while running), `ended`,
+            `diverged` (a loss was not finite), `failed` (with an error) or `lost` (its worker or
+            machine died too often).
+        message: The error that ended it, or the reason why it must be trained again.
+        attempts: The number of times a worker started or resumed it.
+        node: The machine of the last attempt.
         owner: The attempt that may write to its folder.
-        result: What came out, once it has ended.
-        scores: What else its best model was measured by.
+        result: The result of a trial that has ended.
+        scores: Further numbers of its best model.
     """
 
     trial: Trial
@@ -53,34 +50,34 @@ class Status:
 
     @classmethod
     def read(cls, trial: Trial, out: Path) -> Self:
-        """Read what is in the folder of a trial; one of which that is damaged has to go again."""
-        status, path = cls(trial), out / trial.place / FILE
+        """Read the status of a trial from its folder; if a file is damaged it is `waiting`."""
+        status, path = cls(trial), out / trial.path / STATUS_FILE
         if not path.exists():
             return status
         try:
-            status = replace(status, **_written(path))
+            status = replace(status, **_read_status(path))
         except ValueError as error:
-            return replace(status, message=f"{error}; {_AGAIN}")
+            return replace(status, message=f"{error}; {_RETRY}")
         return status.with_result(out) if status.state == "ended" else status
 
     def with_result(self, out: Path) -> Self:
-        """Read what came out of a trial that has ended; without a result it has not."""
-        file = RunDirectory(out / self.trial.place).result
+        """Read the result of a trial that has ended; without one it is `waiting`."""
+        file = RunDirectory(out / self.trial.path).result
         if not file.exists():
             return replace(self, state="waiting")
         try:
-            return replace(self, result=_result(file))
+            return replace(self, result=_read_result(file))
         except ValueError as error:
-            return replace(self, state="waiting", message=f"{error}; {_AGAIN}")
+            return replace(self, state="waiting", message=f"{error}; {_RETRY}")
 
     @property
     def is_final(self) -> bool:
-        """Whether the trial would come to the same again."""
+        """Whether training again would give the same outcome."""
         return self.state in ("ended", "diverged")
 
     def write(self, out: Path) -> None:
-        """Write it into the folder of the trial."""
-        folder = out / self.trial.place
+        """Write the status into the folder of the trial."""
+        folder = out / self.trial.path
         folder.mkdir(parents=True, exist_ok=True)
         content = {
             "parameters": dict(self.trial.parameters),
@@ -90,42 +87,47 @@ class Status:
         }
         if self.scores is not None:
             content["scores"] = dict(self.scores)
-        write_json(folder / FILE, content)
+        write_json(folder / STATUS_FILE, content)
 
     @cached_property
     def evaluations(self) -> Mapping[str, Mapping[int, float]]:
-        """Each figure of a trial that has ended, such as `test_loss`, at each step it was taken.
+        """The evaluations of a trial that has ended, by metric (such as `test_loss`) and step.
 
         Raises:
-            ValueError: If the journal is damaged.
+            ValueError: If its `metrics.csv` is damaged.
         """
         if self.result is None:
             return {}
         last = self.result.last
-        names = [f"{split}_{name}" for split, figures in last.items() for name in figures]
+        names = [f"{split}_{name}" for split, metrics in last.items() for name in metrics]
         return read_columns(RunDirectory(self.result.directory).metrics, names)
 
 
-def _written(path: Path) -> dict[str, Any]:
-    """Read what a worker has written of a trial.
+def _read_status(path: Path) -> dict[str, Any]:
+    """Read the file that a worker has written.
 
     Raises:
         ValueError: If the file is damaged.
     """
     names = ("state", "message", "attempts", "node", "owner")
-    known = read_json(path, names)
-    texts = (known["state"], known["message"], known["node"], known["owner"])
-    is_right = all(isinstance(text, str) for text in texts) and known["state"] in _WRITTEN
-    if not is_right or not is_count(known["attempts"]) or not are_metrics(known.get("scores", {})):
+    content = read_json(path, names)
+    texts = (content["state"], content["message"], content["node"], content["owner"])
+    is_valid = (
+        all(isinstance(text, str) for text in texts)
+        and content["state"] in _STATES_IN_FILE
+        and is_count(content["attempts"])
+        and are_metrics(content.get("scores", {}))
+    )
+    if not is_valid:
         raise ValueError(f"{path} is damaged: a value has the wrong type")
-    return {name: known[name] for name in (*names, "scores") if name in known}
+    return {name: content[name] for name in (*names, "scores") if name in content}
 
 
-def _result(file: Path) -> Result:
-    """Read what came out of a run.
+def _read_result(file: Path) -> Result:
+    """Read the result of a run.
 
     Raises:
         ValueError: If the file is damaged.
     """
-    content = read_json(file, _OF_RESULT)
+    content = read_json(file, _RESULT_KEYS)
     return Result.from_json(content, file.parent)

@@ -1,4 +1,4 @@
-"""Trains the runs of a point where Ray puts it: in a worker, on some machine."""
+"""Training the trials of a point, in a worker on some machine of the cluster."""
 
 import errno
 import platform
@@ -15,56 +15,56 @@ from torch import nn
 
 from eigenrnn.errors import NonFiniteLossError
 from eigenrnn.experiments.sweep.folder import check_shared
-from eigenrnn.experiments.sweep.source import Source, Trial
 from eigenrnn.experiments.sweep.status import Status
+from eigenrnn.experiments.sweep.trials import Trial, TrialSource
 from eigenrnn.experiments.training import Callback, checkpoint, fit
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.experiments.training.run_directory import RunDirectory
 
-__all__ = ["train_points"]
+__all__ = ["train_trials"]
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_Report = Callable[[Trial, int, Metrics], None]
 
 
 class _TakenOverError(RuntimeError):
-    """Another worker goes on with the run: this one must not write to its folder any more."""
+    """Another worker has resumed the run, so this one must stop writing to its folder."""
 
 
-def train_points(
+def train_trials(
     trials: Sequence[Trial],
-    source: Source,
+    source: TrialSource,
     out: Path,
-    sweep: str,
+    fingerprint: str,
     threads: int,
-    report: Callable[[Trial, int, Metrics], None],
+    report: _Report,
 ) -> list[Status]:
-    """Train the runs of a point one after another; say what has become of each.
+    """Train the trials of a point one after another, and return their statuses.
 
-    What goes wrong with one is part of its status and does not stop the next.
+    An error in one is recorded in its status and does not stop the next.
 
     Args:
-        trials: The runs.
-        source: Makes their networks.
+        trials: The trials.
+        source: Builds their models.
         out: The folder of the sweep, which all machines must share.
-        sweep: The mark of the sweep in that folder.
-        threads: How many threads each may use.
-        report: Told of each evaluation.
+        fingerprint: The fingerprint of the sweep, stored in that folder.
+        threads: The number of threads to use.
+        report: Called after each evaluation.
     """
-    torch.set_num_threads(threads)  # of this very thread of the process
+    torch.set_num_threads(threads)  # holds for the current thread only
     try:
-        check_shared(out, sweep)
+        check_shared(out, fingerprint)
     except ValueError as error:
         return [Status(trial, "failed", f"{error}: {_node()}") for trial in trials]
     return [_train(trial, source, out, report) for trial in trials]
 
 
-def _train(
-    trial: Trial, source: Source, out: Path, report: Callable[[Trial, int, Metrics], None]
-) -> Status:
+def _train(trial: Trial, source: TrialSource, out: Path, report: _Report) -> Status:
     before = Status.read(trial, out)
     if before.is_final:
         return before
-    folder = out / trial.place
+    folder = out / trial.path
     status = replace(
         before,
         state="running",
@@ -75,54 +75,49 @@ def _train(
     )
     try:
         status.write(out)
-        status = replace(_run(status, source, out, report), state="ended")
-    except _TakenOverError as error:  # nothing is written: the folder is another's
+        status = replace(_fit(status, source, out, report), state="ended")
+    except _TakenOverError as error:  # nothing is written: the folder belongs to another worker
         return replace(status, state="failed", message=str(error))
     except NonFiniteLossError as error:
         status = replace(status, state="diverged", message=str(error))
-    except Exception as error:  # whatever it is, the other runs go on
-        status = replace(status, state="failed", message=_explained(error, folder))
-    with suppress(OSError):  # a full disk: the status is told all the same
+    except Exception as error:  # any other error: the other trials continue
+        status = replace(status, state="failed", message=_error_message(error, folder))
+    with suppress(OSError):  # on a full disk the status is still returned
         status.write(out)
     return status
 
 
-def _run(
-    status: Status, source: Source, out: Path, report: Callable[[Trial, int, Metrics], None]
-) -> Status:
-    folder = out / status.trial.place
-    if replace(status, state="ended").with_result(out).result is None:  # none, or it is damaged
+def _fit(status: Status, source: TrialSource, out: Path, report: _Report) -> Status:
+    folder = out / status.trial.path
+    if replace(status, state="ended").with_result(out).result is None:  # missing or damaged
         RunDirectory(folder).result.unlink(missing_ok=True)
-    prepared = source.prepare(status.trial, folder)
-    watching = [*prepared.callbacks, _Watch(status, out, report)]
+    setup = source.prepare(status.trial, folder)
     result = fit(
-        prepared.model,
-        prepared.task,
-        prepared.settings,
+        setup.model,
+        setup.task,
+        setup.settings,
         folder,
         resume=True,
-        callbacks=watching,
+        callbacks=[*setup.callbacks, _ReportCallback(status, out, report)],
         console=Console(quiet=True),
-        config=prepared.config,
-        name=prepared.name,
+        config=setup.config,
+        name=setup.name,
     )
     scores: Mapping[str, float] | None = None
-    if prepared.score is not None:
+    if setup.score is not None:
         state = checkpoint.load(RunDirectory(folder).best)
-        prepared.model.load_state_dict(state["model"])
-        scores = dict(prepared.score(prepared.model.eval(), folder / "scores"))
+        setup.model.load_state_dict(state["model"])
+        scores = dict(setup.score(setup.model.eval(), folder / "scores"))
     return replace(status, result=result, scores=scores)
 
 
-class _Watch(Callback):
-    """Tells of evaluations, and ends a run that another worker goes on with.
+class _ReportCallback(Callback):
+    """Reports evaluations, and ends the run if another worker has resumed it.
 
-    A machine that was thought dead may come back; two writers in a folder would spoil it.
+    A machine that was considered dead may come back, and two writers would corrupt the folder.
     """
 
-    def __init__(
-        self, status: Status, out: Path, report: Callable[[Trial, int, Metrics], None]
-    ) -> None:
+    def __init__(self, status: Status, out: Path, report: _Report) -> None:
         self._status = status
         self._out = out
         self._report = report
@@ -132,7 +127,7 @@ class _Watch(Callback):
         owner = Status.read(self._status.trial, self._out).owner
         if owner != self._status.owner:
             raise _TakenOverError(
-                f"another worker has taken over {self._out / self._status.trial.place}"
+                f"another worker has taken over {self._out / self._status.trial.path}"
             )
         self._report(self._status.trial, step, metrics)
 
@@ -144,9 +139,9 @@ def _node() -> str:
     return platform.node() if context is None else f"{platform.node()} {context.get_node_id()}"
 
 
-def _explained(error: Exception, folder: Path) -> str:
-    """Say what ended a run, and from where it can go on."""
-    if not isinstance(error, OSError) or error.errno not in _FULL:
+def _error_message(error: Exception, folder: Path) -> str:
+    """Describe an error and, for a full disk, the last checkpoint."""
+    if not isinstance(error, OSError) or error.errno not in _DISK_FULL:
         return f"{type(error).__name__}: {error}"
     last = RunDirectory(folder).last
     kept = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Average"]
+__all__ = ["ParameterMean"]
 
 
-class Average:
-    """The running mean of parameters, from the step at which it was begun.
+class ParameterMean:
+    """The running mean of parameters since the step at which averaging started.
 
     Args:
-        parameters: Those that are trained.
+        parameters: The trained parameters.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
@@ -23,17 +23,17 @@ class Average:
         self._means: list[Tensor] | None = None
 
     @property
-    def begun(self) -> bool:
-        """Whether there is a mean."""
+    def is_active(self) -> bool:
+        """Whether averaging has started."""
         return self._means is not None
 
-    def begin(self) -> None:
-        """Begin with the parameters as they are."""
+    def start(self) -> None:
+        """Start averaging from the current parameters."""
         self._means, self._steps = [p.detach().clone() for p in self._parameters], 1
 
     @torch.no_grad()
-    def add(self) -> None:
-        """Let the parameters after one more step count, once there is a mean."""
+    def update(self) -> None:
+        """Include the current parameters in the mean, if averaging has started."""
         if self._means is None:
             return
         self._steps += 1
@@ -41,24 +41,24 @@ class Average:
             mean.lerp_(parameter, 1 / self._steps)
 
     @contextmanager
-    def in_place(self) -> Generator[None]:
-        """Put the means in the parameters' place for a while, if there are any."""
+    def swapped_in(self) -> Generator[None]:
+        """Replace the parameters by their means inside the context, if averaging has started."""
         if self._means is None:
             yield
             return
-        own = [p.detach().clone() for p in self._parameters]
-        self._fill(self._means)
+        current = [p.detach().clone() for p in self._parameters]
+        self._copy_to_parameters(self._means)
         try:
             yield
         finally:
-            self._fill(own)
+            self._copy_to_parameters(current)
 
     def state_dict(self) -> dict[str, Any]:
-        """Collect what the next step depends on."""
+        """Return the mean and the number of steps it covers."""
         return {"steps": self._steps, "means": self._means}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state that was collected."""
+        """Restore a state returned by `state_dict`."""
         self._steps, means = state["steps"], state["means"]
         if means is None:
             self._means = None
@@ -67,6 +67,6 @@ class Average:
         self._means = [mean.to(parameter) for mean, parameter in pairs]
 
     @torch.no_grad()
-    def _fill(self, values: Sequence[Tensor]) -> None:
+    def _copy_to_parameters(self, values: Sequence[Tensor]) -> None:
         for parameter, value in zip(self._parameters, values, strict=True):
             parameter.copy_(value)

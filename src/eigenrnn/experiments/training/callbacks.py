@@ -1,4 +1,4 @@
-"""What looks on while a model is trained."""
+"""The interface of callbacks, which observe a run while it trains."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,47 +11,48 @@ from torch import Tensor, nn
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.result import Metrics
 
-__all__ = ["Callback", "Measured"]
+__all__ = ["Callback", "Measurements"]
 
-Measured = Mapping[str, float | NDArray[np.float64]]
-"""Numbers by name; several of one name are shown on the board as a histogram."""
+Measurements = Mapping[str, float | NDArray[np.float64]]
+"""Numbers by name; TensorBoard shows an array as a histogram."""
 
 
 class Callback(Protocol):
-    """Is called as a run goes on; a subclass overrides what it needs.
+    """Observes a run; a subclass overrides the methods that it needs.
 
-    A callback that leaves model and gradients alone leaves the run as it is. What it remembers is
-    in no checkpoint. With several processes it is called in each of them.
+    A callback that changes neither the model nor its gradients does not affect the run. Its own
+    state is not part of any checkpoint. With several processes, every process calls it.
 
     Attributes:
-        columns: The names of the numbers that it adds to `metrics.csv`, once `begin` has been
-            called; a name such as `radius_l0` is shown as `radius/l0` on the board.
+        columns: The names of the numbers that it adds to `metrics.csv`, set by the end of `begin`.
+            TensorBoard shows a name such as `radius_l0` as `radius/l0`.
     """
 
     columns: Sequence[str] = ()
 
     def begin(self, step: int, model: nn.Module, task: Task, folder: Path) -> None:
-        """Get ready, before the first step that is to be taken.
+        """Prepare for training, before the first step of this call of `fit`.
 
         Args:
-            step: The number of steps taken before; a file that the callback keeps should forget
-                what came after it, so that a resumed run leaves the same as one never stopped.
+            step: The number of steps already taken. A callback that writes a file should discard
+                its entries of later steps, so that a resumed run leaves the same file as an
+                uninterrupted one.
             model: The model that is trained.
-            task: What it is trained on.
-            folder: That of the run.
+            task: The task that it is trained on.
+            folder: The folder of the run.
         """
 
     def after_step(self, step: int, loss: Tensor, model: nn.Module) -> None:
-        """Look at a step that has been taken, its gradients still in place.
+        """Observe an optimiser step; the gradients are still in place.
 
         Args:
-            step: The number of steps taken, from one.
-            loss: The loss before the step, on the device: reading it waits for the device.
+            step: The number of the step, from one.
+            loss: The loss before the step, on the device; reading it waits for the device.
             model: The model that is trained.
         """
 
-    def measured(self, step: int, model: nn.Module) -> Measured:  # noqa: ARG002
-        """Measure a step that has been taken; what is found makes a row of `metrics.csv`.
+    def measure(self, step: int, model: nn.Module) -> Measurements:  # noqa: ARG002
+        """Return numbers to write in the row of this step in `metrics.csv`.
 
         Args:
             step: The number of steps taken, from one.
@@ -60,4 +61,4 @@ class Callback(Protocol):
         return {}
 
     def after_evaluation(self, step: int, metrics: Metrics, model: nn.Module) -> None:
-        """Look at an evaluation: loss and metric of each split."""
+        """Observe an evaluation: the loss and the metric of each split."""

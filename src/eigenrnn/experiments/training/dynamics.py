@@ -1,6 +1,10 @@
-"""The dynamics of a network, written down while it is trained."""
+"""The callback `Dynamics`, which records spectra and gradient norms during training."""
 
+import json
 import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +15,19 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis.gradient_norms import gradient_norms
 from eigenrnn.analysis.in_use import in_use
+from eigenrnn.atomic import naming_the_file, write_atomically
 from eigenrnn.constraints import Constraint, Schur
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.training.callbacks import Callback, Measured
-from eigenrnn.experiments.training.json_lines import JsonLines
-from eigenrnn.experiments.training.probe import probe
-from eigenrnn.experiments.training.processes import is_first
+from eigenrnn.experiments.training.callbacks import Callback, Measurements
+from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.linalg import orthogonality_error
 
-__all__ = ["Dynamics"]
+__all__ = ["Dynamics", "probe_batch"]
 
 Snapshot = dict[str, dict[str, Any]]
 
-_ROW = {
+_COLUMNS = {
     "radius": "spectrum",
     "orthogonality_error": "orthogonality_error",
     "henrici": "henrici",
@@ -34,24 +37,24 @@ _ROW = {
     "gradient_first": "gradient_norms",
     "gradient_last": "gradient_norms",
 }
-"""The columns, and the part of a snapshot that each is of."""
+"""The columns of `metrics.csv`, and the entry of a snapshot that each summarises."""
 
 
 class Dynamics(Callback):
-    r"""Looks at the recurrent matrices, and at how far back gradients reach, every few steps.
+    r"""Records the recurrent matrices and the gradient norms every few steps.
 
-    Of every matrix: its eigenvalues, :math:`\|W^* W - I\|_F`, Henrici's departure from normality
-    and, of a `Schur` constraint, :math:`\gamma`. Of every layer: the norm of the gradient of the
-    loss by its state at each step of time, for a few sequences that stay the same.
+    For every matrix: its eigenvalues, :math:`\|W^* W - I\|_F`, Henrici's departure from normality
+    and, for a `Schur` constraint, :math:`\gamma`. For every layer: the norm of the gradient of the
+    loss with respect to its state at each time step, for a few fixed sequences.
 
-    `dynamics.jsonl` in the folder of the run gets all of it, a JSON object a line, the first one
-    before any step; `metrics.csv` and the board get the scalars, the board histograms of moduli
-    and angles of the eigenvalues too. All numbers are rounded to six digits. What was found does
-    not depend on whether the run was stopped in between.
+    All of it goes to `dynamics.jsonl` in the folder of the run, one JSON object per line, the
+    first one before any step. The scalars also go to `metrics.csv` and TensorBoard, and histograms
+    of the moduli and angles of the eigenvalues to TensorBoard. Numbers are rounded to six digits.
+    A resumed run leaves the same records as an uninterrupted one.
 
     Args:
-        every: The number of steps between two looks.
-        sequences: The number of sequences of which gradients are taken.
+        every: The number of steps between two records.
+        sequences: The number of sequences whose gradient norms are computed.
     Raises:
         ValueError: If a number is not positive.
     Example:
@@ -63,43 +66,45 @@ class Dynamics(Callback):
         check_positive_integer("sequences", sequences)
         self.every, self.sequences = every, sequences
         self._batch: Batch | None = None
-        self._lines: JsonLines | None = None  # only the first process writes
+        self._file: _JsonLines | None = None  # in the first process only
         self._task: Task | None = None
 
     def begin(self, step: int, model: nn.Module, task: Task, folder: Path) -> None:
-        if not is_first():
+        if not is_first_process():
             return
         self._task = task
-        self._batch = probe(task, "train", self.sequences).to(dtype=torch.float64)
-        self._lines = JsonLines(folder / "dynamics.jsonl", step=step)
-        found = self._look(model)
+        self._batch = probe_batch(task, "train", self.sequences).to(dtype=torch.float64)
+        self._file = _JsonLines(folder / "dynamics.jsonl", step=step)
+        snapshot = self._snapshot(model)
         self.columns = [
-            f"{name}_{of}" for name, part in _ROW.items() for of in found.get(part, ())
+            f"{column}_{name}"
+            for column, entry in _COLUMNS.items()
+            for name in snapshot.get(entry, ())
         ]
-        if step == 0 and found:
-            self._lines.write(0, found)
+        if step == 0 and snapshot:
+            self._file.write(0, snapshot)
 
-    def measured(self, step: int, model: nn.Module) -> Measured:
-        if step % self.every or self._lines is None:
+    def measure(self, step: int, model: nn.Module) -> Measurements:
+        if step % self.every or self._file is None:
             return {}
-        found = self._look(model)
-        if not found:
+        snapshot = self._snapshot(model)
+        if not snapshot:
             return {}
-        self._lines.write(step, found)
-        return _row(found)
+        self._file.write(step, snapshot)
+        return _measurements(snapshot)
 
-    def _look(self, model: nn.Module) -> Snapshot:
-        """Measure everything; nothing of a matrix that is not finite, of which the loop tells."""
+    def _snapshot(self, model: nn.Module) -> Snapshot:
+        """Measure all matrices and gradients; empty if a matrix is not finite."""
         found = in_use(model)
-        matrices = {name: _exact(given.W) for name, given in found.items()}
+        matrices = {name: _to_double(each.W) for name, each in found.items()}
         if not all(np.isfinite(W).all() for W in matrices.values()):
-            return {}
-        moduli = {name: _schur_moduli(given.constraint) for name, given in found.items()}
+            return {}  # the training loop raises the error
+        moduli = {name: _schur_moduli(each.constraint) for name, each in found.items()}
         spectra = {name: np.linalg.eigvals(W) for name, W in matrices.items()}
         return {
             "spectrum": {name: _pairs(values) for name, values in spectra.items()},
             "orthogonality_error": {
-                name: _rounded(orthogonality_error(given.W)) for name, given in found.items()
+                name: _rounded(orthogonality_error(each.W)) for name, each in found.items()
             },
             "henrici": {
                 name: _rounded(_departure(W, spectra[name])) for name, W in matrices.items()
@@ -118,46 +123,110 @@ class Dynamics(Callback):
 
         try:
             found = gradient_norms(model, batch.inputs, loss)
-        except ValueError:  # states that explode, or a loss that no state reaches, end no run
+        except ValueError:  # overflowing states, or a loss that does not depend on them
             return {}
-        # JSON has no word for what is not finite
+        # JSON has no infinity and no NaN
         return {
             name: [_rounded(norm) if np.isfinite(norm) else None for norm in norms.tolist()]
             for name, norms in found.curves.items()
         }
 
 
-def _row(found: Snapshot) -> dict[str, float | NDArray[np.float64]]:
-    """Name the scalars, and what the board shows as histograms."""
+def probe_batch(task: Task, split: str, sequences: int) -> Batch:
+    """Return the first sequences of a split, all of the same length.
+
+    If their lengths differ, only the longest ones are returned.
+
+    Args:
+        task: The task.
+        split: One of its splits.
+        sequences: The number of sequences; at most as many as the split has.
+    """
+    batch = next(task.batches(split, sequences))
+    if batch.lengths is None:
+        return batch
+    longest = int(batch.lengths.max())
+    rows = torch.nonzero(batch.lengths == longest).flatten()
+    one_target = batch.targets_batch_dim == 0  # per sequence
+    return replace(
+        batch,
+        inputs=batch.inputs[:longest, rows],
+        targets=batch.targets[rows] if one_target else batch.targets[:longest, rows],
+        lengths=None,
+    )
+
+
+class _JsonLines:
+    """A file with one JSON object per line, each for a step of the run.
+
+    When the file is opened at a step, lines of later steps and incomplete lines are deleted, so a
+    resumed run leaves the same file as an uninterrupted one.
+
+    Args:
+        path: The file; its folder must exist.
+        step: The last step to keep; zero starts a new file.
+    """
+
+    def __init__(self, path: Path, *, step: int = 0) -> None:
+        self.path = path
+        lines = path.read_bytes().splitlines(keepends=True) if step and path.exists() else []
+        write_atomically(path, b"".join(line for line in lines if _step_of(line) <= step))
+
+    def write(self, step: int, content: Mapping[str, Any]) -> None:
+        """Append the line of a step and flush it to disk.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
+        line = json.dumps({"step": step, **content}, allow_nan=False)
+        with naming_the_file(self.path), self.path.open("a") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _step_of(line: bytes) -> float:
+    """Return the step of a line; infinity if the line is incomplete."""
+    if not line.endswith(b"\n"):
+        return float("inf")
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
+
+
+def _measurements(snapshot: Snapshot) -> dict[str, float | NDArray[np.float64]]:
+    """Return the scalars of a snapshot, and the arrays for the histograms, by column."""
     row: dict[str, float | NDArray[np.float64]] = {}
-    for name, pairs in found["spectrum"].items():
+    for name, pairs in snapshot["spectrum"].items():
         moduli, angles = np.hypot(*np.transpose(pairs)), np.arctan2(*np.transpose(pairs)[::-1])
         row |= {f"radius_{name}": _rounded(moduli.max())}
         row |= {f"modulus_{name}": moduli, f"angle_{name}": angles}
-    for part in ("orthogonality_error", "henrici"):
-        row |= {f"{part}_{name}": number for name, number in found[part].items()}
-    for name, gamma in found["gamma"].items():
+    for entry in ("orthogonality_error", "henrici"):
+        row |= {f"{entry}_{name}": number for name, number in snapshot[entry].items()}
+    for name, gamma in snapshot["gamma"].items():
         row |= {f"gamma_{which}_{name}": number for which, number in gamma.items()}
-    for name, norms in found["gradient_norms"].items():
+    for name, norms in snapshot["gradient_norms"].items():
         ends = {f"gradient_first_{name}": norms[0], f"gradient_last_{name}": norms[-1]}
         row |= {end: norm for end, norm in ends.items() if norm is not None}
     return row
 
 
-def _exact(W: Tensor) -> NDArray[Any]:
+def _to_double(W: Tensor) -> NDArray[Any]:
     return W.to("cpu", torch.complex128 if W.is_complex() else torch.float64).numpy()
 
 
 def _departure(W: NDArray[Any], eigenvalues: NDArray[Any]) -> float:
-    """Compute Henrici's departure from normality from the eigenvalues, which are known already."""
+    """Compute Henrici's departure from normality from known eigenvalues."""
     squared = np.linalg.norm(W) ** 2
-    left = squared - np.sum(np.abs(eigenvalues) ** 2)
-    # what rounding leaves of a normal matrix is none
-    return math.sqrt(left) if left > 10 * len(W) * np.finfo(np.float64).eps * squared else 0.0
+    excess = squared - np.sum(np.abs(eigenvalues) ** 2)
+    # a normal matrix has departure 0: anything smaller is rounding
+    tolerance = 10 * len(W) * np.finfo(np.float64).eps * squared
+    return math.sqrt(excess) if excess > tolerance else 0.0
 
 
 def _schur_moduli(constraint: Constraint | None) -> Tensor | None:
-    """Return gamma of a Schur form, also of one that is a part of another set."""
+    """Return gamma of a `Schur` constraint, which may be part of another constraint."""
     parts = () if constraint is None else constraint.modules()
     return next((part.gamma.detach() for part in parts if isinstance(part, Schur)), None)
 

@@ -1,10 +1,11 @@
-"""The optimisers of a run: one for the constrained matrices, one for everything else."""
+"""The optimisers of a run, one for the constrained matrices and one for all other parameters."""
 # torch's operations on lists of tensors have no public name:
 # ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -14,33 +15,34 @@ from torch.optim import SGD, Adam, Optimizer, RMSprop
 from eigenrnn.experiments.training.settings import OptimiserName, Settings
 from eigenrnn.models import constrained_parameters
 
-__all__ = ["RMSpropTF1", "build_optimisers"]
+__all__ = ["RMSpropTF1", "build_optimisers", "lr_factor"]
 
 
 class RMSpropTF1(Optimizer):
-    r"""RMSProp as TensorFlow 1 computes it, with which orthogonal networks were first tuned.
+    r"""RMSprop as in TensorFlow 1, with which orthogonal networks were first tuned.
 
     .. math::
         v_0 = 1, \qquad v_t = \alpha v_{t-1} + (1 - \alpha) g_t^2, \qquad
         m_t = \mu m_{t-1} + \eta \frac{g_t}{\sqrt{v_t + \epsilon}}, \qquad
         \theta_t = \theta_{t-1} - m_t
 
-    The mean square starts at one, not at zero, and epsilon is inside the root. For small gradients
-    the start takes about a hundred steps to fade, a long warm-up that `torch.optim.RMSprop` lacks.
-    The real and imaginary parts of a complex parameter are scaled separately.
+    The mean square is initialised to one, not to zero, and epsilon is inside the root. For small
+    gradients this initial value takes about a hundred steps to fade, a long warm-up that
+    `torch.optim.RMSprop` lacks. The real and imaginary parts of a complex parameter are scaled
+    separately.
 
     Args:
-        params: Parameters or groups of them.
+        params: Parameters or parameter groups.
         lr: The learning rate :math:`\eta`.
         alpha: The decay :math:`\alpha` of the mean square.
         eps: The :math:`\epsilon` inside the root.
         momentum: The momentum :math:`\mu`.
-        weight_decay: How much of the parameter is added to its gradient.
+        weight_decay: The multiple of the parameter that is added to its gradient.
     Raises:
         ValueError: If a number is out of its range.
     Source:
         TensorFlow 1.15, tf.train.RMSPropOptimizer, and Tieleman and Hinton, Lecture 6.5,
-        Coursera 2012 (departures: none; the centred form is left out).
+        Coursera 2012 (departures: none; the centred form is not implemented).
     Example:
         >>> weight = torch.nn.Parameter(torch.ones(1))
         >>> optimiser = RMSpropTF1([weight], lr=0.5)
@@ -84,7 +86,7 @@ class RMSpropTF1(Optimizer):
         """Take one step along the gradients.
 
         Args:
-            closure: Computes the loss and its gradients anew, if given.
+            closure: Recomputes the loss and its gradients, if given.
         """
         loss = None
         if closure is not None:
@@ -95,12 +97,12 @@ class RMSpropTF1(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        stepped = [p for p in group["params"] if p.grad is not None]
-        if not stepped:
+        with_grad = [p for p in group["params"] if p.grad is not None]
+        if not with_grad:
             return
-        params = [_real(p) for p in stepped]
-        grads = [_real(p.grad) for p in stepped]
-        squares = [self._slot(p, "mean_square", 1.0) for p in stepped]
+        params = [_real(p) for p in with_grad]
+        grads = [_real(p.grad) for p in with_grad]
+        squares = [self._slot(p, "mean_square", 1.0) for p in with_grad]
 
         if group["weight_decay"]:
             grads = torch._foreach_add(grads, params, alpha=group["weight_decay"])
@@ -109,37 +111,37 @@ class RMSpropTF1(Optimizer):
         roots = torch._foreach_add(squares, group["eps"])
         torch._foreach_sqrt_(roots)
         if group["momentum"]:
-            moments = [self._slot(p, "momentum", 0.0) for p in stepped]
+            moments = [self._slot(p, "momentum", 0.0) for p in with_grad]
             torch._foreach_mul_(moments, group["momentum"])
             torch._foreach_addcdiv_(moments, grads, roots, value=group["lr"])
             torch._foreach_sub_(params, moments)
         else:
             torch._foreach_addcdiv_(params, grads, roots, value=-group["lr"])
 
-    def _slot(self, parameter: Tensor, name: str, start: float) -> Tensor:
+    def _slot(self, parameter: Tensor, name: str, initial: float) -> Tensor:
         state = self.state[parameter]
         if name not in state:
-            state[name] = torch.full_like(_real(parameter), start)
+            state[name] = torch.full_like(_real(parameter), initial)
         return state[name]
 
 
 def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
-    """Make the optimiser of the constrained matrices and that of all other parameters.
+    """Build one optimiser for the constrained matrices and one for all other parameters.
 
-    Weight decay reaches the others only: on the raw parameters of a matrix it would not shrink the
-    matrix, but pull it to an arbitrary point of its set.
+    Weight decay applies to the other parameters only. On the raw parameters of a constraint it
+    would not shrink the matrix, but pull it to an arbitrary point of its set.
 
     Args:
-        model: Its trainable parameters are shared out; a group that is empty gets no optimiser.
-        settings: Classes and rates.
+        model: Its trainable parameters; an empty group gets no optimiser.
+        settings: Optimiser classes and learning rates.
 
     Raises:
-        ValueError: If the model has nothing to train.
+        ValueError: If the model has no trainable parameters.
     """
-    taken = {id(p) for p in constrained_parameters(model)}
+    ids = {id(p) for p in constrained_parameters(model)}
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    constrained = [p for p in trained.values() if id(p) in taken]
-    others = {name: p for name, p in trained.items() if id(p) not in taken}
+    constrained = [p for p in trained.values() if id(p) in ids]
+    others = {name: p for name, p in trained.items() if id(p) not in ids}
     if not trained:
         raise ValueError("expected a model with trainable parameters, got none")
     optimisers: list[Optimizer] = []
@@ -155,10 +157,10 @@ def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
 def _by_decay(
     named: dict[str, Parameter], weight_decay: float, parts: tuple[str, ...] | None
 ) -> list[dict[str, Any]]:
-    """Make a group of the parameters that decay and one of those that do not.
+    """Split parameters into a group with weight decay and one without.
 
     Raises:
-        ValueError: If a part is in no name.
+        ValueError: If no parameter name contains one of `parts`.
     """
     for part in parts or ():
         if not any(part in name for name in named):
@@ -193,3 +195,19 @@ def _build(
 
 def _real(tensor: Tensor) -> Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def lr_factor(settings: Settings, *, step: int, per_epoch: int | None, plateaus: int) -> float:
+    """Return the factor of the learning rates at a step.
+
+    Args:
+        settings: The decay factor and when it applies.
+        step: The number of the step, from one.
+        per_epoch: The number of steps in an epoch; None for endless data.
+        plateaus: The number of evaluations so far without improvement.
+    """
+    when: Literal["epoch", "plateau"] | tuple[int, ...] = settings.lr_decay_at
+    if when == "plateau":
+        return settings.lr_decay**plateaus
+    epochs = (step - 1) // per_epoch if per_epoch else 0
+    return settings.lr_decay ** (epochs if when == "epoch" else bisect_right(when, epochs))

@@ -1,4 +1,4 @@
-"""The processes of a run: starting them, sharing batches among them, speaking with one voice."""
+"""The processes of a run: launching them, and splitting batches among them."""
 
 import os
 from collections.abc import Callable
@@ -12,57 +12,56 @@ from eigenrnn.experiments.training.settings import Settings
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-__all__ = ["check_accelerator", "is_first", "launch", "on_first", "share"]
+__all__ = ["check_accelerator", "is_first_process", "launch", "local_batch", "on_first_process"]
 
-_RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK")
-"""What torchrun and Lightning tell the processes that they start."""
+_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "NODE_RANK")
+"""The environment variables that torchrun and Lightning set in the processes they launch."""
 
 _ACCELERATORS = {"cuda": "CUDA device", "gpu": "GPU", "mps": "MPS device"}
 _Outcome = TypeVar("_Outcome")
 
 
-def is_first() -> bool:
-    """Whether this is the first of the processes of a run, or the only one."""
+def is_first_process() -> bool:
+    """Whether this process has rank 0."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank() == 0
-    # before they have met, each knows what it was started as
-    return all(os.environ.get(name, "0") == "0" for name in _RANKS)
+    # before the processes are connected, the environment tells the rank
+    return all(os.environ.get(name, "0") == "0" for name in _RANK_VARIABLES)
 
 
 def check_accelerator(settings: Settings) -> None:
-    """Refuse an accelerator that this machine does not have.
+    """Check that this machine has the accelerator of the settings.
 
     Raises:
-        ValueError: If there is none, or there are fewer than the settings ask for.
+        ValueError: If it has none, or fewer devices than the settings request.
     """
     name = settings.accelerator
     if name not in _ACCELERATORS:
         return
-    there = torch.cuda.device_count() if name in ("cuda", "gpu") else 0
-    if not there and name in ("mps", "gpu"):
-        there = int(torch.backends.mps.is_available())
-    if not there:
+    available = torch.cuda.device_count() if name in ("cuda", "gpu") else 0
+    if not available and name in ("mps", "gpu"):
+        available = int(torch.backends.mps.is_available())
+    if not available:
         raise ValueError(
             f"expected a machine with a {_ACCELERATORS[name]} for accelerator={name!r}, got one "
-            "where torch finds none; take accelerator='cpu' or 'auto' (on the command line: "
+            "where torch finds none; use accelerator='cpu' or 'auto' (on the command line: "
             "--accelerator cpu)"
         )
-    if settings.devices > there:
+    if settings.devices > available:
         raise ValueError(
-            f"expected devices of at most {there}, which this machine has for "
+            f"expected devices of at most {available}, which this machine has for "
             f"accelerator={name!r}, got devices={settings.devices}"
         )
 
 
 def launch(settings: Settings) -> "Fabric":
-    """Start the processes that the settings ask for; a single one is the present one.
+    """Launch the processes of the settings; a single process is the current one.
 
     Raises:
-        ValueError: If they cannot share a batch evenly, or this machine has no such devices.
+        ValueError: If they cannot share a batch evenly, or this machine lacks the devices.
     """
     check_accelerator(settings)
-    # Imported here because it takes two seconds, which `import eigenrnn.experiments.training`
-    # need not.
+    # Imported here to keep `import eigenrnn.experiments.training` two seconds faster.
     from lightning.fabric import Fabric
 
     processes = settings.devices * settings.num_nodes
@@ -82,8 +81,8 @@ def launch(settings: Settings) -> "Fabric":
     return fabric
 
 
-def share(fabric: "Fabric", batch: Batch) -> Batch:
-    """Take this process's rows of a batch, onto its device.
+def local_batch(fabric: "Fabric", batch: Batch) -> Batch:
+    """Return the rows of a batch that belong to this process, on its device.
 
     Raises:
         ValueError: If the processes cannot share the batch evenly.
@@ -100,13 +99,13 @@ def share(fabric: "Fabric", batch: Batch) -> Batch:
     return batch.to(fabric.device)
 
 
-def on_first(fabric: "Fabric", action: Callable[[], _Outcome]) -> _Outcome:
-    """Do something in the first process only, and give or raise its outcome in all of them."""
+def on_first_process(fabric: "Fabric", action: Callable[[], _Outcome]) -> _Outcome:
+    """Run a function in the first process only; return its value, or raise its error, in all."""
     outcome: tuple[_Outcome | None, Exception | None] = (None, None)
     if fabric.is_global_zero:
         try:
             outcome = action(), None
-        except Exception as error:  # the others would wait for ever for a process that has died
+        except Exception as error:  # otherwise the other processes would wait for ever
             outcome = None, error
     value, error = fabric.broadcast(outcome)
     if error is not None:

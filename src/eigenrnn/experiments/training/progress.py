@@ -1,4 +1,4 @@
-"""Shows how a run goes: a live bar on a terminal, a plain line per evaluation elsewhere."""
+"""Progress of a run: a live bar on a terminal, a plain line per evaluation elsewhere."""
 
 import time
 from datetime import timedelta
@@ -20,48 +20,49 @@ __all__ = ["RunProgress", "plain_console"]
 
 
 def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """Make a console that shows all text as it is: `[red]` is no colour, and `:x:` no emoji."""
+    """Return a console that prints text literally, without markup or emoji."""
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False)
 
 
 class RunProgress:
-    """The progress of one run: loss, metric, steps per second and time left.
+    """Shows loss, metric, steps per second and remaining time of a run.
 
     Args:
-        console: Where to show it; `Console(quiet=True)` shows nothing.
-        name: The description of the run.
-        steps: The number of steps of the whole run.
-        done: The number of steps that an earlier beginning took.
+        console: The output; `Console(quiet=True)` shows nothing.
+        name: The name of the run.
+        steps: The total number of steps.
+        done: The number of steps taken before the run was resumed.
     """
 
     def __init__(self, console: Console, name: str, steps: int, done: int = 0) -> None:
         self._console = console
         self._name = name
         self._steps = steps
-        self._began, self._began_at = done, time.monotonic()
+        self._first_step, self._start_time = done, time.monotonic()
         self._live = _bars(console) if console.is_interactive and not console.quiet else None
         if self._live is not None:
             self._bar = self._live.add_task(name, total=steps, completed=done, loss="", metric="")
 
     def advance(self, step: int, loss: float) -> None:
-        """Show that a step was taken."""
+        """Show the loss of a step."""
         if self._live is not None:
             self._live.update(self._bar, completed=step, loss=f"loss {loss:.4g}")
 
-    def evaluated(self, step: int, loss: float, metric: str) -> None:
-        """Show an evaluation, `metric` being its name and value."""
+    def show_evaluation(self, step: int, loss: float, metric: str) -> None:
+        """Show an evaluation; `metric` is its name and value."""
         if self._live is not None:
             self._live.update(self._bar, completed=step, metric=metric)
             return
-        rate = (step - self._began) / max(time.monotonic() - self._began_at, 1e-9)
+        seconds = max(time.monotonic() - self._start_time, 1e-9)
+        rate = (step - self._first_step) / seconds
         left = timedelta(seconds=round((self._steps - step) / rate)) if rate else "?"
-        self.say(
+        self.print(
             f"{self._name}: step {step}/{self._steps}, loss {loss:.4g}, {metric}, "
             f"{rate:.1f} steps/s, {left} left"
         )
 
-    def say(self, message: str) -> None:
-        """Print one line, as it is."""
+    def print(self, message: str) -> None:
+        """Print one line literally."""
         self._console.print(message, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:

@@ -1,44 +1,55 @@
-"""What came out of a run."""
+"""The result of a run, and the rule that selects its best evaluation."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
+from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.run_directory import write_json
 
-__all__ = ["Metrics", "Result", "are_metrics", "is_count", "is_number"]
+__all__ = [
+    "Metrics",
+    "Result",
+    "are_metrics",
+    "is_better",
+    "is_count",
+    "is_number",
+    "selection_metric",
+    "selection_split",
+]
 
 _REMEDY = "delete it: resume=True (--resume) writes it again from the checkpoint"
-_OF_THE_CALL = ("interrupted", "out_of_time", "signal")
+_NOT_WRITTEN = ("interrupted", "out_of_time", "signal")
 
 Metrics = dict[str, dict[str, float]]
-"""Loss and metric by name, for each split."""
+"""The loss and the metrics of each split, by name."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of `fit`.
+    """The result of `fit`.
 
     Args:
-        steps: The number of optimiser steps taken in all.
-        seconds: The time that they and the evaluations took, earlier beginnings included.
-        processor_seconds: What all threads of this process computed in that time, which other
-            programs on the machine hardly change; None if it was not recorded.
+        steps: The total number of optimiser steps.
+        seconds: The time of training and evaluation, including that before the run was resumed.
+        processor_seconds: The processor time of all threads of this process, which other programs
+            on the machine hardly affect; None if it was not recorded.
         train_loss: The loss of the last step.
-        last: Loss and metric of each split at the last evaluation.
-        best: The same at the best evaluation; the model of that step is in `best.pt`.
-        best_step: The step of the best evaluation; None if nothing was evaluated.
-        best_by: What the best was chosen by, such as `validation accuracy`; None if nothing was.
+        last: The metrics of each split at the last evaluation.
+        best: The metrics at the best evaluation; the model of that step is in `best.pt`.
+        best_step: The step of the best evaluation; None without evaluations.
+        best_by: The metric that selected it, such as `validation accuracy`; None without one.
         directory: The folder of the run.
-        interrupted: Whether a signal came or the time was over, so that the run ended early; after
-            a signal in its last step it is complete. It goes on with `resume=True` either way.
-        out_of_time: Whether it ended early as its `max_minutes` were over.
-        signal: The number of the signal that came; None if none did.
+        interrupted: Whether a signal or the time limit ended the run. After a signal in its last
+            step it is complete. In either case it can be resumed with `resume=True`.
+        out_of_time: Whether the time limit `max_minutes` ended it.
+        signal: The number of the signal received; None without one.
 
     Units:
-        Times in seconds; losses and metrics in those of the task.
+        Times in seconds; losses and metrics in the units of the task.
     """
 
     steps: int
@@ -55,18 +66,18 @@ class Result:
     signal: int | None = None
 
     def write(self, path: Path) -> None:
-        """Write all but the folder, which may be moved, and what interrupted the run."""
+        """Write everything except the folder, which may move, and the interruption."""
         numbers = asdict(self)
-        for name in ("directory", *_OF_THE_CALL):
+        for name in ("directory", *_NOT_WRITTEN):
             del numbers[name]
         write_json(path, numbers)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the result of a run that has ended from its file.
+        """Read the result of a finished run.
 
         Raises:
-            ValueError: If the file is damaged; the message says what to do.
+            ValueError: If the file is damaged; the message names a remedy.
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -76,37 +87,37 @@ class Result:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], directory: Path) -> Self:
-        """Build the result of a run that has ended from what its file holds.
+        """Build the result of a finished run from the content of its file.
 
         Raises:
-            ValueError: If a key or a value is wrong; the message names the file.
+            ValueError: If a key or a value is invalid; the message names the file.
         """
         path = directory / "result.json"
         try:
             result = cls(**content, directory=directory)
         except TypeError as error:
             raise ValueError(f"{path} is damaged: {error}; {_REMEDY}") from None
-        if not _has_right_types(content):
+        if not _has_valid_types(content):
             raise ValueError(f"{path} is damaged: a value has the wrong type; {_REMEDY}")
         return result
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number; true and false are not."""
+    """Whether a value is a number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is a whole number of at least zero."""
+    """Whether a value is a non-negative integer."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def are_metrics(value: object) -> bool:
-    """Whether a value maps names to numbers."""
+    """Whether a value is a dict of numbers."""
     return isinstance(value, dict) and all(map(is_number, cast("dict[str, Any]", value).values()))
 
 
-def _has_right_types(content: Mapping[str, Any]) -> bool:
+def _has_valid_types(content: Mapping[str, Any]) -> bool:
     optional = {"best_step": is_count, "processor_seconds": is_number}
     return (
         is_count(content["steps"])
@@ -115,6 +126,33 @@ def _has_right_types(content: Mapping[str, Any]) -> bool:
             isinstance(content[name], dict) and all(map(are_metrics, content[name].values()))
             for name in ("last", "best")
         )
-        and all(content.get(n) is None or is_right(content[n]) for n, is_right in optional.items())
+        and all(content.get(n) is None or is_valid(content[n]) for n, is_valid in optional.items())
         and isinstance(content["best_by"], str | None)
     )
+
+
+def selection_split(task: Task) -> str | None:
+    """Return the split that selects the best model.
+
+    It is `validation` if the task has one, otherwise the first split after `train`.
+    """
+    splits = [split for split in task.splits if split != "train"]
+    return "validation" if "validation" in splits else next(iter(splits), None)
+
+
+def selection_metric(task: Task) -> str | None:
+    """Return the metric that selects the best model, such as `validation accuracy`."""
+    split = selection_split(task)
+    return None if split is None else f"{split} {task.metric_name}"
+
+
+def is_better(task: Task, new: Mapping[str, float], old: Mapping[str, float] | None) -> bool:
+    """Compare two evaluations by their metric; the loss decides between equal metrics."""
+    return _rank(task, new) > _rank(task, old)
+
+
+def _rank(task: Task, numbers: Mapping[str, float] | None) -> tuple[float, float]:
+    if numbers is None or any(map(math.isnan, numbers.values())):
+        return -math.inf, -math.inf
+    metric = numbers[task.metric_name]
+    return metric if task.higher_is_better else -metric, -numbers["loss"]

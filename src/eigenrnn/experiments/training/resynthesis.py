@@ -1,4 +1,4 @@
-"""What a model that predicts speech sounds like, and how its sound scores."""
+"""Sounds resynthesised from predicted spectra, and their scores."""
 
 import csv
 import io
@@ -30,26 +30,26 @@ def resynthesise(
     limit: int | None = None,
     batch_size: int = 32,
 ) -> dict[str, float]:
-    """Write the sound of each prediction beside the recording, to be listened to, and score it.
+    """Write the sound of each prediction beside the true recording, and score it.
 
-    Powers are those predicted, phases the true ones, and the first frame is that of the recording.
-    The folder gets `NAME.wav`, `NAME.true.wav` and, last of all, `scores.csv`.
+    The power spectrum is the predicted one; the phases and the first frame are those of the
+    recording. The folder receives `NAME.wav`, `NAME.true.wav` and, last, `scores.csv`.
 
     Args:
         model: Called as `model(inputs, lengths)`.
-        task: What it has learnt.
-        split: Whose recordings.
-        folder: Where to write; made if it is not there.
-        scores: Which of `segsnr`, `stoi` and `pesq` to compute.
-        limit: The number of recordings, from the first on; None takes all.
-        batch_size: The number of recordings that are predicted at once.
+        task: The task of the model.
+        split: The split whose recordings are used.
+        folder: The output folder; created if it does not exist.
+        scores: The scores to compute, from `segsnr`, `stoi` and `pesq`.
+        limit: The number of recordings, from the first one; None means all.
+        batch_size: The number of recordings per batch.
 
     Returns:
-        The mean of each score, over the recordings that it can be computed of.
+        The mean of each score over the recordings for which it is defined.
 
     Raises:
-        ValueError: If there is no such score.
-        ImportError: If a package is missing that a score needs.
+        ValueError: If a score is unknown.
+        ImportError: If a score needs a package that is not installed.
 
     Source:
         Wisdom et al., NeurIPS 2016, section 5.3. https://arxiv.org/abs/1611.00035 (departures:
@@ -77,13 +77,13 @@ def resynthesise(
 
 
 class Resynthesis(Callback):
-    """Lets a run be listened to: writes the sounds of some recordings at every evaluation.
+    """Writes the predicted sounds of some recordings at every evaluation.
 
     Args:
-        task: What is learnt.
-        folder: Gets a folder for each evaluation, `step-N`.
-        split: Whose recordings.
-        scores: Which scores to compute; see `resynthesise`.
+        task: The task of the run.
+        folder: The output folder, with a subfolder `step-N` for each evaluation.
+        split: The split whose recordings are used.
+        scores: The scores to compute; see `resynthesise`.
         limit: The number of recordings.
     """
 
@@ -102,7 +102,7 @@ class Resynthesis(Callback):
     def after_evaluation(
         self,
         step: int,
-        metrics: Metrics,  # noqa: ARG002  part of the protocol
+        metrics: Metrics,  # noqa: ARG002  required by the protocol
         model: nn.Module,
     ) -> None:
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -120,7 +120,7 @@ class Resynthesis(Callback):
 
 
 def _predict(model: nn.Module, task: Speech, split: str, size: int) -> Iterator[list[Tensor]]:
-    """Yield what is predicted of the recordings of each batch, without their padding."""
+    """Yield the predictions for the recordings of each batch, without padding."""
     weight = next(model.parameters())
     for batch in task.batches(split, size):
         lengths = torch.as_tensor(batch.lengths)

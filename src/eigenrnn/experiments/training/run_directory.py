@@ -1,4 +1,4 @@
-"""The folder of a run: which files it holds, and when it may be written to."""
+"""The folder of a run: its files and its lock."""
 
 import json
 import os
@@ -22,13 +22,13 @@ class RunDirectory:
     """The files of one run.
 
     =================  ================================================================
-    `config.json`      settings, task and versions, written when the run begins
-    `metrics.csv`      the journal
-    `tensorboard/`     the same for TensorBoard
-    `dynamics.jsonl`   spectra and gradients on the way, if they were asked for
-    `last.pt`          the newest checkpoint, from which the run can go on
-    `best.pt`          the model at its best evaluation, a copy of that in `last.pt`
-    `result.json`      what came out, written when the run has ended
+    `config.json`      settings, task and versions, written when the run starts
+    `metrics.csv`      losses, metrics and measurements by step
+    `tensorboard/`     the same numbers for TensorBoard
+    `dynamics.jsonl`   spectra and gradient norms, if the callback `Dynamics` is used
+    `last.pt`          the latest checkpoint, from which the run can be resumed
+    `best.pt`          the model at the best evaluation, also part of `last.pt`
+    `result.json`      the result, written when the run is finished
     =================  ================================================================
 
     Args:
@@ -39,48 +39,48 @@ class RunDirectory:
         self.path = Path(path)
         self.config = self.path / "config.json"
         self.metrics = self.path / "metrics.csv"
-        self.board = self.path / "tensorboard"
+        self.tensorboard = self.path / "tensorboard"
         self.dynamics = self.path / "dynamics.jsonl"
         self.last = self.path / "last.pt"
         self.best = self.path / "best.pt"
         self.result = self.path / "result.json"
 
     def open(self, *, resume: bool, overwrite: bool) -> dict[str, Any] | None:
-        """Make the folder ready for a run, and return the checkpoint to go on from, if any.
+        """Prepare the folder for a run, and return the checkpoint to resume from, if any.
 
         Raises:
-            RunExistsError: If it holds a run and should be neither resumed nor overwritten.
-            CheckpointError: If the checkpoint to resume cannot be believed.
+            RunExistsError: If it holds a run that should be neither resumed nor overwritten.
+            CheckpointError: If the checkpoint to resume from is damaged.
         """
         if not resume and not overwrite and any(file.exists() for file in self._files()):
             raise RunExistsError(
-                f"{self.path} already holds a run: go on with it with resume=True "
+                f"{self.path} already holds a run: resume it with resume=True "
                 "(on the command line: --resume), or delete it with overwrite=True (--overwrite)"
             )
         if resume and self.last.exists():
             state = checkpoint.load(self.last)
-            if "best" not in state:  # an earlier version kept it in its own file alone
+            if "best" not in state:  # of an earlier version, which kept it in `best.pt` only
                 state["best"] = checkpoint.load(self.best) if self.best.exists() else None
             return state
         self.path.mkdir(parents=True, exist_ok=True)
-        for file in self._files():  # only what a run writes: the folder may hold other things
+        for file in self._files():  # only the files of a run: the folder may hold others
             file.unlink(missing_ok=True)
         return None
 
     def _files(self) -> list[Path]:
-        # The checkpoint goes first: whatever a crash leaves is never a new run with an old state.
+        # The checkpoint is deleted first: after a crash no new run can resume from it.
         files = [self.last, self.best, self.result, self.metrics, self.dynamics, self.config]
-        return [*files, *self.board.glob("events.out.tfevents.*")]
+        return [*files, *self.tensorboard.glob("events.out.tfevents.*")]
 
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Keep other processes from writing to a folder meanwhile; it is made if it is not there.
+    """Lock a folder against other processes; it is created if it does not exist.
 
-    The operating system holds the lock for the process, so one that is killed leaves none behind.
+    The operating system holds the lock, so a killed process leaves none behind.
 
     Raises:
-        FolderInUseError: If a process holds it already; says which, where and since when.
+        FolderInUseError: If another process holds the lock; the message names it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file, holder = folder / ".lock", folder / ".lock.json"
@@ -89,7 +89,7 @@ def locked(folder: Path) -> Generator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise FolderInUseError(
-            f"{folder} is in use by {_process(holder)}: wait until it ends, or choose another "
+            f"{folder} is in use by {_lock_owner(holder)}: wait until it ends, or choose another "
             "folder"
         ) from None
     try:
@@ -98,19 +98,21 @@ def locked(folder: Path) -> Generator[None]:
         yield
     finally:
         holder.unlink(missing_ok=True)
-        file.unlink(missing_ok=True)  # before it is released: it may be another's at once
+        file.unlink(
+            missing_ok=True
+        )  # before the release, after which another process may create it
         lock.release()
 
 
-def _process(holder: Path) -> str:
-    """Describe the process that holds a lock."""
+def _lock_owner(holder: Path) -> str:
+    """Describe the process that holds the lock."""
     try:
-        known = json.loads(holder.read_text())
-        return f"process {known['pid']} on {known['host']} since {known['since']}"
-    except (OSError, ValueError, KeyError, TypeError):  # it has just begun, or ends
+        owner = json.loads(holder.read_text())
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+    except (OSError, ValueError, KeyError, TypeError):  # that process is just starting or ending
         return "another process"
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a readable JSON file, whole or not at all; what JSON has no word for becomes text."""
+    """Write an indented JSON file atomically; values unknown to JSON become strings."""
     write_atomically(path, (json.dumps(content, indent=2, default=str) + "\n").encode())

@@ -1,4 +1,4 @@
-"""How a run is trained: the options of `fit`, checked before anything starts."""
+"""The settings of a training run, validated when they are created."""
 
 import math
 from dataclasses import dataclass, fields
@@ -13,11 +13,11 @@ OptimiserName = Literal["rmsprop", "rmsprop_tf1", "adam", "sgd"]
 Precision = Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed"]
 Strategy = Literal["auto", "ddp"]
 
-_MAY_CHANGE = frozenset(
+_MAY_CHANGE_ON_RESUME = frozenset(
     {
-        # how long, and how often one looks
+        # length and logging
         *("steps", "epochs", "eval_every", "eval_batch_size", "log_every", "checkpoint_every"),
-        # where: the same numbers up to rounding
+        # devices, which change the numbers only by rounding
         *("accelerator", "devices", "num_nodes", "strategy"),
     }
 )
@@ -25,47 +25,47 @@ _MAY_CHANGE = frozenset(
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a training run.
+    """The settings of a training run.
 
     Args:
-        steps: The number of optimiser steps; give this or `epochs`.
+        steps: The number of optimiser steps; set either this or `epochs`.
         epochs: The number of passes over a finite training set.
-        batch_size: The number of sequences in a step, over all devices together.
-        optimiser: The class of the optimiser: `rmsprop` (torch's), `rmsprop_tf1` (TensorFlow 1's,
-            whose start is a warm-up), `adam` or `sgd`.
+        batch_size: The number of sequences per step, over all devices together.
+        optimiser: `rmsprop` (torch's), `rmsprop_tf1` (TensorFlow 1's, whose initialisation acts as
+            a warm-up), `adam` or `sgd`.
         lr: The learning rate.
-        optimiser_recurrent: The class for the constrained matrices; None takes `optimiser`.
-        lr_recurrent: The rate of the constrained matrices; None takes a tenth of `lr`.
-        alpha: The decay of RMSprop's mean square; None takes the default of its class (0.99, and
-            0.9 for TensorFlow's).
-        lr_decay: The factor by which all learning rates fall.
-        lr_decay_at: When they fall: after every `epoch`, after every evaluation that is not better
-            than the best before (`plateau`), or after these numbers of epochs.
-        weight_decay: Added to the gradients of all parameters but the constrained ones.
-        weight_decay_of: Parts of the names of the parameters that decay; None lets all decay.
-        clip_norm: The largest norm of the gradient of all parameters together; None clips nothing.
-        clip_value: The largest absolute value of each number in a gradient; None clips nothing.
-        average_after: Once the deciding metric has not improved on its best of more than so many
-            evaluations ago, the mean of the parameters from then on is evaluated and kept in
-            their place (averaged SGD with the trigger of AWD-LSTM); None never averages.
-        patience: The run ends after so many evaluations in a row without a better one; None takes
-            all steps.
-        stop_below: The run ends once the deciding loss is below this.
-        eval_every: The number of steps between evaluations; None takes an epoch, or 100 steps
-            where the data never ends. The last step is always evaluated.
-        eval_batch_size: The number of sequences in a batch of an evaluation; None takes
-            `batch_size`.
-        log_every: The number of steps between rows of the journal.
-        checkpoint_every: The number of steps between checkpoints; None takes `eval_every`.
-        seed: The seed of batches and dropout.
+        optimiser_recurrent: The optimiser of the constrained matrices; None means `optimiser`.
+        lr_recurrent: The learning rate of the constrained matrices; None means a tenth of `lr`.
+        alpha: The decay of RMSprop's mean square; None means the default of the optimiser (0.99
+            for `rmsprop`, 0.9 for `rmsprop_tf1`).
+        lr_decay: The factor by which all learning rates are multiplied at each decay.
+        lr_decay_at: When they decay: after every `epoch`, after every evaluation without
+            improvement (`plateau`), or after these numbers of epochs.
+        weight_decay: The weight decay of all parameters except the constrained matrices.
+        weight_decay_of: Substrings of the names of the parameters that decay; None means all.
+        clip_norm: The largest norm of the gradient of all parameters together; None disables it.
+        clip_value: The largest absolute value of a gradient entry; None disables it.
+        average_after: The parameters are averaged (averaged SGD with the trigger of AWD-LSTM) as
+            soon as the selection metric is worse than its best of more than this number of
+            evaluations ago. From then on the mean is evaluated and saved; None disables it.
+        patience: The run ends after this number of evaluations in a row without improvement; None
+            disables it.
+        stop_below: The run ends once the loss of the selection split is below this; None disables
+            it.
+        eval_every: The number of steps between evaluations; None means an epoch, or 100 steps for
+            endless data. The last step is always evaluated.
+        eval_batch_size: The batch size of evaluations; None means `batch_size`.
+        log_every: The number of steps between rows of `metrics.csv`.
+        checkpoint_every: The number of steps between checkpoints; None means `eval_every`.
+        seed: The seed of the batches and of dropout.
         precision: `32-true`, `64-true`, `16-true`, `bf16-true`, `16-mixed` or `bf16-mixed`.
-        accelerator: Where to train: `auto`, `cpu`, `cuda`, `gpu` or `mps`.
-        devices: The number of devices, or of processes on a CPU, in each node.
+        accelerator: `auto`, `cpu`, `cuda`, `gpu` or `mps`.
+        devices: The number of devices, or of processes on a CPU, on each node.
         num_nodes: The number of machines.
-        strategy: `auto`, or `ddp` for data-parallel training with one process too.
+        strategy: `auto`, or `ddp` to use data-parallel training even with one process.
 
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If a setting is out of range.
     """
 
     steps: int | None = None
@@ -115,15 +115,15 @@ class Settings:
 
     @property
     def recurrent(self) -> tuple[OptimiserName, float]:
-        """The optimiser and the rate of the constrained matrices."""
+        """The optimiser and the learning rate of the constrained matrices."""
         lr = self.lr / 10 if self.lr_recurrent is None else self.lr_recurrent
         return self.optimiser_recurrent or self.optimiser, lr
 
     def total_steps(self, task: Task) -> int:
-        """Count the optimiser steps of the whole run.
+        """Return the number of optimiser steps of the whole run.
 
         Raises:
-            ValueError: If epochs are asked for of a task whose data never ends.
+            ValueError: If `epochs` is set for a task with endless data.
         """
         if self.epochs is None:
             return self.steps or 0
@@ -133,12 +133,16 @@ class Settings:
         return self.epochs * per_epoch
 
     def evaluation_interval(self, task: Task) -> int:
-        """Count the steps between two evaluations."""
+        """Return the number of steps between two evaluations."""
         return self.eval_every or task.steps_per_epoch(self.batch_size) or 100
 
-    def that_decide_the_numbers(self) -> dict[str, Any]:
-        """List the options that a resumed run must share with its beginning."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _MAY_CHANGE}
+    def fingerprint_options(self) -> dict[str, Any]:
+        """Return the settings that may not change when a run is resumed."""
+        return {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in _MAY_CHANGE_ON_RESUME
+        }
 
     def _check_choices(self) -> None:
         choices = {

@@ -1,4 +1,4 @@
-"""A sweep so small that it takes no time, and how tests read, start and look at one."""
+"""A small sweep, and functions of tests to read, start and inspect sweeps."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ import yaml
 
 from eigenrnn.experiments.cli.sweep_file import read_sweep
 from eigenrnn.experiments.sweep.folder import open_folder
-from eigenrnn.experiments.sweep.worker import train_points
+from eigenrnn.experiments.sweep.worker import train_trials
 from eigenrnn.experiments.training import fit
 from training_run import QUIET, one_thread, read_metrics
 
@@ -32,7 +32,7 @@ TINY = {
 SEEDS = {"seeds": [0]}
 
 
-def read(tmp_path, content):
+def read_content(tmp_path, content):
     file = tmp_path / "sweep.yaml"
     file.write_text(
         content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
@@ -40,44 +40,46 @@ def read(tmp_path, content):
     return read_sweep(file)
 
 
-def begun(tmp_path, content=TINY | SEEDS):
-    """Read a sweep and open its folder; return its first point's trials too."""
-    sweep = read(tmp_path, content)
+def open_sweep(tmp_path, content=TINY | SEEDS):
+    """Read a sweep and open its folder; return it with the trials of its first point."""
+    sweep = read_content(tmp_path, content)
     open_folder(tmp_path / "out", sweep.description, overwrite=False)
     return sweep, sweep.source.trials(0, sweep.plan.points[0])
 
 
 def train(sweep, trials, tmp_path, report=lambda *_: None):
-    """Train trials as a worker does."""
+    """Train trials as in a worker."""
     mark = json.loads((tmp_path / "out" / "sweep.json").read_text())["mark"]
     with one_thread():
-        return train_points(trials, sweep.source, tmp_path / "out", mark, 1, report)
+        return train_trials(trials, sweep.source, tmp_path / "out", mark, 1, report)
 
 
-def written(path, content):
+def write_yaml(path, content):
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path
 
 
-def plain(sweep, status, folder):
-    """Train what a trial trained, without a sweep."""
-    prepared = sweep.source.prepare(status.trial, folder)
+def fit_alone(sweep, status, folder):
+    """Train the run of a trial without a sweep."""
+    setup = sweep.source.prepare(status.trial, folder)
     with one_thread():
-        return fit(prepared.model, prepared.task, prepared.settings, folder, console=QUIET)
+        return fit(setup.model, setup.task, setup.settings, folder, console=QUIET)
 
 
-def numbers(folder):
+def untimed_rows(folder):
+    """Read `metrics.csv` without the column of seconds."""
     return [{n: v for n, v in row.items() if n != "seconds"} for row in read_metrics(folder)]
 
 
-def table(folder):
+def read_table(folder):
+    """Read `results.csv`."""
     with (folder / "results.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 @contextmanager
-def started(tmp_path, *options, environment=None):
-    """Start the sweep of `sweep.yaml`; it is killed if it has not ended by then."""
+def start_command(tmp_path, *options, environment=None):
+    """Run the command on `sweep.yaml` in a process, which is killed when the context ends."""
     command = [
         sys.executable,
         "-m",
@@ -88,12 +90,12 @@ def started(tmp_path, *options, environment=None):
         "out",
         *options,
     ]
-    with (tmp_path / "said.txt").open("w") as said:
+    with (tmp_path / "output.txt").open("w") as output:
         process = subprocess.Popen(
             command,
             cwd=tmp_path,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             env={**os.environ, **(environment or {})},
         )
     try:
@@ -103,26 +105,26 @@ def started(tmp_path, *options, environment=None):
         process.wait()
 
 
-def wait_until_saved(process, out, attempt, said):
-    """Wait until a run has been begun so many times, and has saved a checkpoint since."""
+def wait_until_saved(process, out, attempt, output):
+    """Wait until the given attempt of a run has saved a checkpoint."""
     deadline, before = time.time() + 240, time.time()
     while time.time() < deadline:
-        assert process.poll() is None, said.read_text()
+        assert process.poll() is None, output.read_text()
         for file in out.glob("*/seed-0/last.pt"):
-            begun = json.loads((file.parent / "trial.json").read_text())["attempts"]
-            if begun == attempt and file.stat().st_mtime > before:
+            attempts = json.loads((file.parent / "trial.json").read_text())["attempts"]
+            if attempts == attempt and file.stat().st_mtime > before:
                 return
         time.sleep(0.01)
-    pytest.fail(said.read_text())
+    pytest.fail(output.read_text())
 
 
 def reachable_from_outside(pid):
-    """List the sockets of a process and its descendants that listen beyond this machine.
+    """List the sockets of a process and its descendants that other machines can reach.
 
     Returns:
-        The addresses by the name of the process; empty if all listen on loopback.
+        The addresses by process name; empty if all are loopback.
     """
-    # the kernel's table writes an address as words in the order of the machine
+    # /proc/net writes an address as 32-bit words in native byte order
     bound = {}
     for kind, states in (("tcp", {"0A"}), ("tcp6", {"0A"}), ("udp", {"07"}), ("udp6", {"07"})):
         for line in Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]:
@@ -134,14 +136,14 @@ def reachable_from_outside(pid):
                 bound[f"socket:[{inode}]"] = getattr(address, "ipv4_mapped", None) or address
     found, listening = {}, 0
     for process in _descendants(pid):
-        with suppress(FileNotFoundError):  # a process or a file of it is gone
+        with suppress(FileNotFoundError):  # the process or the file no longer exists
             held = {str(each.readlink()) for each in Path(f"/proc/{process}/fd").iterdir()}
             addresses = [bound[each] for each in held if each in bound]
             listening += len(addresses)
             outside = sorted(str(each) for each in addresses if not each.is_loopback)
             if outside:
                 found[Path(f"/proc/{process}/comm").read_text().strip()] = outside
-    assert listening, "nothing listens: the processes were not found"
+    assert listening, "found no listening socket: the processes were not found"
     return found
 
 
@@ -151,6 +153,6 @@ def _descendants(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             parents[int(file.parent.name)] = int(file.read_text().rpartition(")")[2].split()[1])
     found = [pid]
-    for each in found:  # grows meanwhile
+    for each in found:  # grows during the loop
         found += [child for child, parent in parents.items() if parent == each]
     return found

@@ -1,28 +1,28 @@
-"""Lets Ctrl-C and SIGTERM ask a loop to end instead of breaking it in the middle."""
+"""Deferred Ctrl-C and SIGTERM, so that a loop ends after the current step."""
 
 import signal
 import threading
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["Interrupts"]
+__all__ = ["DeferredSignals"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupts:
-    """A context in which the first Ctrl-C or SIGTERM only sets `requested`.
+class DeferredSignals:
+    """A context in which the first Ctrl-C or SIGTERM only sets `received`.
 
-    The second one acts as it does outside, at once. An error that leaves the context after the
-    first one does not hide it: the signal is then sent again. Outside the main thread, where
-    Python has no signals, the context does nothing.
+    A second signal acts immediately, as it does outside. If an exception leaves the context after
+    the first signal, the signal is raised again, so it is not lost. Outside the main thread, where
+    Python receives no signals, the context does nothing.
 
     Attributes:
-        number: The signal that came; None if none has.
+        number: The number of the signal received; None if there was none.
 
     Example:
-        >>> with Interrupts() as interrupts:
-        ...     interrupts.requested
+        >>> with DeferredSignals() as signals:
+        ...     signals.received
         False
     """
 
@@ -31,15 +31,15 @@ class Interrupts:
         self._previous: dict[int, Any] = {}
 
     @property
-    def requested(self) -> bool:
-        """Whether a signal came."""
+    def received(self) -> bool:
+        """Whether a signal was received."""
         return self.number is not None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
             for number in _SIGNALS:
-                signal.signal(number, self._request)
+                signal.signal(number, self._receive)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -47,12 +47,12 @@ class Interrupts:
         if self.number is not None and isinstance(error, Exception):
             signal.raise_signal(self.number)
 
-    def _request(self, number: int, _frame: FrameType | None) -> None:
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
         self.number = number
         self._restore()
 
     def _restore(self) -> None:
         for number, handler in self._previous.items():
-            # None stands for a handler that was not set from Python and cannot be put back.
+            # None is a handler that was not installed from Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._previous = {}

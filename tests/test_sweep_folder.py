@@ -1,63 +1,24 @@
-"""Where a sweep may go, and what becomes of a trial that goes wrong; no cluster is needed."""
+"""The folder of a sweep, and trials that fail; no cluster is needed."""
 
 import errno
 import json
-import socket
 from pathlib import Path
 
 import pytest
-import yaml
 
 from eigenrnn.errors import RunExistsError
-from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.cli.rebuild import rebuild
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.sweep import Criterion, Status, Trial
-from eigenrnn.experiments.sweep.cluster import _JOIN_S, _KNOCK_S, check_address, check_cluster
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
-from eigenrnn.experiments.sweep.results import write_table
-from eigenrnn.experiments.sweep.suggestions import suggested_before
-from eigenrnn.experiments.sweep.tuning import objective
-from eigenrnn.experiments.sweep.worker import train_points
+from eigenrnn.experiments.sweep.optuna_search import read_suggestions
+from eigenrnn.experiments.sweep.progress import write_table
+from eigenrnn.experiments.sweep.ray_tune import objective
+from eigenrnn.experiments.sweep.worker import train_trials
 from eigenrnn.experiments.training import checkpoint
-from swept import SEEDS, TINY, begun, read, train
+from small_sweep import TINY, open_sweep, read_content, train
 from training_run import QUIET, one_thread, read_metrics
-
-# where
-
-
-@pytest.mark.parametrize("address", ["nowhere", "ray://10.0.0.1:10001", "host:0", ":1", "host:x"])
-def test_what_is_no_address_is_refused(address):
-    with pytest.raises(ValueError, match="expected an address HOST:PORT"):
-        check_address(address)
-
-
-def test_an_address_where_nobody_answers_is_refused(tmp_path, monkeypatch, capsys):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    monkeypatch.chdir(tmp_path)
-    Path("sweep.yaml").write_text(yaml.safe_dump(TINY | SEEDS))
-    assert main(["sweep", "sweep.yaml", "--address", address]) == 2
-    assert f"there is no cluster to join at {address}" in " ".join(capsys.readouterr().err.split())
-    assert not Path("runs").exists()
-
-
-def test_what_listens_but_is_no_cluster_is_refused(monkeypatch):
-    monkeypatch.setattr("eigenrnn.experiments.sweep.cluster._JOIN_S", 0.5)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        address = f"127.0.0.1:{other.getsockname()[1]}"
-        check_address(address)  # somebody is there
-        with pytest.raises(ConnectionError, match="did not answer as a cluster within"):
-            check_cluster(address)
-
-
-def test_an_address_without_a_cluster_takes_no_half_minute_with_the_start_of_the_program():
-    assert _KNOCK_S + _JOIN_S <= 20
-
 
 # the folder
 
@@ -65,13 +26,13 @@ NEITHER = {"resume": False, "overwrite": False}
 OPTIONS = [{"resume": True}, {"overwrite": True}, {}]
 
 
-def test_a_folder_that_holds_a_sweep_is_refused_with_both_ways_out(tmp_path):
+def test_a_folder_that_holds_a_sweep_raises_and_names_both_options(tmp_path):
     open_folder(tmp_path, TINY, overwrite=False)
     with pytest.raises(RunExistsError, match=r"already holds a sweep.*--resume.*--overwrite"):
         check_folder(tmp_path, TINY, resume=False, overwrite=False)
 
 
-def test_a_sweep_of_another_file_is_refused_and_kept(tmp_path):
+def test_a_sweep_of_another_file_raises_and_is_kept(tmp_path):
     open_folder(tmp_path, TINY, overwrite=False)
     before = (tmp_path / "sweep.json").read_bytes()
     with pytest.raises(ValueError, match=r"another file: steps was 8, now 9;"):
@@ -80,7 +41,7 @@ def test_a_sweep_of_another_file_is_refused_and_kept(tmp_path):
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_a_sweep_of_another_version_is_refused_and_kept(tmp_path, options):
+def test_a_sweep_of_another_version_raises_and_is_kept(tmp_path, options):
     open_folder(tmp_path, TINY, overwrite=False)
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"eigenrnn": "0.0.7"}))
@@ -92,7 +53,7 @@ def test_a_sweep_of_another_version_is_refused_and_kept(tmp_path, options):
     "content",
     ['{"format": 1, "eigen', "[]", "{}", '{"format": 1, "eigenrnn": "0.1.0", "file": ["task"]}'],
 )
-def test_a_sweep_whose_file_is_damaged_is_refused_by_name_and_can_be_deleted(tmp_path, content):
+def test_a_sweep_with_a_damaged_description_raises_and_can_be_overwritten(tmp_path, content):
     open_folder(tmp_path, TINY, overwrite=False)
     (tmp_path / "sweep.json").write_text(content)
     for options in ({"resume": True}, {}):
@@ -104,27 +65,27 @@ def test_a_sweep_whose_file_is_damaged_is_refused_by_name_and_can_be_deleted(tmp
 
 
 @pytest.mark.parametrize("below", ["", "below/it"])
-def test_a_file_in_place_of_the_folder_is_refused_by_name(tmp_path, below):
+def test_a_file_in_place_of_the_folder_raises(tmp_path, below):
     (tmp_path / "afile").write_text("mine")
     with pytest.raises(ValueError, match=r"to be a folder or not to exist, got the file .*afile"):
         check_folder(tmp_path / "afile" / below, TINY, resume=False, overwrite=False)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_runs_of_another_command_are_kept(tmp_path, options):
+def test_a_folder_with_runs_of_another_command_raises(tmp_path, options):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")
     with pytest.raises(RunExistsError, match="runs that are not of a sweep"):
         check_folder(tmp_path, TINY, **NEITHER | options)
 
 
-def test_how_much_of_a_machine_a_trial_takes_may_change(tmp_path):
+def test_the_resources_of_a_trial_may_change_on_resuming(tmp_path):
     open_folder(tmp_path, TINY, overwrite=False)
     check_folder(tmp_path, TINY | {"cpus_per_trial": 2}, resume=True, overwrite=False)
 
 
-def test_overwriting_leaves_what_is_not_of_the_sweep(tmp_path):
-    sweep, (trial,) = begun(tmp_path)
+def test_overwriting_keeps_files_that_are_not_of_the_sweep(tmp_path):
+    sweep, (trial,) = open_sweep(tmp_path)
     train(sweep, [trial], tmp_path)
     (tmp_path / "out" / "mine.txt").write_text("mine")
     open_folder(tmp_path / "out", TINY, overwrite=True)
@@ -133,19 +94,19 @@ def test_overwriting_leaves_what_is_not_of_the_sweep(tmp_path):
     ]
 
 
-# a trial
+# trials
 
 
-def test_a_trial_reports_its_evaluations_only(tmp_path):
-    sweep, trials = begun(tmp_path)
-    told = []
-    train(sweep, trials, tmp_path, lambda _, step, metrics: told.append((step, set(metrics))))
-    assert told == [(step, {"validation", "test"}) for step in (2, 4, 6, 8)]
+def test_a_trial_reports_its_evaluations(tmp_path):
+    sweep, trials = open_sweep(tmp_path)
+    reports = []
+    train(sweep, trials, tmp_path, lambda _, step, metrics: reports.append((step, set(metrics))))
+    assert reports == [(step, {"validation", "test"}) for step in (2, 4, 6, 8)]
 
 
-def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
-    sweep, (trial,) = begun(tmp_path)
-    folder, room = tmp_path / "out" / trial.place, [True]
+def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
+    sweep, (trial,) = open_sweep(tmp_path)
+    folder, room = tmp_path / "out" / trial.path, [True]
     write = Path.open
 
     def limited(path, mode="r", *args, **options):
@@ -178,26 +139,26 @@ DAMAGED = {
 @pytest.mark.parametrize(
     ("name", "content"), [(name, text) for name, texts in DAMAGED.items() for text in texts]
 )
-def test_a_damaged_file_costs_its_own_trial_only(tmp_path, name, content):
-    sweep, trials = begun(tmp_path, TINY | {"seeds": [0, 1]})
+def test_a_damaged_file_affects_its_own_trial_only(tmp_path, name, content):
+    sweep, trials = open_sweep(tmp_path, TINY | {"seeds": [0, 1]})
     before, out = train(sweep, trials, tmp_path), tmp_path / "out"
-    rows, file = read_metrics(out / trials[0].place), out / trials[0].place / name
+    rows, file = read_metrics(out / trials[0].path), out / trials[0].path / name
     file.write_text(content)
 
     found = [Status.read(trial, out) for trial in trials]
     assert [status.state for status in found] == ["waiting", "ended"]
     assert f"{file} is " in found[0].message
     assert "damaged" in found[0].message
-    assert found[0].message.endswith("the trial goes again from its checkpoint")
+    assert found[0].message.endswith("the trial is trained again from its checkpoint")
     after = train(sweep, trials, tmp_path)
     assert [status.state for status in after] == ["ended", "ended"]
     assert [status.result.best for status in after] == [status.result.best for status in before]
-    assert read_metrics(out / trials[0].place) == rows, "no step was taken again"
+    assert read_metrics(out / trials[0].path) == rows, "no step was repeated"
 
 
-WRITTEN = {"state": "ended", "message": "", "attempts": 1, "node": "", "owner": ""}
-CAME_OUT = {"steps": 8, "seconds": 1, "train_loss": 0.5, "best_step": 8, "best_by": "test loss"}
-CAME_OUT |= {"last": {"test": {"loss": 0.5}}, "best": {"test": {"loss": 0.5}}}
+STATUS = {"state": "ended", "message": "", "attempts": 1, "node": "", "owner": ""}
+RESULT = {"steps": 8, "seconds": 1, "train_loss": 0.5, "best_step": 8, "best_by": "test loss"}
+RESULT |= {"last": {"test": {"loss": 0.5}}, "best": {"test": {"loss": 0.5}}}
 
 
 @pytest.mark.parametrize(
@@ -205,60 +166,60 @@ CAME_OUT |= {"last": {"test": {"loss": 0.5}}, "best": {"test": {"loss": 0.5}}}
     [
         ("trial.json", "[" * 100_000),
         ("trial.json", "1" * 5_000),
-        ("trial.json", json.dumps(WRITTEN | {"attempts": -1})),
-        ("trial.json", json.dumps(WRITTEN | {"state": ["ended"]})),
-        ("trial.json", json.dumps(WRITTEN | {"scores": [1]})),
-        ("result.json", json.dumps(CAME_OUT | {"seconds": "1"})),
-        ("result.json", json.dumps(CAME_OUT | {"last": {"test": 0.5}})),
-        ("result.json", json.dumps(CAME_OUT | {"best": {"test": {"loss": "0.5"}}})),
+        ("trial.json", json.dumps(STATUS | {"attempts": -1})),
+        ("trial.json", json.dumps(STATUS | {"state": ["ended"]})),
+        ("trial.json", json.dumps(STATUS | {"scores": [1]})),
+        ("result.json", json.dumps(RESULT | {"seconds": "1"})),
+        ("result.json", json.dumps(RESULT | {"last": {"test": 0.5}})),
+        ("result.json", json.dumps(RESULT | {"best": {"test": {"loss": "0.5"}}})),
     ],
 )
-def test_values_of_the_wrong_kind_are_taken_as_damage(tmp_path, name, content):
+def test_values_of_the_wrong_type_are_treated_as_damage(tmp_path, name, content):
     trial = Trial(0, {}, 0, "seed-0")
-    files = {"trial.json": json.dumps(WRITTEN), "result.json": json.dumps(CAME_OUT)}
-    (tmp_path / trial.place).mkdir()
+    files = {"trial.json": json.dumps(STATUS), "result.json": json.dumps(RESULT)}
+    (tmp_path / trial.path).mkdir()
     for file, text in files.items():
-        (tmp_path / trial.place / file).write_text(text)
+        (tmp_path / trial.path / file).write_text(text)
     assert Status.read(trial, tmp_path).state == "ended"
-    (tmp_path / trial.place / name).write_text(content)
+    (tmp_path / trial.path / name).write_text(content)
     status = Status.read(trial, tmp_path)
     assert status.state == "waiting"
-    assert f"{tmp_path / trial.place / name} is " in status.message
+    assert f"{tmp_path / trial.path / name} is " in status.message
     assert "damaged" in status.message
 
 
 @pytest.mark.parametrize(
     "content", ['{"points": [', '{"points": [{}]}', '{"points": [{"number": 0, "parameters": 1}]}']
 )
-def test_a_search_whose_points_are_damaged_names_their_file(tmp_path, content):
+def test_damaged_suggestions_raise(tmp_path, content):
     (tmp_path / "suggestions.json").write_text(content)
     with pytest.raises(ValueError, match=r"suggestions\.json is .*damaged"):
-        suggested_before(tmp_path)
+        read_suggestions(tmp_path)
 
 
-def test_a_machine_that_was_thought_dead_does_not_write_on(tmp_path):
-    sweep, (trial,) = begun(tmp_path)
+def test_a_machine_that_comes_back_stops_writing(tmp_path):
+    sweep, (trial,) = open_sweep(tmp_path)
     out = tmp_path / "out"
 
-    def taken_over(_, step, __):
+    def take_over(_, step, __):
         if step == 4:
             Status(trial, "running", attempts=2, owner="another").write(out)
 
-    (status,) = train(sweep, [trial], tmp_path, taken_over)
+    (status,) = train(sweep, [trial], tmp_path, take_over)
     assert "another worker has taken over" in status.message
     assert Status.read(trial, out).owner == "another"
-    assert checkpoint.load(out / trial.place / "last.pt")["course"]["step"] == 4
+    assert checkpoint.load(out / trial.path / "last.pt")["course"]["step"] == 4
 
 
-def test_a_machine_that_does_not_see_the_folder_says_so(tmp_path):
-    sweep, trials = begun(tmp_path)
-    (status,) = train_points(trials, sweep.source, tmp_path / "elsewhere", "mark", 1, print)
+def test_a_machine_without_the_folder_fails(tmp_path):
+    sweep, trials = open_sweep(tmp_path)
+    (status,) = train_trials(trials, sweep.source, tmp_path / "elsewhere", "mark", 1, print)
     assert status.state == "failed"
     assert "a folder that all machines share" in status.message
 
 
-def test_an_error_ends_its_own_trial_only(tmp_path):
-    sweep = read(tmp_path, TINY | {"seeds": [0, 1]})
+def test_an_error_affects_its_own_trial_only(tmp_path):
+    sweep = read_content(tmp_path, TINY | {"seeds": [0, 1]})
     open_folder(tmp_path / "out", sweep.description, overwrite=False)
 
     def fail(trial, *_):
@@ -271,33 +232,33 @@ def test_an_error_ends_its_own_trial_only(tmp_path):
     ]
 
 
-def test_a_trial_that_diverges_is_noted_and_the_others_go_on(tmp_path):
+def test_a_trial_that_diverges_is_recorded_and_the_others_continue(tmp_path):
     content = TINY | {"layer": "tanhrnn", "optimiser": "sgd", "grid": {"lr": [1e38, 0.01]}}
-    sweep = read(tmp_path, content)
+    sweep = read_content(tmp_path, content)
     open_folder(tmp_path / "out", sweep.description, overwrite=False)
     trials = [sweep.source.trials(n, point)[0] for n, point in enumerate(sweep.plan.points)]
     statuses = train(sweep, trials, tmp_path)
     assert [status.state for status in statuses] == ["diverged", "ended"]
     assert "largest gradient norms" in statuses[0].message
     assert Status.read(trials[0], tmp_path / "out") == statuses[0]
-    write_table(tmp_path / "out", statuses, sweep.decides())
+    write_table(tmp_path / "out", statuses, sweep.criterion())
     lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
     assert [line.split(",")[:3] for line in lines[1:]] == [
         *[["1e+38", "0", "diverged"], ["0.01", "0", "ended"]]
     ]
 
 
-def test_a_search_hears_nothing_of_a_point_that_came_to_nothing(tmp_path):
-    sweep, (trial,) = begun(tmp_path)
+def test_a_point_with_a_diverged_trial_has_no_objective(tmp_path):
+    sweep, (trial,) = open_sweep(tmp_path)
     (ended,) = train(sweep, [trial], tmp_path)
-    decides = Criterion("test accuracy", "max")
-    assert objective([ended, Status(trial, "diverged")], decides) is None
-    assert objective([ended, ended], decides) == ended.result.best["test"]["accuracy"]
+    criterion = Criterion("test accuracy", "max")
+    assert objective([ended, Status(trial, "diverged")], criterion) is None
+    assert objective([ended, ended], criterion) == ended.result.best["test"]["accuracy"]
 
 
-def test_a_recipe_counts_the_successes_that_reproduce_counts(tmp_path):
+def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):
     content = {"rows": ["identity copying", "chain copying"], "seeds": [0, 1], "quick": True}
-    sweep = read(tmp_path, {"recipe": "nonnormal/fig3", **content})
+    sweep = read_content(tmp_path, {"recipe": "nonnormal/fig3", **content})
     open_folder(tmp_path / "out", sweep.description, overwrite=False)
     points = enumerate(sweep.plan.points)
     trials = [trial for n, point in points for trial in sweep.source.trials(n, point)]

@@ -1,4 +1,4 @@
-"""The points that Optuna proposes, numbered and written down, so that a search can go on."""
+"""Points proposed by Optuna, stored so that a search can be resumed."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -15,26 +15,25 @@ from optuna.distributions import (
 from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
-from eigenrnn.experiments.sweep.files import read_json
-from eigenrnn.experiments.sweep.folder import SUGGESTIONS
-from eigenrnn.experiments.sweep.plan import Choice, Range, Search
+from eigenrnn.experiments.sweep.folder import SUGGESTIONS, read_json
+from eigenrnn.experiments.sweep.search_space import Choice, Range, Search
 from eigenrnn.experiments.training.run_directory import write_json
 
-__all__ = ["OBJECTIVE", "Suggested", "Suggestions", "suggested_before"]
+__all__ = ["OBJECTIVE", "ResumableSearch", "SuggestedPoint", "read_suggestions"]
 
 OBJECTIVE = "objective"
-"""What a trial tells the search."""
+"""The key under which a trial reports the value that the search optimises."""
 
 
 @dataclass(frozen=True)
-class Suggested:
-    """A point that was proposed.
+class SuggestedPoint:
+    """A point proposed by the search.
 
     Args:
-        number: Its number, from zero.
-        parameters: Its values.
-        objective: What came out; None if nothing did.
-        is_over: Whether its trials have come to their ends.
+        number: The number of the point, from zero.
+        parameters: The values of the parameters.
+        objective: The value of the objective; None if a trial has none.
+        is_over: Whether all trials of the point are finished.
     """
 
     number: int
@@ -43,27 +42,29 @@ class Suggested:
     is_over: bool = False
 
 
-class Suggestions(Searcher):
-    """Ray Tune's search with Optuna, which goes on after a stop with the same points.
+class ResumableSearch(Searcher):
+    """Ray Tune's Optuna search, which continues with the same points after an interruption.
 
-    What was proposed and has ended is told to Optuna again; what has not ended is proposed again.
+    Optuna is told the results of the finished points; the unfinished ones are proposed again.
     """
 
-    def __init__(self, search: Search, mode: str, out: Path, known: Sequence[Suggested]) -> None:
+    def __init__(
+        self, search: Search, mode: str, out: Path, previous: Sequence[SuggestedPoint]
+    ) -> None:
         super().__init__(metric=OBJECTIVE, mode=mode)
         self._out = out
-        self._known = list(known)
-        waiting = [point for point in known if not point.is_over]
-        self._waiting = deque(waiting)
+        self._points = list(previous)
+        unfinished = [point for point in previous if not point.is_over]
+        self._unfinished = deque(unfinished)
         self._search = OptunaSearch(
             {name: _distribution(domain) for name, domain in search.space.items()},
             metric=OBJECTIVE,
             mode=mode,
-            points_to_evaluate=[dict(point.parameters) for point in waiting],
-            # the same seed again would begin with the same proposals again
-            seed=search.seed + len(known),
+            points_to_evaluate=[dict(point.parameters) for point in unfinished],
+            # with the same seed the first proposals would be the same again
+            seed=search.seed + len(previous),
         )
-        for point in known:
+        for point in previous:
             if point.is_over:
                 failed = point.objective is None
                 value = 0.0 if point.objective is None else point.objective
@@ -71,26 +72,26 @@ class Suggestions(Searcher):
 
     def suggest(self, trial_id: str) -> dict[str, Any]:
         parameters = self._search.suggest(trial_id) or {}
-        if self._waiting:
-            point = self._waiting.popleft()
+        if self._unfinished:
+            point = self._unfinished.popleft()
         else:
-            point = Suggested(len(self._known), parameters)
-            self._known.append(point)
-            listed = [{"number": p.number, "parameters": p.parameters} for p in self._known]
+            point = SuggestedPoint(len(self._points), parameters)
+            self._points.append(point)
+            listed = [{"number": p.number, "parameters": p.parameters} for p in self._points]
             write_json(self._out / SUGGESTIONS, {"points": listed})
         return {"number": point.number, "parameters": dict(point.parameters)}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        del trial_id, result  # only how a trial ends counts: none is cut short
+        del trial_id, result  # no trial is stopped early, so only its final result counts
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        found = (result or {}).get(OBJECTIVE)
-        if error or found is None:
+        objective = (result or {}).get(OBJECTIVE)
+        if error or objective is None:
             self._search.on_trial_complete(trial_id, None, error=True)
         else:
-            self._search.on_trial_complete(trial_id, {OBJECTIVE: found})
+            self._search.on_trial_complete(trial_id, {OBJECTIVE: objective})
 
     def save(self, checkpoint_path: str) -> None:
         self._search.save(checkpoint_path)
@@ -99,18 +100,18 @@ class Suggestions(Searcher):
         self._search.restore(checkpoint_path)
 
 
-def suggested_before(out: Path) -> list[Suggested]:
-    """Read what was proposed before a search was stopped.
+def read_suggestions(out: Path) -> list[SuggestedPoint]:
+    """Read the points that were proposed before a search was interrupted.
 
     Raises:
-        ValueError: If the file of it is damaged.
+        ValueError: If their file is damaged.
     """
     path = out / SUGGESTIONS
     listed = read_json(path, ("points",))["points"] if path.exists() else []
     if not isinstance(listed, list) or not all(map(_is_point, cast("list[Any]", listed))):
         raise ValueError(f"{path} is damaged: expected points with a number and parameters")
     points = cast("list[dict[str, Any]]", listed)
-    return [Suggested(point["number"], point["parameters"]) for point in points]
+    return [SuggestedPoint(point["number"], point["parameters"]) for point in points]
 
 
 def _is_point(value: Any) -> bool:
@@ -124,7 +125,7 @@ def _is_point(value: Any) -> bool:
 def _distribution(domain: Range | Choice) -> BaseDistribution:
     if isinstance(domain, Choice):
         return CategoricalDistribution(domain.values)
-    if not domain.whole:
+    if not domain.is_integer:
         return FloatDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
     return IntDistribution(
         int(domain.low), int(domain.high), log=domain.log, step=int(domain.step or 1)

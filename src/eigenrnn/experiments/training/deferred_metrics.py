@@ -1,0 +1,102 @@
+"""Losses and gradient norms, kept on the device until the host needs them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from eigenrnn.errors import NonFiniteLossError
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+__all__ = ["DeferredMetrics", "StepMetrics"]
+
+_MAX_LISTED = 5  # gradient norms in a message
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """The metrics of one training step, before the optimiser update.
+
+    Args:
+        step: The number of the step, from one.
+        loss: The mean loss over the whole batch, without the penalty.
+        penalty: The penalty of the constraints.
+        grad_norm: The norm of the gradient of all parameters together, before clipping.
+    """
+
+    step: int
+    loss: float
+    penalty: float
+    grad_norm: float
+
+
+class DeferredMetrics:
+    """The metrics of the steps since the last read.
+
+    Reading makes the host wait for the device, so it is done once for many steps. A non-finite
+    loss is still attributed to its own step and gradients.
+
+    Args:
+        fabric: The processes over which the loss is averaged.
+        names: The names of the parameters.
+        check_gradients: Whether gradients must be finite too. A gradient scaler skips steps with
+            non-finite gradients by design, so with one they are not checked.
+    """
+
+    def __init__(self, fabric: "Fabric", names: Sequence[str], *, check_gradients: bool) -> None:
+        self._fabric = fabric
+        self._names = names
+        self._check_gradients = check_gradients
+        self._steps: list[int] = []
+        self._rows: list[Tensor] = []
+
+    def add(self, step: int, loss: Tensor, penalty: Tensor, norms: Sequence[Tensor]) -> None:
+        """Record a step; `norms` are the gradient norms of the parameters."""
+        numbers = [number.detach().to(loss) for number in (loss, penalty, *norms)]
+        self._steps.append(step)
+        self._rows.append(torch.stack(numbers))
+
+    def read(self, *, stop: bool) -> tuple[list[StepMetrics], bool]:
+        """Return the metrics since the last read, and whether any process should stop.
+
+        Args:
+            stop: Whether this process should stop.
+
+        Raises:
+            NonFiniteLossError: If a number is not finite; the message names the first such step
+                and its largest gradient norms.
+        """
+        table = torch.stack(self._rows)  # (steps, 2 + parameters)
+        if self._fabric.world_size > 1:
+            shared = torch.cat([table[:, 0], table.new_full((1,), float(stop))])
+            self._fabric.all_reduce(shared, reduce_op="mean")  # in place
+            table[:, 0], stop = shared[:-1], bool(shared[-1] > 0)
+        metrics: list[StepMetrics] = []
+        for step, (loss, penalty, *norms) in zip(self._steps, table.tolist(), strict=True):
+            metrics.append(StepMetrics(step, loss, penalty, math.hypot(*norms)))
+            self._check_finite(metrics[-1], norms)
+        self._steps.clear()
+        self._rows.clear()
+        return metrics, stop
+
+    def _check_finite(self, metrics: StepMetrics, norms: list[float]) -> None:
+        """Check the loss and, unless a gradient scaler is used, the gradients.
+
+        Raises:
+            NonFiniteLossError: If one of them is not finite.
+        """
+        if not math.isfinite(metrics.loss):
+            cause = f"the loss of step {metrics.step} is {metrics.loss}"
+        elif self._check_gradients and not math.isfinite(metrics.grad_norm):
+            cause = f"a gradient of step {metrics.step} is not finite (loss {metrics.loss:.4g})"
+        else:
+            return
+        named = zip(norms, self._names, strict=True)
+        largest = sorted(named, key=lambda pair: -math.inf if pair[0] != pair[0] else -pair[0])
+        listed = ", ".join(f"{name} {norm:.3g}" for norm, name in largest[:_MAX_LISTED])
+        raise NonFiniteLossError(f"{cause}; largest gradient norms: {listed}")

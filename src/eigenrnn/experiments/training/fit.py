@@ -1,0 +1,223 @@
+"""The function `fit`, which starts or resumes a run."""
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from torch import nn
+
+from eigenrnn.errors import CheckpointError
+from eigenrnn.experiments.tasks.base import Batch, Task
+from eigenrnn.experiments.training.callbacks import Callback
+from eigenrnn.experiments.training.fingerprint import (
+    check_fingerprint,
+    run_fingerprint,
+    run_metadata,
+)
+from eigenrnn.experiments.training.loop import TrainingLoop
+from eigenrnn.experiments.training.processes import launch, on_first_process
+from eigenrnn.experiments.training.progress import RunProgress, plain_console
+from eigenrnn.experiments.training.result import Result, selection_metric
+from eigenrnn.experiments.training.run_directory import RunDirectory, locked, write_json
+from eigenrnn.experiments.training.settings import Settings
+from eigenrnn.experiments.training.train_step import TrainStep
+from eigenrnn.experiments.training.training_state import BestModel, TrainingState
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.memory import check_memory
+
+__all__ = ["fit"]
+
+_BYTES = 4  # per number; single precision is close enough for an estimate
+
+
+def fit(  # noqa: PLR0913  the options are independent of each other
+    model: nn.Module,
+    task: Task,
+    settings: Settings,
+    directory: str | Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
+    console: Console | None = None,
+    config: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    max_minutes: float | None = None,
+) -> Result:
+    """Train a model on a task.
+
+    A run that was killed at any moment continues from its last checkpoint with `resume=True`; on a
+    CPU its losses equal those of an uninterrupted run to the last bit. The first Ctrl-C ends the
+    run after the current step and saves a checkpoint. While a run trains, other processes cannot
+    write to its folder. Several devices share the rows of each batch, so their losses equal those
+    of one device up to rounding, except for dropout.
+
+    Args:
+        model: Called with inputs (T, B, M); trained in place and moved to the device.
+        task: Batches, loss and metric.
+        settings: Optimisers, number of steps, seed and devices.
+        directory: The folder of the run: configuration, metrics, checkpoints and result.
+        resume: Continue the run in `directory`. Its model, task and settings must be the same,
+            except for settings of its length, its logging and its devices. Without a checkpoint
+            the run starts from the beginning; a finished run returns its result.
+        overwrite: Delete the run in `directory` and start a new one.
+        callbacks: Called after steps and evaluations.
+        console: Where to show progress; standard error by default. A terminal shows a live bar,
+            other outputs get one line per evaluation, and a quiet console shows nothing.
+        config: Additional content of `config.json`.
+        name: The name of the run on the console; the name of its folder by default.
+        max_minutes: The time limit of the run, including the time before it was resumed. The run
+            then ends early, as after Ctrl-C, and can be resumed with a higher limit.
+
+    Raises:
+        RunExistsError: If `directory` holds a run and neither `resume` nor `overwrite` is set.
+        FolderInUseError: If another process is writing to `directory`.
+        CheckpointError: If the checkpoint to resume from is damaged.
+        WriteError: If a file cannot be written; its previous content is unchanged.
+        NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is sound.
+        ValueError: If the run to resume differs or its result is damaged, if both `resume` and
+            `overwrite` are set, if the processes cannot share a batch evenly, if the states of a
+            batch do not fit into memory, if the model has no trainable parameters, or if
+            `max_minutes` is not positive.
+
+    Example:
+        >>> settings = Settings(steps=1_000, optimiser="rmsprop_tf1")
+        >>> fit(model, Copying(delay=100), settings, "runs/copying").last  # doctest: +SKIP
+        {'test': {'loss': 0.0012, 'accuracy': 1.0}}
+    """
+    max_seconds = _seconds(max_minutes)
+    if resume and overwrite:
+        raise ValueError("expected resume or overwrite, got both")
+    files, steps = RunDirectory(directory), settings.total_steps(task)
+    # before anything is written: without data or memory no partial run should be left behind
+    _check_memory(model, next(task.batches("train", settings.batch_size)))
+    fingerprint = run_fingerprint(model, task, settings)
+    fabric = launch(settings)
+
+    def open_run() -> tuple[dict[str, Any] | None, Result | None]:
+        stack.enter_context(locked(files.path))  # by the first process, until the run ends
+        state = files.open(resume=resume, overwrite=overwrite)
+        if state is not None:
+            is_finished = _is_finished(state, files.last, fingerprint, steps)
+            if is_finished and files.result.exists():
+                return state, Result.read(files.result)
+        names = {"name": name, "best_by": selection_metric(task)}
+        metadata = run_metadata(model, task, settings)
+        write_json(files.config, {**names, **metadata, "config": config or {}})
+        files.result.unlink(missing_ok=True)  # of a finished run that is now extended
+        return state, None
+
+    with ExitStack() as stack:
+        checkpoint, finished = on_first_process(fabric, open_run)
+        if finished is not None:
+            return finished
+        train_step = TrainStep(fabric, model, task, settings)
+        state, best = _restore(train_step, checkpoint, files)
+        if not fabric.is_global_zero:
+            console = plain_console(quiet=True)
+        progress = RunProgress(
+            console or plain_console(stderr=True), name or files.path.name, steps, state.step
+        )
+        loop = TrainingLoop(
+            train_step,
+            task,
+            settings,
+            files,
+            fingerprint,
+            state,
+            best,
+            progress,
+            callbacks,
+            max_seconds,
+        )
+        result = loop.train()
+        fabric.barrier()
+    return result
+
+
+def _is_finished(
+    checkpoint: Mapping[str, Any], path: Path, fingerprint: Mapping[str, str], steps: int
+) -> bool:
+    """Whether a checkpoint is of the last step of the requested run.
+
+    Raises:
+        CheckpointError: If the checkpoint lacks a part.
+        ValueError: If the checkpoint is of a different run, or of a longer one.
+    """
+    with _checkpoint_errors(path):
+        stored = checkpoint["identity"]
+        state = TrainingState.from_checkpoint(checkpoint["course"])
+    check_fingerprint(stored, fingerprint)
+    if steps < state.step:
+        raise ValueError(
+            f"expected steps >= {state.step}, as many as the run has taken, got {steps}"
+        )
+    return steps == state.step or state.ended
+
+
+def _restore(
+    train_step: TrainStep, checkpoint: Mapping[str, Any] | None, files: RunDirectory
+) -> tuple[TrainingState, BestModel | None]:
+    """Restore the state of a checkpoint, if there is one, and its `best.pt`.
+
+    Raises:
+        CheckpointError: If the checkpoint lacks a part.
+    """
+    if checkpoint is None:
+        return TrainingState(processor_seconds=0.0), None
+    with _checkpoint_errors(files.last):
+        train_step.load_state_dict(checkpoint["learner"])
+        state = TrainingState.from_checkpoint(checkpoint["course"])
+        best = BestModel.from_checkpoint(checkpoint["best"])
+    if train_step.fabric.is_global_zero:  # `best.pt` may be of a later step, now taken again
+        files.best.unlink(missing_ok=True) if best is None else best.write(files.best)
+    return state, best
+
+
+@contextmanager
+def _checkpoint_errors(path: Path) -> Generator[None]:
+    """Raise `CheckpointError`, naming the file, if a part of the checkpoint is missing.
+
+    Raises:
+        CheckpointError: If a part is missing.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        cause = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(
+            f"cannot resume from the checkpoint {path}: {cause}; replace it, or start a new run "
+            "with overwrite=True (on the command line: --overwrite)"
+        ) from error
+
+
+def _seconds(minutes: float | None) -> float:
+    """Convert minutes to seconds; None is infinite.
+
+    Raises:
+        ValueError: If the minutes are not positive.
+    """
+    if minutes is not None and not minutes > 0:
+        raise ValueError(f"expected max_minutes > 0, got {minutes}")
+    return math.inf if minutes is None else 60 * minutes
+
+
+def _check_memory(model: nn.Module, batch: Batch) -> None:
+    """Check that states, gradients and optimiser moments fit into memory.
+
+    Raises:
+        ValueError: If they do not.
+    """
+    steps, rows = batch.inputs.shape[:2]
+    layers = [m for m in model.modules() if isinstance(m, Stacked | nn.RNNBase)]
+    units = sum(layer.hidden_size * layer.num_layers for layer in layers)
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    weight_bytes = sum(weight.numel() * weight.element_size() for weight in trained)
+    check_memory(
+        2 * _BYTES * steps * rows * units + 2 * weight_bytes,
+        f"the states of {rows} sequences of {steps} steps and the gradients of the weights",
+        "use shorter sequences, a smaller batch or fewer units",
+    )

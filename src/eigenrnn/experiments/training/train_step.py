@@ -1,0 +1,290 @@
+"""One training step and one evaluation, on the devices of the run."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.constraints import Constraint
+from eigenrnn.experiments.tasks.base import Batch, Task
+from eigenrnn.experiments.training.averaging import ParameterMean
+from eigenrnn.experiments.training.optimisers import build_optimisers
+from eigenrnn.experiments.training.processes import local_batch
+from eigenrnn.experiments.training.settings import Settings
+from eigenrnn.models import penalty
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+__all__ = ["Objective", "TrainStep"]
+
+HiddenState: TypeAlias = "Tensor | tuple[HiddenState, ...] | None"
+"""A tensor whose dimension 1 is the batch, a tuple of such tensors, or None."""
+
+_TRUE_DTYPES = {
+    "64-true": torch.float64,
+    "16-true": torch.float16,
+    "bf16-true": torch.bfloat16,
+}
+
+
+class TrainStep:
+    """Computes gradients, updates the parameters and evaluates the model.
+
+    Args:
+        fabric: The processes and devices.
+        model: Moved to the device and trained in place.
+        task: Defines the loss and the metric.
+        settings: Optimisers, clipping, precision and seed.
+
+    Raises:
+        ValueError: If the model has no trainable parameters, or averaging is requested for a
+            model that does not support it.
+    """
+
+    def __init__(self, fabric: "Fabric", model: nn.Module, task: Task, settings: Settings) -> None:
+        self.fabric, self.model, self._settings = fabric, model, settings
+        self._objective = Objective(model, task, settings.precision).train()
+        self._forward = fabric.setup_module(self._objective)
+        self._precision = fabric.strategy.precision
+        self._scaler: torch.amp.GradScaler | None = getattr(self._precision, "scaler", None)
+        self._optimisers = build_optimisers(model, settings)
+        self._rates = [optimiser.param_groups[0]["lr"] for optimiser in self._optimisers]
+        self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        self.average = ParameterMean(list(self.parameters.values()))
+        if settings.average_after is not None:
+            _check_can_average(model)
+
+    @property
+    def scales_gradients(self) -> bool:
+        """Whether a gradient scaler is used, which skips steps whose gradients overflow."""
+        return self._scaler is not None
+
+    def backward(self, step: int, batch: Batch) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Compute the gradients of a step; return loss, penalty and each gradient's norm."""
+        self._seed(step)
+        for optimiser in self._optimisers:
+            optimiser.zero_grad()
+        rows = local_batch(self.fabric, batch)
+        loss, penalty = self._forward(lambda: rows)
+        self.fabric.backward(loss + penalty)
+        if self._scaler is not None:
+            for optimiser in self._optimisers:
+                self._scaler.unscale_(optimiser)
+        return loss.detach(), penalty.detach(), [_norm(p) for p in self.parameters.values()]
+
+    def update(self, norms: list[Tensor], *, scale: float = 1.0, decay: float = 1.0) -> None:
+        """Clip the gradients and update the parameters.
+
+        Args:
+            norms: The gradient norm of each parameter.
+            scale: The factor of the learning rate of all but the constrained matrices.
+            decay: The factor of all learning rates.
+        """
+        self._clip(norms)
+        for optimiser, rate in zip(self._optimisers, self._rates, strict=True):
+            for group in optimiser.param_groups:
+                group["lr"] = rate * decay * (1.0 if group["constrained"] else scale)
+        # Not through Fabric, which updates the scale after each optimiser: the gradients of the
+        # second one would then be divided by another scale than they were multiplied by.
+        for optimiser in self._optimisers:
+            if self._scaler is None:
+                optimiser.step()
+            else:
+                self._scaler.step(optimiser)
+        if self._scaler is not None:
+            self._scaler.update()
+        self.average.update()
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """Return the loss and the metrics of a whole split."""
+        task, processes, rank = self._objective.task, *self._evaluation_share()
+        sums: list[Tensor] = []
+        self._objective.eval()
+        for number, batch in enumerate(batches):
+            if number % processes == rank:
+                # The bare objective: the processes take different numbers of batches, and the
+                # wrapped one would make them wait for each other.
+                with self.fabric.autocast():
+                    sums.append(self._objective.tally(batch.to(self.fabric.device)))
+        self._objective.train()
+        return task.figures(self._total(sums, shared=processes > 1))
+
+    def _evaluation_share(self) -> tuple[int, int]:
+        """Return the number of processes that share an evaluation, and the rank of this one.
+
+        Batches that continue from the state of the previous one cannot be shared: every process
+        then evaluates all of them.
+        """
+        if self._objective.task.carries:
+            return 1, 0
+        return self.fabric.world_size, self.fabric.global_rank
+
+    def _total(self, sums: list[Tensor], *, shared: bool) -> Tensor:
+        """Add up the metric sums of all batches and, if they are shared, of all processes."""
+        total = torch.stack(sums).cpu().double().sum(0) if sums else torch.zeros(0)
+        if not shared:
+            return total
+        sizes = torch.tensor(total.numel(), device=self.fabric.device)
+        # a process without a batch does not know the number of sums
+        length = int(torch.as_tensor(self.fabric.all_gather(sizes)).max())
+        total = total if total.numel() else torch.zeros(length, dtype=torch.float64)
+        total = total.to(self.fabric.device)
+        self.fabric.all_reduce(total, reduce_op="sum")  # in place
+        return total.cpu()
+
+    def _clip(self, norms: list[Tensor]) -> None:
+        parameters = self.parameters.values()
+        if self._settings.clip_norm is not None:
+            total = torch.linalg.vector_norm(torch.stack(norms))
+            torch.nn.utils.clip_grads_with_norm_(parameters, self._settings.clip_norm, total)
+        if self._settings.clip_value is not None:
+            torch.nn.utils.clip_grad_value_(parameters, self._settings.clip_value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the next step depends on; `_seed` restores the random state."""
+        return {
+            "model": self.model.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self._optimisers],
+            "precision": self._precision.state_dict(),
+            "carried": _gather_state(self.fabric, self._objective.hidden_state),
+            "average": self.average.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a state returned by `state_dict`."""
+        self.model.load_state_dict(state["model"])
+        for optimiser, its_state in zip(self._optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(its_state)
+        self._precision.load_state_dict(state["precision"])
+        self._objective.hidden_state = _local_state(self.fabric, state["carried"])
+        self.average.load_state_dict(state["average"])
+
+    def _seed(self, step: int) -> None:
+        """Seed dropout by the seed of the run, the step and the process.
+
+        A checkpoint then needs no random state, and an evaluation cannot change it.
+        """
+        key = (self._settings.seed, step, self.fabric.global_rank)
+        seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
+        torch.default_generator.manual_seed(seed)
+        if self.fabric.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
+
+class Objective(nn.Module):
+    """The loss of a model on a batch of its task.
+
+    The loss is computed in single precision or higher, whatever the precision of the model.
+
+    Args:
+        model: Called as `model(inputs)`, or as `model(inputs, lengths)` for a batch with lengths.
+            For a task that carries the hidden state from batch to batch, `model.advance(inputs,
+            state)` is called instead; it returns the outputs and the final state.
+        task: Defines the loss and the metrics.
+        precision: The precision of the run; a `-true` precision is also the dtype of the inputs.
+    """
+
+    def __init__(self, model: nn.Module, task: Task, precision: str) -> None:
+        super().__init__()
+        self.model = model
+        self.task = task
+        self.dtype = _TRUE_DTYPES.get(precision)
+        # by `self.training`: an evaluation must not overwrite the state of training
+        self._hidden_states: dict[bool, HiddenState] = {True: None, False: None}
+
+    @property
+    def hidden_state(self) -> HiddenState:
+        """The initial state of the next training batch; None for a zero or learned state."""
+        return self._hidden_states[True]
+
+    @hidden_state.setter
+    def hidden_state(self, state: HiddenState) -> None:
+        self._hidden_states[True] = state
+
+    def forward(self, batch: Callable[[], Batch]) -> tuple[Tensor, Tensor]:
+        """Return the loss and, separately, the penalty of the constraints.
+
+        Args:
+            batch: Returns the batch. It is a function because Fabric casts all tensor arguments
+                to the precision of the run, targets included.
+        """
+        outputs, targets = self._outputs_and_targets(batch())
+        return self.task.loss(outputs, targets), penalty(self.model)
+
+    def tally(self, batch: Batch) -> Tensor:
+        """Return the metric sums of a batch for an evaluation."""
+        return self.task.tally(*self._outputs_and_targets(batch))
+
+    def _outputs_and_targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        inputs = batch.inputs
+        if inputs.is_floating_point():
+            inputs = inputs.to(self.dtype)
+        outputs = self._outputs(inputs, batch)
+        outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+        targets = batch.targets
+        return outputs, targets.to(outputs.dtype) if targets.is_floating_point() else targets
+
+    def _outputs(self, inputs: Tensor, batch: Batch) -> Tensor:
+        if not self.task.carries:
+            return (
+                self.model(inputs) if batch.lengths is None else self.model(inputs, batch.lengths)
+            )
+        state = self._hidden_states[self.training] if batch.carry else None
+        model: Any = self.model
+        outputs, last_state = model.advance(inputs, state)
+        self._hidden_states[self.training] = _map_state(torch.Tensor.detach, last_state)
+        return outputs
+
+
+def _check_can_average(model: nn.Module) -> None:
+    """Check that raw parameters keep their meaning, which a moving reference matrix changes.
+
+    Raises:
+        ValueError: If a constraint moves its reference.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, Constraint) and module.moves_base:
+            raise ValueError(
+                f"expected no average_after with a constraint whose reference moves, got {name}: "
+                f"{module}; choose a static one (period=None), or leave average_after out"
+            )
+
+
+def _norm(parameter: Tensor) -> Tensor:
+    if parameter.grad is None:
+        return torch.zeros((), device=parameter.device)
+    return torch.linalg.vector_norm(parameter.grad).float()
+
+
+def _gather_state(fabric: "Fabric", state: HiddenState) -> HiddenState:
+    """Concatenate the states of all processes along the batch."""
+    if fabric.world_size == 1:
+        return state
+
+    def gather(local: Tensor) -> Tensor:
+        gathered = fabric.all_gather(local.contiguous())  # (processes, L, B, N)
+        return torch.cat(list(gathered), dim=1)
+
+    return _map_state(gather, state)
+
+
+def _local_state(fabric: "Fabric", state: HiddenState) -> HiddenState:
+    """Return the part of a gathered state that belongs to this process, on its device."""
+
+    def take(gathered: Tensor) -> Tensor:
+        rows = gathered.chunk(fabric.world_size, dim=1)[fabric.global_rank]
+        return rows.to(fabric.device)
+
+    return _map_state(take, state)
+
+
+def _map_state(change: Callable[[Tensor], Tensor], state: HiddenState) -> HiddenState:
+    if state is None:
+        return None
+    if isinstance(state, Tensor):
+        return change(state)
+    return tuple(_map_state(change, part) for part in state)

@@ -1,0 +1,86 @@
+"""The progress of a run, as stored in its checkpoint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.result import Metrics
+
+__all__ = ["BestModel", "TrainingState"]
+
+
+@dataclass(frozen=True)
+class BestModel:
+    """The best evaluation so far and its model: part of the checkpoint, and all of `best.pt`.
+
+    Args:
+        step: The number of steps taken before the evaluation.
+        metrics: The loss and the metric of each split.
+        model: The `state_dict` of the model.
+    """
+
+    step: int
+    metrics: Metrics
+    model: Mapping[str, Any]
+
+    @classmethod
+    def from_checkpoint(cls, state: Mapping[str, Any] | None) -> Self | None:
+        """Build it from the entry of a checkpoint.
+
+        Raises:
+            KeyError: If a part is missing.
+        """
+        if state is None:
+            return None
+        return cls(state["step"], state["metrics"], state["model"])
+
+    def write(self, path: Path) -> None:
+        """Write it as a checkpoint of its own.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
+        checkpoint.save(path, vars(self))
+
+
+@dataclass
+class TrainingState:
+    """The counters and metrics of a run; the field names are the keys in its checkpoint.
+
+    Args:
+        step: The number of steps taken.
+        seconds: The wall-clock time of these steps and of the evaluations.
+        processor_seconds: The processor time of all threads of this process; None if an earlier
+            version wrote the checkpoint without it.
+        train_loss: The loss of the last step.
+        losses: The sum and the number of losses since the last row of `metrics.csv`.
+        last: The metrics of the last evaluation.
+        deciding: The selection metric at every evaluation, negated if lower is better.
+        plateaus: The number of evaluations without improvement.
+        waited: The number of evaluations since the best one.
+        ended: Whether early stopping ended the run before its last step.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    processor_seconds: float | None = None
+    train_loss: float = float("nan")
+    losses: tuple[float, int] = (0.0, 0)
+    last: Metrics = field(default_factory=dict)
+    deciding: list[float] = field(default_factory=list[float])
+    plateaus: int = 0
+    waited: int = 0
+    ended: bool = False
+
+    @classmethod
+    def from_checkpoint(cls, state: Mapping[str, Any]) -> Self:
+        """Build it from the entry of a checkpoint; fields missing there keep their defaults.
+
+        Raises:
+            KeyError: If the number of steps is missing.
+        """
+        names = {f.name for f in fields(cls)}
+        known = {name: value for name, value in state.items() if name in names}
+        return cls(**{**known, "step": state["step"]})
