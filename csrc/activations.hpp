@@ -1,14 +1,14 @@
-// The nonlinearities: f on pre-activations, and the way back, which reads f' off f's own value. Only
-// modReLU of pairs also needs |z|: |h| - b would lose its digits where |z| is far below b.
+// The nonlinearities f and their backward passes, which compute f' from the value of f. Only modReLU
+// of pairs also needs |z|: |h| - b would lose the digits of |z| if |z| is far below b.
 #pragma once
 #include "arguments.hpp"
 #include "math.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// Each has apply(z, b): f(z), with the bias b of modReLU; pull(d, h, m): d f'(z) where f(z) = h and,
-// for modReLU of pairs, |z| = m; and phase(h): the direction in which b moves h. NaN goes through all
-// of them.
+// Each has apply(z, b) = f(z), with the bias b of modReLU; pull(d, h, m) = d f'(z) with h = f(z) and,
+// for modReLU of pairs, m = |z|; and phase(h), the direction in which b shifts h. All of them
+// propagate NaN.
 
 struct Identity {
   template <class T>
@@ -46,7 +46,7 @@ struct Relu {
 struct Elu {
   template <class T>
   static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T>, T) {
-    return z >= T(0) ? z : expm1_nonpositive<T>(z);  // -0 too stays as it is
+    return z >= T(0) ? z : expm1_nonpositive<T>(z);  // -0 also stays unchanged
   }
   template <class T>
   static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T>, T) {
@@ -82,7 +82,7 @@ struct ModRelu {
   }
 };
 
-// Complex numbers as neighbouring lanes, real part and imaginary part.
+// Complex numbers as neighbouring lanes: real part, imaginary part.
 struct ModReluPaired {
   template <class T>
   static EIGENRNN_INLINE vec<T> swap(vec<T> v) {
@@ -104,7 +104,7 @@ struct ModReluPaired {
                                : static_cast<T>(__builtin_sqrt(static_cast<double>(v[lane])));
     return v;
   }
-  // |z|, without squares that overflow.
+  // |z|, computed without overflow of squares.
   template <class T>
   static EIGENRNN_INLINE vec<T> modulus(vec<T> z) {
     const vec<T> one = magnitude<T>(z), other = swap<T>(one);
@@ -125,7 +125,7 @@ struct ModReluPaired {
     const vec<T> along = (product + swap<T>(product)) * u;
     return size == T(0) ? vec<T>{} : ratio * (d - along) + along;
   }
-  // The first n lanes to memory of one number for each pair, and back.
+  // Store and load one number per pair, for the first n lanes.
   template <class T>
   static EIGENRNN_INLINE void store_moduli(T* p, vec<T> m, isize n) {
     for (isize lane = 0; lane < n; lane += 2) p[lane / 2] = m[lane];
@@ -143,11 +143,11 @@ struct ModReluPaired {
   }
 };
 
-// Whether the bias wants the directions in which it moves the states.
+// Whether the gradient of the bias needs the phases of the states.
 template <class F>
 constexpr bool HAS_PHASE = __is_same(F, ModRelu) || __is_same(F, ModReluPaired);
 
-// Whether the way back needs |z|.
+// Whether the backward pass needs |z|.
 template <class F>
 constexpr bool NEEDS_MODULI = __is_same(F, ModReluPaired);
 
@@ -165,7 +165,7 @@ void with_real_activation(Activation activation, Task&& task) {
   }
 }
 
-// The same of any.
+// Call task.template run<F>() with the type F of any activation.
 template <class Task>
 void with_activation(Activation activation, Task&& task) {
   if (activation == Activation::modrelu_paired) return task.template run<ModReluPaired>();

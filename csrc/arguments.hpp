@@ -1,4 +1,4 @@
-// What a call of a recurrence consists of: pointers and strides, in elements, checked by Python.
+// The arguments of a recurrence: pointers and strides in elements. Python checks them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,32 +13,32 @@ struct View {
 
 enum class Activation : int { identity, tanh, relu, elu, leaky_relu, modrelu, modrelu_paired };
 
-// What tests evaluate by itself.
+// The functions that tests evaluate separately.
 enum class Function : int { tanh, logistic, elu };
 
-// Which sequences run when. Sequences are sorted by falling length.
+// The time steps of a batch. Sequences are sorted by descending length.
 struct Steps {
   std::ptrdiff_t T = 0, B = 0;
-  const std::int64_t* sizes = nullptr;  // T running sequences, or null: all B
+  const std::int64_t* sizes = nullptr;  // (T,) running sequences per step; null: all B
   bool reverse = false;
 
   // Step s of the recurrence is step time(s) of the data.
   std::ptrdiff_t time(std::ptrdiff_t s) const { return reverse ? T - 1 - s : s; }
-  // How far from step s that before it is, in memory.
+  // The distance in memory from step s to the step before it.
   std::ptrdiff_t back(const View& view) const { return reverse ? view.first : -view.first; }
-  // How many sequences run in step s; none do before the first and after the last.
+  // The number of sequences that run in step s; zero before the first and after the last step.
   std::ptrdiff_t running(std::ptrdiff_t s) const {
     if (s < 0 || s >= T) return 0;
     return sizes == nullptr ? B : static_cast<std::ptrdiff_t>(sizes[time(s)]);
   }
 };
 
-// One Elman recurrence, forward: h_t = f(x_t [U^T] [+ c] + h_{t-1} W^T), and, where outputs are
-// asked for, y_t = h_t V^T [+ d].
+// The forward pass of an Elman recurrence: h_t = f(x_t [U^T] [+ c] + h_{t-1} W^T) and, optionally,
+// the outputs y_t = h_t V^T [+ d].
 struct Elman {
   Steps steps;
-  std::ptrdiff_t N = 0, M = 0, K = 0;  // M = 0: x is added as it is
-  std::ptrdiff_t apart = 1;            // from the gradient of an output to that of the next
+  std::ptrdiff_t N = 0, M = 0, K = 0;  // M = 0: no input map
+  std::ptrdiff_t apart = 1;            // stride between the gradients of neighbouring outputs
   Activation activation = Activation::identity;
   double slope = 0;                    // of leaky_relu
   View x;                              // (T, B, M or N)
@@ -49,13 +49,13 @@ struct Elman {
   View bias;                           // (N,), of modReLU
   View V;                              // (K, N), any strides
   View d;                              // (K,), may be null
-  View h;                              // (T, B, N); null: only the last states are wanted
+  View h;                              // (T, B, N); null: only the last states
   View moduli;                         // (T, B, N / 2), |z| of modrelu_paired; may be null
   View last;                           // (1, B, N)
-  View y;                              // (T, B, K); null: no outputs are wanted
+  View y;                              // (T, B, K); null: no outputs
 };
 
-// Its way back. The gradients of W and U come transposed; whatever is null is not wanted.
+// Its backward pass. The gradients of W and U are transposed. A gradient that is null is not computed.
 struct ElmanBack {
   View g;      // (T, B, N), the gradient of h; null: zero
   View glast;  // (1, B, N), the gradient of the last states; null: zero
@@ -69,13 +69,13 @@ struct ElmanBack {
   View dV;     // (K, N)
 };
 
-// One gated recurrence, forward, with x [U^T] [+ c] = (x^r, x^u, x^c):
+// The forward pass of a gated recurrence, with x [U^T] [+ c] = (x^r, x^u, x^c):
 //   r = logistic(x^r + h W_r^T), u = logistic(x^u + h W_u^T),
 //   c = f(x^c + r (h W_c^T + b)) or, with the reset before, f(x^c + (r h) W_c^T),
-//   h = u h + (1 - u) c or, where the update replaces, (1 - u) h + u c.
+//   h = u h + (1 - u) c or, if the update replaces the state, (1 - u) h + u c.
 struct Gru {
   Steps steps;
-  std::ptrdiff_t N = 0, M = 0;  // M = 0: x is added as it is
+  std::ptrdiff_t N = 0, M = 0;  // M = 0: no input map
   Activation activation = Activation::identity;
   double slope = 0;  // of leaky_relu
   bool reset_after = true, update_keeps = true;
@@ -86,12 +86,12 @@ struct Gru {
   View h0;              // (1, B, N)
   View bias;            // (N,), of modReLU
   View recurrent_bias;  // (N,), may be null
-  View h;               // (T, B, N); null: only the last states are wanted
+  View h;               // (T, B, N); null: only the last states
   View last;            // (1, B, N)
-  View gates;           // what the way back needs, see gru_forward.hpp; null: there will be none
+  View gates;           // saved for the backward pass, see gru_forward.hpp; null: not saved
 };
 
-// Its way back, likewise.
+// Its backward pass, with the same conventions.
 struct GruBack {
   View g;                // (T, B, N); null: zero
   View glast;            // (1, B, N); null: zero

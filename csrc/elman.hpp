@@ -1,4 +1,4 @@
-// The Elman recurrence, whole calls: pack, share the rows out, gather what the threads found.
+// Whole calls of the Elman recurrence: pack matrices, distribute rows, sum the threads' gradients.
 #pragma once
 #include <deque>
 
@@ -7,7 +7,7 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// The recurrent matrix and the maps of inputs and of outputs, packed side by side in memory.
+// The recurrent matrix, the input map and the output map, packed side by side.
 template <class T>
 struct ElmanPack {
   Scratch<T> memory;
@@ -23,7 +23,7 @@ struct ElmanPack {
   }
 
  private:
-  // Forward the rows of a product meet the transposed matrix, on the way back the matrix.
+  // The forward pass multiplies rows by the transposed matrix, the backward pass by the matrix.
   static isize size(isize rows, isize cols, bool back) {
     return back ? Packed<T>::size(rows, cols) : Packed<T>::size(cols, rows);
   }
@@ -64,7 +64,7 @@ void elman_forward(const Elman& call, int threads) {
       &context);
 }
 
-// One thread's part of the way back, with its memory.
+// One thread's part of the backward pass, with its memory.
 template <class T>
 struct ElmanWorker {
   Share share;
@@ -125,7 +125,7 @@ void elman_backward(const Elman& call, const ElmanBack& back, int threads) {
         c.workers[static_cast<std::size_t>(member)].run(c.call, c.back, c.panels);
       },
       &context);
-  // in the order of the threads, whichever ended first
+  // in the order of the threads, for reproducible sums
   for (const ElmanWorker<T>& worker : workers)
     worker.gather_into(call, back, &worker == &workers.front());
 }

@@ -1,16 +1,16 @@
-// delta_t = (g_t + dy_t V + delta_{t+1} W) f'(z_t) over one thread's rows, and what follows from it.
+// delta_t = (g_t + dy_t V + delta_{t+1} W) f'(z_t) over one thread's rows, and the gradients that follow.
 #pragma once
 #include "elman_forward.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// What one thread has for itself.
+// The memory of one thread.
 template <class T>
 struct ElmanScratch {
   isize N, M;
-  isize rows;  // the most deltas that are held at once
+  isize rows;  // capacity of the ring of deltas
 
-  // So many rows that their sums are worth a walk through the matrix of sums.
+  // Enough rows to make a pass over the matrix of sums worthwhile.
   static constexpr isize ENOUGH = 256;
 
   ElmanScratch(isize n, isize m, isize share)
@@ -26,7 +26,7 @@ template <class T>
 struct ElmanBackward {
   const Elman& call;
   const ElmanBack& back;
-  ElmanPanels<T> panels;  // W, U and V themselves: deltas go through them from the other side
+  ElmanPanels<T> panels;  // W, U and V, not transposed
   Share share;
   ElmanScratch<T> scratch;
   ReadoutBack<T>& readout;
@@ -34,14 +34,14 @@ struct ElmanBackward {
   T* sums;          // (N + M, width), the gradients of W and U so far, transposed
   T* bias_sums;     // (width,)
   T* shift_sums;    // (width,)
-  Factor<T>* past;  // as many as there are steps held at once, twice
+  Factor<T>* past;  // two per step in the ring
   Factor<T>* inputs;
 
   template <class F>
   void run() {
     const isize mine = share.last - share.first;
     if (mine == 0) return;
-    isize held = 0, after = 0, last = 0;  // rows held; rows of step s + 1, and where they are
+    isize held = 0, after = 0, last = 0;  // rows in the ring; rows of step s + 1, and their position
     int pasts = 0, steps = 0;
     for (isize s = call.steps.T - 1; s >= 0; --s) {
       const isize now = share.running(call.steps, s);
@@ -51,7 +51,7 @@ struct ElmanBackward {
       if (now == 0) continue;
       if (held + now > scratch.rows) {
         flush(pasts, steps);
-        // the last step's deltas are still needed
+        // the deltas of the previous step are still needed
         std::memmove(deltas, deltas + last * scratch.width(),
                      static_cast<std::size_t>(after * scratch.width()) * sizeof(T));
         last = 0, held = after, pasts = steps = 0;
@@ -74,7 +74,7 @@ struct ElmanBackward {
     flush(pasts, steps);
   }
 
-  // Rows [from, to) of step s; those without a step after it start from the last states' gradient.
+  // Rows [from, to) of step s; rows whose sequence ends here start from the last states' gradient.
   template <class F>
   void pull(isize s, isize from, isize to, const T* later, T* delta) {
     const isize N = call.N, t = call.steps.time(s), width = scratch.width();
@@ -88,7 +88,7 @@ struct ElmanBackward {
     const T* moduli =
         call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, share.first + from);
     const T slope = static_cast<T>(call.slope);
-    // the next step's rows come from memory while this step computes
+    // prefetch the rows of the next step while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
     const isize next_h = next * call.h.first, next_g = next * back.g.first;
     const Operand<T> operands[2] = {{later == nullptr ? nullptr : later + from * width, width,
@@ -107,7 +107,7 @@ struct ElmanBackward {
                      if (g != nullptr)
                        __builtin_prefetch(g + (r0 + r) * back.g.second + j + next_g, 0, 2);
                      const vec<T> state = load_some<T>(h + (r0 + r) * call.h.second + j, n);
-                     // before the pull: that may stretch d across the phase, and along it d rounds
+                     // before pull, which may make d so large across the phase that d along it rounds
                      if constexpr (HAS_PHASE<F>) moved += d * F::template phase<T>(state);
                      vec<T> m{};
                      if constexpr (NEEDS_MODULI<F>)
@@ -124,7 +124,7 @@ struct ElmanBackward {
                });
   }
 
-  // Note which states step s began from, for the gradient of W; h0 gets its own here.
+  // Record the states before step s for the gradient of W; compute the gradient of h0.
   int remember(isize s, isize now, const T* delta, int count) {
     const isize width = scratch.width();
     const isize old = smaller(now, share.running(call.steps, s - 1));
@@ -162,7 +162,7 @@ struct ElmanBackward {
                });
   }
 
-  // Add the outer products of all held deltas with the states, and inputs, that they met.
+  // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
     if (back.dWt.data != nullptr) add_products(past, pasts, call.N, all, sums, width);

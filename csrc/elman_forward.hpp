@@ -1,4 +1,4 @@
-// h_t = f(x_t + h_{t-1} W^T), or f(x_t U^T + c + h_{t-1} W^T), over one thread's rows, and outputs.
+// h_t = f(x_t + h_{t-1} W^T), or f(x_t U^T + c + h_{t-1} W^T), over one thread's rows, and its outputs.
 #pragma once
 #include "activations.hpp"
 #include "readout.hpp"
@@ -6,7 +6,7 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// The matrices as `block` wants them, made once a call and shared by all threads.
+// The matrices packed for `block`, once per call and shared by all threads.
 template <class T>
 struct ElmanPanels {
   const T* W;
@@ -27,7 +27,7 @@ struct ElmanForward {
     const T* first = at<T>(call.h0, 0, share.first);
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
-      // sequences that begin now start from h0, the others go on
+      // sequences that begin at this step start from h0
       const isize old = smaller(now, share.running(call.steps, s - 1));
       isize stride = 0;
       const T* before = old > 0 ? states.after(s - 1, stride) : nullptr;

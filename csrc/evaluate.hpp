@@ -1,4 +1,4 @@
-// The functions of one number over an array, for the tests that measure their errors.
+// Evaluates one function over an array, for the tests that measure its error.
 #pragma once
 #include "activations.hpp"
 

@@ -1,4 +1,4 @@
-// The gated recurrence, whole calls: pack, share the rows out, gather what the threads found.
+// Whole calls of the gated recurrence: pack matrices, distribute rows, sum the threads' gradients.
 #pragma once
 #include <deque>
 
@@ -8,7 +8,7 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// The matrices of the three gates, and those of their inputs, packed side by side.
+// The recurrent and input matrices of the three gates, packed side by side.
 template <class T>
 struct GruPack {
   Scratch<T> memory;
@@ -26,7 +26,7 @@ struct GruPack {
   }
 
  private:
-  // On the way back rows meet each gate's matrix by itself.
+  // The backward pass multiplies rows by each gate's matrix separately.
   static T* apart(const View& view, isize N, isize cols, T* to, const T** panels_) {
     for (int gate = 0; gate < 3; ++gate, to += Packed<T>::size(N, cols)) {
       pack(to, N, cols, at<T>(view, gate * N, 0), view.first, view.second);
@@ -34,7 +34,7 @@ struct GruPack {
     }
     return to;
   }
-  // Forward they meet the transposed matrices, of all three gates at once or of the first two.
+  // The forward pass multiplies by the transposed matrices of all three gates or of the first two.
   static T* together(const Gru& call, const View& view, isize depth, T* to, const T** panels_) {
     const int first = call.reset_after ? 3 : 2;
     const isize panel = Packed<T>::panel(depth), size = Packed<T>::size(depth, call.N);
@@ -82,7 +82,7 @@ void gru_forward(const Gru& call, int threads) {
       &context);
 }
 
-// One thread's part of the way back, with its memory.
+// One thread's part of the backward pass, with its memory.
 template <class T>
 struct GruWorker {
   Share share;
@@ -113,7 +113,7 @@ struct GruWorker {
   void gather_into(const Gru& call, const GruBack& back, bool first) const {
     const isize N = call.N, width = scratch.width(), row = 3 * width;
     for (int gate = 0; gate < 3; ++gate) {
-      // where the reset comes after, the candidate's sums are the first ones
+      // with the reset after the matrix, the candidate's sums are the first ones
       const int place = call.reset_after ? (gate + 1) % 3 : gate;
       add(back.dWt, gate * N, N, N, sums() + place * width, row, first);
       add(back.dUt, gate * N, call.M, N, sums() + N * row + gate * width, row, first);
@@ -123,7 +123,7 @@ struct GruWorker {
     add(back.dbias, 0, 1, N, bias_sums() + PARTS * width, width, first);
   }
 
-  // Into the columns from `from` on.
+  // Writes to the columns from `from` on.
   static void add(View to, isize from, isize rows, isize cols, const T* sums, isize width,
                   bool first) {
     if (to.data == nullptr) return;
@@ -151,7 +151,7 @@ void gru_backward(const Gru& call, const GruBack& back, int threads) {
         c.workers[static_cast<std::size_t>(member)].run(c.call, c.back, c.panels);
       },
       &context);
-  // in the order of the threads, whichever ended first
+  // in the order of the threads, for reproducible sums
   for (const GruWorker<T>& worker : workers)
     worker.gather_into(call, back, &worker == &workers.front());
 }

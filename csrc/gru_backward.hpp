@@ -1,4 +1,4 @@
-// The way back through the gates over one thread's rows, and what follows from their deltas.
+// The backward pass through the gates over one thread's rows, and the gradients that follow.
 #pragma once
 #include "gru_forward.hpp"
 #include "gru_scratch.hpp"
@@ -14,14 +14,14 @@ struct GruBackward {
   Share share;
   GruScratch<T> scratch;
   T* deltas;     // (rows, PARTS, width)
-  T* carry;      // (share, width): what reaches the state before without passing through W
+  T* carry;      // (share, width): gradient of the previous state that bypasses W
   T* sums;       // (N + M, 3, width), the gradients of W and U so far, transposed
-  T* bias_sums;  // (PARTS + 1, width): sums of the parts, and of what moves the bias of modReLU
-  Factor<T>* past;    // as many as there are steps held at once, twice
-  Factor<T>* inputs;  // as many as there are steps held at once
-  isize counted = 0;  // held rows that are in the sums already
+  T* bias_sums;  // (PARTS + 1, width): sums of the parts, and the gradient of modReLU's bias
+  Factor<T>* past;    // two per step in the ring
+  Factor<T>* inputs;  // one per step in the ring
+  isize counted = 0;  // rows of the ring that the sums include already
 
-  // Some rows of a step: from which states they started, and the deltas of the step after, if any.
+  // Some rows of a step: the states before it, and the deltas of the next step, if any.
   struct Rows {
     isize s, from, to;
     const T* before;
@@ -30,8 +30,8 @@ struct GruBackward {
     T* delta;
   };
 
-  // What a block wants from memory is asked for one turn of columns ahead, that of the next step in
-  // the last turn. Whole steps ahead would be more than a cache holds.
+  // Prefetch the memory of a block one block of columns ahead; the last block prefetches for the
+  // next step. A whole step ahead would not fit into the cache.
   struct Ahead {
     isize all, wide, gates, g, before;
 
@@ -53,7 +53,7 @@ struct GruBackward {
   void run() {
     const isize mine = share.last - share.first;
     if (mine == 0) return;
-    isize held = 0, after = 0, last = 0;  // rows held; rows of step s + 1, and where they are
+    isize held = 0, after = 0, last = 0;  // rows in the ring; rows of step s + 1, and their position
     int pasts = 0, steps = 0;
     for (isize s = call.steps.T - 1; s >= 0; --s) {
       const isize now = share.running(call.steps, s);
@@ -63,7 +63,7 @@ struct GruBackward {
       if (now == 0) continue;
       if (held + now > scratch.rows) {
         flush(pasts, steps, held);
-        // the last step's deltas are still needed
+        // the deltas of the previous step are still needed
         std::memmove(deltas, deltas + last * scratch.row(),
                      static_cast<std::size_t>(after * scratch.row()) * sizeof(T));
         last = 0, held = counted = after, pasts = steps = 0;
@@ -83,8 +83,8 @@ struct GruBackward {
     flush(pasts, steps, held);
   }
 
-  // Rows that go on differ from those that end with step s; those that began earlier, from those
-  // that begin with it.
+  // Split the rows: those that continue after step s or end with it, and those that began before
+  // step s or begin with it.
   template <class F>
   void pull_all(isize s, isize now, isize on, const T* later, T* delta) {
     const isize old = smaller(now, share.running(call.steps, s - 1));
@@ -110,8 +110,8 @@ struct GruBackward {
     }
   }
 
-  // The gradient of the state after step s, and from it all deltas; but not that of the reset
-  // gate where it comes before the matrix.
+  // The gradient of the state after step s, and from it all deltas but, with the reset before the
+  // matrix, that of the reset gate.
   template <class F, bool AFTER>
   void pull(const Rows& rows) {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
@@ -183,7 +183,7 @@ struct GruBackward {
     });
   }
 
-  // The reset before the matrix: its delta needs that of the candidate, of all units.
+  // The reset before the matrix: its delta needs the candidate's deltas of all units.
   void pull_reset(const Rows& rows) {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
     const Kept<T> layout(call);
@@ -215,7 +215,7 @@ struct GruBackward {
     });
   }
 
-  // How the deltas of a step, from a row on, go back to the state that it started from.
+  // The operands that take the deltas of a step, from a row on, to the state before it.
   int operands_of(const T* delta, isize from, bool after, Operand<T>* operands) const {
     if (delta == nullptr) {
       operands[0] = {nullptr, 0, panels.W[RESET], 0};
@@ -230,7 +230,7 @@ struct GruBackward {
     return count;
   }
 
-  // Note which states step s began from, for the gradient of W; h0 gets its own here.
+  // Record the states before step s for the gradient of W; compute the gradient of h0.
   int remember(isize s, isize now, const T* delta, int count) {
     const isize row = scratch.row(), width = scratch.width();
     const T* first = delta + (call.reset_after ? INNER : D_RESET) * width;
@@ -276,7 +276,7 @@ struct GruBackward {
     });
   }
 
-  // Add the outer products of all held deltas with the states, and inputs, that they met.
+  // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps, isize held) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
     if (back.dWt.data != nullptr && call.reset_after)

@@ -1,4 +1,4 @@
-// The gated recurrence over one thread's rows: its three gates are multiplied together.
+// The gated recurrence over one thread's rows, with the products of its gates in common blocks.
 #pragma once
 #include "activations.hpp"
 #include "states.hpp"
@@ -7,17 +7,17 @@ namespace eigenrnn::EIGENRNN_ISA {
 
 enum Gate : int { RESET, UPDATE, CANDIDATE };
 
-// The matrices as `block` wants them, made once a call and shared by all threads. On the way back
-// each gate has its own. Forward, gates that are multiplied together are one matrix, that of the
-// first of them, whose vectors take turns.
+// The matrices packed for `block`, once per call and shared by all threads. In the backward pass
+// each gate has its own. In the forward pass, gates that are multiplied together share the matrix of
+// the first of them, in which their vectors alternate.
 template <class T>
 struct GruPanels {
   const T* W[3];
   const T* U[3];
 };
 
-// What the way back needs of step (t, b): for each vector of units the vectors of r, u and c, and
-// of h W_c^T + b where the reset comes after. Padded, so that they are written and read whole.
+// The values of step (t, b) saved for the backward pass: for each vector of units the vectors of r,
+// u, c and, with the reset after the matrix, h W_c^T + b. They are padded to whole vectors.
 template <class T>
 struct Kept {
   T* data;
@@ -31,20 +31,20 @@ struct Kept {
         parts(parts_of(call.reset_after)) {}
   isize row() const { return all * parts * LANES<T>; }
   isize step() const { return B * row(); }
-  // those of vector v of row r lie at at(t, first) + r * row() + v * parts * LANES
+  // vector v of row r starts at at(t, first) + r * row() + v * parts * LANES
   T* at(isize t, isize b) const {
     return data == nullptr ? nullptr : data + t * step() + b * row();
   }
 };
 
-// How much of the old state stays: u, or 1 - u; and how it grows with u.
+// The weight of the old state, u or 1 - u, and its derivative by u.
 template <class T>
 struct Mix {
   T slope, start;
   explicit Mix(const Gru& call)
       : slope(call.update_keeps ? 1 : -1), start(call.update_keeps ? 0 : 1) {}
   EIGENRNN_INLINE vec<T> kept(vec<T> u) const { return u * slope + start; }
-  // Written as in the definition, which tells what becomes of infinite states.
+  // The same formula as in the definition, so infinite states give the same result.
   EIGENRNN_INLINE vec<T> mixed(vec<T> u, vec<T> h, vec<T> c) const {
     const vec<T> k = kept(u);
     return k * h + (T(1) - k) * c;
@@ -57,8 +57,8 @@ struct GruForward {
   GruPanels<T> panels;
   Share share;
   States<T> states;
-  T* reset;   // (rows, width): r h, where it is multiplied
-  T* update;  // (rows, width): u, until the candidate is there
+  T* reset;   // (rows, width): r h, with the reset before the matrix
+  T* update;  // (rows, width): u, until the candidate is computed
 
   // Some rows of a step.
   struct Rows {
@@ -78,7 +78,7 @@ struct GruForward {
     const T* first = at<T>(call.h0, 0, share.first);
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
-      // sequences that begin now start from h0, the others go on
+      // sequences that begin at this step start from h0
       const isize old = smaller(now, share.running(call.steps, s - 1));
       isize stride = 0;
       const T* before = old > 0 ? states.after(s - 1, stride) : nullptr;
@@ -103,7 +103,7 @@ struct GruForward {
     }
   }
 
-  // What the inputs, already mapped, add to row r, for n units of a gate from j on.
+  // The inputs of row r, mapped already, for n units of a gate from unit j on.
   EIGENRNN_INLINE vec<T> input(const Rows& rows, Gate gate, isize r, isize j, isize n) const {
     return load_some<T>(rows.x + r * call.x.second + gate * call.N + j, n);
   }
@@ -116,7 +116,7 @@ struct GruForward {
     return load_some<T>(static_cast<const T*>(view.data) + j, n);
   }
 
-  // The reset after the matrix: r, u and h W_c^T come out of one block, c and h follow at once.
+  // The reset after the matrix: one block gives r, u and h W_c^T, and c and h follow at once.
   template <class F>
   void all_at_once(const Rows& rows) const {
     const isize N = call.N;
@@ -126,7 +126,7 @@ struct GruForward {
     const bool mapped = call.M > 0;
     const Operand<T> old{rows.before, rows.before_stride, panels.W[RESET], N};
     const Operand<T> inputs{rows.x, call.x.second, panels.U[RESET], call.M};
-    // the candidate's input stays out of the product that r scales, so inputs have their own block
+    // r must not scale the candidate's input, so the inputs have a separate block
     alignas(64) T more[MOST_OF_BLOCK<T>];
     through<T, 3>(&old, 1, rows.count, 3 * layout.all,
                   [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {

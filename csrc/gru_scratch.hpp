@@ -1,22 +1,22 @@
-// What one thread holds on its way back through a gated recurrence.
+// The memory of one thread in the backward pass of a gated recurrence.
 #pragma once
 #include "vec.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// A row of deltas has four parts of `width`: what the candidate's matrix gave or was given
-// (its delta where the reset comes after, r h where it comes before), and the deltas of r, u and c.
-// So those that go back through W lie side by side, and so do those that go back to the inputs.
+// A row of deltas has four parts of `width`: the delta of q with the reset after the matrix, or r h
+// with the reset before it, and the deltas of r, u and c. So the parts that are multiplied by W are
+// adjacent, and so are those that go to the inputs.
 enum Part : int { INNER, D_RESET, D_UPDATE, D_CANDIDATE, PARTS };
 
-// What one thread has for itself.
+// The memory of one thread.
 template <class T>
 struct GruScratch {
   isize N, M;
   isize share;
-  isize rows;  // the most deltas that are held at once
+  isize rows;  // capacity of the ring of deltas
 
-  // So many rows that their sums are worth a walk through the matrix of sums.
+  // Enough rows to make a pass over the matrix of sums worthwhile.
   static constexpr isize ENOUGH = 256;
 
   GruScratch(isize n, isize m, isize mine)
@@ -26,7 +26,7 @@ struct GruScratch {
         rows(share * larger(2, (ENOUGH + share) / share)) {}
 
   isize width() const { return vectors<T>(N) * LANES<T>; }
-  // an odd number of cache lines: rows of 2^k would all fall on the same ones
+  // an odd number of cache lines: rows of 2^k lines would compete for the same ones
   isize row() const { return PARTS * width() + LANES<T>; }
   isize deltas_size() const { return rows * row(); }
   isize carry_size() const { return share * width(); }

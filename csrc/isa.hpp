@@ -1,4 +1,4 @@
-// Which instruction sets there are, and which one this machine runs best.
+// The available instruction sets, and the best one for this machine.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace eigenrnn {
 
-// The names that this machine can run, the best first.
+// The names of the instruction sets that this machine can run, the best first.
 std::vector<std::string> possible_isas();
 
-// The kernels of the best one, or of the one that is named.
+// The kernels of the named instruction set, by default the best one.
 const Kernels& choose_kernels(const char* name);
 
 }  // namespace eigenrnn

@@ -1,4 +1,4 @@
-// Compiled once per instruction set, which EIGENRNN_ISA names.
+// Compiled once per instruction set; the macro EIGENRNN_ISA is its name.
 #include "kernels.hpp"
 
 #include "elman.hpp"

@@ -1,4 +1,4 @@
-// What each instruction set offers: one table of functions.
+// The table of functions of one instruction set.
 #pragma once
 #include "arguments.hpp"
 

@@ -1,7 +1,7 @@
 // exp(x) - 1, tanh and the logistic function, on vectors.
 //
-// All three are fractions of s p + (s - 1) and the like, where exp(x) = s (1 + p), s = 2^n. Such a
-// sum is rounded once: s is a power of two. csrc/README.md has the measured errors.
+// All three are fractions of sums such as s p + (s - 1), where exp(x) = s (1 + p) and s = 2^n. Such
+// a sum is rounded once, since s is a power of two. csrc/README.md has the measured errors.
 #pragma once
 #include "vec.hpp"
 
@@ -32,7 +32,7 @@ struct Power {
   vec<T> scale, p;
 };
 
-// For x of which 2^-lift exp(x) is a normal number. With x = n log 2 + r and |r| <= log(2)/2, the
+// For x such that 2^-lift exp(x) is a normal number. With x = n log 2 + r and |r| <= log(2)/2, the
 // Taylor polynomial of exp(r) - 1 of degree 8 (double: 13) is exact to rounding.
 template <class T, int lift>
 EIGENRNN_INLINE Power<T> power(vec<T> x) {
@@ -49,7 +49,7 @@ EIGENRNN_INLINE Power<T> power(vec<T> x) {
     q = q * r + T(1) / factor;
   }
   vec<T> bend = (q * r) * r;
-  // what r was rounded by: up to half a unit in double precision, and little in single
+  // the rounding error of r: up to half a unit in double precision, and little in single
   if constexpr (sizeof(T) == 8) bend += (near - r) - n * E::LOW;
   // the low bits of `shifted` hold n as an integer
   const integers<T> exponent = as_bits<T>(shifted) + (E::BIAS - lift);
@@ -63,22 +63,22 @@ EIGENRNN_INLINE vec<T> clamp(vec<T> x, T low, T high) {
   return a > high ? splat<T>(high) : a;
 }
 
-// exp(x) - 1 for x <= 0, which is all that ELU asks for.
+// exp(x) - 1 for x <= 0, as ELU needs it.
 template <class T>
 EIGENRNN_INLINE vec<T> expm1_nonpositive(vec<T> x) {
   const auto [s, p] = power<T, 0>(clamp<T>(x, -Exp<T>::FLAT, T(0)));
-  return s * p + (s - T(1));  // cancels nowhere: where n = 0 it is p itself
+  return s * p + (s - T(1));  // no cancellation: for n = 0 it is p itself
 }
 
-// (1 - exp(-2 |x|)) / (1 + exp(-2 |x|)). Neither part is rounded from the other, nor can overflow.
+// (1 - exp(-2 |x|)) / (1 + exp(-2 |x|)). Neither part is computed from the other or overflows.
 template <class T>
 EIGENRNN_INLINE vec<T> tanh(vec<T> x) {
   const auto [s, p] = power<T, 0>(clamp<T>(magnitude<T>(x) * T(-2), -Exp<T>::FLAT, T(0)));
   return with_sign_of<T>(((T(1) - s) - s * p) / ((T(1) + s) + s * p), x);
 }
 
-// 1 / (1 + exp(-x)), both parts scaled by 2^-64: where exp(-x) overflows, its inverse is a
-// subnormal number still. What is lost of 1 + s, once s is large, goes back in before the sum is
+// 1 / (1 + exp(-x)), both parts scaled by 2^-64: even if exp(-x) overflows, its inverse may be a
+// subnormal number. For large s, the rounding error of 1 + s is added back before the sum is
 // rounded.
 template <class T>
 EIGENRNN_INLINE vec<T> logistic(vec<T> x) {

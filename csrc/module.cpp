@@ -1,4 +1,4 @@
-// The Python module: chooses the instruction set, and hands pointers on without the GIL.
+// The Python module: chooses the instruction set and calls the kernels without the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -37,16 +37,16 @@ View view(const Pointer& p) {
 }
 
 using Shape = std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t>;
-using Outputs = std::tuple<std::ptrdiff_t, std::ptrdiff_t>;  // K, how far apart gradients are
+using Outputs = std::tuple<std::ptrdiff_t, std::ptrdiff_t>;  // K, stride of the output gradients
 
-// Whether numbers have 64 bits; kernels know no others than these two types.
+// Whether numbers have 64 bits; the kernels support only these two types.
 bool is_double(const std::string& number) {
   if (number == "float64") return true;
   if (number == "float32") return false;
   throw nb::type_error(("expected float32 or float64, got " + number).c_str());
 }
 
-// What all recurrences are told, T, B, N and M first.
+// The options of all recurrences; the shape is T, B, N, M.
 template <class Call>
 Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse, int activation,
                 double slope) {

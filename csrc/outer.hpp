@@ -1,16 +1,16 @@
-// Sums of outer products: the gradients of weights, over as many steps as a cache holds.
+// Sums of outer products: the gradients of weights, over as many steps as fit into the cache.
 #pragma once
 #include "rows.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// Add a factor to a list. Single rows one after another, `apart` in memory, make one factor, deep
-// enough to run fast.
+// Add a factor to a list. Consecutive single rows with stride `apart` are merged into one factor,
+// which is faster.
 template <class T>
 int append(Factor<T>* list, int count, Factor<T> next, isize apart) {
   if (count > 0 && next.depth == 1) {
     Factor<T>& open = list[count - 1];
-    // as numbers, since the two may be of different arrays
+    // compared as integers, since the pointers may belong to different arrays
     const auto reach = [&](const T* from, isize step) {
       return reinterpret_cast<std::intptr_t>(from) +
              open.depth * step * static_cast<isize>(sizeof(T));
@@ -28,7 +28,7 @@ int append(Factor<T>* list, int count, Factor<T> next, isize apart) {
 }
 
 // into (rows of `all` vectors, `stride` apart) += sum of factors[i].a^T factors[i].b. The factors
-// are moved along, and left at the end of their columns.
+// advance to the end of their columns.
 template <class T>
 void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into, isize stride) {
   if (rows == 0) return;
@@ -45,7 +45,7 @@ void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into,
   }
 }
 
-// Add, or at first copy, the first `cols` of each of `rows` padded rows to the rows of `to`.
+// Add the first `cols` of each of `rows` padded rows to the rows of `to`; the first call copies.
 template <class T>
 void gather(const View& to, isize rows, isize cols, const T* from, isize width, bool first) {
   for (isize r = 0; r < rows; ++r) {

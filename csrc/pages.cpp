@@ -13,7 +13,7 @@ void prefer_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_
   constexpr std::uintptr_t page = std::uintptr_t{1} << 21;
   const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
   const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(data) + bytes) / page * page;
-  // a hint: where it is refused, pages stay small
+  // only a hint: the system may ignore it
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
 }

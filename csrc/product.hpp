@@ -4,22 +4,22 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-// A block of R rows by C vectors stays in registers: C accumulators a row, C operands, and the
-// broadcast element comes straight from memory. So R * C + C registers are needed.
+// A block of R rows by C vectors stays in registers: C accumulators per row and C operands. The
+// broadcast element is a memory operand. So a block needs R * C + C registers.
 //
-// Where three gates are wanted at once, three vectors stay together: then there are fewer rows.
+// For three gates at once, three vectors stay together, so there are fewer rows.
 constexpr int MOST_ROWS = EIGENRNN_REGISTERS >= 32 ? 12 : 6;
 constexpr int MOST_COLUMNS = 9;
 constexpr int most_rows(int together) { return together == 3 ? MOST_ROWS * 2 / 3 : MOST_ROWS; }
 
-// Few rows take more columns, so that enough sums run side by side to hide a product's latency.
+// Few rows take more columns, so that enough independent sums hide the latency of a product.
 constexpr int columns(int rows, int together = 1) {
   const int least = together == 3 ? 3 : 2;
   if (2 * rows > most_rows(together)) return least;
   return 4 * rows > most_rows(together) ? 2 * least : together == 3 ? 9 : 8;
 }
 
-// Rows are shared out evenly: 14 rows are 7 + 7, not 12 + 2.
+// Rows are divided evenly: 14 rows become 7 + 7, not 12 + 2.
 EIGENRNN_INLINE isize next_rows(isize left, int together = 1) {
   const isize most = most_rows(together), blocks = (left + most - 1) / most;
   return (left + blocks - 1) / blocks;
@@ -37,8 +37,8 @@ struct Factor {
 };
 
 // out (R rows of C vectors, rows `stride` apart, padded) = [out] + sum over factors of a b. Each
-// element is one chain of fused multiplications and additions in the order of k, whatever R and C
-// are: results do not depend on how rows are shared out among blocks and threads.
+// element is one chain of fused multiply-adds in the order of k, for every R and C. So results do
+// not depend on the division of rows among blocks and threads.
 template <class T, int R, int C>
 __attribute__((noinline)) void block(const Factor<T>* factors, int count, T* out, isize stride,
                                      bool add) {
@@ -73,7 +73,7 @@ __attribute__((noinline)) void block(const Factor<T>* factors, int count, T* out
 template <class T>
 using Block = void (*)(const Factor<T>*, int, T*, isize, bool);
 
-// The block of `rows` rows and as many vectors as any columns(rows) asks for, or fewer.
+// The block of `rows` rows and at most columns(rows) vectors.
 template <class T>
 struct Blocks {
   static constexpr int most(int rows) {
@@ -96,7 +96,7 @@ template <class T>
 constexpr Blocks<T> BLOCKS{};
 
 // A matrix packed for `block`: one panel of `rows` vectors for each vector of columns. A panel is
-// an odd number of cache lines long, or panels of 2^k rows would all fall on the same lines.
+// an odd number of cache lines long: panels of 2^k lines would compete for the same lines.
 template <class T>
 struct Packed {
   isize rows, cols;
@@ -106,7 +106,7 @@ struct Packed {
 };
 
 // Pack element (k, j) = source[k * row + j * col]; lanes past the last column are zero. Of several
-// matrices that are multiplied together, each fills one panel in `together`.
+// matrices that are multiplied together, each fills every `together`-th panel.
 template <class T>
 void pack(T* packed, isize rows, isize cols, const T* source, isize row, isize col,
           int together = 1) {

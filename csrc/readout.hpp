@@ -1,4 +1,4 @@
-// y_t = h_t V^T + d over one thread's rows, and its way back, while the states are near.
+// y_t = h_t V^T + d over one thread's rows, and its backward pass, while the states are cached.
 #pragma once
 #include "outer.hpp"
 #include "scratch.hpp"
@@ -11,7 +11,7 @@ struct Readout {
   const T* panels;  // V transposed
   Share share;
 
-  // The outputs of step s, whose states begin at h. Sequences that have ended have states of zero.
+  // The outputs of step s, whose states start at h. Finished sequences have states of zero.
   void write(isize s, isize now, const T* h, isize stride) const {
     if (call.y.data == nullptr) return;
     map(s, 0, now, {h, stride, panels, call.N});
@@ -35,9 +35,9 @@ struct Readout {
   }
 };
 
-// The gradients of the outputs reach the states as one more operand of delta's own sums; here is
-// that of V. It is read from where states and outputs' gradients lie. Only the last lanes of the
-// states, too few for a vector, are copied, and held as long as their step's deltas are.
+// The gradient of V. (The gradients of the outputs reach the states as one more operand of the sums
+// of delta.) States and output gradients are read in place. Only the last lanes of the states, too
+// few for a vector, are copied; the copies live as long as the deltas of their step.
 template <class T>
 class ReadoutBack {
  public:
@@ -56,17 +56,17 @@ class ReadoutBack {
     std::memset(memory_.get(), 0, static_cast<std::size_t>(call_.K * width()) * sizeof(T));
   }
 
-  // What rows from `from` on of step s meet on their way to the states.
+  // The operand that takes the output gradients of step s, from row `from` on, to the states.
   Operand<T> operand(isize s, isize from, const T* panels) const {
     return {gradient(s, from), back_.dy.second, panels, call_.K, call_.apart};
   }
 
-  // Note that `now` sequences run in step s; the rests of their states go to rows from `row` on.
+  // Record that `now` sequences run in step s; the last lanes of their states go to rows from `row`.
   void hold(isize s, isize now, isize row) {
     if (back_.dV.data == nullptr) return;
     const T* h = at<T>(call_.h, call_.steps.time(s), share_.first);
     const isize back = call_.steps.back(back_.dy);
-    // single rows may become one factor, from step to step
+    // single rows of several steps may form one factor
     const isize deep = now == 1 ? call_.steps.back(call_.h) : call_.h.second;
     Factor<T> next{gradient(s, 0), call_.apart, back_.dy.second, h, deep, LANES<T>, now};
     count_ = append(factors_.get(), count_, next, back);
@@ -79,7 +79,7 @@ class ReadoutBack {
     rest_count_ = append(rests_, rest_count_, next, back);
   }
 
-  // Add the outer products of all that is held.
+  // Add the outer products of all recorded steps.
   void flush() {
     if (count_ == 0) return;
     add_products(factors_.get(), count_, call_.K, whole_, memory_.get(), width());
@@ -102,8 +102,8 @@ class ReadoutBack {
   const Elman& call_;
   const ElmanBack& back_;
   Share share_;
-  isize whole_, rest_;  // of a row of states: vectors, and lanes of the one that is not full
-  Scratch<T> memory_;   // the gradient of V so far, (K, width), and the rests that are held
+  isize whole_, rest_;  // per row of states: whole vectors, and lanes of the partial one
+  Scratch<T> memory_;   // the gradient of V so far, (K, width), and the copied last lanes
   Scratch<Factor<T>> factors_;
   Factor<T>* rests_;
   int count_ = 0, rest_count_ = 0;

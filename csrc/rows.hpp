@@ -1,4 +1,4 @@
-// What every recurrence does with its rows: sharing them out, and sending them through a matrix.
+// Distribution of rows among threads, and products of rows with a matrix.
 #pragma once
 #include "arguments.hpp"
 #include "product.hpp"
@@ -10,8 +10,8 @@ EIGENRNN_INLINE T* at(const View& view, isize i, isize j) {
   return static_cast<T*>(view.data) + i * view.first + j * view.second;
 }
 
-// The rows [first, last) of a batch that one thread has for itself: every thread gets about as many
-// steps, not as many rows.
+// The rows [first, last) of a batch that belong to one thread. Threads get about the same number of
+// steps, not of rows.
 struct Share {
   isize first = 0, last = 0;
 
@@ -38,7 +38,7 @@ struct Share {
     }
     return low;
   }
-  // How many of them run in step s; they are the first ones.
+  // The number of these rows that run in step s; they are the first ones.
   isize running(const Steps& steps, isize s) const {
     return larger(0, smaller(steps.running(s), last) - first);
   }
@@ -48,7 +48,7 @@ EIGENRNN_INLINE int members(const Steps& steps, int threads) {
   return static_cast<int>(larger(1, smaller(threads, steps.B)));
 }
 
-// Rows [from, to) of a step hold nothing but zeros: their sequences have ended.
+// Fill rows [from, to) of a step with zeros: their sequences have ended.
 template <class T>
 EIGENRNN_INLINE void clear(const View& view, isize cols, isize t, isize from, isize to) {
   if (cols == 0) return;
@@ -56,7 +56,7 @@ EIGENRNN_INLINE void clear(const View& view, isize cols, isize t, isize from, is
     std::memset(at<T>(view, t, r), 0, static_cast<std::size_t>(cols) * sizeof(T));
 }
 
-// One operand of a product of rows: their elements, and the packed matrix that they meet.
+// One operand of a product: rows and the packed matrix that multiplies them.
 template <class T>
 struct Operand {
   const T* rows;  // row r begins at rows + r * stride
@@ -66,7 +66,7 @@ struct Operand {
   isize step = 1;  // from an element of a row to the next
 };
 
-// What rows r, r + 1, ... and vectors v, v + 1, ... add to a block.
+// The factor of rows r, r + 1, ... and vectors v, v + 1, ... of a block.
 template <class T>
 EIGENRNN_INLINE Factor<T> factor(const Operand<T>& operand, isize r, isize v) {
   const isize panel = Packed<T>::panel(operand.depth);
@@ -78,11 +78,11 @@ template <class T>
 constexpr isize MOST_OF_BLOCK = MOST_ROWS* MOST_COLUMNS* LANES<T>;
 
 // For rows 0 .. count - 1: z = sum of operands[i].rows * matrix[i], block by block. `use` gets each
-// block while it is in the nearest cache: use(z, stride, first row, rows, first vector, vectors).
+// block while it is in the L1 cache: use(z, stride, first row, rows, first vector, vectors).
 // The vectors of a block are a multiple of `together`, as `all` is.
 //
-// The columns are the outer loop: a pair of panels is read once a step and stays near, whatever
-// number of rows there are, while the rows are short.
+// The outer loop runs over columns: a pair of panels is read once per step and stays cached for any
+// number of rows, as long as the rows are short.
 template <class T, int together = 1, class Use>
 EIGENRNN_INLINE void through(const Operand<T>* operands, int how_many, isize count, isize all,
                              Use&& use) {

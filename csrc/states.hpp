@@ -1,4 +1,4 @@
-// Where the states of one thread's rows are: in the output, or in a scratch of two steps.
+// The states of one thread's rows: in the output, or in scratch memory of two steps.
 #pragma once
 #include "rows.hpp"
 
@@ -7,13 +7,13 @@ namespace eigenrnn::EIGENRNN_ISA {
 template <class T>
 struct States {
   const Steps& steps;
-  const View& h;     // (T, B, N); null: only the last states are wanted
+  const View& h;     // (T, B, N); null: only the last states
   const View& last;  // (1, B, N)
   isize N;
   Share share;
-  T* spare;  // two steps of the thread's rows, used if no others are kept
+  T* spare;  // two steps of the thread's rows, used if h is null
 
-  // The states after step s, of which row 0 is the thread's first.
+  // The states after step s; row 0 is the thread's first row.
   T* after(isize s, isize& stride) const {
     if (h.data != nullptr) {
       stride = h.second;
@@ -23,7 +23,7 @@ struct States {
     return spare + (s % 2) * (share.last - share.first) * N;
   }
 
-  // After step s: fill up with zeros, and copy the states of those sequences that end with it.
+  // After step s: zero the finished rows, and copy the states of sequences that end with it.
   void finish(isize s, isize now) const {
     if (N == 0) return;  // then pointers are null
     const isize on = smaller(now, share.running(steps, s + 1));

@@ -20,7 +20,7 @@ struct Work {
   std::atomic<int> next{0};
 };
 
-// However many threads come, each member is played exactly once.
+// Each member runs exactly once, for any number of threads.
 void play(void* data) {
   Work& work = *static_cast<Work*>(data);
   for (int i = work.next++; i < work.members; i = work.next++) work.body(work.context, i);
@@ -63,7 +63,7 @@ void as_team(int members, void (*body)(void*, int), void* context) {
   try {
     for (int i = 1; i < members; ++i) others.emplace_back(play, &work);
   } catch (const std::system_error&) {
-    // no more threads are to be had: those that there are do it all
+    // no more threads available: the existing ones run all members
   }
   play(&work);
   for (std::thread& other : others) other.join();

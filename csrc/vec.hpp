@@ -1,4 +1,4 @@
-// The vector type of one instruction set, and how its elements go to and from memory.
+// The vector type of one instruction set, and its loads and stores.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,15 +7,15 @@
 #include <immintrin.h>
 #endif
 
-// Everything that is compiled once per instruction set lives in a namespace of that name: two
-// functions of one name but of different instructions must never be merged by the linker.
+// All code that is compiled per instruction set is in a namespace of that name. Otherwise the linker
+// could merge functions of the same name but with different instructions.
 #ifndef EIGENRNN_ISA
 #error "define EIGENRNN_ISA, EIGENRNN_VECTOR_BYTES and EIGENRNN_REGISTERS"
 #endif
 
 #define EIGENRNN_INLINE inline __attribute__((always_inline))
 
-// AddressSanitizer does not see what intrinsics touch.
+// AddressSanitizer does not check the memory accesses of intrinsics.
 #if defined(__AVX512F__) && !defined(__SANITIZE_ADDRESS__)
 #define EIGENRNN_MASKS
 #endif
@@ -50,7 +50,7 @@ constexpr isize LANES = EIGENRNN_VECTOR_BYTES / static_cast<isize>(sizeof(T));
 EIGENRNN_INLINE isize smaller(isize a, isize b) { return a < b ? a : b; }
 EIGENRNN_INLINE isize larger(isize a, isize b) { return a > b ? a : b; }
 
-// The least number of vectors that hold n elements.
+// The number of vectors that hold n elements.
 template <class T>
 EIGENRNN_INLINE isize vectors(isize n) {
   return (n + LANES<T> - 1) / LANES<T>;
@@ -58,7 +58,7 @@ EIGENRNN_INLINE isize vectors(isize n) {
 
 template <class T>
 EIGENRNN_INLINE vec<T> splat(T value) {
-  return value - vec<T>{};  // which is the value itself, even -0, so nothing is computed
+  return value - vec<T>{};  // equals the value, even -0, so it compiles to a load
 }
 
 // Memory that need not be aligned.
@@ -73,8 +73,8 @@ EIGENRNN_INLINE void store(T* p, vec<T> v) {
   std::memcpy(p, &v, sizeof v);
 }
 
-// The first n lanes, of which there may be fewer than LANES; the others read as zero and are not
-// written. Nothing outside the n elements is touched.
+// Load or store the first n lanes, n <= LANES; the others read as zero and are not written. No memory
+// outside the n elements is accessed.
 template <class T>
 EIGENRNN_INLINE vec<T> load_some(const T* p, isize n) {
   if (n == LANES<T>) return load<T>(p);
@@ -102,7 +102,7 @@ EIGENRNN_INLINE void store_some(T* p, vec<T> v, isize n) {
 #endif
 }
 
-// Bits of a float as an integer, and back.
+// The bits of a float as an integer, and back.
 template <class T>
 EIGENRNN_INLINE integers<T> as_bits(vec<T> v) {
   return reinterpret_cast<integers<T>>(v);
@@ -124,7 +124,7 @@ EIGENRNN_INLINE vec<T> with_sign_of(vec<T> magnitude_, vec<T> v) {
 }
 template <class T>
 EIGENRNN_INLINE vec<T> least(vec<T> a, vec<T> b) {
-  return a < b ? a : b;  // b where either is NaN
+  return a < b ? a : b;  // b if either is NaN
 }
 template <class T>
 EIGENRNN_INLINE vec<T> greatest(vec<T> a, vec<T> b) {

@@ -1,4 +1,4 @@
-"""The pointwise functions of the compiled kernels are as exact as their type allows."""
+"""The accuracy of the functions in the compiled kernels."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,12 @@ import pytest
 from eigenrnn.ops import compiled
 
 pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
 )
 
 BOUND = 2  # units in the last place
 WIDER = {np.float32: np.float64, np.float64: np.longdouble}
-PATTERNS = 2**32  # all there are of float32
+PATTERNS = 2**32  # the number of float32 bit patterns
 CHUNK = 2**22
 
 each_function = pytest.mark.parametrize("name", ["tanh", "logistic", "elu"])
@@ -25,7 +25,7 @@ def evaluate(name, x):
 
 
 def defined(name, x):
-    """Evaluate the definition in a wider type, without cancelling or overflowing."""
+    """Evaluate the definition in a wider dtype, without cancellation or overflow."""
     if name == "tanh":
         return np.tanh(x)
     small = np.exp(-np.abs(x))
@@ -35,21 +35,21 @@ def defined(name, x):
 
 
 def errors(name, x):
-    """Return the distances to the definition, in units in the last place there."""
+    """Return the errors in units in the last place of the exact values."""
     exact = defined(name, x.astype(WIDER[x.dtype.type]))
-    with np.errstate(over="ignore"):  # past the largest number there is none
+    with np.errstate(over="ignore"):  # the largest number has no unit in the last place
         unit = np.spacing(np.abs(exact).astype(x.dtype))
     return np.abs(evaluate(name, x) - exact) / unit
 
 
 def largest_error(name, patterns):
-    """Return the largest error over float32 numbers, given by their bits, and where it is."""
+    """Return the largest error over float32 numbers, given by their bits, and its argument."""
     x = patterns.astype(np.uint32).view(np.float32)
     x = x[np.isfinite(x)]
     if x.size == 0:
         return 0.0, x.dtype.type(0)
     found = errors(name, x)
-    worst = found.argmax()  # of a NaN, if there is one
+    worst = found.argmax()  # the index of a NaN, if there is one
     return float(found[worst]), x[worst]
 
 
@@ -62,14 +62,15 @@ def largest_error_of_all(name, stride):
 
 
 def logarithmic(generator, low, high, count):
-    """Draw numbers of both signs, as many of each magnitude."""
+    """Draw numbers of both signs with logarithmically uniform magnitudes."""
     magnitudes = 10 ** generator.uniform(low, high, count)
     return magnitudes * generator.choice([-1.0, 1.0], count)
 
 
 @each_function
 def test_float32_is_off_by_two_units_at_most(name):
-    error, where = largest_error_of_all(name, 1021)  # a prime: every exponent, all low bits
+    # the stride is prime, so it covers every exponent and all low bits
+    error, where = largest_error_of_all(name, 1021)
     assert error <= BOUND, where
 
 
@@ -91,7 +92,7 @@ def test_float64_is_off_by_two_units_at_most(name):
 
 @each_type
 @each_function
-def test_what_has_no_unit_in_the_last_place_is_as_ieee_has_it(name, dtype):
+def test_special_values_follow_ieee(name, dtype):
     x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], dtype)
     expected = {
         "tanh": [np.nan, 1.0, -1.0, 0.0, -0.0],
@@ -104,7 +105,7 @@ def test_what_has_no_unit_in_the_last_place_is_as_ieee_has_it(name, dtype):
 
 
 @each_type
-def test_subnormal_numbers_are_numbers(dtype):
+def test_subnormal_numbers_are_not_flushed_to_zero(dtype):
     tiny = np.finfo(dtype).smallest_subnormal * np.array([1, 2, 3, 1000, -1, -2, -3, -1000], dtype)
     for name in ("tanh", "elu"):
         np.testing.assert_array_equal(evaluate(name, tiny), tiny)
@@ -114,7 +115,7 @@ def test_subnormal_numbers_are_numbers(dtype):
 
 @each_type
 @pytest.mark.parametrize("count", range(1, 40))
-def test_any_count_is_evaluated_and_nothing_past_it(count, dtype):
+def test_any_count_is_evaluated_without_writing_past_the_end(count, dtype):
     x = np.linspace(-3, 3, count, dtype=dtype)
     y = np.full(count + 64, 7, dtype)
     compiled.kernels.evaluate("tanh", np.dtype(dtype).name, x.ctypes.data, y.ctypes.data, count)

@@ -1,4 +1,4 @@
-"""The compiled kernels among processes and threads: forks, workers, several callers, memory."""
+"""The compiled kernels among processes and threads: forks, workers, concurrent calls, memory."""
 
 import concurrent.futures
 import os
@@ -15,7 +15,7 @@ from eigenrnn.ops import compiled, elman
 from eigenrnn.ops.elman import cpu
 
 pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
 )
 
 where_processes_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
@@ -48,11 +48,11 @@ def succeeds(process):
 
 torch.set_num_threads(3)
 tensors = operands()
-expected = evaluate(*tensors)  # the pool has its threads from here on
+expected = evaluate(*tensors)  # from here on the pool has threads
 children = []
 for _ in range(3):
     children.append(os.fork() or child(tensors, expected))
-again = evaluate(*tensors)  # and the parent is not disturbed
+again = evaluate(*tensors)  # the parent must still compute the same
 assert all(map(torch.equal, again, expected))
 assert all(map(succeeds, children)), "expected the numbers of the parent in every child"
 """
@@ -90,13 +90,13 @@ def kilobytes(what):
         return next(int(line.split()[1]) for line in status if line.startswith(what))
 
 torch.set_num_threads(2)
-evaluate(*operands())  # whatever is made once is made
+evaluate(*operands())  # allocates everything that is allocated once
 T, B, N, M = 784, 64, 170, {M}
 x, W = torch.ones(T, B, M or N).requires_grad_({M} is None), torch.eye(N, requires_grad=True)
 U = None if M is None else torch.ones(N, M, requires_grad=True)
 leaves = [v for v in (x, W, U) if v is not None and v.requires_grad]
 with open("/proc/self/clear_refs", "w") as marks:
-    marks.write("5")  # forget the peak so far
+    marks.write("5")  # reset the peak
 before = kilobytes("VmRSS")
 h, last = elman(x, W, U=U, nonlinearity="tanh", backend="cpu")
 gradients = torch.autograd.grad(h, leaves, torch.ones_like(h))
@@ -142,7 +142,7 @@ def test_spawned_processes_compute_the_same(tmp_path):
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_several_callers_at_once_get_what_each_gets_alone():
+def test_concurrent_calls_give_the_results_of_single_calls():
     inputs = [operands(20 + k, 5, 33) for k in range(8)]
     alone = [elman(*tensors, backend="cpu") for tensors in inputs]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -185,8 +185,8 @@ def test_other_threads_of_python_run_while_a_kernel_computes(monkeypatch):
     not Path("/proc/self/clear_refs").exists(), reason="needs Linux's account of memory"
 )
 @pytest.mark.parametrize(("M", "most"), [(None, 3.5), (1, 2.5)], ids=["no map", "one channel"])
-def test_peak_memory_is_that_of_what_must_be_held(tmp_path, M, most):
-    # states, their gradient and, without a map, that of the inputs: 3 or 2, and each thread's own
+def test_peak_memory_is_that_of_states_and_gradients(tmp_path, M, most):
+    # states, their gradient and, without a map, that of the inputs: 3 or 2, plus memory per thread
     times = float(run_script(tmp_path, OPERANDS, MEMORY.format(M=M)))
     assert times <= most
-    assert times > 1.5  # it was measured
+    assert times > 1.5  # the measurement works

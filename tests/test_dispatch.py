@@ -1,4 +1,4 @@
-"""A backend can be forced, the narrower wish wins, and what is impossible is refused with why."""
+"""Choice of a backend: automatic, forced, and refused with a reason; checks of the arguments."""
 
 import dataclasses
 import threading
@@ -9,8 +9,7 @@ import torch
 from eigenrnn import ops
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled, explain, use_backend
-from eigenrnn.ops.backend import Call
-from eigenrnn.ops.dispatch import choose
+from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import BACKENDS
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from states import elman
@@ -46,11 +45,11 @@ def chosen(backend=None, call=CALL):
     return choose(BACKENDS, call, backend).name
 
 
-def test_the_first_that_can_serve_is_chosen():
+def test_the_first_backend_that_supports_the_call_is_chosen():
     assert chosen() == next(iter(BACKENDS))
 
 
-def test_a_transform_is_served_by_the_definition():
+def test_the_reference_computes_transformed_calls():
     assert chosen(call=TRANSFORMED) == "reference"
 
 
@@ -75,13 +74,13 @@ def test_the_environment_forces_a_backend(name, ran, monkeypatch):
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_layer_may_be_given_a_backend(name, ran):
+def test_the_argument_of_a_layer_forces_a_backend(name, ran):
     RNN(2, 2, backend=name)(x)
     assert ran == [name]
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_forced_backend_serves_under_autocast_too(name, ran):
+def test_a_forced_backend_runs_under_autocast(name, ran):
     with torch.autocast("cpu", torch.bfloat16):
         elman(x, W, backend=name)
     assert ran == [name]
@@ -108,19 +107,19 @@ def test_an_inner_block_wins_over_an_outer_one():
         assert chosen() == "reference"
 
 
-def test_a_block_of_none_lets_the_dispatch_choose(monkeypatch):
+def test_a_block_of_none_restores_automatic_choice(monkeypatch):
     monkeypatch.setenv("EIGENRNN_BACKEND", "reference")
     with use_backend(None):
         assert chosen() == "cpu"
 
 
-def test_after_a_block_the_wish_is_forgotten():
+def test_a_block_has_no_effect_after_its_end():
     with use_backend("reference"):
         pass
     assert chosen() == "cpu"
 
 
-def test_after_a_block_that_failed_the_wish_is_forgotten():
+def test_a_block_has_no_effect_after_an_exception():
     with pytest.raises(KeyError), use_backend("reference"):
         raise KeyError
     assert chosen() == "cpu"
@@ -131,7 +130,7 @@ def test_an_empty_variable_forces_nothing(monkeypatch):
     assert chosen() == "cpu"
 
 
-def test_an_unknown_backend_is_refused_with_those_that_exist():
+def test_the_error_for_an_unknown_backend_lists_the_backends():
     with pytest.raises(
         ValueError, match=r"one of \['cpu', 'gpu', 'loop', 'reference'\], got 'cuda'"
     ):
@@ -149,31 +148,31 @@ def test_an_unknown_backend_of_the_environment_is_refused(monkeypatch):
         elman(x, W)
 
 
-def test_a_backend_that_cannot_serve_is_refused_with_the_reason():
-    with pytest.raises(ValueError, match=r"backend 'loop' can serve: torch\.func transforms"):
+def test_forcing_an_unsupported_backend_raises_the_reason():
+    with pytest.raises(ValueError, match=r"backend 'loop' can compute: torch\.func transforms"):
         torch.func.vmap(lambda x: elman(x, W, backend="loop"))(x.unsqueeze(0))
 
 
-def test_a_backend_that_this_machine_lacks_is_refused_with_the_reason():
-    lost = dataclasses.replace(BACKENDS["loop"], missing=lambda: "no compiler was found")
-    with pytest.raises(ValueError, match="backend 'loop' can serve: no compiler was found"):
+def test_forcing_an_unavailable_backend_raises_the_reason():
+    lost = dataclasses.replace(BACKENDS["loop"], unavailable=lambda: "no compiler was found")
+    with pytest.raises(ValueError, match="backend 'loop' can compute: no compiler was found"):
         choose({"loop": lost}, CALL, "loop")
 
 
-def test_a_backend_that_this_machine_lacks_is_passed_over():
-    lost = dataclasses.replace(BACKENDS["loop"], missing=lambda: "no compiler was found")
+def test_an_unavailable_backend_is_skipped():
+    lost = dataclasses.replace(BACKENDS["loop"], unavailable=lambda: "no compiler was found")
     assert choose({"loop": lost, "reference": BACKENDS["reference"]}, CALL).name == "reference"
 
 
-def test_an_explanation_says_which_is_chosen_and_which_could_be():
-    said = explain(BACKENDS, CALL)
+def test_explain_says_which_backend_is_chosen_and_which_are_possible():
+    reasons = explain(BACKENDS, CALL)
     less = "possible, less preferred"
-    assert said.pop("gpu").startswith("Triton's interpreter")
-    assert said == {"cpu": "chosen", "loop": less, "reference": less}
+    assert reasons.pop("gpu").startswith("Triton's interpreter")
+    assert reasons == {"cpu": "chosen", "loop": less, "reference": less}
 
 
-def test_what_serves_by_wish_alone_is_passed_over_until_it_is_named():
-    slow = dataclasses.replace(BACKENDS["loop"], reluctant=lambda _: "it is slow")
+def test_an_experimental_backend_is_chosen_only_by_name():
+    slow = dataclasses.replace(BACKENDS["loop"], experimental=lambda _: "it is slow")
     backends = {"loop": slow, "reference": BACKENDS["reference"]}
     assert choose(backends, CALL).name == "reference"
     assert choose(backends, CALL, "loop").name == "loop"
@@ -181,29 +180,29 @@ def test_what_serves_by_wish_alone_is_passed_over_until_it_is_named():
     assert explain(backends, CALL, "loop")["loop"] == "chosen"
 
 
-def test_an_explanation_says_why_not():
-    said = explain(BACKENDS, TRANSFORMED)
-    assert said["reference"] == "chosen"
-    assert said["loop"].startswith("torch.func transforms and forward mode need")
+def test_explain_says_why_a_backend_cannot_compute_the_call():
+    reasons = explain(BACKENDS, TRANSFORMED)
+    assert reasons["reference"] == "chosen"
+    assert reasons["loop"].startswith("torch.func transforms and forward mode need")
 
 
-def test_an_explanation_obeys_what_is_forced():
+def test_explain_respects_a_forced_backend():
     with use_backend("reference"):
         assert explain(BACKENDS, CALL)["reference"] == "chosen"
 
 
-def test_every_backend_says_what_it_is():
-    assert all(backend.about for backend in BACKENDS.values())
+def test_every_backend_has_a_description():
+    assert all(backend.description for backend in BACKENDS.values())
 
 
-def test_the_facts_of_a_call_are_read_off_its_tensors():
+def test_a_call_is_described_by_its_tensors():
     call = Call.of(x.double(), "tanh", W.double(), None, state_size=2)
     assert call == dataclasses.replace(CALL, dtype=torch.float64)
 
 
-# torch's own forward mode still scripts its decompositions
+# torch's own forward mode uses the deprecated torch.jit.script
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-def test_a_tangent_of_any_tensor_is_a_transform():
+def test_a_tangent_of_any_tensor_marks_the_call_as_transformed():
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(W, W)
         assert Call.of(x, "tanh", dual, state_size=2).transformed
@@ -228,7 +227,7 @@ WITHOUT_KERNELS = (
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("backend", [None, *BACKENDS])
 @pytest.mark.parametrize("dtype", WITHOUT_KERNELS, ids=str)
-def test_a_type_without_kernels_is_refused_by_name(dtype, backend):
+def test_an_unsupported_dtype_is_refused_by_name(dtype, backend):
     x, W = torch.ones(5, 1, 4).to(dtype), torch.ones(4, 4).to(dtype)
     with pytest.raises(TypeError, match=rf"expected .*x.*float32.*|, got {dtype}"):
         ops.elman(x, W, nonlinearity="identity", backend=backend)
@@ -238,11 +237,11 @@ def test_a_type_without_kernels_is_refused_by_name(dtype, backend):
 
 
 @pytest.mark.parametrize("table", [BACKENDS, GRU_BACKENDS], ids=["elman", "gru"])
-def test_a_backend_serves_the_types_that_it_lists_and_no_others(table):
+def test_a_backend_supports_exactly_the_dtypes_that_it_lists(table):
     for backend in table.values():
         for dtype in (*WITHOUT_KERNELS, *backend.dtypes):
-            said = backend.objection(dataclasses.replace(CALL, dtype=dtype))
-            assert (said == f"it has no kernels for {dtype}") == (dtype not in backend.dtypes)
+            reason = backend.reason_against(dataclasses.replace(CALL, dtype=dtype))
+            assert (reason == f"it has no kernels for {dtype}") == (dtype not in backend.dtypes)
 
 
 def operator_inputs(operator, dtype):
@@ -261,7 +260,7 @@ def call_operator(name, x, W, h0):
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
 @pytest.mark.parametrize("name", ["elman_cpu", "gru_cpu"])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float8_e4m3fn, torch.float16], ids=str)
-def test_kernels_check_types_once_more(name, dtype):
+def test_kernels_check_dtypes_themselves(name, dtype):
     x, W, h0 = operator_inputs(getattr(torch.ops.eigenrnn, name), dtype)
     with pytest.raises(TypeError, match=f"expected float32 or float64, got {dtype}"):
         call_operator(name, x, W, h0)
@@ -269,20 +268,20 @@ def test_kernels_check_types_once_more(name, dtype):
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
 @pytest.mark.parametrize("name", ["elman_cpu", "gru_cpu"])
-def test_kernels_refuse_tensors_of_several_types(name):
+def test_kernels_refuse_tensors_of_different_dtypes(name):
     x, W, h0 = operator_inputs(getattr(torch.ops.eigenrnn, name), torch.float32)
     with pytest.raises(TypeError, match="expected tensors of one type, got"):
         call_operator(name, x, W.double(), h0)
 
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
-def test_the_compiled_module_knows_two_types_by_name():
+def test_the_compiled_module_accepts_two_dtype_names():
     shape, views = (1, 1, 1, 0), [(0, 0, 0)] * 12
     with pytest.raises(TypeError, match=r"expected float32 or float64, got int8"):
         compiled.kernels.elman_forward("int8", 1, shape, (0, 1), None, False, 0, 0.0, views)
 
 
-def test_a_forced_backend_is_unknown_to_other_threads():
+def test_a_block_does_not_affect_other_threads():
     served = []
     with use_backend("reference"):
         thread = threading.Thread(target=lambda: served.append(chosen()))
@@ -293,7 +292,7 @@ def test_a_forced_backend_is_unknown_to_other_threads():
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-def test_a_compiled_call_obeys_the_wish_of_its_own_thread(ran):
+def test_torch_compile_respects_a_block(ran):
     run = torch.compile(lambda: elman(x, W)[0], fullgraph=True, backend="eager")
     with use_backend("reference"):
         run()
@@ -303,7 +302,29 @@ def test_a_compiled_call_obeys_the_wish_of_its_own_thread(ran):
     assert ran == ["reference", "loop", next(iter(BACKENDS))]
 
 
-def test_meta_tensors_beside_others_are_refused_by_name():
+def test_meta_tensors_among_others_are_refused_by_name():
     norm = torch.ones(2, device="meta"), torch.zeros(2)
     with pytest.raises(ValueError, match=r"expected gain of layer_norm on cpu, .* got meta"):
         ops.elman(x, W, layer_norm=norm)
+
+
+@pytest.mark.parametrize("name", ["W", "h0", "U"])
+def test_tensors_on_several_devices_are_refused(name):
+    tensors = {"W": torch.eye(3), "h0": torch.zeros(2, 3), "U": torch.ones(3, 2)}
+    tensors[name] = tensors[name].to("meta")
+    with pytest.raises(ValueError, match=f"expected {name} on cpu, where x is, got meta"):
+        ops.elman(
+            torch.ones(4, 2, 2), tensors["W"], tensors["h0"], U=tensors["U"], nonlinearity="tanh"
+        )
+
+
+def test_gates_on_several_devices_are_refused():
+    with pytest.raises(ValueError, match="expected W on cpu, where x is, got meta"):
+        ops.gru(torch.ones(4, 2, 9), torch.ones(9, 3, device="meta"), torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("d", [None, torch.zeros(3)])
+def test_outputs_with_last_only_are_refused_under_autocast(d):
+    V = torch.ones(3, 4)
+    with torch.autocast("cpu"), pytest.raises(ValueError, match="either last_only or V"):
+        ops.elman(torch.ones(2, 1, 4), torch.eye(4), nonlinearity="tanh", V=V, d=d, last_only=True)

@@ -1,4 +1,4 @@
-"""Every backend of the Elman recurrence gives what the definition gives, in value and gradient."""
+"""Every backend of the Elman recurrence agrees with the reference in values and gradients."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
 from eigenrnn.ops.elman import BACKENDS, loop
-from eigenrnn.ops.elman.differentiable import bias_gradient
+from eigenrnn.ops.elman.backward import bias_gradient
 from states import elman
 
 REAL = [torch.float32, torch.float64]
@@ -27,20 +27,20 @@ EXACT = {
 
 SIXTEEN = (torch.bfloat16, torch.float16)
 NO_KERNEL = ("cpu", torch.float16)
-# Triton's interpreter, which may stand in for a GPU, is too slow for so many cases
+# Triton's interpreter is too slow for so many cases
 QUICK = [name for name in BACKENDS if name != "gpu"]
 each_backend = pytest.mark.parametrize("backend", QUICK)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
-# torch's own forward mode still scripts its decompositions
+# torch's own forward mode uses the deprecated torch.jit.script
 forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 
 @pytest.fixture(autouse=True)
 def fresh_memory_is_poisoned(monkeypatch):
-    """An element that nobody writes is NaN."""
+    """Uninitialised memory is NaN."""
     new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
 
     def poisoned(tensor):
@@ -55,21 +55,21 @@ def normal(generator, shape, dtype):
 
 
 def operands(T, B, N, dtype=torch.float64, *, bias=False, seed=0):
-    """Inputs, a matrix that keeps lengths, a first state and a bias, all of which are leaves."""
+    """Inputs, an orthogonal or unitary matrix, an initial state and a bias, all of them leaves."""
     generator = torch.Generator().manual_seed(seed)
     x = normal(generator, (T, B, N), dtype)
     W = haar_(torch.empty(N, N, dtype=torch.float64), generator=generator).to(dtype)
     if dtype.is_complex:
         W = (W * torch.exp(1j * torch.arange(N, dtype=torch.float64))).to(dtype)
     h0 = normal(generator, (B, N), dtype)
-    made = [x, W, h0]
+    tensors = [x, W, h0]
     if bias:
-        made.append(normal(generator, (N,), dtype).real.clone() / 2)
-    return [tensor.requires_grad_() for tensor in made]
+        tensors.append(normal(generator, (N,), dtype).real.clone() / 2)
+    return [tensor.requires_grad_() for tensor in tensors]
 
 
 def ragged_sizes(T, B):
-    """A fall from B, to a single sequence at the last step."""
+    """Batch sizes that descend from B to one sequence at the last step."""
     return [max(1, B - t * B // T) for t in range(T)]
 
 
@@ -100,7 +100,7 @@ def assert_near(got, expected, dtype, n):
         )
 
 
-def assert_equals_definition(case, shape, dtype, backend, **options):
+def assert_equals_reference(case, shape, dtype, backend, **options):
     tensors = operands(*shape, dtype, bias=NONLINEARITIES[case][1])
     options = options_of(case, *shape[:2], **options)
     got = values_and_gradients(tensors, backend=backend, **options)
@@ -109,7 +109,7 @@ def assert_equals_definition(case, shape, dtype, backend, **options):
     assert_near(got, expected, dtype, shape[0] * shape[2])
 
 
-# ------------------------------------------------------------------- the definition itself
+# ------------------------------------------------------------------------ the reference itself
 
 IN_NUMPY = {
     "modrelu": lambda z, b: np.sign(z) * np.maximum(np.abs(z) + b, 0),
@@ -126,7 +126,7 @@ IN_NUMPY = {
 @each_raggedness
 @each_direction
 @each_nonlinearity
-def test_the_definition_runs_each_sequence_by_itself(case, reverse, ragged):
+def test_the_reference_runs_each_sequence_independently(case, reverse, ragged):
     T, B, N = 7, 3, 4
     tensors = operands(T, B, N, bias=NONLINEARITIES[case][1])
     options = options_of(case, T, B, reverse=reverse, ragged=ragged)
@@ -151,7 +151,7 @@ def test_the_complex_modrelu_keeps_the_phase_and_shifts_the_modulus():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @each_nonlinearity
-def test_the_gradient_of_a_nonlinearity_is_read_off_its_output(case, dtype):
+def test_the_gradient_of_a_nonlinearity_follows_from_its_output(case, dtype):
     name, has_bias = NONLINEARITIES[case]
     f = FUNCTIONS[name]
     if dtype.is_complex and not f.takes_complex:
@@ -161,10 +161,10 @@ def test_the_gradient_of_a_nonlinearity_is_read_off_its_output(case, dtype):
     bias = normal(generator, (50,), torch.float64) if has_bias else None
     h, g = f.forward(z, bias), normal(generator, (50,), dtype)
     expected = torch.autograd.grad(h, z, g)
-    assert_near([f.pull(g, h.detach(), bias, z.detach().abs())], expected, torch.float64, 50)
+    assert_near([f.backward(g, h.detach(), bias, z.detach().abs())], expected, torch.float64, 50)
 
 
-# ------------------------------------------------------------------- backends against it
+# -------------------------------------------------------------- backends against the reference
 
 
 @each_raggedness
@@ -172,10 +172,10 @@ def test_the_gradient_of_a_nonlinearity_is_read_off_its_output(case, dtype):
 @pytest.mark.parametrize("dtype", REAL, ids=str)
 @each_nonlinearity
 @each_backend
-def test_a_backend_gives_the_values_and_gradients_of_the_definition(
+def test_a_backend_gives_the_values_and_gradients_of_the_reference(
     backend, case, dtype, reverse, ragged
 ):
-    assert_equals_definition(case, (9, 3, 33), dtype, backend, reverse=reverse, ragged=ragged)
+    assert_equals_reference(case, (9, 3, 33), dtype, backend, reverse=reverse, ragged=ragged)
 
 
 @each_raggedness
@@ -183,10 +183,10 @@ def test_a_backend_gives_the_values_and_gradients_of_the_definition(
 @pytest.mark.parametrize("dtype", COMPLEX, ids=str)
 @pytest.mark.parametrize("case", ["modrelu", "modrelu-no-bias", "identity"])
 @each_backend
-def test_a_backend_gives_the_values_and_gradients_of_the_definition_for_complex_states(
+def test_a_backend_gives_the_values_and_gradients_of_the_reference_for_complex_states(
     backend, case, dtype, reverse, ragged
 ):
-    assert_equals_definition(case, (9, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
+    assert_equals_reference(case, (9, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
 
 
 @each_raggedness
@@ -197,8 +197,8 @@ def test_a_backend_gives_the_values_and_gradients_of_the_definition_for_complex_
     [*itertools.product((1, 2, 63), (1, 3, 17), (1, 2, 33))],
     ids=lambda shape: "x".join(map(str, shape)),
 )
-def test_odd_shapes_are_as_good_as_others(shape, case, reverse, ragged):
-    assert_equals_definition(case, shape, torch.float64, None, reverse=reverse, ragged=ragged)
+def test_odd_shapes_agree_with_the_reference(shape, case, reverse, ragged):
+    assert_equals_reference(case, shape, torch.float64, None, reverse=reverse, ragged=ragged)
 
 
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
@@ -212,7 +212,7 @@ def test_steps_at_which_no_sequence_runs_give_zeros(sizes, reverse):
 
 
 @each_backend
-def test_states_past_the_end_of_a_sequence_are_zero_whatever_stands_there(backend):
+def test_states_past_the_end_of_a_sequence_are_zero_for_any_input_there(backend):
     x, W, h0 = operands(4, 3, 2)
     x = x.detach()
     x[2:, 1:] = torch.nan
@@ -221,7 +221,7 @@ def test_states_past_the_end_of_a_sequence_are_zero_whatever_stands_there(backen
 
 
 @each_backend
-def test_gradients_of_states_past_the_end_go_nowhere(backend):
+def test_gradients_of_states_past_the_end_have_no_effect(backend):
     tensors = operands(4, 3, 2)
     h = elman(*tensors, batch_sizes=[3, 3, 1, 1], backend=backend)
     gradients = torch.autograd.grad(h[2:, 1:].sum(), tensors)
@@ -229,7 +229,7 @@ def test_gradients_of_states_past_the_end_go_nowhere(backend):
 
 
 @each_backend
-def test_without_a_first_state_it_is_zero(backend):
+def test_the_initial_state_is_zero_by_default(backend):
     x, W, h0 = operands(5, 3, 2)
     expected = elman(x, W, torch.zeros_like(h0), backend=backend)
     assert torch.equal(elman(x, W, backend=backend), expected)
@@ -245,7 +245,7 @@ def test_an_empty_batch_gives_an_empty_output_and_no_gradient(backend, reverse):
 
 
 @each_backend
-def test_inputs_are_left_as_they_were(backend):
+def test_inputs_are_not_modified(backend):
     tensors = operands(5, 3, 2, bias=True)
     before = [tensor.detach().clone() for tensor in tensors]
     values_and_gradients(tensors, nonlinearity="modrelu", backend=backend)
@@ -273,7 +273,7 @@ LAYOUTS = {
 @each_raggedness
 @pytest.mark.parametrize("lay_out", LAYOUTS.values(), ids=LAYOUTS.keys())
 @each_backend
-def test_strides_make_no_difference(backend, lay_out, ragged):
+def test_strides_do_not_change_the_results(backend, lay_out, ragged):
     tensors = lay_out(*(t.detach() for t in operands(5, 3, 4, bias=True)))
     options = options_of("modrelu", 5, 3, ragged=ragged)
     leaves = [tensor.requires_grad_() for tensor in tensors]
@@ -284,7 +284,7 @@ def test_strides_make_no_difference(backend, lay_out, ragged):
 
 
 @each_backend
-def test_a_lazy_conjugate_is_as_good_as_a_physical_one(backend):
+def test_a_lazy_conjugate_equals_a_physical_one(backend):
     tensors = [tensor.detach() for tensor in operands(5, 3, 4, torch.complex128)]
     lazy = elman(*(t.conj() for t in tensors), nonlinearity="identity", backend=backend)
     physical = [tensor.conj_physical() for tensor in tensors]
@@ -293,7 +293,7 @@ def test_a_lazy_conjugate_is_as_good_as_a_physical_one(backend):
 
 
 @each_backend
-def test_an_expanded_gradient_is_as_good_as_a_full_one(backend):
+def test_an_expanded_gradient_equals_a_full_one(backend):
     tensors = operands(5, 3, 4)
     h = elman(*tensors, backend=backend)
     expanded = torch.autograd.grad(h.sum(), tensors, retain_graph=True)
@@ -302,19 +302,19 @@ def test_an_expanded_gradient_is_as_good_as_a_full_one(backend):
 
 
 @pytest.mark.parametrize("needed", [*itertools.combinations(range(4), 2)], ids=str)
-def test_only_the_gradients_that_are_asked_for_are_needed(needed):
+def test_only_the_requested_gradients_are_needed(needed):
     tensors = operands(5, 3, 4, bias=True)
     for k, tensor in enumerate(tensors):
         tensor.requires_grad_(k in needed)
-    asked = [tensors[k] for k in needed]
+    requested = [tensors[k] for k in needed]
     got, expected = (
-        torch.autograd.grad(elman(*tensors, nonlinearity="modrelu", backend=b).sum(), asked)
+        torch.autograd.grad(elman(*tensors, nonlinearity="modrelu", backend=b).sum(), requested)
         for b in ("loop", "reference")
     )
     assert_near(got, expected, torch.float64, 20)
 
 
-# ------------------------------------------------------ the operators that torch.library has
+# --------------------------------------------------------------- registration of the operators
 
 OP_CASES = {
     "tanh": ("tanh", torch.float32, None, False),
@@ -329,25 +329,23 @@ each_op_case = pytest.mark.parametrize(
 
 
 @each_op_case
-def test_the_operator_is_registered_as_torch_expects(name, dtype, sizes, reverse):
+def test_the_operator_passes_opcheck(name, dtype, sizes, reverse):
     x, W, h0, *bias = operands(4, 3, 2, dtype, bias=name == "modrelu")
     arguments = (x, W, h0, bias[0] if bias else None, name, sizes, reverse)
     torch.library.opcheck(torch.ops.eigenrnn.elman_loop.default, arguments)
 
 
 @each_op_case
-def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(
-    name, dtype, sizes, reverse
-):
+def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, reverse):
     tensors = [t.detach() for t in operands(4, 3, 2, dtype, bias=name == "modrelu")]
     x, W, h0, *bias = tensors
     arguments = (W, h0, bias[0] if bias else None, name, sizes, reverse)
     h, moduli = torch.ops.eigenrnn.elman_loop(x, *arguments)
-    given = weights_like(h), h, moduli, *arguments
-    torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, given)
+    backward_arguments = weights_like(h), h, moduli, *arguments
+    torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, backward_arguments)
 
 
-# ------------------------------------------------------------- differentiation of all kinds
+# -------------------------------------------------------------------- kinds of differentiation
 
 
 @each_raggedness
@@ -371,7 +369,7 @@ def test_every_nonlinearity_can_be_differentiated_twice(case):
     )
 
 
-def test_the_gradient_is_the_same_whether_or_not_it_leaves_a_graph():
+def test_the_gradient_is_the_same_with_and_without_create_graph():
     tensors = operands(5, 3, 4, bias=True)
     h = elman(*tensors, nonlinearity="modrelu", batch_sizes=[3, 3, 2, 1, 1])
     plain = torch.autograd.grad(h.sum(), tensors, retain_graph=True)
@@ -424,7 +422,7 @@ def test_per_example_gradients_equal_those_of_each_example():
 
 
 @forward_mode
-def test_a_product_with_the_jacobian_of_torch_func_equals_that_of_differences():
+def test_a_jvp_of_torch_func_equals_a_finite_difference():
     x, W, h0 = (tensor.detach() for tensor in operands(4, 2, 2))
     tangent = torch.ones_like(W)
     _, got = torch.func.jvp(lambda W: elman(x, W, h0), (W,), (tangent,))
@@ -435,7 +433,7 @@ def test_a_product_with_the_jacobian_of_torch_func_equals_that_of_differences():
 
 @forward_mode
 @pytest.mark.parametrize("which", range(3), ids=["x", "W", "h0"])
-def test_forward_mode_of_any_tensor_is_the_transpose_of_backward_mode(which):
+def test_forward_mode_is_the_transpose_of_backward_mode(which):
     tensors = operands(4, 2, 2)
     tangent = weights_like(tensors[which])
     with torch.autograd.forward_ad.dual_level():
@@ -450,7 +448,7 @@ def test_forward_mode_of_any_tensor_is_the_transpose_of_backward_mode(which):
 
 @pytest.mark.parametrize("backend", ["loop"])
 @each_direction
-def test_gradients_may_be_batched(backend, reverse):
+def test_batched_gradients_equal_single_ones(backend, reverse):
     tensors = operands(4, 2, 2, bias=True)
     h = elman(*tensors, nonlinearity="modrelu", reverse=reverse, backend=backend)
     gs = torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
@@ -468,12 +466,12 @@ def test_a_vectorised_jacobian_equals_the_plain_one():
     assert_near([vectorised], [plain], torch.float64, 8)
 
 
-def test_under_no_grad_nothing_is_kept():
+def test_under_no_grad_nothing_is_saved():
     with torch.no_grad():
         assert elman(*operands(4, 2, 2)).grad_fn is None
 
 
-def test_in_inference_mode_it_gives_the_same():
+def test_inference_mode_does_not_change_the_states():
     tensors = operands(4, 2, 2)
     with torch.inference_mode():
         h = elman(*tensors)
@@ -484,7 +482,7 @@ def test_in_inference_mode_it_gives_the_same():
 @pytest.mark.parametrize(
     "shape", [(600, 3, 171), (5, 1, 2**17 + 1), (7, 0, 3), (1, 1, 1)], ids=str
 )
-def test_the_gradient_of_the_bias_in_stretches_of_time_is_the_plain_sum(shape, dtype):
+def test_the_bias_gradient_in_blocks_is_the_plain_sum(shape, dtype):
     generator = torch.Generator().manual_seed(0)
     delta, h = (normal(generator, shape, dtype) for _ in range(2))
     expected = (delta * h.sgn().conj()).real.sum((0, 1))
@@ -515,7 +513,7 @@ def test_modrelu_of_complex_numbers_far_below_the_bias_has_exact_gradients(backe
         assert float((one - other).abs().max() / other.abs().max()) <= tol(torch.float32, 1)
 
 
-# ----------------------------------------------------------------------- work, not seconds
+# ------------------------------------------------------------------------ number of operations
 
 
 INSIDE = {
@@ -525,7 +523,7 @@ INSIDE = {
 
 
 class Work(TorchDispatchMode):
-    """Counts operations and the numbers that they write, inside our operators too."""
+    """Counts operations and the numbers that they write, also inside our operators."""
 
     def __init__(self):
         super().__init__()
@@ -558,13 +556,13 @@ def test_the_work_of_the_loop_grows_linearly_with_the_number_of_steps(what, ragg
     assert ((of_36 - of_24) == (of_24 - of_12)).all()
 
 
-def test_the_measure_of_work_sees_that_of_the_definition_is_quadratic():
+def test_the_work_of_the_reference_grows_quadratically():
     of_12, of_24, of_36 = (work_of(T, "reference", "numbers", ragged=False) for T in (12, 24, 36))
     assert (of_36 - of_24)[1] > (of_24 - of_12)[1]
 
 
 @pytest.mark.parametrize("case", ["tanh", "relu", "elu", "leaky_relu", "modrelu"])
-def test_a_step_of_the_loop_is_one_product_and_little_else(case):
+def test_a_step_of_the_loop_takes_at_most_eight_operations(case):
     def products(T):
         counted = Work()
         with counted:
@@ -574,7 +572,7 @@ def test_a_step_of_the_loop_is_one_product_and_little_else(case):
     assert products(20) - products(19) <= 8
 
 
-# --------------------------------------------------------------------------------- refusals
+# ------------------------------------------------------------------------------ error messages
 
 x, W, h0, b = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32, bias=True))
 REFUSED = {
@@ -588,7 +586,7 @@ REFUSED = {
         ValueError,
         r"bias of shape \(2,\), got \(1,\)",
     ),
-    "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh owns none"),
+    "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh has none"),
     "unknown": (
         (x, W),
         {"nonlinearity": "sine"},
@@ -639,12 +637,12 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
 )
-def test_bad_input_is_refused_with_what_was_expected(arguments, options, error, message):
+def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
     with pytest.raises(error, match=f"expected {message}"):
         elman(*arguments, **options)
 
 
-# --------------------------------------------------------------------------- lower precision
+# ----------------------------------------------------------------------------- lower precision
 
 
 @each_nonlinearity
@@ -662,7 +660,7 @@ def test_autocast_runs_the_recurrence_in_float32(case):
     [(name, dtype) for name in QUICK for dtype in SIXTEEN if (name, dtype) != NO_KERNEL],
     ids=str,
 )
-def test_sixteen_bits_give_what_double_precision_gives_but_for_rounding(backend, dtype):
+def test_sixteen_bits_agree_with_double_precision_up_to_rounding(backend, dtype):
     tensors = [t.detach().to(dtype) for t in operands(3, 2, 4)]
     h = elman(*tensors, backend=backend)
     expected = elman(*(tensor.double() for tensor in tensors), backend="reference")

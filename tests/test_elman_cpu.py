@@ -1,4 +1,4 @@
-"""The compiled kernels of the Elman recurrence compute what its definition says."""
+"""The compiled kernels of the Elman recurrence agree with the reference."""
 
 import contextlib
 import itertools
@@ -15,10 +15,10 @@ from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled
 from eigenrnn.ops.elman import cpu, loop, reference
-from near import assert_near
+from kernel_testing import assert_near
 
 pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
 )
 
 ROOT = Path(__file__).parents[1]
@@ -26,8 +26,8 @@ FLOATS = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
 NAMES = ("x", "W", "h0", "bias", "U", "c")
 
-# Together they have every B of 1, 3, 17, 128, every N of 1, 2, 31, 33, 170, 190, 512 and every T
-# of 1, 2, 63, 784. The definition differentiates in time that grows with T squared.
+# Together they cover B of 1, 3, 17, 128, N of 1, 2, 31, 33, 170, 190, 512 and T of 1, 2, 63, 784.
+# The time of the reference's backward pass grows with T squared.
 SHAPES = [
     (1, 1, 1),
     (1, 3, 2),
@@ -49,8 +49,8 @@ each_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=str)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-# modReLU jumps: among millions of numbers some are so near to where it does that they round to the
-# other side of it, unless they have twice the digits
+# modReLU is discontinuous. Among millions of float32 numbers, some are so close to its jump that
+# rounding moves them across; in float64 none are
 each_smoothness = pytest.mark.parametrize(
     ("case", "dtype"), [("elu", torch.float32), ("modrelu", torch.float64)], ids=["elu", "modrelu"]
 )
@@ -63,7 +63,7 @@ def each_shape(*shapes):
 
 @pytest.fixture(autouse=True)
 def fresh_memory_is_poisoned(monkeypatch):
-    """An element that nobody writes is NaN."""
+    """Uninitialised memory is NaN."""
     new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
 
     def poisoned(tensor):
@@ -76,7 +76,7 @@ def fresh_memory_is_poisoned(monkeypatch):
 
 @pytest.fixture
 def threads():
-    """Sets the number of threads, for the length of a test."""
+    """Sets the number of threads during a test."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -91,7 +91,7 @@ def normal(generator, shape, dtype):
 
 
 def operands(T, B, N, dtype=torch.float32, *, bias=False, M=None, seed=0):
-    """Inputs, a matrix that keeps lengths, a first state, a bias, a map and its bias, or None."""
+    """Inputs, a unitary matrix, an initial state, a bias, an input map and its bias, or None."""
     generator = torch.Generator().manual_seed(seed)
     W = haar_(torch.empty(N, N, dtype=torch.float64), generator=generator).to(dtype)
     if dtype.is_complex:
@@ -110,7 +110,7 @@ def operands_of(case, shape, dtype=torch.float32, *, M=None):
 
 
 def ragged_sizes(T, B):
-    """A fall from B, to a single sequence at the last step."""
+    """Batch sizes that descend from B to one sequence at the last step."""
     return [max(1, B - t * B // T) for t in range(T)]
 
 
@@ -128,23 +128,23 @@ def leaves_of(tensors):
 
 
 def evaluated(backend, tensors, options):
-    """Return the states, the last ones and the gradients of all tensors, by name."""
+    """Return all states, the last states and the gradients of all tensors, by name."""
     leaves = leaves_of(tensors)
     h, last = backend.run(*leaves, *options)
-    given = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
+    present = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
     weights = weights_like(h, 7), weights_like(last, 8)
-    found = torch.autograd.grad((h, last), tuple(given.values()), weights)
+    found = torch.autograd.grad((h, last), tuple(present.values()), weights)
     values = {"h": h.detach(), "last": last.detach()}
-    return values | dict(zip((f"d{name}" for name in given), found, strict=True))
+    return values | dict(zip((f"d{name}" for name in present), found, strict=True))
 
 
-def assert_equals_definition(tensors, options, against=reference.BACKEND):
+def assert_equals_reference(tensors, options, against=reference.BACKEND):
     got = evaluated(cpu.BACKEND, tensors, options)
     exact = [None if v is None else v.to(wider(v.dtype)) for v in tensors]
     T, _, N = got["h"].shape
-    with one_thread():  # what others of torch's wait for costs more than they compute
+    with one_thread():  # more threads of torch would wait longer than they compute
         expected = evaluated(against, exact, options)
-    # T roundings follow one another, each of a sum over N
+    # rounding errors accumulate over T steps, each with a sum over N
     assert_near(got, expected, tol(tensors[1].dtype, T + N))
 
 
@@ -159,12 +159,12 @@ def one_thread():
 
 
 def same(one, other):
-    """Return the names under which there are different bits."""
+    """Return the names of the tensors that differ in any bit."""
     return [name for name in one if not torch.equal(one[name], other[name])]
 
 
 class Kernels:
-    """Hands calls on to the compiled kernels and keeps their arguments."""
+    """Calls the compiled kernels and records their arguments."""
 
     def __init__(self):
         self.views = self.gradients = None
@@ -188,7 +188,7 @@ def spied(monkeypatch):
     return spy
 
 
-# --------------------------------------------------------------------- against the definition
+# --------------------------------------------------------------- comparison with the reference
 
 
 @each_raggedness
@@ -196,37 +196,35 @@ def spied(monkeypatch):
 @each_map
 @each_dtype
 @each_nonlinearity
-def test_a_kernel_gives_the_values_and_gradients_of_the_definition(
-    case, dtype, M, reverse, ragged
-):
+def test_a_kernel_gives_the_values_and_gradients_of_the_reference(case, dtype, M, reverse, ragged):
     shape = 9, 5, 33
     tensors = operands_of(case, shape, dtype, M=M)
-    assert_equals_definition(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
+    assert_equals_reference(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
 
 
 @pytest.mark.parametrize("M", [None, 1], ids=["no map", "one channel"])
 @each_shape(*SHAPES)
 @each_smoothness
-def test_a_kernel_gives_that_at_odd_sizes(case, dtype, shape, M):
+def test_a_kernel_agrees_at_odd_sizes(case, dtype, shape, M):
     tensors = operands_of(case, shape, dtype, M=M)
-    assert_equals_definition(tensors, options_of(case, shape))
+    assert_equals_reference(tensors, options_of(case, shape))
 
 
 @each_direction
 @each_shape(*(shape for shape in SHAPES if shape[1] > 1))
-def test_a_kernel_gives_that_at_odd_sizes_of_uneven_lengths(shape, reverse):
+def test_a_kernel_agrees_at_odd_sizes_with_different_lengths(shape, reverse):
     tensors = operands_of("tanh", shape, M=3)
-    assert_equals_definition(tensors, options_of("tanh", shape, reverse=reverse, ragged=True))
+    assert_equals_reference(tensors, options_of("tanh", shape, reverse=reverse, ragged=True))
 
 
 @each_raggedness
 @each_smoothness
-def test_a_kernel_gives_that_at_the_size_of_an_experiment(case, dtype, ragged):
+def test_a_kernel_agrees_at_the_size_of_an_experiment(case, dtype, ragged):
     shape = 784, 20, 190
     tensors = operands_of(case, shape, dtype, M=1)
     options = options_of(case, shape, ragged=ragged)
-    # the definition would take a minute; the loop is itself compared with it
-    assert_equals_definition(tensors, options, against=loop.BACKEND)
+    # the reference would take a minute; other tests compare the loop with it
+    assert_equals_reference(tensors, options, against=loop.BACKEND)
 
 
 @each_raggedness
@@ -234,36 +232,36 @@ def test_a_kernel_gives_that_at_the_size_of_an_experiment(case, dtype, ragged):
 @pytest.mark.parametrize("M", [None, 1, 3], ids=["no map", "one channel", "three channels"])
 @pytest.mark.parametrize("dtype", COMPLEX, ids=str)
 @pytest.mark.parametrize("case", ["modrelu", "modrelu-no-bias", "identity"])
-def test_a_kernel_gives_that_for_complex_states(case, dtype, M, reverse, ragged):
+def test_a_kernel_agrees_for_complex_states(case, dtype, M, reverse, ragged):
     shape = 9, 5, 17
     tensors = operands_of(case, shape, dtype, M=M)
-    assert_equals_definition(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
+    assert_equals_reference(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
 
 
 @each_shape((2, 3, 1), (63, 17, 31), (784, 1, 2), (63, 3, 190))
-def test_a_kernel_gives_that_for_complex_states_at_odd_sizes(shape):
+def test_a_kernel_agrees_for_complex_states_at_odd_sizes(shape):
     tensors = operands_of("modrelu", shape, torch.complex128)
-    tensors[3] = -tensors[3].abs() / 10  # a bias above zero makes errors grow with time
-    assert_equals_definition(tensors, options_of("modrelu", shape))
+    tensors[3] = -tensors[3].abs() / 10  # a positive bias makes errors grow with time
+    assert_equals_reference(tensors, options_of("modrelu", shape))
 
 
 def test_a_map_of_complex_inputs_is_applied_too():
     shape = 5, 3, 4
     tensors = operands_of("modrelu", shape, torch.complex128, M=2)
     tensors[0] = torch.complex(tensors[0], tensors[0].flip(0))
-    assert_equals_definition(tensors, options_of("modrelu", shape))
+    assert_equals_reference(tensors, options_of("modrelu", shape))
 
 
 @each_map
 @each_nonlinearity
-def test_sixteen_bits_are_summed_in_thirty_two(case, M):
+def test_sixteen_bit_inputs_are_summed_in_float32(case, M):
     shape = 63, 3, 33
     tensors = operands_of(case, shape, torch.bfloat16, M=M)
     options = options_of(case, shape)
     got = evaluated(cpu.BACKEND, tensors, options)
     assert all(found.dtype == torch.bfloat16 for found in got.values())
     exact = [None if v is None else v.double() for v in tensors]
-    # one rounding of each result, however long it took
+    # each result is rounded once, for any number of steps
     assert_near(got, evaluated(reference.BACKEND, exact, options), torch.finfo(torch.bfloat16).eps)
 
 
@@ -272,7 +270,7 @@ def test_sixteen_bits_are_summed_in_thirty_two(case, M):
 @each_direction
 def test_steps_at_which_no_sequence_runs_give_zeros(sizes, M, reverse):
     tensors = operands_of("tanh", (4, 3, 2), torch.float64, M=M)
-    assert_equals_definition(tensors, ("tanh", sizes, reverse))
+    assert_equals_reference(tensors, ("tanh", sizes, reverse))
 
 
 @each_map
@@ -285,17 +283,17 @@ def test_an_empty_batch_gives_empty_states_and_no_gradient(M, reverse):
 
 
 @pytest.mark.parametrize(("N", "M"), [(3, 0), (0, 3), (0, None)], ids=str)
-def test_no_channels_and_no_units_are_numbers_of_them_too(N, M):
+def test_zero_channels_and_zero_units_are_supported(N, M):
     x, h0 = torch.ones(4, 2, N if M is None else M), torch.ones(2, N)
     U, c = (None, None) if M is None else (torch.ones(N, M), torch.ones(N))
     tensors = [x, torch.eye(N), h0, None, U, c]
-    assert_equals_definition(tensors, ("identity", None, False))
+    assert_equals_reference(tensors, ("identity", None, False))
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
 @each_map
 @each_nonlinearity
-def test_what_is_not_finite_spreads_as_it_does_in_the_definition(case, M, value):
+def test_non_finite_values_spread_as_in_the_reference(case, M, value):
     shape = 4, 3, 5
     tensors = operands_of(case, shape, M=M)
     tensors[0][1, 2, 0] = value
@@ -310,14 +308,14 @@ def test_what_is_not_finite_spreads_as_it_does_in_the_definition(case, M, value)
 
 
 @pytest.mark.parametrize("which", ["x", "h0", "W"])
-def test_gradients_of_what_is_not_a_number_are_not_numbers(which):
+def test_gradients_of_nan_are_nan(which):
     tensors = dict(zip(NAMES, operands_of("tanh", (4, 3, 5)), strict=True))
     tensors[which].view(-1)[0] = torch.nan
     got = evaluated(cpu.BACKEND, tensors.values(), ("tanh", None, False))
     assert got["dW"].isnan().any()
 
 
-# -------------------------------------------------------------------- strides, without copies
+# ---------------------------------------------------------------------- strides without copies
 
 
 def batch_first(tensor):
@@ -329,7 +327,7 @@ def every_second(tensor):
 
 
 def steps_apart(tensor):
-    """Leave a gap between steps and between sequences, as a slice of a larger batch has it."""
+    """Leave gaps between steps and between sequences, as in a slice of a larger batch."""
     return torch.nn.functional.pad(tensor, (0, 0, 0, 3, 0, 2))[:-2, :-3]
 
 
@@ -349,16 +347,16 @@ LAYOUTS = {
 @each_raggedness
 @each_map
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_strides_make_no_difference(layout, M, ragged):
+def test_strides_do_not_change_the_results(layout, M, ragged):
     shape = 5, 3, 19
     tensors = [
         v if v is None else layout.get(name, torch.clone)(v)
         for name, v in zip(NAMES, operands_of("modrelu", shape, torch.float64, M=M), strict=True)
     ]
-    assert_equals_definition(tensors, options_of("modrelu", shape, ragged=ragged))
+    assert_equals_reference(tensors, options_of("modrelu", shape, ragged=ragged))
 
 
-def test_a_batch_that_comes_first_is_read_and_written_where_it_lies(spied):
+def test_batch_first_tensors_are_read_and_written_without_copies(spied):
     x, *others = operands_of("tanh", (5, 3, 16))
     x = batch_first(x).requires_grad_()
     h, _ = cpu.BACKEND.run(x, *others, "tanh", None, False)
@@ -372,7 +370,7 @@ def test_a_batch_that_comes_first_is_read_and_written_where_it_lies(spied):
 
 
 @pytest.mark.parametrize("lay_out", [torch.clone, steps_apart], ids=["whole", "gaps"])
-def test_rows_in_one_piece_are_never_copied(spied, lay_out):
+def test_contiguous_rows_are_never_copied(spied, lay_out):
     tensors = operands_of("modrelu", (5, 3, 16), M=4)
     tensors[0] = lay_out(tensors[0])
     cpu.BACKEND.run(*tensors, "modrelu", None, False)
@@ -380,67 +378,71 @@ def test_rows_in_one_piece_are_never_copied(spied, lay_out):
     assert [view[0] for view in spied.views[:6]] == [x, U, c, W, h0, bias]
 
 
-def test_an_expanded_gradient_is_as_good_as_a_full_one(spied):
+def test_an_expanded_gradient_equals_a_full_one(spied):
     leaves = leaves_of(operands_of("modrelu", (5, 3, 19)))
     h, _ = cpu.BACKEND.run(*leaves, "modrelu", None, False)
-    given = [leaf for leaf in leaves if leaf is not None]
-    expanded = torch.autograd.grad(h.sum(), given, retain_graph=True)
-    assert spied.gradients[0][1:] == (0, 0)  # one row, wherever it is asked for
-    full = torch.autograd.grad(h, given, torch.ones_like(h))
+    present = [leaf for leaf in leaves if leaf is not None]
+    expanded = torch.autograd.grad(h.sum(), present, retain_graph=True)
+    assert spied.gradients[0][1:] == (0, 0)  # one row, expanded
+    full = torch.autograd.grad(h, present, torch.ones_like(h))
     assert all(map(torch.equal, expanded, full))
 
 
-def test_inputs_are_left_as_they_were():
+def test_inputs_are_not_modified():
     tensors = operands_of("modrelu", (5, 3, 19), M=3)
     before = [tensor.clone() for tensor in tensors]
     evaluated(cpu.BACKEND, tensors, ("modrelu", None, False))
     assert all(map(torch.equal, tensors, before))
 
 
-# -------------------------------------------------------------------- what is not asked for
+# ---------------------------------------------------------------------- requested results only
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 @each_map
-def test_only_the_gradients_that_are_asked_for_are_computed(spied, M, size):
+def test_only_the_requested_gradients_are_computed(spied, M, size):
     tensors = dict(zip(NAMES, operands_of("modrelu", (5, 3, 7), M=M), strict=True))
     whole = evaluated(cpu.BACKEND, tensors.values(), ("modrelu", None, False))
     places = {"x": 2, "W": 5, "h0": 6, "bias": 7, "U": 3, "c": 4}
-    for asked in itertools.combinations([n for n, v in tensors.items() if v is not None], size):
+    for requested in itertools.combinations(
+        [n for n, v in tensors.items() if v is not None], size
+    ):
         leaves = {
-            name: v if v is None else v.clone().requires_grad_(name in asked)
+            name: v if v is None else v.clone().requires_grad_(name in requested)
             for name, v in tensors.items()
         }
         h, last = cpu.BACKEND.run(*leaves.values(), "modrelu", None, False)
         weights = weights_like(h, 7), weights_like(last, 8)
-        found = torch.autograd.grad((h, last), [leaves[name] for name in asked], weights)
-        for name, gradient in zip(asked, found, strict=True):
+        found = torch.autograd.grad((h, last), [leaves[name] for name in requested], weights)
+        for name, gradient in zip(requested, found, strict=True):
             assert torch.equal(gradient, whole[f"d{name}"])
-        assert all((spied.gradients[at][0] != 0) == (n in asked) for n, at in places.items())
+        assert all((spied.gradients[at][0] != 0) == (n in requested) for n, at in places.items())
 
 
 @each_direction
 @each_raggedness
-def test_the_last_states_alone_need_no_gradient_of_all_states(spied, monkeypatch, reverse, ragged):
+def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
+    spied, monkeypatch, reverse, ragged
+):
     shape = T, B, N = 9, 5, 19
     leaves = leaves_of(operands_of("tanh", shape, torch.float64, M=3))
     leaves[0].requires_grad_(False)
     options = options_of("tanh", shape, reverse=reverse, ragged=ragged)
     _, last = cpu.BACKEND.run(*leaves, *options)
-    made = []
+    buffers = []
     new_empty = torch.Tensor.new_empty
 
     def counted(*arguments, **keywords):
-        made.append(new_empty(*arguments, **keywords))
-        return made[-1]
+        buffers.append(new_empty(*arguments, **keywords))
+        return buffers[-1]
 
     monkeypatch.setattr(torch.Tensor, "new_empty", counted)
-    asked = [leaf for leaf in leaves[1:] if leaf is not None]
-    got = torch.autograd.grad(last, asked, weights_like(last, 8))
+    requested = [leaf for leaf in leaves[1:] if leaf is not None]
+    got = torch.autograd.grad(last, requested, weights_like(last, 8))
     assert spied.gradients[0] == (0, 0, 0)
-    assert max(buffer.numel() for buffer in made) < T * B * N
+    assert max(buffer.numel() for buffer in buffers) < T * B * N
     _, expected = reference.BACKEND.run(*leaves, *options)
-    other = torch.autograd.grad(expected, asked, weights_like(last, 8))
+    other = torch.autograd.grad(expected, requested, weights_like(last, 8))
     torch.testing.assert_close(got, other, rtol=0, atol=tol(last.dtype, T * N))
 
 
@@ -450,9 +452,7 @@ def test_the_last_states_alone_need_no_gradient_of_all_states(spied, monkeypatch
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str
 )
-def test_the_last_states_alone_are_those_that_come_with_all_states(
-    spied, dtype, M, reverse, ragged
-):
+def test_last_only_returns_the_same_last_states(spied, dtype, M, reverse, ragged):
     shape = 9, 5, 19
     tensors = operands_of("modrelu", shape, dtype, M=M)
     options = options_of("modrelu", shape, reverse=reverse, ragged=ragged)
@@ -463,7 +463,7 @@ def test_the_last_states_alone_are_those_that_come_with_all_states(
     assert torch.equal(last, expected)
 
 
-# ------------------------------------------------------------------------- the same every time
+# ----------------------------------------------------------------------------- reproducibility
 
 
 @each_raggedness
@@ -485,7 +485,7 @@ def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
         assert same(shared, evaluated(cpu.BACKEND, tensors, options)) == []
 
 
-def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in():
+def test_a_sequence_does_not_depend_on_its_batch():
     tensors = operands_of("modrelu", (31, 29, 65), M=1)
     whole = evaluated(cpu.BACKEND, tensors, ("modrelu", None, False))
     for b in (0, 7, 28):
@@ -496,10 +496,10 @@ def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in():
         assert torch.equal(last[0], whole["last"][b])
 
 
-# ------------------------------------------------------------------------ instruction sets
+# ---------------------------------------------------------------------------- instruction sets
 
 
-def test_the_instruction_set_is_the_one_that_was_asked_for():
+def test_the_environment_selects_the_instruction_set():
     isas = compiled.kernels.isas
     assert compiled.kernels.isa == (os.environ.get("EIGENRNN_ISA") or isas[0])
     assert isas[-1] == "portable"
@@ -526,10 +526,10 @@ def test_every_instruction_set_passes_the_tests(isa):
     files = "tests/test_elman_cpu.py", "tests/test_cpu_functions.py"
     done = with_isa(isa, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files)
     assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # where kernels do not load, all is skipped
+    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
 
 
-def test_an_instruction_set_that_there_is_not_is_refused_by_name():
+def test_an_unknown_instruction_set_is_refused_by_name():
     done = with_isa("sse9", "-m", "eigenrnn", "list", "backends", "--json")
     known = ", ".join(compiled.kernels.isas)
     assert f"expected EIGENRNN_ISA among {known}, got sse9" in done.stdout

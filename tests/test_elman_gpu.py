@@ -1,4 +1,4 @@
-"""Triton's kernels of the Elman recurrence compute what its definition says.
+"""The Triton kernels of the Elman recurrence agree with the reference.
 
 They run in Triton's interpreter or, with TRITON_INTERPRET=0, on the GPU.
 """
@@ -15,31 +15,31 @@ from eigenrnn.init import haar_
 from eigenrnn.layers import RNN
 from eigenrnn.ops import elman, explain
 from eigenrnn.ops import gpu as gpu_calls
-from eigenrnn.ops.backend import Call
+from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS, gpu, reference
-from eigenrnn.ops.gpu import lengths_of, pieces
-from near import assert_near
-from on_gpu import (
+from eigenrnn.ops.gpu import pieces, sequence_lengths
+from kernel_testing import (
     DEVICE,
     INTERPRETED,
-    missing,
+    assert_near,
     normal,
     python,
     ragged_sizes,
     registers,
     same,
     tol,
+    unavailable,
 )
 
 pytestmark = [
-    pytest.mark.skipif(missing() is not None, reason=f"needs Triton: {missing()}"),
-    # numpy says so where the interpreter computes what is not finite
+    pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}"),
+    # numpy warns when the interpreter computes values that are not finite
     pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),
 ]
 
 NAMES = ("x", "W", "h0", "bias", "U", "c")
 SIXTEEN = [torch.float16, torch.bfloat16]
-# the interpreter cuts off what does not fit into bfloat16, where a GPU rounds
+# the interpreter truncates to bfloat16; a GPU rounds
 ONE_ROUNDING = {
     torch.float16: torch.finfo(torch.float16).eps / 2,
     torch.bfloat16: torch.finfo(torch.bfloat16).eps,
@@ -53,7 +53,7 @@ each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", 
 
 @pytest.fixture(autouse=True)
 def fresh_memory_is_poisoned(monkeypatch):
-    """An element that nobody writes is NaN."""
+    """Uninitialised memory is NaN."""
     new_empty = torch.Tensor.new_empty
 
     def poisoned(*arguments, **keywords):
@@ -65,7 +65,7 @@ def fresh_memory_is_poisoned(monkeypatch):
 
 
 def operands(T, B, N, dtype=torch.float32, *, bias=False, M=None, seed=0):
-    """Inputs, a matrix that keeps lengths, a first state, a bias, a map and its bias, or None."""
+    """Inputs, a unitary matrix, an initial state, a bias, an input map and its bias, or None."""
     generator = torch.Generator().manual_seed(seed)
     W = haar_(torch.empty(N, N, dtype=torch.float64), generator=generator)
     if dtype.is_complex:
@@ -89,15 +89,15 @@ def options_of(case, shape, *, reverse=False, ragged=False):
 
 
 def evaluated(backend, tensors, options):
-    """Return the states, the last ones and the gradients of all tensors, by name."""
+    """Return all states, the last states and the gradients of all tensors, by name."""
     leaves = [None if v is None else v.detach().requires_grad_() for v in tensors]
     h, last = backend.run(*leaves, *options)
-    given = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
+    present = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
     generator = torch.Generator().manual_seed(7)
     weights = tuple(normal(generator, v.shape, v.dtype) for v in (h, last))
-    found = torch.autograd.grad((h, last), tuple(given.values()), weights)
+    found = torch.autograd.grad((h, last), tuple(present.values()), weights)
     values = {"h": h.detach(), "last": last.detach()}
-    return values | dict(zip((f"d{name}" for name in given), found, strict=True))
+    return values | dict(zip((f"d{name}" for name in present), found, strict=True))
 
 
 def wider(tensor):
@@ -106,83 +106,83 @@ def wider(tensor):
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
-def assert_equals_definition(tensors, options, bound=None):
+def assert_equals_reference(tensors, options, bound=None):
     got = evaluated(gpu.BACKEND, tensors, options)
     T, _, N = got["h"].shape
     expected = evaluated(reference.BACKEND, [wider(v) for v in tensors], options)
-    # T roundings follow one another, each of a sum over N
+    # rounding errors accumulate over T steps, each with a sum over N
     assert_near(got, expected, tol(tensors[1].dtype, T + N) if bound is None else bound)
 
 
-# --------------------------------------------------------------------- against the definition
+# --------------------------------------------------------------- comparison with the reference
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @each_nonlinearity
-def test_a_kernel_gives_the_values_and_gradients_of_the_definition(case, dtype):
+def test_a_kernel_gives_the_values_and_gradients_of_the_reference(case, dtype):
     shape = 3, 2, 33
-    assert_equals_definition(operands_of(case, shape, dtype), options_of(case, shape))
+    assert_equals_reference(operands_of(case, shape, dtype), options_of(case, shape))
 
 
 @each_raggedness
 @each_direction
 @pytest.mark.parametrize("M", [None, 2], ids=["no map", "two channels"])
-def test_a_kernel_gives_that_in_every_direction(M, reverse, ragged):
+def test_a_kernel_agrees_in_both_directions(M, reverse, ragged):
     shape = 5, 4, 17
     options = options_of("elu", shape, reverse=reverse, ragged=ragged)
-    assert_equals_definition(operands_of("elu", shape, M=M), options)
+    assert_equals_reference(operands_of("elu", shape, M=M), options)
 
 
 @pytest.mark.parametrize(
     "shape",
     ["1x1x1", "2x3x2", "9x1x3", "1x17x31", "1x33x16", "2x3x65", "2x1x128", "2x2x129", "9x1x170"],
 )
-def test_a_kernel_gives_that_at_odd_sizes(shape):
+def test_a_kernel_agrees_at_odd_sizes(shape):
     shape = tuple(map(int, shape.split("x")))
-    assert_equals_definition(operands(*shape), options_of("tanh", shape, ragged=True))
+    assert_equals_reference(operands(*shape), options_of("tanh", shape, ragged=True))
 
 
 @each_raggedness
 @each_direction
 @pytest.mark.parametrize("M", [None, 1], ids=["no map", "one channel"])
-def test_a_kernel_gives_that_for_complex_states(M, reverse, ragged):
+def test_a_kernel_agrees_for_complex_states(M, reverse, ragged):
     case, shape = "modrelu", (3, 2, 9)
     tensors = operands_of(case, shape, torch.complex128, M=M)
-    assert_equals_definition(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
+    assert_equals_reference(tensors, options_of(case, shape, reverse=reverse, ragged=ragged))
 
 
 @pytest.mark.parametrize("case", ["modrelu-no-bias", "identity"])
-def test_a_kernel_gives_that_for_complex_states_without_a_bias(case):
+def test_a_kernel_agrees_for_complex_states_without_a_bias(case):
     shape = 3, 2, 9
-    assert_equals_definition(operands_of(case, shape, torch.complex128), options_of(case, shape))
+    assert_equals_reference(operands_of(case, shape, torch.complex128), options_of(case, shape))
 
 
-def test_a_kernel_gives_that_for_complex_states_of_two_pieces():
+def test_a_kernel_agrees_for_complex_states_of_two_pieces():
     shape = 2, 2, 85
     tensors = operands_of("modrelu", shape, torch.complex64)
-    assert_equals_definition(tensors, options_of("modrelu", shape))
+    assert_equals_reference(tensors, options_of("modrelu", shape))
 
 
 @pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
 @pytest.mark.parametrize("case", ["tanh", "modrelu-no-bias"])
-def test_sixteen_bits_are_summed_and_carried_on_in_thirty_two(case, dtype):
+def test_sixteen_bit_inputs_have_float32_sums_and_states(case, dtype):
     shape = 9, 2, 33
     tensors, options = operands_of(case, shape, dtype), options_of(case, shape)
     got = evaluated(gpu.BACKEND, tensors, options)
     assert all(found.dtype == dtype for found in got.values())
     expected = evaluated(reference.BACKEND, [wider(v) for v in tensors], options)
-    # the states have one rounding, however many steps there were before
+    # the states are rounded once, for any number of steps
     for name in ("h", "last"):
         error = (got[name].double() - expected[name]).abs().max()
         assert error <= ONE_ROUNDING[dtype] * 1.01 * expected[name].abs().max()
-    # gradients meet states and gradients that were rounded once
+    # gradients depend on states and gradients that were rounded once
     assert_near(got, expected, 4 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
 @each_direction
 def test_steps_at_which_no_sequence_runs_give_zeros(sizes, reverse):
-    assert_equals_definition(operands(4, 3, 2, torch.float64), ("tanh", sizes, reverse))
+    assert_equals_reference(operands(4, 3, 2, torch.float64), ("tanh", sizes, reverse))
 
 
 def test_an_empty_batch_gives_empty_states_and_no_gradient():
@@ -193,7 +193,7 @@ def test_an_empty_batch_gives_empty_states_and_no_gradient():
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
 @pytest.mark.parametrize("case", ["modrelu", "tanh", "relu", "elu"])
-def test_what_is_not_finite_spreads_as_it_does_in_the_definition(case, value):
+def test_non_finite_values_spread_as_in_the_reference(case, value):
     shape = 3, 2, 3
     tensors = operands_of(case, shape)
     tensors[0][1, 1, 0] = value
@@ -206,7 +206,7 @@ def test_what_is_not_finite_spreads_as_it_does_in_the_definition(case, value):
     torch.testing.assert_close(got, expected, rtol=bound, atol=bound, equal_nan=True)
 
 
-def test_what_is_infinite_meets_no_zero_of_the_padding():
+def test_infinite_values_do_not_spread_through_the_padding():
     x = torch.zeros(4, 1, 2, device=DEVICE)
     x[0, 0, 0] = torch.inf
     h, _ = elman(x, torch.ones_like(x[0]).expand(2, 2), nonlinearity="relu", backend="gpu")
@@ -215,7 +215,7 @@ def test_what_is_infinite_meets_no_zero_of_the_padding():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", ["tanh", "elu"])
-def test_small_and_large_numbers_are_as_exact_as_others(name, dtype):
+def test_small_and_large_numbers_are_accurate(name, dtype):
     size = torch.logspace(-30, 3, 128, dtype=torch.float64, device=DEVICE).to(dtype)
     x = torch.stack([size, -size]).unsqueeze(0)
     W = x.new_zeros(128, 128)
@@ -242,16 +242,16 @@ LAYOUTS = {
 
 @each_raggedness
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_strides_make_no_difference(layout, ragged):
+def test_strides_do_not_change_the_results(layout, ragged):
     shape = 3, 2, 5
     tensors = [
         v if v is None else layout.get(name, torch.clone)(v)
         for name, v in zip(NAMES, operands_of("modrelu", shape, torch.float64), strict=True)
     ]
-    assert_equals_definition(tensors, options_of("modrelu", shape, ragged=ragged))
+    assert_equals_reference(tensors, options_of("modrelu", shape, ragged=ragged))
 
 
-def test_a_batch_that_comes_first_is_read_where_it_lies(monkeypatch):
+def test_batch_first_tensors_are_read_without_copies(monkeypatch):
     seen = []
     launch = gpu.launch
 
@@ -268,7 +268,7 @@ def test_a_batch_that_comes_first_is_read_where_it_lies(monkeypatch):
     assert [v.data_ptr() for v in seen] == [x.data_ptr(), g.data_ptr()]
 
 
-def test_an_expanded_gradient_is_as_good_as_a_full_one():
+def test_an_expanded_gradient_equals_a_full_one():
     leaves = [v.requires_grad_() for v in operands(3, 2, 5)[:3]]
     h, _ = elman(*leaves, nonlinearity="tanh", backend="gpu")
     expanded = torch.autograd.grad(h.sum(), leaves, retain_graph=True)
@@ -276,14 +276,14 @@ def test_an_expanded_gradient_is_as_good_as_a_full_one():
     assert all(map(torch.equal, expanded, full))
 
 
-def test_inputs_are_left_as_they_were():
+def test_inputs_are_not_modified():
     tensors = operands_of("modrelu", (3, 2, 5), M=3)
     before = [tensor.clone() for tensor in tensors]
     evaluated(gpu.BACKEND, tensors, ("modrelu", None, False))
     assert all(map(torch.equal, tensors, before))
 
 
-# ------------------------------------------------------------------------- the same every time
+# ----------------------------------------------------------------------------- reproducibility
 
 
 def test_every_run_gives_the_same_bits():
@@ -293,7 +293,7 @@ def test_every_run_gives_the_same_bits():
     assert same(once, again) == []
 
 
-def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in():
+def test_a_sequence_does_not_depend_on_its_batch():
     x, W, h0, *others = operands(5, 3, 40)
     whole = evaluated(gpu.BACKEND, [x, W, h0, *others], ("tanh", None, False))
     h, last = gpu.BACKEND.run(x[:, 1:2], W, h0[1:2], *others, "tanh", None, False)
@@ -301,7 +301,7 @@ def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in():
     assert torch.equal(last[0], whole["last"][1])
 
 
-# ------------------------------------------------------------------------ differentiated twice
+# -------------------------------------------------------------------------- second derivatives
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_complex_states_can_be_differentiated_twice():
     assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
 
 
-def test_gradients_may_be_batched():
+def test_batched_gradients_equal_single_ones():
     leaves = [v.requires_grad_() for v in operands(3, 2, 3, torch.float64)[:3]]
     h, _ = elman(*leaves, nonlinearity="tanh", backend="gpu")
     weights = torch.stack([torch.ones_like(h), h.detach()])
@@ -343,17 +343,17 @@ def test_gradients_may_be_batched():
         torch.testing.assert_close([v[i] for v in batched], list(found), rtol=bound, atol=bound)
 
 
-# ------------------------------------------------------------------------------- within torch
+# ---------------------------------------------------------------------- integration with torch
 
 
 @pytest.mark.parametrize("sizes", [None, [2, 1, 1]], ids=["full", "ragged"])
-def test_the_operators_are_registered_as_torch_expects(sizes):
+def test_the_operators_pass_opcheck(sizes):
     x, W, h0, bias, *_ = (v.requires_grad_() for v in operands(3, 2, 3, bias=True, M=3))
     arguments = (x, W, h0, bias, "modrelu", sizes, False)
     torch.library.opcheck(gpu.elman_gpu, arguments)
     g, h, moduli, *others = (v.detach() for v in (x, *gpu.elman_gpu(*arguments), W, h0, bias))
-    given = g, h, moduli, *others, "modrelu", sizes, True
-    torch.library.opcheck(gpu._elman_gpu_backward, given)
+    arguments = g, h, moduli, *others, "modrelu", sizes, True
+    torch.library.opcheck(gpu._elman_gpu_backward, arguments)
 
 
 def test_a_compiled_layer_gives_the_same():
@@ -389,14 +389,14 @@ def test_importing_eigenrnn_imports_no_triton_and_running_it_does():
     assert done.stdout.split() == ["False", "True"], done.stderr
 
 
-# ---------------------------------------------------------------------------- what it refuses
+# --------------------------------------------------------------------------- unsupported calls
 
 
 def refusal(**facts):
-    return gpu.BACKEND.objection(dataclasses.replace(CALL, **facts))
+    return gpu.BACKEND.reason_against(dataclasses.replace(CALL, **facts))
 
 
-def test_what_it_can_serve_is_not_refused():
+def test_a_supported_call_is_not_refused():
     assert refusal() is None
     assert refusal(state_size=192) is None
     assert refusal(state_size=128, dtype=torch.float64) is None
@@ -412,19 +412,19 @@ def test_what_it_can_serve_is_not_refused():
     ],
     ids=str,
 )
-def test_a_matrix_that_it_cannot_hold_is_refused_with_the_limit(facts, limit):
-    said = refusal(**facts)
-    assert f"states of {facts['state_size']} numbers are too many" in said
-    assert f"at most {limit} " in said
+def test_a_matrix_above_the_limit_is_refused(facts, limit):
+    reason = refusal(**facts)
+    assert f"states of {facts['state_size']} numbers are too many" in reason
+    assert reason.endswith(f"at most {limit}")
 
 
 def test_complex_units_count_twice():
     x, W = (v.to(DEVICE) for v in (torch.ones(1, 1, 97) + 0j, torch.eye(97) + 0j))
-    with pytest.raises(ValueError, match="backend 'gpu' can serve: states of 194 numbers"):
+    with pytest.raises(ValueError, match="backend 'gpu' can compute: states of 194 numbers"):
         elman(x, W, nonlinearity="identity", backend="gpu")
 
 
-def test_tensors_elsewhere_are_refused():
+def test_tensors_on_another_device_are_refused():
     assert "they are on meta" in refusal(device="meta")
 
 
@@ -436,15 +436,15 @@ def test_layer_norm_and_zoneout_are_refused():
     assert refusal(options=("layer_norm",)) == "it does not compute layer_norm"
 
 
-def test_without_an_interpreter_the_processor_is_refused_and_a_gpu_is_not(monkeypatch):
+def test_without_the_interpreter_cpu_tensors_are_refused_and_gpu_tensors_are_not(monkeypatch):
     monkeypatch.setattr(gpu_calls, "INTERPRETED", False)
     here = dataclasses.replace(CALL, device="cpu")
     refused = "it needs tensors on a CUDA device, and they are on cpu"
     assert explain(BACKENDS, here)["gpu"] == refused
-    assert BACKENDS["gpu"].objection(dataclasses.replace(CALL, device="cuda")) is None
+    assert BACKENDS["gpu"].reason_against(dataclasses.replace(CALL, device="cuda")) is None
 
 
-def test_without_triton_another_backend_serves_and_the_reason_is_told():
+def test_without_triton_another_backend_is_chosen_and_the_error_says_why():
     done = python(
         "-c",
         "import sys; sys.modules['triton'] = None\n"
@@ -454,55 +454,55 @@ def test_without_triton_another_backend_serves_and_the_reason_is_told():
         "RNN(2, 3, backend='gpu')(torch.ones(2, 1, 2))",
     )
     assert done.stdout.startswith("Triton is not installed: pip install triton")
-    assert "backend 'gpu' can serve: Triton is not installed" in done.stderr
+    assert "backend 'gpu' can compute: Triton is not installed" in done.stderr
 
 
 @pytest.mark.parametrize("devices", [0, 1])
-def test_triton_is_recommended_only_where_there_is_a_gpu(devices, monkeypatch):
+def test_triton_is_recommended_only_if_there_is_a_gpu(devices, monkeypatch):
     monkeypatch.setattr(gpu_calls, "INTERPRETED", False)
     monkeypatch.setattr(gpu_calls, "find_spec", lambda _: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
-    assert ("pip install triton" in gpu_calls._absence()) == bool(devices)
+    assert ("pip install triton" in gpu_calls._triton_unavailable()) == bool(devices)
 
 
-def test_a_triton_that_is_too_old_is_missing(monkeypatch):
+def test_a_triton_that_is_too_old_is_unavailable(monkeypatch):
     monkeypatch.setattr(gpu_calls, "version", lambda _: "3.3.1")
-    assert gpu_calls._absence() == (
+    assert gpu_calls._triton_unavailable() == (
         "expected Triton 3.4 or newer, which comes with torch 2.8, got 3.3.1"
     )
 
 
-def test_an_interpreter_that_comes_too_late_is_refused(monkeypatch):
+def test_setting_the_interpreter_after_import_is_refused(monkeypatch):
     monkeypatch.setattr(gpu_calls, "INTERPRETED", not INTERPRETED)
-    monkeypatch.delitem(sys.modules, "eigenrnn.ops.triton_parts", raising=False)
+    monkeypatch.delitem(sys.modules, "eigenrnn.ops.triton_functions", raising=False)
     with pytest.raises(RuntimeError, match="expected TRITON_INTERPRET to stay as it was"):
-        importlib.import_module("eigenrnn.ops.triton_parts")
+        importlib.import_module("eigenrnn.ops.triton_functions")
 
 
 def test_amd_is_refused(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.0")
-    assert refusal() == "its kernels were made for NVIDIA's GPUs alone"
+    assert refusal() == "its kernels support only NVIDIA GPUs"
 
 
 @pytest.mark.parametrize(
     ("interpreted", "device", "why"),
     [(True, "cpu", "Triton's interpreter is for tests"), (False, "cuda", "it has never been run")],
 )
-def test_it_serves_only_where_it_is_named(monkeypatch, interpreted, device, why):
+def test_it_is_chosen_only_by_name(monkeypatch, interpreted, device, why):
     monkeypatch.setattr(gpu_calls, "INTERPRETED", interpreted)
     call = dataclasses.replace(CALL, device=device)
     assert explain(BACKENDS, call)["gpu"].startswith(why)
     assert explain(BACKENDS, call, "gpu")["gpu"] == "chosen"
 
 
-# ------------------------------------------------------------------------------- its own parts
+# ----------------------------------------------------------------------------------- launching
 
 
 @pytest.mark.parametrize("sizes", [[3, 3, 2], [4, 1, 1, 1], [2, 2, 0], [1]], ids=str)
-def test_lengths_are_counted_from_the_sizes_of_all_steps(sizes):
+def test_lengths_follow_from_the_batch_sizes(sizes):
     B = sizes[0]
     expected = [sum(size > b for size in sizes) for b in range(B)]
-    assert lengths_of(sizes, B, torch.device(DEVICE)).tolist() == expected
+    assert sequence_lengths(sizes, B, torch.device(DEVICE)).tolist() == expected
 
 
 def test_pieces_are_powers_of_two_that_hold_all_units():
@@ -512,17 +512,17 @@ def test_pieces_are_powers_of_two_that_hold_all_units():
         assert sum(sizes[:-1]) < N <= sum(sizes)
 
 
-def test_at_the_limit_no_number_leaves_the_registers():
+def test_at_the_limit_no_register_spills():
     found = registers("elman:tanh:float32:190:80", "elman:modrelu_paired:float32:192:90")
     for both in found.values():
         assert all(one["stack"] == 0 and one["registers"] > 144 for one in both.values())
 
 
-# ----------------------------------------------------------------------------------- on a GPU
+# ------------------------------------------------------------------------------------ on a GPU
 
 
 @pytest.mark.gpu
-def test_all_of_this_holds_on_the_gpu():
+def test_all_tests_pass_on_a_gpu():
     command = "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", __file__
     done = python(*command, TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""The compiled kernels of the gated recurrence compute what its definition says."""
+"""The compiled kernels of the gated recurrence agree with the reference."""
 
 import itertools
 import os
@@ -14,22 +14,22 @@ from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, gru
 from eigenrnn.ops.gru import cpu, reference
-from near import assert_near
+from kernel_testing import assert_near
 
 pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
 )
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("x", "W", "h0", "bias", "recurrent_bias", "U", "c")
-# reset after the candidate's matrix, update keeps the state
+# (reset after the candidate's matrix, update keeps the state)
 FORMS = {
     "torch": (True, True),
     "nc-gru": (False, False),
     "nc-gru-tensorflow": (False, True),
     "after-replaces": (True, False),
 }
-# Together they have every B of 1, 3, 17, 128, every N of 1, 2, 31, 33, 170, every T of 1, 2, 63.
+# Together they cover B of 1, 3, 17, 128, N of 1, 2, 31, 33, 170 and T of 1, 2, 63.
 SHAPES = [
     (1, 1, 1),
     (1, 3, 2),
@@ -50,8 +50,8 @@ each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
-# modReLU jumps: some numbers are so near to where it does that they round to the other side of it,
-# in the definition too, unless they have twice the digits
+# modReLU is discontinuous. Some float32 numbers are so close to its jump that rounding moves them
+# across, also in the reference; in float64 none are
 each_smoothness = pytest.mark.parametrize(
     ("case", "dtype"),
     [("tanh", torch.float32), ("modrelu", torch.float64)],
@@ -61,7 +61,7 @@ each_smoothness = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def fresh_memory_is_poisoned(monkeypatch):
-    """An element that nobody writes is NaN."""
+    """Uninitialised memory is NaN."""
     new_empty = torch.Tensor.new_empty
 
     def poisoned(*arguments, **keywords):
@@ -73,7 +73,7 @@ def fresh_memory_is_poisoned(monkeypatch):
 
 @pytest.fixture
 def threads():
-    """Sets the number of threads, for the length of a test."""
+    """Sets the number of threads during a test."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -81,7 +81,7 @@ def threads():
 
 @pytest.fixture
 def spied(monkeypatch):
-    """Keeps what the kernels are given."""
+    """Calls the compiled kernels and records their arguments."""
 
     class Spy:
         views = gradients = None
@@ -103,7 +103,7 @@ def spied(monkeypatch):
 
 
 def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None, seed=0):
-    """Return all tensors that a form and a nonlinearity take, None for those that they do not."""
+    """Return all tensors of a form and a nonlinearity; None for unused ones."""
     T, B, N = shape
     generator = torch.Generator().manual_seed(seed)
 
@@ -113,7 +113,7 @@ def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None, s
     def orthogonal():
         return haar_(torch.empty(N, N, dtype=torch.float64), generator=generator)
 
-    made = [
+    tensors = [
         normal(T, B, 3 * N if M is None else M),
         torch.cat([orthogonal() for _ in range(3)]),
         normal(B, N),
@@ -122,11 +122,11 @@ def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None, s
         None if M is None else normal(3 * N, M) / max(1, M) ** 0.5,
         None if M is None else normal(3 * N) / 2,
     ]
-    return [None if v is None else v.to(dtype) for v in made]
+    return [None if v is None else v.to(dtype) for v in tensors]
 
 
 def ragged_sizes(T, B):
-    """A fall from B, to a single sequence at the last step."""
+    """Batch sizes that descend from B to one sequence at the last step."""
     return [max(1, B - t * B // T) for t in range(T)]
 
 
@@ -146,39 +146,40 @@ def leaves_of(tensors):
 
 
 def evaluated(backend, tensors, options):
-    """Return the states, the last ones and the gradients of all tensors, by name."""
+    """Return all states, the last states and the gradients of all tensors, by name."""
     leaves = leaves_of(tensors)
     h, last = backend.run(*leaves, *options)
-    given = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
+    present = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
     weights = weights_like(h, 7), weights_like(last, 8)
-    found = torch.autograd.grad((h, last), tuple(given.values()), weights)
+    found = torch.autograd.grad((h, last), tuple(present.values()), weights)
     values = {"h": h.detach(), "last": last.detach()}
-    return values | dict(zip((f"d{name}" for name in given), found, strict=True))
+    return values | dict(zip((f"d{name}" for name in present), found, strict=True))
 
 
-def assert_equals_definition(tensors, options):
+def assert_equals_reference(tensors, options):
     got = evaluated(cpu.BACKEND, tensors, options)
     exact = [None if v is None else v.double() for v in tensors]
     T, _, N = got["h"].shape
-    bound = tol(tensors[1].dtype, T + N)  # T roundings follow one another, each of a sum over N
+    # rounding errors accumulate over T steps, each with a sum over N
+    bound = tol(tensors[1].dtype, T + N)
     assert_near(got, evaluated(reference.BACKEND, exact, options), bound)
 
 
 def same(one, other):
-    """Return the names under which there are different bits."""
+    """Return the names of the tensors that differ in any bit."""
     return [name for name in one if not torch.equal(one[name], other[name])]
 
 
-# --------------------------------------------------------------------- against the definition
+# --------------------------------------------------------------- comparison with the reference
 
 
 @each_dtype
 @each_form
 @each_nonlinearity
-def test_a_kernel_gives_the_values_and_gradients_of_the_definition(case, form, dtype):
+def test_a_kernel_gives_the_values_and_gradients_of_the_reference(case, form, dtype):
     shape = 9, 5, 33
     tensors = operands(shape, form, case, dtype, M=3)
-    assert_equals_definition(tensors, options_of(form, case, shape))
+    assert_equals_reference(tensors, options_of(form, case, shape))
 
 
 @each_raggedness
@@ -186,13 +187,13 @@ def test_a_kernel_gives_the_values_and_gradients_of_the_definition(case, form, d
 @each_map
 @each_form
 @each_smoothness
-def test_a_kernel_gives_that_in_every_direction_of_every_map(
+def test_a_kernel_agrees_in_both_directions_with_and_without_a_map(
     case, dtype, form, M, reverse, ragged
 ):
     shape = 9, 5, 33
     tensors = operands(shape, form, case, dtype, M=M)
     options = options_of(form, case, shape, reverse=reverse, ragged=ragged)
-    assert_equals_definition(tensors, options)
+    assert_equals_reference(tensors, options)
 
 
 @each_raggedness
@@ -200,33 +201,33 @@ def test_a_kernel_gives_that_in_every_direction_of_every_map(
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
 @each_order
 @each_smoothness
-def test_a_kernel_gives_that_at_odd_sizes(case, dtype, form, shape, M, ragged):
+def test_a_kernel_agrees_at_odd_sizes(case, dtype, form, shape, M, ragged):
     tensors = operands(shape, form, case, dtype, M=M)
-    assert_equals_definition(tensors, options_of(form, case, shape, ragged=ragged))
+    assert_equals_reference(tensors, options_of(form, case, shape, ragged=ragged))
 
 
 @pytest.mark.parametrize("missing", ["h0 is a number", "no c", "no recurrent bias"])
 @each_map
-def test_a_kernel_gives_that_without_what_may_be_missing(M, missing):
+def test_a_kernel_agrees_without_the_optional_tensors(M, missing):
     shape = 5, 3, 17
     tensors = dict(zip(NAMES, operands(shape, dtype=torch.float64, M=M), strict=True))
     if missing == "h0 is a number":
         tensors["h0"] = torch.full((1, 1), 0.5, dtype=torch.float64).expand(3, 17)
     else:
         tensors["c" if missing == "no c" else "recurrent_bias"] = None
-    assert_equals_definition(list(tensors.values()), options_of("torch", "tanh", shape))
+    assert_equals_reference(list(tensors.values()), options_of("torch", "tanh", shape))
 
 
 @each_map
 @each_order
-def test_sixteen_bits_are_summed_in_thirty_two(form, M):
+def test_sixteen_bit_inputs_are_summed_in_float32(form, M):
     shape = 63, 3, 33
     tensors = operands(shape, form, dtype=torch.bfloat16, M=M)
     options = options_of(form, "tanh", shape)
     got = evaluated(cpu.BACKEND, tensors, options)
     assert all(found.dtype == torch.bfloat16 for found in got.values())
     exact = [None if v is None else v.double() for v in tensors]
-    # one rounding of each result, however long it took
+    # each result is rounded once, for any number of steps
     assert_near(got, evaluated(reference.BACKEND, exact, options), torch.finfo(torch.bfloat16).eps)
 
 
@@ -235,7 +236,7 @@ def test_sixteen_bits_are_summed_in_thirty_two(form, M):
 @each_order
 def test_steps_at_which_no_sequence_runs_give_zeros(form, reverse, sizes):
     tensors = operands((4, 3, 2), form, dtype=torch.float64, M=2)
-    assert_equals_definition(tensors, ("tanh", *FORMS[form], sizes, reverse))
+    assert_equals_reference(tensors, ("tanh", *FORMS[form], sizes, reverse))
 
 
 @each_map
@@ -248,15 +249,15 @@ def test_an_empty_batch_gives_empty_states_and_no_gradient(form, M):
 
 
 @each_order
-def test_no_channels_are_a_number_of_them_too(form):
+def test_zero_channels_are_supported(form):
     shape = 4, 2, 3
-    assert_equals_definition(operands(shape, form, M=0), options_of(form, "tanh", shape))
+    assert_equals_reference(operands(shape, form, M=0), options_of(form, "tanh", shape))
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
 @each_map
 @each_order
-def test_what_is_not_finite_spreads_as_it_does_in_the_definition(form, M, value):
+def test_non_finite_values_spread_as_in_the_reference(form, M, value):
     shape = 4, 3, 5
     tensors = operands(shape, form, "relu", M=M)
     tensors[0][1, 2, 0] = value
@@ -290,7 +291,7 @@ LAYOUTS = {
 @each_map
 @each_order
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_strides_make_no_difference(layout, form, M):
+def test_strides_do_not_change_the_results(layout, form, M):
     shape = 5, 3, 19
     tensors = [
         v if v is None else layout.get(name, torch.clone)(v)
@@ -298,10 +299,10 @@ def test_strides_make_no_difference(layout, form, M):
             NAMES, operands(shape, form, "modrelu", torch.float64, M=M), strict=True
         )
     ]
-    assert_equals_definition(tensors, options_of(form, "modrelu", shape))
+    assert_equals_reference(tensors, options_of(form, "modrelu", shape))
 
 
-def test_a_batch_that_comes_first_is_read_and_written_where_it_lies(spied):
+def test_batch_first_tensors_are_read_and_written_without_copies(spied):
     x, *others = operands((5, 3, 16))
     x = batch_first(x).requires_grad_()
     h, _ = cpu.BACKEND.run(x, *others, *options_of("torch", "tanh", (5, 3, 16)))
@@ -313,35 +314,37 @@ def test_a_batch_that_comes_first_is_read_and_written_where_it_lies(spied):
     assert dx.stride() == x.stride()
 
 
-# -------------------------------------------------------------------- what is not asked for
+# ---------------------------------------------------------------------- requested results only
 
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("M", [None, 2], ids=["no map", "two channels"])
 @each_order
-def test_only_the_gradients_that_are_asked_for_are_computed(spied, form, M, size):
+def test_only_the_requested_gradients_are_computed(spied, form, M, size):
     shape = 5, 3, 7
     options = options_of(form, "modrelu", shape)
     tensors = dict(zip(NAMES, operands(shape, form, "modrelu", M=M), strict=True))
     whole = evaluated(cpu.BACKEND, tensors.values(), options)
     places = {"x": 2, "U": 3, "c": 4, "W": 5, "h0": 6, "bias": 7, "recurrent_bias": 8}
-    for asked in itertools.combinations([n for n, v in tensors.items() if v is not None], size):
+    for requested in itertools.combinations(
+        [n for n, v in tensors.items() if v is not None], size
+    ):
         leaves = {
-            name: v if v is None else v.clone().requires_grad_(name in asked)
+            name: v if v is None else v.clone().requires_grad_(name in requested)
             for name, v in tensors.items()
         }
         h, last = cpu.BACKEND.run(*leaves.values(), *options)
         weights = weights_like(h, 7), weights_like(last, 8)
-        found = torch.autograd.grad((h, last), [leaves[name] for name in asked], weights)
-        for name, gradient in zip(asked, found, strict=True):
+        found = torch.autograd.grad((h, last), [leaves[name] for name in requested], weights)
+        for name, gradient in zip(requested, found, strict=True):
             assert torch.equal(gradient, whole[f"d{name}"])
-        assert all((spied.gradients[at][0] != 0) == (n in asked) for n, at in places.items())
+        assert all((spied.gradients[at][0] != 0) == (n in requested) for n, at in places.items())
 
 
 @each_raggedness
 @each_direction
 @each_order
-def test_the_last_states_alone_need_no_gradient_of_all_states(
+def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
     spied, monkeypatch, form, reverse, ragged
 ):
     shape = T, _, N = 9, 5, 19
@@ -349,27 +352,27 @@ def test_the_last_states_alone_need_no_gradient_of_all_states(
     leaves[0].requires_grad_(False)
     options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
     _, last = cpu.BACKEND.run(*leaves, *options)
-    made = []
+    buffers = []
     new_empty = torch.Tensor.new_empty
 
     def counted(*arguments, **keywords):
-        made.append(new_empty(*arguments, **keywords))
-        return made[-1]
+        buffers.append(new_empty(*arguments, **keywords))
+        return buffers[-1]
 
     monkeypatch.setattr(torch.Tensor, "new_empty", counted)
-    asked = [leaf for leaf in leaves[1:] if leaf is not None]
-    got = torch.autograd.grad(last, asked, weights_like(last, 8))
+    requested = [leaf for leaf in leaves[1:] if leaf is not None]
+    got = torch.autograd.grad(last, requested, weights_like(last, 8))
     assert spied.gradients[0] == (0, 0, 0)
-    assert sum(buffer.numel() for buffer in made) == sum(leaf.numel() for leaf in asked)
+    assert sum(buffer.numel() for buffer in buffers) == sum(leaf.numel() for leaf in requested)
     _, expected = reference.BACKEND.run(*leaves, *options)
-    other = torch.autograd.grad(expected, asked, weights_like(last, 8))
+    other = torch.autograd.grad(expected, requested, weights_like(last, 8))
     torch.testing.assert_close(got, other, rtol=0, atol=tol(last.dtype, T * N))
 
 
 @each_raggedness
 @each_direction
 @each_order
-def test_without_a_gradient_nothing_is_kept(spied, form, reverse, ragged):
+def test_without_gradients_nothing_is_saved(spied, form, reverse, ragged):
     shape = 9, 5, 19
     leaves = leaves_of(operands(shape, form, M=3))
     options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
@@ -386,7 +389,7 @@ def test_without_a_gradient_nothing_is_kept(spied, form, reverse, ragged):
     assert torch.equal(alone, last)
 
 
-# ------------------------------------------------------------------------ differentiated twice
+# -------------------------------------------------------------------------- second derivatives
 
 
 @each_raggedness
@@ -399,17 +402,17 @@ def test_gradients_have_the_gradients_of_the_definition(form, M, reverse, ragged
 
     def second(backend):
         leaves = leaves_of(operands(shape, form, dtype=torch.float64, M=M))
-        given = [leaf for leaf in leaves if leaf is not None]
+        present = [leaf for leaf in leaves if leaf is not None]
         h, last = backend.run(*leaves, *options)
         loss = (h * weights_like(h, 7)).sum() + (last**3 * weights_like(last, 8)).sum()
-        first = torch.autograd.grad(loss, given, create_graph=True)
-        return torch.autograd.grad(sum((g**2).sum() for g in first), given)
+        first = torch.autograd.grad(loss, present, create_graph=True)
+        return torch.autograd.grad(sum((g**2).sum() for g in first), present)
 
     expected = second(reference.BACKEND)
     torch.testing.assert_close(second(cpu.BACKEND), expected, rtol=1e-9, atol=1e-9)
 
 
-# ------------------------------------------------------------------------- the same every time
+# ----------------------------------------------------------------------------- reproducibility
 
 
 @each_raggedness
@@ -432,7 +435,7 @@ def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
 
 
 @each_order
-def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in(form):
+def test_a_sequence_does_not_depend_on_its_batch(form):
     shape = 31, 29, 65
     x, W, h0, *others = operands(shape, form, "modrelu", M=1)
     options = options_of(form, "modrelu", shape)
@@ -443,7 +446,7 @@ def test_a_sequence_does_not_depend_on_the_batch_that_it_is_in(form):
         assert torch.equal(end[0], last[b])
 
 
-# ------------------------------------------------------------------------ instruction sets
+# ---------------------------------------------------------------------------- instruction sets
 
 
 @pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
@@ -459,7 +462,7 @@ def test_every_instruction_set_passes_the_tests(isa):
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # where kernels do not load, all is skipped
+    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
 
 
 @pytest.mark.parametrize("shape", [(784, 1, 31), (784, 3, 2), (300, 2, 190)], ids=str)

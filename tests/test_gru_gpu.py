@@ -1,4 +1,4 @@
-"""Triton's kernels of the gated recurrence compute what its definition says.
+"""The Triton kernels of the gated recurrence agree with the reference.
 
 They run in Triton's interpreter or, with TRITON_INTERPRET=0, on the GPU.
 """
@@ -12,24 +12,24 @@ from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.layers import GRU
 from eigenrnn.ops import gru
-from eigenrnn.ops.backend import Call
+from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.gru import gpu, reference
-from near import assert_near
-from on_gpu import (
+from kernel_testing import (
     DEVICE,
-    missing,
+    assert_near,
     normal,
     python,
     ragged_sizes,
     registers,
     same,
     tol,
+    unavailable,
 )
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=f"needs Triton: {missing()}")
+pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}")
 
 NAMES = ("x", "W", "h0", "bias", "recurrent_bias", "U", "c")
-# reset after the candidate's matrix, update keeps the state
+# (reset after the candidate's matrix, update keeps the state)
 FORMS = {
     "torch": (True, True),
     "nc-gru": (False, False),
@@ -37,7 +37,7 @@ FORMS = {
     "after-replaces": (True, False),
 }
 SIXTEEN = [torch.float16, torch.bfloat16]
-# the interpreter cuts off what does not fit into bfloat16, where a GPU rounds
+# the interpreter truncates to bfloat16; a GPU rounds
 ONE_ROUNDING = {
     torch.float16: torch.finfo(torch.float16).eps / 2,
     torch.bfloat16: torch.finfo(torch.bfloat16).eps,
@@ -51,7 +51,7 @@ each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", 
 
 @pytest.fixture(autouse=True)
 def fresh_memory_is_poisoned(monkeypatch):
-    """An element that nobody writes is NaN."""
+    """Uninitialised memory is NaN."""
     new_empty = torch.Tensor.new_empty
 
     def poisoned(*arguments, **keywords):
@@ -62,7 +62,7 @@ def fresh_memory_is_poisoned(monkeypatch):
 
 
 def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None):
-    """Return all tensors that a form and a nonlinearity take, None for those that they do not."""
+    """Return all tensors of a form and a nonlinearity; None for unused ones."""
     T, B, N = shape
     generator = torch.Generator().manual_seed(0)
 
@@ -90,15 +90,15 @@ def options_of(form, case, shape, *, reverse=False, ragged=False):
 
 
 def evaluated(backend, tensors, options):
-    """Return the states, the last ones and the gradients of all tensors, by name."""
+    """Return all states, the last states and the gradients of all tensors, by name."""
     leaves = [None if v is None else v.detach().requires_grad_() for v in tensors]
     h, last = backend.run(*leaves, *options)
-    given = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
+    present = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
     generator = torch.Generator().manual_seed(7)
     weights = tuple(normal(generator, v.shape, v.dtype) for v in (h, last))
-    found = torch.autograd.grad((h, last), tuple(given.values()), weights)
+    found = torch.autograd.grad((h, last), tuple(present.values()), weights)
     values = {"h": h.detach(), "last": last.detach()}
-    return values | dict(zip((f"d{name}" for name in given), found, strict=True))
+    return values | dict(zip((f"d{name}" for name in present), found, strict=True))
 
 
 def defined(tensors, options):
@@ -106,31 +106,31 @@ def defined(tensors, options):
     return evaluated(reference.BACKEND, exact, options)
 
 
-def assert_equals_definition(tensors, options):
+def assert_equals_reference(tensors, options):
     got = evaluated(gpu.BACKEND, tensors, options)
     T, _, N = got["h"].shape
-    # T roundings follow one another, each of a sum over N
+    # rounding errors accumulate over T steps, each with a sum over N
     assert_near(got, defined(tensors, options), tol(tensors[1].dtype, T + N))
 
 
-# --------------------------------------------------------------------- against the definition
+# --------------------------------------------------------------- comparison with the reference
 
 
 @each_form
 @pytest.mark.parametrize("case", NONLINEARITIES)
-def test_a_kernel_gives_the_values_and_gradients_of_the_definition(case, form):
+def test_a_kernel_gives_the_values_and_gradients_of_the_reference(case, form):
     shape = 2, 2, 17
     tensors = operands(shape, form, case, torch.float64)
-    assert_equals_definition(tensors, options_of(form, case, shape))
+    assert_equals_reference(tensors, options_of(form, case, shape))
 
 
 @each_raggedness
 @each_direction
 @each_form
-def test_a_kernel_gives_that_in_every_direction(form, reverse, ragged):
+def test_a_kernel_agrees_in_both_directions(form, reverse, ragged):
     shape = 4, 3, 5
     options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
-    assert_equals_definition(operands(shape, form, M=2), options)
+    assert_equals_reference(operands(shape, form, M=2), options)
 
 
 @pytest.mark.parametrize(
@@ -145,22 +145,22 @@ def test_a_kernel_gives_that_in_every_direction(form, reverse, ragged):
     ],
     ids=str,
 )
-def test_a_kernel_gives_that_at_odd_sizes(form, shape):
-    assert_equals_definition(operands(shape, form), options_of(form, "tanh", shape, ragged=True))
+def test_a_kernel_agrees_at_odd_sizes(form, shape):
+    assert_equals_reference(operands(shape, form), options_of(form, "tanh", shape, ragged=True))
 
 
 @pytest.mark.parametrize("dtype", SIXTEEN, ids=str)
 @each_order
-def test_sixteen_bits_are_summed_and_carried_on_in_thirty_two(form, dtype):
+def test_sixteen_bit_inputs_have_float32_sums_and_states(form, dtype):
     shape = 6, 1, 17
     tensors, options = operands(shape, form, dtype=dtype), options_of(form, "tanh", shape)
     got, expected = evaluated(gpu.BACKEND, tensors, options), defined(tensors, options)
     assert all(found.dtype == dtype for found in got.values())
-    # the states have one rounding, however many steps there were before
+    # the states are rounded once, for any number of steps
     for name in ("h", "last"):
         error = (got[name].double() - expected[name]).abs().max()
         assert error <= ONE_ROUNDING[dtype] * 1.01 * expected[name].abs().max()
-    # gradients meet states, gates and gradients that were rounded once
+    # gradients depend on states, gates and gradients that were rounded once
     assert_near(got, expected, 4 * torch.finfo(dtype).eps)
 
 
@@ -169,7 +169,7 @@ def test_sixteen_bits_are_summed_and_carried_on_in_thirty_two(form, dtype):
 @each_order
 def test_steps_at_which_no_sequence_runs_give_zeros(form, reverse, sizes):
     tensors = operands((3, 3, 2), form, dtype=torch.float64)
-    assert_equals_definition(tensors, ("tanh", *FORMS[form], sizes, reverse))
+    assert_equals_reference(tensors, ("tanh", *FORMS[form], sizes, reverse))
 
 
 @each_order
@@ -180,10 +180,10 @@ def test_an_empty_batch_gives_empty_states_and_no_gradient(form):
     assert not any(found.any() for found in got.values())
 
 
-@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # numpy, as it interprets
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # numpy in the interpreter
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
 @each_order
-def test_what_is_not_finite_spreads_as_it_does_in_the_definition(form, value):
+def test_non_finite_values_spread_as_in_the_reference(form, value):
     shape = 3, 2, 3
     tensors = operands(shape, form, "relu")
     tensors[0][1, 1, 0] = value
@@ -207,23 +207,23 @@ LAYOUTS = {
 
 @each_order
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_strides_make_no_difference(layout, form):
+def test_strides_do_not_change_the_results(layout, form):
     shape = 3, 2, 3
     tensors = [
         v if v is None else layout.get(name, torch.clone)(v)
         for name, v in zip(NAMES, operands(shape, form, "modrelu", torch.float64), strict=True)
     ]
-    assert_equals_definition(tensors, options_of(form, "modrelu", shape, ragged=True))
+    assert_equals_reference(tensors, options_of(form, "modrelu", shape, ragged=True))
 
 
-def test_inputs_are_left_as_they_were():
+def test_inputs_are_not_modified():
     tensors = [v for v in operands((3, 2, 3), case="modrelu", M=2) if v is not None]
     before = [tensor.clone() for tensor in tensors]
     evaluated(gpu.BACKEND, tensors, options_of("torch", "modrelu", (3, 2, 3)))
     assert all(map(torch.equal, tensors, before))
 
 
-# ------------------------------------------------------------------------- the same every time
+# ----------------------------------------------------------------------------- reproducibility
 
 
 def test_every_run_gives_the_same_bits():
@@ -233,7 +233,7 @@ def test_every_run_gives_the_same_bits():
     assert same(once, again) == []
 
 
-def test_without_a_gradient_nothing_is_kept():
+def test_without_gradients_nothing_is_saved():
     shape = 3, 2, 5
     tensors = operands(shape)[:5]
     h, gates = gpu.gru_gpu(*tensors, *options_of("torch", "tanh", shape), False)
@@ -243,7 +243,7 @@ def test_without_a_gradient_nothing_is_kept():
     assert torch.equal(h, kept)
 
 
-# ------------------------------------------------------------------------- within torch
+# ---------------------------------------------------------------------- integration with torch
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_it_can_be_differentiated_twice(form, ragged):
 
 
 @each_order
-def test_the_operators_are_registered_as_torch_expects(form):
+def test_the_operators_pass_opcheck(form):
     shape = 2, 2, 3
     leaves = [v if v is None else v.requires_grad_() for v in operands(shape, form)[:5]]
     options = options_of(form, "tanh", shape, ragged=True)
@@ -292,29 +292,29 @@ def test_autocast_runs_the_recurrence_in_float32(dtype):
     assert torch.equal(h, gru(rounded.float(), W, backend="gpu")[0])
 
 
-# ---------------------------------------------------------------------------- what it refuses
+# --------------------------------------------------------------------------- unsupported calls
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.bfloat16, 128), (torch.float64, 64)], ids=str)
-def test_matrices_that_it_cannot_hold_are_refused_with_the_limit(dtype, limit):
+def test_matrices_above_the_limit_are_refused(dtype, limit):
     call = Call(DEVICE, dtype, "tanh", transformed=False, state_size=limit)
-    assert gpu.BACKEND.objection(call) is None
-    said = gpu.BACKEND.objection(dataclasses.replace(call, state_size=limit + 1))
-    assert said.startswith(f"states of {limit + 1} numbers are too many")
-    assert f"at most {limit} " in said
+    assert gpu.BACKEND.reason_against(call) is None
+    reason = gpu.BACKEND.reason_against(dataclasses.replace(call, state_size=limit + 1))
+    assert reason.startswith(f"states of {limit + 1} numbers are too many")
+    assert reason.endswith(f"at most {limit}")
 
 
-def test_at_the_limit_no_number_leaves_the_registers():
+def test_at_the_limit_no_register_spills():
     found = registers("gru:tanh:float32:128:80", "nc-gru:modrelu:float32:128:90")
     for both in found.values():
         assert all(one["stack"] == 0 and one["registers"] > 192 for one in both.values())
 
 
-# ----------------------------------------------------------------------------------- on a GPU
+# ------------------------------------------------------------------------------------ on a GPU
 
 
 @pytest.mark.gpu
-def test_all_of_this_holds_on_the_gpu():
+def test_all_tests_pass_on_a_gpu():
     command = "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", __file__
     done = python(*command, TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""Every backend of the gated recurrence gives what the definition gives, in value and gradient."""
+"""Every backend of the gated recurrence agrees with the reference in values and gradients."""
 
 import itertools
 
@@ -14,7 +14,7 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, backward, loop
 from states import gru
 
-# reset after the candidate's matrix, update keeps the state
+# (reset after the candidate's matrix, update keeps the state)
 FORMS = {
     "torch": (True, True),
     "nc-gru": (False, False),
@@ -24,7 +24,7 @@ FORMS = {
 
 SIXTEEN = (torch.bfloat16, torch.float16)
 NO_KERNEL = ("cpu", torch.float16)
-# Triton's interpreter, which may stand in for a GPU, is too slow for so many cases
+# Triton's interpreter is too slow for so many cases
 QUICK = [name for name in BACKENDS if name != "gpu"]
 each_backend = pytest.mark.parametrize("backend", QUICK)
 each_form = pytest.mark.parametrize("form", FORMS)
@@ -32,13 +32,13 @@ each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
-# torch's own forward mode still scripts its decompositions
+# torch's own forward mode uses the deprecated torch.jit.script
 forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 
 @pytest.fixture(autouse=True)
 def fresh_memory_is_poisoned(monkeypatch):
-    """An element that nobody writes is NaN."""
+    """Uninitialised memory is NaN."""
     new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
 
     def poisoned(tensor):
@@ -49,7 +49,7 @@ def fresh_memory_is_poisoned(monkeypatch):
 
 
 def operands(T, B, N, form="torch", case="tanh", dtype=torch.float64, *, seed=0):
-    """All tensors that a form and a nonlinearity take, None for those that they do not."""
+    """All tensors of a form and a nonlinearity; None for unused ones."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape):
@@ -58,10 +58,10 @@ def operands(T, B, N, form="torch", case="tanh", dtype=torch.float64, *, seed=0)
     def orthogonal():
         return haar_(torch.empty(N, N, dtype=torch.float64), generator=generator)
 
-    made = [normal(T, B, 3 * N), torch.cat([orthogonal() for _ in range(3)]), normal(B, N)]
-    made.append(normal(N) / 2 if NONLINEARITIES[case][1] else None)
-    made.append(normal(N) if FORMS[form][0] else None)
-    return [None if t is None else t.to(dtype).requires_grad_() for t in made]
+    tensors = [normal(T, B, 3 * N), torch.cat([orthogonal() for _ in range(3)]), normal(B, N)]
+    tensors.append(normal(N) / 2 if NONLINEARITIES[case][1] else None)
+    tensors.append(normal(N) if FORMS[form][0] else None)
+    return [None if t is None else t.to(dtype).requires_grad_() for t in tensors]
 
 
 def leaves_of(tensors):
@@ -69,13 +69,13 @@ def leaves_of(tensors):
 
 
 def with_leaves(tensors, leaves):
-    """Put tensors in the places of those that are there."""
+    """Replace the tensors that are not None."""
     leaves = iter(leaves)
     return [None if tensor is None else next(leaves) for tensor in tensors]
 
 
 def ragged_sizes(T, B):
-    """A fall from B, to a single sequence at the last step."""
+    """Batch sizes that descend from B to one sequence at the last step."""
     return [max(1, B - t * B // T) for t in range(T)]
 
 
@@ -108,7 +108,7 @@ def assert_near(got, expected, dtype, n):
         )
 
 
-def assert_equals_definition(form, case, shape, dtype, backend, **options):
+def assert_equals_reference(form, case, shape, dtype, backend, **options):
     tensors = operands(*shape, form, case, dtype)
     options = options_of(form, case, *shape[:2], **options)
     got = values_and_gradients(tensors, backend=backend, **options)
@@ -117,7 +117,7 @@ def assert_equals_definition(form, case, shape, dtype, backend, **options):
     assert_near(got, expected, dtype, shape[0] * shape[2])
 
 
-# ------------------------------------------------------------------- the definition itself
+# ------------------------------------------------------------------------ the reference itself
 
 
 def sigmoid(z):
@@ -129,7 +129,7 @@ def modrelu(z, b):
 
 
 def one_step(form, case, x, W, h, b, recurrent):
-    """Torch's own page for the first form, equation 19 of NC-GRU for the others."""
+    """Evaluate torch's formula for the first form, equation 19 of NC-GRU for the others."""
     N = len(h)
     W_r, W_u, W_c = W[:N], W[N : 2 * N], W[2 * N :]
     r = sigmoid(x[:N] + W_r @ h)
@@ -145,7 +145,7 @@ def one_step(form, case, x, W, h, b, recurrent):
 @each_direction
 @pytest.mark.parametrize("case", ["modrelu", "tanh"])
 @each_form
-def test_the_definition_runs_each_sequence_by_itself(form, case, reverse, ragged):
+def test_the_reference_runs_each_sequence_independently(form, case, reverse, ragged):
     T, B, N = 7, 3, 4
     tensors = operands(T, B, N, form, case)
     options = options_of(form, case, T, B, reverse=reverse, ragged=ragged)
@@ -169,7 +169,7 @@ def test_without_biases_they_are_zero(backend):
     assert torch.equal(gru(x, W, h0, backend=backend), expected)
 
 
-# ------------------------------------------------------------------- backends against it
+# -------------------------------------------------------------- backends against the reference
 
 
 @each_raggedness
@@ -178,10 +178,10 @@ def test_without_biases_they_are_zero(backend):
 @each_nonlinearity
 @each_form
 @each_backend
-def test_a_backend_gives_the_values_and_gradients_of_the_definition(
+def test_a_backend_gives_the_values_and_gradients_of_the_reference(
     backend, form, case, dtype, reverse, ragged
 ):
-    assert_equals_definition(form, case, (5, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
+    assert_equals_reference(form, case, (5, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
 
 
 @each_raggedness
@@ -192,8 +192,8 @@ def test_a_backend_gives_the_values_and_gradients_of_the_definition(
     [*itertools.product((1, 2, 63), (1, 3, 17), (1, 2, 33))],
     ids=lambda shape: "x".join(map(str, shape)),
 )
-def test_odd_shapes_are_as_good_as_others(shape, form, reverse, ragged):
-    assert_equals_definition(
+def test_odd_shapes_agree_with_the_reference(shape, form, reverse, ragged):
+    assert_equals_reference(
         form, "modrelu", shape, torch.float64, None, reverse=reverse, ragged=ragged
     )
 
@@ -211,7 +211,7 @@ def test_steps_at_which_no_sequence_runs_give_zeros(form, sizes, reverse):
 
 @each_form
 @each_backend
-def test_states_past_the_end_of_a_sequence_are_zero_whatever_stands_there(backend, form):
+def test_states_past_the_end_of_a_sequence_are_zero_for_any_input_there(backend, form):
     tensors = operands(4, 3, 2, form)
     x = tensors[0].detach().clone()
     x[2:, 1:] = torch.nan
@@ -223,7 +223,7 @@ def test_states_past_the_end_of_a_sequence_are_zero_whatever_stands_there(backen
 
 @each_form
 @each_backend
-def test_gradients_of_states_past_the_end_go_nowhere(backend, form):
+def test_gradients_of_states_past_the_end_have_no_effect(backend, form):
     tensors = operands(4, 3, 2, form)
     options = options_of(form, "tanh", 4, 3) | {"batch_sizes": [3, 3, 1, 1]}
     h = gru(*tensors, backend=backend, **options)
@@ -232,7 +232,7 @@ def test_gradients_of_states_past_the_end_go_nowhere(backend, form):
 
 
 @each_backend
-def test_without_a_first_state_it_is_zero(backend):
+def test_the_initial_state_is_zero_by_default(backend):
     x, W, h0, *_ = operands(5, 3, 2)
     expected = gru(x, W, torch.zeros_like(h0), backend=backend)
     assert torch.equal(gru(x, W, backend=backend), expected)
@@ -250,7 +250,7 @@ def test_an_empty_batch_gives_an_empty_output_and_no_gradient(backend, form, rev
 
 @each_form
 @each_backend
-def test_inputs_are_left_as_they_were(backend, form):
+def test_inputs_are_not_modified(backend, form):
     tensors = operands(5, 3, 2, form, "modrelu")
     before = [tensor.detach().clone() for tensor in leaves_of(tensors)]
     values_and_gradients(tensors, backend=backend, **options_of(form, "modrelu", 5, 3))
@@ -279,7 +279,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("lay_out", LAYOUTS.values(), ids=LAYOUTS.keys())
 @pytest.mark.parametrize("form", ["torch", "nc-gru"])
 @each_backend
-def test_strides_make_no_difference(backend, form, lay_out, ragged):
+def test_strides_do_not_change_the_results(backend, form, lay_out, ragged):
     tensors = operands(5, 3, 4, form, "modrelu")
     laid_out = [t.requires_grad_() for t in lay_out(*(t.detach() for t in leaves_of(tensors)))]
     options = options_of(form, "modrelu", 5, 3, ragged=ragged)
@@ -291,7 +291,7 @@ def test_strides_make_no_difference(backend, form, lay_out, ragged):
 
 
 @each_backend
-def test_an_expanded_gradient_is_as_good_as_a_full_one(backend):
+def test_an_expanded_gradient_equals_a_full_one(backend):
     tensors = operands(5, 3, 4)
     h, leaves = gru(*tensors, backend=backend), leaves_of(tensors)
     expanded = torch.autograd.grad(h.sum(), leaves, retain_graph=True)
@@ -301,20 +301,20 @@ def test_an_expanded_gradient_is_as_good_as_a_full_one(backend):
 
 @pytest.mark.parametrize("needed", [*itertools.combinations(range(4), 2)], ids=str)
 @pytest.mark.parametrize("form", ["torch", "nc-gru"])
-def test_only_the_gradients_that_are_asked_for_are_needed(form, needed):
+def test_only_the_requested_gradients_are_needed(form, needed):
     tensors = operands(5, 3, 4, form, "modrelu")
     leaves = leaves_of(tensors)
     for k, tensor in enumerate(leaves):
         tensor.requires_grad_(k in needed)
-    asked, options = [leaves[k] for k in needed], options_of(form, "modrelu", 5, 3)
+    requested, options = [leaves[k] for k in needed], options_of(form, "modrelu", 5, 3)
     got, expected = (
-        torch.autograd.grad(gru(*tensors, backend=b, **options).sum(), asked)
+        torch.autograd.grad(gru(*tensors, backend=b, **options).sum(), requested)
         for b in ("loop", "reference")
     )
     assert_near(got, expected, torch.float64, 20)
 
 
-# ------------------------------------------------------ the operators that torch.library has
+# --------------------------------------------------------------- registration of the operators
 
 OP_CASES = {
     "torch": ("torch", "tanh", torch.float32, None, False),
@@ -329,15 +329,13 @@ each_op_case = pytest.mark.parametrize(
 
 
 @each_op_case
-def test_the_operator_is_registered_as_torch_expects(form, case, dtype, sizes, reverse):
+def test_the_operator_passes_opcheck(form, case, dtype, sizes, reverse):
     arguments = (*operands(4, 3, 2, form, case, dtype), case, *FORMS[form], sizes, reverse, True)
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop.default, arguments)
 
 
 @each_op_case
-def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(
-    form, case, dtype, sizes, reverse
-):
+def test_the_operator_of_the_backward_pass_passes_opcheck(form, case, dtype, sizes, reverse):
     tensors = [None if t is None else t.detach() for t in operands(4, 3, 2, form, case, dtype)]
     options = (case, *FORMS[form], sizes, reverse)
     h, gates = torch.ops.eigenrnn.gru_loop(*tensors, *options, True)
@@ -346,7 +344,7 @@ def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(
 
 
 @each_form
-def test_an_operator_that_keeps_nothing_gives_the_same_states(form):
+def test_the_operator_gives_the_same_states_without_saving_gates(form):
     tensors = operands(4, 3, 2, form)
     options = ("tanh", *FORMS[form], None, False)
     kept, lost = (torch.ops.eigenrnn.gru_loop(*tensors, *options, keep) for keep in (True, False))
@@ -354,7 +352,7 @@ def test_an_operator_that_keeps_nothing_gives_the_same_states(form):
     assert lost[1].shape == (1, 3, 8)
 
 
-# ------------------------------------------------------------- differentiation of all kinds
+# -------------------------------------------------------------------- kinds of differentiation
 
 
 def check_gradients(check, form, case, **options):
@@ -390,7 +388,7 @@ def test_every_nonlinearity_can_be_differentiated_twice(form, case):
 
 @each_direction
 @each_form
-def test_the_gradient_is_the_same_whether_or_not_it_leaves_a_graph(form, reverse):
+def test_the_gradient_is_the_same_with_and_without_create_graph(form, reverse):
     tensors = operands(5, 3, 4, form, "modrelu")
     options = options_of(form, "modrelu", 5, 3, reverse=reverse, ragged=True)
     h = gru(*tensors, **options)
@@ -434,19 +432,19 @@ def test_batched_gradients_equal_those_of_each(backend, form):
     assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 8)
 
 
-def test_under_no_grad_nothing_is_kept():
+def test_under_no_grad_nothing_is_saved():
     with torch.no_grad():
         assert gru(*operands(4, 2, 2)).grad_fn is None
 
 
-def test_in_inference_mode_it_gives_the_same():
+def test_inference_mode_does_not_change_the_states():
     tensors = operands(4, 2, 2)
     with torch.inference_mode():
         h = gru(*tensors)
     assert torch.equal(h, gru(*tensors))
 
 
-# ----------------------------------------------------------------------- work, not seconds
+# ------------------------------------------------------------------------ number of operations
 
 
 INSIDE = {
@@ -456,7 +454,7 @@ INSIDE = {
 
 
 class Work(TorchDispatchMode):
-    """Counts operations and the numbers that they write, inside our operators too."""
+    """Counts operations and the numbers that they write, also inside our operators."""
 
     def __init__(self):
         super().__init__()
@@ -490,7 +488,7 @@ def test_the_work_of_the_loop_grows_linearly_with_the_number_of_steps(form, what
     assert ((of_36 - of_24) == (of_24 - of_12)).all()
 
 
-# --------------------------------------------------------------------------------- refusals
+# ------------------------------------------------------------------------------ error messages
 
 x, W, h0, b, recurrent = (
     t.detach() for t in operands(4, 3, 2, case="modrelu", dtype=torch.float32)
@@ -510,7 +508,7 @@ REFUSED = {
         ValueError,
         r"recurrent_bias of shape \(2,\), got \(1,\)",
     ),
-    "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh owns none"),
+    "a bias too many": ((x, W, h0, b), {}, ValueError, "no bias, as tanh has none"),
     "a recurrent bias too many": (
         (x, W, h0, None, recurrent),
         {"reset_after": False},
@@ -545,12 +543,12 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
 )
-def test_bad_input_is_refused_with_what_was_expected(arguments, options, error, message):
+def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
     with pytest.raises(error, match=f"expected {message}"):
         gru(*arguments, **options)
 
 
-# --------------------------------------------------------------------------- lower precision
+# ----------------------------------------------------------------------------- lower precision
 
 
 @each_form
@@ -569,7 +567,7 @@ def test_autocast_runs_the_recurrence_in_float32(form, case):
     ids=str,
 )
 @each_form
-def test_sixteen_bits_give_what_double_precision_gives_but_for_rounding(backend, form, dtype):
+def test_sixteen_bits_agree_with_double_precision_up_to_rounding(backend, form, dtype):
     tensors = [None if t is None else t.detach() for t in operands(3, 2, 4, form, dtype=dtype)]
     options = options_of(form, "tanh", 3, 2)
     got = values_and_gradients(tensors, backend=backend, **options)

@@ -1,4 +1,4 @@
-"""Outputs that a compiled recurrence makes of its states are those of a linear layer after it."""
+"""The fused head of the compiled kernels equals a linear layer after the recurrence."""
 
 import os
 import subprocess
@@ -19,15 +19,15 @@ from eigenrnn.layers import GRU, RNN, AsRNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, elman, use_backend
 from eigenrnn.ops.elman import cpu
-from near import assert_near
+from kernel_testing import assert_near
 
 pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.missing()}"
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
 )
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("x", "W", "h0", "bias", "U", "c", "V", "d")
-# T, B, N, K; K of 1, 9, 16, 17 and 50: a part of a vector, all of it, and more than one
+# T, B, N, K; K of 1, 9, 16, 17 and 50: part of a vector, one vector, and more than one
 SIZES = [
     (1, 1, 1, 1),
     (1, 17, 33, 16),
@@ -49,7 +49,7 @@ each_map = pytest.mark.parametrize("M", [None, 1, 3], ids=["no map", "one channe
 
 @pytest.fixture(autouse=True)
 def fresh_memory_is_poisoned(monkeypatch):
-    """An element that nobody writes is NaN."""
+    """Uninitialised memory is NaN."""
     new_empty = torch.Tensor.new_empty
 
     def poisoned(*arguments, **keywords):
@@ -60,7 +60,7 @@ def fresh_memory_is_poisoned(monkeypatch):
 
 @pytest.fixture
 def threads():
-    """Sets the number of threads, for the length of a test."""
+    """Sets the number of threads during a test."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -71,10 +71,10 @@ def normal(seed, *shape):
 
 
 def operands(size, dtype=torch.float64, *, M=3, bias=False, shift=True):
-    """Everything that the recurrence and its outputs are made of, by name."""
+    """All tensors of the recurrence and its head, by name."""
     T, B, N, K = size
     W = torch.empty(N, N, dtype=torch.float64)
-    made = {
+    tensors = {
         "x": normal(1, T, B, N if M is None else M),
         "W": haar_(W, generator=torch.Generator().manual_seed(0)) if N else W,
         "h0": normal(2, B, N),
@@ -84,11 +84,11 @@ def operands(size, dtype=torch.float64, *, M=3, bias=False, shift=True):
         "V": normal(6, K, N) / max(1, N) ** 0.5,
         "d": normal(7, K) if shift else None,
     }
-    return {name: None if v is None else v.to(dtype) for name, v in made.items()}
+    return {name: None if v is None else v.to(dtype) for name, v in tensors.items()}
 
 
 def ragged_sizes(T, B):
-    """A fall from B, to no sequence at the last step."""
+    """Batch sizes that descend from B to no sequence at the last step."""
     return [max(0, B - t * B // max(1, T - 1)) for t in range(T)]
 
 
@@ -97,18 +97,18 @@ def options_of(size, *, ragged=False, reverse=False, nonlinearity="tanh"):
     return {"nonlinearity": nonlinearity, "batch_sizes": sizes, "reverse": reverse}
 
 
-def given(tensors):
+def present(tensors):
     return {name: v for name, v in tensors.items() if v is not None}
 
 
-def apart(V, d=None, backend="reference", **tensors):
+def separate_head(V, d=None, backend="reference", **tensors):
     h, last = elman(**tensors, backend=backend)
     return F.linear(h, V, d), last
 
 
 def evaluated(run, tensors, options, *, of_last=True):
     """Return the outputs, the last states and all gradients, by name."""
-    leaves = {name: v.detach().requires_grad_() for name, v in given(tensors).items()}
+    leaves = {name: v.detach().requires_grad_() for name, v in present(tensors).items()}
     y, last = run(**leaves, **options)
     results = (y, last) if of_last else (y,)
     weights = [normal(8, *y.shape).to(y.dtype), normal(9, *last.shape).to(y.dtype)]
@@ -116,17 +116,17 @@ def evaluated(run, tensors, options, *, of_last=True):
     return {"y": y.detach(), "last": last.detach()} | dict(zip(leaves, found, strict=True))
 
 
-def assert_equals_definition(tensors, options, **choice):
+def assert_equals_reference(tensors, options, **choice):
     got = evaluated(elman, tensors, options | {"backend": "cpu"}, **choice)
-    exact = {name: v.double() for name, v in given(tensors).items()}
+    exact = {name: v.double() for name, v in present(tensors).items()}
     T, N = len(tensors["x"]), len(tensors["W"])
-    # T roundings follow one another, each of a sum over N
+    # rounding errors accumulate over T steps, each with a sum over N
     bound = tol(tensors["W"].dtype, T + N)
-    assert_near(got, evaluated(apart, exact, options, **choice), bound)
+    assert_near(got, evaluated(separate_head, exact, options, **choice), bound)
 
 
 class Spy:
-    """Hands calls on to the compiled kernels and keeps their views."""
+    """Calls the compiled kernels and records their views."""
 
     def __init__(self):
         self.forward = self.backward = None
@@ -154,18 +154,18 @@ def spied(monkeypatch):
     return spy
 
 
-# --------------------------------------------------------------------- against the definition
+# --------------------------------------------------------------- comparison with the reference
 
 
 @each_raggedness
 @each_direction
 @each_dtype
 @each_size
-def test_outputs_and_gradients_are_those_of_the_definition_at_odd_sizes(
+def test_outputs_and_gradients_agree_with_the_reference_at_odd_sizes(
     spied, size, dtype, reverse, ragged
 ):
     tensors = operands(size, dtype)
-    assert_equals_definition(tensors, options_of(size, ragged=ragged, reverse=reverse))
+    assert_equals_reference(tensors, options_of(size, ragged=ragged, reverse=reverse))
     assert spied.reads == (size[3] > 0)
 
 
@@ -173,31 +173,31 @@ def test_outputs_and_gradients_are_those_of_the_definition_at_odd_sizes(
 @each_direction
 @each_map
 @pytest.mark.parametrize("nonlinearity", ["modrelu", "elu", "identity"])
-def test_outputs_go_with_every_way_to_call_the_recurrence(spied, nonlinearity, M, reverse, ragged):
+def test_outputs_are_right_for_all_options(spied, nonlinearity, M, reverse, ragged):
     size = 9, 5, 33, 9
     tensors = operands(size, M=M, bias=nonlinearity == "modrelu")
     options = options_of(size, ragged=ragged, reverse=reverse, nonlinearity=nonlinearity)
-    assert_equals_definition(tensors, options)
+    assert_equals_reference(tensors, options)
     assert spied.reads
 
 
 @each_raggedness
-def test_outputs_may_be_all_that_has_a_gradient(spied, ragged):
+def test_the_outputs_alone_may_have_a_gradient(spied, ragged):
     size = 9, 5, 33, 9
-    assert_equals_definition(operands(size), options_of(size, ragged=ragged), of_last=False)
-    assert spied.backward[0] == (0, 0, 0)  # no gradient of states is ever written
+    assert_equals_reference(operands(size), options_of(size, ragged=ragged), of_last=False)
+    assert spied.backward[0] == (0, 0, 0)  # no gradient of the states is written
 
 
 def test_outputs_need_no_bias(spied):
     size = 9, 5, 33, 9
-    assert_equals_definition(operands(size, shift=False), options_of(size, ragged=True))
+    assert_equals_reference(operands(size, shift=False), options_of(size, ragged=True))
     assert spied.reads
 
 
 @pytest.mark.parametrize(("N", "M", "K"), [(3, 0, 2), (0, 3, 2), (0, 3, 0)], ids=str)
-def test_no_channels_and_no_units_are_numbers_of_them_too(N, M, K):
+def test_zero_channels_and_zero_units_are_supported(N, M, K):
     size = 4, 2, N, K
-    assert_equals_definition(operands(size, M=M), options_of(size))
+    assert_equals_reference(operands(size, M=M), options_of(size))
 
 
 def test_an_empty_batch_has_empty_outputs_and_no_gradient():
@@ -216,62 +216,62 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_strides_make_no_difference(layout):
+def test_strides_do_not_change_the_results(layout):
     size = 5, 3, 19, 17
-    tensors = {n: layout.get(n, torch.clone)(v) for n, v in given(operands(size)).items()}
-    assert_equals_definition(tensors, options_of(size, ragged=True))
+    tensors = {n: layout.get(n, torch.clone)(v) for n, v in present(operands(size)).items()}
+    assert_equals_reference(tensors, options_of(size, ragged=True))
 
 
-def test_an_expanded_gradient_is_as_good_as_a_full_one(spied):
-    leaves = {n: v.requires_grad_() for n, v in given(operands((5, 3, 19, 9))).items()}
+def test_an_expanded_gradient_equals_a_full_one(spied):
+    leaves = {n: v.requires_grad_() for n, v in present(operands((5, 3, 19, 9))).items()}
     y, _ = elman(**leaves)
     of = tuple(leaves.values())
     expanded = torch.autograd.grad(y.sum(), of, retain_graph=True)
-    assert spied.backward[8][1:] == (0, 0)  # one row, wherever it is asked for
+    assert spied.backward[8][1:] == (0, 0)  # one row, expanded
     assert all(map(torch.equal, expanded, torch.autograd.grad(y, of, torch.ones_like(y))))
 
 
 @each_raggedness
 @pytest.mark.parametrize("B", [1, 5])
-def test_a_gradient_is_read_where_it_lies(spied, B, ragged):
+def test_gradients_are_read_without_copies(spied, B, ragged):
     size = 31, B, 33, 9
-    leaves = {n: v.requires_grad_() for n, v in given(operands(size)).items()}
+    leaves = {n: v.requires_grad_() for n, v in present(operands(size)).items()}
     y, _ = elman(**leaves, **options_of(size, ragged=ragged))
     of, g = tuple(leaves.values()), normal(8, *y.shape)
     expected = torch.autograd.grad(y, of, g, retain_graph=True)
     outputs_first = g.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     got = torch.autograd.grad(y, of, outputs_first)
     assert spied.backward[8] == (outputs_first.data_ptr(), *outputs_first.stride()[:2])
-    for one, other in zip(got, expected, strict=True):  # but for d, whose sum is torch's
+    for one, other in zip(got, expected, strict=True):  # except d, whose gradient torch sums
         torch.testing.assert_close(one, other, rtol=0, atol=tol(g.dtype, 31))
 
 
-def test_sixteen_bits_are_summed_in_thirty_two():
-    tensors = {n: v.bfloat16() for n, v in given(operands((31, 3, 33, 9))).items()}
+def test_sixteen_bit_inputs_are_summed_in_float32():
+    tensors = {n: v.bfloat16() for n, v in present(operands((31, 3, 33, 9))).items()}
     got = evaluated(elman, tensors, {"backend": "cpu"})
     assert all(found.dtype == torch.bfloat16 for found in got.values())
     exact = {name: v.double() for name, v in tensors.items()}
-    # one rounding of each result, however long it took
-    assert_near(got, evaluated(apart, exact, {}), torch.finfo(torch.bfloat16).eps)
+    # each result is rounded once, for any number of steps
+    assert_near(got, evaluated(separate_head, exact, {}), torch.finfo(torch.bfloat16).eps)
 
 
-# ------------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------- requested results only
 
 
-@pytest.mark.parametrize("asked", NAMES)
-def test_only_the_gradients_that_are_asked_for_are_computed(spied, asked):
+@pytest.mark.parametrize("requested", NAMES)
+def test_only_the_requested_gradients_are_computed(spied, requested):
     places = {"x": 2, "U": 3, "c": 4, "W": 5, "h0": 6, "bias": 7, "V": 9}
     tensors, options = operands((5, 3, 19, 9), bias=True), {"nonlinearity": "modrelu"}
     whole = evaluated(elman, tensors, options, of_last=False)
-    tensors[asked].requires_grad_()
+    tensors[requested].requires_grad_()
     y, _ = elman(**tensors, **options)
-    found = torch.autograd.grad(y, tensors[asked], normal(8, *y.shape))[0]
-    assert torch.equal(found, whole[asked])
-    assert {n for n, at in places.items() if spied.backward[at][0] != 0} == {asked} - {"d"}
+    found = torch.autograd.grad(y, tensors[requested], normal(8, *y.shape))[0]
+    assert torch.equal(found, whole[requested])
+    assert {n for n, at in places.items() if spied.backward[at][0] != 0} == {requested} - {"d"}
 
 
-def test_a_gradient_of_the_last_states_alone_does_without_the_outputs(spied):
-    leaves = {n: v.requires_grad_() for n, v in given(operands((5, 3, 19, 9))).items()}
+def test_a_loss_on_the_last_states_needs_no_outputs(spied):
+    leaves = {n: v.requires_grad_() for n, v in present(operands((5, 3, 19, 9))).items()}
     elman(**leaves)[1].sum().backward()
     assert spied.backward[8:] == [(0, 0, 0)] * 2
     assert leaves["V"].grad is None
@@ -280,7 +280,7 @@ def test_a_gradient_of_the_last_states_alone_does_without_the_outputs(spied):
 
 @each_raggedness
 @each_direction
-def test_without_gradients_no_states_are_kept(spied, reverse, ragged):
+def test_without_gradients_no_states_are_stored(spied, reverse, ragged):
     size = 31, 5, 33, 9
     tensors, options = operands(size), options_of(size, ragged=ragged, reverse=reverse)
     expected = elman(**tensors, **options)
@@ -291,7 +291,7 @@ def test_without_gradients_no_states_are_kept(spied, reverse, ragged):
     assert all(map(torch.equal, got, expected))
 
 
-# ------------------------------------------------------------------------- the same every time
+# ----------------------------------------------------------------------------- reproducibility
 
 
 @each_raggedness
@@ -311,37 +311,37 @@ def test_outputs_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
         assert all(torch.equal(shared[name], again[name]) for name in shared)
 
 
-# ------------------------------------------------------------------------------- as torch's
+# ---------------------------------------------------------------------- integration with torch
 
 
 @pytest.mark.parametrize("last_only", [False, True], ids=["all", "last"])
 @pytest.mark.parametrize("reads", [False, True], ids=["states", "outputs"])
-def test_the_operator_is_registered_as_torch_expects(reads, last_only):
+def test_the_operator_passes_opcheck(reads, last_only):
     tensors = operands((4, 3, 2, 2), bias=True)
     if not reads:
         tensors |= {"V": None, "d": None}
-    # where no states are kept there are no gradients
+    # without stored states there are no gradients
     tensors = [v if v is None else v.requires_grad_(not last_only) for v in tensors.values()]
     arguments = (*tensors, "modrelu", [3, 2, 1, 1], False, last_only)
     torch.library.opcheck(torch.ops.eigenrnn.elman_cpu.default, arguments)
 
 
 @pytest.mark.parametrize("with_states", [False, True], ids=["outputs", "all"])
-def test_the_operator_of_the_backward_pass_is_registered_as_torch_expects(with_states):
+def test_the_operator_of_the_backward_pass_passes_opcheck(with_states):
     x, W, h0, bias, U, c, V, d = operands((4, 3, 2, 2), bias=True).values()
     options = "modrelu", [3, 2, 1, 1], False
     run = torch.ops.eigenrnn.elman_cpu
     h, last, y, moduli = run(x, W, h0, bias, U, c, V, d, *options, False)
     g, g_last = (normal(7, *h.shape), normal(8, *last.shape)) if with_states else (None, None)
-    given = x, W, h0, bias, U, V, h, moduli
-    arguments = (g, g_last, normal(9, *y.shape), *given, [True] * 8, *options)
+    saved = x, W, h0, bias, U, V, h, moduli
+    arguments = (g, g_last, normal(9, *y.shape), *saved, [True] * 8, *options)
     torch.library.opcheck(torch.ops.eigenrnn.elman_cpu_backward.default, arguments)
 
 
 @each_raggedness
 def test_outputs_can_be_differentiated_twice(ragged):
     size = 3, 2, 2, 2
-    leaves = {n: v.requires_grad_() for n, v in given(operands(size)).items()}
+    leaves = {n: v.requires_grad_() for n, v in present(operands(size)).items()}
     options = options_of(size, ragged=ragged) | {"backend": "cpu"}
 
     def run(*tensors):
@@ -351,8 +351,8 @@ def test_outputs_can_be_differentiated_twice(ragged):
     assert torch.autograd.gradgradcheck(run, tuple(leaves.values()))
 
 
-def test_gradients_may_be_batched():
-    leaves = {n: v.requires_grad_() for n, v in given(operands((3, 2, 2, 2))).items()}
+def test_batched_gradients_equal_single_ones():
+    leaves = {n: v.requires_grad_() for n, v in present(operands((3, 2, 2, 2))).items()}
     y, _ = elman(**leaves)
     gs = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape)
     of = tuple(leaves.values())
@@ -371,7 +371,7 @@ def test_transforms_of_torch_func_give_the_gradient_of_autograd():
     torch.testing.assert_close(got, expected, rtol=0, atol=tol(V.dtype, 8))
 
 
-# ---------------------------------------------------------------- what goes around the kernels
+# -------------------------------------------------------------------- heads that are not fused
 
 
 OUTSIDE = {
@@ -385,8 +385,8 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("case", OUTSIDE)
-def test_what_the_kernels_do_not_read_out_is_read_out_after_them(spied, case):
-    arguments = OUTSIDE[case](given(operands((5, 3, 19, 9))))
+def test_heads_that_the_kernels_do_not_fuse_are_applied_after_them(spied, case):
+    arguments = OUTSIDE[case](present(operands((5, 3, 19, 9))))
     y, last = elman(**arguments)
     assert not spied.reads
     V, d = arguments.pop("V"), arguments.pop("d")
@@ -395,8 +395,8 @@ def test_what_the_kernels_do_not_read_out_is_read_out_after_them(spied, case):
     assert torch.equal(last, expected)
 
 
-def test_autocast_makes_of_outputs_what_it_makes_of_a_linear_layer():
-    tensors = {n: v.float() for n, v in given(operands((5, 3, 19, 9))).items()}
+def test_autocast_treats_the_outputs_like_a_linear_layer():
+    tensors = {n: v.float() for n, v in present(operands((5, 3, 19, 9))).items()}
     with torch.autocast("cpu", torch.bfloat16):
         y, _ = elman(**tensors)
         V, d = tensors.pop("V"), tensors.pop("d")
@@ -416,13 +416,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_bad_outputs_are_refused_with_what_was_expected(case):
+def test_a_bad_head_raises_an_error_that_says_what_was_expected(case):
     options, error, message = REFUSED[case]
     with pytest.raises(error, match=f"expected {message}"):
         elman(x, W, **options)
 
 
-# ------------------------------------------------------------------------------ whole models
+# -------------------------------------------------------------------------------------- models
 
 
 LAYERS = {
@@ -438,7 +438,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("lengths", [None, [4, 6, 1]], ids=["full", "ragged"])
 @pytest.mark.parametrize("case", LAYERS)
-def test_a_model_gives_the_outputs_and_gradients_of_its_head_after_its_layer(spied, case, lengths):
+def test_a_model_equals_its_layer_followed_by_its_head(spied, case, lengths):
     make, inside = LAYERS[case]
     model = SequenceModel(make(), 5).double().eval()
     x = normal(1, 6, 3, 3)
@@ -466,7 +466,7 @@ def test_a_packed_batch_gives_packed_outputs(spied):
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_outputs_lie_as_the_input_does(batch_first):
+def test_outputs_have_the_layout_of_the_input(batch_first):
     layer = RNN(3, 8, batch_first=batch_first, constraint=ScaledCayley).double()
     head = nn.Linear(8, 5).double()
     for x in (normal(1, 6, 4, 3), normal(1, 6, 3)):
@@ -483,7 +483,7 @@ HEADS = {"plain": (lambda head: head, True), "hook": (hooked, False), "norm": (w
 
 
 @pytest.mark.parametrize("case", HEADS)
-def test_a_head_that_does_more_than_its_formula_is_called(spied, case):
+def test_a_head_that_does_more_than_a_linear_map_is_called(spied, case):
     change, inside = HEADS[case]
     layer, head = RNN(3, 8, constraint=ScaledCayley).double(), change(nn.Linear(8, 5).double())
     x = normal(1, 6, 4, 3)
@@ -492,13 +492,13 @@ def test_a_head_that_does_more_than_its_formula_is_called(spied, case):
     torch.testing.assert_close(y, head(layer(x)[0]), rtol=0, atol=tol(torch.float64, 64))
 
 
-def test_a_head_beside_the_last_states_alone_is_refused():
+def test_a_head_with_last_only_is_refused():
     layer = RNN(3, 8, constraint=ScaledCayley)
     with pytest.raises(ValueError, match="expected either last_only or a head"):
         layer(torch.ones(6, 4, 3), last_only=True, head=nn.Linear(8, 5))
 
 
-def test_without_the_kernels_a_model_gives_the_same():
+def test_a_model_gives_the_same_without_the_kernels():
     model = SequenceModel(RNN(3, 8, constraint=ScaledCayley), 5).double()
     x = normal(1, 6, 4, 3)
     with use_backend("loop"):
@@ -506,7 +506,14 @@ def test_without_the_kernels_a_model_gives_the_same():
     torch.testing.assert_close(model(x), expected, rtol=0, atol=tol(torch.float64, 64))
 
 
-# ------------------------------------------------------------------------ instruction sets
+def test_a_head_with_a_custom_forward_is_called():
+    model = SequenceModel(RNN(2, 4), 3)
+    model.head.forward = lambda states: states[..., :1]
+    assert model(torch.randn(5, 2, 2)).shape == (5, 2, 1)
+    assert isinstance(model.head, nn.Linear)
+
+
+# ---------------------------------------------------------------------------- instruction sets
 
 
 @pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
@@ -523,4 +530,4 @@ def test_every_instruction_set_passes_the_tests(isa):
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # where kernels do not load, all is skipped
+    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped

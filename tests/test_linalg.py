@@ -1,4 +1,4 @@
-"""The pieces of linear algebra against SciPy and against matrices written out by hand."""
+"""Linear algebra compared with SciPy and with explicit matrices."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_the_tolerance_of_an_empty_matrix_is_that_of_a_number():
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("dtype", "expected"),
     [
         (torch.float16, torch.float32),
         (torch.bfloat16, torch.float32),
@@ -62,8 +62,8 @@ def test_the_tolerance_of_an_empty_matrix_is_that_of_a_number():
     ],
     ids=str,
 )
-def test_only_the_sixteen_bit_types_are_widened(given, expected):
-    assert at_least_float32(given) == expected
+def test_only_the_sixteen_bit_types_are_widened(dtype, expected):
+    assert at_least_float32(dtype) == expected
 
 
 def test_a_skew_matrix_is_filled_row_by_row_below_its_diagonal():
@@ -72,7 +72,7 @@ def test_a_skew_matrix_is_filled_row_by_row_below_its_diagonal():
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_the_strict_lower_triangle_of_a_skew_matrix_is_what_it_was_made_of(n):
+def test_the_strict_lower_triangle_of_a_skew_matrix_holds_its_raw_entries(n):
     raw = normal(n * (n - 1) // 2)
     assert torch.equal(strictly_lower(skew(raw, n)), raw)
 
@@ -83,7 +83,7 @@ def test_a_symmetric_matrix_is_filled_row_by_row_up_to_its_diagonal():
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_the_lower_triangle_of_a_symmetric_matrix_is_what_it_was_made_of(n):
+def test_the_lower_triangle_of_a_symmetric_matrix_holds_its_raw_entries(n):
     raw = normal(n * (n + 1) // 2)
     assert torch.equal(lower(symmetric(raw, n)), raw)
 
@@ -106,7 +106,7 @@ def test_the_cayley_transform_solves_its_equation(n, dtype):
 
 
 def with_a_few_large_eigenvalues(n, size, dtype):
-    """A skew matrix of pairs +-i size and of others below a half, in a random basis."""
+    """A skew matrix with a few eigenvalues +-i size, the others below 1/2, in a random basis."""
     Q = scipy.stats.ortho_group.rvs(n, random_state=0)
     rates = normal(n // 2).abs().clamp(max=0.5)
     rates[: n // 8] = size
@@ -122,7 +122,7 @@ def with_a_few_large_eigenvalues(n, size, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 @pytest.mark.parametrize("size", [1, 30, 1e3])
 @pytest.mark.parametrize("n", [16, 170])
-def test_the_cayley_transform_is_unitary_to_rounding_however_large_the_matrix(n, size, dtype):
+def test_the_cayley_transform_is_unitary_to_rounding_for_matrices_of_any_size(n, size, dtype):
     A = with_a_few_large_eigenvalues(n, size, dtype)
     assert orthogonality_error(cayley(A)) <= 0.1 * tol(dtype, n)
 
@@ -137,7 +137,7 @@ def test_the_cayley_transform_is_unitary_and_right_for_every_finite_matrix(size,
     A = A.to(dtype)
     W = cayley(A)
     assert orthogonality_error(W) <= tol(dtype, n)
-    if not dtype.is_complex:  # W is a rotation, and turns by pi what is not in the kernel of A
+    if not dtype.is_complex:  # W rotates by pi everything outside the kernel of A
         expected = torch.full((n,), -1.0, dtype=torch.float64)
         expected[n - n % 2 :] = 1
         turned = torch.linalg.eigvals(W.double()).real.sort(descending=True).values
@@ -153,7 +153,7 @@ def test_the_cayley_transform_of_an_infinite_matrix_is_refused():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize("size", [1, 1e3])
-def test_the_cayley_transform_has_its_derivative_however_large_the_matrix(size, dtype):
+def test_the_cayley_transform_has_the_right_derivative_for_matrices_of_any_norm(size, dtype):
     A = with_a_few_large_eigenvalues(16, size, dtype).requires_grad_()
     G = normal(16, 16, seed=1).to(dtype)
     I = torch.eye(16, dtype=dtype)
@@ -163,7 +163,7 @@ def test_the_cayley_transform_has_its_derivative_however_large_the_matrix(size, 
     assert float((got - expected).abs().max()) <= 1e-12 * float(expected.abs().max())
 
 
-# forward mode has torch script some of its own functions
+# torch's own forward mode uses the deprecated torch.jit.script
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize("norm", [0.0, 1.0, 50.0], ids="norm {}".format)
@@ -199,14 +199,14 @@ def test_the_cayley_transform_turns_tangents_of_half_angles_into_angles():
 def test_the_exponential_equals_that_of_scipy(norm, dtype):
     A = of_norm(norm, dtype=dtype)
     expected = scipy.linalg.expm(A.double().numpy())
-    # rounding A alone moves the exponential by as much as it moves A
+    # rounding A changes the exponential by as much as A
     assert distance(exp_skew(A), expected) <= max(1, norm) * tol(dtype, 6)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("norm", [0.1, 30.0, 1000.0])
 def test_the_exponential_equals_that_of_the_eigenvalues(norm, dtype):
-    # scipy's own is too far from the truth at such norms to judge double precision
+    # at such norms SciPy is not accurate enough to test double precision
     A = of_norm(norm, dtype=dtype)
     angles, V = np.linalg.eigh(-1j * A.double().numpy())
     expected = (V * np.exp(1j * angles)) @ V.conj().T
@@ -221,7 +221,7 @@ def test_the_exponential_is_orthogonal_to_rounding_for_all_rotations(n, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_exponential_of_plane_rotations_is_made_of_sines_and_cosines(dtype):
+def test_the_exponential_of_plane_rotations_has_sines_and_cosines(dtype):
     theta = torch.tensor([1.0, 3.0], dtype=dtype)
     A = skew(planar_skew(theta, 4), 4)
     expected = torch.zeros(4, 4, dtype=torch.float64)
@@ -243,7 +243,9 @@ def test_the_exponential_has_the_right_gradient_with_and_without_squarings(norm)
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("norm", [1e-3, 0.02, 0.2, 0.6, 1.2, 2.0, 3.3, 4.8])
-def test_the_exponential_is_exact_and_orthogonal_wherever_another_series_begins(norm, dtype):
+def test_the_exponential_is_exact_and_orthogonal_at_norms_around_every_change_of_series(
+    norm, dtype
+):
     A = of_norm(norm, 40, dtype)
     W = exp_skew(A)
     expected = scipy.linalg.expm(A.double().numpy())
@@ -272,13 +274,13 @@ def test_the_exponential_is_orthogonal_at_every_norm(norm, dtype):
 def test_the_exponential_squares_as_often_as_a_large_norm_needs(norm, n, dtype):
     A = of_norm(norm, n, dtype)
     expected = scipy.linalg.expm(A.double().numpy())
-    # both round A, and SciPy all that it squares, in double precision
+    # both round A, and SciPy rounds all its squarings in double precision
     assert distance(exp_skew(A), expected) <= norm * (tol(dtype, n) + tol(torch.float64, n)) / 5
     assert orthogonality_error(exp_skew(A)) <= 0.3 * tol(dtype, n)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_exponential_under_vmap_is_not_a_number_where_it_would_need_more_squarings(dtype):
+def test_the_exponential_under_vmap_is_nan_if_it_needs_more_squarings(dtype):
     A = torch.stack([of_norm(1500.0, 6, dtype), of_norm(1e4, 6, dtype)])
     within, beyond = torch.func.vmap(exp_skew)(A)
     assert distance(within, exp_skew(A[0])) <= 1500 * tol(dtype, 6)
@@ -313,7 +315,7 @@ def test_the_orthogonality_error_of_a_scaled_rotation_is_known():
     assert error == pytest.approx(3 * 5**0.5, abs=10 * tol(torch.float64, 5))
 
 
-def test_the_orthogonality_error_sees_a_unitary_matrix_as_it_is():
+def test_the_orthogonality_error_of_a_unitary_matrix_is_zero():
     W = torch.as_tensor(scipy.stats.unitary_group.rvs(5, random_state=0))
     assert orthogonality_error(W) <= tol(torch.float64, 5)
 

@@ -1,4 +1,4 @@
-"""LayerNorm and zoneout in the recurrences: against NumPy, and each backend against the other."""
+"""LayerNorm and zoneout in the recurrences, compared with NumPy and between backends."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cases import NONLINEARITIES
 from eigenrnn.ops import explain
-from eigenrnn.ops.backend import Call
+from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from states import elman, gru
@@ -25,7 +25,7 @@ each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
-# all but the call that has neither
+# all combinations but neither
 each_option = pytest.mark.parametrize(
     ("kind", "normed"), [("mask", False), ("rate", False), ("none", True), ("mask", True)]
 )
@@ -61,7 +61,7 @@ def values_and_gradients(tensors, norm, **options):
     return h.detach(), *torch.autograd.grad(h, leaves, weights_like(h))
 
 
-# ------------------------------------------------- a second definition, unit by unit in NumPy
+# ------------------------------------------------------ an independent implementation in NumPy
 
 
 def layer_norm(z, gain, shift):
@@ -77,7 +77,7 @@ def zone_out(h, moved, zoneout, t, b):
 
 
 def by_hand(cell, h0, options):
-    """Run each sequence by itself."""
+    """Run each sequence separately."""
     states = np.zeros((T, B, N))
     sizes = options["batch_sizes"] or [B] * T
     for b in range(B):
@@ -93,7 +93,7 @@ def by_hand(cell, h0, options):
 @each_direction
 @each_norm
 @each_zoneout
-def test_the_elman_recurrence_is_its_formula(kind, normed, reverse, ragged):
+def test_the_elman_recurrence_agrees_with_its_formula(kind, normed, reverse, ragged):
     x, W, h0 = (t.detach() for t in operands(T, B, N))
     norm, options = norm_of(normed), options_of(kind, reverse=reverse, ragged=ragged)
 
@@ -116,7 +116,7 @@ def sigmoid(z):
 @pytest.mark.parametrize("reset_after", [False, True], ids=["before", "after"])
 @each_norm
 @each_zoneout
-def test_the_gated_recurrence_is_its_formula(
+def test_the_gated_recurrence_agrees_with_its_formula(
     kind, normed, reset_after, update_keeps, reverse, ragged
 ):
     generator = torch.Generator().manual_seed(0)
@@ -168,9 +168,9 @@ def test_a_rate_is_the_mean_over_the_masks_of_a_step():
 
 
 @pytest.mark.parametrize(
-    "backend", [name for name, backend in BACKENDS.items() if "zoneout" in backend.serves]
+    "backend", [name for name, backend in BACKENDS.items() if "zoneout" in backend.features]
 )
-def test_a_unit_that_always_keeps_its_state_hears_nothing(backend):
+def test_a_unit_that_always_keeps_its_state_ignores_its_input(backend):
     x, W, h0 = operands(T, B, N)
     mask = torch.zeros(T, B, N, dtype=torch.bool)
     mask[..., 0] = True
@@ -181,7 +181,7 @@ def test_a_unit_that_always_keeps_its_state_hears_nothing(backend):
     assert not of_W[0].any()
 
 
-# --------------------------------------------------------------------- backends against it
+# -------------------------------------------------------------- backends against the reference
 
 
 @each_raggedness
@@ -189,7 +189,7 @@ def test_a_unit_that_always_keeps_its_state_hears_nothing(backend):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @each_option
 @each_nonlinearity
-def test_the_loop_gives_the_values_and_gradients_of_the_definition(
+def test_the_loop_gives_the_values_and_gradients_of_the_reference(
     case, kind, normed, dtype, reverse, ragged
 ):
     shape = (9, 3, 17)
@@ -208,7 +208,7 @@ def test_the_loop_gives_the_values_and_gradients_of_the_definition(
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
 @pytest.mark.parametrize("case", ["modrelu", "identity"])
 @pytest.mark.parametrize("kind", ["mask", "rate"])
-def test_the_loop_zones_complex_states_out_as_the_definition_does(
+def test_the_loop_applies_zoneout_to_complex_states_as_the_reference_does(
     kind, case, dtype, reverse, ragged
 ):
     tensors = operands(T, B, N, dtype, bias=NONLINEARITIES[case][1])
@@ -225,7 +225,7 @@ def test_the_loop_zones_complex_states_out_as_the_definition_does(
     [*itertools.product((1, 2, 63), (1, 17), (2, 33))],
     ids=lambda s: "x".join(map(str, s)),
 )
-def test_odd_shapes_are_as_good_as_others(shape, kind, normed):
+def test_odd_shapes_agree_with_the_reference(shape, kind, normed):
     tensors, norm = operands(*shape), norm_of(normed, shape[2])
     options = options_of(kind, shape, ragged=True)
     got, expected = (
@@ -245,22 +245,24 @@ def test_an_empty_batch_gives_an_empty_output_and_no_gradient(kind, normed):
 
 
 @pytest.mark.parametrize("needed", [*itertools.combinations(range(6), 2)], ids=str)
-def test_only_the_gradients_that_are_asked_for_are_needed(needed):
+def test_only_the_requested_gradients_are_needed(needed):
     tensors = [t.detach() for t in (*operands(T, B, N, bias=True), *norm_of(True))]
-    asked = [tensors[k].requires_grad_() for k in needed]
+    requested = [tensors[k].requires_grad_() for k in needed]
     options = options_of("mask") | {"nonlinearity": "modrelu"}
     got, expected = (
-        torch.autograd.grad(run_elman(tensors[:4], tensors[4:], backend=b, **options).sum(), asked)
+        torch.autograd.grad(
+            run_elman(tensors[:4], tensors[4:], backend=b, **options).sum(), requested
+        )
         for b in ("loop", "reference")
     )
     assert_near(got, expected, torch.float64, T * N)
 
 
-# ------------------------------------------------------------- differentiation of all kinds
+# -------------------------------------------------------------------- kinds of differentiation
 
 
 def checked(kind, normed, reverse, ragged, backend="loop"):
-    """Return a function of leaves, and the leaves."""
+    """Return a function of the leaves, and the leaves."""
     shape = (3, 2, 3)
     tensors = operands(*shape, bias=True)
     norm = [v.requires_grad_() for v in norm_of(normed, 3)]
@@ -272,14 +274,14 @@ def checked(kind, normed, reverse, ragged, backend="loop"):
 @each_raggedness
 @each_direction
 @each_option
-def test_gradients_once_and_twice_are_those_of_differences(kind, normed, reverse, ragged):
+def test_first_and_second_derivatives_equal_finite_differences(kind, normed, reverse, ragged):
     run, leaves = checked(kind, normed, reverse, ragged)
     assert torch.autograd.gradcheck(run, leaves)
     assert torch.autograd.gradgradcheck(run, leaves)
 
 
 @each_option
-def test_the_gated_recurrence_has_the_gradients_of_differences(kind, normed):
+def test_the_gated_recurrence_has_the_gradients_of_finite_differences(kind, normed):
     generator = torch.Generator().manual_seed(0)
     shapes = ((3, 2, 6), (6, 2), (2, 2))
     tensors = [normal(generator, s, torch.float64).requires_grad_() for s in shapes]
@@ -292,7 +294,7 @@ def test_the_gated_recurrence_has_the_gradients_of_differences(kind, normed):
 
 
 @each_option
-def test_gradients_may_be_batched(kind, normed):
+def test_batched_gradients_equal_single_ones(kind, normed):
     run, leaves = checked(kind, normed, False, True)
     h = run(*leaves)
     gs = torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
@@ -301,7 +303,7 @@ def test_gradients_may_be_batched(kind, normed):
     assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 9)
 
 
-# torch's own forward mode still scripts its decompositions
+# torch's own forward mode uses the deprecated torch.jit.script
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_forward_mode_of_the_gain_is_the_transpose_of_backward_mode():
     tensors, (gain, shift) = operands(T, B, N), norm_of(True)
@@ -318,36 +320,36 @@ def test_forward_mode_of_the_gain_is_the_transpose_of_backward_mode():
 
 @each_raggedness
 @each_option
-def test_the_operators_are_registered_as_torch_expects(kind, normed, ragged):
+def test_the_operators_pass_opcheck(kind, normed, ragged):
     x, W, h0, bias = operands(T, B, N, torch.float32, bias=True)
     gain, shift = norm_of(normed, dtype=torch.float32) or (None, None)
     zoneout = zoneout_of(kind)
     mask, rate = (zoneout, 0.0) if torch.is_tensor(zoneout) else (None, zoneout or 0.0)
     sizes = ragged_sizes(T, B) if ragged else None
-    given = (bias, gain, shift, mask, rate, "modrelu", sizes, False)
+    options = (bias, gain, shift, mask, rate, "modrelu", sizes, False)
     there = torch.ops.eigenrnn.elman_norm_zoneout.default
-    torch.library.opcheck(there, (x, W, h0, *given, True))
-    detached = [t.detach() if torch.is_tensor(t) else t for t in (x, W, h0, *given)]
+    torch.library.opcheck(there, (x, W, h0, *options, True))
+    detached = [t.detach() if torch.is_tensor(t) else t for t in (x, W, h0, *options)]
     h, *kept = there(*detached, True)
     back = torch.ops.eigenrnn.elman_norm_zoneout_backward.default
     torch.library.opcheck(back, (weights_like(h), h, *kept, *detached[1:]))
 
 
 class Numbers(TorchDispatchMode):
-    """Counts the numbers that our operators give: what they keep."""
+    """Counts the numbers in the results of our operators, which are what they save."""
 
     def __init__(self):
         super().__init__()
         self.kept = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        given = func(*args, **(kwargs or {}))
+        results = func(*args, **(kwargs or {}))
         if func is torch.ops.eigenrnn.elman_norm_zoneout.default:
-            self.kept = sum(each.numel() for each in given)
-        return given
+            self.kept = sum(each.numel() for each in results)
+        return results
 
 
-def test_without_a_gradient_no_more_than_a_step_is_kept():
+def test_without_gradients_only_one_step_is_saved():
     tensors, norm = [t.detach() for t in operands(T, B, N)], norm_of(True)
     with Numbers() as numbers:
         h = run_elman(tensors, norm, zoneout=RATE)
@@ -356,42 +358,42 @@ def test_without_a_gradient_no_more_than_a_step_is_kept():
     assert torch.equal(run_elman(tensors, norm, zoneout=RATE), h)
 
 
-# ----------------------------------------------------------------------- which backend serves
+# ------------------------------------------------------------------------- choice of a backend
 
 
 def called(dtype=torch.float32, *options, transformed=False):
     return Call("cpu", dtype, "tanh", transformed, 3, options)
 
 
-def test_the_loop_serves_both():
+def test_the_loop_supports_both_features():
     assert explain(BACKENDS, called(torch.float32, "layer_norm", "zoneout"))["loop"] == "chosen"
 
 
-def test_layer_norm_in_sixteen_bits_is_left_to_the_definition():
-    said = explain(BACKENDS, called(torch.bfloat16, "layer_norm"))
-    assert said["reference"] == "chosen"
-    assert said["loop"].startswith("layer_norm in 16 bits")
+def test_only_the_reference_computes_layer_norm_in_sixteen_bits():
+    reasons = explain(BACKENDS, called(torch.bfloat16, "layer_norm"))
+    assert reasons["reference"] == "chosen"
+    assert reasons["loop"].startswith("layer_norm in 16 bits")
 
 
-def test_the_gated_loop_says_what_it_lacks():
-    said = explain(GRU_BACKENDS, called(torch.float32, "layer_norm", "zoneout"))
-    assert said["loop"] == "it does not compute layer_norm and zoneout"
-    assert said["reference"] == "chosen"
+def test_the_gated_loop_names_the_unsupported_features():
+    reasons = explain(GRU_BACKENDS, called(torch.float32, "layer_norm", "zoneout"))
+    assert reasons["loop"] == "it does not compute layer_norm and zoneout"
+    assert reasons["reference"] == "chosen"
 
 
-def test_a_backend_that_lacks_an_option_is_refused_with_the_reason():
+def test_forcing_a_backend_without_a_feature_raises_the_reason():
     x, W = torch.zeros(2, 1, 6), torch.zeros(6, 2)
-    with pytest.raises(ValueError, match="backend 'loop' can serve: it does not compute zoneout"):
+    with pytest.raises(ValueError, match="'loop' can compute: it does not compute zoneout"):
         gru(x, W, zoneout=0.1, backend="loop")
 
 
-@pytest.mark.parametrize("nothing", [{}, {"zoneout": 0.0}, {"layer_norm": None}], ids=str)
-def test_a_call_without_options_is_the_plain_one(nothing):
+@pytest.mark.parametrize("options", [{}, {"zoneout": 0.0}, {"layer_norm": None}], ids=str)
+def test_a_call_without_options_is_the_plain_one(options):
     x, W = torch.ones(2, 1, 6), torch.ones(6, 2)
-    assert torch.equal(gru(x, W, backend="loop", **nothing), gru(x, W, backend="loop"))
+    assert torch.equal(gru(x, W, backend="loop", **options), gru(x, W, backend="loop"))
 
 
-# --------------------------------------------------------------------------- lower precision
+# ----------------------------------------------------------------------------- lower precision
 
 
 @each_option
@@ -415,7 +417,7 @@ def test_the_gated_recurrence_runs_in_float32_under_autocast():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @each_option
-def test_sixteen_bits_give_what_double_precision_gives_but_for_rounding(kind, normed, dtype):
+def test_sixteen_bits_agree_with_double_precision_up_to_rounding(kind, normed, dtype):
     tensors = [t.detach().to(dtype) for t in operands(3, 2, 4)]
     norm, zoneout = [v.to(dtype) for v in norm_of(normed)], zoneout_of(kind, (3, 2, 4))
     h = run_elman(tensors, norm, zoneout=zoneout)
@@ -424,7 +426,7 @@ def test_sixteen_bits_give_what_double_precision_gives_but_for_rounding(kind, no
     assert_near([h], [run_elman(*exact, zoneout=zoneout)], dtype, 3)
 
 
-# --------------------------------------------------------------------------------- refusals
+# ------------------------------------------------------------------------------ error messages
 
 x, W, _ = (t.detach() for t in operands(T, B, N, torch.float32))
 ones, mask = torch.ones(N), zoneout_of("mask")
@@ -439,10 +441,14 @@ REFUSED = {
         ValueError,
         "the mask of zoneout on cpu, where W is, got meta",
     ),
-    "a rate of one": ({"zoneout": 1.0}, ValueError, r"zoneout to be a share in \[0, 1\), got 1.0"),
-    "a negative rate": ({"zoneout": -0.1}, ValueError, r".* a share in \[0, 1\), got -0.1"),
-    "no number": ({"zoneout": float("nan")}, ValueError, r".* a share in \[0, 1\), got nan"),
-    "a truth": ({"zoneout": True}, ValueError, r".* a share in \[0, 1\), got True"),
+    "a rate of one": (
+        {"zoneout": 1.0},
+        ValueError,
+        r"zoneout to be a probability in \[0, 1\), got 1.0",
+    ),
+    "a negative rate": ({"zoneout": -0.1}, ValueError, r".* a probability in \[0, 1\), got -0.1"),
+    "no number": ({"zoneout": float("nan")}, ValueError, r".* a probability in \[0, 1\), got nan"),
+    "a truth": ({"zoneout": True}, ValueError, r".* a probability in \[0, 1\), got True"),
     "size of the mask": (
         {"zoneout": mask[0]},
         ValueError,
@@ -467,7 +473,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("options", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_bad_options_are_refused_with_what_was_expected(options, error, message):
+def test_bad_options_raise_an_error_that_says_what_was_expected(options, error, message):
     with pytest.raises(error, match=f"expected {message}"):
         elman(x, W, **options)
 

@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all."""
+"""Atomic writing of files."""
 
 import os
 from collections.abc import Generator
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from eigenrnn.errors import WriteError
 
-__all__ = ["naming_the_file", "write_atomically"]
+__all__ = ["add_filename_to_errors", "write_atomically"]
 
 
 @contextmanager
-def naming_the_file(path: Path) -> Generator[None]:
-    """Add the name of the file to the error of a failed write, where Python leaves it out.
+def add_filename_to_errors(path: Path) -> Generator[None]:
+    """Raise a failed write as an error that names the file, which Python sometimes omits.
 
     Raises:
         WriteError: If a write fails.
@@ -26,15 +26,15 @@ def naming_the_file(path: Path) -> Generator[None]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a crash at any moment leaves the old file or the new one.
+    """Write `content` to `path`; a crash at any moment leaves the old file or the new one.
 
     Raises:
-        WriteError: If it cannot be written, for instance on a full disk; the old file is untouched
-            and nothing is left beside it.
+        WriteError: If the write fails, for instance on a full disk. The old file is unchanged, and
+            no temporary file remains.
     """
-    temporary = path.with_name(f"{path.name}.tmp")  # same folder: a rename must not cross disks
+    temporary = path.with_name(f"{path.name}.tmp")  # a rename cannot cross disks
     try:
-        with naming_the_file(path):
+        with add_filename_to_errors(path):
             with temporary.open("wb") as file:
                 file.write(content)
                 file.flush()
@@ -47,7 +47,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename outlast a power cut, where the system can open a folder."""
+    """Flush a rename to disk, so that it survives a power cut; Windows cannot do this."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The exceptions that eigenrnn raises besides `ValueError` and `TypeError`, and common checks."""
+"""The exceptions of eigenrnn besides `ValueError` and `TypeError`, and common checks."""
 
 import errno
 import math
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class NotInSetError(ValueError):
-    """A matrix was given to a constraint whose set does not contain it."""
+    """A matrix does not lie in the set of the constraint."""
 
     def __init__(self, set_name: str, residual: float, tolerance: float, hint: str = "") -> None:
         message = (
@@ -35,15 +35,15 @@ class NotInSetError(ValueError):
 
 
 class NoInverseError(ValueError):
-    """A matrix was given to a constraint whose map has no inverse that can be computed."""
+    """The map of a constraint has no computable inverse, so no matrix can be assigned to it."""
 
 
 class MissingDataError(FileNotFoundError):
-    """A data file is in none of the places that were looked at."""
+    """A data file is in none of the searched folders."""
 
 
 class ChecksumError(ValueError):
-    """A data file is not the published one."""
+    """A data file differs from the published one."""
 
 
 class CheckpointError(ValueError):
@@ -62,34 +62,34 @@ class WriteError(OSError):
     """A file cannot be written, for instance because the disk is full.
 
     Args:
-        errno: The number of the system's error.
-        strerror: What the system says of it.
-        filename: The file that was to be written.
+        errno: The error number of the operating system.
+        strerror: Its error message.
+        filename: The file that could not be written.
     """
 
     def __str__(self) -> str:
-        said = f"cannot write {self.filename}: {self.strerror}"
+        message = f"cannot write {self.filename}: {self.strerror}"
         if self.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return said
+            return message
         return (
-            f"{said}; free some space and run it again (a run that had begun goes on with "
+            f"{message}; free some space and run it again (a run that had begun goes on with "
             "resume=True, on the command line --resume)"
         )
 
 
 class NonFiniteLossError(ArithmeticError):
-    """Training met a loss that is not finite."""
+    """The training loss is infinite or NaN."""
 
 
 def check_installed(extra: str, purpose: str, *packages: str) -> None:
     """Check that the packages of an optional extra are installed, without importing them.
 
     Args:
-        extra: The extra of eigenrnn that brings the packages, such as ``"analysis"``.
-        purpose: What needs them; the subject of the message.
-        packages: The names by which they are imported.
+        extra: The extra of eigenrnn that installs the packages, such as ``"analysis"``.
+        purpose: What needs the packages; the subject of the message.
+        packages: Their import names.
     Raises:
-        ImportError: If one is not installed; the message has the line that installs it.
+        ImportError: If a package is not installed. The message has the command that installs it.
     Example:
         >>> check_installed("analysis", "eigenrnn.analysis", "scipy")
     """
@@ -102,7 +102,7 @@ def check_installed(extra: str, purpose: str, *packages: str) -> None:
 
 
 def check_not_negative(name: str, value: float) -> None:
-    """Refuse what is no weight, rate or margin.
+    """Check a weight, rate or margin.
 
     Raises:
         ValueError: If `value` is negative, infinite or NaN.
@@ -112,14 +112,14 @@ def check_not_negative(name: str, value: float) -> None:
 
 
 def check_positive_integer(name: str, value: object) -> None:
-    """Refuse what is no count.
+    """Check a count.
 
     Raises:
         ValueError: If `value` is not an integer above zero.
     """
     try:
         count = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:  # as of an array of several numbers
+    except TypeError:  # for example an array of several numbers
         count = 0
     if count < 1:
         raise ValueError(f"expected {name} to be a positive integer, got {value!r}")

@@ -1,4 +1,4 @@
-"""Linear algebra that torch does not have: maps onto orthogonal matrices, and reflections."""
+"""Linear algebra beyond torch: orthogonal maps, reflections, and complex numbers as pairs."""
 
 import math
 from typing import Any, NamedTuple
@@ -14,13 +14,16 @@ __all__ = [
     "at_least_float32",
     "cayley",
     "check_finite",
+    "complex_to_pairs",
     "exp_skew",
     "lower",
     "normalise_",
     "orthogonality_error",
+    "pairs_to_complex",
     "planar_rotation",
     "planar_skew",
     "polar_step",
+    "real_matrix_of_complex",
     "reflection_count",
     "reflection_product",
     "reflectors",
@@ -33,7 +36,7 @@ __all__ = [
 
 _norm = torch.linalg.matrix_norm
 
-_LARGE = 4  # the mean size of an eigenvalue from which the rounding of a Cayley transform shows
+_LARGE = 4  # the mean size of eigenvalues above which a Cayley transform needs correction
 
 
 def tol(dtype: torch.dtype, n: int) -> float:
@@ -50,10 +53,10 @@ def check_finite(
     matrix: Tensor | NDArray[Any],
     name: str = "W",
 ) -> None:
-    """Refuse NaN and infinity, with which eigenvalue solvers fail, hang or crash.
+    """Check for NaN and infinity, on which eigenvalue solvers fail, hang or crash.
 
     Raises:
-        ValueError: If there are any.
+        ValueError: If the matrix has any.
     """
     lost = int((~torch.as_tensor(matrix).isfinite()).sum())
     if lost:
@@ -122,7 +125,7 @@ def planar_rotation(
     gamma: Tensor,  # (N / 2,)
     theta: Tensor,  # (N / 2,)
 ) -> Tensor:  # (N, N)
-    r"""Matrix of 2 x 2 blocks :math:`\gamma R(\theta)` on the diagonal: turned and scaled planes.
+    r"""Matrix of 2 x 2 blocks :math:`\gamma R(\theta)` on the diagonal: rotated and scaled planes.
 
     .. math:: R(\theta) = \begin{bmatrix} \cos \theta & -\sin \theta \\
         \sin \theta & \cos \theta \end{bmatrix}
@@ -130,8 +133,8 @@ def planar_rotation(
     n = 2 * len(gamma)
     i = torch.arange(0, n, 2, device=gamma.device)  # first row of each block
     c, s = gamma * torch.cos(theta), gamma * torch.sin(theta)
-    places = torch.cat([i * n + i, i * n + i + 1, (i + 1) * n + i, (i + 1) * n + i + 1])
-    return c.new_zeros(n * n).index_put((places,), torch.cat([c, -s, s, c])).view(n, n)
+    indices = torch.cat([i * n + i, i * n + i + 1, (i + 1) * n + i, (i + 1) * n + i + 1])
+    return c.new_zeros(n * n).index_put((indices,), torch.cat([c, -s, s, c])).view(n, n)
 
 
 def cayley(
@@ -140,9 +143,10 @@ def cayley(
     r"""Cayley transform :math:`(I + A)^{-1} (I - A)` of a skew-symmetric matrix.
 
     An eigenvalue :math:`\pm i \tan(t / 2)` of A becomes :math:`e^{\mp i t}`. W is orthogonal to
-    rounding for every finite A: where A is large, rounding is taken out of the value, and where A
-    is so large that I + A loses I, its eigenvalues are transformed. Compiled or under
-    `torch.func` nothing may branch on values, and float32 serves norms up to 1000.
+    rounding for every finite A. For large A a Newton step corrects the rounding. If A is so large
+    that rounding I + A loses I, its eigenvalues are transformed instead. In compiled code and
+    under `torch.func` no branch may depend on values; float32 is then accurate for norms up to
+    1000.
 
     Raises:
         ValueError: If A is infinite.
@@ -154,22 +158,22 @@ def _cayley(A: Tensor) -> Tensor:
     n = A.shape[-1]
     I = torch.eye(n, dtype=A.dtype, device=A.device)
     X, Y = I + A, I - A
-    if under_transform():  # torch does not differentiate the forward derivative of solve rightly
-        return _mended(torch.linalg.inv(X) @ Y)
+    if under_transform():  # torch differentiates the forward derivative of solve wrongly
+        return _corrected(torch.linalg.inv(X) @ Y)
     if is_traced() or A.is_meta:
-        return _mended(torch.linalg.solve(X, Y, left=False))
+        return _corrected(torch.linalg.solve(X, Y, left=False))
     size = float(_frobenius(A.detach()))
     if size > _LARGE * math.sqrt(n):
         norm = float(_bound(A.detach()))
         if not norm <= 0.5 / math.sqrt(torch.finfo(A.dtype).eps):
             return _cayley_of_large(A)
-    # they commute, and torch copies less; NaN goes through
+    # the factors commute, and solving from the right copies less; NaN propagates
     W = torch.linalg.solve_ex(X, Y, left=False).result
-    return _mended(W) if size > _LARGE * math.sqrt(n) else W
+    return _corrected(W) if size > _LARGE * math.sqrt(n) else W
 
 
 def _cayley_of_large(A: Tensor) -> Tensor:
-    """Transform the eigenvalues, as I + A loses I."""
+    """Transform the eigenvalues, for A so large that rounding I + A loses I."""
     wide = torch.complex128 if A.is_complex() else torch.float64
     if A.dtype != wide:
         return _cayley(A.to(wide)).to(A.dtype)
@@ -177,26 +181,27 @@ def _cayley_of_large(A: Tensor) -> Tensor:
     theta, V = torch.linalg.eigh(-1j * A)
     if A.is_complex():
         return (V * torch.exp(-2j * torch.arctan(theta))) @ V.mH
-    # Real A has pairs of eigenvalues, whose eigenvectors span planes: W turns each by its angle.
+    # Real A has conjugate pairs of eigenvalues. W rotates the plane of each pair by its angle.
     n, pairs = len(A), len(A) // 2
     planes = torch.view_as_real(V[:, n - pairs :]).reshape(n, 2 * pairs)
     Q, R = torch.linalg.qr(planes, mode="complete")
     Q[:, : 2 * pairs] *= torch.where(R.diagonal() < 0, -1.0, 1.0)
     angles = 2 * torch.arctan(theta[n - pairs :])
-    turns = torch.eye(n, dtype=A.dtype, device=A.device)
+    rotation = torch.eye(n, dtype=A.dtype, device=A.device)
     first = torch.arange(0, 2 * pairs, 2, device=A.device)
-    turns[first, first] = turns[first + 1, first + 1] = torch.cos(angles)
-    turns[first + 1, first], turns[first, first + 1] = torch.sin(angles), -torch.sin(angles)
-    return Q @ turns @ Q.mT
+    rotation[first, first] = rotation[first + 1, first + 1] = torch.cos(angles)
+    rotation[first + 1, first], rotation[first, first + 1] = torch.sin(angles), -torch.sin(angles)
+    return Q @ rotation @ Q.mT
 
 
 def _frobenius(A: Tensor) -> Tensor:
-    real = torch.view_as_real(A) if A.is_complex() else A  # torch is 100 times as fast
+    # torch is 100 times faster on real numbers
+    real = torch.view_as_real(A) if A.is_complex() else A
     return torch.linalg.vector_norm(real)
 
 
 class _Cayley(torch.autograd.Function):
-    r"""The Cayley transform, whose derivative takes its value and no second solve.
+    r"""The Cayley transform, whose derivative needs only its value and no second solve.
 
     .. math:: dW = -\tfrac 1 2 (I + W)\, dA\, (I + W), \qquad I + W = 2 (I + A)^{-1}
     """
@@ -230,29 +235,29 @@ def _plus_identity(W: Tensor) -> Tensor:
 class _Series(NamedTuple):
     """Polynomials C and S for which C(A A) + A S(A A) is exp(A) up to rounding."""
 
-    powers: int  # p, of A A, that are formed
-    blocks: int  # q, polynomials in these powers that C and S are each made of
-    reach: float  # the largest norm of A
-    coefficients: list[list[float]]  # of C and of S, from the constant to the degree p q
+    powers: int  # p, the number of powers of A A
+    blocks: int  # q, the number of polynomials in these powers that make up C and S each
+    max_norm: float  # the largest norm of A
+    coefficients: list[list[float]]  # of C and of S, from the constant to degree p q
 
 
 def _series(powers: int, blocks: int, epsilon: float) -> _Series:
-    """Interpolate cosine and sine where a skew matrix has its eigenvalues, in the square of them.
+    """Interpolate cosine and sine, as functions of the square, on the imaginary axis.
 
-    A Taylor series of the same length would reach half as far.
+    A Taylor series of the same length would be accurate up to half the norm.
     """
     m = powers * blocks
-    reach = 2 * (math.factorial(2 * m + 2) * epsilon / 4) ** (1 / (2 * m + 2))
+    max_norm = 2 * (math.factorial(2 * m + 2) * epsilon / 4) ** (1 / (2 * m + 2))
     coefficients: list[list[float]] = []
     for odd in (0, 1):  # 1 + b rest(b), exact at zero
         taylor = Polynomial([1 / math.factorial(2 * k + 2 + odd) for k in range(40)])
-        rest = Chebyshev.interpolate(taylor, m - 1, domain=[-(reach**2), 0])
-        found = [1.0, *rest.convert(kind=Polynomial).coef.tolist()]
-        coefficients.append(found + [0.0] * (m + 1 - len(found)))  # numpy leaves out zeros
-    return _Series(powers, blocks, reach, coefficients)
+        rest = Chebyshev.interpolate(taylor, m - 1, domain=[-(max_norm**2), 0])
+        terms = [1.0, *rest.convert(kind=Polynomial).coef.tolist()]
+        coefficients.append(terms + [0.0] * (m + 1 - len(terms)))  # numpy drops trailing zeros
+    return _Series(powers, blocks, max_norm, coefficients)
 
 
-# the shortest first; they cost p + 2 (q - 1) + 1 products
+# the shortest first; each costs p + 2 (q - 1) + 1 products
 _SERIES = {
     dtype: [_series(p, q, torch.finfo(dtype).eps) for p, q in lengths]
     for dtype, lengths in (
@@ -261,7 +266,7 @@ _SERIES = {
     )
 }
 _MOST_TRACED_SQUARINGS = 10
-_SQUARINGS_TO_MEND = 5  # each doubles the departure from orthogonality, which mending squares
+_SQUARINGS_PER_CORRECTION = 5  # each doubles the orthogonality error; a correction squares it
 
 
 def exp_skew(
@@ -272,44 +277,45 @@ def exp_skew(
     .. math:: \exp(A) = \left(C(B) + A'\, S(B)\right)^{2^s}, \qquad A' = A / 2^s, \quad B = A' A'
 
     C and S are near-best polynomials for :math:`\cos \sqrt{-b}` and
-    :math:`\sin \sqrt{-b} / \sqrt{-b}` on the interval that holds the eigenvalues of B. So there is
-    nothing to solve, the backward pass is made of products alone, and bounds of the norm that come
-    with the powers of A keep s small. Any finite A is squared as often as it needs; the rounding
-    of A alone moves the angles by its norm times epsilon. Compiled or under `torch.func`, where
-    nothing may branch on values, s is at most 10, and the exponential of a matrix that needs more,
-    whose norm is above 3400 (1800 in float64), is NaN.
+    :math:`\sin \sqrt{-b} / \sqrt{-b}` on the interval that holds the eigenvalues of B. There is no
+    linear solve, and the backward pass consists of products. The powers of A give bounds of its
+    norm that keep s small. Any finite A is squared as often as necessary; rounding A changes the
+    angles by its norm times epsilon. In compiled code and under `torch.func` no branch may depend
+    on values. There s is at most 10; the exponential of a matrix that needs more, whose norm is
+    above 3400 (1800 in float64), is NaN.
 
     Source:
         Polynomials as by Paterson and Stockmeyer, SIAM J. Comput. 2, 1973.
         https://doi.org/10.1137/0202007 (departures: in the even and the odd part of exp).
     """
     longest = _SERIES[A.dtype][-1]
-    # Large entries are divided by a power of two, so that their powers cannot overflow.
+    # divide by a power of two, so that entries are below 2 and their powers cannot overflow
     largest = A.detach().abs().amax() if A.numel() else A.new_zeros(())
-    exponent = torch.log2(largest.clamp(min=1)).floor()
+    exponent = torch.log2(largest.clamp(min=torch.finfo(A.dtype).tiny)).floor()
     A1 = A / torch.exp2(exponent)
     A2 = A1 @ A1
     A4 = A2 @ A2
-    # the powers of A know its norm better
+    # the powers of A give tighter bounds of its norm
     first, second, fourth = (_bound(each.detach()) for each in (A1, A2, A4))
     bound = torch.fmin(first, torch.fmin(second**0.5, fourth**0.25))
-    squarings = (torch.log2(bound / longest.reach) + exponent).ceil().clamp(min=0)
+    squarings = (torch.log2(bound / longest.max_norm) + exponent).ceil().clamp(min=0)
     scale = torch.exp2(exponent - squarings)
     powers = A1 * scale, A2 * scale**2, A4 * scale**4
-    if is_traced() or A.is_meta:  # there nothing may depend on the norm but numbers
+    if is_traced() or A.is_meta:  # control flow must not depend on the norm
         power = _short_exp(*powers, longest)
         for k in range(_MOST_TRACED_SQUARINGS):
             power = torch.where(k < squarings, power @ power, power)
-            power = _mended(power) if (k + 1) % _SQUARINGS_TO_MEND == 0 else power
-        return torch.where(squarings <= _MOST_TRACED_SQUARINGS, _mended(power), torch.nan)
+            power = _corrected(power) if (k + 1) % _SQUARINGS_PER_CORRECTION == 0 else power
+        return torch.where(squarings <= _MOST_TRACED_SQUARINGS, _corrected(power), torch.nan)
     norm, s = float(bound * scale), float(squarings)
-    series = next((each for each in _SERIES[A.dtype] if norm <= each.reach), longest)
+    series = next((each for each in _SERIES[A.dtype] if norm <= each.max_norm), longest)
     power = _short_exp(*powers, series)
-    for k in range(int(s) if math.isfinite(s) else 0):  # of what is not finite, nothing is
+    # no squaring helps a matrix that is not finite
+    for k in range(int(s) if math.isfinite(s) else 0):
         power = power @ power
-        power = _mended(power) if (k + 1) % _SQUARINGS_TO_MEND == 0 else power
-    # each squaring doubles the rounding; the terms of a series are as large as exp(norm)
-    return _mended(power) if s or math.exp(norm) > math.sqrt(len(A)) else power
+        power = _corrected(power) if (k + 1) % _SQUARINGS_PER_CORRECTION == 0 else power
+    # each squaring doubles the rounding error; the terms of a series are as large as exp(norm)
+    return _corrected(power) if s or math.exp(norm) > math.sqrt(len(A)) else power
 
 
 def _short_exp(
@@ -318,7 +324,7 @@ def _short_exp(
     A4: Tensor,  # (N, N)
     series: _Series,
 ) -> Tensor:  # (N, N)
-    """Evaluate C + A S for A whose norm is within reach."""
+    """Evaluate C + A S for A of norm at most `max_norm`."""
     p, q, _, coefficients = series
     table = torch.tensor(coefficients, dtype=A.dtype, device=A.device)
     powers = [torch.eye(A.shape[-1], dtype=A.dtype, device=A.device), A2, A4]
@@ -334,14 +340,14 @@ def _short_exp(
 
 
 def _bound(
-    A: Tensor,  # (N, N), whose eigenvalues other than 0 come in pairs of the same modulus
+    A: Tensor,  # (N, N), nonzero eigenvalues in pairs of equal modulus
 ) -> Tensor:  # ()
-    """Bound the 2-norm from above."""
+    """Return an upper bound of the 2-norm."""
     return torch.fmin(_norm(A, 1), _frobenius(A) / math.sqrt(2))
 
 
-def _mended(W: Tensor) -> Tensor:
-    """Make a matrix that is orthogonal but for rounding a better one, of the same derivative."""
+def _corrected(W: Tensor) -> Tensor:
+    """Correct the rounding of an orthogonal matrix without changing its derivative."""
     value = W.detach()
     return W + (polar_step(value) - value)
 
@@ -349,7 +355,7 @@ def _mended(W: Tensor) -> Tensor:
 def polar_step(
     W: Tensor,  # (N, N)
 ) -> Tensor:  # (N, N)
-    """Take one Newton step from W, unitary but for rounding, towards its polar factor."""
+    """Return W after one Newton step towards its polar factor; W is unitary up to rounding."""
     I = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
     return W @ (1.5 * I - 0.5 * W.mH @ W)
 
@@ -376,7 +382,7 @@ def upper_rows(
     m: int,
     n: int,
 ) -> Tensor:  # (m, N)
-    """Matrix whose row k holds the next numbers of `raw` from the diagonal on, after zeros."""
+    """Upper trapezoidal matrix filled with `raw` row by row, from the diagonal on."""
     rows, columns = torch.triu_indices(m, n, device=raw.device)
     return raw.new_zeros(m * n).index_put((rows * n + columns,), raw).view(m, n)
 
@@ -387,7 +393,7 @@ def normalise_(
     m: int,
     n: int,
 ) -> Tensor:  # (m N - m (m - 1) / 2,)
-    """Scale the rows of `upper_rows` to length one, in place; a vector of zeros stays."""
+    """Scale the rows of `upper_rows` to length one, in place; zero vectors stay zero."""
     rows, _ = torch.triu_indices(m, n, device=raw.device)
     length = torch.linalg.vector_norm(upper_rows(raw, m, n), dim=1)
     return raw.div_(torch.where(length > 0, length, 1)[rows])
@@ -402,15 +408,15 @@ def reflection_product(
     .. math:: H_1 \cdots H_m = I - V^\top S^{-1} V, \qquad H_k = I - 2 v_k v_k^\top / v_k^\top v_k,
         \qquad S_{kk} = v_k^\top v_k / 2, \quad S_{kl} = v_k^\top v_l \text{ for } k < l
 
-    The compact WY form: one triangular solve and two products in place of m steps. Where the
-    gradient is not `projected`, it takes the lengths :math:`v_k^\top v_k` for constants.
+    The compact WY form needs one triangular solve and two products instead of m steps. Unless the
+    gradient is `projected`, it treats the lengths :math:`v_k^\top v_k` as constants.
 
     Source:
         Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10, 1989.
         https://doi.org/10.1137/0910005; S by Joffrain et al., ACM Trans. Math. Softw. 32, 2006.
         https://doi.org/10.1145/1141885.1141886 (departures: none).
     """
-    # lengths do not matter, so powers of two bring them where no square over- or underflows
+    # lengths do not matter, so scale by powers of two to avoid overflow and underflow of squares
     largest = V.detach().abs().amax(1, keepdim=True).clamp(min=torch.finfo(V.dtype).tiny)
     scaled = V / torch.exp2(torch.log2(largest).floor())
     gram = scaled @ scaled.T
@@ -424,14 +430,14 @@ def reflectors(
     Q: Tensor,  # (N, N)
     m: int,
 ) -> tuple[Tensor, float]:  # (m, N)
-    r"""Unit vectors of m < N reflections whose product is Q but for the sign of its last column.
+    r"""Unit vectors of m < N reflections whose product is Q up to the sign of its last column.
 
     .. math:: Q = H_1 \cdots H_m \operatorname{diag}(1, \dots, 1, \pm 1)
 
-    The k-th vector is zero before coordinate k. For m = N - 1 there are such vectors for every
-    orthogonal Q; for fewer they exist, with the sign 1, if and only if
-    :math:`\operatorname{rank}(I - Q) \le m` and :math:`\det Q = (-1)^m`, and the product of what
-    is returned is another matrix otherwise. All work is done in double precision on the CPU.
+    The k-th vector is zero before coordinate k. For m = N - 1 such vectors exist for every
+    orthogonal Q. For smaller m they exist, with sign 1, if and only if
+    :math:`\operatorname{rank}(I - Q) \le m` and :math:`\det Q = (-1)^m`; otherwise the product of
+    the returned vectors is another matrix. Computes in double precision on the CPU.
 
     Returns:
         The vectors and the sign.
@@ -442,8 +448,8 @@ def reflectors(
     if m == n - 1:
         V, rest = _eliminate(exact, m)
         return V, 1.0 if rest[-1, -1] >= 0 else -1.0
-    # all happens in the range of I - Q; in a basis whose upper rows are lower triangular, a
-    # vector that is zero before coordinate k of the range is zero before coordinate k of all
+    # work in the range of I - Q, in a basis whose upper rows are lower triangular: a vector that
+    # is zero before coordinate k of this basis is zero before coordinate k of the whole space
     basis = torch.linalg.svd(torch.eye(n).to(exact) - exact)[0][:, :m]
     basis = basis @ torch.linalg.qr(basis[:m].T)[0]
     inner, _ = _eliminate(basis.T @ exact @ basis, m)
@@ -454,9 +460,9 @@ def _eliminate(
     Q: Tensor,  # (N, N)
     m: int,
 ) -> tuple[Tensor, Tensor]:  # (m, N), (N, N)
-    """Turn one column after the other of Q into that of the identity, and return what is left."""
+    """Reduce Q to the identity column by column; return the vectors and the remaining matrix."""
     left, _, right = torch.linalg.svd(Q)
-    rest = left @ right  # free of the rounding of Q
+    rest = left @ right  # the polar factor, free of the rounding of Q
     V = rest.new_zeros(m, len(Q))
     for k in range(m):
         V[k] = _next_reflector(rest, k)
@@ -468,7 +474,7 @@ def _next_reflector(
     Q: Tensor,  # (N, N)
     k: int,
 ) -> Tensor:  # (N,)
-    """Return the unit vector that mends the first column which is not that of the identity."""
+    """Return the reflection that reduces the first column that differs from the identity."""
     block = Q[k:, k:]
     length = torch.linalg.vector_norm(block - torch.eye(len(block)).to(Q), dim=0)
     wrong = length > tol(Q.dtype, len(Q))
@@ -481,6 +487,38 @@ def _next_reflector(
         # x_j - 1, without the cancellation where x is nearly e_j
         v[k + j] = x_j - 1 if x_j < 0 else -v.square().sum() / (1 + x_j)
         v /= v.norm()
-    else:  # nothing is left to do: such reflections undo one another by pairs
+    else:  # Q is reduced already: pairs of these reflections cancel
         v[-1] = 1
     return v
+
+
+def complex_to_pairs(
+    z: Tensor,  # (..., N), complex
+) -> Tensor:  # (..., 2N)
+    """Return real and imaginary parts as neighbouring numbers."""
+    if not z.shape[-1]:  # an empty view has no gradient
+        return z.real
+    return torch.view_as_real(z.resolve_conj()).flatten(-2)
+
+
+def pairs_to_complex(
+    pairs: Tensor,  # (..., 2N)
+) -> Tensor:  # (..., N), complex
+    """Return each pair of neighbouring real numbers as one complex number."""
+    numbers = pairs.unflatten(-1, (pairs.shape[-1] // 2, 2))
+    if not pairs.shape[-1]:  # an empty tensor cannot be viewed as complex
+        return torch.complex(numbers[..., 0], numbers[..., 1])
+    return torch.view_as_complex(numbers)
+
+
+def real_matrix_of_complex(
+    W: Tensor,  # (N, M), complex
+) -> Tensor:  # (2N, 2M)
+    r"""Real matrix that acts on pairs as W acts on complex numbers.
+
+    Each entry :math:`a + b\,i` becomes the block :math:`\begin{pmatrix} a & -b \\ b & a
+    \end{pmatrix}`.
+    """
+    a, b = W.real, W.imag
+    upper, lower = torch.stack([a, -b], dim=-1), torch.stack([b, a], dim=-1)  # (N, M, 2)
+    return torch.stack([upper, lower], dim=1).flatten(2).flatten(0, 1)

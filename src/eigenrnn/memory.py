@@ -1,4 +1,4 @@
-"""Whether what is about to be read or laid out fits into the memory that is free."""
+"""Checks that data fits into the free memory before it is allocated."""
 
 import os
 from pathlib import Path
@@ -11,21 +11,21 @@ _GIB = 2**30
 
 
 def free_memory() -> int | None:
-    """Measure how many bytes can still be had; None where the system does not say."""
-    free = [bytes_free for bytes_free in (_free_of_machine(), _free_of_container()) if bytes_free]
+    """Return the number of free bytes, or None if the system does not report it."""
+    free = [bytes_free for bytes_free in (_machine_free(), _container_free()) if bytes_free]
     return min(free, default=None)
 
 
 def check_memory(needed: int, what: str, remedy: str) -> None:
-    """Refuse, before anything is allocated, what cannot fit.
+    """Check that an allocation fits into the free memory.
 
     Args:
-        needed: The estimate in bytes.
-        what: What would take them.
-        remedy: What the user can do about it.
+        needed: The estimated size in bytes.
+        what: What needs the memory; part of the message.
+        remedy: What the user can change; the end of the message.
 
     Raises:
-        ValueError: If less is free than is needed; gives both numbers.
+        ValueError: If less memory is free. The message has both sizes.
     """
     free = free_memory()
     if free is not None and needed > free:
@@ -35,7 +35,7 @@ def check_memory(needed: int, what: str, remedy: str) -> None:
         )
 
 
-def _free_of_machine() -> int | None:
+def _machine_free() -> int | None:
     if _MEMINFO.exists():
         lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024
@@ -44,7 +44,7 @@ def _free_of_machine() -> int | None:
     return None
 
 
-def _free_of_container() -> int | None:
+def _container_free() -> int | None:
     limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
     if not limit.exists() or limit.read_text().strip() == "max":
         return None

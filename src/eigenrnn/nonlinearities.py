@@ -1,8 +1,8 @@
-"""Pointwise nonlinearities of the recurrences, each with its derivative read off its output.
+"""Pointwise nonlinearities of the recurrences, with derivatives computed from their outputs.
 
-The derivative needs the output alone, so a backward pass can forget the pre-activations and can be
-differentiated once more through the outputs. Complex modReLU is the exception: it also needs the
-modulus of the pre-activation, since |f(z)| - b loses the digits of |z| where |z| is far below b.
+The derivative needs only the output. So a backward pass need not store the pre-activations, and it
+can be differentiated again through the outputs. Complex modReLU also needs the modulus of the
+pre-activation: |f(z)| - b loses the digits of |z| if |z| is far below b.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from torch import Tensor
 __all__ = ["LEAKY_SLOPES", "NONLINEARITIES", "Nonlinearity", "modrelu", "nonlinearity"]
 
 LEAKY_SLOPES = {"leaky_relu": 0.01, "leaky_relu_0.1": 0.1}
-"""Slopes of the leaky ReLUs below zero: torch's default, and that of oRNN."""
+"""Negative slopes of the leaky ReLUs: torch's default and that of oRNN."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class Nonlinearity:
     r"""A pointwise function f of a pre-activation z, by name.
 
     Args:
-        name: What users pass as `nonlinearity=`.
+        name: The value of `nonlinearity=`.
         forward: :math:`(z, b) \mapsto h = f(z)`.
-        pull: :math:`(g, h, b, |z|) \mapsto` the gradient of z from the gradient g of h. Only
-            modReLU of complex numbers needs the modulus.
-        has_bias: Whether f owns a bias b, one real number per unit.
+        backward: :math:`(g, h, b, |z|) \mapsto` the gradient of z from the gradient g of h. Only
+            complex modReLU needs the modulus.
+        has_bias: Whether f has a bias b, one real number per unit.
         takes_complex: Whether f is defined on complex states.
     """
 
     name: str
     forward: Callable[[Tensor, Tensor | None], Tensor]
-    pull: Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
+    backward: Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
     has_bias: bool = False
     takes_complex: bool = False
 
@@ -57,7 +57,7 @@ def modrelu(
     return z if bias is None else z.sgn() * torch.relu(z.abs() + bias)
 
 
-def _pull_modrelu(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor | None) -> Tensor:
+def _modrelu_backward(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor | None) -> Tensor:
     if bias is None:
         return g
     active = h != 0
@@ -68,7 +68,7 @@ def _pull_modrelu(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor | N
     # across the phase the gradient shrinks by |h| / |z|
     phase = h.sgn()
     shrink = h.abs() / torch.where(active, modulus, 1)
-    # not the lazy `conj`, which operators in a compiled graph overlook
+    # `conj` is lazy, and operators in a compiled graph ignore its flag
     radial = (g * phase.conj_physical()).real * phase
     return torch.where(active, shrink * (g - radial) + radial, 0)
 
@@ -76,7 +76,7 @@ def _pull_modrelu(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor | N
 NONLINEARITIES = {
     f.name: f
     for f in (
-        Nonlinearity("modrelu", modrelu, _pull_modrelu, has_bias=True, takes_complex=True),
+        Nonlinearity("modrelu", modrelu, _modrelu_backward, has_bias=True, takes_complex=True),
         Nonlinearity("tanh", lambda z, _: torch.tanh(z), lambda g, h, _b, _m: g * (1 - h * h)),
         Nonlinearity("relu", lambda z, _: torch.relu(z), lambda g, h, _b, _m: g * (h > 0)),
         Nonlinearity(
@@ -96,10 +96,10 @@ NONLINEARITIES = {
 
 
 def nonlinearity(name: str) -> Nonlinearity:
-    """Look a nonlinearity up by name.
+    """Return the nonlinearity of a name.
 
     Raises:
-        ValueError: If there is none of that name.
+        ValueError: If no nonlinearity has that name.
     """
     if not isinstance(cast("object", name), str) or name not in NONLINEARITIES:
         raise ValueError(

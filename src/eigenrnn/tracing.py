@@ -1,4 +1,4 @@
-"""Tells whether what runs now is traced or transformed by torch."""
+"""Queries whether torch is tracing, transforming or autocasting the current call."""
 
 from collections.abc import Callable
 
@@ -8,15 +8,15 @@ from torch.autograd import forward_ad
 
 __all__ = ["autocasts", "is_batched", "is_dual", "is_traced", "under_transform"]
 
-# torch offers no public question for this; vmap, grad and jvp all answer it
+# torch has no public query for this; vmap, grad and jvp all set it
 _is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 _active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def is_batched(*tensors: Tensor | None) -> bool:
-    """Whether the vectorised Jacobians of `torch.autograd` go through any of the tensors.
+    """Whether a vectorised Jacobian of `torch.autograd` batches any of the tensors.
 
-    They use a `vmap` of their own, older than that of `torch.func`.
+    It uses an older `vmap` than `torch.func`.
     """
     if torch.compiler.is_compiling():
         return False
@@ -29,12 +29,12 @@ def is_dual(tensor: Tensor) -> bool:
 
 
 def autocasts(device_type: str) -> bool:
-    """Whether autocast is on for a type of device; meta tensors have none."""
+    """Whether autocast is enabled for a device type; meta tensors have no autocast."""
     return device_type != "meta" and torch.is_autocast_enabled(device_type)
 
 
 def under_transform() -> bool:
-    """Whether a `torch.func` transform is at work."""
+    """Whether a `torch.func` transform is active."""
     return not torch.compiler.is_compiling() and _active()
 
 

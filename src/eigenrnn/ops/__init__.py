@@ -1,4 +1,4 @@
-"""Recurrences as functions of an input and a matrix; they know nothing of constraints."""
+"""Recurrences as functions of an input and a matrix."""
 
 from eigenrnn.ops.dispatch import explain, use_backend
 from eigenrnn.ops.elman import elman

@@ -1,4 +1,4 @@
-"""The compiled recurrences of csrc/."""
+"""The compiled kernels of csrc/."""
 
 from collections.abc import Sequence
 

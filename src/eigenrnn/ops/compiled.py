@@ -1,4 +1,4 @@
-"""The compiled kernels, if there are any, and how tensors are handed to them."""
+"""The compiled CPU kernels, if they were built, and the conversion of tensors for them."""
 
 from typing import Any
 
@@ -6,51 +6,51 @@ import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES
-from eigenrnn.ops.backend import Call
+from eigenrnn.ops.dispatch import Call
 
 try:
-    # `from eigenrnn.ops import _cpu` would take a missing module for a circular import
+    # `from eigenrnn.ops import _cpu` would report a missing module as a circular import
     import eigenrnn.ops._cpu as _cpu  # pyright: ignore[reportMissingModuleSource]
 except ImportError as error:
     kernels: Any = None
-    _absence = (
+    _unavailable_reason = (
         "the compiled kernels were not built: there was no GCC or Clang when eigenrnn was "
-        "installed, or they failed to build it (pip install --verbose tells)"
+        "installed, or the build failed (pip install --verbose shows the compiler's output)"
         if isinstance(error, ModuleNotFoundError)
         else str(error)
     )
 else:
     kernels = _cpu
-    _absence = None
+    _unavailable_reason = None
 
 __all__ = [
-    "ABOUT",
+    "DESCRIPTION",
     "activation",
-    "fresh",
+    "contiguous_rows",
+    "empty_buffer",
     "kernels",
-    "missing",
     "number_type",
     "pointer",
-    "readable",
-    "refuses",
     "rows",
+    "unavailable",
+    "unsupported",
 ]
 
-ABOUT = "compiled C++ on the processor" + (f", {kernels.isa}" if kernels else "")
-"""What the backends made of the kernels say of themselves."""
+DESCRIPTION = "compiled C++ on the CPU" + (f", {kernels.isa}" if kernels else "")
+"""The description of the backends that use these kernels."""
 
 _ACTIVATIONS = ("identity", "tanh", "relu", "elu", "leaky_relu", "modrelu", "modrelu_paired")
 _NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
-_LARGE = 1 << 22  # bytes; smaller buffers are kept by the allocator, so their pages are not fresh
+_LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages do not help them
 
 
-def missing() -> str | None:
-    """Say why there are no compiled kernels, or None."""
-    return _absence
+def unavailable() -> str | None:
+    """Return why there are no compiled kernels, or None."""
+    return _unavailable_reason
 
 
-def refuses(call: Call) -> str | None:
-    """Say why the compiled kernels cannot serve a call, or None."""
+def unsupported(call: Call) -> str | None:
+    """Return why the compiled kernels cannot compute a call, or None."""
     if call.device != "cpu":
         return f"the tensors are on {call.device}"
     if call.transformed:
@@ -58,10 +58,8 @@ def refuses(call: Call) -> str | None:
     return None
 
 
-def activation(
-    name: str, bias: Tensor | None
-) -> tuple[int, float]:  # its number in csrc, its slope
-    """Return how csrc calls a nonlinearity; modReLU without a bias is the identity."""
+def activation(name: str, bias: Tensor | None) -> tuple[int, float]:  # index in csrc, slope
+    """Return the index of a nonlinearity in csrc; modReLU without a bias is the identity."""
     if name.startswith("modrelu"):
         name = "identity" if bias is None else name
     slope = LEAKY_SLOPES.get(name, 0.0)
@@ -69,10 +67,10 @@ def activation(
 
 
 def number_type(*tensors: Tensor | None) -> str:
-    """Return what the kernels call the type of all tensors.
+    """Return the name that the kernels use for the dtype of all tensors.
 
     Raises:
-        TypeError: If there are several types, or kernels for none of them.
+        TypeError: If the dtypes differ, or the kernels do not support them.
     """
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
     if len(dtypes) > 1:
@@ -84,10 +82,10 @@ def number_type(*tensors: Tensor | None) -> str:
     return _NUMBERS[dtype]
 
 
-def fresh(like: Tensor, *shape: int) -> Tensor:
-    """Make an unwritten buffer, on large pages if it is large."""
+def empty_buffer(like: Tensor, *shape: int) -> Tensor:
+    """Return an uninitialised buffer; a large one gets large memory pages."""
     buffer = like.new_empty(shape)
-    if type(buffer) is not Tensor:  # what a compiler traces has a shape, but no memory
+    if type(buffer) is not Tensor:  # a traced tensor has no memory
         return buffer
     size = buffer.numel() * buffer.element_size()
     if size >= _LARGE:
@@ -96,23 +94,23 @@ def fresh(like: Tensor, *shape: int) -> Tensor:
 
 
 def rows(tensor: Tensor | None) -> Tensor | None:
-    """Return a tensor whose last axis lies in one piece, as kernels read it."""
+    """Return a tensor whose last axis is contiguous, as the kernels require."""
     if tensor is None or tensor.shape[-1] == 1 or tensor.stride(-1) == 1 or not tensor.numel():
         return tensor
     outer = tensor.stride()[:-1]
-    # the gradient of a sum: one number, everywhere; a graph would see all steps as the first
+    # the gradient of a sum is one expanded number; copy it once. Not if autograd records it
     if tensor.dim() == 3 and outer == (0, 0) and not tensor.requires_grad:
         return tensor[0, 0].contiguous().expand(tensor.shape)
     return tensor.contiguous()
 
 
-def readable(*tensors: Any) -> tuple[Any, ...]:
-    """Do so with several tensors, or what is there in place of one."""
+def contiguous_rows(*tensors: Any) -> tuple[Any, ...]:
+    """Apply `rows` to several tensors; None stays None."""
     return tuple(map(rows, tensors))
 
 
 def pointer(tensor: Tensor | None) -> tuple[int, int, int]:
-    """Return the address and the first two strides, of the last two axes of a vector or matrix."""
+    """Return the address and the first two strides; a missing tensor has address 0."""
     if tensor is None:
         return 0, 0, 0
     strides = tensor.stride()

@@ -1,19 +1,118 @@
-"""Picks the backend of a recurrence, can be told which, and says which and why."""
+"""The backends of a recurrence, and the choice of one for a call."""
 
 import os
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from eigenrnn.ops.backend import Backend, Call
+import torch
+from torch import Tensor
 
-__all__ = ["choose", "explain", "use_backend"]
+from eigenrnn.tracing import is_dual, under_transform
+
+__all__ = ["COMPLEX", "REAL", "Backend", "Call", "choose", "explain", "use_backend"]
+
+REAL = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+"""The real dtypes that a recurrence in plain torch operations supports."""
+
+COMPLEX = frozenset({torch.complex64, torch.complex128})
+"""The complex dtypes that it supports."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """The properties of one call that decide which backend can compute it.
+
+    Args:
+        device: The device type of all tensors, such as ``"cpu"``.
+        dtype: The dtype of x. All other tensors share it, unless U maps real x to complex states.
+        nonlinearity: The name of the nonlinearity.
+        transformed: Whether a `torch.func` transform or forward-mode differentiation is active.
+        state_size: The number of real numbers in one state.
+        options: The optional features in use: ``"layer_norm"``, ``"zoneout"``, both or none.
+    """
+
+    device: str
+    dtype: torch.dtype
+    nonlinearity: str
+    transformed: bool
+    state_size: int
+    options: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        x: Tensor,
+        nonlinearity: str,
+        *others: Tensor | None,
+        state_size: int,
+        options: Iterable[str] = (),
+    ) -> "Call":
+        """Describe a call by its tensors."""
+        transformed = under_transform() or any(
+            is_dual(tensor) for tensor in (x, *others) if tensor is not None
+        )
+        return cls(x.device.type, x.dtype, nonlinearity, transformed, state_size, tuple(options))
+
+
+@dataclass(frozen=True, repr=False)
+class Backend:
+    r"""One implementation of a recurrence.
+
+    Args:
+        name: The value of `backend=`.
+        run: The implementation. It returns all states (or the outputs of the head) and the last
+            states. All backends of a recurrence share one signature, and apply the input map if
+            there is one. Optional features are keyword arguments, passed only to a backend that
+            lists them in `features`.
+        description: A few words for the list of backends.
+        dtypes: The supported dtypes.
+        unavailable: Returns why this machine cannot use the backend, or None.
+        unsupported: Returns why the backend cannot compute a call, or None.
+        supports_last_only: Whether `run` accepts ``last_only=True`` and then stores only the last
+            states.
+        experimental: Returns why the backend is never chosen automatically, or None.
+        features: The optional features that it computes.
+        fuses_head: Whether `run` accepts this ``V`` (and ``d``) and then returns the outputs
+            :math:`h_t V^\top + d` instead of the states.
+    """
+
+    name: str
+    run: Callable[..., tuple[Tensor, Tensor]]
+    description: str
+    dtypes: frozenset[torch.dtype]
+    unavailable: Callable[[], str | None]
+    unsupported: Callable[[Call], str | None]
+    experimental: Callable[[Call], str | None] = lambda _: None
+    features: frozenset[str] = frozenset()
+    supports_last_only: bool = False
+    fuses_head: Callable[[Tensor], bool] = lambda _: False
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name!r}>"
+
+    def reason_against(self, call: Call) -> str | None:
+        """Return why the backend cannot compute the call, or None."""
+        return (
+            self.unavailable()
+            or self._lacks_dtype(call)
+            or self._lacks_feature(call)
+            or self.unsupported(call)
+        )
+
+    def _lacks_dtype(self, call: Call) -> str | None:
+        return None if call.dtype in self.dtypes else f"it has no kernels for {call.dtype}"
+
+    def _lacks_feature(self, call: Call) -> str | None:
+        lacking = [option for option in call.options if option not in self.features]
+        return f"it does not compute {' and '.join(lacking)}" if lacking else None
 
 
 class _Forced(threading.local):
-    """The names that blocks of this thread force, the innermost last.
+    """The backends forced by the `use_backend` blocks of this thread, the innermost last.
 
-    torch.compile can read it, which it cannot do with a context variable.
+    It is not a context variable because torch.compile cannot read one.
     """
 
     names: tuple[str | None, ...] = ()
@@ -24,12 +123,11 @@ _forced = _Forced()
 
 @contextmanager
 def use_backend(name: str | None) -> Generator[None]:
-    """Force a backend for every recurrence inside the block; None lets the dispatch choose.
+    """Force a backend for every recurrence inside the block; None restores automatic choice.
 
-    It holds in the thread that enters the block, and in no other.
-
-    The environment variable ``EIGENRNN_BACKEND`` does the same for a whole process, and the
-    argument `backend` of a layer or an op for one call; the narrower wins.
+    The block affects only the thread that enters it. The environment variable
+    ``EIGENRNN_BACKEND`` forces a backend for the whole process, and the argument `backend` of a
+    layer or an op for one call. An argument overrides a block, and a block overrides the variable.
 
     Example:
         >>> with use_backend("reference"):
@@ -44,34 +142,37 @@ def use_backend(name: str | None) -> Generator[None]:
 
 
 def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = None) -> Backend:
-    """Return the first backend that can serve the call, or the forced one.
+    """Return the forced backend, or the first one that can compute the call.
 
     Args:
-        backends: The backends of one recurrence, the preferred first.
-        call: The facts about the call.
-        backend: The forced one, if any; else `use_backend` and ``EIGENRNN_BACKEND`` are asked.
+        backends: The backends of one recurrence, in order of preference.
+        call: The call to compute.
+        backend: The name of a forced backend; by default that of `use_backend` or of
+            ``EIGENRNN_BACKEND``.
     Raises:
-        ValueError: If the forced backend does not exist or cannot serve the call.
+        ValueError: If the forced backend does not exist or cannot compute the call.
     """
     check_name(backends, backend)
     inner = _forced.names[-1] if _forced.names else os.environ.get("EIGENRNN_BACKEND") or None
     forced = backend or inner
     if forced is None:
         return next(
-            b for b in backends.values() if b.objection(call) is None and b.reluctant(call) is None
+            b
+            for b in backends.values()
+            if b.reason_against(call) is None and b.experimental(call) is None
         )
     check_name(backends, forced)
-    objection = backends[forced].objection(call)
-    if objection is not None:
-        raise ValueError(f"expected a call that backend {forced!r} can serve: {objection}")
+    reason = backends[forced].reason_against(call)
+    if reason is not None:
+        raise ValueError(f"expected a call that backend {forced!r} can compute: {reason}")
     return backends[forced]
 
 
 def check_name(backends: Mapping[str, Backend], name: object) -> None:
-    """Refuse what names no backend.
+    """Check the name of a backend; None and the empty string mean automatic choice.
 
     Raises:
-        ValueError: If it is neither None, nor empty, nor one of the names.
+        ValueError: If no backend has that name.
     """
     if name is None or (isinstance(name, str) and (not name or name in backends)):
         return
@@ -81,10 +182,10 @@ def check_name(backends: Mapping[str, Backend], name: object) -> None:
 def explain(
     backends: Mapping[str, Backend], call: Call, backend: str | None = None
 ) -> dict[str, str]:
-    """Say of each backend whether it would be chosen for the call, could be, or why not."""
+    """Return for each backend whether it is chosen, possible, or why it is not."""
     chosen = choose(backends, call, backend).name
     return {
-        name: b.objection(call)
-        or ("chosen" if name == chosen else b.reluctant(call) or "possible, less preferred")
+        name: b.reason_against(call)
+        or ("chosen" if name == chosen else b.experimental(call) or "possible, less preferred")
         for name, b in backends.items()
     }

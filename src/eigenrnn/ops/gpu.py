@@ -1,4 +1,4 @@
-"""Which calls Triton's kernels can serve, and how they are started; Triton itself comes later."""
+"""Which calls the Triton kernels support, and how they are launched; imports no Triton."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -11,34 +11,42 @@ import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES
-from eigenrnn.ops.backend import Call
+from eigenrnn.ops.dispatch import Call
 
-__all__ = ["ABOUT", "INTERPRETED", "launch", "lengths_of", "missing", "refuses", "reluctant"]
+__all__ = [
+    "DESCRIPTION",
+    "INTERPRETED",
+    "experimental",
+    "launch",
+    "sequence_lengths",
+    "unavailable",
+    "unsupported",
+]
 
-ABOUT = "Triton on NVIDIA GPUs, the matrix in the registers of one multiprocessor"
-"""What the backends made of the kernels say of themselves."""
+DESCRIPTION = "Triton on NVIDIA GPUs, the matrix in the registers of one multiprocessor"
+"""The description of the backends that use these kernels."""
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "y", "yes")
-"""Whether Triton's interpreter stands in for a GPU, on the processor."""
+"""Whether Triton's interpreter runs the kernels on the CPU."""
 
-_OLDEST = (3, 4)  # the first that the kernels were compiled with
+_OLDEST = (3, 4)  # the oldest version that compiled the kernels
 _GPU = "cuda", "a CUDA device"
-_INTERPRETER = "cpu", "the processor, as TRITON_INTERPRET is set"
-_WARPS = {16: 1, 32: 2, 64: 4, 128: 8}  # by the first piece, for numbers of 32 bits
-_CARRIERS = {16: torch.float32, 32: torch.float32, 64: torch.float64}  # by bits of a number
+_INTERPRETER = "cpu", "the CPU, because TRITON_INTERPRET is set"
+_WARPS = {16: 1, 32: 2, 64: 4, 128: 8}  # by the size of the first piece, for 32-bit numbers
+_STATE_DTYPES = {16: torch.float32, 32: torch.float32, 64: torch.float64}  # by bits of x
 
 
-def missing() -> str | None:
-    """Say why there are no kernels for a GPU, or None."""
-    return _ABSENCE
+def unavailable() -> str | None:
+    """Return why this machine cannot run the Triton kernels, or None."""
+    return _UNAVAILABLE
 
 
-def _absence() -> str | None:
+def _triton_unavailable() -> str | None:
     if not find_spec("triton"):
         if not (INTERPRETED or torch.cuda.device_count()):
             return "it needs an NVIDIA GPU, and this machine has none"
         return "Triton is not installed: pip install triton (CUDA builds of torch bring it)"
-    for name in ("triton", "pytorch-triton"):  # the latter comes with previews of torch
+    for name in ("triton", "pytorch-triton"):  # nightly builds of torch install pytorch-triton
         with suppress(PackageNotFoundError):
             found = version(name)
             if tuple(map(int, found.split(".")[:2])) < _OLDEST:
@@ -46,43 +54,43 @@ def _absence() -> str | None:
     return None
 
 
-_ABSENCE = _absence()
+_UNAVAILABLE = _triton_unavailable()
 
 
-def refuses(limits: Mapping[torch.dtype, int]) -> Callable[[Call], str | None]:
-    """Return what says why a call cannot be served.
+def unsupported(limits: Mapping[torch.dtype, int]) -> Callable[[Call], str | None]:
+    """Return a function that returns why a call is unsupported, or None.
 
     Args:
-        limits: Of how many real numbers a state may consist, by the type in which it is kept.
+        limits: The largest number of real numbers in a state, by the dtype that holds it.
     """
 
-    def objection(call: Call) -> str | None:
+    def reason(call: Call) -> str | None:
         device, where = _INTERPRETER if INTERPRETED else _GPU
         if call.device != device:
             return f"it needs tensors on {where}, and they are on {call.device}"
         if torch.version.hip:
-            return "its kernels were made for NVIDIA's GPUs alone"
+            return "its kernels support only NVIDIA GPUs"
         if call.transformed:
             return "torch.func transforms and forward mode need differentiable operations"
-        limit = limits[_carrier(call.dtype)]
+        limit = limits[_state_dtype(call.dtype)]
         if call.state_size > limit:
             return (
-                f"states of {call.state_size} numbers are too many: only for at most {limit} do "
-                "the registers of one multiprocessor hold W"
+                f"states of {call.state_size} numbers are too many: the registers of one "
+                f"multiprocessor hold W only for at most {limit}"
             )
         return None
 
-    return objection
+    return reason
 
 
-def reluctant(_: Call) -> str:
-    """Say why a call is served only by wish."""
+def experimental(_: Call) -> str:
+    """Return why the backend is never chosen automatically."""
     if INTERPRETED:
-        return "Triton's interpreter is for tests: only where it is named"
-    return "it has never been run on a GPU: only where it is named"
+        return "Triton's interpreter is for tests: used only if requested by name"
+    return "it has never been run on a GPU: used only if requested by name"
 
 
-def launch(  # noqa: PLR0913, what all kernels are told
+def launch(  # noqa: PLR0913, the arguments of all kernels
     kernel: Any,
     B: int,
     N: int,
@@ -93,48 +101,48 @@ def launch(  # noqa: PLR0913, what all kernels are told
     reverse: bool,
     **options: bool,
 ) -> None:
-    """Start one program for each sequence, on the device of the first argument."""
+    """Launch one program per sequence on the device of the first argument."""
     from triton.language import float32, float64
 
     first: Tensor = arguments[0]
-    carrier = _carrier(first.dtype)
+    state_dtype = _state_dtype(first.dtype)
     sizes = pieces(N)
-    name, slope = _form(nonlinearity, bias)
+    name, slope = _kernel_nonlinearity(nonlinearity, bias)
     with torch.cuda.device_of(first):
         kernel[(B,)](
             *arguments,
             SIZES=sizes,
-            KIND=float64 if carrier == torch.float64 else float32,
+            DTYPE=float64 if state_dtype == torch.float64 else float32,
             NAME=name,
             SLOPE=slope,
             BIASED=bias is not None,
             RAGGED=ragged,
             REVERSE=reverse,
-            num_warps=warps(sizes, carrier),
+            num_warps=warps(sizes, state_dtype),
             enable_fp_fusion=True,
             **options,
         )
 
 
 def pieces(N: int) -> tuple[int, ...]:
-    """Cut N units into pieces of powers of two; the last is filled up.
+    """Split N units into pieces whose sizes are powers of two; the last is padded.
 
-    One piece where it fits: more of them are more sums that warps have to meet for.
+    One piece is best where it fits: each piece adds a sum that warps have to exchange.
     """
     if N <= 128:
-        return (_power(N),)
-    return 128, _power(N - 128)
+        return (_power_of_two(N),)
+    return 128, _power_of_two(N - 128)
 
 
-def warps(sizes: Sequence[int], carrier: torch.dtype) -> int:
-    """Return how many warps share a matrix: no more than a multiprocessor has registers for."""
-    return min(8, _WARPS[sizes[0]] * torch.finfo(carrier).bits // 32)
+def warps(sizes: Sequence[int], state_dtype: torch.dtype) -> int:
+    """Return the number of warps that share a matrix, limited by the registers."""
+    return min(8, _WARPS[sizes[0]] * torch.finfo(state_dtype).bits // 32)
 
 
-def lengths_of(
+def sequence_lengths(
     batch_sizes: Sequence[int] | None, B: int, device: torch.device
 ) -> Tensor | None:  # (B,)
-    """Bring the numbers of steps of all sequences to a device, without waiting for it."""
+    """Copy the lengths of all sequences to the device without synchronising."""
     if batch_sizes is None:
         return None
     lengths: list[int] = []
@@ -144,21 +152,24 @@ def lengths_of(
             length -= 1
         lengths.append(length)
     on_device = device.type == "cuda"
-    here = torch.tensor(lengths, dtype=torch.int32, pin_memory=on_device)
-    return here.to(device, non_blocking=True)
+    on_host = torch.tensor(lengths, dtype=torch.int32, pin_memory=on_device)
+    return on_host.to(device, non_blocking=True)
 
 
-def _power(N: int) -> int:
+def _power_of_two(N: int) -> int:
     return max(16, 1 << (N - 1).bit_length())
 
 
-def _carrier(dtype: torch.dtype) -> torch.dtype:
-    """Return the type in which states are kept between steps."""
-    return _CARRIERS[torch.finfo(dtype).bits]
+def _state_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype that holds states between steps."""
+    return _STATE_DTYPES[torch.finfo(dtype).bits]
 
 
-def _form(name: str, bias: Tensor | None) -> tuple[str, float]:
-    """Return what kernels call a nonlinearity, and its slope; modReLU needs a bias."""
+def _kernel_nonlinearity(name: str, bias: Tensor | None) -> tuple[str, float]:
+    """Return the kernels' name of a nonlinearity, and its slope.
+
+    modReLU without a bias is the identity.
+    """
     if name in LEAKY_SLOPES:
         return "leaky_relu", LEAKY_SLOPES[name]
     return ("identity" if name.startswith("modrelu") and bias is None else name), 0.0

@@ -1,4 +1,4 @@
-"""What a step of any recurrence may do besides its formula: LayerNorm and zoneout."""
+"""LayerNorm and zoneout, the optional features of a recurrence."""
 
 from collections.abc import Mapping
 from numbers import Real
@@ -14,26 +14,26 @@ __all__ = [
     "EPSILON",
     "Norm",
     "Zoneout",
+    "apply_layer_norm",
+    "apply_zoneout",
+    "backend_options",
     "check_option_types",
     "check_options",
-    "check_rate",
-    "in_float32",
-    "normalised",
-    "options_of",
-    "zoned_out",
+    "check_zoneout_rate",
+    "norm_to_float32",
 ]
 
 EPSILON = 1e-5
-"""What LayerNorm adds to the variance, as `torch.nn.LayerNorm` does by default."""
+"""The epsilon of LayerNorm, the default of `torch.nn.LayerNorm`."""
 
 Norm: TypeAlias = tuple[Tensor, Tensor]
-"""The gain and the shift of a LayerNorm, one number per unit each."""
+"""The gain and the shift of a LayerNorm, each with one number per unit."""
 
 Zoneout: TypeAlias = Tensor | float
-"""The units that keep their state, of each step and sequence, or the rate of such units."""
+"""The mask of the units that keep their state, or the zoneout rate."""
 
 
-def normalised(
+def apply_layer_norm(
     z: Tensor,  # (B, N)
     norm: Norm | None,
 ) -> Tensor:  # (B, N)
@@ -41,38 +41,38 @@ def normalised(
     return z if norm is None else F.layer_norm(z, z.shape[-1:], *norm, EPSILON)
 
 
-def zoned_out(
-    moved: Tensor,  # (B, N)
+def apply_zoneout(
+    h_new: Tensor,  # (B, N)
     h: Tensor,  # (B, N)
     zoneout: Zoneout | None,
     t: int,
 ) -> Tensor:  # (B, N)
-    """Return the next state: the units zoned out at step t keep the last one.
+    """Return the state after zoneout: masked units keep their previous state at step t.
 
     A rate gives the mean over all masks.
     """
     if isinstance(zoneout, Tensor):
-        return torch.where(zoneout[t, : len(h)], h, moved)
-    return moved if zoneout is None else zoneout * h + (1 - zoneout) * moved
+        return torch.where(zoneout[t, : len(h)], h, h_new)
+    return h_new if zoneout is None else zoneout * h + (1 - zoneout) * h_new
 
 
-def options_of(layer_norm: Norm | None, zoneout: Zoneout | None) -> dict[str, Any]:
-    """Return what a backend is given by name; nothing where neither is asked for.
+def backend_options(layer_norm: Norm | None, zoneout: Zoneout | None) -> dict[str, Any]:
+    """Return the keyword arguments of a backend for the features in use.
 
-    Raises the errors of `check_rate`.
+    Raises the errors of `check_zoneout_rate`.
     """
-    given: dict[str, Any] = {} if layer_norm is None else {"layer_norm": layer_norm}
+    options: dict[str, Any] = {} if layer_norm is None else {"layer_norm": layer_norm}
     if zoneout is None:
-        return given
+        return options
     if not isinstance(zoneout, Tensor):
-        check_rate(zoneout)
+        check_zoneout_rate(zoneout)
         if zoneout == 0:
-            return given
-    return given | {"zoneout": zoneout}
+            return options
+    return options | {"zoneout": zoneout}
 
 
-def in_float32(layer_norm: Norm | None) -> Norm | None:
-    """Return the norm in no shorter type than float32, for autocast."""
+def norm_to_float32(layer_norm: Norm | None) -> Norm | None:
+    """Return the norm in at least float32, for autocast."""
     if layer_norm is None:
         return None
     gain, shift = (v.to(at_least_float32(v.dtype)) for v in layer_norm)
@@ -84,10 +84,10 @@ def check_options(
     x: Tensor,  # (T, B, .)
     W: Tensor,  # (G N, N)
 ) -> None:
-    """Refuse options that do not go with G maps of N units.
+    """Check the shapes and devices of LayerNorm and zoneout for G gates of N units.
 
     Raises:
-        ValueError: If a shape or a device is wrong, or states to be normalised are complex.
+        ValueError: If a shape or a device is wrong, or layer_norm is used with complex states.
         TypeError: If the norm is not two tensors, or the mask is not boolean.
     """
     (T, B, _), (width, N) = x.shape, W.shape
@@ -111,24 +111,24 @@ def check_options(
 
 
 def check_option_types(options: Mapping[str, Any], W: Tensor) -> None:
-    """Refuse gains and shifts whose type is not that of W.
+    """Check that gain and shift have the dtype of W.
 
     Raises:
-        TypeError: If there is one.
+        TypeError: If one has another dtype.
     """
     for name, tensor in zip(("gain", "shift"), options.get("layer_norm", ()), strict=False):
         _check_type(f"{name} of layer_norm", tensor, W.dtype)
 
 
-def check_rate(zoneout: object) -> None:
-    """Refuse what is no share of units that leaves some to move.
+def check_zoneout_rate(zoneout: object) -> None:
+    """Check a zoneout rate.
 
     Raises:
         ValueError: If it is not a number in [0, 1).
     """
     rate = cast("float", zoneout)
     if isinstance(zoneout, bool) or not isinstance(zoneout, Real) or not 0 <= rate < 1:
-        raise ValueError(f"expected zoneout to be a share in [0, 1), got {zoneout!r}")
+        raise ValueError(f"expected zoneout to be a probability in [0, 1), got {zoneout!r}")
 
 
 def _check(name: str, tensor: object, shape: tuple[int, ...], device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""The Elman recurrence: its definition, its implementations, and what they were derived from."""
+"""The Elman recurrence: its definition and its backends; README.md has the derivations."""
 
 from eigenrnn.ops.elman.elman import BACKENDS, elman
 

@@ -1,4 +1,4 @@
-"""The Elman recurrence as users call it: checks once, then hands over to a backend."""
+"""The public Elman recurrence: checks the arguments and calls a backend."""
 
 from collections.abc import Sequence
 
@@ -7,30 +7,28 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.nonlinearities import nonlinearity as look_up
-from eigenrnn.ops.backend import Call
-from eigenrnn.ops.dispatch import choose
+from eigenrnn.ops.arguments import check_batch_sizes, check_flags, check_tensors, check_types
+from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import cpu, gpu, loop, reference
-from eigenrnn.ops.inputs import check_flags, check_tensors, check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
+    backend_options,
     check_option_types,
     check_options,
-    in_float32,
-    options_of,
+    norm_to_float32,
 )
-from eigenrnn.ops.steps import check_batch_sizes
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "elman"]
 
 BACKENDS = {b.name: b for b in (cpu.BACKEND, gpu.BACKEND, loop.BACKEND, reference.BACKEND)}
-"""The implementations by name, the preferred first."""
+"""The backends by name, in order of preference."""
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
 
-def elman(  # noqa: PLR0913, the tensors and how to run over them
+def elman(  # noqa: PLR0913, the tensors and the options
     x: Tensor,  # (T, B, N) or (T, B, M)
     W: Tensor,  # (N, N)
     h0: Tensor | None = None,  # (B, N)
@@ -53,54 +51,55 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     .. math:: h_t = f(x_t + h_{t-1} W^\top) \quad\text{or}\quad
         h_t = f(x_t U^\top + c + h_{t-1} W^\top), \qquad t = 1, \dots, T
 
-    With U the mapped inputs need not be written to memory. With V the states are mapped to outputs
-    :math:`y_t = h_t V^\top + d`, and neither they nor their gradient need be read from memory for
-    it. With LayerNorm the argument of f is normalised over the units, and with zoneout some units
-    keep their state:
+    With U the recurrence maps the inputs itself and need not store the result. With V it returns
+    the outputs :math:`y_t = h_t V^\top + d`; a backend may compute them without reading the states
+    from memory again. LayerNorm normalises the argument of f over the units, and zoneout lets some
+    units keep their state:
 
     .. math:: \tilde h_t = f\bigl(g \odot \mathrm{LN}(x_t + h_{t-1} W^\top) + c\bigr), \qquad
         h_t = m_t \odot h_{t-1} + (1 - m_t) \odot \tilde h_t
 
-    Under autocast it runs in float32: rounding the state at every step would add up over T. The
-    outputs are then what autocast makes of them.
+    Under autocast the recurrence runs in float32, because rounding errors of the state would
+    accumulate over T. The outputs have the dtype that autocast gives a linear layer.
 
     Args:
-        x: The inputs: mapped to the hidden size, or as they are if U maps them.
+        x: The inputs; without U they are already mapped to the hidden size.
         W: The recurrent matrix.
-        h0: The state before the first step; zero by default.
-        bias: The bias inside the nonlinearity; only modReLU owns one.
-        U: The map of the inputs.
-        c: The bias beside U.
-        V: The map of the states to outputs, which are then given in place of the states.
-        d: The bias beside V.
+        h0: The initial state; zero by default.
+        bias: The bias of the nonlinearity; only modReLU has one.
+        U: The weight of the input map.
+        c: The bias of the input map.
+        V: The weight of a head; its outputs are then returned instead of the states.
+        d: The bias of the head.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
         layer_norm: The gain g and the shift c; no LayerNorm by default. Its epsilon is 1e-5.
-        zoneout: The mask m of the units that keep their state, as in training, or the rate of such
-            units, as in evaluation: then m is that number.
-        batch_sizes: How many sequences run at each step, in descending order of length, as in
-            `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
-            sequence are zero, and outputs d.
+        zoneout: In training, the mask m of the units that keep their state. In evaluation, the
+            zoneout rate, which then takes the place of m.
+        batch_sizes: The number of sequences at each step, sorted by descending length, as in
+            `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. Past the end of a
+            sequence states are zero and outputs are d.
         reverse: Whether to run from each sequence's last step to its first.
-        last_only: Whether the other states may be forgotten, as where no gradient is asked for; a
-            backend that can gives none of them then.
-        backend: Which implementation to use; the fastest possible by default.
+        last_only: Whether only the last states are needed. Without gradients, a backend that
+            supports it then stores and returns no others.
+        backend: The name of the backend; the fastest that supports the call by default.
     Shape:
         x: :math:`(T, B, N)`, or :math:`(T, B, M)` with U; real, or complex with modReLU or
         identity; any strides.
-        W: :math:`(N, N)`, the type of x.
-        h0: :math:`(B, N)`, the type of x.
+        W: :math:`(N, N)`, the dtype of x.
+        h0: :math:`(B, N)`, the dtype of x.
         bias: :math:`(N,)`, real.
-        U: :math:`(N, M)`, the type of W; c: :math:`(N,)`, likewise.
-        V: :math:`(K, N)`, the type of W; d: :math:`(K,)`, likewise.
-        layer_norm: :math:`(N,)` both, the type of x, which is real.
+        U: :math:`(N, M)`, c: :math:`(N,)`, the dtype of W.
+        V: :math:`(K, N)`, d: :math:`(K,)`, the dtype of W.
+        layer_norm: :math:`(N,)` both, the dtype of x, which is real.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
     Returns:
         The states of all steps, :math:`(T, B, N)`, or the outputs, :math:`(T, B, K)`, and the last
-        state of each sequence, :math:`(B, N)`: that of its first step in reverse.
+        state of each sequence, :math:`(B, N)`. In reverse the last state is that of the first
+        time step.
     Raises:
-        ValueError: If a shape, the number of steps, the nonlinearity, the rate or the backend is
-            wrong, or outputs are asked for along with `last_only`.
-        TypeError: If the types of the tensors differ.
+        ValueError: If a shape, the number of steps, the nonlinearity, the zoneout rate or the
+            backend is wrong, or both V and `last_only` are given.
+        TypeError: If the dtypes of the tensors differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
         (departures: any nonlinearity). LayerNorm: Ba, Kiros and Hinton, 2016, equation 4.
@@ -114,10 +113,10 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     check_flags(reverse=reverse, last_only=last_only)
     check_tensors(x, W, h0=h0, bias=bias, U=U, c=c, V=V, d=d)
     _check_shapes(x, W, h0, bias, U, c, V, d)
-    options = options_of(layer_norm, zoneout)
+    options = backend_options(layer_norm, zoneout)
     check_options(options, x, W)
     if V is not None and last_only:
-        raise ValueError("expected either last_only or V, of whose outputs all come, got both")
+        raise ValueError("expected either last_only or V, which returns all outputs, got both")
     if autocasts(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             x, W, h0, bias, U, c = (_float32(v) for v in (x, W, h0, bias, U, c))  # type: ignore[assignment]
@@ -129,7 +128,7 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
                 U=U,
                 c=c,
                 nonlinearity=nonlinearity,
-                layer_norm=in_float32(layer_norm),
+                layer_norm=norm_to_float32(layer_norm),
                 zoneout=zoneout,
                 batch_sizes=batch_sizes,
                 reverse=reverse,
@@ -148,13 +147,13 @@ def elman(  # noqa: PLR0913, the tensors and how to run over them
     state_size = 2 * len(W) if W.is_complex() else len(W)
     call = Call.of(x, nonlinearity, *others, state_size=state_size, options=options)
     chosen = choose(BACKENDS, call, backend)
-    inside = V is not None and chosen.reads(V)
-    if inside:
+    fused = V is not None and chosen.fuses_head(V)
+    if fused:
         options |= {"V": V, "d": d}
-    if (last_only or inside) and chosen.forgets and not torch.is_grad_enabled():
+    if (last_only or fused) and chosen.supports_last_only and not torch.is_grad_enabled():
         options |= {"last_only": True}
     h, last = chosen.run(x, W, h0, bias, U, c, nonlinearity, batch_sizes, reverse, **options)
-    return h if V is None or inside else F.linear(h, V, d), last
+    return h if V is None or fused else F.linear(h, V, d), last
 
 
 def _float32(tensor: Tensor | None) -> Tensor | None:
@@ -163,7 +162,7 @@ def _float32(tensor: Tensor | None) -> Tensor | None:
     return tensor.float()
 
 
-def _check_shapes(  # noqa: PLR0913, all that a call is given
+def _check_shapes(  # noqa: PLR0913, all tensors of a call
     x: Tensor,
     W: Tensor,
     h0: Tensor | None,
@@ -197,6 +196,6 @@ def _check_shapes(  # noqa: PLR0913, all that a call is given
 def _check_nonlinearity(nonlinearity: str, W: Tensor, bias: Tensor | None) -> None:
     f = look_up(nonlinearity)
     if bias is not None and not f.has_bias:
-        raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
+        raise ValueError(f"expected no bias, as {nonlinearity} has none: add it to x")
     if W.is_complex() and not f.takes_complex:
         raise ValueError(f"expected modrelu or identity for complex states, got {nonlinearity!r}")

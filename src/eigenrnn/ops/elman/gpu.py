@@ -1,6 +1,6 @@
-"""The Elman recurrence by Triton's kernels, as torch operators.
+"""The Elman recurrence in Triton kernels, as torch operators.
 
-The design, and what a multiprocessor can hold, stands in the README beside this file.
+README.md in this folder explains the design and the limits on N.
 """
 
 from collections.abc import Sequence
@@ -9,18 +9,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.backend import COMPLEX, REAL, Backend
-from eigenrnn.ops.elman.from_deltas import differentiate
-from eigenrnn.ops.gpu import ABOUT, launch, lengths_of, missing, refuses, reluctant
-from eigenrnn.ops.inplace import moduli_like
-from eigenrnn.ops.inputs import mapped
-from eigenrnn.ops.paired import as_complex, as_pairs, matrix_of_pairs
-from eigenrnn.ops.steps import with_last
+from eigenrnn.linalg import complex_to_pairs, pairs_to_complex, real_matrix_of_complex
+from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
+from eigenrnn.ops.elman.backward import register_gradients
+from eigenrnn.ops.gpu import (
+    DESCRIPTION,
+    experimental,
+    launch,
+    sequence_lengths,
+    unavailable,
+    unsupported,
+)
+from eigenrnn.ops.inplace_nonlinearities import moduli_like
+from eigenrnn.ops.time_steps import states_and_last
 
 __all__ = ["BACKEND", "LIMITS", "elman_gpu"]
 
 LIMITS = {torch.float32: 192, torch.float64: 128}
-"""Of how many numbers a state may consist, by the type in which it is kept."""
+"""The largest number of real numbers in a state, by the dtype that holds it."""
 
 _OPTIONS = "str nonlinearity, SymInt[]? batch_sizes, bool reverse"
 
@@ -57,7 +64,7 @@ def elman_gpu(
     schema="(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, "
     f"{_OPTIONS}) -> Tensor",
 )
-def _elman_gpu_backward(  # noqa: PLR0913, every backend's
+def _elman_gpu_backward(  # noqa: PLR0913, the signature of all backends
     g: Tensor,  # (T, B, N)
     h: Tensor,  # (T, B, N)
     moduli: Tensor,  # (T, B, N / 2) or (0, B, N / 2)
@@ -77,29 +84,29 @@ def _elman_gpu_backward(  # noqa: PLR0913, every backend's
     return delta
 
 
-def _launch(  # noqa: PLR0913, what both kernels are told
+def _launch(  # noqa: PLR0913, the arguments of both kernels
     kernel: Any,
     tensors: tuple[Tensor, Tensor, Tensor],
     bias: Tensor | None,  # (N,)
     moduli: Tensor,  # (T, B, N / 2) or (0, B, N / 2)
-    made: Tensor,  # (T, B, N)
+    result: Tensor,  # (T, B, N)
     nonlinearity: str,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
 ) -> None:
-    """Start either kernel: they differ in what they read, and in nothing else."""
-    if not made.numel():
+    """Launch the forward or the backward kernel, which share one signature."""
+    if not result.numel():
         return
     first, matrix = tensors[0], tensors[1]
-    T, B, N = made.shape
-    lengths = lengths_of(batch_sizes, B, made.device)
-    absent = matrix  # an address that is never read
+    T, B, N = result.shape
+    lengths = sequence_lengths(batch_sizes, B, result.device)
+    absent = matrix  # the kernel never reads this address
     arguments = (
         *tensors,
         absent if bias is None else bias.contiguous(),
         absent if lengths is None else lengths,
         moduli.contiguous() if len(moduli) else absent,
-        made,
+        result,
         *(T, B, N, *first.stride()),
     )
     launch(kernel, B, N, arguments, nonlinearity, bias, lengths is not None, reverse)
@@ -122,10 +129,10 @@ def _(g: Tensor, h: Tensor, *_: Any) -> Tensor:  # noqa: ARG001, the operator's 
     return h.new_empty(h.shape)
 
 
-differentiate(elman_gpu, _elman_gpu_backward)
+register_gradients(elman_gpu, _elman_gpu_backward)
 
 
-def _run(  # noqa: PLR0913, every backend's
+def _run(  # noqa: PLR0913, the signature of all backends
     x: Tensor,  # (T, B, N) or (T, B, M)
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
@@ -136,24 +143,24 @@ def _run(  # noqa: PLR0913, every backend's
     batch_sizes: Sequence[int] | None,
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    x = mapped(x, U, c)
+    x = map_inputs(x, U, c)
     if not W.is_complex():
         h, _ = elman_gpu(x, W, h0, bias, nonlinearity, batch_sizes, reverse)
-        return with_last(h, batch_sizes, reverse)
+        return states_and_last(h, batch_sizes, reverse)
     if nonlinearity == "modrelu":
         nonlinearity = "modrelu_paired"
         bias = None if bias is None else bias.repeat_interleave(2)
-    pairs = as_pairs(x), matrix_of_pairs(W), as_pairs(h0), bias
+    pairs = complex_to_pairs(x), real_matrix_of_complex(W), complex_to_pairs(h0), bias
     h, _ = elman_gpu(*pairs, nonlinearity, batch_sizes, reverse)
-    return with_last(as_complex(h), batch_sizes, reverse)
+    return states_and_last(pairs_to_complex(h), batch_sizes, reverse)
 
 
 BACKEND = Backend(
     name="gpu",
     run=_run,
-    about=ABOUT,
+    description=DESCRIPTION,
     dtypes=REAL | COMPLEX,
-    missing=missing,
-    refuses=refuses(LIMITS),
-    reluctant=reluctant,
+    unavailable=unavailable,
+    unsupported=unsupported(LIMITS),
+    experimental=experimental,
 )

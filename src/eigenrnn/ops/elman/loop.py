@@ -1,6 +1,6 @@
-"""The Elman recurrence as a loop of in-place products, with a backward pass written by hand.
+"""The Elman recurrence as a loop of in-place products, with an explicit backward pass.
 
-The derivation, and why each piece is as it is, stands in the README beside this file.
+README.md in this folder has the derivation and the reasons for each choice.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.backend import COMPLEX, REAL, Backend, Call
-from eigenrnn.ops.elman.from_deltas import differentiate
+from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Call
+from eigenrnn.ops.elman.backward import register_gradients
 from eigenrnn.ops.elman.loop_norm_zoneout import run_norm_zoneout
-from eigenrnn.ops.inplace import apply_in_place, cut_moduli, moduli_like, pull_in_place
-from eigenrnn.ops.inputs import mapped
-from eigenrnn.ops.steps import before, cut, with_last
+from eigenrnn.ops.inplace_nonlinearities import (
+    apply_in_place,
+    backward_in_place,
+    moduli_like,
+    split_moduli,
+)
+from eigenrnn.ops.time_steps import previous_state, split_steps, states_and_last
 
 __all__ = ["BACKEND", "elman_loop"]
 
@@ -35,7 +40,7 @@ def elman_loop(
     batch_sizes: Sequence[int] | None,
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, N) or (0, B, N)
-    """Evaluate the recurrence with one product and a few in-place operations a step.
+    """Evaluate the recurrence with one product and a few in-place operations per step.
 
     Return the states and, for complex modReLU, the moduli of the pre-activations.
     """
@@ -45,9 +50,9 @@ def elman_loop(
     moduli = moduli_like(x, nonlinearity, bias, zeros=sizes[-1] < B)
     f_ = apply_in_place(nonlinearity, bias, h0)
     Wt = W.T.contiguous()
-    xs, hs, ms = cut(x, sizes), cut(h, sizes), cut_moduli(moduli, sizes)
+    xs, hs, ms = split_steps(x, sizes), split_steps(h, sizes), split_moduli(moduli, sizes)
     for t in reversed(range(T)) if reverse else range(T):
-        torch.addmm(xs[t], before(t, hs, h0, sizes, reverse), Wt, out=hs[t])
+        torch.addmm(xs[t], previous_state(t, hs, h0, sizes, reverse), Wt, out=hs[t])
         f_(hs[t], ms[t])
     return h, moduli
 
@@ -58,7 +63,7 @@ def elman_loop(
     schema="(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, "
     f"{_OPTIONS}) -> Tensor",
 )
-def _elman_loop_backward(  # noqa: PLR0913, every backend's
+def _elman_loop_backward(  # noqa: PLR0913, the signature of all backends
     g: Tensor,  # (T, B, N)
     h: Tensor,  # (T, B, N)
     moduli: Tensor,  # (T, B, N) or (0, B, N)
@@ -73,22 +78,22 @@ def _elman_loop_backward(  # noqa: PLR0913, every backend's
     T, B, _ = h.shape
     sizes = batch_sizes or [B] * T
     delta = h.new_zeros(h.shape) if sizes[-1] < B else h.new_empty(h.shape)
-    pull_ = pull_in_place(nonlinearity, bias, h0)
+    backward_ = backward_in_place(nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
-    gs, hs, deltas = cut(g, sizes), cut(h, sizes), cut(delta, sizes)
-    ms = cut_moduli(moduli, sizes)
-    after: Tensor | None = None
+    gs, hs, deltas = split_steps(g, sizes), split_steps(h, sizes), split_steps(delta, sizes)
+    ms = split_moduli(moduli, sizes)
+    delta_next: Tensor | None = None
     for t in range(T) if reverse else reversed(range(T)):
-        if after is None:
+        if delta_next is None:
             deltas[t].copy_(gs[t])
-        elif after.shape[0] < sizes[t]:  # only forward: sequences whose last step this is
-            n = after.shape[0]
-            torch.addmm(gs[t][:n], after, conjugate, out=deltas[t][:n])
+        elif delta_next.shape[0] < sizes[t]:  # only forward: some sequences end at this step
+            n = delta_next.shape[0]
+            torch.addmm(gs[t][:n], delta_next, conjugate, out=deltas[t][:n])
             deltas[t][n:].copy_(gs[t][n:])
         else:
-            torch.addmm(gs[t], after[: sizes[t]], conjugate, out=deltas[t])
-        pull_(deltas[t], hs[t], ms[t])
-        after = deltas[t]
+            torch.addmm(gs[t], delta_next[: sizes[t]], conjugate, out=deltas[t])
+        backward_(deltas[t], hs[t], ms[t])
+        delta_next = deltas[t]
     return delta
 
 
@@ -109,10 +114,10 @@ def _(g: Tensor, h: Tensor, *_: Any) -> Tensor:  # noqa: ARG001, the operator's 
     return h.new_empty(h.shape)
 
 
-differentiate(elman_loop, _elman_loop_backward)
+register_gradients(elman_loop, _elman_loop_backward)
 
 
-def _run(  # noqa: PLR0913, every backend's
+def _run(  # noqa: PLR0913, the signature of all backends
     x: Tensor,  # (T, B, N) or (T, B, M)
     W: Tensor,  # (N, N)
     h0: Tensor,  # (B, N)
@@ -124,25 +129,25 @@ def _run(  # noqa: PLR0913, every backend's
     reverse: bool,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    given = mapped(x, U, c), W, h0, bias, nonlinearity, batch_sizes, reverse
-    h = run_norm_zoneout(*given, **options) if options else elman_loop(*given)[0]
-    return with_last(h, batch_sizes, reverse)
+    arguments = map_inputs(x, U, c), W, h0, bias, nonlinearity, batch_sizes, reverse
+    h = run_norm_zoneout(*arguments, **options) if options else elman_loop(*arguments)[0]
+    return states_and_last(h, batch_sizes, reverse)
 
 
-def _refuses(call: Call) -> str | None:
+def _unsupported(call: Call) -> str | None:
     if call.transformed:
         return "torch.func transforms and forward mode need differentiable operations"
     if "layer_norm" in call.options and call.dtype in (torch.float16, torch.bfloat16):
-        return "layer_norm in 16 bits keeps its moments in types that differ between devices"
+        return "layer_norm in 16 bits keeps its moments in dtypes that differ between devices"
     return None
 
 
 BACKEND = Backend(
     name="loop",
     run=_run,
-    about="in-place torch operations, any device",
+    description="in-place torch operations, any device",
     dtypes=REAL | COMPLEX,
-    missing=lambda: None,
-    refuses=_refuses,
-    serves=frozenset({"layer_norm", "zoneout"}),
+    unavailable=lambda: None,
+    unsupported=_unsupported,
+    features=frozenset({"layer_norm", "zoneout"}),
 )

@@ -1,29 +1,29 @@
 """The Elman recurrence in Triton: one program takes one sequence through all its steps.
 
-The matrix is read before the loop and stays in the registers of the program. What the next step
-reads of memory is asked for while this one computes. No program writes what another reads or
-writes, so that every run gives the same bits.
+The matrix is read before the loop and stays in the registers of the program. The inputs of the
+next step are loaded while the current step computes. No program writes memory that another
+program reads or writes, so results are the same bits in every run.
 
-Nothing is compiled for an N of its own: one that is a multiple of 16 would be read in longer
-pieces, whose layout takes registers that the matrix needs.
+N is never compiled in. Triton would load an N that is a multiple of 16 in longer pieces, and
+their layout takes registers that the matrix needs.
 """
 
 import triton
 import triton.language as tl
 
-from eigenrnn.ops.triton_parts import (
+from eigenrnn.ops.triton_functions import (
+    add,
     apply,
+    apply_backward,
+    apply_backward_pairs,
     load,
     load_matrix,
-    load_of_pairs,
-    of_each_pair,
-    places,
-    plus,
-    product,
-    pull,
-    pull_of_pairs,
+    load_per_pair,
+    multiply_by_matrix,
+    pair_moduli,
     store,
-    store_of_pairs,
+    store_per_pair,
+    unit_indices,
     zeros,
 )
 
@@ -46,7 +46,7 @@ def elman_forward(
     x_row,
     x_unit,
     SIZES: tl.constexpr,
-    KIND: tl.constexpr,
+    DTYPE: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
     BIASED: tl.constexpr,
@@ -56,36 +56,36 @@ def elman_forward(
     """Write the states of one sequence."""
     row = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths + row) if RAGGED else T
-    at = places(SIZES)
-    matrix = load_matrix(Wt, at, N, KIND)
-    b = load(bias, 1, at, N if BIASED else 0, KIND)
-    state = load(h0 + row * N, 1, at, N, KIND)
+    at = unit_indices(SIZES)
+    matrix = load_matrix(Wt, at, N, DTYPE)
+    b = load(bias, 1, at, N if BIASED else 0, DTYPE)
+    state = load(h0 + row * N, 1, at, N, DTYPE)
 
-    begin, onwards = (tl.cast(length - 1, tl.int64), -1) if REVERSE else (0, 1)
+    first, direction = (tl.cast(length - 1, tl.int64), -1) if REVERSE else (0, 1)
     step = tl.cast(B, tl.int64) * N
     PAIRED: tl.constexpr = NAME == "modrelu_paired"
-    x += row * x_row + begin * x_step
+    x += row * x_row + first * x_step
     h += row * N
     moduli += row * (N // 2)
     for t in range(length, T):
-        store(h + t * step, at, N, zeros(at, KIND))
+        store(h + t * step, at, N, zeros(at, DTYPE))
         if PAIRED:
-            store_of_pairs(moduli + t * (step // 2), at, N, zeros(at, KIND))
-    h += begin * step
-    moduli += begin * (step // 2)
-    z = load(x, x_unit, at, N, KIND)
+            store_per_pair(moduli + t * (step // 2), at, N, zeros(at, DTYPE))
+    h += first * step
+    moduli += first * (step // 2)
+    z = load(x, x_unit, at, N, DTYPE)
     for i in range(length):
         rest = tl.where(i + 1 < length, N, 0)
-        x += onwards * x_step
-        following = load(x, x_unit, at, rest, KIND)
-        argument = plus(z, product(state, matrix, at, N))
+        x += direction * x_step
+        z_next = load(x, x_unit, at, rest, DTYPE)
+        argument = add(z, multiply_by_matrix(state, matrix, at, N))
         if PAIRED:
-            store_of_pairs(moduli, at, N, of_each_pair(argument))
-            moduli += onwards * (step // 2)
+            store_per_pair(moduli, at, N, pair_moduli(argument))
+            moduli += direction * (step // 2)
         state = apply(argument, b, NAME, SLOPE)
         store(h, at, N, state)
-        h += onwards * step
-        z = following
+        h += direction * step
+        z = z_next
 
 
 @triton.jit(do_not_specialize=["T", "B", "N", "g_step", "g_row"])
@@ -93,7 +93,7 @@ def elman_backward(
     g,  # (T, B, N), of any strides
     h,  # (T, B, N)
     W,  # (N, N)
-    bias,  # (N,)  # noqa: ARG001, what both kernels are given
+    bias,  # (N,)  # noqa: ARG001, both kernels share one signature
     lengths,  # (B,)
     moduli,  # (T, B, N / 2), of modReLU of pairs
     delta,  # (T, B, N)
@@ -104,44 +104,44 @@ def elman_backward(
     g_row,
     g_unit,
     SIZES: tl.constexpr,
-    KIND: tl.constexpr,
+    DTYPE: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
     BIASED: tl.constexpr,  # noqa: ARG001
     RAGGED: tl.constexpr,
     REVERSE: tl.constexpr,
 ):
-    """Write the gradients of the arguments of f of one sequence."""
+    """Write the gradients of the pre-activations of one sequence."""
     row = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths + row) if RAGGED else T
-    at = places(SIZES)
-    matrix = load_matrix(W, at, N, KIND)
-    after = zeros(at, KIND)
+    at = unit_indices(SIZES)
+    matrix = load_matrix(W, at, N, DTYPE)
+    delta_t = zeros(at, DTYPE)
 
-    begin, onwards = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
+    first, direction = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
     step = tl.cast(B, tl.int64) * N
     PAIRED: tl.constexpr = NAME == "modrelu_paired"
-    g += row * g_row + begin * g_step
-    h += row * N + begin * step
-    moduli += row * (N // 2) + begin * (step // 2)
+    g += row * g_row + first * g_step
+    h += row * N + first * step
+    moduli += row * (N // 2) + first * (step // 2)
     delta += row * N
     for t in range(length, T):
-        store(delta + t * step, at, N, after)
-    delta += begin * step
-    above = load(g, g_unit, at, N, KIND)
-    states = load(h, 1, at, N, KIND)
+        store(delta + t * step, at, N, delta_t)
+    delta += first * step
+    dh = load(g, g_unit, at, N, DTYPE)
+    h_t = load(h, 1, at, N, DTYPE)
     for i in range(length):
         rest = tl.where(i + 1 < length, N, 0)
-        g += onwards * g_step
-        h += onwards * step
-        above_next = load(g, g_unit, at, rest, KIND)
-        states_next = load(h, 1, at, rest, KIND)
-        above = plus(above, product(after, matrix, at, N))
+        g += direction * g_step
+        h += direction * step
+        dh_next = load(g, g_unit, at, rest, DTYPE)
+        h_next = load(h, 1, at, rest, DTYPE)
+        dh = add(dh, multiply_by_matrix(delta_t, matrix, at, N))
         if PAIRED:
-            after = pull_of_pairs(above, states, load_of_pairs(moduli, at, N, KIND))
-            moduli += onwards * (step // 2)
+            delta_t = apply_backward_pairs(dh, h_t, load_per_pair(moduli, at, N, DTYPE))
+            moduli += direction * (step // 2)
         else:
-            after = pull(above, states, NAME, SLOPE)
-        store(delta, at, N, after)
-        delta += onwards * step
-        above, states = above_next, states_next
+            delta_t = apply_backward(dh, h_t, NAME, SLOPE)
+        store(delta, at, N, delta_t)
+        delta += direction * step
+        dh, h_t = dh_next, h_next

@@ -1,4 +1,4 @@
-"""The gated recurrence: its definition, its implementations, and what they were derived from."""
+"""The gated recurrence: its definition and its backends; README.md has the derivations."""
 
 from eigenrnn.ops.gru.gru import BACKENDS, gru
 

@@ -1,6 +1,6 @@
-"""The gated recurrence by Triton's kernels, as torch operators.
+"""The gated recurrence in Triton kernels, as torch operators.
 
-The design, and what a multiprocessor can hold, stands in the README beside this file.
+README.md in this folder explains the design and the limits on N.
 """
 
 from collections.abc import Sequence
@@ -9,26 +9,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.backend import REAL, Backend
-from eigenrnn.ops.gpu import ABOUT, launch, lengths_of, missing, refuses, reluctant
-from eigenrnn.ops.gru.backward import OPTIONS
-from eigenrnn.ops.gru.from_gates import differentiate
-from eigenrnn.ops.inputs import mapped
-from eigenrnn.ops.steps import with_last
+from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.dispatch import REAL, Backend
+from eigenrnn.ops.gpu import (
+    DESCRIPTION,
+    experimental,
+    launch,
+    sequence_lengths,
+    unavailable,
+    unsupported,
+)
+from eigenrnn.ops.gru.backward import OPTIONS, register_gradients
+from eigenrnn.ops.time_steps import states_and_last
 
 __all__ = ["BACKEND", "LIMITS", "gru_gpu"]
 
 LIMITS = {torch.float32: 128, torch.float64: 64}
-"""Of how many numbers a state may consist, by the type in which it is kept."""
+"""The largest number of real numbers in a state, by the dtype that holds it."""
 
 
 @torch.library.custom_op(
     "eigenrnn::gru_gpu",
     mutates_args=(),
     schema="(Tensor x, Tensor W, Tensor h0, Tensor? bias, Tensor? recurrent_bias, "
-    f"{OPTIONS}, bool keep) -> (Tensor, Tensor)",
+    f"{OPTIONS}, bool save) -> (Tensor, Tensor)",
 )
-def gru_gpu(  # noqa: PLR0913, every backend's
+def gru_gpu(  # noqa: PLR0913, the signature of all backends
     x: Tensor,  # (T, B, 3 N)
     W: Tensor,  # (3 N, N)
     h0: Tensor,  # (B, N)
@@ -39,17 +45,17 @@ def gru_gpu(  # noqa: PLR0913, every backend's
     update_keeps: bool,
     batch_sizes: Sequence[int] | None,
     reverse: bool,
-    keep: bool,
+    save: bool,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
-    """Evaluate the states in one launch, and r, u, q and c where they will be asked for."""
+    """Evaluate the states in one launch; with `save` also return r, u, q and c."""
     from eigenrnn.ops.gru.triton_kernels import gru_forward
 
-    h, gates = made = _results(x, h0, keep)
+    h, gates = results = _results(x, h0, save)
     T, B, N = h.shape
     if not h.numel():
-        return made
+        return results
     Wt = W.reshape(3, N, N).transpose(1, 2).contiguous()
-    lengths = lengths_of(batch_sizes, B, x.device)
+    lengths = sequence_lengths(batch_sizes, B, x.device)
     vectors = (Wt if v is None else v.contiguous() for v in (bias, recurrent_bias, lengths))
     arguments = x, Wt, h0.contiguous(), *vectors, h, gates, T, B, N, *x.stride()
     launch(
@@ -58,9 +64,9 @@ def gru_gpu(  # noqa: PLR0913, every backend's
         SHIFTED=recurrent_bias is not None,
         RESET_AFTER=reset_after,
         UPDATE_KEEPS=update_keeps,
-        KEEP=keep,
+        SAVE=save,
     )
-    return made
+    return results
 
 
 @torch.library.custom_op(
@@ -69,7 +75,7 @@ def gru_gpu(  # noqa: PLR0913, every backend's
     schema="(Tensor g, Tensor h, Tensor gates, Tensor W, Tensor h0, Tensor? bias, "
     f"{OPTIONS}) -> (Tensor, Tensor, Tensor)",
 )
-def _gru_gpu_backward(  # noqa: PLR0913, every backend's
+def _gru_gpu_backward(  # noqa: PLR0913, the signature of all backends
     g: Tensor,  # (T, B, N)
     h: Tensor,  # (T, B, N)
     gates: Tensor,  # (T, B, 4 N)
@@ -82,17 +88,17 @@ def _gru_gpu_backward(  # noqa: PLR0913, every backend's
     batch_sizes: Sequence[int] | None,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, 3 N), (T, B, N), (B, N)
-    """Return the gradients of x, of q (none if the reset is before W) and of h0."""
+    """Return the gradients of x, of q (empty if the reset is before W) and of h0."""
     from eigenrnn.ops.gru.triton_kernels import gru_backward
 
-    made = _gradients(h, reset_after)
+    gradients = _gradients(h, reset_after)
     T, B, N = h.shape
     if not h.numel():
-        return made
+        return gradients
     rows = W.contiguous()
-    lengths = lengths_of(batch_sizes, B, g.device)
+    lengths = sequence_lengths(batch_sizes, B, g.device)
     vectors = (rows if v is None else v.contiguous() for v in (bias, lengths))
-    tensors = g, rows, h0.contiguous(), *vectors, h.contiguous(), gates.contiguous(), *made
+    tensors = g, rows, h0.contiguous(), *vectors, h.contiguous(), gates.contiguous(), *gradients
     launch(
         gru_backward,
         B,
@@ -102,12 +108,12 @@ def _gru_gpu_backward(  # noqa: PLR0913, every backend's
         RESET_AFTER=reset_after,
         UPDATE_KEEPS=update_keeps,
     )
-    return made
+    return gradients
 
 
-def _results(x: Tensor, h0: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+def _results(x: Tensor, h0: Tensor, save: bool) -> tuple[Tensor, Tensor]:
     T, (B, N) = x.shape[0], h0.shape
-    return x.new_empty(T, B, N), x.new_empty(T if keep else 0, B, 4 * N)
+    return x.new_empty(T, B, N), x.new_empty(T if save else 0, B, 4 * N)
 
 
 def _gradients(h: Tensor, reset_after: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -126,7 +132,7 @@ def _(g: Tensor, h: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:  # n
     return _gradients(h, others[5])
 
 
-differentiate(gru_gpu, _gru_gpu_backward)
+register_gradients(gru_gpu, _gru_gpu_backward)
 
 
 def _run(
@@ -137,21 +143,21 @@ def _run(
     recurrent_bias: Tensor | None,  # (N,)
     U: Tensor | None,  # (3 N, M)
     c: Tensor | None,  # (3 N,)
-    *form: Any,
+    *options: Any,
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    tensors = (mapped(x, U, c), W, h0, bias, recurrent_bias)
-    keep = torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in tensors)
-    h, _ = gru_gpu(*tensors, *form, keep)
-    *_, batch_sizes, reverse = form
-    return with_last(h, batch_sizes, reverse)
+    tensors = (map_inputs(x, U, c), W, h0, bias, recurrent_bias)
+    save = torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in tensors)
+    h, _ = gru_gpu(*tensors, *options, save)
+    *_, batch_sizes, reverse = options
+    return states_and_last(h, batch_sizes, reverse)
 
 
 BACKEND = Backend(
     name="gpu",
     run=_run,
-    about=ABOUT,
+    description=DESCRIPTION,
     dtypes=REAL,
-    missing=missing,
-    refuses=refuses(LIMITS),
-    reluctant=reluctant,
+    unavailable=unavailable,
+    unsupported=unsupported(LIMITS),
+    experimental=experimental,
 )

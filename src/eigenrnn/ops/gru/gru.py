@@ -1,4 +1,4 @@
-"""The gated recurrence as users call it: checks once, then hands over to a backend."""
+"""The public gated recurrence: checks the arguments and calls a backend."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,30 +8,28 @@ from torch import Tensor
 
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
-from eigenrnn.ops.backend import Call
-from eigenrnn.ops.dispatch import choose
+from eigenrnn.ops.arguments import check_batch_sizes, check_flags, check_tensors, check_types
+from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.gru import cpu, gpu, loop, reference
-from eigenrnn.ops.inputs import check_flags, check_tensors, check_types
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
+    backend_options,
     check_option_types,
     check_options,
-    in_float32,
-    options_of,
+    norm_to_float32,
 )
-from eigenrnn.ops.steps import check_batch_sizes
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "gru"]
 
 BACKENDS = {b.name: b for b in (cpu.BACKEND, gpu.BACKEND, loop.BACKEND, reference.BACKEND)}
-"""The implementations by name, the preferred first."""
+"""The backends by name, in order of preference."""
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
 
-def gru(  # noqa: PLR0913, the tensors and how to run over them
+def gru(  # noqa: PLR0913, the tensors and the options
     x: Tensor,  # (T, B, 3 N) or (T, B, M)
     W: Tensor,  # (3 N, N)
     h0: Tensor | None = None,  # (B, N)
@@ -61,52 +59,51 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
         h_t = (1 - u_t) \odot h_{t-1} + u_t \odot c_t
 
     On the left are the candidate and the update of `torch.nn.GRU`. LayerNorm normalises the
-    argument of :math:`\sigma`, :math:`\sigma` and f, each over its own N units, so that it comes
-    after the reset wherever that is; with zoneout some units of :math:`h_t` keep those of
-    :math:`h_{t-1}`. Under autocast it runs in float32: rounding the state at every step would add
-    up over T.
+    argument of each nonlinearity over its own N units, so it follows the reset in both forms. With
+    zoneout some units of :math:`h_t` keep their value in :math:`h_{t-1}`. Under autocast the
+    recurrence runs in float32, because rounding errors of the state would accumulate over T.
 
     Args:
-        x: The inputs: mapped to the reset gate, the update gate and the candidate, or as they are
-            if U maps them, which then need not be written to memory.
-        W: The recurrent matrices of the same, one below the other.
-        h0: The state before the first step; zero by default.
-        bias: The bias inside f; only modReLU owns one.
-        recurrent_bias: The bias b; only where the reset comes after it.
-        U: The map of the inputs to the three, one below the other.
-        c: The bias beside U.
+        x: The inputs. Without U they are already mapped to the reset gate, the update gate and the
+            candidate; with U the mapped inputs need not be stored.
+        W: The recurrent matrices of the reset gate, the update gate and the candidate, stacked.
+        h0: The initial state; zero by default.
+        bias: The bias of f; only modReLU has one.
+        recurrent_bias: The bias b; only with `reset_after`.
+        U: The input maps of the reset gate, the update gate and the candidate, stacked.
+        c: The bias of the input map.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
-        reset_after: Whether the reset gate comes after the candidate's matrix, as in
+        reset_after: Whether the reset gate acts after the candidate's matrix, as in
             `torch.nn.GRU`, or before it.
         update_keeps: Whether an update gate of one keeps the state, as in `torch.nn.GRU`, or
             replaces it by the candidate.
         layer_norm: The gains and the shifts of the LayerNorms of the reset gate, the update gate
             and the candidate; none by default. Their epsilon is 1e-5.
-        zoneout: The mask of the units that keep their state, as in training, or the rate of such
-            units, as in evaluation: then each keeps that share of it.
-        batch_sizes: How many sequences run at each step, in descending order of length, as in
-            `torch.nn.utils.rnn.PackedSequence`; all of them by default. States past the end of a
-            sequence are zero.
+        zoneout: In training, the mask of the units that keep their state. In evaluation, the
+            zoneout rate: the fraction of the previous state that every unit keeps.
+        batch_sizes: The number of sequences at each step, sorted by descending length, as in
+            `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. States past the end
+            of a sequence are zero.
         reverse: Whether to run from each sequence's last step to its first.
-        last_only: Whether the other states may be forgotten, as where no gradient is asked for; a
-            backend that can gives none of them then.
-        backend: Which implementation to use; the fastest possible by default.
+        last_only: Whether only the last states are needed. Without gradients, a backend that
+            supports it then stores and returns no others.
+        backend: The name of the backend; the fastest that supports the call by default.
     Shape:
         x: :math:`(T, B, 3 N)`, or :math:`(T, B, M)` with U; real, any strides.
-        W: :math:`(3 N, N)`, the type of x.
-        h0: :math:`(B, N)`, the type of x.
-        bias: :math:`(N,)`, the type of x.
-        recurrent_bias: :math:`(N,)`, the type of x.
-        U: :math:`(3 N, M)`, the type of x; c: :math:`(3 N,)`, likewise.
-        layer_norm: :math:`(3 N,)` both, the type of x.
+        W: :math:`(3 N, N)`, the dtype of x.
+        h0: :math:`(B, N)`, the dtype of x.
+        bias: :math:`(N,)`, the dtype of x.
+        recurrent_bias: :math:`(N,)`, the dtype of x.
+        U: :math:`(3 N, M)`, c: :math:`(3 N,)`, the dtype of x.
+        layer_norm: :math:`(3 N,)` both, the dtype of x.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
     Returns:
-        The states of all steps, :math:`(T, B, N)`, and the last one of each sequence,
-        :math:`(B, N)`: that of its first step in reverse.
+        The states of all steps, :math:`(T, B, N)`, and the last state of each sequence,
+        :math:`(B, N)`. In reverse the last state is that of the first time step.
     Raises:
-        ValueError: If a shape, the number of steps, the nonlinearity, a bias, the rate or the
-            backend is wrong.
-        TypeError: If a tensor is complex, or the types of the tensors differ.
+        ValueError: If a shape, the number of steps, the nonlinearity, a bias, the zoneout rate or
+            the backend is wrong.
+        TypeError: If a tensor is complex, or the dtypes of the tensors differ.
     Source:
         Cho et al., EMNLP 2014, equations 5 to 8. https://arxiv.org/abs/1406.1078 (departures: any
         nonlinearity; the reset after the matrix and the sign of the update by choice). LayerNorm:
@@ -122,7 +119,7 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
     check_flags(reset_after=reset_after, update_keeps=update_keeps)
     check_tensors(x, W, h0=h0, bias=bias, recurrent_bias=recurrent_bias, U=U, c=c)
     _check_shapes(x, W, h0, bias, recurrent_bias, U, c)
-    options = options_of(layer_norm, zoneout)
+    options = backend_options(layer_norm, zoneout)
     check_options(options, x, W)
     if autocasts(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
@@ -137,7 +134,7 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
                 nonlinearity=nonlinearity,
                 reset_after=reset_after,
                 update_keeps=update_keeps,
-                layer_norm=in_float32(layer_norm),
+                layer_norm=norm_to_float32(layer_norm),
                 zoneout=zoneout,
                 batch_sizes=batch_sizes,
                 reverse=reverse,
@@ -157,10 +154,10 @@ def gru(  # noqa: PLR0913, the tensors and how to run over them
     others = *weights, *(layer_norm or ())
     call = Call.of(x, nonlinearity, *others, state_size=W.shape[1], options=options)
     chosen = choose(BACKENDS, call, backend)
-    if last_only and chosen.forgets and not torch.is_grad_enabled():
+    if last_only and chosen.supports_last_only and not torch.is_grad_enabled():
         options |= {"last_only": True}
-    form = (nonlinearity, reset_after, update_keeps, batch_sizes, reverse)
-    return chosen.run(x, *weights, *form, **options)
+    positional = (nonlinearity, reset_after, update_keeps, batch_sizes, reverse)
+    return chosen.run(x, *weights, *positional, **options)
 
 
 def _check_biases(
@@ -168,7 +165,7 @@ def _check_biases(
 ) -> None:
     f = look_up(nonlinearity)
     if bias is not None and not f.has_bias:
-        raise ValueError(f"expected no bias, as {nonlinearity} owns none: add it to x")
+        raise ValueError(f"expected no bias, as {nonlinearity} has none: add it to x")
     if recurrent_bias is not None and not reset_after:
         raise ValueError("expected no recurrent_bias with the reset before W: add it to x")
 

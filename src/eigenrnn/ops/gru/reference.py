@@ -1,18 +1,18 @@
-"""The definition of the gated recurrence: plain torch operations, differentiable any way."""
+"""The reference implementation of the gated recurrence, in plain differentiable operations."""
 
 import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.backend import REAL, Backend
-from eigenrnn.ops.inputs import mapped
-from eigenrnn.ops.norm_zoneout import Norm, Zoneout, normalised, zoned_out
-from eigenrnn.ops.steps import with_last
+from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.dispatch import REAL, Backend
+from eigenrnn.ops.norm_zoneout import Norm, Zoneout, apply_layer_norm, apply_zoneout
+from eigenrnn.ops.time_steps import states_and_last
 
 __all__ = ["BACKEND", "gru_reference"]
 
 
-def gru_reference(  # noqa: PLR0913, every backend's
+def gru_reference(  # noqa: PLR0913, the signature of all backends
     x: Tensor,  # (T, B, 3 N) or (T, B, M)
     W: Tensor,  # (3 N, N)
     h0: Tensor,  # (B, N)
@@ -29,37 +29,38 @@ def gru_reference(  # noqa: PLR0913, every backend's
     layer_norm: Norm | None = None,  # (3 N,), (3 N,)
     zoneout: Zoneout | None = None,  # (T, B, N)
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    """Evaluate the four lines of the recurrence one step at a time.
+    """Evaluate the four equations of the recurrence one step at a time.
 
-    LayerNorm is applied, gate by gate, to the arguments of the three nonlinearities, so that it
-    comes after the reset; zoneout to the new state.
-    Memory and time of its backward pass are those of a chain of T small operations.
+    LayerNorm is applied to the argument of each nonlinearity, so it follows the reset. Zoneout is
+    applied to the new state. Autograd records T steps of small operations, so the backward pass is
+    slow and needs much memory.
     """
     f = NONLINEARITIES[nonlinearity].forward
     W_r, W_u, W_c = W.chunk(3)
     norm_r, norm_u, norm_c = _norms(layer_norm)
     T, B, _ = x.shape
     sizes = batch_sizes or [B] * T
-    xs = mapped(x, U, c).unbind()  # indexing would pad a gradient of the size of x at every step
+    # indexing would allocate a gradient of the size of x at every step
+    xs = map_inputs(x, U, c).unbind()
     h = h0
     states: list[Tensor] = []
     for t in reversed(range(T)) if reverse else range(T):
         n = sizes[t]
         x_r, x_u, x_c = xs[t][:n].chunk(3, dim=1)
-        r = torch.sigmoid(normalised(x_r + h[:n] @ W_r.T, norm_r))
-        u = torch.sigmoid(normalised(x_u + h[:n] @ W_u.T, norm_u))
+        r = torch.sigmoid(apply_layer_norm(x_r + h[:n] @ W_r.T, norm_r))
+        u = torch.sigmoid(apply_layer_norm(x_u + h[:n] @ W_u.T, norm_u))
         if reset_after:
-            moved = h[:n] @ W_c.T
-            q = r * (moved if recurrent_bias is None else moved + recurrent_bias)
+            recurrent = h[:n] @ W_c.T
+            q = r * (recurrent if recurrent_bias is None else recurrent + recurrent_bias)
         else:
             q = (r * h[:n]) @ W_c.T
-        new = f(normalised(x_c + q, norm_c), bias)
-        moved = u * h[:n] + (1 - u) * new if update_keeps else (1 - u) * h[:n] + u * new
-        moved = zoned_out(moved, h[:n], zoneout, t)
-        # a sequence that has ended keeps its state, one that has not begun keeps h0
-        h = torch.cat([moved, h[n:]]) if n < B else moved
-        states.append(torch.cat([moved, torch.zeros_like(h[n:])]) if n < B else moved)
-    return with_last(torch.stack(states[::-1] if reverse else states), batch_sizes, reverse)
+        c_t = f(apply_layer_norm(x_c + q, norm_c), bias)
+        h_new = u * h[:n] + (1 - u) * c_t if update_keeps else (1 - u) * h[:n] + u * c_t
+        h_new = apply_zoneout(h_new, h[:n], zoneout, t)
+        # a finished sequence keeps its state; one that has not begun keeps h0
+        h = torch.cat([h_new, h[n:]]) if n < B else h_new
+        states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
+    return states_and_last(torch.stack(states[::-1] if reverse else states), batch_sizes, reverse)
 
 
 def _norms(layer_norm: Norm | None) -> list[Norm | None]:
@@ -73,9 +74,9 @@ def _norms(layer_norm: Norm | None) -> list[Norm | None]:
 BACKEND = Backend(
     name="reference",
     run=gru_reference,
-    about="naive loop, differentiable any number of times",
+    description="naive loop, differentiable any number of times",
     dtypes=REAL,
-    missing=lambda: None,
-    refuses=lambda _: None,
-    serves=frozenset({"layer_norm", "zoneout"}),
+    unavailable=lambda: None,
+    unsupported=lambda _: None,
+    features=frozenset({"layer_norm", "zoneout"}),
 )

@@ -1,28 +1,28 @@
 """The gated recurrence in Triton: one program takes one sequence through all its steps.
 
-The three matrices are read before the loop and stay in the registers of the program. What the
-next step reads of memory is asked for while this one computes. No program writes what another
-reads or writes, so that every run gives the same bits.
+The three matrices are read before the loop and stay in the registers of the program. The inputs
+of the next step are loaded while the current step computes. No program writes memory that another
+program reads or writes, so results are the same bits in every run.
 
-Nothing is compiled for an N of its own: one that is a multiple of 16 would be read in longer
-pieces, whose layout takes registers that the matrix needs.
+N is never compiled in. Triton would load an N that is a multiple of 16 in longer pieces, and
+their layout takes registers that the matrix needs.
 """
 
 import triton
 import triton.language as tl
 
-from eigenrnn.ops.triton_parts import (
+from eigenrnn.ops.triton_functions import (
+    add,
     apply,
+    apply_backward,
     load,
     load_matrix,
-    minus,
-    places,
-    plus,
-    product,
-    pull,
+    multiply,
+    multiply_by_matrix,
     sigmoid,
     store,
-    times,
+    subtract,
+    unit_indices,
     zeros,
 )
 
@@ -30,12 +30,12 @@ __all__ = ["gru_backward", "gru_forward"]
 
 
 @triton.jit
-def _parts(pointer, stride, at, N, limit, PARTS: tl.constexpr, KIND: tl.constexpr):
-    """Read vectors of N units that lie side by side."""
-    found = ()
+def _parts(pointer, stride, at, N, limit, PARTS: tl.constexpr, DTYPE: tl.constexpr):
+    """Read several vectors of N units that are stored side by side."""
+    result = ()
     for part in tl.static_range(PARTS):
-        found = found + (load(pointer + part * N * stride, stride, at, limit, KIND),)
-    return found
+        result = result + (load(pointer + part * N * stride, stride, at, limit, DTYPE),)
+    return result
 
 
 @triton.jit(do_not_specialize=["T", "B", "N", "x_step", "x_row"])
@@ -47,7 +47,7 @@ def gru_forward(
     recurrent_bias,  # (N,)
     lengths,  # (B,)
     h,  # (T, B, N)
-    gates,  # (T, B, 4 N), if they are kept
+    gates,  # (T, B, 4 N), written only with SAVE
     T,
     B,
     N,
@@ -55,7 +55,7 @@ def gru_forward(
     x_row,
     x_unit,
     SIZES: tl.constexpr,
-    KIND: tl.constexpr,
+    DTYPE: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
     BIASED: tl.constexpr,
@@ -64,56 +64,56 @@ def gru_forward(
     SHIFTED: tl.constexpr,
     RESET_AFTER: tl.constexpr,
     UPDATE_KEEPS: tl.constexpr,
-    KEEP: tl.constexpr,
+    SAVE: tl.constexpr,
 ):
-    """Write the states of one sequence, and r, u, q and c where they are kept."""
+    """Write the states of one sequence and, with SAVE, its r, u, q and c."""
     row = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths + row) if RAGGED else T
-    at = places(SIZES)
-    W_r = load_matrix(Wt, at, N, KIND)
-    W_u = load_matrix(Wt + N * N, at, N, KIND)
-    W_c = load_matrix(Wt + 2 * N * N, at, N, KIND)
-    b = load(bias, 1, at, N if BIASED else 0, KIND)
-    shift = load(recurrent_bias, 1, at, N if SHIFTED else 0, KIND)
-    state = load(h0 + row * N, 1, at, N, KIND)
+    at = unit_indices(SIZES)
+    W_r = load_matrix(Wt, at, N, DTYPE)
+    W_u = load_matrix(Wt + N * N, at, N, DTYPE)
+    W_c = load_matrix(Wt + 2 * N * N, at, N, DTYPE)
+    b = load(bias, 1, at, N if BIASED else 0, DTYPE)
+    shift = load(recurrent_bias, 1, at, N if SHIFTED else 0, DTYPE)
+    state = load(h0 + row * N, 1, at, N, DTYPE)
 
-    begin, onwards = (tl.cast(length - 1, tl.int64), -1) if REVERSE else (0, 1)
+    first, direction = (tl.cast(length - 1, tl.int64), -1) if REVERSE else (0, 1)
     step = tl.cast(B, tl.int64) * N
-    x += row * x_row + begin * x_step
+    x += row * x_row + first * x_step
     h += row * N
     gates += row * 4 * N
     for t in range(length, T):
-        store(h + t * step, at, N, zeros(at, KIND))
-        if KEEP:
+        store(h + t * step, at, N, zeros(at, DTYPE))
+        if SAVE:
             for part in tl.static_range(4):
-                store(gates + t * 4 * step + part * N, at, N, zeros(at, KIND))
-    h += begin * step
-    gates += begin * 4 * step
-    z = _parts(x, x_unit, at, N, N, 3, KIND)
+                store(gates + t * 4 * step + part * N, at, N, zeros(at, DTYPE))
+    h += first * step
+    gates += first * 4 * step
+    z = _parts(x, x_unit, at, N, N, 3, DTYPE)
     for i in range(length):
-        x += onwards * x_step
-        following = _parts(x, x_unit, at, N, tl.where(i + 1 < length, N, 0), 3, KIND)
-        r = sigmoid(plus(z[0], product(state, W_r, at, N)))
-        u = sigmoid(plus(z[1], product(state, W_u, at, N)))
+        x += direction * x_step
+        z_next = _parts(x, x_unit, at, N, tl.where(i + 1 < length, N, 0), 3, DTYPE)
+        r = sigmoid(add(z[0], multiply_by_matrix(state, W_r, at, N)))
+        u = sigmoid(add(z[1], multiply_by_matrix(state, W_u, at, N)))
         if RESET_AFTER:
-            q = plus(product(state, W_c, at, N), shift)
-            c = apply(plus(z[2], times(r, q)), b, NAME, SLOPE)
+            q = add(multiply_by_matrix(state, W_c, at, N), shift)
+            c = apply(add(z[2], multiply(r, q)), b, NAME, SLOPE)
         else:
-            q = times(r, state)
-            c = apply(plus(z[2], product(q, W_c, at, N)), b, NAME, SLOPE)
+            q = multiply(r, state)
+            c = apply(add(z[2], multiply_by_matrix(q, W_c, at, N)), b, NAME, SLOPE)
         if UPDATE_KEEPS:
-            state = plus(c, times(u, minus(state, c)))
+            state = add(c, multiply(u, subtract(state, c)))
         else:
-            state = plus(state, times(u, minus(c, state)))
+            state = add(state, multiply(u, subtract(c, state)))
         store(h, at, N, state)
-        if KEEP:
+        if SAVE:
             store(gates, at, N, r)
             store(gates + N, at, N, u)
             store(gates + 2 * N, at, N, q)
             store(gates + 3 * N, at, N, c)
-        h += onwards * step
-        gates += onwards * 4 * step
-        z = following
+        h += direction * step
+        gates += direction * 4 * step
+        z = z_next
 
 
 @triton.jit(do_not_specialize=["T", "B", "N", "g_step", "g_row"])
@@ -121,12 +121,12 @@ def gru_backward(
     g,  # (T, B, N), of any strides
     W,  # (3, N, N)
     h0,  # (B, N)
-    bias,  # (N,)  # noqa: ARG001, what both kernels are given
+    bias,  # (N,)  # noqa: ARG001, both kernels share one signature
     lengths,  # (B,)
     h,  # (T, B, N)
     gates,  # (T, B, 4 N)
     dx,  # (T, B, 3 N)
-    dq_kept,  # (T, B, N), if the reset is after the matrix
+    dq_steps,  # (T, B, N), written only with RESET_AFTER
     dh0,  # (B, N)
     T,
     B,
@@ -135,7 +135,7 @@ def gru_backward(
     g_row,
     g_unit,
     SIZES: tl.constexpr,
-    KIND: tl.constexpr,
+    DTYPE: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
     BIASED: tl.constexpr,  # noqa: ARG001
@@ -144,61 +144,63 @@ def gru_backward(
     RESET_AFTER: tl.constexpr,
     UPDATE_KEEPS: tl.constexpr,
 ):
-    """Write the gradients of x, of q and of the first state of one sequence."""
+    """Write the gradients of x, q and h0 of one sequence."""
     row = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths + row) if RAGGED else T
-    at = places(SIZES)
-    W_r = load_matrix(W, at, N, KIND)
-    W_u = load_matrix(W + N * N, at, N, KIND)
-    W_c = load_matrix(W + 2 * N * N, at, N, KIND)
-    dh = zeros(at, KIND)
+    at = unit_indices(SIZES)
+    W_r = load_matrix(W, at, N, DTYPE)
+    W_u = load_matrix(W + N * N, at, N, DTYPE)
+    W_c = load_matrix(W + 2 * N * N, at, N, DTYPE)
+    dh = zeros(at, DTYPE)
 
-    begin, onwards = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
+    first, direction = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
     step = tl.cast(B, tl.int64) * N
-    g += row * g_row + begin * g_step
-    h += row * N + begin * step
-    gates += row * 4 * N + begin * 4 * step
+    g += row * g_row + first * g_step
+    h += row * N + first * step
+    gates += row * 4 * N + first * 4 * step
     dx += row * 3 * N
-    dq_kept += row * N
+    dq_steps += row * N
     for t in range(length, T):
         for part in tl.static_range(3):
             store(dx + t * 3 * step + part * N, at, N, dh)
         if RESET_AFTER:
-            store(dq_kept + t * step, at, N, dh)
-    dx += begin * 3 * step
-    dq_kept += begin * step
+            store(dq_steps + t * step, at, N, dh)
+    dx += first * 3 * step
+    dq_steps += first * step
     for i in range(length):
-        # the state before this step: that of the one before it or, at the first, h0
-        h += onwards * step
-        others = tl.where(i + 1 < length, N, 0)
-        began = load(h, 1, at, others, KIND)
-        began = plus(began, load(h0 + row * N, 1, at, N - others, KIND))
-        r, u, q, c = _parts(gates, 1, at, N, N, 4, KIND)
-        total = plus(dh, load(g, g_unit, at, N, KIND))
+        # the state before this step; at the first step it is h0
+        h += direction * step
+        limit = tl.where(i + 1 < length, N, 0)
+        h_before = load(h, 1, at, limit, DTYPE)
+        h_before = add(h_before, load(h0 + row * N, 1, at, N - limit, DTYPE))
+        r, u, q, c = _parts(gates, 1, at, N, N, 4, DTYPE)
+        total = add(dh, load(g, g_unit, at, N, DTYPE))
         if UPDATE_KEEPS:
-            change = minus(began, c)
-            stays = times(total, u)
+            change = subtract(h_before, c)
+            dh_kept = multiply(total, u)
         else:
-            change = minus(c, began)
-            stays = minus(total, times(total, u))
-        dc = pull(minus(total, stays), c, NAME, SLOPE)
+            change = subtract(c, h_before)
+            dh_kept = subtract(total, multiply(total, u))
+        dc = apply_backward(subtract(total, dh_kept), c, NAME, SLOPE)
         if RESET_AFTER:
-            dq = times(dc, r)
-            dr = times(times(dc, q), minus(r, times(r, r)))
-            passed = product(dq, W_c, at, N)
-            store(dq_kept, at, N, dq)
-            dq_kept += onwards * step
+            dq = multiply(dc, r)
+            dr = multiply(multiply(dc, q), subtract(r, multiply(r, r)))
+            dh_before = multiply_by_matrix(dq, W_c, at, N)
+            store(dq_steps, at, N, dq)
+            dq_steps += direction * step
         else:
-            dq = product(dc, W_c, at, N)
-            dr = times(times(dq, began), minus(r, times(r, r)))
-            passed = times(dq, r)
-        du = times(times(total, change), minus(u, times(u, u)))
-        passed = plus(passed, plus(product(dr, W_r, at, N), product(du, W_u, at, N)))
-        dh = plus(stays, passed)
+            dq = multiply_by_matrix(dc, W_c, at, N)
+            dr = multiply(multiply(dq, h_before), subtract(r, multiply(r, r)))
+            dh_before = multiply(dq, r)
+        du = multiply(multiply(total, change), subtract(u, multiply(u, u)))
+        dh_before = add(
+            dh_before, add(multiply_by_matrix(dr, W_r, at, N), multiply_by_matrix(du, W_u, at, N))
+        )
+        dh = add(dh_kept, dh_before)
         store(dx, at, N, dr)
         store(dx + N, at, N, du)
         store(dx + 2 * N, at, N, dc)
-        g += onwards * g_step
-        gates += onwards * 4 * step
-        dx += onwards * 3 * step
+        g += direction * g_step
+        gates += direction * 4 * step
+        dx += direction * 3 * step
     store(dh0 + row * N, at, N, dh)

@@ -1,4 +1,4 @@
-"""The nonlinearities of the loops as in-place operations, forward and back."""
+"""The nonlinearities of the loops and their backward passes, as in-place operations."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,14 +7,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES, NONLINEARITIES
-from eigenrnn.ops.steps import cut
+from eigenrnn.ops.time_steps import split_steps
 
-__all__ = ["apply_in_place", "cut_moduli", "moduli_like", "pull_in_place"]
+__all__ = ["apply_in_place", "backward_in_place", "moduli_like", "split_moduli"]
 
 _aten = torch.ops.aten
 
 _Apply = Callable[[Tensor, Tensor | None], object]
-_Pull = Callable[[Tensor, Tensor, Tensor | None], object]
+_Backward = Callable[[Tensor, Tensor, Tensor | None], object]
 
 _APPLY: dict[str, _Apply] = {
     "tanh": lambda z, _: torch.tanh_(z),
@@ -27,8 +27,8 @@ _APPLY: dict[str, _Apply] = {
     "identity": lambda z, _: z,
 }
 
-# torch's own backward kernels, each one pass over g and h
-_PULL: dict[str, _Pull] = {
+# torch's own backward kernels: one pass over g and h each
+_BACKWARD: dict[str, _Backward] = {
     "tanh": lambda g, h, _: _aten.tanh_backward.grad_input(g, h, grad_input=g),
     "relu": lambda g, h, _: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
     "elu": lambda g, h, _: _aten.elu_backward.grad_input(g, 1, 1, 1, True, h, grad_input=g),
@@ -49,7 +49,7 @@ def moduli_like(
     *,
     zeros: bool = False,
 ) -> Tensor:  # (T, B, N) or, of pairs, (T, B, N / 2); (0, ...) if unused
-    """Make the memory for the moduli that the backward pass of complex modReLU needs."""
+    """Allocate memory for the moduli that the backward pass of complex modReLU needs."""
     T, B, N = x.shape
     paired = nonlinearity == "modrelu_paired"
     used = bias is not None and (paired or (nonlinearity == "modrelu" and x.is_complex()))
@@ -57,12 +57,12 @@ def moduli_like(
     return make((T if used else 0, B, N // 2 if paired else N), dtype=x.dtype.to_real())
 
 
-def cut_moduli(
+def split_moduli(
     moduli: Tensor,  # (T, B, N) or (0, B, N)
     sizes: Sequence[int],
 ) -> list[Tensor | None]:  # T of (sizes[t], N), or None if unused
-    """Cut views of the running sequences, as `cut` does."""
-    return [*cut(moduli, sizes)] if len(moduli) else [None] * len(sizes)
+    """Return one view per step of the running sequences, as `split_steps` does."""
+    return [*split_steps(moduli, sizes)] if len(moduli) else [None] * len(sizes)
 
 
 def apply_in_place(
@@ -72,7 +72,7 @@ def apply_in_place(
 ) -> _Apply:
     """Return the nonlinearity as an in-place operation on the first rows of a batch.
 
-    It takes the pre-activations, and if they are complex memory for their moduli, else None.
+    The operation takes the pre-activations and, if they are complex, memory for their moduli.
     """
     if name != "modrelu":
         return _APPLY[name]
@@ -80,36 +80,36 @@ def apply_in_place(
         return _APPLY["identity"]
     scratch = torch.empty_like(like, dtype=bias.dtype)
 
-    def apply(z: Tensor, kept: Tensor | None) -> None:
-        lifted = scratch[: z.shape[0]]
-        modulus = lifted if kept is None else kept
+    def apply(z: Tensor, moduli: Tensor | None) -> None:
+        shifted = scratch[: z.shape[0]]
+        modulus = shifted if moduli is None else moduli
         torch.abs(z, out=modulus)
-        torch.add(modulus, bias, out=lifted).relu_()
-        z.sgn_().mul_(lifted)
+        torch.add(modulus, bias, out=shifted).relu_()
+        z.sgn_().mul_(shifted)
 
     return apply
 
 
-def pull_in_place(
+def backward_in_place(
     name: str,
     bias: Tensor | None,  # (N,)
     like: Tensor,  # (B, N)
-) -> _Pull:
-    """Return the map from the gradient of h to that of z, in place.
+) -> _Backward:
+    """Return the in-place map from the gradient of h to the gradient of z.
 
-    It takes the gradient, h, and if these are complex the moduli of z, else None.
+    The map takes the gradient, h and, if they are complex, the moduli of z.
     """
     if name != "modrelu":
-        return _PULL[name]
+        return _BACKWARD[name]
     if bias is None:
-        return _PULL["identity"]
+        return _BACKWARD["identity"]
     if like.is_complex():
-        return lambda g, h, m: g.copy_(NONLINEARITIES["modrelu"].pull(g, h, bias, m))
+        return lambda g, h, m: g.copy_(NONLINEARITIES["modrelu"].backward(g, h, bias, m))
     scratch = torch.empty_like(like)
 
-    def pull(g: Tensor, h: Tensor, _: Tensor | None) -> None:
+    def backward(g: Tensor, h: Tensor, _: Tensor | None) -> None:
         modulus = scratch[: h.shape[0]]
         torch.abs(h, out=modulus)
         _aten.threshold_backward.grad_input(g, modulus, 0, grad_input=g)
 
-    return pull
+    return backward

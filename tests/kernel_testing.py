@@ -1,4 +1,4 @@
-"""Where the tests of Triton's kernels run, and what several of them ask for."""
+"""What the tests of the kernels share: comparisons, the device, and Python subprocesses."""
 
 import json
 import os
@@ -9,18 +9,19 @@ from pathlib import Path
 import torch
 
 from eigenrnn.linalg import tol
-from eigenrnn.ops.gpu import INTERPRETED, missing
+from eigenrnn.ops.gpu import INTERPRETED, unavailable
 
 __all__ = [
     "DEVICE",
     "INTERPRETED",
-    "missing",
+    "assert_near",
     "normal",
     "python",
     "ragged_sizes",
     "registers",
     "same",
     "tol",
+    "unavailable",
 ]
 
 ROOT = Path(__file__).parents[1]
@@ -34,17 +35,17 @@ def normal(generator, shape, dtype):
 
 
 def ragged_sizes(T, B):
-    """A fall from B, to a single sequence at the last step."""
+    """Batch sizes that descend from B to one sequence at the last step."""
     return [max(1, B - t * B // T) for t in range(T)]
 
 
 def same(one, other):
-    """Return the names under which there are different bits."""
+    """Return the names of the tensors that differ in any bit."""
     return [name for name in one if not torch.equal(one[name], other[name])]
 
 
 def python(*arguments, **environment):
-    """Run Python in a process of its own, with other variables of the environment."""
+    """Run Python in a subprocess with additional environment variables."""
     return subprocess.run(
         [sys.executable, *arguments],
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
@@ -56,10 +57,25 @@ def python(*arguments, **environment):
 
 
 def registers(*kernels):
-    """Compile kernels for GPUs that need not be here, and read off what they take.
+    """Compile kernels for GPUs that need not be present, and return their register usage.
 
-    They are named as `tests/registers.py` wants it.
+    `tests/triton_registers.py` defines the names of kernels.
     """
-    done = python("tests/registers.py", *kernels, TRITON_INTERPRET="0")
+    done = python("tests/triton_registers.py", *kernels, TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def assert_near(got, expected, bound):
+    """Compare tensors by name, relative to their largest element."""
+    assert got.keys() == expected.keys()
+    for name, one in got.items():
+        other = expected[name]
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        torch.testing.assert_close(
+            one.to(other.dtype),
+            other,
+            rtol=0,
+            atol=scale * bound,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )

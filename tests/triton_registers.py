@@ -1,7 +1,7 @@
-"""Prints the registers of Triton's kernels, compiled for GPUs that need not be here.
+"""Prints the register usage of the Triton kernels, compiled for GPUs that need not be present.
 
-The operators are called as ever, and what they would start is compiled instead. A kernel is named
-by a recurrence, its nonlinearity, the type of its numbers, N and the compute capability, such as
+The operators run as usual, but compile their kernels instead of launching them. The name of a
+kernel consists of recurrence, nonlinearity, dtype, N and compute capability, such as
 ``elman:tanh:float32:190:90``.
 """
 
@@ -26,7 +26,7 @@ FORMS = {"gru": (True, True), "nc-gru": (False, False)}
 
 
 class Driver:
-    """Stands in for the driver of a GPU as far as a compiler asks."""
+    """Replaces the driver of a GPU, as far as the compiler needs it."""
 
     def __init__(self, capability):
         self.target = GPUTarget("cuda", capability, 32)
@@ -41,27 +41,27 @@ class Driver:
         return 0
 
 
-def compiling(made):
-    """Return what stands in for `kernel[grid]`: it compiles the kernel and keeps it."""
+def compile_instead(compiled):
+    """Return a replacement of `kernel[grid]` that compiles and records the kernel."""
 
     def of(kernel, grid):
         def compile_it(*arguments, **options):
-            made.append(kernel.run(*arguments, grid=grid, warmup=True, **options))
+            compiled.append(kernel.run(*arguments, grid=grid, warmup=True, **options))
 
         return compile_it
 
     return of
 
 
-def usage(made):
-    """Return registers of a thread and bytes of its stack, where what does not fit goes."""
+def usage(kernel):
+    """Return registers and stack bytes per thread; spilled registers go to the stack."""
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder, "kernel.cubin")
-        cubin.write_bytes(made.asm["cubin"])
+        cubin.write_bytes(kernel.asm["cubin"])
         dump = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", cubin]
-        told = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"REG:(\d+) STACK:(\d+)", told)
-    shared, warps = made.metadata.shared, made.metadata.num_warps
+        report = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", report)
+    shared, warps = kernel.metadata.shared, kernel.metadata.num_warps
     return {
         "registers": int(found[1]),
         "stack": int(found[2]),
@@ -71,7 +71,7 @@ def usage(made):
 
 
 def call(recurrence, nonlinearity, dtype, N):
-    """Run an operator forward and back, as autograd would."""
+    """Run the forward and the backward operator, as autograd would."""
     T, B, sizes = 3, 2, [2, 1, 1]
     bias = torch.zeros(N, dtype=dtype) if nonlinearity.startswith("modrelu") else None
     h0, h = torch.zeros(B, N, dtype=dtype), torch.zeros(T, B, N, dtype=dtype)
@@ -88,16 +88,16 @@ def call(recurrence, nonlinearity, dtype, N):
     gru._gru_gpu_backward(h, h, gates, W, h0, bias, *options)
 
 
-def both(name):
-    """Return those of the forward and the backward kernel."""
+def kernel_usage(name):
+    """Return the usage of the forward and the backward kernel."""
     recurrence, nonlinearity, dtype, N, capability = name.split(":")
     driver.set_active(Driver(int(capability)))
-    made = []
-    JITFunction.__getitem__ = compiling(made)
+    compiled = []
+    JITFunction.__getitem__ = compile_instead(compiled)
     call(recurrence, nonlinearity, getattr(torch, dtype), int(N))
-    return dict(zip(("forward", "backward"), map(usage, made), strict=True))
+    return dict(zip(("forward", "backward"), map(usage, compiled), strict=True))
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    print(json.dumps({name: both(name) for name in sys.argv[1:]}))  # noqa: T201
+    print(json.dumps({name: kernel_usage(name) for name in sys.argv[1:]}))  # noqa: T201

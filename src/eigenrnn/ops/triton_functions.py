@@ -1,0 +1,266 @@
+"""Triton functions that the kernels of both recurrences share.
+
+A vector of N units is a tuple of pieces. Their sizes are powers of two, as Triton requires. A
+matrix is the tuple of its blocks, row by row. Padding is always zero.
+"""
+
+import triton
+import triton.language as tl
+
+from eigenrnn.ops.gpu import INTERPRETED
+
+if triton.knobs.runtime.interpret != INTERPRETED:
+    raise RuntimeError(
+        "expected TRITON_INTERPRET to stay as it was when eigenrnn was imported: set it before"
+    )
+
+
+@triton.jit
+def unit_indices(SIZES: tl.constexpr):
+    """Return the indices of the units in each piece."""
+    result = (tl.arange(0, SIZES[0]),)
+    for i in tl.static_range(1, len(SIZES)):
+        result = result + (SIZES[i - 1] + tl.arange(0, SIZES[i]),)
+    return result
+
+
+@triton.jit
+def load(pointer, stride, at, limit, DTYPE: tl.constexpr):
+    """Read the first `limit` units of a vector; the others are zero."""
+    result = ()
+    for i in tl.static_range(len(at)):
+        piece = tl.load(pointer + at[i] * stride, mask=at[i] < limit, other=0.0)
+        result = result + (piece.to(DTYPE),)
+    return result
+
+
+@triton.jit
+def store(pointer, at, N, vector):
+    """Write a vector, converted to the dtype of the memory."""
+    for i in tl.static_range(len(at)):
+        tl.store(pointer + at[i], vector[i].to(pointer.dtype.element_ty), mask=at[i] < N)
+
+
+@triton.jit
+def load_per_pair(pointer, at, N, DTYPE: tl.constexpr):
+    """Read one number for each pair of units and repeat it for both."""
+    result = ()
+    for i in tl.static_range(len(at)):
+        piece = tl.load(pointer + at[i] // 2, mask=at[i] < N, other=0.0)
+        result = result + (piece.to(DTYPE),)
+    return result
+
+
+@triton.jit
+def store_per_pair(pointer, at, N, vector):
+    """Write the first number of each pair of units."""
+    for i in tl.static_range(len(at)):
+        first = (at[i] < N) & (at[i] % 2 == 0)
+        tl.store(pointer + at[i] // 2, vector[i].to(pointer.dtype.element_ty), mask=first)
+
+
+@triton.jit
+def zeros(at, DTYPE: tl.constexpr):
+    """Return a vector of zeros."""
+    result = ()
+    for i in tl.static_range(len(at)):
+        result = result + (at[i].to(DTYPE) * 0.0,)
+    return result
+
+
+@triton.jit
+def load_matrix(pointer, at, N, DTYPE: tl.constexpr):
+    """Read an N x N matrix that is stored row by row."""
+    result = ()
+    for i in tl.static_range(len(at)):
+        for j in tl.static_range(len(at)):
+            rows, columns = at[i][:, None], at[j][None, :]
+            inside = (rows < N) & (columns < N)
+            block = tl.load(pointer + rows * N + columns, mask=inside, other=0.0)
+            result = result + (block.to(DTYPE),)
+    return result
+
+
+@triton.jit
+def multiply_by_matrix(vector, matrix, at, N):
+    """Multiply a row vector by a matrix in full precision.
+
+    The sum runs down the columns. Consecutive lanes of a warp own consecutive columns, so a thread
+    adds most of a sum alone. Warps exchange only the partial sums.
+    """
+    result = ()
+    pieces: tl.constexpr = len(at)
+    for j in tl.static_range(pieces):
+        total = tl.sum(vector[0][:, None] * matrix[j], 0)
+        for i in tl.static_range(1, pieces):
+            total += tl.sum(vector[i][:, None] * matrix[i * pieces + j], 0)
+        # 0 * inf is NaN: without the mask it would spread from the padding to all units
+        result = result + (tl.where(at[j] < N, total, 0.0),)
+    return result
+
+
+@triton.jit
+def add(one, other):
+    """Add two vectors."""
+    result = ()
+    for i in tl.static_range(len(one)):
+        result = result + (one[i] + other[i],)
+    return result
+
+
+@triton.jit
+def subtract(one, other):
+    """Subtract the second vector from the first."""
+    result = ()
+    for i in tl.static_range(len(one)):
+        result = result + (one[i] - other[i],)
+    return result
+
+
+@triton.jit
+def multiply(one, other):
+    """Multiply two vectors unit by unit."""
+    result = ()
+    for i in tl.static_range(len(one)):
+        result = result + (one[i] * other[i],)
+    return result
+
+
+@triton.jit
+def expm1_nonpositive(x):
+    """Return exp(x) - 1 for x <= 0, without cancellation near zero."""
+    # the series 1 + x/2 (1 + x/3 (...)); its truncation error at -1/2 is below the rounding
+    TERMS: tl.constexpr = 16 if x.dtype == tl.float64 else 9
+    series = x * 0.0 + 1.0
+    for i in tl.static_range(TERMS - 2):
+        series = 1.0 + x * series * (1.0 / (TERMS - 1 - i))
+    return tl.where(x > -0.5, x * series, tl.exp(x) - 1.0)
+
+
+@triton.jit
+def tanh(x):
+    """Return tanh x with a relative error of a few roundings."""
+    e = expm1_nonpositive(-2.0 * tl.abs(x))
+    size = -e / (2.0 + e)
+    return tl.where(x < 0, -size, size)
+
+
+@triton.jit
+def sigmoid(vector):
+    """Return 1 / (1 + exp(-x)) of a vector; no exponential overflows."""
+    result = ()
+    for i in tl.static_range(len(vector)):
+        e = tl.exp(-tl.abs(vector[i]))
+        result = result + (tl.where(vector[i] < 0, e, 1.0) / (1.0 + e),)
+    return result
+
+
+@triton.jit
+def pair_sum(x):
+    """Replace both numbers of each pair by their sum."""
+    total = tl.sum(tl.reshape(x, (x.shape[0] // 2, 2)), 1)
+    return tl.reshape(tl.join(total, total), x.shape)
+
+
+@triton.jit
+def modulus(z):
+    """Return the modulus of each pair, repeated for both, without overflow or underflow."""
+    size = tl.abs(z)
+    # the sum is at most twice the larger number, which is close enough as a scale
+    scale = pair_sum(size)
+    nonzero = (scale != 0) & (scale * 0 == 0)
+    ratio = size / tl.where(nonzero, scale, 1.0)
+    return tl.where(nonzero, scale * tl.sqrt(pair_sum(ratio * ratio)), scale)
+
+
+@triton.jit
+def pair_moduli(vector):
+    """Apply `modulus` to every piece of a vector."""
+    result = ()
+    for i in tl.static_range(len(vector)):
+        result = result + (modulus(vector[i]),)
+    return result
+
+
+@triton.jit
+def shifted_modulus(size, bias):
+    """Return max(size + bias, 0); NaN stays NaN."""
+    shifted = size + bias
+    return tl.where(shifted < 0, 0.0, shifted)
+
+
+@triton.jit
+def apply(vector, bias, NAME: tl.constexpr, SLOPE: tl.constexpr):
+    """Apply a nonlinearity to the pre-activations of a vector of units."""
+    result = ()
+    for i in tl.static_range(len(vector)):
+        result = result + (_apply_to_piece(vector[i], bias[i], NAME, SLOPE),)
+    return result
+
+
+@triton.jit
+def apply_backward(vector, states, NAME: tl.constexpr, SLOPE: tl.constexpr):
+    """Return the gradient of the pre-activations from the gradient of the states."""
+    result = ()
+    for i in tl.static_range(len(vector)):
+        result = result + (_backward_of_piece(vector[i], states[i], NAME, SLOPE),)
+    return result
+
+
+@triton.jit
+def apply_backward_pairs(vector, states, moduli):
+    """Do the same for modReLU of pairs, which also needs the moduli of the pre-activations."""
+    result = ()
+    for i in tl.static_range(len(vector)):
+        result = result + (_backward_pairs_of_piece(vector[i], states[i], moduli[i]),)
+    return result
+
+
+@triton.jit
+def _apply_to_piece(z, b, NAME: tl.constexpr, SLOPE: tl.constexpr):
+    if NAME == "tanh":
+        return tanh(z)
+    elif NAME == "elu":
+        return tl.where(z < 0, expm1_nonpositive(tl.where(z < 0, z, 0.0)), z)
+    elif NAME == "relu":
+        return tl.where(z < 0, 0.0, z)
+    elif NAME == "leaky_relu":
+        return tl.where(z < 0, SLOPE * z, z)
+    elif NAME == "modrelu":
+        size = shifted_modulus(tl.abs(z), b)
+        return tl.where(z < 0, -size, tl.where(z == 0, 0.0, size))
+    elif NAME == "modrelu_paired":
+        size = modulus(z)
+        nonzero = size != 0
+        return tl.where(nonzero, (z / tl.where(nonzero, size, 1.0)) * shifted_modulus(size, b), z)
+    else:
+        tl.static_assert(NAME == "identity")
+        return z
+
+
+@triton.jit
+def _backward_of_piece(g, h, NAME: tl.constexpr, SLOPE: tl.constexpr):
+    if NAME == "tanh":
+        return g * (1.0 - h * h)
+    elif NAME == "elu":
+        return tl.where(h > 0, g, g * (h + 1.0))
+    elif NAME == "relu":
+        return tl.where(h > 0, g, 0.0)
+    elif NAME == "leaky_relu":
+        return tl.where(h > 0, g, SLOPE * g)
+    elif NAME == "modrelu":
+        return tl.where(h == 0, 0.0, g)
+    else:
+        tl.static_assert(NAME == "identity")
+        return g
+
+
+@triton.jit
+def _backward_pairs_of_piece(g, h, moduli):
+    size = modulus(h)
+    active = size != 0
+    phase = h / tl.where(active, size, 1.0)
+    # across the phase the gradient shrinks by |h| / |z|
+    shrink = size / tl.where(active, moduli, 1.0)
+    radial = pair_sum(g * phase) * phase
+    return tl.where(active, shrink * (g - radial) + radial, 0.0)
