@@ -1,1 +1,1 @@
-"""Timings; run with ``make bench``."""
+"""Benchmarks behind the numbers in docs/, each run with ``python -m benchmarks.NAME``."""

@@ -1,4 +1,4 @@
-"""Trains layers of one size on problems of different kinds: the evidence of docs/choosing.md."""
+"""Trains layers of equal size on four problems: the measurements in docs/choosing.md."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "torch.nn.RNN": TanhRNN,
 }
 
-# the figure that counts, and how many steps of optimisation
+# the task, the metric to compare, and the number of optimiser steps
 PROBLEMS: dict[str, tuple[Task, str, int]] = {
     "copying, 200 steps": (Copying(delay=200), "accuracy", 1_500),
     "adding, 200 steps": (Adding(200, train_examples=50_000, test_examples=1_000), "loss", 3_000),
@@ -42,27 +42,27 @@ PROBLEMS: dict[str, tuple[Task, str, int]] = {
 }
 
 
-def sized(task: Task, make: Callable[..., Any]) -> nn.Module:
-    """Build the largest model that stays within the number of parameters."""
+def largest_model(task: Task, factory: Callable[..., Any]) -> nn.Module:
+    """Build the largest model with at most `PARAMETERS` parameters."""
     fits, too_large = 4, 400
     while too_large - fits > 2:
-        middle = (fits + too_large) // 4 * 2  # some sets want an even size
-        counted = count_parameters(model_for(task, make, middle))
-        fits, too_large = (middle, too_large) if counted <= PARAMETERS else (fits, middle)
-    return model_for(task, make, fits)
+        middle = (fits + too_large) // 4 * 2  # some sets need an even size
+        count = count_parameters(model_for(task, factory, middle))
+        fits, too_large = (middle, too_large) if count <= PARAMETERS else (fits, middle)
+    return model_for(task, factory, fits)
 
 
 def run(name: str, layer: str, lr: float, seed: int, folder: Path) -> dict[str, float]:
-    """Train once, or read what has been trained.
+    """Train one network and return its metric, or read the result of an earlier run.
 
     Raises:
-        KeyboardInterrupt: If it was asked to stop; the same command goes on from there.
+        KeyboardInterrupt: If training was interrupted; the same command resumes it.
     """
-    task, figure, steps = PROBLEMS[name]
-    place = folder / f"{name}-{layer}-{lr:g}-{seed}".replace(" ", "-").replace(",", "")
+    task, metric, steps = PROBLEMS[name]
+    directory = folder / f"{name}-{layer}-{lr:g}-{seed}".replace(" ", "-").replace(",", "")
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
-        model = sized(task, LAYERS[layer])
+        model = largest_model(task, LAYERS[layer])
     settings = Settings(
         steps=steps,
         batch_size=20,
@@ -76,34 +76,35 @@ def run(name: str, layer: str, lr: float, seed: int, folder: Path) -> dict[str, 
         seed=seed,
         accelerator="cpu",
     )
-    result = fit(model, task, settings, place, resume=True, console=Console(quiet=True))
+    result = fit(model, task, settings, directory, resume=True, console=Console(quiet=True))
     if result.interrupted:
         raise KeyboardInterrupt
-    found = {split: figures[figure] for split, figures in result.best.items()}
-    return {**found, "seconds": result.seconds, "parameters": count_parameters(model)}
+    values = {split: metrics[metric] for split, metrics in result.best.items()}
+    return {**values, "seconds": result.seconds, "parameters": count_parameters(model)}
 
 
 def main() -> None:
-    """Train all of them, and print a line for each layer on each problem."""
+    """Train every layer on every problem, and print one line for each pair."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="where runs go; those that are there are kept")
-    parser.add_argument("--json", type=Path, help="a file to write all numbers to")
+    parser.add_argument("folder", type=Path, help="folder of the runs; finished ones are reused")
+    parser.add_argument("--json", type=Path, help="file for all numbers")
     options = parser.parse_args()
     numbers: dict[str, Any] = {}
-    for name, (task, figure, _) in PROBLEMS.items():
-        better = max if task.higher_is_better and figure == task.metric_name else min
+    for name, (task, metric, _) in PROBLEMS.items():
+        better = max if task.higher_is_better and metric == task.metric_name else min
         for layer in LAYERS:
-            by_rate = {
+            runs_by_rate = {
                 lr: [run(name, layer, lr, seed, options.folder) for seed in SEEDS[:1]]
                 for lr in RATES
             }
-            deciding = "validation" if "validation" in by_rate[RATES[0]][0] else "test"
-            best = better(by_rate, key=lambda lr: by_rate[lr][0][deciding])
-            runs = by_rate[best] + [run(name, layer, best, s, options.folder) for s in SEEDS[1:]]
-            values = [each["test"] for each in runs]
-            numbers[f"{name}: {layer}"] = {"figure": figure, "lr": best, "runs": runs}
+            selection_split = "validation" if "validation" in runs_by_rate[RATES[0]][0] else "test"
+            best = better(runs_by_rate, key=lambda lr: runs_by_rate[lr][0][selection_split])
+            runs = runs_by_rate[best]
+            runs += [run(name, layer, best, seed, options.folder) for seed in SEEDS[1:]]
+            values = [result["test"] for result in runs]
+            numbers[f"{name}: {layer}"] = {"figure": metric, "lr": best, "runs": runs}
             print(
-                f"{name:24}{layer:16}{figure:10}{statistics.fmean(values):8.4f}"
+                f"{name:24}{layer:16}{metric:10}{statistics.fmean(values):8.4f}"
                 f"  {min(values):.4f} .. {max(values):.4f}  lr {best:g}",
                 flush=True,
             )

@@ -1,4 +1,7 @@
-"""Forward and backward of every constraint, against torch's own, geotorch's and a recurrence."""
+"""Times every constraint against torch's and geotorch's alternatives and a recurrence.
+
+Run with ``PYTHONPATH=tests python -m benchmarks.constraints``, or ``make bench-constraints``.
+"""
 
 import argparse
 import copy
@@ -16,11 +19,10 @@ import geotorch
 import torch
 from rich.console import Console
 from rich.table import Table
-from tests.cases import CONSTRAINTS
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import orthogonal
 
-from benchmarks.interleave import Timing, interleave
+from cases import CONSTRAINTS
 from eigenrnn.constraints import (
     BoundedSVD,
     Constraint,
@@ -30,30 +32,31 @@ from eigenrnn.constraints import (
     NeumannCayley,
     ScaledCayley,
 )
+from eigenrnn.experiments.bench import Timing, interleave
 from eigenrnn.linalg import skew
 from eigenrnn.ops import elman
 
 __all__ = ["main", "measure"]
 
 SIZES = {170: 11, 512: 5, 1024: 3}
-"""N, and how many rounds: a round at 1024 takes a minute, most of it in the alternatives."""
+"""The number of rounds for each N. A round at 1024 takes a minute, mostly in the alternatives."""
 
 T, B = 784, 128
-"""Steps and batch of the recurrence that a constraint is built once for: pixel MNIST."""
+"""Time steps and batch of the recurrence: pixel MNIST. W is built once for it."""
 
 LARGEST = 512
-"""The N up to which a constraint must cost less than `SHARE` of that recurrence."""
+"""The largest N at which a constraint must cost less than `SHARE` of that recurrence."""
 
 SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class Row:
-    """One constraint in the middle of training.
+    """One constraint after a few training steps.
 
     Args:
         constraint: The constraint.
-        step: An optimiser step on a copy of it, where it does some of its work there.
+        step: An optimiser step on a copy of it, if the constraint works during that step.
     """
 
     constraint: Constraint
@@ -61,31 +64,33 @@ class Row:
 
     @property
     def recurrence(self) -> str:
-        """Which of the two recurrences is its own."""
+        """The recurrence with the same kind of states, real or complex."""
         return "complex recurrence" if self.constraint.is_complex else "real recurrence"
 
     @property
     def family(self) -> str | None:
-        """Which alternatives there are, by the same map where there is one."""
-        made = self.constraint
-        if isinstance(made, Exponential):
-            return "exponential" if made.raw.any() else "exponential at A = 0"
-        if isinstance(made, ScaledCayley | MovingCayley | NeumannCayley):
-            return "complex cayley" if made.is_complex else "cayley"
-        if isinstance(made, Householder | BoundedSVD) and made.reflections == made.size:
-            return "householder" if isinstance(made, Householder) else "bounded svd"
+        """The family of alternatives, with the same map if there is one."""
+        constraint = self.constraint
+        if isinstance(constraint, Exponential):
+            return "exponential" if constraint.raw.any() else "exponential at A = 0"
+        if isinstance(constraint, ScaledCayley | MovingCayley | NeumannCayley):
+            return "complex cayley" if constraint.is_complex else "cayley"
+        if not isinstance(constraint, Householder | BoundedSVD):
+            return None
+        if constraint.reflections == constraint.size:
+            return "householder" if isinstance(constraint, Householder) else "bounded svd"
         return None
 
 
-def build(make: nn.Module, G: Tensor) -> None:
-    """Make W and bring a gradient back to the raw parameters, as a training step does."""
-    make.zero_grad()
-    W = make.weight if isinstance(make, nn.Linear) else make()
+def forward_backward(module: nn.Module, G: Tensor) -> None:
+    """Compute W and the gradients of the raw parameters, as a training step does."""
+    module.zero_grad()
+    W = module.weight if isinstance(module, nn.Linear) else module()
     W.backward(G)
 
 
-def recur(N: int, dtype: torch.dtype) -> Callable[[], None]:
-    """Return a run of the recurrence that brings the gradients of all states back."""
+def recurrence_run(N: int, dtype: torch.dtype) -> Callable[[], None]:
+    """Return a run of the recurrence, forward and backward, with a loss on all states."""
     W = torch.linalg.qr(torch.randn(N, N, dtype=dtype)).Q.requires_grad_()
     x = torch.randn(T, B, N, dtype=dtype).requires_grad_()
     bias = torch.zeros(N, requires_grad=True)
@@ -100,24 +105,24 @@ def recur(N: int, dtype: torch.dtype) -> Callable[[], None]:
 
 
 def trained(name: str, N: int) -> Row:
-    """Make a constraint, and leave its start behind by four steps."""
+    """Create a constraint and train it for four steps, away from its initialisation."""
     if "fft" in name:
         N = 1 << (N - 1).bit_length()  # the next power of two
     constraint = CONSTRAINTS[name](N)
     optimiser = torch.optim.Adam(constraint.parameters(), lr=0.01)
     for _ in range(4):
-        build(constraint, torch.randn(N, N, dtype=constraint.dtype))
+        forward_backward(constraint, torch.randn(N, N, dtype=constraint.dtype))
         optimiser.step()
     if not any(part.moves for part in constraint.modules() if isinstance(part, Constraint)):
         return Row(constraint)
-    twin = copy.deepcopy(constraint)  # so that all rounds of the constraint find the same
-    build(twin, torch.randn(N, N, dtype=constraint.dtype))
+    twin = copy.deepcopy(constraint)  # so that every round has the same parameters
+    forward_backward(twin, torch.randn(N, N, dtype=constraint.dtype))
     optimiser = torch.optim.SGD(twin.parameters(), lr=1e-4)
     return Row(constraint, partial(_step, optimiser, twin))
 
 
-def _step(optimiser: torch.optim.Optimizer, _followed: Constraint) -> None:
-    """Take a step, and with it the one that a constraint takes as long as there is a use of it."""
+def _step(optimiser: torch.optim.Optimizer, _constraint: Constraint) -> None:
+    """Take an optimiser step, and keep alive the constraint that its hook advances."""
     optimiser.step()
 
 
@@ -125,7 +130,7 @@ def alternatives(
     family: str,
     A: Tensor,  # (N, N), skew
 ) -> dict[str, nn.Module]:
-    """Make what torch and geotorch have, with these raw parameters."""
+    """Create the alternatives in torch and geotorch with the raw parameters A."""
 
     def registered(register: Callable[..., object], **options: object) -> nn.Module:
         linear = nn.Linear(len(A), len(A), bias=False, dtype=A.dtype)
@@ -139,108 +144,111 @@ def alternatives(
         return {"torch householder": registered(orthogonal, orthogonal_map="householder")}
     if family == "bounded svd":
         return {"geotorch almost_orthogonal": registered(geotorch.almost_orthogonal, lam=0.2)}
-    if family == "complex cayley":  # which geotorch has not
+    if family == "complex cayley":  # geotorch has none
         return {"torch cayley, complex": registered(orthogonal, orthogonal_map="cayley")}
     if family == "cayley":
         return {
             "torch cayley": registered(orthogonal, orthogonal_map="cayley"),
             "geotorch cayley": registered(geotorch.orthogonal, triv="cayley"),
         }
-    where = ", A = 0" if family.endswith("0") else ""
+    suffix = ", A = 0" if family.endswith("0") else ""
     return {
-        f"torch matrix_exp{where}": registered(orthogonal, orthogonal_map="matrix_exp"),
-        f"geotorch expm{where}": registered(geotorch.orthogonal, triv="expm"),
+        f"torch matrix_exp{suffix}": registered(orthogonal, orthogonal_map="matrix_exp"),
+        f"geotorch expm{suffix}": registered(geotorch.orthogonal, triv="expm"),
     }
 
 
-def rivals(rows: dict[str, Row], N: int) -> dict[str, dict[str, nn.Module]]:
-    """Make the alternatives of all families that there are among the rows."""
-    made: dict[str, dict[str, nn.Module]] = {}
+def alternatives_by_family(rows: dict[str, Row], N: int) -> dict[str, dict[str, nn.Module]]:
+    """Create the alternatives of every family among the rows."""
+    modules: dict[str, dict[str, nn.Module]] = {}
     for family in sorted({row.family for row in rows.values()} - {None}):
         members = [row.constraint for row in rows.values() if row.family == family]
         dtype = members[0].dtype
         A = torch.randn(N, N, dtype=dtype) * 0.5 / N**0.5
         A = A - A.mH
         if family.startswith("exponential"):
-            # the shorter A is, the easier it is for them
+            # a shorter A is faster for the alternatives
             A = skew(min((m.raw.detach() for m in members), key=torch.linalg.vector_norm), N)
-        made[family] = alternatives(family, A)
-    return made
+        modules[family] = alternatives(family, A)
+    return modules
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one constraint cost in all rounds, in milliseconds.
+    """The times of one constraint in all rounds, in milliseconds.
 
     Args:
-        own: Its forward and backward.
-        step: An optimiser step, if it does some of its work there.
-        rivals: Its alternatives by name.
-        recurrence: The recurrence that it serves, unless that was not timed.
+        own: Its forward and backward pass.
+        step: An optimiser step, if the constraint works during that step.
+        alternatives: Its alternatives by name.
+        recurrence: The recurrence that uses W, or None if it was not timed.
     """
 
     own: Timing
     step: Timing | None
-    rivals: dict[str, Timing]
+    alternatives: dict[str, Timing]
     recurrence: Timing | None
 
     @property
     def share(self) -> float | None:
-        """The median of its parts of the recurrence."""
-        return None if self.recurrence is None else _over(self.own, self.recurrence).ratio
+        """The median over rounds of its time relative to the recurrence."""
+        return None if self.recurrence is None else _ratios(self.own, self.recurrence).ratio
 
     @property
     def fastest(self) -> tuple[str, Timing] | None:
-        """The fastest alternative, and our times over its own."""
-        if not self.rivals:
+        """The fastest alternative, and the ratios of our times to its times."""
+        if not self.alternatives:
             return None
-        name = min(self.rivals, key=lambda name: self.rivals[name].median_ms)
-        return name, _over(self.own, self.rivals[name])
+        name = min(self.alternatives, key=lambda name: self.alternatives[name].median_ms)
+        return name, _ratios(self.own, self.alternatives[name])
 
     def misses(self, N: int) -> list[str]:
-        """Say which targets are not reached."""
-        found: list[str] = []
+        """Return a description of each target that is missed."""
+        missed: list[str] = []
         if self.share is not None and N <= LARGEST and self.share > SHARE:
-            found.append(f"{self.share:.1%} of the recurrence (at most {SHARE:.0%})")
+            missed.append(f"{self.share:.1%} of the recurrence (at most {SHARE:.0%})")
         if self.fastest is not None and self.fastest[1].ratio > 1:
             name, ours = self.fastest
-            found.append(f"{ours.ratio:.2f} times {name} (at most 1)")
-        return found
+            missed.append(f"{ours.ratio:.2f} times {name} (at most 1)")
+        return missed
 
 
-def _over(own: Timing, other: Timing) -> Timing:
+def _ratios(own: Timing, other: Timing) -> Timing:
     pairs = zip(own.times_ms, other.times_ms, strict=True)
     return Timing(own.times_ms, tuple(a / b for a, b in pairs))
 
 
 def measure(N: int, rounds: int, pattern: str = "", cpu: bool = False) -> dict[str, Cost]:
-    """Time the constraints whose names contain the pattern, with all that they are held against.
+    """Time the constraints whose names contain the pattern, with recurrence and alternatives.
 
-    The complex recurrence is left out above `LARGEST`: it needs many gigabytes there.
+    Above `LARGEST` the complex recurrence is not timed, because it needs many gigabytes.
     """
     clock = time.process_time if cpu else time.perf_counter
     torch.manual_seed(0)
     rows = {name: trained(name, N) for name in CONSTRAINTS if pattern in name}
-    families = rivals(rows, N)
-    contestants: dict[str, Callable[[], object]] = {"real recurrence": recur(N, torch.float32)}
+    families = alternatives_by_family(rows, N)
+    contestants: dict[str, Callable[[], object]] = {
+        "real recurrence": recurrence_run(N, torch.float32)
+    }
     if N <= LARGEST and any(row.constraint.is_complex for row in rows.values()):
-        contestants["complex recurrence"] = recur(N, torch.complex64)
-    # the next one would pay for the caches that a recurrence leaves behind
-    contestants["warm-up"] = partial(build, ScaledCayley(N), torch.randn(N, N))
+        contestants["complex recurrence"] = recurrence_run(N, torch.complex64)
+    # the next contestant would find caches full of the recurrence's data
+    contestants["warm-up"] = partial(forward_backward, ScaledCayley(N), torch.randn(N, N))
     for name, row in rows.items():
         size, dtype = row.constraint.size, row.constraint.dtype
-        contestants[name] = partial(build, row.constraint, torch.randn(size, size, dtype=dtype))
+        G = torch.randn(size, size, dtype=dtype)
+        contestants[name] = partial(forward_backward, row.constraint, G)
     steps = {f"{name}, step": row.step for name, row in rows.items() if row.step is not None}
-    for made in families.values():
-        for name, module in made.items():
+    for modules in families.values():
+        for name, module in modules.items():
             G = torch.randn(N, N, dtype=module.weight.dtype)
-            contestants[name] = partial(build, module, G)
+            contestants[name] = partial(forward_backward, module, G)
     timings = interleave({**contestants, **steps}, "real recurrence", rounds, clock)
     return {
         name: Cost(
             timings[name],
             timings.get(f"{name}, step"),
-            {rival: timings[rival] for rival in families.get(row.family or "", {})},
+            {other: timings[other] for other in families.get(row.family or "", {})},
             timings.get(row.recurrence),
         )
         for name, row in rows.items()
@@ -248,38 +256,42 @@ def measure(N: int, rounds: int, pattern: str = "", cpu: bool = False) -> dict[s
 
 
 def table(N: int, costs: dict[str, Cost]) -> Table:
-    """Lay the costs of one size out."""
+    """Return the table of one size."""
     timed = {cost.recurrence for cost in costs.values()} - {None}
-    against = ", ".join(f"{ms:.0f} ms" for ms in sorted(each.median_ms for each in timed))
-    title = f"N={N}: forward + backward; a recurrence at T={T}, B={B} (real, complex): {against}"
-    made = Table(title=title, title_justify="left")
-    made.add_column("constraint")
-    for heading in ("median ms", "of recurrence", "mean step ms"):
-        made.add_column(heading, justify="right")
-    made.add_column("fastest alternative")
+    times = ", ".join(f"{ms:.0f} ms" for ms in sorted(timing.median_ms for timing in timed))
+    title = f"N={N}: forward + backward; the recurrence at T={T}, B={B} (real, complex): {times}"
+    result = Table(title=title, title_justify="left")
+    result.add_column("constraint")
+    for heading in ("median ms", "share of recurrence", "mean step ms"):
+        result.add_column(heading, justify="right")
+    result.add_column("fastest alternative")
     for heading in ("ms", "ours / theirs", "quartiles"):
-        made.add_column(heading, justify="right")
+        result.add_column(heading, justify="right")
     for name, cost in costs.items():
         share = "" if cost.share is None else f"{cost.share:.1%}"
         step = "" if cost.step is None else f"{statistics.mean(cost.step.times_ms):.2f}"
         cells = [name, f"{cost.own.median_ms:.2f}", share, step]
         if cost.fastest is not None:
-            rival, ours = cost.fastest
+            other, ours = cost.fastest
             low, high = ours.spread
-            theirs = f"{cost.rivals[rival].median_ms:.2f}"
-            cells += [rival, theirs, f"{ours.ratio:.2f}", f"{low:.2f} .. {high:.2f}"]
-        made.add_row(*cells)
-    return made
+            theirs = f"{cost.alternatives[other].median_ms:.2f}"
+            cells += [other, theirs, f"{ours.ratio:.2f}", f"{low:.2f} .. {high:.2f}"]
+        result.add_row(*cells)
+    return result
 
 
 def main() -> None:
-    """Print a table for each size, then name the rows that miss a target, and fail if any do."""
+    """Print a table for each size, and exit with the rows that miss a target, if any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", choices=list(SIZES), default=[170, 512])
-    parser.add_argument("--rounds", type=int, help=f"by default {SIZES} by size")
-    parser.add_argument("--only", default="", help="a part of the names of the constraints")
-    parser.add_argument("--cpu", action="store_true", help="processor time of a single thread")
-    parser.add_argument("--json", type=Path, help="where to write all rounds")
+    parser.add_argument(
+        "--rounds", type=int, help=f"number of rounds; by default, by size: {SIZES}"
+    )
+    parser.add_argument(
+        "--only", default="", help="time only constraints whose name contains this"
+    )
+    parser.add_argument("--cpu", action="store_true", help="measure processor time on one thread")
+    parser.add_argument("--json", type=Path, help="file for the times of all rounds")
     options = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 140)
     torch.set_num_threads(1 if options.cpu else torch.get_num_threads())
@@ -294,12 +306,13 @@ def main() -> None:
         record[str(N)] = {name: _rounds(cost) for name, cost in costs.items()}
     if options.json is not None:
         options.json.write_text(json.dumps(record, indent=1))
-    sys.exit("\n".join(["not reached:", *missed]) if missed else 0)
+    sys.exit("\n".join(["missed targets:", *missed]) if missed else 0)
 
 
 def _rounds(cost: Cost) -> dict[str, tuple[float, ...]]:
-    kept = {"own": cost.own, "step": cost.step, "recurrence": cost.recurrence, **cost.rivals}
-    return {name: timing.times_ms for name, timing in kept.items() if timing is not None}
+    named = {"own": cost.own, "step": cost.step, "recurrence": cost.recurrence}
+    timings = {**named, **cost.alternatives}
+    return {name: timing.times_ms for name, timing in timings.items() if timing is not None}
 
 
 if __name__ == "__main__":

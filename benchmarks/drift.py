@@ -1,7 +1,7 @@
-"""How far 100,000 optimiser steps in float32 carry each set of matrices from itself.
+"""Measures how far 100,000 optimiser steps in float32 take each matrix from its set.
 
-Run with ``PYTHONPATH=tests python -m benchmarks.drift --folder runs/drift``. A set whose record is
-in the folder already is not walked again.
+Run with ``PYTHONPATH=tests python -m benchmarks.drift --folder runs/drift``. A set with a
+record in the folder is not measured again.
 """
 
 import argparse
@@ -17,21 +17,21 @@ __all__ = ["main"]
 
 
 def record(name: str, optimiser: str) -> dict[str, Any]:
-    """Walk through one set and keep the residuals, by the number of steps."""
-    began = time.perf_counter()
+    """Train one set and return the residuals by the number of steps."""
+    start = time.perf_counter()
     residuals = dict(walk(CONFINED[name](N), optimiser))
-    return {"residuals": residuals, "seconds": time.perf_counter() - began}
+    return {"residuals": residuals, "seconds": time.perf_counter() - start}
 
 
 def table(folder: Path, optimiser: str) -> str:
-    """Return the records that there are, as a table in Markdown."""
+    """Return the records in the folder as a Markdown table."""
     heads = ["set", *(f"after {k:,}" for k in LOOKS), "largest", "bound"]
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     for name in CONFINED:
         path = folder / f"{name}.{optimiser}.json"
         if path.exists():
-            found = json.loads(path.read_text())["residuals"]
-            numbers = [*(found[str(k)] for k in LOOKS), max(found.values()), bound(name)]
+            residuals = json.loads(path.read_text())["residuals"]
+            numbers = [*(residuals[str(k)] for k in LOOKS), max(residuals.values()), bound(name)]
             lines.append(
                 "| "
                 + " | ".join([f"`{name}`", *(f"{x:.1e}" if x else "0" for x in numbers)])
@@ -41,9 +41,9 @@ def table(folder: Path, optimiser: str) -> str:
 
 
 def main() -> None:
-    """Walk through all sets or those named, with one optimiser, and print the table."""
+    """Measure all sets, or the named ones, with one optimiser, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="where the records are kept")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of the records")
     parser.add_argument("--optimiser", choices=OPTIMISERS, default="Adam")
     parser.add_argument("names", nargs="*", help="names in tests/cases.py; all by default")
     options = parser.parse_args()

@@ -1,12 +1,13 @@
-"""What one training step of the copying problem is made of: T=1020, B=20, N=190.
+"""Times the parts of one training step of the copying problem: T=1020, B=20, N=190.
 
-Run with ``python -m benchmarks.training_step``; ``--cpu`` counts processor time of one thread.
+Run with ``python -m benchmarks.training_step``; ``--cpu`` measures processor time on one thread.
 """
 
 import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from benchmarks.interleave import interleave
+from eigenrnn.experiments.bench import interleave
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Callback, RMSpropTF1, Settings, fit
 from eigenrnn.layers import ScoRNN
@@ -28,8 +29,8 @@ __all__ = ["main", "measure"]
 B, N, NEGATIVE = 20, 190, 95
 
 
-class Clock(Callback):
-    """Notes the time after every step."""
+class StepClock(Callback):
+    """Records the time after every step."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -40,8 +41,8 @@ class Clock(Callback):
 
 
 def whole_step_ms(steps: int, clock: Callable[[], float]) -> float:
-    """Return the median time from step to step of `fit`, with all that it does."""
-    noted = Clock(clock)
+    """Return the median duration of a whole step of `fit`."""
+    step_clock = StepClock(clock)
     settings = Settings(
         steps=steps,
         batch_size=B,
@@ -52,13 +53,21 @@ def whole_step_ms(steps: int, clock: Callable[[], float]) -> float:
     )
     with TemporaryDirectory() as folder:
         quiet = Console(quiet=True)
-        fit(_model(), _task(), settings, Path(folder) / "run", callbacks=[noted], console=quiet)
-    gaps = sorted(b - a for a, b in zip(noted.times, noted.times[1:], strict=False))
-    return gaps[len(gaps) // 2] * 1e3
+        fit(
+            _model(),
+            _task(),
+            settings,
+            Path(folder) / "run",
+            callbacks=[step_clock],
+            console=quiet,
+        )
+    times = step_clock.times
+    durations = sorted(b - a for a, b in pairwise(times))
+    return durations[len(durations) // 2] * 1e3
 
 
 def measure(rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Time each part by itself, forward and backward, interleaved; the head by difference."""
+    """Time each part separately, forward and backward, in turns; the head by difference."""
     model, task = _model(), _task()
     direction = model.layer.all_directions()[0]
     constraint, U = direction.constraint, direction.weight_ih
@@ -77,14 +86,14 @@ def measure(rounds: int, clock: Callable[[], float]) -> dict[str, float]:
     def recurrence(
         gradient: torch.Tensor, V: torch.Tensor | None = None, d: torch.Tensor | None = None
     ) -> None:
-        read, bias = batch.inputs, direction.bias
-        y, _ = elman(read, W, h0, bias, U=U, V=V, d=d, nonlinearity="modrelu")
+        x, bias = batch.inputs, direction.bias
+        y, _ = elman(x, W, h0, bias, U=U, V=V, d=d, nonlinearity="modrelu")
         y.backward(gradient)
 
     def loss() -> None:
         torch.autograd.grad(task.loss(outputs, batch.targets), outputs)
 
-    alone, head = "recurrence, with the map of the inputs", "head, inside the recurrence"
+    alone, head = "recurrence and map of the inputs", "head, fused into the recurrence"
     parts: dict[str, Callable[[], Any]] = {
         alone: lambda: recurrence(states),
         head: lambda: recurrence(outputs.detach(), model.head.weight, model.head.bias),
@@ -93,8 +102,8 @@ def measure(rounds: int, clock: Callable[[], float]) -> dict[str, float]:
         "optimisers": lambda: [optimiser.step() for optimiser in optimisers],
         "drawing a batch": partial(next, batches),
     }
-    found = interleave(parts, alone, rounds, clock)
-    medians = {name: timing.median_ms for name, timing in found.items()}
+    timings = interleave(parts, alone, rounds, clock)
+    medians = {name: timing.median_ms for name, timing in timings.items()}
     return medians | {head: medians[head] - medians[alone]}
 
 
@@ -109,17 +118,17 @@ def _model() -> SequenceModel:
 
 
 def main() -> None:
-    """Print the parts and their shares of a whole step of `fit`."""
+    """Print the time of each part and its share of a whole step of `fit`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=41)
-    parser.add_argument("--cpu", action="store_true", help="processor time of one thread")
+    parser.add_argument("--cpu", action="store_true", help="measure processor time on one thread")
     options = parser.parse_args()
     if options.cpu:
         torch.set_num_threads(1)
     clock = time.process_time if options.cpu else time.perf_counter
     parts = measure(options.rounds, clock)
     whole = whole_step_ms(options.rounds, clock)
-    parts["everything else (Fabric, checks, journal, progress)"] = whole - sum(parts.values())
+    parts["everything else (Fabric, checks, metrics, progress)"] = whole - sum(parts.values())
     table = Table(title=f"one training step, {whole:.1f} ms", title_justify="left")
     for head in ("part", "ms", "share"):
         table.add_column(head, justify="left" if head == "part" else "right")

@@ -1,4 +1,4 @@
-"""Settings of Sphinx."""
+"""Configuration of Sphinx."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ exclude_patterns = ["_build", "_ext", "_pictures"]
 html_theme = "furo"
 html_title = "eigenrnn"
 
-# A single backtick in a docstring names code, and links where there is something to link to.
+# A single backtick in a docstring marks code, and links to its reference if there is one.
 default_role = "py:obj"
 add_module_names = False
 python_use_unqualified_type_names = True

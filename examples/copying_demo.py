@@ -1,8 +1,8 @@
 """Trains an orthogonal network, an LSTM and a plain RNN on the copying problem.
 
-Ten symbols are shown, then nothing for many steps, and then they must be repeated. A network that
-does not remember can only guess them: that is the baseline. All three have about as many
-parameters, the same data and the same optimiser.
+The input is ten symbols, then blanks for many time steps; then the network must repeat the
+symbols. The baseline is the loss of the best prediction without memory. All three networks have
+about the same number of parameters, the same data and the same optimiser.
 """
 
 import argparse
@@ -26,9 +26,9 @@ COLOURS = {"scoRNN": "#0072b2", "LSTM": "#d55e00", "tanh RNN": "#009e73"}
 
 
 def main() -> None:
-    """Train all three, print a table and draw their learning curves."""
+    """Train the three networks, print a table and draw the learning curves."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--delay", type=int, default=300, help="steps between symbols and recall")
+    parser.add_argument("--delay", type=int, default=300, help="time steps until recall")
     parser.add_argument("--steps", type=int, default=1000, help="optimiser steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
@@ -61,15 +61,15 @@ def main() -> None:
         parameters[name] = count_parameters(model)
         if results[name].interrupted:
             return
-    console.print(outcome(task, results, parameters))
+    console.print(results_table(task, results, parameters))
     picture = options.out / "learning_curves.png"
-    draw(task, results).savefig(picture, dpi=150)
+    learning_curves(task, results).savefig(picture, dpi=150)
     console.print(f"learning curves: {picture.resolve()}", soft_wrap=True)
 
 
-def outcome(task: Copying, results: dict[str, Result], parameters: dict[str, int]) -> Table:
-    """Lay out what each network came to."""
-    table = Table(title="Loss on 200 test sequences (nats a step)", title_justify="left")
+def results_table(task: Copying, results: dict[str, Result], parameters: dict[str, int]) -> Table:
+    """Return a table of the results of each network."""
+    table = Table(title="Loss on 200 test sequences (nats per step)", title_justify="left")
     table.add_column("model")
     for heading in (
         "parameters",
@@ -93,8 +93,8 @@ def outcome(task: Copying, results: dict[str, Result], parameters: dict[str, int
     return table
 
 
-def draw(task: Copying, results: dict[str, Result]) -> Figure:
-    """Draw the training losses over the steps, and the baseline."""
+def learning_curves(task: Copying, results: dict[str, Result]) -> Figure:
+    """Draw the training losses over the optimiser steps, and the baseline."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes: Axes = figure.subplots()
     for name, result in results.items():
@@ -117,7 +117,7 @@ def draw(task: Copying, results: dict[str, Result]) -> Figure:
     )
     axes.set(
         xlabel="optimiser step",
-        ylabel="training loss (nats a step)",
+        ylabel="training loss (nats per step)",
         yscale="log",
         title=f"Copying {task.symbols} symbols over {task.delay} steps",
     )

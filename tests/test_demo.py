@@ -1,4 +1,4 @@
-"""The demonstration that a stranger runs first."""
+"""The demonstration script that `make demo` runs."""
 
 import os
 import re
@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parents[1] / "examples" / "copying_demo.py"
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """Run the script once at a small size; give its folder and what it printed."""
+    """Run the script once at a small size; return its folder and its output."""
     folder = tmp_path_factory.mktemp("demo")
     command = [sys.executable, str(SCRIPT), "--delay", "5", "--steps", "4", "--out", "demo"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "80"}
@@ -30,7 +30,7 @@ def demo(tmp_path_factory):
 
 
 def cells(printed, model):
-    """Read the numbers beside a model in the table."""
+    """Return the numbers in the table row of a model."""
     (line,) = [line for line in printed.splitlines() if f"│ {model} " in line]
     _, *numbers = [cell.strip() for cell in line.strip("│").split("│")]
     return [float(number.replace(",", "")) for number in numbers]
@@ -48,24 +48,24 @@ def test_the_table_has_a_row_for_each_model(demo, model):
 @pytest.mark.parametrize(
     ("model", "folder"), [("scoRNN", "scornn"), ("LSTM", "lstm"), ("tanh RNN", "tanh-rnn")]
 )
-def test_the_final_loss_is_the_last_one_measured(demo, model, folder):
-    where, printed = demo
-    measured = float(read_metrics(where / folder)[-1]["test_loss"])
+def test_the_final_loss_is_that_of_the_last_evaluation(demo, model, folder):
+    out, printed = demo
+    measured = float(read_metrics(out / folder)[-1]["test_loss"])
     assert cells(printed, model)[1] == pytest.approx(measured, abs=1e-5)
 
 
-def test_progress_is_shown(demo):
+def test_progress_is_printed(demo):
     _, printed = demo
     assert re.search(r"scoRNN: step 4/4, loss [\d.]+, validation accuracy", printed)
 
 
-def test_the_path_of_the_picture_is_the_last_thing_printed(demo):
+def test_the_path_of_the_picture_is_printed_last(demo):
     folder, printed = demo
     last = printed.splitlines()[-1]
     assert last == f"learning curves: {(folder / 'learning_curves.png').resolve()}"
 
 
-def test_the_picture_shows_something(demo):
+def test_the_picture_is_not_blank(demo):
     folder, _ = demo
     picture = imread(folder / "learning_curves.png")
     height, width, _ = picture.shape

@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs, and it names what the packages export."""
+"""The code and the commands of the documentation run, and it documents every export."""
 
 import doctest
 import functools
@@ -33,7 +33,7 @@ MODULES = [
     for path in sorted(SOURCE.rglob("*.py"))
     if path.name != "__main__.py"
 ]
-# a block of Python or of commands must run, unless a comment right above it says why it does not
+# a block of Python or of commands must run, unless a comment right above it gives the reason
 BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]+?) -->\s*)?^```(?P<language>[\w-]+)\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
@@ -58,10 +58,10 @@ class Block:
     """A fenced block of a page.
 
     Args:
-        language: What stands behind the fence.
-        text: What is between the fences.
-        line: The line of the page on which the text begins.
-        reason: Why it is not run, if it is not.
+        language: The word after the opening fence.
+        text: The lines between the fences.
+        line: The line number on the page at which the text begins.
+        reason: The reason why it is not run, or None.
     """
 
     language: str
@@ -70,9 +70,9 @@ class Block:
     reason: str | None
 
     def commands(self):
-        """Yield each command, and the output that the page shows below it."""
-        for shown in re.split(rf"^(?={PROMPT.pattern})", self.text, flags=re.MULTILINE)[1:]:
-            lines = shown.splitlines()
+        """Yield each command with the lines of output below it."""
+        for part in re.split(rf"^(?={PROMPT.pattern})", self.text, flags=re.MULTILINE)[1:]:
+            lines = part.splitlines()
             count = 1 + len(list(takewhile(lambda line: line.endswith("\\"), lines)))
             yield PROMPT.sub("", "\n".join(lines[:count]), count=1), lines[count:]
 
@@ -87,7 +87,7 @@ def blocks(page):
 def code_blocks(page):
     for block in blocks(page):
         if block.language == "python" and block.reason is None:
-            # blank lines in front, so that a traceback gives the line of the page
+            # leading blank lines, so that a traceback has the line numbers of the page
             yield "\n" * (block.line - 1) + block.text
 
 
@@ -104,14 +104,14 @@ def reproducible():
     [page for page in PAGES if any(code_blocks(page))],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_code_of_the_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+def test_python_blocks_of_the_page_run_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "page"}
     for code in code_blocks(page):
         exec(compile(code, str(page), "exec"), namespace)
 
 
-# What the test runs in place of what the page shows, so that it takes seconds.
+# Replacements in the commands of each page, so that the test takes seconds.
 SHORTENED = {
     "README.md": {
         "--epochs 3": "--steps 2 --eval_batch_size 1000",
@@ -125,14 +125,14 @@ SHORTENED = {
         "--out data/car_racing": "--out data/car_racing --rollouts 3 --steps 5 --epochs 1",
         "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
-    "docs/looking.md": {
+    "docs/analysing.md": {
         "--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1",
     },
     "docs/reproducing.md": {
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
         '--rows "170"': "--rows 'scoRNN 170' --quick --out runs/table2",
         "--resume": "--resume --rows 'LSTM 128' --quick --out runs/table2",
-        "--all  ": "nnrnn/table6  ",  # a recipe of matrices alone, in full
+        "--all  ": "nnrnn/table6  ",  # a recipe without training, in full
     },
     "docs/sweeps.md": {
         "steps: 10000": "steps: 2",
@@ -155,11 +155,11 @@ def shortened(page, text):
     table = SHORTENED.get(str(page.relative_to(ROOT)))
     if table is None:
         return text
-    return re.sub("|".join(map(re.escape, table)), lambda shown: table[shown[0]], text)
+    return re.sub("|".join(map(re.escape, table)), lambda match: table[match[0]], text)
 
 
 def pattern_of(line):
-    """Match a line of output with any numbers, and tables of any width."""
+    """Return a pattern for a line of output, with any numbers and tables of any width."""
     parts = re.split(rf"({NUMBER}|─+|\s+)", line.strip())
     parts[::2] = map(re.escape, parts[::2])
     parts[1::2] = (
@@ -184,7 +184,7 @@ NOT_RUN = [
     for command, _ in block.commands()
     if block.reason is not None
 ]
-# Beside its own programs the tests may find those of another installation of Python.
+# The programs of this installation of Python come first, before those of another.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -216,22 +216,24 @@ def test_commands_of_the_page_run_from_top_to_bottom(page, tmp_path, data_root):
                 timeout=600,
                 check=False,
             )
-            said = done.stdout + done.stderr
-            assert done.returncode == 0, f"{page}:{block.line}: {command}\n{said}"
-            unsaid = [
-                line for line in output if line != "..." and not re.search(pattern_of(line), said)
+            printed = done.stdout + done.stderr
+            assert done.returncode == 0, f"{page}:{block.line}: {command}\n{printed}"
+            absent = [
+                line
+                for line in output
+                if line != "..." and not re.search(pattern_of(line), printed)
             ]
-            assert unsaid == [], f"{page}:{block.line}: {command}\n{said}"
+            assert absent == [], f"{page}:{block.line}: {command}\n{printed}"
 
 
-def words_of(command):
-    """Split a command into words, without the variables in front of it."""
+def split_command(command):
+    """Split a command into words, without leading environment variables."""
     words = shlex.split(command.replace("\\\n", " "), comments=True)
     return words[sum(1 for _ in takewhile(re.compile(r"\w+=").match, words)) :]
 
 
-def of_eigenrnn(words):
-    """The arguments of eigenrnn in a command, or None."""
+def eigenrnn_arguments(words):
+    """Return the arguments that a command passes to eigenrnn, or None."""
     if words[0] == "eigenrnn":
         return words[1:]
     if ["-m", "eigenrnn"] in map(list, pairwise(words)):  # under torchrun
@@ -250,10 +252,10 @@ def parser():
         pytest.param(page, arguments, id=f"{page.relative_to(ROOT)}:{block.line} {command}")
         for page, block in CONSOLE
         for command, _ in block.commands()
-        if (arguments := of_eigenrnn(words_of(command))) and "--help" not in arguments
+        if (arguments := eigenrnn_arguments(split_command(command))) and "--help" not in arguments
     ],
 )
-def test_command_of_eigenrnn_has_the_options_that_the_page_gives(
+def test_eigenrnn_accepts_the_options_in_the_command(
     page, arguments, parser, tmp_path, monkeypatch
 ):
     for block in blocks(page):
@@ -265,9 +267,10 @@ def test_command_of_eigenrnn_has_the_options_that_the_page_gives(
 
 @pytest.mark.console
 @pytest.mark.parametrize("command", NOT_RUN)
-def test_command_that_is_not_run_has_the_options_that_the_page_gives(command):
-    # what follows eigenrnn.experiments.cli is not of this program
-    words = [*takewhile(lambda word: word != "eigenrnn.experiments.cli", words_of(command))]
+def test_options_of_a_command_that_is_not_run_exist(command):
+    words = split_command(command)
+    if words[0] == "torchrun":  # the arguments after -m belong to another program
+        words = words[: words.index("-m")]
     if words[0] == "make":
         dry = ["make", "--dry-run", *words[1:]]
     elif words[0] == ".ci/run":
@@ -291,20 +294,22 @@ def test_command_that_is_not_run_has_the_options_that_the_page_gives(command):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_the_test_of_commands_replaces_stands_on_the_page(page):
-    shown = "".join(block.text for block in blocks(page) if block.language in {"console", "yaml"})
+def test_every_replaced_text_is_on_the_page(page):
+    commands = "".join(
+        block.text for block in blocks(page) if block.language in {"console", "yaml"}
+    )
     replaced = SHORTENED.get(str(page.relative_to(ROOT)), {})
-    assert [text for text in replaced if text not in shown] == []
+    assert [text for text in replaced if text not in commands] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_stand_in_blocks_of_one_kind(page):
+def test_commands_are_in_console_blocks(page):
     others = {"bash", "sh", "shell", "shell-session", "zsh"}
     assert [block.line for block in blocks(page) if block.language in others] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_extras_that_the_page_names_exist(page):
+def test_extras_on_the_page_exist(page):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = re.findall(r"pip install '[\w.]+\[([\w,]+)\]'", page.read_text())
     assert {extra for group in named for extra in group.split(",")} <= set(
@@ -312,7 +317,7 @@ def test_extras_that_the_page_names_exist(page):
     )
 
 
-def names_that_examples_may_use():
+def example_namespace():
     names = {"eigenrnn": eigenrnn, "torch": torch, "partial": functools.partial}
     for package in [eigenrnn, *map(importlib.import_module, PACKAGES.values())]:
         names.update({name: getattr(package, name) for name in package.__all__})
@@ -321,10 +326,10 @@ def names_that_examples_may_use():
 
 @pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_in_docstrings_give_what_they_show(name, tmp_path, monkeypatch):
+def test_docstring_examples_give_the_output_shown(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
-    names = {**names_that_examples_may_use(), **vars(module)}
+    names = {**example_namespace(), **vars(module)}
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for example in doctest.DocTestFinder(exclude_empty=True).find(module, globs=names):
         runner.run(example)
@@ -332,13 +337,13 @@ def test_examples_in_docstrings_give_what_they_show(name, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_pages_lead_somewhere(page):
+def test_links_between_pages_resolve(page):
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def has_reference(mapping):
-    """Whether some page lists the whole mapping and documents every export of its package."""
+    """Whether a page lists the whole mapping and documents every export of its package."""
     pages = [page.read_text() for page in (ROOT / "docs" / "api").glob("*.md")]
     table, module = f"{{registry-table}} {mapping}\n", f".. automodule:: {PACKAGES[mapping]}\n"
     return any(table in page and module in page for page in pages)
@@ -347,9 +352,9 @@ def has_reference(mapping):
 @pytest.mark.parametrize(("mapping", "name"), ENTRIES)
 def test_export_is_documented(mapping, name):
     entry = getattr(registry, mapping)[name]
-    own = entry if inspect.isclass(entry) or inspect.isroutine(entry) else type(entry)
+    documented = entry if inspect.isclass(entry) or inspect.isroutine(entry) else type(entry)
     assert has_reference(mapping)
-    assert (own.__doc__ or "").strip()
+    assert (documented.__doc__ or "").strip()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A directive that draws the curves of the runs that are archived under results/."""
+"""A directive that draws the learning curves of the archived runs in results/."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ PICTURES = "_pictures"
 
 
 class ArchivedCurves(SphinxDirective):
-    """All of them, one picture for each recipe and task; the argument is the archive's folder."""
+    """One picture for each recipe and task; the argument is the folder of the archive."""
 
     required_arguments = 1
 
@@ -22,14 +22,14 @@ class ArchivedCurves(SphinxDirective):
         folder = Path(self.env.srcdir, self.arguments[0])
         for path in sorted(folder.glob("**/*.json")):
             self.env.note_dependency(str(path))
-        drawn = Path(self.env.srcdir, PICTURES)
-        drawn.mkdir(exist_ok=True)
-        shown: list[nodes.Node] = []
+        output = Path(self.env.srcdir, PICTURES)
+        output.mkdir(exist_ok=True)
+        figures: list[nodes.Node] = []
         for picture in pictures(folder, RECIPES):
-            picture.plot().savefig(drawn / f"{picture.name}.png", dpi=110)
+            picture.plot().savefig(output / f"{picture.name}.png", dpi=110)
             image = nodes.image(uri=f"/{PICTURES}/{picture.name}.png", alt=picture.about)
-            shown.append(nodes.figure("", image, nodes.caption("", picture.about)))
-        return shown
+            figures.append(nodes.figure("", image, nodes.caption("", picture.about)))
+        return figures
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A directive that runs a few lines of Python and shows them with the picture that they make."""
+"""A directive that runs Python code and shows it with the figure that it draws."""
 
 import ast
 import linecache
@@ -14,30 +14,30 @@ PICTURES = "_pictures"
 
 
 class Picture(SphinxDirective):
-    """Show the content, and below it the figure that its last line gives.
+    """Show the code and, below it, the figure that its last line returns.
 
-    The argument is the name of the file; the option `alt` says what is to be seen.
+    The argument is the name of the file; the option `alt` describes the picture.
     """
 
     required_arguments = 1
     has_content = True
-    option_spec = {"alt": str}  # noqa: RUF012, as docutils has it
+    option_spec = {"alt": str}  # noqa: RUF012, the type that docutils expects
 
     def run(self) -> list[nodes.Node]:
         code = "\n".join(self.content)
         path = Path(self.env.srcdir, PICTURES, f"{self.arguments[0]}.png")
         path.parent.mkdir(exist_ok=True)
         _value_of(code, self.arguments[0]).savefig(path, dpi=110)
-        shown = nodes.literal_block(code, code, language="python")
+        listing = nodes.literal_block(code, code, language="python")
         image = nodes.image(uri=f"/{PICTURES}/{path.name}", alt=self.options.get("alt", ""))
-        return [shown, nodes.figure("", image)]
+        return [listing, nodes.figure("", image)]
 
 
 def _value_of(code: str, name: str) -> Any:
-    """Run the lines with a fixed seed, and return the value of the last one.
+    """Run the code with a fixed seed, and return the value of the last line.
 
     Raises:
-        TypeError: If it has none.
+        TypeError: If the last line is not an expression.
     """
     source = f"<picture {name}>"
     linecache.cache[source] = (len(code), None, code.splitlines(keepends=True), source)

@@ -1,4 +1,4 @@
-"""Directives that write tables from `eigenrnn.experiments.registry`, so that pages stay true."""
+"""Directives that write tables from `eigenrnn.experiments.registry`."""
 
 from typing import Any
 
@@ -12,25 +12,25 @@ from eigenrnn.experiments.recipes import Recipe, Row
 
 
 class RegistryTable(SphinxDirective):
-    """The names of one mapping of the registry, each with its summary and a link to its class."""
+    """The names in one mapping of the registry, with summaries and links to the classes."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         mapping = getattr(registry, self.arguments[0])
         rows = [(_link(name, entry), registry.summary(entry)) for name, entry in mapping.items()]
-        return _parse(self, _table(("name", "what it is"), rows))
+        return _parse(self, _table(("name", "description"), rows))
 
 
 class RecipeTables(SphinxDirective):
-    """For each recipe its source, its rows with the numbers reported, and the departures."""
+    """For each recipe: its source, its rows with the reported numbers, and the departures."""
 
     def run(self) -> list[nodes.Node]:
         lines: list[str] = []
         for recipe in registry.RECIPES.values():
             lines += [f"**{recipe.name}**: {recipe.summary} Source: {recipe.source}", ""]
             lines += _table(("network", "reported", "where"), [_row(row) for row in recipe.rows])
-            lines += ["", *(f"Picture {panel.name}: {panel.caption}." for panel in recipe.panels)]
+            lines += ["", *(f"Picture {panel.name}: {panel.about}." for panel in recipe.panels)]
             lines += ["", *_departures(recipe), ""]
         return _parse(self, lines)
 
@@ -46,13 +46,13 @@ def _row(row: Row) -> tuple[str, str, str]:
 
 
 def _departures(recipe: Recipe) -> list[str]:
-    """Write the departures of a recipe and of its rows, each with the networks it is about."""
-    about: dict[str, list[str]] = {departure: [] for departure in recipe.departures}
+    """List the departures of a recipe and of its rows, each with the rows that it concerns."""
+    labels_of: dict[str, list[str]] = {departure: [] for departure in recipe.departures}
     for row in recipe.rows:
         for departure in row.departures:
-            about.setdefault(departure, []).append(row.label)
-    lines = ["Departures:" if about else "Departures: none.", ""]
-    for departure, labels in about.items():
+            labels_of.setdefault(departure, []).append(row.label)
+    lines = ["Departures:" if labels_of else "Departures: none.", ""]
+    for departure, labels in labels_of.items():
         lines.append(f"* {departure}" + (f" ({', '.join(labels)})" if labels else ""))
     return lines
 
@@ -71,7 +71,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _parse(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
-    # the lines are reStructuredText, the pages around them Markdown
+    # the lines are reStructuredText, but the pages are Markdown
     wrapped = StringList(["````{eval-rst}", *lines, "````"], source="registry")
     holder = nodes.container()
     directive.state.nested_parse(wrapped, directive.content_offset, holder)
