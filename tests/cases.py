@@ -1,4 +1,4 @@
-"""What the shared contracts run over, by name: each export of a package has at least one case."""
+"""The named cases of the shared test contracts: at least one for each export of a package."""
 
 import math
 from collections.abc import Callable
@@ -66,7 +66,7 @@ from eigenrnn.layers import (
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import tol
 
-STARTS = ("henaff", "cayley", "haar")
+INITS = ("henaff", "cayley", "haar")
 
 COMPLEX_CAYLEY = partial(ScaledCayley, dtype=torch.complex64)
 
@@ -75,15 +75,15 @@ CONSTRAINTS = {
     "unconstrained": Unconstrained,
     "unconstrained-haar": partial(Unconstrained, init=haar_),
     "scaled-cayley": ScaledCayley,
-    "scaled-cayley-zero": partial(ScaledCayley, start="zero"),
+    "scaled-cayley-zero": partial(ScaledCayley, init="zero"),
     "scaled-cayley-0": partial(ScaledCayley, negative=0),
     "scaled-cayley-1": partial(ScaledCayley, negative=1),
-    **{f"exponential-{start}": partial(Exponential, start=start) for start in STARTS},
-    **{f"dtriv-3-{start}": partial(Exponential, start=start, period=3) for start in STARTS},
+    **{f"exponential-{init}": partial(Exponential, init=init) for init in INITS},
+    **{f"dtriv-3-{init}": partial(Exponential, init=init, period=3) for init in INITS},
     "dtriv-1": partial(Exponential, period=1),
     "dtriv-inf": partial(Exponential, period=math.inf),
     "scaled-cayley-complex": partial(ScaledCayley, dtype=torch.complex64),
-    "scaled-cayley-complex-zero": partial(ScaledCayley, dtype=torch.complex64, start="zero"),
+    "scaled-cayley-complex-zero": partial(ScaledCayley, dtype=torch.complex64, init="zero"),
     "fourier-product": FourierProduct,
     "givens": Givens,
     "givens-5-complex": partial(Givens, layers=5, dtype=torch.complex64),
@@ -91,14 +91,14 @@ CONSTRAINTS = {
     "givens-fft-complex": partial(Givens, style="fft", dtype=torch.complex64),
     "moving-cayley": MovingCayley,
     "moving-cayley-complex": partial(MovingCayley, dtype=torch.complex64),
-    "moving-cayley-urnn": partial(MovingCayley, dtype=torch.complex64, start="urnn"),
+    "moving-cayley-urnn": partial(MovingCayley, dtype=torch.complex64, init="urnn"),
     "householder": Householder,
     "householder-2": partial(Householder, reflections=2),
     "bounded-svd": partial(BoundedSVD, margin=0.2),
     "bounded-svd-3": partial(BoundedSVD, reflections=3),
     "neumann-cayley": partial(NeumannCayley, reset_every=3),
     "neumann-cayley-1": partial(NeumannCayley, negative=1, order=1),
-    "neumann-cayley-exact": partial(NeumannCayley, start="zero", order=None),
+    "neumann-cayley-exact": partial(NeumannCayley, init="zero", order=None),
     "schur": Schur,
     "schur-cayley": partial(Schur, orthogonal=ScaledCayley, decay=0.1),
     "schur-normal-blocks": partial(Schur, in_block=False),
@@ -117,7 +117,7 @@ CONSTRAINTS = {
     ),
 }
 
-# The contract holds for all of them. What is true of some alone is said here, by name:
+# The contract holds for all of them; the lists below name the exceptions.
 
 # `assign` raises NoInverseError
 NO_INVERSE = [
@@ -129,7 +129,7 @@ NO_INVERSE = [
     "bounded-svd-3",
 ]
 
-# the sizes to test, where some are refused
+# the sizes to test, for sets that do not allow every size
 SIZES: dict[str, tuple[int, ...]] = {
     "givens": (2, 4, 8, 66),
     "givens-5-complex": (2, 4, 8, 66),
@@ -147,18 +147,18 @@ SIZES: dict[str, tuple[int, ...]] = {
 }
 ANY_SIZE = (1, 2, 7, 8)
 
-# the residual that the set allows for a dtype and a size, where that is more than `tol`
+# the tolerance for a dtype and a size, where it is larger than `tol`
 TOLERANCES: dict[str, Callable[[torch.dtype, int], float]] = {
     "neumann-cayley": lambda dtype, n: 0.01 + tol(dtype, n),  # between two exact inversions
     "neumann-cayley-1": lambda dtype, n: 0.01 + tol(dtype, n),
 }
 
-# what makes of a W in the set a matrix outside of it, where adding 3 I does not
+# maps a W of the set to a matrix outside it, where adding 3 I does not
 OUTSIDE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "schur-normal-blocks": lambda W: W + torch.arange(len(W)).diag()
 }
 
-# confined, but the residual is another than |W* W - I|
+# constrained, but with a residual other than |W* W - I|
 NOT_UNITARY = [
     "householder-2",
     "bounded-svd",
@@ -166,7 +166,7 @@ NOT_UNITARY = [
     *(n for n in CONSTRAINTS if n.startswith(("schur", "spectral-radius", "block-triangular"))),
 ]
 
-# `penalty` adds to the loss, and is positive away from the start
+# `penalty` is positive after training
 PENALISED = [
     "schur",
     "schur-cayley",
@@ -179,7 +179,7 @@ PENALISED = [
 
 @dataclass(frozen=True)
 class Case:
-    """A set by its name in CONSTRAINTS, with what is particular to it."""
+    """A set by its name in CONSTRAINTS, with its sizes, tolerance and matrices outside it."""
 
     name: str
 
@@ -191,7 +191,7 @@ class Case:
         return SIZES.get(self.name, ANY_SIZE)
 
     def near(self, n):
-        """An allowed size as near to n as there is among those to test."""
+        """The size to test that is nearest to n."""
         return min(SIZES.get(self.name, [n]), key=lambda size: abs(size - n))
 
     def tol(self, dtype, n):
@@ -200,31 +200,31 @@ class Case:
     def outside(self, W):
         return OUTSIDE.get(self.name, lambda W: W + 3 * torch.eye(len(W)))(W)
 
-    def made(self) -> Constraint:
+    def example(self) -> Constraint:
         return self(self.near(2))
 
 
 ALL = {name: Case(name) for name in CONSTRAINTS}
-CONFINED = {name: case for name, case in ALL.items() if case.made().constrained}
+CONFINED = {name: case for name, case in ALL.items() if case.example().constrained}
 UNITARY = {name: case for name, case in CONFINED.items() if name not in NOT_UNITARY}
 INVERTIBLE = {name: case for name, case in ALL.items() if name not in NO_INVERSE}
 ONE_WAY = {name: case for name, case in ALL.items() if name in NO_INVERSE}
-COMPLEX = {name: case for name, case in ALL.items() if case.made().is_complex}
+COMPLEX = {name: case for name, case in ALL.items() if case.example().is_complex}
 REAL = {name: case for name, case in ALL.items() if name not in COMPLEX}
 
-# those whose base moves every third step
+# the base moves every third step
 MOVING = {name: make for name, make in CONSTRAINTS.items() if name.startswith("dtriv-3")}
 
-# functions of the numbers of inputs and units
+# functions of the input size and the hidden size
 LAYERS = {
     "RNN": RNN,
     "RNN-tanh": partial(RNN, nonlinearity="tanh", constraint=Unconstrained),
     "ScoRNN": ScoRNN,
-    "ScoRNN-zero": partial(ScoRNN, negative=1, start="zero"),
+    "ScoRNN-zero": partial(ScoRNN, negative=1, init="zero"),
     "ExpRNN": ExpRNN,
     "DtrivRNN": partial(DtrivRNN, period=2),
     "LSTM": LSTM,
-    "LSTM-glorot": partial(LSTM, forget_bias=1.0, start="glorot"),
+    "LSTM-glorot": partial(LSTM, forget_bias=1.0, init="glorot"),
     "GRU": GRU,
     "GRU-before": partial(
         GRU, reset=Exponential, reset_after=False, update_keeps=False, nonlinearity="relu"
@@ -238,7 +238,7 @@ LAYERS = {
     "TanhRNN": TanhRNN,
 }
 
-# the papers' layers that only choose, with what sizes of 8 allow
+# the layers named for papers, with options for a hidden size of 8
 NAMED = {
     "AsRNN": AsRNN,
     "ENRNN": partial(ENRNN, short_size=4),
@@ -259,7 +259,7 @@ ELMAN = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), R
 GATED = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), GRU)}
 BASELINES = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), nn.RNNBase)}
 
-# the nonlinearity, and whether it is given a bias
+# the nonlinearity, and whether it has a bias
 NONLINEARITIES = {
     "modrelu": ("modrelu", True),
     "modrelu-no-bias": ("modrelu", False),

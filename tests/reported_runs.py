@@ -1,4 +1,4 @@
-"""Short real trainings, and what a report is made of besides."""
+"""Short trainings and recipe results for the tests of the report."""
 
 import json
 
@@ -7,7 +7,7 @@ import torch
 
 from eigenrnn import ScoRNN
 from eigenrnn.analysis import recurrent_matrices
-from eigenrnn.experiments.report import Trained
+from eigenrnn.experiments.report import TrainedNetwork
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, checkpoint, fit
@@ -17,7 +17,7 @@ from training_run import QUIET, one_thread
 TASK = Copying(delay=10, test_examples=20)
 LAYERS = {"scornn": ScoRNN, "lstm": LSTM}
 STEPS = (0, 10, 20, 30)
-WATCHED = "scornn-0"
+WITH_DYNAMICS = "scornn-0"
 
 
 def build(name, seed=0):
@@ -25,23 +25,23 @@ def build(name, seed=0):
 
 
 def train_all(folder, seeds=(0, 1)):
-    """Train each network from each seed, and watch one of them."""
+    """Train each network with each seed, and add dynamics to one run."""
     for name in LAYERS:
         for seed in seeds:
             options = {"batch_size": 4, "eval_every": 10, "log_every": 5, "accelerator": "cpu"}
             settings = Settings(steps=30, seed=seed, **options)
             with one_thread():
                 fit(build(name, seed), TASK, settings, folder / f"{name}-{seed}", console=QUIET)
-    watch(folder / WATCHED)
+    write_dynamics(folder / WITH_DYNAMICS)
     return folder
 
 
-def watch(folder):
-    """Write what somebody would have seen who watched: other matrices at each step."""
-    looks = []
+def write_dynamics(folder):
+    """Write recorded dynamics with a different matrix at each step."""
+    records = []
     for step in STEPS:
         found = recurrent_matrices(build("scornn", seed=step))
-        looks.append(
+        records.append(
             {
                 "step": step,
                 "spectrum": {
@@ -53,14 +53,16 @@ def watch(folder):
                 "gradient_norms": {"l0": [0.5**t for t in range(20)]},
             }
         )
-    (folder / "dynamics.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks))
+    (folder / "dynamics.jsonl").write_text(
+        "".join(json.dumps(record) + "\n" for record in records)
+    )
 
 
 def rebuild(folder):
-    """Make the network of a run again."""
+    """Rebuild the network of a run."""
     model = build(folder.name.split("-")[0])
     model.load_state_dict(checkpoint.load(folder / "best.pt")["model"])
-    return Trained(model, next(TASK.batches("test", 4)).inputs)
+    return TrainedNetwork(model, next(TASK.batches("test", 4)).inputs)
 
 
 def write_recipe(folder, rows):
@@ -78,7 +80,7 @@ def write_recipe(folder, rows):
 
 
 def recipe_row(label="scoRNN 8", **known):
-    """Write a row of a recipe's results."""
+    """Return a row of a recipe's results."""
     return {
         "label": label,
         "place": "table 1",

@@ -1,4 +1,4 @@
-"""All analyses of a network at once, and the command that does them."""
+"""`analyse`, which runs all analyses of a network, and the command."""
 
 import csv
 import importlib
@@ -29,7 +29,7 @@ X = torch.randn(12, 3, 2, generator=torch.Generator().manual_seed(0))
 
 
 class Twice(torch.nn.Module):
-    """Gives a layer twice its input."""
+    """Doubles the input of a layer."""
 
     def __init__(self, layer):
         super().__init__()
@@ -45,7 +45,7 @@ def plain(N=4, **options):
 
 @pytest.fixture(scope="module")
 def everything():
-    """Analyse a small network, all of it."""
+    """Run all analyses of a small network."""
     return analyse(plain(), X, lambda h: h[-1].sum())
 
 
@@ -62,12 +62,12 @@ def test_every_analysis_of_a_layer_is_done(everything, name):
     assert f"{name}_l0" in everything.found
 
 
-def test_nothing_of_a_small_network_is_left_out(everything):
+def test_no_analysis_of_a_small_network_is_skipped(everything):
     assert everything.left_out == {}
     assert "gradient_norms" in everything.found
 
 
-def test_each_is_what_its_function_gives():
+def test_each_analysis_equals_its_function():
     model = plain()
     found = analyse(model, X).found
     (W,) = recurrent_matrices(model).values()
@@ -76,25 +76,25 @@ def test_each_is_what_its_function_gives():
     np.testing.assert_array_equal(found["lyapunov_l0"].exponents, expected)
 
 
-def test_the_input_of_a_layer_inside_of_a_model_is_what_it_reads():
+def test_a_layer_inside_a_model_is_analysed_with_its_own_inputs():
     bare = GRU(2, 4)
     whole, alone = (analyse(m, x).found for m, x in ((Twice(bare), X), (bare, 2 * X)))
     np.testing.assert_allclose(whole["lyapunov_l0"].exponents, alone["lyapunov_l0"].exponents)
 
 
-def test_every_gate_and_the_bound_of_a_gru_are_there():
+def test_every_gate_and_the_bound_of_a_gru_are_analysed():
     found = analyse(GRU(2, 4), X).found
     assert {"henrici_reset_l0", "henrici_update_l0", "henrici_candidate_l0"} <= set(found)
     assert "jacobian_bound_l0" in found
 
 
-def test_both_directions_are_there():
+def test_both_directions_are_analysed():
     found = analyse(plain(bidirectional=True, batch_first=True), X.transpose(0, 1)).found
     assert {"kreiss_hh_l0_reverse", "gradient_map_l0_reverse"} <= set(found)
 
 
 @pytest.mark.parametrize("directions", [1, 2])
-def test_a_network_of_two_matrices_of_which_one_recurs_is_analysed(directions):
+def test_a_layer_with_a_second_matrix_is_analysed(directions):
     layer = AsRNN(2, 4, 2, bidirectional=directions == 2)
     done = analyse(layer, X, lambda h: h[-1].sum())
     assert done.left_out == {}
@@ -109,7 +109,7 @@ def test_a_network_of_two_matrices_of_which_one_recurs_is_analysed(directions):
 
 @pytest.mark.parametrize("make", [RNN, torch.nn.RNN])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_packed_sequences_are_taken_in_any_precision(make, dtype):
+def test_packed_sequences_are_analysed_in_any_precision(make, dtype):
     packed = pack_padded_sequence(X.to(dtype), [12, 7, 2])
     done = analyse(make(2, 4), packed, lambda h: h.data.sum())
     assert "gradient_norms" in done.found
@@ -122,13 +122,13 @@ def test_packed_numbers_that_are_not_finite_are_refused():
         analyse(RNN(2, 4), packed)
 
 
-def test_layers_of_a_language_model_are_told_apart():
+def test_layers_of_a_language_model_have_distinct_names():
     model = LanguageModel(5, 3, [RNN(3, 4), RNN(4, 4)])
     found = analyse(model, torch.randint(5, (6, 2))).found
     assert {"henrici_layers.0.hh_l0", "lyapunov_layers.1.l0"} <= set(found)
 
 
-def test_the_model_stays_as_it_is():
+def test_the_model_is_not_modified():
     model = plain().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     analyse(model, X, lambda h: h.sum())
@@ -137,14 +137,14 @@ def test_the_model_stays_as_it_is():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_each_is_announced():
+def test_each_analysis_is_announced():
     said = []
     found = analyse(plain(), X, say=said.append).found
     assert said == list(found)
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
-def test_the_global_streams_are_left_alone():
+def test_the_global_random_state_is_not_changed():
     analyse(plain_with(torch.Generator().manual_seed(0)), X)
 
 
@@ -152,26 +152,26 @@ def plain_with(generator):
     return RNN(2, 4, constraint=Unconstrained, generator=generator)
 
 
-def test_the_loss_of_a_model_is_taken_of_its_outputs():
+def test_the_loss_receives_the_outputs_of_the_model():
     model = SequenceModel(RNN(2, 4), 3, "last")
     assert "gradient_norms" in analyse(model, X, lambda y: y.square().sum()).found
 
 
-# what is left out
+# skipped analyses
 
 
-def test_without_inputs_what_needs_them_is_left_out_and_said():
+def test_without_inputs_the_analyses_that_need_them_are_skipped_with_a_reason():
     given = analyse(plain())
     assert set(given.left_out) == {*(f"{name}_l0" for name in AT_WORK), "gradient_norms"}
     assert given.left_out["lyapunov_l0"] == "it needs inputs: analyse(model, inputs)"
 
 
-def test_without_a_loss_its_gradients_are_left_out_and_said():
+def test_without_a_loss_the_gradient_norms_are_skipped_with_a_reason():
     left_out = analyse(plain(), X).left_out
     assert "analyse(model, inputs, loss)" in left_out["gradient_norms"]
 
 
-def test_what_takes_long_is_left_out_with_the_call_that_does_it():
+def test_slow_analyses_are_skipped_with_the_call_that_runs_them():
     left_out = analyse(plain(301)).left_out
     said = left_out["kreiss_hh_l0"]
     assert "(301 > 300)" in said
@@ -179,16 +179,16 @@ def test_what_takes_long_is_left_out_with_the_call_that_does_it():
     assert "henrici_hh_l0" not in left_out
 
 
-def test_a_gate_alone_has_no_memory():
+def test_the_matrix_of_a_gate_has_no_fisher_memory():
     assert "no linear network" in analyse(GRU(2, 4)).left_out["fisher_memory_reset_l0"]
 
 
-def test_what_does_not_apply_says_why():
+def test_inapplicable_analyses_say_why():
     model = RNN(2, 4, constraint=lambda n: Schur(n, dtype=torch.complex64), nonlinearity="modrelu")
     assert "complex" in analyse(model).left_out["hidden_chain_l0"]
 
 
-def test_endless_noise_is_cut_short_and_said():
+def test_unbounded_noise_is_truncated_with_a_remark():
     given = analyse(RNN(2, 4, constraint=Schur))
     assert "that of the last 200 steps counts" in given.remarks["fisher_memory_hh_l0"]
     assert "source is the first input's column" in given.remarks["fisher_memory_hh_l0"]
@@ -218,13 +218,13 @@ def test_inputs_that_do_not_fit_are_refused(inputs, message):
         analyse(plain(), inputs)
 
 
-def test_what_a_model_does_not_take_is_told():
+def test_inputs_that_a_model_does_not_accept_are_reported():
     with pytest.raises(ValueError, match="expected inputs that LanguageModel takes, got list"):
         analyse(LanguageModel(5, 3, [RNN(3, 4)]), [1, 2])
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_arrays_and_a_sequence_alone_are_taken(batch_first):
+def test_arrays_and_a_single_sequence_are_accepted(batch_first):
     model = plain(batch_first=batch_first)
     found = analyse(model, X[:, 0].numpy()).found
     x = X[:, :1].transpose(0, 1) if batch_first else X[:, :1]
@@ -232,7 +232,7 @@ def test_arrays_and_a_sequence_alone_are_taken(batch_first):
     np.testing.assert_array_equal(found["lyapunov_l0"].exponents, expected)
 
 
-# what is in use
+# matrices in use
 
 
 def test_the_matrices_in_use_are_those_of_the_layer():
@@ -274,7 +274,7 @@ def test_a_unitary_spectrum_can_be_drawn(tmp_path):
 # files
 
 
-def test_each_has_a_picture_and_a_table(tmp_path):
+def test_each_analysis_has_a_figure_and_a_table(tmp_path):
     W = torch.nn.RNN(2, 4)
     only = Everything({"spectrum_hh_l0": spectrum(W), "henrici_hh_l0": henrici(W)}, {}, {})
     only.save(tmp_path)
@@ -291,7 +291,7 @@ def undrawn():
     return Undrawn(**vars(henrici(np.eye(2))))
 
 
-def test_a_picture_that_fails_does_not_lose_the_others(tmp_path):
+def test_a_figure_that_fails_does_not_stop_the_others(tmp_path):
     (tmp_path / "henrici_hh_l0.png").write_text("of an earlier call")
     whole = Everything({"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(plain())}, {}, {})
     failed = whole.save(tmp_path)
@@ -302,7 +302,7 @@ def test_a_picture_that_fails_does_not_lose_the_others(tmp_path):
 
 
 @pytest.mark.parametrize("size", [2.0, 1e30])
-def test_all_that_is_found_of_an_exploding_network_can_be_drawn(size, tmp_path):
+def test_all_analyses_of_an_exploding_network_can_be_plotted(size, tmp_path):
     model = plain(nonlinearity="relu")
     with torch.no_grad():
         model.weight_hh_l0.fill_(size)
@@ -325,7 +325,7 @@ RUN = (
 
 @pytest.fixture
 def eigenrnn(tmp_path, monkeypatch, capsys):
-    """Run the command line in an empty folder; give what was printed."""
+    """Run the command line in an empty folder; return its output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
@@ -339,7 +339,7 @@ def eigenrnn(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Let the command do a single analysis."""
+    """Restrict the command to one analysis."""
 
     def only(model, *_, **__):
         return Everything({"spectrum_hh_l0": spectrum(model)}, {}, {"spectrum_hh_l0": "all ones"})
@@ -366,14 +366,14 @@ def test_a_run_is_analysed(eigenrnn, tmp_path):
 
 
 @pytest.mark.usefixtures("short")
-def test_the_numbers_are_printed_and_what_to_know_of_them(eigenrnn):
+def test_the_numbers_are_printed_with_remarks(eigenrnn):
     eigenrnn(RUN)
     lines = eigenrnn("analyse run").out.splitlines()
     assert "| spectrum_hh_l0 | spectral radius | 1 |" in lines
     assert "spectrum_hh_l0: all ones" in lines
 
 
-def test_what_cannot_be_drawn_is_said_and_the_rest_is_written(eigenrnn, tmp_path, monkeypatch):
+def test_a_failed_figure_is_reported_and_the_rest_is_written(eigenrnn, tmp_path, monkeypatch):
     def only(model, *_, **__):
         return Everything({"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(model)}, {}, {})
 
@@ -384,12 +384,12 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_written(eigenrnn, tmp_path
     told = eigenrnn("analyse run").out
     summary = json.loads((tmp_path / "run" / "analysis" / "summary.json").read_text())
     assert list(summary["left_out"]) == ["henrici_hh_l0.png"]
-    assert "left out henrici_hh_l0.png: it cannot be drawn" in told
+    assert "skipped henrici_hh_l0.png: it cannot be drawn" in told
     assert (tmp_path / "run" / "analysis" / "spectrum_hh_l0.png").exists()
 
 
 @pytest.mark.usefixtures("short")
-def test_on_a_terminal_it_is_a_table(eigenrnn, monkeypatch):
+def test_on_a_terminal_the_numbers_are_a_table(eigenrnn, monkeypatch):
     eigenrnn(RUN)
     monkeypatch.setenv("FORCE_COLOR", "1")
     lines = re.sub(r"\x1b\[[\d;?]*\w", "", eigenrnn("analyse run").out).splitlines()
@@ -398,7 +398,7 @@ def test_on_a_terminal_it_is_a_table(eigenrnn, monkeypatch):
 
 
 @pytest.mark.usefixtures("short")
-def test_where_to_write_can_be_said_and_only_own_files_are_replaced(eigenrnn, tmp_path):
+def test_the_output_folder_can_be_chosen_and_only_own_files_are_replaced(eigenrnn, tmp_path):
     eigenrnn(RUN)
     eigenrnn("analyse run/last.pt --out there")
     folder = tmp_path / "there"
@@ -412,7 +412,7 @@ def test_where_to_write_can_be_said_and_only_own_files_are_replaced(eigenrnn, tm
     assert not (folder / "gone_l0.png").exists()
 
 
-def test_without_data_the_rest_is_analysed_and_said(eigenrnn, monkeypatch):
+def test_without_data_the_other_analyses_run_with_a_note(eigenrnn, monkeypatch):
     eigenrnn(RUN)
     monkeypatch.setattr(
         "eigenrnn.experiments.tasks.Copying.missing_data", lambda _: "file anywhere"
@@ -421,17 +421,17 @@ def test_without_data_the_rest_is_analysed_and_said(eigenrnn, monkeypatch):
     (Path("run") / "analysis").mkdir()
     told = eigenrnn("analyse run").out
     assert "without data: there is no file anywhere; say where it is with --data_root" in told
-    assert "left out lyapunov_l0: it needs inputs" in told
+    assert "skipped lyapunov_l0: it needs inputs" in told
     assert "| henrici_hh_l0 |" in told
 
 
-def test_a_run_made_in_python_says_what_to_do(eigenrnn, tmp_path):
+def test_a_run_started_in_python_says_how_to_load_it(eigenrnn, tmp_path):
     small_fit(tmp_path / "run", small_settings(2))
     said = eigenrnn("analyse run", status=2).err
-    assert said.startswith("error: the model of run was made in Python")
+    assert said.startswith("error: the model of run was created in Python")
     assert "eigenrnn.analysis.analyse(model)" in said
 
 
-def test_without_a_run_it_asks_for_one(eigenrnn):
+def test_a_missing_run_argument_is_an_error(eigenrnn):
     said = eigenrnn("analyse", status=2).err
     assert said == "error: expected the folder of a run or a checkpoint; got none\n"

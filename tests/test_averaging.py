@@ -1,4 +1,4 @@
-"""Averages of models: which torch's AveragedModel may make, and our own for bases that move."""
+"""Weight averaging: torch's AveragedModel, and ours for models with a moving base."""
 
 import copy
 import io
@@ -28,9 +28,9 @@ MOVING = {
     ),
     "AsRNN-moving": partial(AsRNN, constraint=MovingCayley),
 }
-STILL = {name: make for name, make in LAYERS.items() if name not in MOVING}
+WITHOUT_MOVING_BASE = {name: make for name, make in LAYERS.items() if name not in MOVING}
 
-each_layer = pytest.mark.parametrize("make", STILL.values(), ids=STILL)
+each_layer = pytest.mark.parametrize("make", WITHOUT_MOVING_BASE.values(), ids=WITHOUT_MOVING_BASE)
 each_moving = pytest.mark.parametrize("make", MOVING.values(), ids=MOVING)
 with_or_without_buffers = pytest.mark.parametrize("use_buffers", [False, True])
 each_kind = pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def train(layer, averaged, steps=7, lr=0.05):
 
 
 def rebuilt(average, layer, make):
-    """A fresh layer, of which nothing is stored but the parameters of an average."""
+    """A new layer with the parameters of an average and the buffers of a layer."""
     fresh = make(M, N, generator=stream(5))
     own = dict(average.named_parameters())
     state = {
@@ -83,36 +83,36 @@ def rebuilt(average, layer, make):
         (LAYERS["ENRNN"], False),
     ],
 )
-def test_torchs_average_gives_the_matrix_of_the_averaged_parameters(
+def test_torchs_average_has_the_matrix_of_the_averaged_parameters(
     make, orthogonal, use_buffers, options
 ):
     layer = make(M, N, generator=stream())
     average = train(layer, TorchAverage(layer, use_buffers=use_buffers, **options))
     got = average.recurrent_matrices()
     expected = rebuilt(average, layer, make).recurrent_matrices()
-    for W, by_hand in zip(got, expected, strict=True):
-        torch.testing.assert_close(W, by_hand, rtol=0, atol=tol(torch.float32, N))
+    for W, expected_W in zip(got, expected, strict=True):
+        torch.testing.assert_close(W, expected_W, rtol=0, atol=tol(torch.float32, N))
     assert not orthogonal or (average.orthogonality_error() <= tol(torch.float32, N)).all()
     assert not torch.equal(got[-1], layer.recurrent_matrices()[-1])
 
 
 @with_or_without_buffers
 @each_moving
-def test_torchs_average_refuses_a_base_that_moves(make, use_buffers):
+def test_torchs_average_refuses_a_moving_base(make, use_buffers):
     layer = make(M, N)
-    with pytest.raises(ValueError, match=r"expected eigenrnn\.AveragedModel .* base moves, got"):
+    with pytest.raises(ValueError, match=r"expected eigenrnn\.AveragedModel .* moving base, got"):
         TorchAverage(nn.Sequential(layer), use_buffers=use_buffers)
 
 
-def matrices_of_moving(layer):
+def matrices_with_moving_base(layer):
     parts = [part for part in layer.modules() if isinstance(part, Exponential | MovingCayley)]
-    return [part().detach() for part in parts if part.moves_base]
+    return [part().detach() for part in parts if part.has_moving_base]
 
 
 @each_kind
 @with_or_without_buffers
 @each_moving
-def test_our_average_of_a_moving_base_is_the_nearest_to_the_average_of_its_matrices(
+def test_our_average_of_a_moving_base_is_nearest_to_the_mean_of_its_matrices(
     make, use_buffers, options
 ):
     layer = make(M, N, generator=stream())
@@ -124,10 +124,10 @@ def test_our_average_of_a_moving_base_is_the_nearest_to_the_average_of_its_matri
         layer(normal(T, B, M, seed=k))[0].square().sum().backward()
         optimiser.step()
         averaged.update_parameters(layer)
-        weights.append(matrices_of_moving(layer))
+        weights.append(matrices_with_moving_base(layer))
     decayed = [0.9**6, *(0.1 * 0.9**k for k in reversed(range(6)))]
     shares = decayed if options else [1 / steps] * steps
-    for got, *drawn in zip(matrices_of_moving(averaged.module), *weights, strict=True):
+    for got, *drawn in zip(matrices_with_moving_base(averaged.module), *weights, strict=True):
         mean = sum(share * W for share, W in zip(shares, drawn, strict=True))
         left, _, right = torch.linalg.svd(mean)
         torch.testing.assert_close(got, left @ right, rtol=0, atol=tol(torch.float32, N))
@@ -136,7 +136,7 @@ def test_our_average_of_a_moving_base_is_the_nearest_to_the_average_of_its_matri
 
 
 @each_layer
-def test_our_average_is_torchs_where_no_base_moves(make):
+def test_our_average_equals_torchs_without_a_moving_base(make):
     layer = make(M, N, generator=stream())
     ours, torchs = eigenrnn.AveragedModel(layer), TorchAverage(layer)
     train(layer, ours, steps=3)
@@ -146,7 +146,7 @@ def test_our_average_is_torchs_where_no_base_moves(make):
     torch.testing.assert_close(got, expected, rtol=0, atol=tol(torch.float32, N))
 
 
-def test_our_average_of_buffers_takes_those_of_other_modules():
+def test_our_average_includes_the_buffers_of_other_modules():
     model = nn.Sequential(nn.BatchNorm1d(M), DtrivRNN(M, N, period=1))
     averaged = eigenrnn.AveragedModel(model, use_buffers=True)
     for mean in (1.0, 3.0):
@@ -155,7 +155,7 @@ def test_our_average_of_buffers_takes_those_of_other_modules():
     assert averaged.module[0].running_mean.tolist() == [2.0] * M
 
 
-def test_our_average_is_saved_and_goes_on():
+def test_our_average_can_be_saved_and_continued():
     layer = DtrivRNN(M, N, period=2, generator=stream())
     averaged = eigenrnn.AveragedModel(layer)
     train(layer, averaged)
@@ -170,7 +170,7 @@ def test_our_average_is_saved_and_goes_on():
     assert torch.equal(averaged(x)[0], resumed(x)[0])
 
 
-def test_our_average_lets_go_of_frozen_matrices():
+def test_our_average_updates_frozen_matrices():
     layer = DtrivRNN(M, N, period=2, generator=stream())
     averaged = eigenrnn.AveragedModel(layer)
     averaged.update_parameters(layer)
@@ -191,11 +191,11 @@ def test_a_mean_without_a_nearest_orthogonal_matrix_is_refused():
         averaged.update_parameters(layer)
 
 
-# --------------------------------------------------------------- tables that nothing may touch
+# ---------------------------------------------------------------------------- index tables
 
 
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
-def test_no_buffer_or_state_holds_integers_that_an_average_would_blend(make):
+def test_no_buffer_holds_integers_that_an_average_would_change(make):
     layer = make(M, N)
     assert all(buffer.is_floating_point() for buffer in layer.buffers())
     assert isinstance(layer, Stacked)
@@ -213,7 +213,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_survive_the_meta_device_and_copies(name):
+def test_index_tables_survive_the_meta_device_and_copies(name):
     constraint = CONSTRAINTS[name](SIZES.get(name, (8,))[-2 if name in SIZES else 0])
     state = copy.deepcopy(constraint.state_dict())
     empty = copy.deepcopy(constraint).to("meta").to_empty(device="cpu")
@@ -232,7 +232,7 @@ def test_a_set_with_tables_has_a_shape_on_the_meta_device(name):
     assert constraint().shape == (8, 8)
 
 
-def test_a_checkpoint_of_the_time_when_tables_were_buffers_still_loads():
+def test_a_checkpoint_with_tables_as_buffers_still_loads():
     old = {
         "fourier-product": {"permutation": torch.arange(7, -1, -1)},
         "spectral-radius": {"divided": torch.tensor(True)},

@@ -1,4 +1,4 @@
-"""The bench measures what it says, in turns, and writes it down."""
+"""The benchmark times the layers interleaved, and records all rounds."""
 
 import json
 from itertools import count
@@ -9,7 +9,7 @@ from rich.console import Console
 from torch import nn
 
 from eigenrnn.experiments import bench
-from eigenrnn.experiments.bench.contestants import REFERENCE, contestants, product_gflops, step
+from eigenrnn.experiments.bench.layers import REFERENCE, benchmarked_layers, product_gflops, step
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.ops import compiled
 from training_run import one_thread
@@ -23,7 +23,7 @@ def measured():
         return bench.measure([SMALL, (3, 2, 6)], rounds=2, slow=True)
 
 
-def test_everyone_runs_once_uncounted_and_once_counted_in_every_round():
+def test_every_function_runs_once_untimed_and_once_timed_per_round():
     turns, ticks = [], count()
 
     def clock():
@@ -49,14 +49,14 @@ def test_quartiles_lie_within_the_ratios_of_two_rounds():
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_every_contestant_gives_all_its_weights_a_gradient(slow):
-    for name, layer in contestants(4, slow).items():
+def test_every_benchmarked_layer_gives_all_weights_a_gradient(slow):
+    for name, layer in benchmarked_layers(4, slow).items():
         step(layer, torch.randn(3, 2, 1))
         assert all(p.grad is not None for p in layer.parameters()), name
 
 
 def test_the_loops_compute_what_torchs_layer_does():
-    loop = contestants(4, slow=True)["a plain loop under autograd"]
+    loop = benchmarked_layers(4, slow=True)["a plain loop under autograd"]
     rnn, x = nn.RNN(1, 4), torch.randn(6, 2, 1)
     with torch.no_grad():
         for ours, theirs in zip(loop.parameters(), rnn.parameters(), strict=True):
@@ -64,22 +64,22 @@ def test_the_loops_compute_what_torchs_layer_does():
     torch.testing.assert_close(loop(x)[0], rnn(x)[0])
 
 
-def test_all_sizes_and_contestants_are_timed(measured):
+def test_all_sizes_and_layers_are_timed(measured):
     assert list(measured.timings) == [SMALL, (3, 2, 6)]
-    assert set(measured.timings[SMALL]) == set(contestants(4, slow=True))
+    assert set(measured.timings[SMALL]) == set(benchmarked_layers(4, slow=True))
     assert all(len(t.times_ms) == 2 for t in measured.timings[SMALL].values())
 
 
-def test_the_share_is_that_of_six_operations_a_weight_step_and_sequence(measured):
+def test_the_utilisation_counts_six_operations_per_weight_step_and_sequence(measured):
     T, B, N = SMALL
     seconds = measured.timings[SMALL][REFERENCE].median_ms / 1e3
     rate = 6 * T * B * N * N / seconds / 1e9
-    assert measured.share(SMALL, REFERENCE) == pytest.approx(
+    assert measured.utilisation(SMALL, REFERENCE) == pytest.approx(
         rate / measured.product_gflops[SMALL], rel=1e-9
     )
 
 
-def test_a_product_is_counted_as_two_operations_a_weight():
+def test_a_matrix_product_counts_two_operations_per_multiplication():
     ticks = iter([0, 1] * 6)
     assert product_gflops(lambda: next(ticks), n=10) == pytest.approx(2e3 / 1e9)
 
@@ -92,16 +92,16 @@ def test_the_record_survives_json(measured):
 
 
 @pytest.fixture
-def few(monkeypatch):
+def short_scaling(monkeypatch):
     measure = bench.measure.__globals__
     monkeypatch.setitem(measure, "_LENGTHS", (2, 4))
     monkeypatch.setitem(measure, "_BATCHES", (1,))
     return measure
 
 
-def test_streaming_and_growth_are_measured(few, monkeypatch):
-    monkeypatch.setitem(few, "_peak", lambda _: 0.0)
-    found = bench.measure([], more=True)
+def test_streaming_and_scaling_are_measured(short_scaling, monkeypatch):
+    monkeypatch.setitem(short_scaling, "_peak", lambda _: 0.0)
+    found = bench.measure([], details=True)
     assert list(found.by_length) == [2, 4]
     assert list(found.by_batch) == [1]
     if compiled.missing() is None:
@@ -109,15 +109,15 @@ def test_streaming_and_growth_are_measured(few, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few")
-def test_memory_is_measured_in_a_process_of_its_own():
-    found = bench.measure([], more=True)
+@pytest.mark.usefixtures("short_scaling")
+def test_memory_is_measured_in_a_separate_process():
+    found = bench.measure([], details=True)
     assert found.peak[REFERENCE] > 1  # the states at the very least
     if compiled.missing() is None:
         assert 0.9 < found.peak["RNN(modReLU), compiled"] < 3.5
 
 
-def test_a_table_that_is_no_terminals_is_as_wide_as_it_must_be(measured, tmp_path):
+def test_a_table_in_a_file_is_not_truncated(measured, tmp_path):
     with (tmp_path / "table").open("w") as file:
         bench.show(measured, SMALL, Console(file=file, width=40))
     assert "a loop with geotorch's orthogonal matrix" in (tmp_path / "table").read_text()

@@ -1,4 +1,4 @@
-"""Two sets in one matrix: what it is made of, Theorem 3.1 of ENRNN."""
+"""Two sets in one matrix: its blocks, and Theorem 3.1 of ENRNN."""
 
 import math
 from functools import partial
@@ -34,17 +34,17 @@ def array(tensor):
     return tensor.detach().numpy()
 
 
-# ------------------------------------------------------------------ by a second definition
+# ------------------------------------------------------------- against a second definition
 
 
-def test_it_is_made_of_its_parts_as_in_the_paper():
+def test_its_blocks_are_arranged_as_in_the_paper():
     constraint = scattered(partial(BlockTriangular, short_size=3), 8)
     W_L, W_S, W_C = constraint.long(), constraint.short(), constraint.coupling
     expected = np.block([[array(W_L), array(W_C)], [np.zeros((3, 5)), array(W_S)]])
     assert np.array_equal(array(constraint()), expected)
 
 
-def test_the_long_memory_hears_the_short_one_and_not_the_other_way_round():
+def test_the_short_memory_feeds_the_long_one_and_not_vice_versa():
     constraint = scattered(partial(BlockTriangular, short_size=3), 8)
     h_L, h_S = torch.randn(5), torch.randn(3)
     h = constraint() @ torch.cat([h_L, h_S])
@@ -52,7 +52,7 @@ def test_the_long_memory_hears_the_short_one_and_not_the_other_way_round():
     torch.testing.assert_close(h, torch.cat([expected, constraint.short() @ h_S]))
 
 
-def test_without_coupling_two_blocks_of_zeros_are_left():
+def test_without_coupling_both_off_diagonal_blocks_are_zero():
     constraint = scattered(partial(BlockTriangular, short_size=3, coupling=False), 8)
     assert constraint.coupling is None
     W = constraint()
@@ -91,22 +91,22 @@ def test_without_coupling_its_entries_count_in_the_residual():
     assert BlockTriangular(6, coupling=True).residual(W) == 4
 
 
-# --------------------------------------------------------------------- starts and penalties
+# ------------------------------------------------------------ initialisation and penalties
 
 
 @pytest.mark.parametrize("make", [BlockTriangular, complex_pair])
-def test_the_coupling_starts_as_glorot_says(make):
+def test_the_coupling_is_initialised_as_by_glorot(make):
     coupling = started(make, 100).coupling
     bound = math.sqrt(6 / sum(coupling.shape)) / (math.sqrt(2) if make is complex_pair else 1)
     assert 0.95 * bound < coupling.abs().max() <= bound
 
 
-def test_the_coupling_may_start_truncated_orthogonal():
+def test_the_coupling_can_be_initialised_truncated_orthogonal():
     coupling = BlockTriangular(10, short_size=3, coupling_init=orthogonal_).coupling
     assert distance(coupling.T @ coupling, torch.eye(3)) <= tol(torch.float32, 10)
 
 
-def test_the_parts_start_as_they_do_alone():
+def test_the_parts_are_initialised_as_they_are_alone():
     constraint = started(BlockTriangular, 8)
     assert torch.equal(constraint.long(), started(ScaledCayley, 4)())
 
@@ -128,13 +128,13 @@ def test_a_model_adds_each_penalty_once():
     torch.testing.assert_close(penalty(model), torch.stack([p.penalty() for p in parts]).sum())
 
 
-def test_the_recurrent_optimiser_gets_what_it_gets_of_the_parts():
+def test_the_recurrent_optimiser_gets_the_recurrent_parameters_of_the_parts():
     model = SequenceModel(RNN(2, 8, constraint=partial(BlockTriangular, short=nnrnn)), 1)
     constraint = model.layer.all_directions()[0].constraint
     assert [*constrained_parameters(model)] == [constraint.long.raw, constraint.short.P.raw]
 
 
-def test_the_parts_move_by_themselves():
+def test_the_parts_advance_automatically():
     make = partial(BlockTriangular, long=partial(Exponential, period=1), short_size=4)
     constraint = started(make, 8)
     with torch.no_grad():
@@ -149,7 +149,7 @@ def test_the_parts_move_by_themselves():
 # ------------------------------------------------------------------------------ the inverse
 
 
-def test_a_matrix_that_one_part_refuses_changes_the_other_neither():
+def test_a_matrix_that_one_part_refuses_changes_neither_part():
     make = partial(BlockTriangular, long=Exponential, short=partial(ScaledCayley, negative=0))
     constraint = scattered(make, 8)
     before = state_of(constraint)
@@ -161,7 +161,7 @@ def test_a_matrix_that_one_part_refuses_changes_the_other_neither():
     assert_same_state(state_of(constraint), before)
 
 
-def test_a_part_without_an_inverse_says_so():
+def test_a_part_without_an_inverse_raises():
     make = partial(BlockTriangular, long=unitary, short=FourierProduct)
     constraint = scattered(make, 8)
     before = state_of(constraint)
@@ -170,12 +170,12 @@ def test_a_part_without_an_inverse_says_so():
     assert_same_state(state_of(constraint), before)
 
 
-# --------------------------------------------------------------------------- facts of papers
+# ------------------------------------------------------------- statements of the papers
 
 
 @pytest.fixture
 def relu_network():
-    """A network of Theorem 3.1: the 2-norm of its W_S is below one."""
+    """A network of Theorem 3.1, where the 2-norm of W_S is below one."""
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
         layer = RNN(3, 8, nonlinearity="relu", constraint=partial(BlockTriangular, short_size=4))
@@ -231,9 +231,9 @@ REFUSED = {
     "an instance": (
         {"long": ScaledCayley(4)},
         TypeError,
-        "expected a function of the size that makes a Constraint",
+        "expected a function from the size to a Constraint",
     ),
-    "no constraint": ({"short": torch.eye}, TypeError, "expected a function of the size"),
+    "no constraint": ({"short": torch.eye}, TypeError, "expected a function from the size"),
 }
 
 
@@ -243,7 +243,7 @@ def test_blocks_that_do_not_fit_are_refused(options, error, message):
         BlockTriangular(8, **options)
 
 
-def test_one_unit_is_refused_as_it_makes_no_two_blocks():
+def test_a_single_unit_is_refused():
     with pytest.raises(ValueError, match="got short_size=0 and size=1: a matrix of one block"):
         BlockTriangular(1)
 
@@ -258,7 +258,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
-def test_any_two_sets_make_one(make):
+def test_any_two_sets_can_be_combined(make):
     constraint = started(make, 8)
     take_steps(constraint, torch.optim.Adam(constraint.parameters(), lr=0.01), range(20))
     W = constraint().detach()

@@ -24,7 +24,7 @@ def normal(*shape, seed=0):
     return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
 
 
-def made(n, m=None, margin=0.2, dtype=torch.float64):
+def build(n, m=None, margin=0.2, dtype=torch.float64):
     with torch.random.fork_rng(devices=()):
         constraint = BoundedSVD(n, reflections=m, margin=margin).to(dtype)
     constraint.reset(stream())
@@ -62,14 +62,14 @@ def with_singular_values(sigma, seed=0):
 
 @each_size
 def test_the_matrix_is_its_singular_value_decomposition(n, m):
-    constraint = made(n, m)
+    constraint = build(n, m)
     U, V = (reflections_one_by_one(raw, n, m) for raw in (constraint.left, constraint.right))
     assert distance(constraint(), U @ np.diag(sigma_of(constraint)) @ V.T) <= 1e-10
 
 
-def test_a_row_vector_meets_the_right_reflections_first():
+def test_a_row_vector_is_multiplied_by_the_right_reflections_first():
     # as published: h V Sigma U', which is a row times the transpose of W
-    constraint = made(7, 3)
+    constraint = build(7, 3)
     h = normal(7, seed=4).numpy()
     U, V = (reflections_one_by_one(raw, 7, 3) for raw in (constraint.left, constraint.right))
     published = h @ V @ np.diag(sigma_of(constraint)) @ U.T
@@ -78,7 +78,7 @@ def test_a_row_vector_meets_the_right_reflections_first():
 
 @each_size
 def test_the_singular_values_are_those_of_the_formula(n, m):
-    constraint = made(n, m)
+    constraint = build(n, m)
     got = np.linalg.svd(constraint().detach().numpy())[1]
     np.testing.assert_allclose(np.sort(got), np.sort(sigma_of(constraint)), rtol=1e-12)
 
@@ -86,27 +86,27 @@ def test_the_singular_values_are_those_of_the_formula(n, m):
 @pytest.mark.parametrize("p", [-1e4, -30.0, 30.0, 1e4])
 @pytest.mark.parametrize("margin", [0.01, 0.5, 1.0])
 def test_the_singular_values_never_leave_the_margin(p, margin):
-    constraint = made(7, margin=margin, dtype=torch.float32)
+    constraint = build(7, margin=margin, dtype=torch.float32)
     with torch.no_grad():
         constraint.stretch.fill_(p)
     assert constraint.residual(constraint()) <= tol(torch.float32, 7)
 
 
 @each_size
-def test_a_start_is_a_rotation(n, m):
+def test_an_initialised_matrix_is_a_rotation(n, m):
     W = BoundedSVD(n, reflections=m)().detach().double()
     assert orthogonality_error(W) <= tol(torch.float32, n)
     assert abs(float(torch.linalg.det(W)) - 1) <= tol(torch.float32, n)
 
 
-def test_the_reflections_start_with_the_spread_of_all_their_entries():
+def test_the_initial_reflections_have_the_glorot_bound_of_the_full_matrix():
     constraint = BoundedSVD(200, reflections=40)
     bound = np.sqrt(6 / 240)
     for raw in (constraint.left, constraint.right):
         assert 0.99 * bound < raw.abs().max() <= bound
 
 
-def test_both_sides_start_apart():
+def test_both_sides_are_initialised_differently():
     constraint = BoundedSVD(7)
     assert not torch.equal(constraint.left, constraint.right)
 
@@ -119,7 +119,7 @@ def test_the_parameters_are_counted(n, m, count):
 
 
 def test_an_optimiser_step_normalises_the_reflections_and_keeps_the_matrix():
-    constraint = made(7, 3)
+    constraint = build(7, 3)
     W = constraint().detach()
     constraint.advance()
     assert distance(constraint(), W) <= tol(W.dtype, 7)
@@ -131,9 +131,9 @@ def test_an_optimiser_step_normalises_the_reflections_and_keeps_the_matrix():
 
 
 @pytest.mark.parametrize("m", [6, 7])
-def test_every_matrix_of_the_margin_and_positive_determinant_is_reached(m):
+def test_every_matrix_within_the_margin_with_positive_determinant_is_reached(m):
     W = with_singular_values(1 + 0.19 * np.linspace(-1, 1, 7))
-    constraint = made(7, m)
+    constraint = build(7, m)
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(W.dtype, 7)
 
@@ -143,21 +143,21 @@ def reflected():
 
 
 def test_as_many_reflections_as_units_reach_a_negative_determinant():
-    constraint = made(7, 7)
+    constraint = build(7, 7)
     constraint.assign(reflected())
     assert distance(constraint(), reflected()) <= tol(torch.float64, 7)
 
 
-def test_one_reflection_less_does_not_and_changes_nothing():
-    constraint = made(7, 6)
+def test_one_reflection_less_is_refused_and_changes_nothing():
+    constraint = build(7, 6)
     before = [raw.detach().clone() for raw in constraint.parameters()]
-    with pytest.raises(NotInSetError, match="its determinant is negative: take reflections=7"):
+    with pytest.raises(NotInSetError, match="its determinant is negative: use reflections=7"):
         constraint.assign(reflected())
     assert all(torch.equal(p, q) for p, q in zip(constraint.parameters(), before, strict=True))
 
 
 def test_few_reflections_have_no_inverse():
-    constraint = made(7, 3)
+    constraint = build(7, 3)
     with pytest.raises(NoInverseError, match=r"expected reflections=7 .* got 3"):
         constraint.assign(constraint())
 
@@ -166,24 +166,24 @@ def test_few_reflections_have_no_inverse():
 @pytest.mark.parametrize("margin", [0.01, 0.2, 1.0])
 def test_the_edges_of_the_margin_are_reached_to_rounding(margin, dtype):
     W = with_singular_values(1 + margin * np.array([1, -1, 1, 0, -1.0]))
-    constraint = made(5, margin=margin, dtype=dtype)
+    constraint = build(5, margin=margin, dtype=dtype)
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(dtype, 5)
     assert constraint.stretch.isfinite().all()
 
 
-def test_a_residual_is_how_far_the_singular_values_stand_out():
+def test_the_residual_is_the_excess_of_the_singular_values_over_the_margin():
     W = with_singular_values(np.array([1.5, 1.1, 1.0, 0.9, 0.4]))
-    assert abs(made(5).residual(W) - np.hypot(0.3, 0.4)) <= tol(W.dtype, 5)
+    assert abs(build(5).residual(W) - np.hypot(0.3, 0.4)) <= tol(W.dtype, 5)
 
 
-def test_what_stands_out_is_refused():
+def test_singular_values_outside_the_margin_are_refused():
     with pytest.raises(NotInSetError, match=r"singular values must lie within 0\.2 of one"):
-        made(5).assign(with_singular_values(np.array([1.5, 1, 1, 1, 1])))
+        build(5).assign(with_singular_values(np.array([1.5, 1, 1, 1, 1])))
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.1, 1.1, float("nan")])
-def test_a_margin_that_is_none_is_refused(margin):
+def test_a_margin_out_of_range_is_refused(margin):
     with pytest.raises(ValueError, match=rf"expected 0 < margin <= 1, got {margin} .*Householder"):
         BoundedSVD(4, margin=margin)
 

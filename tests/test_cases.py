@@ -1,4 +1,4 @@
-"""What a package exports is what the shared contracts run over."""
+"""The cases of the shared contracts cover all exports."""
 
 import inspect
 from functools import partial
@@ -17,15 +17,15 @@ def exported_classes(package, unless):
     return {each for each in exported if inspect.isclass(each) and each not in unless}
 
 
-def made_from(cases_by_name):
+def classes_of(cases_by_name):
     return {case.func if isinstance(case, partial) else case for case in cases_by_name.values()}
 
 
 @pytest.mark.parametrize(
     ("exported", "covered"),
     [
-        (exported_classes(constraints, {Constraint}), made_from(cases.CONSTRAINTS)),
-        (exported_classes(layers, set()), made_from(cases.LAYERS | cases.NAMED)),
+        (exported_classes(constraints, {Constraint}), classes_of(cases.CONSTRAINTS)),
+        (exported_classes(layers, set()), classes_of(cases.LAYERS | cases.NAMED)),
         (exported_classes(tasks, {Task, tasks.Batch}), {type(t) for t in cases.TASKS.values()}),
         (set(nonlinearities.NONLINEARITIES), {name for name, _ in cases.NONLINEARITIES.values()}),
     ],

@@ -1,4 +1,4 @@
-"""The command line, as a stranger types it."""
+"""The command line, called as a user would."""
 
 import hashlib
 import importlib
@@ -16,10 +16,11 @@ import pytest
 import torch
 import yaml
 
+from eigenrnn import __version__
 from eigenrnn.errors import RunExistsError
 from eigenrnn.experiments import registry
-from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.cli.make import make, options_and_record
+from eigenrnn.experiments.cli.main import COMMANDS, main
+from eigenrnn.experiments.cli.train_options import build_training, parse_options
 from eigenrnn.experiments.data.mnist import FILES
 from eigenrnn.experiments.recipes import Outcome
 from eigenrnn.experiments.registry import class_path
@@ -33,8 +34,8 @@ ROW = '--rows "scoRNN 190 T=1000" --quick'
 
 
 @dataclass
-class Told:
-    """What a command came to."""
+class Completed:
+    """The exit status and the output of a command."""
 
     status: int
     out: str
@@ -51,19 +52,19 @@ def eigenrnn(tmp_path, monkeypatch, capsys):
     def call(line):
         with one_thread():
             status = main(shlex.split(line))
-        return Told(status, *capsys.readouterr())
+        return Completed(status, *capsys.readouterr())
 
     return call
 
 
 @pytest.fixture
-def complaint(eigenrnn):
-    """Run a command that is refused; give the one line that says why."""
+def error_of(eigenrnn):
+    """Run a command that fails; return its one-line error message."""
 
     def call(line):
-        told = eigenrnn(line)
-        assert (told.status, told.out) == (2, "")
-        (said,) = told.err.splitlines()
+        done = eigenrnn(line)
+        assert (done.status, done.out) == (2, "")
+        (said,) = done.err.splitlines()
         assert said.startswith("error: ")
         return said.removeprefix("error: ")
 
@@ -71,8 +72,8 @@ def complaint(eigenrnn):
 
 
 @pytest.fixture
-def shown(eigenrnn, capsys):
-    """Run a command that only shows something, such as help."""
+def printed_by(eigenrnn, capsys):
+    """Run a command that exits after printing, such as help; return its output."""
 
     def call(line):
         with pytest.raises(SystemExit, match="0"):
@@ -92,7 +93,7 @@ def seeded():
 
 
 def config(directory):
-    """Read what the run wrote of itself."""
+    """Read the config.json of a run."""
     return json.loads((directory / "config.json").read_text())
 
 
@@ -102,27 +103,27 @@ def config(directory):
 @pytest.mark.parametrize(
     "name", [*registry.CONSTRAINTS, *registry.LAYERS, *registry.TASKS, *registry.RECIPES]
 )
-def test_list_names_all_there_is(eigenrnn, name):
+def test_list_shows_every_registered_name(eigenrnn, name):
     assert f" {name} " in eigenrnn("list").out
 
 
-def test_list_can_be_asked_for_one_kind(eigenrnn):
-    told = eigenrnn("list tasks")
-    assert "pixel_mnist" in told.out
-    assert "scornn" not in told.out
+def test_list_can_show_one_kind(eigenrnn):
+    done = eigenrnn("list tasks")
+    assert "pixel_mnist" in done.out
+    assert "scornn" not in done.out
 
 
 def test_list_fits_a_narrow_terminal(eigenrnn):
     assert max(map(len, eigenrnn("list").out.splitlines())) <= 80
 
 
-def test_list_can_be_read_by_programs(eigenrnn):
+def test_list_prints_json(eigenrnn):
     facts = json.loads(eigenrnn("list --json").out)
     assert set(facts) == {"constraints", "layers", "tasks", "recipes", "backends"}
     assert set(facts["layers"]) == set(registry.LAYERS)
 
 
-def test_list_tells_programs_the_departures_of_rows_and_of_whole_recipes(eigenrnn):
+def test_list_json_has_the_departures_of_rows_and_recipes(eigenrnn):
     facts = json.loads(eigenrnn("list recipes --json").out)["recipes"]
     for name, recipe in registry.RECIPES.items():
         assert facts[name]["departures"] == list(recipe.departures)
@@ -130,7 +131,7 @@ def test_list_tells_programs_the_departures_of_rows_and_of_whole_recipes(eigenrn
         assert of_rows == [list(row.departures) for row in recipe.rows]
 
 
-def test_list_tells_programs_which_rows_can_run(eigenrnn):
+def test_list_json_says_which_rows_can_run(eigenrnn):
     facts = json.loads(eigenrnn("list recipes --json").out)
     rows = {row["label"]: row for row in facts["recipes"]["scornn/table2"]["rows"]}
     assert (rows["scoRNN 170"]["reported"], rows["scoRNN 170"]["can_run"]) == (0.943, True)
@@ -140,7 +141,7 @@ def test_list_tells_programs_which_rows_can_run(eigenrnn):
     )
 
 
-def test_the_package_of_the_command_line_can_be_run(tmp_path):
+def test_the_package_can_be_run_as_a_module(tmp_path):
     command = [sys.executable, "-m", "eigenrnn", "list", "tasks"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -150,19 +151,33 @@ def test_the_package_of_the_command_line_can_be_run(tmp_path):
 # help
 
 
-def test_help_names_the_commands(shown):
-    said = shown("--help")
-    assert all(command in said for command in ("list", "train", "reproduce"))
+def test_help_names_the_commands(eigenrnn):
+    done = eigenrnn("--help")
+    assert done.status == 0
+    assert all(f"    {command} " in done.out for command in COMMANDS)
 
 
-def test_help_of_train_names_tasks_and_layers(shown):
-    said = " ".join(shown("train --help").split())
-    assert f"{TASKS}; its options as --task.OPTION" in said
-    assert f"{LAYERS}; its options as --layer.OPTION" in said
+def test_help_imports_neither_torch_nor_the_recipes(tmp_path):
+    command = [sys.executable, "-X", "importtime", "-m", "eigenrnn", "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "eigenrnn.experiments.cli.main" in imported
+    assert imported.isdisjoint({"torch", "eigenrnn.experiments.recipes"})
+    assert "usage: eigenrnn" in done.stdout
 
 
-def test_help_of_train_speaks_of_no_classes(shown):
-    said = shown("train --help")
+def test_version_is_printed(eigenrnn):
+    assert eigenrnn("--version").out == f"eigenrnn {__version__}\n"
+
+
+def test_train_help_names_tasks_and_layers(printed_by):
+    said = " ".join(printed_by("train --help").split())
+    assert f"{TASKS}; set its options with --task.OPTION" in said
+    assert f"{LAYERS}; set its options with --layer.OPTION" in said
+
+
+def test_train_help_shows_no_python_classes(printed_by):
+    said = printed_by("train --help")
     assert "torch." not in said
     assert "<class" not in said
 
@@ -170,50 +185,50 @@ def test_help_of_train_speaks_of_no_classes(shown):
 @pytest.mark.parametrize(
     "line", ["--task.help copying", "--task.help=copying", "--task copying --task.help"]
 )
-def test_options_of_a_task_are_shown_by_its_name(shown, line):
-    assert "--task.delay" in shown(f"train {line}")
+def test_options_of_a_task_are_shown_by_its_name(printed_by, line):
+    assert "--task.delay" in printed_by(f"train {line}")
 
 
-def test_options_of_a_layer_are_shown_by_its_name(shown):
-    said = shown("train --layer.help scornn")
+def test_options_of_a_layer_are_shown_by_its_name(printed_by):
+    said = printed_by("train --layer.help scornn")
     assert "--layer.negative" in said
     assert "generator" not in said
 
 
-def test_help_without_a_name_lists_the_names(complaint):
-    said = complaint("train --task.help")
+def test_help_without_a_name_says_where_the_names_are(error_of):
+    said = error_of("train --task.help")
     assert said == "expected a task after --task.help, got none; see eigenrnn list tasks"
 
 
 # train
 
 
-def test_a_run_is_trained_by_flags(eigenrnn, tmp_path):
-    told = eigenrnn(f"train {SMALL} --layer scornn --layer.negative 2 --lr 0.01")
-    assert told.status == 0
+def test_a_run_can_be_configured_by_flags(eigenrnn, tmp_path):
+    done = eigenrnn(f"train {SMALL} --layer scornn --layer.negative 2 --lr 0.01")
+    assert done.status == 0
     written = config(tmp_path / "runs" / "copying-scornn-6")
     assert "delay=3, symbols=2" in written["task"]
     assert any("ScaledCayley(6, negative=2)" in line for line in written["model"])
     assert written["settings"]["lr"] == 0.01
 
 
-def test_a_run_tells_what_came_out_and_where_it_is(eigenrnn, tmp_path):
-    told = eigenrnn(f"train {SMALL} --out here")
+def test_a_run_prints_its_result_and_its_folder(eigenrnn, tmp_path):
+    done = eigenrnn(f"train {SMALL} --out here")
     last = json.loads((tmp_path / "here" / "result.json").read_text())["last"]["test"]
-    assert "144 parameters, 4 steps" in told.out
-    assert f"last: test loss {last['loss']:.4g}, accuracy {last['accuracy']:.4g}" in told.out
-    assert told.out.endswith("in here\n")
+    assert "144 parameters, 4 steps" in done.out
+    assert f"last: test loss {last['loss']:.4g}, accuracy {last['accuracy']:.4g}" in done.out
+    assert done.out.endswith("in here\n")
 
 
-def test_text_from_the_user_is_shown_as_it_is(eigenrnn):
+def test_user_text_is_printed_without_markup(eigenrnn):
     assert "in run:x:[red]\n" in eigenrnn(f"train {SMALL} --out 'run:x:[red]'").out
 
 
-def test_text_from_the_user_is_refused_as_it_is(complaint):
-    assert "got :x:[red]" in complaint("report ':x:[red]'")
+def test_user_text_in_errors_is_printed_without_markup(error_of):
+    assert "got :x:[red]" in error_of("report ':x:[red]'")
 
 
-def test_progress_is_shown_beside_the_output(eigenrnn):
+def test_progress_goes_to_stderr(eigenrnn):
     assert "copying-scornn-6: step 4/4, loss" in eigenrnn(f"train {SMALL}").err
 
 
@@ -223,60 +238,58 @@ def test_every_layer_trains_by_its_name(eigenrnn, layer):
 
 
 def same_as_in_python(layer):
-    """Whether the command line makes a layer whose weights and options are those of Python."""
+    """Whether the command line builds the same layer, with the same weights, as Python."""
     kind = registry.LAYERS[layer]
     content = {"class_path": registry.class_path(kind)}
-    options, _ = options_and_record(
-        {"task": "eigenrnn.experiments.tasks.Adding", "layer": content}
-    )
+    options, _ = parse_options({"task": "eigenrnn.experiments.tasks.Adding", "layer": content})
     one, other = (make(2, 16, generator=seeded()) for make in (options.layer, kind))
     weights = one.state_dict(), other.state_dict()
     return str(one) == str(other) and all(map(torch.equal, *(w.values() for w in weights)))
 
 
 @pytest.mark.parametrize("layer", ["irnn", "ncgru", "urnn"])
-def test_a_named_layer_is_that_of_python(layer):
+def test_a_named_layer_equals_the_python_class(layer):
     assert same_as_in_python(layer)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layer", registry.LAYERS)
-def test_every_named_layer_is_that_of_python(layer):
+def test_every_named_layer_equals_the_python_class(layer):
     assert same_as_in_python(layer)
 
 
 @pytest.mark.parametrize("constraint", registry.CONSTRAINTS)
-def test_every_constraint_is_taken_by_its_name(eigenrnn, constraint, tmp_path):
+def test_every_constraint_can_be_named(eigenrnn, constraint, tmp_path):
     assert eigenrnn(f"train {SMALL} --layer rnn --layer.constraint {constraint}").status == 0
     written = config(tmp_path / "runs" / "copying-rnn-6")
     assert any(registry.CONSTRAINTS[constraint].__name__ in line for line in written["model"])
 
 
 @pytest.mark.parametrize("gate", ["reset", "update", "candidate"])
-def test_the_constraint_of_a_gate_is_named_too(eigenrnn, tmp_path, gate):
+def test_the_constraint_of_a_gate_can_be_named(eigenrnn, tmp_path, gate):
     eigenrnn(f"train {SMALL} --layer gru --layer.{gate} exponential --out here")
     assert any("Exponential(" in line for line in config(tmp_path / "here")["model"])
 
 
-def test_pixels_are_read_from_the_folder_that_is_named(eigenrnn, data_root, monkeypatch, tmp_path):
+def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_path):
     monkeypatch.setenv("EIGENRNN_DATA", str(tmp_path / "elsewhere"))
-    told = eigenrnn(
+    done = eigenrnn(
         f"train --task pixel_mnist --task.permuted true --hidden_size 2 --steps 1 "
         f"--eval_batch_size 5000 --accelerator cpu --data_root {data_root}"
     )
-    assert told.status == 0
+    assert done.status == 0
     assert "permuted=True" in config(tmp_path / "runs" / "pixel_mnist-scornn-2")["task"]
 
 
 @pytest.mark.parametrize("name", ["pixel_mnist", "copying"])
-def test_a_run_is_called_after_the_registered_names(name):
+def test_a_run_is_named_after_task_and_layer(name):
     task, layer = class_path(registry.TASKS[name]), class_path(registry.LAYERS["scornn"])
     content = {"task": {"class_path": task}, "layer": {"class_path": layer}}
-    made = make(options_and_record(content | {"hidden_size": 4, "steps": 1})[0])
+    made = build_training(parse_options(content | {"hidden_size": 4, "steps": 1})[0])
     assert made.name == f"{name}-scornn-4"
 
 
-def test_the_seed_decides_the_start(eigenrnn, tmp_path):
+def test_the_seed_determines_the_initialisation(eigenrnn, tmp_path):
     for name, seed in [("a", 1), ("b", 1), ("c", 2)]:
         eigenrnn(f"train {SMALL} --seed {seed} --out {name}")
     a, b, c = (read_metrics(tmp_path / name)[0]["train_loss"] for name in "abc")
@@ -297,7 +310,7 @@ YAML = {
 
 
 @pytest.mark.parametrize("text", YAML.values(), ids=YAML)
-def test_a_run_is_trained_by_a_file(eigenrnn, tmp_path, text):
+def test_a_run_can_be_configured_by_a_file(eigenrnn, tmp_path, text):
     file = write(tmp_path / "run.yaml", text + "hidden_size: 6\nsteps: 2\naccelerator: cpu\n")
     assert eigenrnn(f"train --config {file} --out here").status == 0
     assert config(tmp_path / "here")["settings"]["steps"] == 2
@@ -311,7 +324,7 @@ def test_options_in_a_file_reach_the_task_and_the_layer(eigenrnn, tmp_path):
     assert any("Exponential(6, start='haar'" in line for line in written["model"])
 
 
-def test_flags_win_over_the_file(eigenrnn, tmp_path):
+def test_flags_override_the_file(eigenrnn, tmp_path):
     text = "task: {name: copying, delay: 5, symbols: 3}\nlayer: lstm\nhidden_size: 6\nsteps: 9\n"
     file = write(tmp_path / "run.yaml", text)
     eigenrnn(f"train --config {file} --layer gru --steps 2 --task.delay 4 --out here")
@@ -321,33 +334,33 @@ def test_flags_win_over_the_file(eigenrnn, tmp_path):
     assert written["settings"]["steps"] == 2
 
 
-def test_the_configuration_is_printed_and_nothing_is_trained(shown, tmp_path):
-    options = yaml.safe_load(shown(f"train {SMALL} --lr 0.5 --print_config"))
+def test_the_configuration_is_printed_and_nothing_is_trained(printed_by, tmp_path):
+    options = yaml.safe_load(printed_by(f"train {SMALL} --lr 0.5 --print_config"))
     assert options["lr"] == 0.5
     assert options["task"]["init_args"]["delay"] == 3
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_printed_configuration_is_a_file_to_train_by(eigenrnn, shown, tmp_path):
-    printed = shown(f"train {SMALL} --layer gru --print_config")
+def test_the_printed_configuration_can_be_used_as_a_file(eigenrnn, printed_by, tmp_path):
+    printed = printed_by(f"train {SMALL} --layer gru --print_config")
     eigenrnn(f"train --config {write(tmp_path / 'run.yaml', printed)} --out by-file")
     eigenrnn(f"train {SMALL} --layer gru --out by-flags")
     by_file, by_flags = (config(tmp_path / name) for name in ("by-file", "by-flags"))
     assert {**by_file, "name": None} == {**by_flags, "name": None}
 
 
-# a run that is there
+# existing runs
 
 
-def test_a_run_that_is_there_is_refused_with_both_ways_out(eigenrnn, complaint):
+def test_an_existing_run_is_refused_with_both_options(eigenrnn, error_of):
     eigenrnn(f"train {SMALL}")
-    said = complaint(f"train {SMALL}")
+    said = error_of(f"train {SMALL}")
     assert "runs/copying-scornn-6 already holds a run" in said
     assert "--resume" in said
     assert "--overwrite" in said
 
 
-def test_resuming_a_run_that_has_ended_tells_its_result_again(eigenrnn, tmp_path):
+def test_resuming_a_finished_run_prints_its_result_again(eigenrnn, tmp_path):
     first = eigenrnn(f"train {SMALL}")
     journal = tmp_path / "runs" / "copying-scornn-6" / "metrics.csv"
     before = journal.stat().st_mtime_ns
@@ -356,22 +369,22 @@ def test_resuming_a_run_that_has_ended_tells_its_result_again(eigenrnn, tmp_path
     assert journal.stat().st_mtime_ns == before
 
 
-def test_overwriting_trains_anew(eigenrnn, tmp_path):
+def test_overwriting_trains_again(eigenrnn, tmp_path):
     eigenrnn(f"train {SMALL}")
     assert eigenrnn(f"train {SMALL} --seed 1 --overwrite").status == 0
     assert config(tmp_path / "runs" / "copying-scornn-6")["settings"]["seed"] == 1
 
 
-def test_another_run_is_not_resumed(eigenrnn, complaint):
+def test_a_run_with_other_settings_is_not_resumed(eigenrnn, error_of):
     eigenrnn(f"train {SMALL}")
-    assert "lr was 0.001, now 0.5" in complaint(f"train {SMALL} --lr 0.5 --resume")
+    assert "lr was 0.001, now 0.5" in error_of(f"train {SMALL} --lr 0.5 --resume")
 
 
-def test_a_run_is_not_both_resumed_and_overwritten(complaint):
-    assert "got both" in complaint(f"train {SMALL} --resume --overwrite")
+def test_a_run_is_not_both_resumed_and_overwritten(error_of):
+    assert "got both" in error_of(f"train {SMALL} --resume --overwrite")
 
 
-# what is refused
+# errors
 
 REFUSED = {
     # names
@@ -410,7 +423,7 @@ REFUSED = {
         "enrnn/table2?); see eigenrnn list recipes"
     ),
     "reproduce": "expected a recipe, got none; see eigenrnn list recipes",
-    "collect": "expected the data to collect, car_racing, got none",
+    "collect": "expected a data set to collect (car_racing), got none",
     "collect car_racin": (
         "expected a task to collect for, got 'car_racin' (did you mean car_racing?); there are "
         "car_racing"
@@ -450,12 +463,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("line", "said"), REFUSED.items(), ids=REFUSED)
-def test_what_cannot_be_is_refused_in_one_line(complaint, line, said):
-    assert complaint(line) == said
+def test_invalid_arguments_are_refused_in_one_line(error_of, line, said):
+    assert error_of(line) == said
 
 
 @pytest.mark.parametrize("line", [line for line in REFUSED if line.startswith("train")])
-def test_what_is_refused_leaves_nothing_behind(eigenrnn, tmp_path, line):
+def test_refused_arguments_leave_no_files(eigenrnn, tmp_path, line):
     eigenrnn(line)
     assert list(tmp_path.iterdir()) == []
 
@@ -475,8 +488,8 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize(("line", "what"), TOO_LARGE.items(), ids=range(len(TOO_LARGE)))
-def test_what_cannot_fit_into_memory_is_refused_before_it_is_made(complaint, tmp_path, line, what):
-    said = complaint(line)
+def test_oversized_models_and_data_are_refused_before_allocation(error_of, tmp_path, line, what):
+    said = error_of(line)
     assert re.match(rf"expected (the )?{what}.* to fit into the [\d.]+ GiB of memory", said)
     assert list(tmp_path.iterdir()) == []
 
@@ -484,9 +497,9 @@ def test_what_cannot_fit_into_memory_is_refused_before_it_is_made(complaint, tmp
 @pytest.mark.parametrize(
     "line", [f"train {SMALL} --accelerator cuda", "collect car_racing --accelerator cuda"]
 )
-def test_a_device_that_is_not_there_is_refused_in_one_line(complaint, tmp_path, monkeypatch, line):
+def test_a_missing_device_is_refused_in_one_line(error_of, tmp_path, monkeypatch, line):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert complaint(line).startswith("expected a machine with a CUDA device")
+    assert error_of(line).startswith("expected a machine with a CUDA device")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -503,17 +516,17 @@ WRONG_FILES = {
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG_FILES.values(), ids=WRONG_FILES)
-def test_a_wrong_file_is_refused_in_one_line(complaint, tmp_path, text, said):
+def test_an_invalid_file_is_refused_in_one_line(error_of, tmp_path, text, said):
     file = write(tmp_path / "run.yaml", text)
-    assert said in complaint(f"train --config {file} --steps 1")
+    assert said in error_of(f"train --config {file} --steps 1")
 
 
-def test_a_file_that_is_not_there_is_refused(complaint):
-    assert "File does not exist" in complaint("train --config nowhere.yaml")
+def test_a_missing_file_is_refused(error_of):
+    assert "File does not exist" in error_of("train --config nowhere.yaml")
 
 
-def test_an_unknown_row_lists_the_labels(complaint):
-    said = complaint("reproduce scornn/table2 --rows GRU")
+def test_an_unknown_row_lists_the_labels(error_of):
+    said = error_of("reproduce scornn/table2 --rows GRU")
     assert "scoRNN 170, scoRNN 360, LSTM 128" in said
     assert said.endswith("got 'GRU'")
 
@@ -531,9 +544,9 @@ PIXELS = "--task pixel_mnist --hidden_size 2 --steps 1"
 
 
 @pytest.mark.parametrize("command", [f"train {PIXELS}", "reproduce scornn/table1"])
-def test_missing_data_names_the_file_the_addresses_and_the_variable(complaint, command):
+def test_missing_data_names_the_file_the_addresses_and_the_variable(error_of, command):
     file = FILES["train", "images"]
-    said = complaint(f"{command} --data_root nowhere")
+    said = error_of(f"{command} --data_root nowhere")
     assert f"nowhere/{file.path}" in said
     assert all(url in said for url in file.urls)
     assert len(file.urls) == 2
@@ -546,11 +559,11 @@ def test_a_run_whose_data_is_missing_leaves_no_folder(eigenrnn, tmp_path, comman
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damaged_data_names_both_checksums(complaint, tmp_path):
+def test_damaged_data_names_both_checksums(error_of, tmp_path):
     file = FILES["train", "images"]
     (tmp_path / "mnist").mkdir()
     (tmp_path / file.path).write_bytes(b"damaged")
-    said = complaint(f"train {PIXELS} --data_root {tmp_path}")
+    said = error_of(f"train {PIXELS} --data_root {tmp_path}")
     assert file.sha256 in said
     assert hashlib.sha256(b"damaged").hexdigest() in said
 
@@ -558,41 +571,41 @@ def test_damaged_data_names_both_checksums(complaint, tmp_path):
 # reproduce
 
 
-def test_a_recipe_ends_with_the_table(eigenrnn, tmp_path):
-    told = eigenrnn(f"reproduce scornn/fig1 {ROW}")
+def test_a_recipe_prints_its_table(eigenrnn, tmp_path):
+    done = eigenrnn(f"reproduce scornn/fig1 {ROW}")
     written = (tmp_path / "runs" / "scornn-fig1-quick" / "results.md").read_text()
-    assert told.status == 0
-    assert "| scoRNN 190 T=1000 | 21,764 | last test loss | 0 |" in told.out
-    assert told.out.startswith(written)
+    assert done.status == 0
+    assert "| scoRNN 190 T=1000 | 21,764 | last test loss | 0 |" in done.out
+    assert done.out.startswith(written)
 
 
-def test_a_recipe_tells_where_its_results_are(eigenrnn):
-    told = eigenrnn(f"reproduce scornn/fig1 {ROW}")
-    assert told.out.endswith("in runs/scornn-fig1-quick: results.json and results.md\n")
+def test_a_recipe_prints_where_its_results_are(eigenrnn):
+    done = eigenrnn(f"reproduce scornn/fig1 {ROW}")
+    assert done.out.endswith("in runs/scornn-fig1-quick: results.json and results.md\n")
 
 
 def test_on_a_terminal_the_table_fits(eigenrnn, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    told = eigenrnn("reproduce scornn/fig1 --rows uRNN --quick")
-    lines = re.sub(r"\x1b\[[\d;]*m", "", told.out).splitlines()
-    assert "full-capacity" in told.out
+    done = eigenrnn("reproduce scornn/fig1 --rows uRNN --quick")
+    lines = re.sub(r"\x1b\[[\d;]*m", "", done.out).splitlines()
+    assert "full-capacity" in done.out
     assert max(map(len, lines)) <= 80
 
 
-def test_a_recipe_that_is_there_is_refused_with_both_ways_out(eigenrnn, complaint):
+def test_an_existing_recipe_folder_is_refused_with_both_options(eigenrnn, error_of):
     eigenrnn(f"reproduce scornn/fig1 {ROW}")
-    said = complaint(f"reproduce scornn/fig1 {ROW}")
+    said = error_of(f"reproduce scornn/fig1 {ROW}")
     assert "--resume" in said
     assert "--overwrite" in said
 
 
-def test_a_recipe_that_has_ended_tells_its_table_again(eigenrnn):
+def test_resuming_a_finished_recipe_prints_its_table_again(eigenrnn):
     first = eigenrnn(f"reproduce scornn/fig1 {ROW}")
     again = eigenrnn(f"reproduce scornn/fig1 {ROW} --resume")
     assert again.out == first.out
 
 
-def test_a_run_or_a_recipe_ends_when_its_minutes_are_over(eigenrnn, tmp_path):
+def test_a_run_or_a_recipe_stops_after_max_minutes(eigenrnn, tmp_path):
     run = "train --task copying --task.delay 4 --steps 1000 --max_minutes 1e-9 --out run"
     assert eigenrnn(run).status == 0
     assert eigenrnn(f"reproduce scornn/fig1 {ROW} --max_minutes 1e-9 --out recipe").status == 0
@@ -601,7 +614,7 @@ def test_a_run_or_a_recipe_ends_when_its_minutes_are_over(eigenrnn, tmp_path):
         assert not (tmp_path / ended / "result.json").exists()
 
 
-def test_an_interrupted_recipe_says_so_by_its_status(eigenrnn, monkeypatch):
+def test_an_interrupted_recipe_has_the_exit_status_of_the_signal(eigenrnn, monkeypatch):
     stopped = Outcome("scoRNN 190 T=1000", "figure 1", "loss", 0.0, "", signal=signal.SIGTERM)
     patch(monkeypatch, "reproduce", lambda *_, **__: [stopped])
     assert eigenrnn(f"reproduce scornn/fig1 {ROW}").status == 143
@@ -619,8 +632,8 @@ def test_an_interrupt_before_the_first_step_ends_without_a_traceback(eigenrnn, m
         raise KeyboardInterrupt
 
     patch(monkeypatch, "fit", interrupted)
-    told = eigenrnn(f"train {SMALL}")
-    assert (told.status, told.err) == (130, "error: stopped\n")
+    done = eigenrnn(f"train {SMALL}")
+    assert (done.status, done.err) == (130, "error: stopped\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -637,14 +650,14 @@ def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch
         return measure(learner, batches)
 
     monkeypatch.setattr(Learner, "measure", signalled)
-    told = eigenrnn(line)
-    assert told.status == 128 + number
+    done = eigenrnn(line)
+    assert done.status == 128 + number
     assert len(sent) == 2, "two splits of one run"
-    assert "--resume" in told.err
+    assert "--resume" in done.err
     assert eigenrnn(f"{line} --resume").status == 0
 
 
-def test_an_interrupted_run_says_how_to_go_on_and_then_ends(eigenrnn, tmp_path):
+def test_an_interrupted_run_says_how_to_resume_and_can_be_resumed(eigenrnn, tmp_path):
     line = f"train {SMALL} --out here --steps"
     command = [sys.executable, "-m", "eigenrnn", *shlex.split(line), "1000000"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -663,6 +676,6 @@ def test_an_interrupted_run_says_how_to_go_on_and_then_ends(eigenrnn, tmp_path):
     assert "--resume" in said
 
     steps = int(read_metrics(tmp_path / "here")[-1]["step"]) + 3
-    told = eigenrnn(f"{line} {steps} --resume")
-    assert (told.status, f"{steps:,} steps" in told.out) == (0, True)
+    done = eigenrnn(f"{line} {steps} --resume")
+    assert (done.status, f"{steps:,} steps" in done.out) == (0, True)
     assert int(read_metrics(tmp_path / "here")[-1]["step"]) == steps

@@ -1,4 +1,4 @@
-"""Parts compose: any set in any gate, any two sets in one matrix, any set in a layer of torch."""
+"""Constraints combine: any set in any gate, any two sets in one matrix, any in torch's layers."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ def sequence(dtype=SINGLE):
 
 
 def train(module, steps=12):
-    """Train on a random target, and leave the gradients of the last step."""
+    """Train on a random target and keep the gradients of the last step."""
     x, optimiser = sequence(), torch.optim.Adam(module.parameters(), lr=0.01)
     target = torch.randn(module(x)[0].shape, generator=stream(2))
     for _ in range(steps):
@@ -34,10 +34,10 @@ def train(module, steps=12):
         optimiser.step()
 
 
-def assert_trained_in_its_set(constraint, start, tolerance):
+def assert_trained_in_its_set(constraint, initial, tolerance):
     assert all(raw.grad is not None and raw.grad.any() for raw in constraint.parameters())
     assert constraint.residual(constraint()) <= tolerance
-    assert distance(constraint(), start) > tolerance
+    assert distance(constraint(), initial) > tolerance
 
 
 # ------------------------------------------------------------------------ a set in a gate
@@ -49,9 +49,9 @@ def test_any_set_trains_in_any_gate(case, gate):
     n = case.near(8)
     layer = GRU(2, n, **{gate: case}, generator=stream())
     constraint = layer.all_directions()[0].constraints()[GATES.index(gate)]
-    start = constraint().detach().clone()
+    initial = constraint().detach().clone()
     train(layer)
-    assert_trained_in_its_set(constraint, start, case.tol(SINGLE, n))
+    assert_trained_in_its_set(constraint, initial, case.tol(SINGLE, n))
 
 
 MIXED = {
@@ -65,7 +65,7 @@ MIXED = {
 
 
 @pytest.mark.parametrize("gates", MIXED.values(), ids=MIXED)
-def test_a_gated_layer_with_matrices_of_other_papers_is_that_of_torch(gates):
+def test_a_gated_layer_with_matrices_of_other_papers_equals_that_of_torch(gates):
     layer = GRU(2, 8, **gates, generator=stream(), dtype=torch.float64)
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -97,7 +97,7 @@ def test_the_penalty_of_a_gate_reaches_the_loss():
 
 
 def pairs_of(cases):
-    """Each set above the one that comes next, so that each is once long and once short."""
+    """Each set with the next one, so that each is once the long and once the short memory."""
     names = list(cases)
     return [
         pytest.param(cases[long], cases[short], id=f"{long} over {short}")
@@ -109,11 +109,11 @@ def pairs_of(cases):
 def test_any_two_sets_train_in_one_matrix(long, short):
     q, s = long.near(8), short.near(4)
     constraint = started(partial(BlockTriangular, long=long, short=short, short_size=s), q + s)
-    start = constraint().detach().clone()
+    initial = constraint().detach().clone()
     take_steps(constraint, torch.optim.Adam(constraint.parameters(), lr=0.01), range(12))
     loss(constraint).backward()
     W, tolerance = constraint().detach(), long.tol(SINGLE, q) + short.tol(SINGLE, s)
-    assert_trained_in_its_set(constraint, start, tolerance)
+    assert_trained_in_its_set(constraint, initial, tolerance)
     assert torch.equal(W[:q, :q], constraint.long())
     assert torch.equal(W[q:, q:], constraint.short())
     assert not W[q:, :q].any()
@@ -132,8 +132,8 @@ def test_any_set_trains_in_the_rows_of_a_layer_of_torch(case, kind, rows):
         torch.manual_seed(0)
         layer = constrain(kind(2, n), "weight_hh_l0", case, rows=rows)
     constraint = layer.parametrizations.weight_hh_l0[0].constraints[0]
-    start = constraint().detach().clone()
+    initial = constraint().detach().clone()
     train(layer)
-    assert_trained_in_its_set(constraint, start, case.tol(SINGLE, n))
+    assert_trained_in_its_set(constraint, initial, case.tol(SINGLE, n))
     first = {"g": 2, "n": 2, "r": 0, "z": 1}[rows] * n
     assert torch.equal(layer.weight_hh_l0[first : first + n], constraint())

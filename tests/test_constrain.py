@@ -1,4 +1,4 @@
-"""A constraint on a matrix of any torch module holds through training, copies and checkpoints."""
+"""Constraints on matrices of any torch module: training, copies and checkpoints."""
 
 import copy
 import io
@@ -41,7 +41,7 @@ FIRST_ROW = {"i": 0, "f": N, "g": 2 * N, "o": 3 * N, "r": 0, "z": N, "n": 2 * N,
 each_module = pytest.mark.parametrize(
     ("make", "name", "rows"), MODULES.values(), ids=MODULES.keys()
 )
-each_constraint = pytest.mark.parametrize("constraint", REAL.values(), ids=REAL)
+each_constraint = pytest.mark.parametrize("case", REAL.values(), ids=REAL)
 
 
 @pytest.fixture(autouse=True)
@@ -55,14 +55,18 @@ def is_orthogonal(W):
     return orthogonality_error(W) <= tol(torch.float32, len(W))
 
 
+def first_row(rows):
+    return rows.start if isinstance(rows, slice) else FIRST_ROW[rows]
+
+
 def block_of(weight, rows):
-    start = rows.start if isinstance(rows, slice) else FIRST_ROW[rows]
-    return weight[start : start + N]
+    first = first_row(rows)
+    return weight[first : first + N]
 
 
-def rest_of(weight, rows):
-    start = rows.start if isinstance(rows, slice) else FIRST_ROW[rows]
-    return torch.cat([weight[:start], weight[start + N :]])
+def other_rows(weight, rows):
+    first = first_row(rows)
+    return torch.cat([weight[:first], weight[first + N :]])
 
 
 def inputs_of(module):
@@ -93,13 +97,13 @@ def constrained_lstm(constraint=ScaledCayley, rows="g"):
     return constrain(nn.LSTM(3, N), "weight_hh_l0", constraint, rows)
 
 
-def test_the_module_itself_is_returned():
+def test_constrain_returns_the_module():
     module = nn.Linear(N, N)
     assert constrain(module, "weight", ScaledCayley) is module
 
 
 @each_module
-def test_the_rows_start_in_the_set(make, name, rows):
+def test_the_rows_are_initialised_in_the_set(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
     assert is_orthogonal(block_of(getattr(module, name), rows))
 
@@ -107,9 +111,9 @@ def test_the_rows_start_in_the_set(make, name, rows):
 @each_module
 def test_the_other_rows_keep_their_values(make, name, rows):
     module = make()
-    before = rest_of(getattr(module, name), rows).detach().clone()
+    before = other_rows(getattr(module, name), rows).detach().clone()
     constrain(module, name, ScaledCayley, rows)
-    assert torch.equal(rest_of(getattr(module, name), rows), before)
+    assert torch.equal(other_rows(getattr(module, name), rows), before)
 
 
 @each_module
@@ -129,7 +133,7 @@ def test_training_keeps_the_rows_in_the_set(make, name, rows):
 
 
 @each_module
-def test_training_moves_the_rows(make, name, rows):
+def test_training_changes_the_rows(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
     before = block_of(getattr(module, name), rows).detach().clone()
     train(module)
@@ -140,13 +144,13 @@ def test_training_moves_the_rows(make, name, rows):
 @each_module
 def test_training_leaves_the_other_rows_free(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
-    before = rest_of(getattr(module, name), rows).detach().clone()
+    before = other_rows(getattr(module, name), rows).detach().clone()
     train(module)
-    assert before.numel() == 0 or not torch.equal(rest_of(getattr(module, name), rows), before)
+    assert before.numel() == 0 or not torch.equal(other_rows(getattr(module, name), rows), before)
 
 
 @each_module
-def test_a_square_block_counts_as_a_skew_matrix(make, name, rows):
+def test_a_square_block_has_the_parameters_of_a_skew_matrix(make, name, rows):
     module = make()
     before = sum(p.numel() for p in module.parameters())
     constrain(module, name, ScaledCayley, rows)
@@ -155,7 +159,7 @@ def test_a_square_block_counts_as_a_skew_matrix(make, name, rows):
 
 
 @each_module
-def test_a_copy_computes_the_same_and_trains_alone(make, name, rows):
+def test_a_copy_computes_the_same_and_trains_independently(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
     train(module, 1)
     before = run(module).detach().clone()
@@ -166,7 +170,7 @@ def test_a_copy_computes_the_same_and_trains_alone(make, name, rows):
 
 
 @each_module
-def test_a_state_dict_carries_everything_over(make, name, rows):
+def test_a_state_dict_transfers_everything(make, name, rows):
     source, target = (constrain(make(), name, ScaledCayley, rows) for _ in range(2))
     train(source)
     target.load_state_dict(source.state_dict())
@@ -183,7 +187,7 @@ def test_assigning_to_the_attribute_sets_the_matrix(make, name, rows):
 
 
 @each_module
-def test_a_constrained_module_gives_what_a_plain_one_with_its_matrix_gives(make, name, rows):
+def test_a_constrained_module_equals_a_plain_one_with_its_matrix(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
     train(module)
     plain = make()
@@ -193,13 +197,13 @@ def test_a_constrained_module_gives_what_a_plain_one_with_its_matrix_gives(make,
 
 
 @each_constraint
-def test_any_constraint_holds_while_training(constraint):
-    lstm = constrained_lstm(constraint)
+def test_any_constraint_holds_while_training(case):
+    lstm = constrained_lstm(case)
     train(lstm, 7)
-    made = lstm.parametrizations.weight_hh_l0[0].constraints[0]
+    constraint = lstm.parametrizations.weight_hh_l0[0].constraints[0]
     g = lstm.weight_hh_l0[2 * N : 3 * N]
-    assert made.residual(g) <= constraint.tol(torch.float32, N)
-    assert torch.equal(g, made())
+    assert constraint.residual(g) <= case.tol(torch.float32, N)
+    assert torch.equal(g, constraint())
 
 
 def hand_written_lstm(x, weights):
@@ -249,7 +253,7 @@ def test_the_gradient_of_a_layer_reaches_the_raw_parameters():
     torch.testing.assert_close(raw.grad, expected, rtol=0, atol=tol(torch.float64, N * len(x)))
 
 
-def test_every_direction_of_a_bidirectional_layer_may_have_its_own():
+def test_each_direction_can_have_its_own_constraint():
     lstm = nn.LSTM(3, N, bidirectional=True)
     for name in ("weight_hh_l0", "weight_hh_l0_reverse"):
         constrain(lstm, name, ScaledCayley, rows="g")
@@ -263,7 +267,7 @@ def test_every_direction_of_a_bidirectional_layer_may_have_its_own():
 
 
 @pytest.mark.parametrize("gates", ["if", "fi", "go", "io", "ifgo", "ogfi"])
-def test_several_gates_of_one_matrix_may_be_constrained_in_any_order(gates):
+def test_several_gates_of_one_matrix_can_be_constrained_in_any_order(gates):
     lstm = nn.LSTM(3, N)
     for gate in gates:
         constrain(lstm, "weight_hh_l0", ScaledCayley, rows=gate)
@@ -279,14 +283,14 @@ def test_a_second_gate_keeps_the_values_of_the_first():
     assert torch.equal(lstm.weight_hh_l0[2 * N : 3 * N], g)
 
 
-def test_each_gate_may_have_a_constraint_of_its_own_kind():
+def test_each_gate_can_have_its_own_kind_of_constraint():
     gru = constrain(nn.GRU(3, N), "weight_hh_l0", partial(Exponential, period=2), rows="n")
     constrain(gru, "weight_hh_l0", partial(ScaledCayley, negative=1), rows="r")
     assert torch.linalg.det(gru.weight_hh_l0[:N]) < 0
     assert torch.linalg.det(gru.weight_hh_l0[2 * N :]) > 0
 
 
-def test_two_gates_count_as_two_skew_matrices():
+def test_two_gates_have_the_parameters_of_two_skew_matrices():
     lstm = nn.LSTM(3, N, bias=False)
     for gate in "fo":
         constrain(lstm, "weight_hh_l0", ScaledCayley, rows=gate)
@@ -294,13 +298,13 @@ def test_two_gates_count_as_two_skew_matrices():
     assert sum(p.numel() for p in lstm.parameters()) == 4 * N * 3 + free + 2 * skew
 
 
-def test_the_raw_parameters_are_those_that_an_optimiser_finds():
+def test_the_raw_parameters_are_parameters_of_the_module():
     lstm = constrained_lstm()
     raw = lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
     assert any(p is raw for p in lstm.parameters())
 
 
-def test_a_moving_base_in_a_layer_goes_on_exactly_after_saving_and_loading():
+def test_a_layer_with_a_moving_base_resumes_exactly_after_saving_and_loading():
     make = partial(constrained_lstm, partial(Exponential, period=3))
     lstm = make()
     optimiser = torch.optim.Adam(lstm.parameters())
@@ -322,20 +326,20 @@ def test_a_moving_base_in_a_layer_goes_on_exactly_after_saving_and_loading():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-def test_a_constrained_layer_may_change_its_type(dtype):
+def test_a_constrained_layer_can_change_its_dtype(dtype):
     lstm = constrained_lstm().to(dtype)
     assert lstm(inputs_of(lstm).to(dtype))[0].dtype == dtype
 
 
 def test_a_layer_of_sixteen_bits_keeps_its_raw_parameters_in_float32():
     lstm = constrained_lstm().bfloat16()
-    made = lstm.parametrizations.weight_hh_l0[0].constraints[0]
-    assert made.raw.dtype == torch.float32
-    assert is_orthogonal(made())
+    constraint = lstm.parametrizations.weight_hh_l0[0].constraints[0]
+    assert constraint.raw.dtype == torch.float32
+    assert is_orthogonal(constraint())
 
 
-def test_a_matrix_of_double_precision_gets_a_constraint_of_double_precision():
-    linear = constrain(nn.Linear(N, N).double(), "weight", partial(Exponential, start="haar"))
+def test_a_double_precision_matrix_gets_a_double_precision_constraint():
+    linear = constrain(nn.Linear(N, N).double(), "weight", partial(Exponential, init="haar"))
     assert linear.weight.dtype == torch.float64
     assert orthogonality_error(linear.weight) <= tol(torch.float64, N)
 
@@ -357,17 +361,17 @@ RECURRENT = {name: case for name, case in MODULES.items() if isinstance(case[0](
 
 
 @pytest.mark.parametrize(("make", "name", "rows"), RECURRENT.values(), ids=RECURRENT)
-def test_the_constraint_of_a_recurrent_layer_runs_once_in_a_forward_pass(make, name, rows):
+def test_the_constraint_runs_once_per_forward_pass(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
-    built = []
-    made = module.parametrizations[name][0].constraints[0]
-    made.register_forward_hook(lambda *_: built.append(1))
+    calls = []
+    constraint = module.parametrizations[name][0].constraints[0]
+    constraint.register_forward_hook(lambda *_: calls.append(1))
     run(module)
-    assert built == [1]
+    assert calls == [1]
 
 
 @pytest.mark.parametrize(("make", "name", "rows"), RECURRENT.values(), ids=RECURRENT)
-def test_threads_that_run_one_layer_at_once_agree_with_one_thread(make, name, rows):
+def test_threads_that_share_a_layer_agree_with_one_thread(make, name, rows):
     module = constrain(make(), name, ScaledCayley, rows)
     parameters = [*module.parameters()]
 
@@ -391,7 +395,7 @@ def test_a_compiled_layer_agrees():
     torch.testing.assert_close(compiled(x)[0], module(x)[0])
 
 
-def test_a_layer_that_is_plain_again_runs_on():
+def test_a_layer_still_runs_after_its_parametrisation_is_removed():
     module = constrained_lstm()
     train(module)
     expected = run(module)
@@ -399,7 +403,7 @@ def test_a_layer_that_is_plain_again_runs_on():
     assert torch.equal(run(module), expected)
 
 
-def test_a_matrix_outside_is_refused_and_changes_nothing():
+def test_a_matrix_outside_the_set_is_refused_and_changes_nothing():
     lstm = constrained_lstm()
     before = lstm.weight_hh_l0.detach().clone()
     with pytest.raises(NotInSetError, match="expected a matrix in ScaledCayley"):
@@ -466,7 +470,7 @@ REFUSED = {
         nn.Linear(N, N),
         ("weight", ScaledCayley, "n"),
         ValueError,
-        r"expected a gate of Linear, one of \[\], got 'n'; leave rows out",
+        r"expected a gate of Linear, one of \[\], got 'n'; omit rows",
     ),
     "a number": (
         nn.GRU(3, N),
@@ -478,7 +482,7 @@ REFUSED = {
         nn.Linear(N, N),
         ("weight", nn.Identity),
         TypeError,
-        "expected .* Constraint, such as ScaledCayley, got one that makes Identity",
+        "expected .* Constraint, such as ScaledCayley, got one that returns Identity",
     ),
 }
 
@@ -486,7 +490,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("module", "arguments", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
 )
-def test_what_makes_no_square_block_is_refused(module, arguments, error, message):
+def test_rows_that_are_not_a_square_block_are_refused(module, arguments, error, message):
     with pytest.raises(error, match=message):
         constrain(module, *arguments)
 
@@ -497,7 +501,7 @@ def test_rows_that_overlap_with_constrained_ones_are_refused(rows):
         constrain(constrained_lstm(), "weight_hh_l0", ScaledCayley, rows)
 
 
-def test_a_matrix_that_is_parametrised_by_something_else_is_refused():
+def test_a_matrix_with_another_parametrisation_is_refused():
     module = nn.utils.parametrizations.weight_norm(nn.Linear(N, N))
     with pytest.raises(ValueError, match="expected weight to be a plain matrix, got one param"):
         constrain(module, "weight", ScaledCayley)

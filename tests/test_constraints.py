@@ -1,4 +1,4 @@
-"""What holds for every set of matrices, and what each set is by a second definition."""
+"""The contract of every set of matrices, and each set against a second definition."""
 
 import copy
 import gc
@@ -20,12 +20,12 @@ from cases import (
     ALL,
     COMPLEX,
     CONFINED,
+    INITS,
     INVERTIBLE,
     MOVING,
     ONE_WAY,
     PENALISED,
     REAL,
-    STARTS,
     UNITARY,
 )
 from drawn import (
@@ -61,7 +61,7 @@ each_moving = pytest.mark.parametrize("make", MOVING.values(), ids=MOVING.keys()
 
 
 def each_size_of(cases, sizes=None):
-    """Every case with every size: its own, or those that it allows near the given ones."""
+    """Every case with each of its sizes, or with its nearest sizes to `sizes`."""
     return pytest.mark.parametrize(
         ("case", "n"),
         [
@@ -72,11 +72,11 @@ def each_size_of(cases, sizes=None):
     )
 
 
-# ------------------------------------------------------------------ what every set must do
+# --------------------------------------------------------------- the contract of every set
 
 
 @each_size_of(ALL)
-def test_a_start_lies_in_the_set(case, n):
+def test_an_initialised_matrix_lies_in_the_set(case, n):
     constraint = started(case, n)
     assert constraint.residual(constraint()) <= case.tol(torch.float32, n)
 
@@ -91,18 +91,18 @@ def test_the_matrix_has_the_size_and_type_of_the_constraint(case):
 
 
 @each_constraint
-def test_making_one_draws_a_start_from_the_global_stream(case):
+def test_the_constructor_draws_from_the_global_stream(case):
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(3)
-        made = case(case.near(5))()
+        first = case(case.near(5))()
         torch.manual_seed(3)
-        again = case(case.near(5))()
-    assert torch.equal(made, again)
+        second = case(case.near(5))()
+    assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @each_size_of(INVERTIBLE)
-def test_assigning_the_matrix_that_it_gives_changes_nothing(case, n, dtype):
+def test_assigning_its_own_matrix_changes_nothing(case, n, dtype):
     constraint = scattered(case, n, dtype=dtype)
     W = constraint().detach().clone()
     constraint.assign(W)
@@ -126,7 +126,7 @@ def test_assigning_a_sample_reproduces_it(case):
 
 
 @each_invertible
-def test_a_matrix_of_another_precision_may_be_assigned(case):
+def test_a_matrix_of_another_precision_can_be_assigned(case):
     W = scattered(case, seed=5, dtype=torch.float64)()
     constraint = started(case)
     constraint.assign(W)
@@ -152,7 +152,7 @@ def test_two_hundred_optimiser_steps_stay_in_the_set(case, optimiser):
 
 
 @each_constraint
-def test_an_optimiser_step_moves_the_matrix(case):
+def test_an_optimiser_step_changes_the_matrix(case):
     constraint = started(case)
     before = constraint().detach().clone()
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.01), range(1))
@@ -171,14 +171,14 @@ def test_the_map_has_the_right_gradient(case, n):
 
 
 @each_constraint
-def test_every_raw_number_gets_a_gradient(case):
-    constraint = scattered(case)  # where a start is normal, some of its bases give the same W
+def test_every_raw_entry_gets_a_gradient(case):
+    constraint = scattered(case)  # if W is normal, several bases give the same W
     loss(constraint).backward()
     assert all((raw.grad != 0).all() for raw in constraint.parameters())
 
 
 @each_constraint
-def test_a_new_type_moves_parameters_and_matrix(case):
+def test_a_new_dtype_applies_to_parameters_and_matrix(case):
     constraint = started(case, 8).to(torch.float64)
     expected = torch.complex128 if constraint.is_complex else torch.float64
     assert constraint().dtype == constraint.dtype == expected
@@ -186,13 +186,13 @@ def test_a_new_type_moves_parameters_and_matrix(case):
 
 
 @each_size_of(ALL, [8, 65])
-def test_a_wider_type_lies_in_the_set_to_its_own_precision(case, n):
+def test_a_wider_dtype_lies_in_the_set_to_its_own_precision(case, n):
     constraint = started(case, n).to(torch.float64)
     assert constraint.residual(constraint()) <= case.tol(torch.float64, n)
 
 
 @each_constraint
-def test_a_wider_type_keeps_the_matrix(case):
+def test_a_wider_dtype_keeps_the_matrix(case):
     constraint = started(case, 8)
     W = constraint().detach().clone()
     assert distance(constraint.double()(), W) <= case.tol(torch.float32, constraint.size)
@@ -209,7 +209,7 @@ def test_sixteen_bit_types_leave_everything_in_float32(case, narrow):
 
 
 @each_constraint
-def test_autocast_leaves_the_matrix_as_it_is(case):
+def test_autocast_does_not_change_the_matrix(case):
     constraint = started(case)
     with torch.autocast("cpu", torch.bfloat16):
         W = constraint()
@@ -218,7 +218,7 @@ def test_autocast_leaves_the_matrix_as_it_is(case):
 
 
 @each_constraint
-def test_a_state_dict_carries_the_matrix_over(case):
+def test_a_state_dict_transfers_the_matrix(case):
     source, target = scattered(case, seed=1), started(case, seed=2)
     target.load_state_dict(source.state_dict())
     assert torch.equal(source(), target())
@@ -226,7 +226,7 @@ def test_a_state_dict_carries_the_matrix_over(case):
 
 @pytest.mark.parametrize("name", ["Adam", "RMSprop"])
 @each_constraint
-def test_a_saved_and_reloaded_one_goes_on_exactly_as_the_uninterrupted(case, name):
+def test_training_resumes_exactly_after_saving_and_loading(case, name):
     uninterrupted = started(case)
     optimiser = OPTIMISERS[name](uninterrupted.parameters())
     take_steps(uninterrupted, optimiser, range(5))  # in the middle of a period of three
@@ -255,7 +255,7 @@ each_copy = pytest.mark.parametrize("copied", [copy.deepcopy, pickled], ids=["de
 
 @each_copy
 @each_constraint
-def test_a_copy_goes_on_as_the_original_does(case, copied):
+def test_a_copy_trains_like_the_original(case, copied):
     original = started(case)
     take_steps(original, torch.optim.SGD(original.parameters(), lr=0.1), range(2))
     twin = copied(original)
@@ -266,7 +266,7 @@ def test_a_copy_goes_on_as_the_original_does(case, copied):
 
 @each_copy
 @each_constraint
-def test_training_a_copy_leaves_the_original_as_it_was(case, copied):
+def test_training_a_copy_does_not_change_the_original(case, copied):
     original = started(case)
     before = state_of(original)
     twin = copied(original)
@@ -290,7 +290,7 @@ def test_a_sample_is_a_function_of_the_generator(case):
 
 
 @each_constraint
-def test_a_sample_is_what_a_reset_would_draw(case):
+def test_a_sample_equals_the_draw_of_a_reset(case):
     constraint = started(case)
     sample = constraint.sample(stream(3))
     constraint.reset(stream(3))
@@ -311,7 +311,7 @@ def test_a_sample_lies_in_the_set(case):
 
 
 @each_constraint
-def test_a_reset_forgets_all_training(case):
+def test_a_reset_erases_all_training(case):
     trained, fresh = started(case), started(case)
     take_steps(trained, torch.optim.SGD(trained.parameters(), lr=0.1), range(4))
     trained.reset(stream(3))
@@ -320,14 +320,14 @@ def test_a_reset_forgets_all_training(case):
 
 
 @each_constraint
-def test_what_is_added_to_the_loss_is_a_number_and_zero_for_most(case):
+def test_the_penalty_is_a_scalar_and_zero_for_most_sets(case):
     penalty = scattered(case).penalty()
     assert penalty.shape == ()
     assert penalty > 0 if case.name in PENALISED else penalty == 0
 
 
 @each_confined
-def test_a_matrix_outside_is_refused_with_its_residual_and_the_tolerance(case):
+def test_a_matrix_outside_the_set_is_refused_with_residual_and_tolerance(case):
     constraint = started(case)
     W = case.outside(constraint.sample())
     residual, tolerance = constraint.residual(W), case.tol(torch.float32, constraint.size)
@@ -340,14 +340,14 @@ def test_a_matrix_outside_is_refused_with_its_residual_and_the_tolerance(case):
 
 
 @each_unitary
-def test_a_residual_is_the_distance_that_it_measures(case):
+def test_the_residual_of_three_times_the_identity_is_exact(case):
     constraint = started(case)
     n = constraint.size
     assert constraint.residual(3 * torch.eye(n)) == 8 * math.sqrt(n)
 
 
 @pytest.mark.parametrize("case", [COMPLEX[name] for name in COMPLEX if name in UNITARY])
-def test_a_residual_sees_the_imaginary_part(case):
+def test_the_residual_includes_the_imaginary_part(case):
     constraint = started(case)
     n = constraint.size
     assert constraint.residual(torch.eye(n) * (3 + 4j)) == 24 * math.sqrt(n)
@@ -358,7 +358,7 @@ def with_nan(W):
     return W
 
 
-SPOILT = {
+INVALID = {
     "nan": (with_nan, ValueError, "expected finite entries, got NaN or infinity"),
     "infinity": (lambda W: W / 0, ValueError, "expected finite entries, got NaN or infinity"),
     "list": (lambda W: W.tolist(), TypeError, "expected a matrix as a tensor, got list"),
@@ -376,18 +376,18 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize(("spoil", "error", "message"), SPOILT.values(), ids=SPOILT.keys())
+@pytest.mark.parametrize(("corrupt", "error", "message"), INVALID.values(), ids=INVALID.keys())
 @each_constraint
-def test_what_is_no_matrix_is_named_and_changes_nothing(case, spoil, error, message):
+def test_an_invalid_matrix_is_refused_and_changes_nothing(case, corrupt, error, message):
     constraint = scattered(case)
     before = state_of(constraint)
     with pytest.raises(error, match=re.sub(r"\bn\b", str(constraint.size), message)):
-        constraint.assign(spoil(constraint.sample(stream(1))))
+        constraint.assign(corrupt(constraint.sample(stream(1))))
     assert_same_state(state_of(constraint), before)
 
 
 @each_confined
-def test_a_matrix_outside_changes_nothing(case):
+def test_a_matrix_outside_the_set_changes_nothing(case):
     constraint = scattered(case)
     before = state_of(constraint)
     with pytest.raises(NotInSetError):
@@ -395,18 +395,18 @@ def test_a_matrix_outside_changes_nothing(case):
     assert_same_state(state_of(constraint), before)
 
 
-@pytest.mark.parametrize("spoil", [lambda W: 2 * W, torch.ones_like], ids=["twice", "ones"])
+@pytest.mark.parametrize("corrupt", [lambda W: 2 * W, torch.ones_like], ids=["twice", "ones"])
 @each_unitary
-def test_what_is_not_unitary_changes_nothing(case, spoil):
+def test_a_matrix_that_is_not_unitary_changes_nothing(case, corrupt):
     constraint = scattered(case)
     before = state_of(constraint)
     with pytest.raises(NotInSetError, match="expected a matrix in "):
-        constraint.assign(spoil(constraint.sample(stream(1))))
+        constraint.assign(corrupt(constraint.sample(stream(1))))
     assert_same_state(state_of(constraint), before)
 
 
 @each_real
-def test_a_complex_matrix_is_refused_by_a_set_of_real_ones(case):
+def test_a_real_set_refuses_complex_matrices(case):
     constraint = scattered(case)
     before = state_of(constraint)
     with pytest.raises(TypeError, match=r"expected a real floating-point .*torch.complex64"):
@@ -415,14 +415,14 @@ def test_a_complex_matrix_is_refused_by_a_set_of_real_ones(case):
 
 
 @each_complex
-def test_a_real_matrix_is_taken_for_a_complex_one(case):
+def test_a_complex_set_accepts_real_matrices(case):
     constraint = started(case)
     real = case.outside(torch.eye(constraint.size))
     assert constraint.residual(real) == constraint.residual(real.cfloat())
 
 
 @each_without_inverse
-def test_a_set_without_an_inverse_says_so_and_changes_nothing(case):
+def test_a_set_without_an_inverse_raises_and_changes_nothing(case):
     constraint = scattered(case)
     before = state_of(constraint)
     with pytest.raises(NoInverseError, match=rf"^expected .*{type(constraint).__name__}"):
@@ -431,7 +431,7 @@ def test_a_set_without_an_inverse_says_so_and_changes_nothing(case):
 
 
 @each_confined
-def test_checking_raises_what_assigning_would_and_passes_members(case):
+def test_check_accepts_members_and_refuses_other_matrices(case):
     constraint = started(case)
     constraint.check(constraint.sample())
     with pytest.raises(NotInSetError):
@@ -440,13 +440,13 @@ def test_checking_raises_what_assigning_would_and_passes_members(case):
 
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, "3", None], ids=repr)
 @each_constraint
-def test_a_size_that_is_no_positive_integer_is_refused(case, size):
+def test_a_size_that_is_not_a_positive_integer_is_refused(case, size):
     with pytest.raises(ValueError, match=f"expected size to be a positive integer, got {size!r}"):
         case(size)
 
 
 @each_constraint
-def test_a_size_of_numpy_is_taken(case):
+def test_a_numpy_integer_is_accepted_as_size(case):
     constraint = case(np.int64(case.near(4)))
     assert type(constraint.size) is int
     assert constraint().shape == (constraint.size, constraint.size)
@@ -458,11 +458,11 @@ def test_its_repr_names_the_set_and_the_size(case):
     assert re.match(rf"{type(constraint).__name__}\(\s*{constraint.size}\b", repr(constraint))
 
 
-# ---------------------------------------------------------------------- bases that move
+# --------------------------------------------------------------------- the moving base
 
 
 def moves_of(constraint, steps, step):
-    """The steps after which the base is another."""
+    """The steps that change the base."""
     moved = []
     for k in steps:
         before = constraint.base.clone()
@@ -501,7 +501,7 @@ def test_the_matrix_is_continuous_where_the_base_moves(make):
 
 
 @each_moving
-def test_the_free_matrix_is_zero_after_a_move(make):
+def test_the_raw_parameters_are_zero_after_a_move(make):
     constraint = started(make)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
     assert not constraint.raw.any()
@@ -515,7 +515,7 @@ def test_the_base_stays_orthogonal_over_many_moves(make):
 
 
 def test_moving_bases_follow_the_algorithm_of_the_paper():
-    constraint = started(partial(Exponential, start="haar", period=3), dtype=torch.float64)
+    constraint = started(partial(Exponential, init="haar", period=3), dtype=torch.float64)
     base, raw = constraint().detach().clone(), torch.zeros_like(constraint.raw)
     optimiser = torch.optim.SGD(constraint.parameters(), lr=0.2)
     take_steps(constraint, optimiser, range(8))
@@ -533,7 +533,7 @@ def test_moving_bases_follow_the_algorithm_of_the_paper():
 
 @pytest.fixture
 def moving():
-    return scattered(partial(Exponential, period=2))  # so that any move of the base shows
+    return scattered(partial(Exponential, period=2))  # so that any move of the base is visible
 
 
 def test_several_parameter_groups_count_a_step_once(moving):
@@ -602,7 +602,7 @@ def test_a_step_without_a_gradient_does_not_count(moving):
     assert moves_of(moving, range(4), lambda _: optimiser.step()) == []
 
 
-def test_giving_the_matrix_does_not_count(moving):
+def test_a_forward_and_backward_pass_does_not_count(moving):
     assert moves_of(moving, range(4), lambda k: loss(moving, k).backward()) == []
 
 
@@ -618,7 +618,7 @@ def test_a_step_with_a_closure_counts_once(moving):
     assert moves_of(moving, range(1, 5), lambda _: optimiser.step(closure)) == [2, 4]
 
 
-def test_a_constraint_is_not_kept_alive_by_what_follows_it(moving):
+def test_the_optimiser_hooks_do_not_keep_a_constraint_alive(moving):
     twin = weakref.ref(copy.deepcopy(moving))
     gc.collect()
     assert twin() is None
@@ -632,19 +632,19 @@ def test_the_number_of_steps_since_the_last_move_is_saved(moving):
     assert moves_of(resumed, [1, 2], lambda k: take_steps(resumed, optimiser, [k])) == [1]
 
 
-def test_parameters_that_are_replaced_on_loading_are_followed(moving):
+def test_parameters_replaced_by_loading_still_count_steps(moving):
     moving.load_state_dict(state_of(moving), assign=True)
     optimiser = torch.optim.SGD(moving.parameters(), lr=0.1)
     assert moves_of(moving, range(1, 5), lambda k: take_steps(moving, optimiser, [k])) == [2, 4]
 
 
 @pytest.mark.parametrize("period", [0, -1, 2.5, -math.inf, math.nan])
-def test_a_period_that_is_no_positive_integer_is_refused(period):
+def test_a_period_that_is_not_a_positive_integer_is_refused(period):
     with pytest.raises(ValueError, match=f"expected period to be a positive .*, got {period}"):
         Exponential(4, period=period)
 
 
-# -------------------------------------------------------- each set by a second definition
+# --------------------------------------------------- each set against a second definition
 
 
 @pytest.mark.parametrize("negative", [0, 1, 3, 7])
@@ -667,10 +667,10 @@ def test_the_scaled_cayley_gradient_is_that_of_theorem_3_2():
     assert distance(torch.as_tensor(gradient), V.T - V) <= np.linalg.norm(V) * tol(G.dtype, 7)
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("init", INITS)
 @pytest.mark.parametrize("period", [None, 3])
-def test_the_exponential_map_is_that_of_scipy_at_the_base(start, period):
-    constraint = scattered(partial(Exponential, start=start, period=period), 7)
+def test_the_exponential_map_is_that_of_scipy_at_the_base(init, period):
+    constraint = scattered(partial(Exponential, init=init, period=period), 7)
     constraint.double()
     expected = constraint.base.numpy() @ scipy.linalg.expm(skew_entry_by_entry(constraint.raw, 7))
     assert distance(constraint(), expected) <= tol(torch.float64, 7)
@@ -684,7 +684,7 @@ def pairs(angles):
     return np.sort(np.concatenate([angles, -angles]))
 
 
-def test_the_unit_circle_start_lies_in_the_right_half_before_the_signs():
+def test_the_unit_circle_initialisation_lies_in_the_right_half_before_the_signs():
     constraint = started(partial(ScaledCayley, negative=0), 40, dtype=torch.float64)
     expected = torch.empty(20).uniform_(0, math.pi / 2, generator=stream())
     np.testing.assert_allclose(
@@ -692,17 +692,17 @@ def test_the_unit_circle_start_lies_in_the_right_half_before_the_signs():
     )
 
 
-def test_an_odd_size_starts_with_one_eigenvalue_at_one():
+def test_an_odd_size_is_initialised_with_one_eigenvalue_at_one():
     W = started(partial(ScaledCayley, negative=0), 7, dtype=torch.float64)()
     assert np.abs(angles_of(W)).min() <= tol(torch.float64, 7)
 
 
-def test_half_of_170_signs_start_with_85_eigenvalues_in_the_left_half():
+def test_half_of_170_signs_give_85_initial_eigenvalues_in_the_left_half():
     W = started(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
     assert (torch.linalg.eigvals(W).real < 0).sum() == 85
 
 
-def test_half_of_170_signs_start_with_a_reflection():
+def test_half_of_170_signs_give_an_initial_determinant_of_minus_one():
     W = started(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
     assert abs(torch.linalg.det(W).item() + 1) <= tol(torch.float64, 170)
 
@@ -713,8 +713,8 @@ def test_the_sign_of_the_determinant_is_that_of_the_number_of_signs(negative):
     assert abs(torch.linalg.det(W).item() - (-1) ** negative) <= tol(torch.float64, 7)
 
 
-def test_the_zero_start_is_the_signs_themselves():
-    W = ScaledCayley(5, negative=2, start="zero")()
+def test_the_zero_initialisation_is_the_diagonal_of_signs():
+    W = ScaledCayley(5, negative=2, init="zero")()
     assert torch.equal(W, torch.diag(torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0])))
 
 
@@ -729,9 +729,9 @@ def test_a_number_of_signs_outside_the_matrix_is_refused(negative):
 
 
 @pytest.mark.parametrize("make", [ScaledCayley, Exponential])
-def test_an_unknown_start_is_refused(make):
-    with pytest.raises(ValueError, match=r"expected start to be '.*' or '.*', got 'ones'"):
-        make(5, start="ones")
+def test_an_unknown_initialisation_is_refused(make):
+    with pytest.raises(ValueError, match=r"expected init to be '.*' or '.*', got 'ones'"):
+        make(5, init="ones")
 
 
 def test_an_orthogonal_matrix_out_of_reach_of_the_cayley_map_is_refused_with_a_hint():
@@ -742,7 +742,7 @@ def test_an_orthogonal_matrix_out_of_reach_of_the_cayley_map_is_refused_with_a_h
     assert_same_state(state_of(constraint), before)
 
 
-def test_what_the_cayley_map_cannot_reach_with_some_signs_it_reaches_with_others():
+def test_another_number_of_signs_reaches_that_matrix():
     constraint = ScaledCayley(4, negative=4)
     constraint.assign(-torch.eye(4))
     assert torch.equal(constraint(), -torch.eye(4))
@@ -753,7 +753,7 @@ def test_what_the_cayley_map_cannot_reach_with_some_signs_it_reaches_with_others
     [(2, torch.diag(torch.tensor([1.0, 1.0, 1.0, -1.0])), "odd"), (1, torch.eye(4), "even")],
     ids=["reflection", "rotation"],
 )
-def test_a_matrix_of_the_other_determinant_is_refused_with_the_parity_that_it_needs(
+def test_a_matrix_of_the_other_determinant_is_refused_with_the_required_parity(
     negative, W, parity
 ):
     with pytest.raises(NotInSetError, match=f"choose an {parity} number"):
@@ -771,7 +771,7 @@ def test_the_number_of_signs_is_saved_and_the_signs_are_not():
 
 
 @pytest.mark.parametrize("n", [16, 170])
-def test_a_large_free_matrix_gives_an_exponential_that_may_be_assigned(n):
+def test_an_exponential_of_large_raw_parameters_can_be_assigned(n):
     constraint = started(Exponential, n)
     with torch.no_grad():
         constraint.raw.copy_(40 * torch.randn(constraint.raw.shape, generator=stream(1)))
@@ -781,8 +781,8 @@ def test_a_large_free_matrix_gives_an_exponential_that_may_be_assigned(n):
 
 
 @pytest.mark.parametrize("period", [None, 3])
-def test_the_henaff_start_rotates_by_uniform_angles(period):
-    make = partial(Exponential, start="henaff", period=period)
+def test_the_henaff_initialisation_has_uniform_angles(period):
+    make = partial(Exponential, init="henaff", period=period)
     constraint = started(make, 40, dtype=torch.float64)
     expected = torch.empty(20).uniform_(-math.pi, math.pi, generator=stream())
     np.testing.assert_allclose(
@@ -791,8 +791,8 @@ def test_the_henaff_start_rotates_by_uniform_angles(period):
 
 
 @pytest.mark.parametrize("period", [None, 3])
-def test_the_cayley_start_rotates_by_tangents_of_half_of_uniform_angles(period):
-    make = partial(Exponential, start="cayley", period=period)
+def test_the_cayley_initialisation_has_tangents_of_half_uniform_angles(period):
+    make = partial(Exponential, init="cayley", period=period)
     constraint = started(make, 40, dtype=torch.float64)
     t = torch.empty(20).uniform_(0, math.pi / 2, generator=stream())
     np.testing.assert_allclose(
@@ -801,8 +801,8 @@ def test_the_cayley_start_rotates_by_tangents_of_half_of_uniform_angles(period):
 
 
 @pytest.mark.parametrize("period", [None, 3, math.inf])
-def test_the_haar_start_is_a_base_drawn_uniformly_from_the_rotations(period):
-    constraint = started(partial(Exponential, start="haar", period=period))
+def test_the_haar_initialisation_draws_the_base_uniformly_from_the_rotations(period):
+    constraint = started(partial(Exponential, init="haar", period=period))
     assert torch.equal(constraint(), haar_(torch.empty(5, 5), generator=stream()))
     assert not constraint.raw.any()
 
@@ -812,17 +812,17 @@ def test_without_a_period_the_base_is_the_identity():
 
 
 @pytest.mark.parametrize("period", [3, math.inf])
-def test_with_a_period_the_base_is_the_start(period):
+def test_with_a_period_the_base_is_the_initial_matrix(period):
     constraint = started(partial(Exponential, period=period), 8)
     assert not constraint.raw.any()
     assert distance(constraint.base, started(Exponential, 8)()) <= tol(torch.float32, 8)
 
 
-# forward mode has torch script some of its own functions
+# in forward mode torch scripts some of its own functions
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("start", STARTS)
-def test_at_its_base_an_exponential_has_the_derivatives_of_the_general_map(start):
-    constraint = started(partial(Exponential, start=start, period=math.inf), dtype=torch.float64)
+@pytest.mark.parametrize("init", INITS)
+def test_at_its_base_an_exponential_has_the_derivatives_of_the_general_map(init):
+    constraint = started(partial(Exponential, init=init, period=math.inf), dtype=torch.float64)
 
     def matrix(raw):
         return functional_call(constraint, {"raw": raw}, ())
@@ -838,6 +838,6 @@ def test_the_unconstrained_matrix_is_its_raw_parameter():
     assert constraint() is constraint.raw
 
 
-def test_the_unconstrained_start_is_that_of_torch():
+def test_the_unconstrained_initialisation_is_that_of_torch():
     raw = started(Unconstrained, 100).raw
     assert 0.99 / 10 < raw.abs().max() <= 1 / 10

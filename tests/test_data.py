@@ -1,4 +1,4 @@
-"""Data files are found in order, checked before use, and read as they were published."""
+"""Data files are searched in order, verified before use, and read as published."""
 
 import gzip
 import hashlib
@@ -22,14 +22,14 @@ FILE = DataFile("set/a.gz", hashlib.sha256(CONTENT).hexdigest(), (FIRST, SECOND)
 
 
 class Web:
-    """Stands in for the network: pages by address, all others fail after half a page."""
+    """A fake network: pages by address; any other download fails halfway."""
 
     def __init__(self):
         self.pages = {}
-        self.asked = []
+        self.requests = []
 
     def download(self, url, target, _pooch):
-        self.asked.append(url)
+        self.requests.append(url)
         Path(target).write_bytes(self.pages.get(url, CONTENT[:5]))
         if url not in self.pages:
             raise requests.ConnectionError(f"no connection to {url}")
@@ -70,44 +70,44 @@ def test_a_file_is_found_in_the_folder_of_its_set_or_directly(tmp_path, place):
     assert locate(FILE, tmp_path / "root") == path
 
 
-def test_the_folder_given_comes_before_the_one_named_in_the_environment(tmp_path, named):
+def test_data_root_takes_precedence_over_the_environment_variable(tmp_path, named):
     path = put(tmp_path / "root" / FILE.path)
     put(named / FILE.path)
     assert locate(FILE, str(tmp_path / "root")) == path
 
 
-def test_the_folder_named_in_the_environment_comes_before_the_cache(named, cache):
+def test_the_environment_variable_takes_precedence_over_the_cache(named, cache):
     path = put(named / FILE.path)
     put(cache / FILE.path)
     assert locate(FILE) == path
 
 
-def test_the_cache_comes_before_the_web(cache, web):
+def test_the_cache_takes_precedence_over_the_web(cache, web):
     path = put(cache / FILE.path)
     assert locate(FILE) == path
-    assert web.asked == []
+    assert web.requests == []
 
 
-def test_an_empty_variable_names_no_folder(tmp_path, monkeypatch, web):
+def test_an_empty_variable_is_ignored(tmp_path, monkeypatch, web):
     monkeypatch.setenv("EIGENRNN_DATA", "")
     monkeypatch.chdir(tmp_path)
     put(tmp_path / FILE.path)
     web.pages[FIRST] = CONTENT
     assert locate(FILE).read_bytes() == CONTENT
-    assert web.asked == [FIRST]
+    assert web.requests == [FIRST]
 
 
-def test_what_is_nowhere_is_downloaded_once(cache, web):
+def test_a_missing_file_is_downloaded_once(cache, web):
     web.pages[FIRST] = CONTENT
     assert locate(FILE) == locate(FILE) == cache / FILE.path
-    assert web.asked == [FIRST]
+    assert web.requests == [FIRST]
 
 
 @pytest.mark.parametrize("pages", [{}, {FIRST: b"a page of advertisements"}])
 def test_the_second_address_is_tried_when_the_first_fails(web, pages):
     web.pages = {**pages, SECOND: CONTENT}
     assert locate(FILE).read_bytes() == CONTENT
-    assert web.asked == [FIRST, SECOND]
+    assert web.requests == [FIRST, SECOND]
 
 
 def test_a_failed_download_names_the_path_both_addresses_and_the_variable(cache, named):
@@ -117,7 +117,7 @@ def test_a_failed_download_names_the_path_both_addresses_and_the_variable(cache,
         assert part in str(raised.value)
 
 
-def test_a_failed_download_says_why_for_each_address(web):
+def test_a_failed_download_gives_the_reason_for_each_address(web):
     web.pages[SECOND] = b"a page of advertisements"
     with pytest.raises(MissingDataError) as raised:
         locate(FILE)
@@ -133,14 +133,14 @@ def test_a_failed_download_leaves_no_file_behind(cache, web, pages):
     assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
-def test_a_folder_given_that_lacks_the_file_is_an_error_wherever_else_it_is(tmp_path, named, web):
+def test_a_file_missing_in_data_root_is_an_error_even_if_it_is_elsewhere(tmp_path, named, web):
     put(named / FILE.path)
     web.pages[FIRST] = CONTENT
     with pytest.raises(MissingDataError) as raised:
         locate(FILE, tmp_path / "root")
     for part in (str(tmp_path / "root" / FILE.path), FIRST, SECOND, "$EIGENRNN_DATA"):
         assert part in str(raised.value)
-    assert web.asked == []
+    assert web.requests == []
 
 
 @pytest.mark.parametrize("place", ["named", "cache/eigenrnn"])
@@ -158,7 +158,7 @@ def test_idx_bytes_are_read_in_row_major_order(tmp_path):
     assert read_idx(path, rank=3).tolist() == [[[0, 1, 2]], [[253, 254, 255]]]
 
 
-def test_a_tensor_read_may_be_written_to(tmp_path):
+def test_idx_tensors_are_writable(tmp_path):
     labels = read_idx(put(tmp_path / "a.gz", idx(2049, 2, content=bytes([3, 4]))), rank=1)
     labels += 1
     assert labels.tolist() == [4, 5]
@@ -177,7 +177,7 @@ def test_a_tensor_read_may_be_written_to(tmp_path):
     ],
     ids=["another rank", "too short", "too long", "no sizes", "cut off", "damaged", "negative"],
 )
-def test_a_file_that_is_not_what_its_header_says_is_refused(tmp_path, content, message):
+def test_a_file_inconsistent_with_its_header_is_rejected(tmp_path, content, message):
     path = put(tmp_path / "a.gz", content)
     with pytest.raises(ValueError, match=message):
         read_idx(path, rank=1)
@@ -204,8 +204,8 @@ def test_mnist_has_its_published_digits_and_mean_pixel(data_root, part, counts, 
     assert images.double().mean().item() / 255 == pytest.approx(mean_pixel, abs=5e-6)
 
 
-def packed_anew(content):
-    """A zip file of this content, whose own bytes are never the same."""
+def fresh_archive(content):
+    """A zip file of this content whose bytes differ in every call."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.txt", content)
@@ -223,15 +223,15 @@ def content_of(path):
 ARCHIVE = DataFile("set/a.zip", FILE.sha256, (FIRST, SECOND), content_of)
 
 
-def test_an_archive_that_is_packed_anew_is_known_by_its_content(cache, web):
-    web.pages = {FIRST: packed_anew(b"something else"), SECOND: packed_anew(CONTENT)}
+def test_an_archive_created_anew_is_identified_by_its_content(cache, web):
+    web.pages = {FIRST: fresh_archive(b"something else"), SECOND: fresh_archive(CONTENT)}
     assert content_of(locate(ARCHIVE)) == FILE.sha256
     assert locate(ARCHIVE) == cache / ARCHIVE.path
-    assert web.asked == [FIRST, SECOND]
+    assert web.requests == [FIRST, SECOND]
 
 
-@pytest.mark.parametrize("pages", [{}, {FIRST: packed_anew(b"something else")}])
-def test_a_download_of_another_content_leaves_no_file_behind(cache, web, pages):
+@pytest.mark.parametrize("pages", [{}, {FIRST: fresh_archive(b"something else")}])
+def test_a_download_with_other_contents_leaves_no_file_behind(cache, web, pages):
     web.pages = pages
     with pytest.raises(MissingDataError):
         locate(ARCHIVE)

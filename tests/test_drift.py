@@ -6,22 +6,22 @@ import pytest
 
 from cases import CONFINED
 from drawn import distance
-from drifting import LOOKS, N, bound, walk
+from drift_walk import MEASURED_STEPS, N, bound, walk
 
 each_confined = pytest.mark.parametrize("name", CONFINED)
 
 
 @pytest.mark.slow
 @each_confined
-def test_rounding_does_not_add_up_over_a_hundred_thousand_steps(name):
+def test_rounding_does_not_accumulate_over_a_hundred_thousand_steps(name):
     residuals = dict(walk(CONFINED[name](N), "Adam"))
-    assert residuals.keys() >= set(LOOKS)
+    assert residuals.keys() >= set(MEASURED_STEPS)
     assert max(residuals.values()) <= bound(name)
 
 
 @each_confined
-def test_the_matrix_never_comes_to_rest(name):
+def test_the_matrix_keeps_changing(name):
     constraint = CONFINED[name](N)
-    steps = walk(constraint, "Adam", looks=range(50, 201, 50))
-    places = [constraint().detach().clone() for _ in itertools.islice(steps, 4)]
-    assert all(distance(*pair) > 0.1 for pair in itertools.pairwise(places))
+    steps = walk(constraint, "Adam", measured=range(50, 201, 50))
+    matrices = [constraint().detach().clone() for _ in itertools.islice(steps, 4)]
+    assert all(distance(*pair) > 0.1 for pair in itertools.pairwise(matrices))

@@ -1,4 +1,4 @@
-"""Products of reflections, written out one by one, and which matrices they reach."""
+"""Products of reflections, applied one by one, and the matrices that they reach."""
 
 import numpy as np
 import pytest
@@ -30,8 +30,8 @@ def normal(*shape, seed=0):
     return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
 
 
-def made(n, m=None, seed=0, dtype=torch.float64):
-    """A constraint with vectors of many lengths."""
+def build(n, m=None, seed=0, dtype=torch.float64):
+    """A constraint with vectors of different lengths."""
     with torch.random.fork_rng(devices=()):
         constraint = Householder(n, reflections=m).to(dtype)
     constraint.reset(stream(seed))
@@ -49,7 +49,7 @@ def reflection(v):
 
 
 def one_by_one(constraint):
-    """H_1 ... H_m, by its vectors in order, the N-th being the scalar sign."""
+    """H_1 ... H_m from the vectors in order; the N-th is the scalar sign."""
     n, entries = constraint.size, iter(constraint.raw.tolist())
     W = np.eye(n)
     for k in range(constraint.reflections):
@@ -70,14 +70,14 @@ def rotation(n, seed=0):
 
 @each_size
 def test_the_matrix_is_the_product_of_the_reflections(n, m):
-    constraint = made(n, m)
+    constraint = build(n, m)
     assert distance(constraint(), one_by_one(constraint)) <= 1e-10
 
 
 @each_size
 def test_the_product_is_that_of_torch(n, m):
     V = upper_rows(normal(reflection_count(m, n)), m, n)
-    ahead = V.diagonal()  # torch wants each vector to begin with one
+    ahead = V.diagonal()  # torch expects each vector to begin with one
     tau = 2 * ahead.square() / V.square().sum(1)
     expected = torch.linalg.householder_product((V / ahead[:, None]).T, tau)
     assert distance(reflection_product(V)[:, :m], expected) <= tol(torch.float64, n)
@@ -114,7 +114,7 @@ def test_the_free_entries_are_counted(n, m, count):
 
 @pytest.mark.parametrize("m", [64, 200, 256])
 def test_many_reflections_are_orthogonal_in_single_precision(m):
-    assert orthogonality_error(made(256, m, dtype=torch.float32)()) <= tol(torch.float32, 256)
+    assert orthogonality_error(build(256, m, dtype=torch.float32)()) <= tol(torch.float32, 256)
 
 
 def test_nearly_equal_vectors_are_orthogonal_in_single_precision():
@@ -130,16 +130,16 @@ def lengths(constraint):
     return torch.linalg.vector_norm(V, dim=1)
 
 
-def test_the_length_of_a_vector_says_nothing():
-    constraint = made(7, 4)
+def test_the_length_of_a_vector_does_not_matter():
+    constraint = build(7, 4)
     W = constraint().detach()
     with torch.no_grad():
         constraint.raw.mul_(1e3)
     assert distance(constraint(), W) <= tol(W.dtype, 7)
 
 
-def test_the_gradient_has_no_part_along_a_vector():
-    constraint = made(7, 4)
+def test_the_gradient_is_orthogonal_to_each_vector():
+    constraint = build(7, 4)
     (constraint() * normal(7, 7)).sum().backward()
     V, gradient = (upper_rows(raw, 4, 7) for raw in (constraint.raw.detach(), constraint.raw.grad))
     assert ((V * gradient).sum(1)).abs().max() <= gradient.abs().max() * tol(torch.float64, 7)
@@ -147,7 +147,7 @@ def test_the_gradient_has_no_part_along_a_vector():
 
 @pytest.mark.parametrize("steps", [0, 3])
 @each_size
-def test_the_released_gradient_takes_the_length_for_one_and_for_a_constant(n, m, steps):
+def test_the_released_gradient_treats_lengths_as_constants_of_one(n, m, steps):
     constraint = Householder(n, reflections=m, projected=False).double()
     constraint.reset(stream())
     optimiser = torch.optim.SGD(constraint.parameters(), lr=0.3)
@@ -163,13 +163,13 @@ def test_the_released_gradient_takes_the_length_for_one_and_for_a_constant(n, m,
     if m == n:
         W = torch.cat([W[:, :-1], constraint.sign * W[:, -1:]], dim=1)
     assert distance(constraint(), W.detach()) <= tol(G.dtype, n)
-    if m == n == 1:  # nothing but a sign
+    if m == n == 1:  # W is a sign
         return
     (expected,) = torch.autograd.grad((W * G).sum(), raw)
     (got,) = torch.autograd.grad((constraint() * G).sum(), constraint.raw)
     assert (got - expected).abs().max() <= expected.abs().max() * tol(G.dtype, n)
     gradient, V = (upper_rows(each, constraint.vectors, n) for each in (got, raw))
-    assert ((gradient * V).sum(1).abs() > 1e-3).any()  # which the projected one has not
+    assert ((gradient * V).sum(1).abs() > 1e-3).any()  # the projected gradient has no such part
 
 
 def test_without_the_projection_it_is_orthogonal_at_any_length():
@@ -180,7 +180,7 @@ def test_without_the_projection_it_is_orthogonal_at_any_length():
 
 
 def test_an_optimiser_step_ends_with_vectors_of_length_one():
-    constraint = made(7)
+    constraint = build(7)
     optimiser = torch.optim.SGD(constraint.parameters(), lr=0.3)
     (constraint() * normal(7, 7)).sum().backward()
     optimiser.step()
@@ -188,7 +188,7 @@ def test_an_optimiser_step_ends_with_vectors_of_length_one():
 
 
 def test_normalising_keeps_the_matrix():
-    constraint = made(7, 4)
+    constraint = build(7, 4)
     W = constraint().detach()
     constraint.advance()
     assert distance(constraint(), W) <= tol(W.dtype, 7)
@@ -198,10 +198,10 @@ def test_a_vector_of_zeros_is_not_divided():
     assert not normalise_(torch.zeros(7), 2, 4).any()
 
 
-# -------------------------------------------------------------------------------- start
+# ----------------------------------------------------------------------- initialisation
 
 
-def test_the_start_is_a_lower_triangle_of_normal_draws_normalised():
+def test_the_initialisation_is_a_normalised_triangle_of_normal_draws():
     constraint = Householder(6, reflections=3)
     constraint.reset(stream(4))
     draws = torch.empty_like(constraint.raw).normal_(0, 0.01, generator=stream(4))
@@ -210,7 +210,7 @@ def test_the_start_is_a_lower_triangle_of_normal_draws_normalised():
     assert distance(upper_rows(constraint.raw.detach(), 3, 6), V) <= tol(torch.float32, 6)
 
 
-def test_the_last_sign_starts_either_way():
+def test_the_last_sign_is_drawn_at_random():
     constraint = Householder(3)
     signs = set()
     for seed in range(20):
@@ -219,7 +219,7 @@ def test_the_last_sign_starts_either_way():
     assert signs == {-1.0, 1.0}
 
 
-def test_few_reflections_start_without_a_sign():
+def test_few_reflections_have_no_sign():
     assert Householder(3, reflections=2).sign == 1
 
 
@@ -228,14 +228,14 @@ def test_few_reflections_start_without_a_sign():
 
 @each_size
 def test_the_determinant_counts_the_reflections(n, m):
-    constraint = made(n, m)
+    constraint = build(n, m)
     expected = (-1) ** constraint.vectors * float(constraint.sign)
     assert abs(float(torch.linalg.det(constraint().detach())) - expected) <= tol(torch.float64, n)
 
 
 @pytest.mark.parametrize("m", [1, 4, 6])
 def test_each_reflection_moves_one_eigenvalue_away_from_one(m):
-    W = made(9, m)()
+    W = build(9, m)()
     fixed = (torch.linalg.eigvals(W) - 1).abs() < 1e-8
     assert fixed.sum() == 9 - m
 
@@ -257,14 +257,14 @@ HARD = {
 @pytest.mark.parametrize("W", HARD.values(), ids=HARD)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_as_many_reflections_as_units_reach_every_orthogonal_matrix(W, dtype):
-    constraint = made(7, dtype=dtype)
+    constraint = build(7, dtype=dtype)
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(dtype, 7)
 
 
 @pytest.mark.parametrize("W", HARD.values(), ids=HARD)
 def test_one_reflection_less_reaches_those_of_its_determinant(W):
-    constraint = made(7, 6)
+    constraint = build(7, 6)
     if torch.linalg.det(W) > 0:
         constraint.assign(W)
         assert distance(constraint(), W) <= tol(W.dtype, 7)
@@ -275,50 +275,50 @@ def test_one_reflection_less_reaches_those_of_its_determinant(W):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize(("n", "m"), [(7, 2), (7, 5), (40, 1), (40, 20), (64, 32), (64, 60)])
-def test_any_product_of_so_many_reflections_is_reached(n, m, dtype):
+def test_any_product_of_as_many_reflections_is_reached(n, m, dtype):
     W = np.eye(n)
     for v in normal(m, n).numpy():  # not zero before coordinate k
         W = W @ reflection(v)
     W = torch.as_tensor(W)
-    constraint = made(n, m, dtype=dtype)
+    constraint = build(n, m, dtype=dtype)
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(dtype, n)
 
 
 @pytest.mark.parametrize("fewer", [0, 2, 4])
 def test_fewer_reflections_are_reached_if_an_even_number_is_left_over(fewer):
-    W = made(9, fewer)().detach() if fewer else torch.eye(9, dtype=torch.float64)
-    constraint = made(9, 6, seed=5)
+    W = build(9, fewer)().detach() if fewer else torch.eye(9, dtype=torch.float64)
+    constraint = build(9, 6, seed=5)
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(W.dtype, 9)
 
 
 def test_fewer_reflections_are_refused_if_an_odd_number_is_left_over():
-    constraint = made(9, 4)
+    constraint = build(9, 4)
     before = constraint.raw.detach().clone()
     with pytest.raises(NotInSetError, match=r"its determinant is not \(-1\)\^4") as refused:
-        constraint.assign(made(9, 3)())
+        constraint.assign(build(9, 3)())
     assert abs(refused.value.residual - 2) < 0.01
     assert torch.equal(constraint.raw, before)
 
 
-def test_what_needs_more_reflections_is_refused():
-    W = made(9, 5)()
-    constraint = made(9, 3)
+def test_a_matrix_that_needs_more_reflections_is_refused():
+    W = build(9, 5)()
+    constraint = build(9, 3)
     beyond = np.linalg.svd(np.eye(9) - W.detach().numpy())[1][3:]
     assert abs(constraint.residual(W) - np.linalg.norm(beyond)) <= tol(W.dtype, 9)
     with pytest.raises(NotInSetError, match="reflections=9 reaches all orthogonal matrices"):
         constraint.assign(W)
 
 
-def test_a_vector_that_is_found_is_zero_before_its_coordinate():
-    V, sign = reflectors(made(9, 5)(), 5)
+def test_the_k_th_recovered_vector_begins_at_coordinate_k():
+    V, sign = reflectors(build(9, 5)(), 5)
     assert not V.tril(-1).any()
     assert sign == 1
 
 
 @pytest.mark.parametrize("m", [0, -1, 2.0, True])
-def test_a_number_of_reflections_that_is_no_positive_integer_is_refused(m):
+def test_a_number_of_reflections_that_is_not_a_positive_integer_is_refused(m):
     with pytest.raises(ValueError, match=f"expected reflections to be a positive .*, got {m}"):
         Householder(4, reflections=m)
 

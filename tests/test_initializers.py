@@ -1,4 +1,4 @@
-"""Every start fills in place, draws from its generator alone, and has its published spread."""
+"""Initialisers: each fills in place, uses its generator alone and has its published spread."""
 
 import math
 from functools import partial
@@ -26,7 +26,7 @@ from eigenrnn.init import (
 )
 from eigenrnn.linalg import orthogonality_error, tol
 
-STARTS = {
+RANDOM = {
     "uniform": uniform_,
     "uniform-wide": partial(uniform_, bound=2.0),
     "fan-uniform": fan_uniform_,
@@ -37,7 +37,7 @@ STARTS = {
     "fan-normal": fan_normal_,
     "orthogonal": orthogonal_,
 }
-ALL_STARTS = STARTS | {
+ALL = RANDOM | {
     "zeros": zeros_,
     "constant": partial(constant_, value=0.5),
     "identity": identity_,
@@ -47,66 +47,66 @@ ALL_STARTS = STARTS | {
     "source": source_,
 }
 
-each_start = pytest.mark.parametrize("start", STARTS.values(), ids=STARTS.keys())
-each_of_all = pytest.mark.parametrize("start", ALL_STARTS.values(), ids=ALL_STARTS.keys())
+each_random = pytest.mark.parametrize("fill", RANDOM.values(), ids=RANDOM.keys())
+each_of_all = pytest.mark.parametrize("fill", ALL.values(), ids=ALL.keys())
 
 
 def stream(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def drawn(start, *shape, seed=0, dtype=torch.float32):
-    return start(torch.empty(shape, dtype=dtype), generator=stream(seed))
+def draw(fill, *shape, seed=0, dtype=torch.float32):
+    return fill(torch.empty(shape, dtype=dtype), generator=stream(seed))
 
 
-def test_every_start_has_a_case():
-    covered = {getattr(start, "func", start).__name__ for start in ALL_STARTS.values()}
-    assert covered == set(init.__all__) - {"Initializer"}
+def test_every_initialiser_has_a_case():
+    covered = {getattr(fill, "func", fill).__name__ for fill in ALL.values()}
+    assert covered == {name for name in init.__all__ if name.endswith("_")} - {"recurrent_"}
 
 
 @each_of_all
-def test_it_fills_in_place_and_returns_what_it_filled(start):
+def test_it_fills_in_place_and_returns_the_weight(fill):
     weight = torch.full((4, 4), torch.nan)
-    assert start(weight) is weight
+    assert fill(weight) is weight
     assert weight.isfinite().all()
 
 
 @each_of_all
-def test_it_fills_a_parameter_without_a_graph(start):
+def test_it_fills_a_parameter_without_a_graph(fill):
     weight = torch.nn.Parameter(torch.empty(4, 4))
-    start(weight)
+    fill(weight)
     assert weight.is_leaf
     assert weight.grad_fn is None
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
 @each_of_all
-def test_it_is_a_function_of_the_generator(start):
-    assert torch.equal(drawn(start, 4, 4), drawn(start, 4, 4))
+def test_it_is_a_function_of_the_generator(fill):
+    assert torch.equal(draw(fill, 4, 4), draw(fill, 4, 4))
 
 
-@each_start
-def test_two_draws_from_one_generator_differ(start):
+@each_random
+def test_two_draws_from_one_generator_differ(fill):
     generator = stream()
-    one, other = (start(torch.empty(4, 4), generator=generator) for _ in range(2))
+    one, other = (fill(torch.empty(4, 4), generator=generator) for _ in range(2))
     assert not torch.equal(one, other)
 
 
-@each_start
-def test_without_a_generator_it_draws_from_the_global_stream(start):
+@each_random
+def test_without_a_generator_it_draws_from_the_global_stream(fill):
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
-        weight = start(torch.empty(4, 4))
-    assert torch.equal(weight, drawn(start, 4, 4))
+        weight = fill(torch.empty(4, 4))
+    assert torch.equal(weight, draw(fill, 4, 4))
 
 
-@each_start
-def test_it_fills_double_precision(start):
-    assert drawn(start, 4, 4, dtype=torch.float64).dtype == torch.float64
+@each_random
+def test_it_fills_double_precision(fill):
+    assert draw(fill, 4, 4, dtype=torch.float64).dtype == torch.float64
 
 
 @pytest.mark.parametrize(
-    ("start", "shape", "bound"),
+    ("fill", "shape", "bound"),
     [
         (uniform_, (90, 40), 0.01),
         (partial(uniform_, bound=2.0), (90, 40), 2.0),
@@ -117,22 +117,22 @@ def test_it_fills_double_precision(start):
     ],
     ids=["uniform", "wide", "fan", "fan of a vector", "glorot", "glorot of a vector"],
 )
-def test_a_uniform_start_fills_its_interval(start, shape, bound):
-    weight = drawn(start, *shape)
+def test_a_uniform_initialiser_fills_its_interval(fill, shape, bound):
+    weight = draw(fill, *shape)
     assert -bound <= weight.min() < -0.99 * bound
     assert 0.99 * bound < weight.max() <= bound
 
 
 def test_an_empty_vector_stays_empty():
-    assert drawn(fan_uniform_, 0).shape == (0,)
+    assert draw(fan_uniform_, 0).shape == (0,)
 
 
 def test_zeros_are_zeros():
-    assert not drawn(zeros_, 3, 4).any()
+    assert not draw(zeros_, 3, 4).any()
 
 
 @pytest.mark.parametrize(
-    ("start", "spread"),
+    ("fill", "spread"),
     [
         (kaiming_normal_, math.sqrt(2 / 50)),
         (glorot_normal_, math.sqrt(2 / 550)),
@@ -140,8 +140,8 @@ def test_zeros_are_zeros():
     ],
     ids=["kaiming", "glorot", "fan"],
 )
-def test_a_normal_start_has_its_published_standard_deviation(start, spread):
-    weight = drawn(start, 500, 50)
+def test_a_normal_initialiser_has_its_published_standard_deviation(fill, spread):
+    weight = draw(fill, 500, 50)
     # the standard error of a standard deviation is that deviation over the root of 2 n
     assert abs(weight.std().item() - spread) < 4 * spread / math.sqrt(2 * weight.numel())
 
@@ -149,20 +149,20 @@ def test_a_normal_start_has_its_published_standard_deviation(start, spread):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("n", [1, 2, 7, 64])
 def test_a_haar_draw_is_orthogonal_to_rounding(n, dtype):
-    assert orthogonality_error(drawn(haar_, n, n, dtype=dtype)) <= tol(dtype, n)
+    assert orthogonality_error(draw(haar_, n, n, dtype=dtype)) <= tol(dtype, n)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_a_haar_draw_is_a_rotation(n):
     determinants = [
-        torch.linalg.det(drawn(haar_, n, n, seed=seed, dtype=torch.float64)).item()
+        torch.linalg.det(draw(haar_, n, n, seed=seed, dtype=torch.float64)).item()
         for seed in range(20)
     ]
     assert all(abs(determinant - 1) <= tol(torch.float64, n) for determinant in determinants)
 
 
 def test_a_haar_draw_is_the_same_in_both_precisions():
-    single, double = (drawn(haar_, 5, 5, dtype=d) for d in (torch.float32, torch.float64))
+    single, double = (draw(haar_, 5, 5, dtype=d) for d in (torch.float32, torch.float64))
     assert torch.equal(single, double.float())
 
 

@@ -1,4 +1,4 @@
-"""The stored inverse by explicit sums, its error, its gradient, and when it is made exact."""
+"""The stored inverse by explicit sums: its error, its gradient and its exact recomputation."""
 
 import math
 from functools import partial
@@ -32,7 +32,7 @@ def normal(*shape, seed=0):
     return torch.randn(shape, generator=stream(seed), dtype=torch.float64)
 
 
-def made(n=7, dtype=torch.float64, seed=0, **options):
+def build(n=7, dtype=torch.float64, seed=0, **options):
     with torch.random.fork_rng(devices=()):
         constraint = NeumannCayley(n, **options)
     constraint.reset(stream(seed))
@@ -44,7 +44,7 @@ def distance(X, Y):
 
 
 def train(constraint, steps, optimiser=OPTIMISERS["Adam"], correlated=False):
-    """Take steps on a random linear objective, and yield after each."""
+    """Take steps on a random linear objective and yield after each."""
     optimiser = optimiser(constraint.parameters())
     n = constraint.size
     for k in range(steps):
@@ -70,8 +70,8 @@ def skew_of(constraint):
 
 @each_optimiser
 @each_order
-def test_inverse_and_matrix_are_those_of_algorithm_1_by_explicit_sums(order, optimiser):
-    constraint = made(order=order, reset_every=5, negative=3, max_error=math.inf)
+def test_inverse_and_matrix_equal_algorithm_1_by_explicit_sums(order, optimiser):
+    constraint = build(order=order, reset_every=5, negative=3, max_error=math.inf)
     I, D = np.eye(7), np.diag([1.0] * 4 + [-1.0] * 3)
     A = skew_of(constraint)
     inverse = np.linalg.inv(I + A)
@@ -85,7 +85,7 @@ def test_inverse_and_matrix_are_those_of_algorithm_1_by_explicit_sums(order, opt
 
 @each_optimiser
 def test_without_an_order_it_is_the_scaled_cayley_transform_at_every_step(optimiser):
-    constraint = made(order=None)
+    constraint = build(order=None)
     exact = ScaledCayley(7).double()
     for _ in train(constraint, 9, optimiser):
         exact.load_state_dict(constraint.cayley.state_dict())
@@ -94,9 +94,9 @@ def test_without_an_order_it_is_the_scaled_cayley_transform_at_every_step(optimi
 
 @pytest.mark.parametrize("negative", [0, 3, 7])
 def test_the_gradient_is_that_of_the_stored_inverse(negative):
-    constraint = made(order=1, negative=negative)
+    constraint = build(order=1, negative=negative)
     list(train(constraint, 6, partial(torch.optim.SGD, lr=0.003)))
-    assert rho_of(constraint) > 1e-5  # so that the exact gradient is another
+    assert rho_of(constraint) > 1e-5  # so the exact gradient is different
     constraint.zero_grad()
     G = normal(7, 7, seed=50)
     W = constraint()
@@ -112,7 +112,7 @@ def map_of(constraint):
 
 
 def test_right_after_an_inversion_the_gradient_is_that_of_the_exact_map():
-    constraint = made()
+    constraint = build()
     G = normal(7, 7, seed=1)
     (got,) = torch.autograd.grad((constraint() * G).sum(), constraint.cayley.raw)
     (expected,) = torch.autograd.grad((constraint.cayley() * G).sum(), constraint.cayley.raw)
@@ -121,25 +121,25 @@ def test_right_after_an_inversion_the_gradient_is_that_of_the_exact_map():
 
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_right_after_an_inversion_finite_differences_agree(n):
-    constraint = made(n, reset_every=4)
+    constraint = build(n, reset_every=4)
     list(train(constraint, 8))
     assert torch.autograd.gradcheck(map_of(constraint), constraint.cayley.raw)
 
 
-ROUGH = {
+INEXACT = {
     "default": {},
     "first order": {"order": 1},
     "released": {"gradient_rate": 1e-2, "max_error": math.inf},
 }
 
 
-# forward mode has torch script some of its own functions
+# in forward mode torch scripts some of its own functions
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("options", ROUGH.values(), ids=ROUGH)
-def test_every_way_to_a_first_derivative_gives_that_of_backward(options):
-    constraint = made(12, **options)
+@pytest.mark.parametrize("options", INEXACT.values(), ids=INEXACT)
+def test_every_first_derivative_equals_that_of_backward(options):
+    constraint = build(12, **options)
     list(train(constraint, 7))
-    assert rho_of(constraint) > 1e-10  # so that the exact gradient is another
+    assert rho_of(constraint) > 1e-10  # so the exact gradient is different
     G, raw = normal(12, 12, seed=1), constraint.cayley.raw
     loss = lambda raw: (map_of(constraint)(raw) * G).sum() ** 2  # noqa: E731
     constraint.zero_grad()
@@ -160,7 +160,7 @@ def test_every_way_to_a_first_derivative_gives_that_of_backward(options):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_second_derivatives_agree_whichever_mode_comes_first():
-    constraint = made(4)
+    constraint = build(4)
     G, raw = normal(4, 4, seed=1), constraint.cayley.raw.detach()
     loss = lambda raw: (map_of(constraint)(raw) * G).sum() ** 2  # noqa: E731
     exact = lambda raw: (functional_call(constraint.cayley, {"raw": raw}, ()) * G).sum() ** 2  # noqa: E731
@@ -171,7 +171,7 @@ def test_second_derivatives_agree_whichever_mode_comes_first():
 
 
 def test_third_derivatives_are_those_of_the_exact_map():
-    constraint = made(3)
+    constraint = build(3)
     G, raw = normal(3, 3, seed=1), constraint.cayley.raw.detach()
 
     def third(f):
@@ -183,7 +183,7 @@ def test_third_derivatives_are_those_of_the_exact_map():
 
 
 def test_second_derivatives_are_those_of_the_exact_map():
-    constraint = made(4)
+    constraint = build(4)
     assert torch.autograd.gradgradcheck(map_of(constraint), constraint.cayley.raw)
 
 
@@ -191,21 +191,21 @@ def test_second_derivatives_are_those_of_the_exact_map():
 
 
 @each_order
-def test_the_error_of_a_step_is_of_the_order_of_the_series(order):
+def test_the_error_of_a_step_has_the_order_of_the_series(order):
     def error(size):
-        constraint = made(order=order)
+        constraint = build(order=order)
         with torch.no_grad():
             constraint.cayley.raw.add_(normal(21, seed=2), alpha=size)
         constraint.advance()
         return rho_of(constraint)
 
-    # twice the step, 2^(q + 1) times the error
+    # doubling the step multiplies the error by 2^(q + 1)
     assert abs(math.log2(error(2e-3) / error(1e-3)) - (order + 1)) < 0.05
 
 
 @each_order
 def test_the_orthogonality_error_is_bounded_by_that_of_the_inverse(order):
-    constraint = made(20, order=order, max_error=math.inf)
+    constraint = build(20, order=order, max_error=math.inf)
     for _ in train(constraint, 50, partial(torch.optim.SGD, lr=0.002)):
         rho = rho_of(constraint)
         error = orthogonality_error(constraint())
@@ -214,7 +214,7 @@ def test_the_orthogonality_error_is_bounded_by_that_of_the_inverse(order):
 
 @each_order
 def test_the_error_of_the_inverse_grows_no_faster_than_the_series_allows(order):
-    constraint = made(20, order=order, max_error=math.inf)
+    constraint = build(20, order=order, max_error=math.inf)
     bound, inverse, A = 0.0, constraint.inverse.clone(), skew_of(constraint)
     for _ in train(constraint, 50, partial(torch.optim.SGD, lr=0.002)):
         term = np.linalg.norm(inverse.numpy() @ (A - skew_of(constraint)))
@@ -226,14 +226,14 @@ def test_the_error_of_the_inverse_grows_no_faster_than_the_series_allows(order):
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 1.0])
 @each_order
-def test_no_step_is_too_large_for_the_promised_error(order, rate):
-    constraint = made(12, torch.float32, order=order)
+def test_the_error_bound_holds_for_steps_of_any_size(order, rate):
+    constraint = build(12, torch.float32, order=order)
     for _ in train(constraint, 60, partial(torch.optim.SGD, lr=rate, momentum=0.9)):
         assert constraint.residual(constraint()) <= 0.01 + tol(torch.float32, 12)
 
 
 def test_the_series_alone_breaks_down_where_the_norm_condition_fails():
-    constraint = made(12, torch.float32, max_error=math.inf)
+    constraint = build(12, torch.float32, max_error=math.inf)
     for _ in train(constraint, 9, partial(torch.optim.SGD, lr=0.3)):
         pass
     assert not constraint.residual(constraint()) <= 1
@@ -241,16 +241,16 @@ def test_the_series_alone_breaks_down_where_the_norm_condition_fails():
 
 @each_optimiser
 def test_training_keeps_the_norm_condition_of_the_paper(optimiser):
-    constraint = made(56, negative=40, reset_every=50)
+    constraint = build(56, negative=40, reset_every=50)
     inverse, A = constraint.inverse.clone(), skew_of(constraint)
     for _ in train(constraint, 60, optimiser):
         assert np.linalg.norm(inverse.numpy() @ (A - skew_of(constraint)), 2) < 1
         inverse, A = constraint.inverse.clone(), skew_of(constraint)
 
 
-def test_an_exact_inverse_never_lengthens():
-    # so that steps of norm below one keep the norm condition
-    constraint = made(30)
+def test_an_exact_inverse_has_norm_at_most_one():
+    # so steps of norm below one satisfy the norm condition
+    constraint = build(30)
     with torch.no_grad():
         constraint.cayley.raw.mul_(7)
     constraint.advance()
@@ -259,8 +259,8 @@ def test_an_exact_inverse_never_lengthens():
 
 @pytest.mark.parametrize("correlated", [False, True])
 def test_the_papers_rule_keeps_orthogonality_where_that_of_the_code_does_not(correlated):
-    papers = made(118, negative=50, max_error=math.inf)
-    codes = made(118, negative=50, gradient_rate=1e-3)
+    papers = build(118, negative=50, max_error=math.inf)
+    codes = build(118, negative=50, gradient_rate=1e-3)
     for constraint in (papers, codes):
         list(train(constraint, 49, correlated=correlated))
     assert orthogonality_error(papers()) < 1e-3
@@ -276,34 +276,34 @@ def exact_after(constraint, steps, optimiser=OPTIMISERS["Adam"]):
 
 @pytest.mark.parametrize("reset_every", [1, 3, 4])
 def test_the_inverse_is_exact_after_every_period(reset_every):
-    constraint = made(order=1, reset_every=reset_every)
+    constraint = build(order=1, reset_every=reset_every)
     assert exact_after(constraint, 10) == [*range(reset_every, 11, reset_every)]
 
 
 @pytest.mark.parametrize("reset_every", [3, 4])
 def test_the_released_rule_is_exact_after_every_period(reset_every):
-    constraint = made(reset_every=reset_every, gradient_rate=1e-3)
+    constraint = build(reset_every=reset_every, gradient_rate=1e-3)
     assert exact_after(constraint, 10) == [*range(reset_every, 11, reset_every)]
 
 
 def test_the_released_rule_moves_the_inverse_by_the_gradient():
-    constraint = made(gradient_rate=1e-3, order=1)
+    constraint = build(gradient_rate=1e-3, order=1)
     before = constraint.inverse.clone()
     list(train(constraint, 1))
     step = before @ skew(1e-3 * constraint.cayley.raw.grad, 7)
     assert distance(constraint.inverse, before + step @ before) <= tol(torch.float64, 7)
 
 
-def test_the_place_in_the_period_is_saved():
-    constraint = made(order=1, reset_every=4)
+def test_the_number_of_steps_since_the_inversion_is_saved():
+    constraint = build(order=1, reset_every=4)
     list(train(constraint, 3))
-    resumed = made(order=1, reset_every=4)
+    resumed = build(order=1, reset_every=4)
     resumed.load_state_dict(constraint.state_dict())
     assert exact_after(resumed, 6) == [1, 5]
 
 
 def test_a_step_with_a_closure_updates_the_inverse():
-    constraint = made(max_error=1e-9)
+    constraint = build(max_error=1e-9)
     optimiser = torch.optim.LBFGS(constraint.parameters(), lr=0.1, max_iter=4)
 
     def closure():
@@ -317,8 +317,8 @@ def test_a_step_with_a_closure_updates_the_inverse():
         assert orthogonality_error(constraint()) <= 1e-9
 
 
-def test_what_changes_the_raw_parameters_by_hand_gets_an_exact_matrix():
-    constraint = made()
+def test_raw_parameters_changed_without_an_optimiser_give_an_exact_matrix():
+    constraint = build()
     for _ in range(3):
         (constraint() * normal(7, 7)).sum().backward()
         with torch.no_grad():
@@ -347,7 +347,7 @@ def load_raw_alone(constraint):
 
 
 def other_state():
-    other = made(order=1, reset_every=4)
+    other = build(order=1, reset_every=4)
     list(train(other, 3))
     return other.state_dict()
 
@@ -358,7 +358,7 @@ CHANGES = {
     "load": load,
     "load by assigning": partial(load, assign=True),
     "load A alone": load_raw_alone,
-    "assign": lambda constraint: constraint.assign(made(seed=4)()),
+    "assign": lambda constraint: constraint.assign(build(seed=4)()),
     "reset": lambda constraint: constraint.reset(stream(6)),
 }
 
@@ -367,9 +367,9 @@ CHANGES = {
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_compiled_one_knows_of_every_change(change):
+def test_a_compiled_constraint_notices_every_change(change):
     torch.compiler.reset()
-    constraint = made(order=1, reset_every=4)
+    constraint = build(order=1, reset_every=4)
     compiled = torch.compile(constraint, backend="aot_eager", fullgraph=True)
     G = normal(7, 7, seed=1)
 
@@ -386,23 +386,23 @@ def test_a_compiled_one_knows_of_every_change(change):
         change(constraint)
 
 
-def test_giving_the_matrix_changes_no_state():
-    constraint = made()
+def test_a_forward_pass_changes_no_state():
+    constraint = build()
     before = {name: value.clone() for name, value in constraint.state_dict().items()}
     (constraint() * normal(7, 7)).sum().backward()
     for name, value in constraint.state_dict().items():
         assert torch.equal(value, before[name])
 
 
-def test_changing_the_matrix_that_it_gave_changes_nothing():
-    constraint = made()
+def test_changing_the_returned_matrix_changes_no_state():
+    constraint = build()
     before = constraint().detach().clone()
     constraint().detach().zero_()
     assert torch.equal(constraint(), before)
 
 
-def test_a_matrix_of_the_middle_of_a_period_may_be_assigned():
-    constraint = made(12, order=1, max_error=0.01)
+def test_a_matrix_from_within_a_period_can_be_assigned():
+    constraint = build(12, order=1, max_error=0.01)
     for _ in train(constraint, 20):
         W = constraint().detach().clone()
     assert orthogonality_error(W) > 1e-6
@@ -414,15 +414,15 @@ def test_a_matrix_of_the_middle_of_a_period_may_be_assigned():
 @pytest.mark.parametrize(
     "options", [{"order": None}, {"max_error": math.inf}, {"gradient_rate": 1e-3}], ids=str
 )
-def test_without_a_promise_only_orthogonal_matrices_may_be_assigned(options):
-    constraint = made(**options)
+def test_without_an_error_bound_only_orthogonal_matrices_can_be_assigned(options):
+    constraint = build(**options)
     assert constraint.tolerance == tol(torch.float64, 7)
     with pytest.raises(NotInSetError):
         constraint.assign(1.0001 * torch.eye(7))
 
 
-def test_a_wider_type_is_exact_to_its_own_precision():
-    constraint = made(30, torch.float32)
+def test_a_wider_dtype_is_exact_to_its_own_precision():
+    constraint = build(30, torch.float32)
     list(train(constraint, 5))
     assert rho_of(constraint.double()) <= tol(torch.float64, 30)
 
@@ -431,13 +431,13 @@ def test_a_wider_type_is_exact_to_its_own_precision():
 
 
 @pytest.mark.parametrize("order", [0, 4, -1, "2"])
-def test_an_order_that_is_none_is_refused(order):
+def test_an_order_out_of_range_is_refused(order):
     with pytest.raises(ValueError, match=f"expected order to be 1, 2, 3 or None, got {order!r}"):
         NeumannCayley(4, order=order)
 
 
 @pytest.mark.parametrize("reset_every", [0, -1, 2.5, math.inf])
-def test_a_period_that_is_no_positive_integer_is_refused(reset_every):
+def test_a_period_that_is_not_a_positive_integer_is_refused(reset_every):
     with pytest.raises(ValueError, match="expected reset_every to be a positive integer"):
         NeumannCayley(4, reset_every=reset_every)
 
@@ -448,8 +448,8 @@ def test_an_error_that_is_not_positive_is_refused(max_error):
         NeumannCayley(4, max_error=max_error)
 
 
-def test_signs_and_start_are_those_of_the_scaled_cayley_transform():
+def test_signs_and_initialisation_are_those_of_the_scaled_cayley_transform():
     with pytest.raises(ValueError, match="expected 0 <= negative <= 4, got 5"):
         NeumannCayley(4, negative=5)
-    W = NeumannCayley(4, negative=1, start="zero")()
+    W = NeumannCayley(4, negative=1, init="zero")()
     assert torch.equal(W, torch.diag(torch.tensor([1.0, 1, 1, -1])))

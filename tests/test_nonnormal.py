@@ -1,4 +1,4 @@
-"""The starts of Orhan and Pitkow: entries, direction, memory, and the gates that they land in."""
+"""The initialisers of Orhan and Pitkow: entries, direction, memory and gates."""
 
 from functools import partial
 
@@ -40,12 +40,12 @@ def stream(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def filled(start, *shape, **options):
-    return start(torch.full(shape, torch.nan, dtype=torch.float64), **options)
+def filled(fill, *shape, **options):
+    return fill(torch.full(shape, torch.nan, dtype=torch.float64), **options)
 
 
 def linear_rnn(W, U):
-    """A torch.nn.RNN with these matrices, whose rectifier is the identity on what is positive."""
+    """A torch.nn.RNN with these matrices and ReLU, the identity on positive states."""
     rnn = nn.RNN(U.shape[1], len(W), nonlinearity="relu", bias=False, dtype=torch.float64)
     with torch.no_grad():
         rnn.weight_hh_l0.copy_(W)
@@ -54,7 +54,7 @@ def linear_rnn(W, U):
 
 
 def pulse_through(rnn, steps):
-    """The states of a network whose first input is one at step 0 and zero ever after."""
+    """The states of a network whose first input is one at step 0 and zero afterwards."""
     x = torch.zeros(steps, 1, rnn.input_size, dtype=torch.float64)
     x[0, 0, 0] = 1
     return rnn(x)[0][:, 0].detach()
@@ -65,7 +65,7 @@ def pulse_through(rnn, steps):
 
 @pytest.mark.parametrize("n", SIZES)
 def test_a_chain_is_that_of_the_paper(n):
-    # W h: the entry at (i, j) takes unit j to unit i, and unit i drives unit i + 1
+    # in W h the entry at (i, j) connects unit j to unit i; unit i drives unit i + 1
     expected = [[1.05 if i == j + 1 else 0.0 for j in range(n)] for i in range(n)]
     np.testing.assert_array_equal(filled(chain_, n, n, alpha=1.05), np.reshape(expected, (n, n)))
 
@@ -87,9 +87,9 @@ def test_the_corners_of_a_ramp_are_its_ends():
     assert (ramp[4, 0], ramp[0, 4], ramp[2, 2]) == (0.3, -0.3, 0)
 
 
-@pytest.mark.parametrize("start", [chain_, feedback_chain_, ramp_])
-def test_backward_is_the_transpose(start):
-    forward, backward = (filled(start, 5, 5, direction=d) for d in ("forward", "backward"))
+@pytest.mark.parametrize("fill", [chain_, feedback_chain_, ramp_])
+def test_backward_is_the_transpose(fill):
+    forward, backward = (filled(fill, 5, 5, direction=d) for d in ("forward", "backward"))
     assert torch.equal(backward, forward.T)
 
 
@@ -98,26 +98,26 @@ def test_a_source_is_a_part_of_the_identity(shape):
     np.testing.assert_array_equal(filled(source_, *shape), 0.9 * np.eye(*shape))
 
 
-def test_a_scaled_identity_is_one():
+def test_an_identity_can_be_scaled():
     np.testing.assert_array_equal(filled(identity_, 3, 3, scale=0.96), 0.96 * np.eye(3))
 
 
-def test_a_scaled_orthogonal_matrix_is_one():
+def test_an_orthogonal_matrix_can_be_scaled():
     Q = filled(orthogonal_, 6, 6, scale=1.04, generator=stream()) / 1.04
     assert orthogonality_error(Q) <= tol(Q.dtype, 6)
 
 
-@pytest.mark.parametrize("start", [chain_, feedback_chain_, ramp_, identity_])
+@pytest.mark.parametrize("fill", [chain_, feedback_chain_, ramp_, identity_])
 @pytest.mark.parametrize("shape", [(3, 4), (3,)])
-def test_what_is_not_square_is_refused(start, shape):
+def test_a_weight_that_is_not_square_is_refused(fill, shape):
     with pytest.raises(ValueError, match=r"expected a square matrix, got shape \(3"):
-        start(torch.empty(shape))
+        fill(torch.empty(shape))
 
 
-@pytest.mark.parametrize("start", [chain_, feedback_chain_, ramp_])
-def test_an_unknown_direction_is_refused(start):
+@pytest.mark.parametrize("fill", [chain_, feedback_chain_, ramp_])
+def test_an_unknown_direction_is_refused(fill):
     with pytest.raises(ValueError, match="'forward' or 'backward', got 'up'"):
-        start(torch.empty(3, 3), direction="up")
+        fill(torch.empty(3, 3), direction="up")
 
 
 # -------------------------------------------------------------------------- memory
@@ -125,7 +125,7 @@ def test_an_unknown_direction_is_refused(start):
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("n", [1, 2, 7, 30])
-def test_a_chain_forgets_after_as_many_steps_as_it_has_units(n, direction):
+def test_a_chain_is_empty_after_as_many_steps_as_it_has_units(n, direction):
     W = filled(chain_, n, n, alpha=1.05, direction=direction)
     powers = [torch.linalg.matrix_power(W, k) for k in (n - 1, n)]
     assert powers[0].any()
@@ -135,7 +135,7 @@ def test_a_chain_forgets_after_as_many_steps_as_it_has_units(n, direction):
 def test_a_pulse_stays_in_the_chain_for_exactly_as_many_steps_as_there_are_units():
     h = pulse_through(linear_rnn(filled(chain_, 6, 6, alpha=1.02), filled(source_, 6, 2)), 9)
     expected = np.zeros((9, 6))
-    for k in range(6):  # at step k it is in unit k alone, amplified k times
+    for k in range(6):  # at step k the pulse is in unit k alone, amplified k times
         expected[k, k] = 0.9 * 1.02**k
     np.testing.assert_allclose(h, expected, rtol=1e-14)
 
@@ -148,7 +148,7 @@ def test_a_backward_chain_loses_its_input_after_one_step():
 
 
 def test_a_backward_chain_is_the_forward_one_for_a_state_to_the_left_of_the_matrix():
-    # so the released matrix, meant for h W, came to run backwards in torch
+    # so the released matrix, meant for h W, runs backwards in torch
     h = np.eye(6)[0] @ np.linalg.matrix_power(
         filled(chain_, 6, 6, direction="backward").numpy(), 4
     )
@@ -199,7 +199,7 @@ def test_every_gate_of_every_layer_gets_the_matrix(make, kind):
 
 
 @pytest.mark.parametrize("make", TORCH.values(), ids=TORCH)
-def test_every_gate_gets_an_orthogonal_matrix_of_its_own(make):
+def test_each_gate_gets_its_own_orthogonal_matrix(make):
     module = recurrent_(make(3, 5), "ortho", gain=0.96, generator=stream())
     gates = [gate for name in names_of(module, "weight_hh") for gate in gates_of(module, name)]
     assert all(orthogonality_error(gate / 0.96) <= tol(torch.float32, 5) for gate in gates)
@@ -224,13 +224,13 @@ def test_the_input_matrices_of_normal_matrices_are_drawn(kind):
 
 @pytest.mark.parametrize("make", TORCH.values(), ids=TORCH)
 @pytest.mark.parametrize("kind", ["chain", "feedback_chain", "identity", "ortho"])
-def test_biases_start_at_zero(make, kind):
+def test_biases_are_initialised_to_zero(make, kind):
     module = recurrent_(make(3, 5), kind)
     assert not any(getattr(module, name).any() for name in names_of(module, "bias"))
 
 
 @pytest.mark.parametrize("make", TORCH.values(), ids=TORCH)
-def test_the_plain_start_is_that_of_torch(make):
+def test_the_plain_kind_is_the_initialisation_of_torch(make):
     module = recurrent_(make(40, 100), "plain", generator=stream())
     for parameter in module.parameters():
         assert 0.097 < parameter.abs().max() <= 0.1
@@ -239,7 +239,7 @@ def test_the_plain_start_is_that_of_torch(make):
 
 @pytest.mark.parametrize("make", GATED.values(), ids=GATED)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_a_mixed_start_is_a_chain_in_the_tanh_gate_and_a_ramp_in_the_others(make, direction):
+def test_the_mixed_kind_is_a_chain_in_the_tanh_gate_and_a_ramp_in_the_others(make, direction):
     module = recurrent_(make(3, 5), "mixed", direction=direction)
     chain = chain_(torch.empty(5, 5), 1.02, direction=direction)
     ramp = ramp_(torch.empty(5, 5), direction=direction)
@@ -272,7 +272,7 @@ def test_a_gain_of_zero_is_zero():
 
 @pytest.mark.usefixtures("global_streams_untouched")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_start_is_a_function_of_the_generator(kind):
+def test_an_initialisation_is_a_function_of_the_generator(kind):
     with torch.random.fork_rng(devices=()):
         module = nn.RNN(3, 5)
     recurrent_(module, kind, generator=stream())
@@ -282,7 +282,7 @@ def test_a_start_is_a_function_of_the_generator(kind):
 
 
 @pytest.mark.parametrize("kind", RECURRENT)
-def test_our_networks_take_the_same_start(kind):
+def test_our_networks_get_the_same_initialisation(kind):
     ours = RNN(3, 5, 2, "tanh", constraint=Unconstrained, bidirectional=True)
     assert recurrent_(ours, kind) is ours
     for direction, W in zip(ours.all_directions(), ours.recurrent_matrices(), strict=True):
@@ -291,7 +291,7 @@ def test_our_networks_take_the_same_start(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_our_network_gives_what_that_of_torch_does(kind):
+def test_our_network_equals_that_of_torch(kind):
     torchs = recurrent_(nn.RNN(3, 5, 2), kind, generator=stream())
     ours = recurrent_(
         RNN(3, 5, 2, "tanh", constraint=Unconstrained), kind, generator=stream()
@@ -306,7 +306,7 @@ def test_modrelu_keeps_its_bias_at_zero():
 
 
 @pytest.mark.parametrize("kind", [*RECURRENT, "mixed"])
-def test_our_gated_network_gives_what_that_of_torch_does(kind):
+def test_our_gated_network_equals_that_of_torch(kind):
     ours, torchs = (recurrent_(make(3, 5, 2), kind, generator=stream()) for make in (GRU, nn.GRU))
     x = torch.randn(6, 2, 3, generator=stream(1))
     assert (ours(x)[0] - torchs(x)[0]).abs().max() <= tol(torch.float32, 5)
@@ -318,7 +318,7 @@ def test_a_complex_network_is_refused():
         recurrent_(ours, "identity")
 
 
-def test_an_orthogonal_constraint_takes_an_orthogonal_start_and_refuses_a_chain():
+def test_an_orthogonal_constraint_accepts_an_orthogonal_matrix_and_refuses_a_chain():
     ours = RNN(3, 5, constraint=partial(ScaledCayley, negative=0))
     with pytest.raises(NotInSetError):
         recurrent_(ours, "chain")
@@ -339,6 +339,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_filled_is_refused(call, message):
+def test_invalid_weights_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()

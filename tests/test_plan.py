@@ -1,4 +1,4 @@
-"""What is left to run of all recipes, and how it goes on."""
+"""The plan of the remaining runs of all recipes, and `reproduce --all`."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.recipes import Axis, Outcome, Row
 from eigenrnn.experiments.recipes.cost import ONE_GPU, estimated_seconds
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import Archive, Plan, collect, order
-from eigenrnn.experiments.results.order import GROUPS, Part, in_order
+from eigenrnn.experiments.results import Archive, Plan, collect, jobs
+from eigenrnn.experiments.results.jobs import PRIORITY_GROUPS, Part, rows_by_priority
 from recipes_for_results import (
     ABSENT,
     FIGURE,
@@ -29,12 +29,12 @@ from recipes_for_results import (
 from training_run import QUIET, one_thread
 
 RUNS = Path("runs")
-GROUP = str(len(GROUPS))  # the last one has what no other names
+GROUP = str(len(PRIORITY_GROUPS))  # the last group also has all other rows
 ALL = {
     (TABLE, "scoRNN 6", "", 0),
     (TABLE, "scoRNN 6", "", 1),
     (TABLE, "exact", None, None),
-    (FIGURE, "scoRNN 8", "", 0),  # its other row is the table's run of the same seed
+    (FIGURE, "scoRNN 8", "", 0),  # its other row shares the run of the table
 }
 
 
@@ -48,8 +48,8 @@ def plan(known=None, **options):
     return Plan.of(known or recipes(), RUNS, "results", **options)
 
 
-def left(found):
-    """Name what a plan has left."""
+def remaining(found):
+    """Return the runs of a plan as (recipe, row, point, seed)."""
     names = set()
     for each in found.rows:
         names |= {(each.recipe.name, job.row.label, job.point, job.seed) for job in each.jobs}
@@ -58,58 +58,58 @@ def left(found):
     return names
 
 
-def go_on(found):
-    """Run a plan in silence; return what it said, the recipes that ran and the signal, if any."""
+def run_remaining(found):
+    """Run a plan; return its messages, the recipes that ran and the signal, if any."""
     said, ran = [], []
     with one_thread():
-        ended = found.go_on(
+        ended = found.run_remaining(
             say=said.append, after=lambda recipe, _: ran.append(recipe.name), console=QUIET
         )
     return said, ran, ended
 
 
-# what is left
+# the remaining runs
 
 
-def test_at_first_every_run_is_left_once():
-    assert left(plan()) == ALL
+def test_initially_every_run_is_planned_once():
+    assert remaining(plan()) == ALL
 
 
-def test_a_run_that_has_ended_is_not_left():
+def test_a_finished_run_is_not_planned():
     run(recipes()[TABLE], RUNS / "tiny-table1", seeds=[1])
-    assert left(plan()) == ALL - {(TABLE, "scoRNN 6", "", 1), (TABLE, "exact", None, None)}
+    assert remaining(plan()) == ALL - {(TABLE, "scoRNN 6", "", 1), (TABLE, "exact", None, None)}
 
 
-def test_a_run_of_another_recipe_that_is_the_same_is_not_left():
+def test_a_shared_run_of_another_recipe_is_not_planned_again():
     run(recipes()[FIGURE], RUNS / "tiny-fig1")
-    assert left(plan()) == ALL - {(FIGURE, "scoRNN 8", "", 0), (TABLE, "scoRNN 6", "", 0)}
+    assert remaining(plan()) == ALL - {(FIGURE, "scoRNN 8", "", 0), (TABLE, "scoRNN 6", "", 0)}
 
 
-def test_an_archived_run_is_not_left():
+def test_an_archived_run_is_not_planned():
     run(recipes()[TABLE], "elsewhere", seeds=[0])
     collect(["elsewhere"], "results", recipes())
-    assert left(plan()) == {(TABLE, "scoRNN 6", "", 1), (FIGURE, "scoRNN 8", "", 0)}
+    assert remaining(plan()) == {(TABLE, "scoRNN 6", "", 1), (FIGURE, "scoRNN 8", "", 0)}
 
 
-def test_an_unfinished_run_is_left_though_archived():
+def test_an_archived_unfinished_run_is_planned():
     run(recipes()[TABLE], "elsewhere", seeds=[0])
     Path("elsewhere/scornn-6/seed-0/result.json").unlink()
     collect(["elsewhere"], "results", recipes(), unfinished=True)
-    assert (TABLE, "scoRNN 6", "", 0) in left(plan())
+    assert (TABLE, "scoRNN 6", "", 0) in remaining(plan())
 
 
-def test_a_run_that_was_interrupted_is_left():
+def test_an_interrupted_run_is_planned():
     run(recipes()[TABLE], RUNS / "tiny-table1")
     (RUNS / "tiny-table1/scornn-6/seed-0/result.json").unlink()
-    assert (TABLE, "scoRNN 6", "", 0) in left(plan())
+    assert (TABLE, "scoRNN 6", "", 0) in remaining(plan())
 
 
-def test_seeds_may_be_chosen():
-    seeds = {seed for _, _, _, seed in left(plan(seeds=[5])) if seed is not None}
+def test_seeds_can_be_chosen():
+    seeds = {seed for _, _, _, seed in remaining(plan(seeds=[5])) if seed is not None}
     assert seeds == {5}
 
 
-def test_a_search_is_a_run_for_each_point_and_seed():
+def test_a_search_plans_each_point_with_each_seed():
     known = recipes()
     grid = (Axis.of_settings("lr", (0.1, 0.2, 0.3)), Axis.of_settings("alpha", (0.8, 0.9)))
     rmsprop = replace(row().settings, optimiser="rmsprop")
@@ -131,28 +131,32 @@ def write_estimates():
     Path("results/estimates.json").write_text(json.dumps(seconds))
 
 
-def test_the_time_is_that_of_all_runs_that_are_left():
+def test_the_time_is_the_sum_over_the_remaining_runs():
     write_estimates()
     assert plan().total_seconds == len(SEEDS) * 1_000 + 300
 
 
-def test_the_time_on_a_gpu_is_that_of_the_same_runs():
+def test_the_gpu_time_is_the_sum_over_the_same_runs():
     write_estimates()
     assert plan().total_gpu_seconds == len(SEEDS) * 90 + 30
 
 
-def test_the_time_of_a_row_without_an_estimate_is_worked_out():
+def test_the_time_of_a_row_without_a_stored_estimate_is_computed():
     (found,) = [found for found in plan().rows if found.row.label == "scoRNN 8"]
     eight = row("scoRNN 8", hidden_size=8)
     assert found.seconds == estimated_seconds(eight)
     assert found.gpu_seconds == estimated_seconds(eight, ONE_GPU) != found.seconds
 
 
-def test_a_row_without_data_has_no_part_in_the_time():
+def test_a_row_without_data_is_not_counted_in_the_time():
     known = recipes()
     known[FIGURE] = changed(known[FIGURE], "scoRNN 8", task=ABSENT)
-    (absent,) = [found for found in plan(known).rows if found.missing]
-    assert (absent.row.label, absent.missing, absent.seconds) == ("scoRNN 8", "absent.bin", None)
+    (absent,) = [found for found in plan(known).rows if found.missing_data]
+    assert (absent.row.label, absent.missing_data, absent.seconds) == (
+        "scoRNN 8",
+        "absent.bin",
+        None,
+    )
     assert plan(known).total_seconds == sum(
         found.total_seconds for found in plan(known).rows if found.row.label != "scoRNN 8"
     )
@@ -167,50 +171,50 @@ def test_the_folder_of_another_recipe_is_refused():
 # the order
 
 
-def test_the_order_names_rows_and_points_that_there_are():
-    for part in (part for group in GROUPS for part in group):
+def test_the_priority_groups_name_existing_rows_and_points():
+    for part in (part for group in PRIORITY_GROUPS for part in group):
         rows = RECIPES[part.recipe].select(list(part.rows))
         points = {point for r in rows if isinstance(r, Row) for point in r.points()}
         assert set(part.points) <= points
 
 
-def test_every_row_has_its_turn():
-    met = {(recipe.name, r.label) for _, recipe, r, _ in in_order(RECIPES)}
+def test_every_row_is_in_the_order():
+    met = {(recipe.name, r.label) for _, recipe, r, _ in rows_by_priority(RECIPES)}
     assert met == {(recipe.name, r.label) for recipe in RECIPES.values() for r in recipe.rows}
 
 
-def test_the_exact_numbers_come_first_and_groups_follow_each_other():
-    turns = [(group, recipe.name) for group, recipe, _, _ in in_order(RECIPES)]
+def test_exact_numbers_come_first_and_groups_are_in_order():
+    turns = [(group, recipe.name) for group, recipe, _, _ in rows_by_priority(RECIPES)]
     assert turns[0] == (1, "nnrnn/table6")
     assert [group for group, _ in turns] == sorted(group for group, _ in turns)
 
 
-# going on
+# training
 
 
-def test_all_that_is_left_is_run_once():
-    assert go_on(plan()) == ([], [TABLE, FIGURE], None)
+def test_all_remaining_runs_are_trained_once():
+    assert run_remaining(plan()) == ([], [TABLE, FIGURE], None)
     assert plan().rows == ()
     assert not (RUNS / "tiny-fig1/scornn-6").exists()
 
 
-def test_it_goes_on_where_it_stopped():
+def test_a_plan_resumes_where_it_stopped():
     run(recipes()[TABLE], RUNS / "tiny-table1")
     before = (RUNS / "tiny-table1/results.json").stat().st_mtime_ns
-    assert go_on(plan())[1] == [FIGURE]
+    assert run_remaining(plan())[1] == [FIGURE]
     assert (RUNS / "tiny-table1/results.json").stat().st_mtime_ns == before
 
 
-def test_a_run_of_some_minutes_comes_first_and_the_rest_of_it_last(monkeypatch):
+def test_a_run_limited_to_minutes_comes_first_and_is_finished_last(monkeypatch):
     first = Part(TABLE, ("scoRNN 6",), seeds=(0,), minutes=1e-9)
-    monkeypatch.setattr(order, "GROUPS", ((first,), ()))
+    monkeypatch.setattr(jobs, "PRIORITY_GROUPS", ((first,), ()))
     limited, *others = plan().rows
     assert [(job.seed, limited.minutes) for job in limited.jobs] == [(0, 1e-9)]
     assert limited.total_seconds == pytest.approx(6e-8)
     assert {each.minutes for each in others} == {None}
-    assert left(replace(plan(), rows=tuple(others))) == ALL
+    assert remaining(replace(plan(), rows=tuple(others))) == ALL
 
-    go_on(replace(plan(), rows=(limited,)))
+    run_remaining(replace(plan(), rows=(limited,)))
     assert (RUNS / "tiny-table1/scornn-6/seed-0/last.pt").exists()
     assert not (RUNS / "tiny-table1/scornn-6/seed-1").exists()
     assert [each.minutes for each in plan().rows] == [None] * len(others)
@@ -219,32 +223,32 @@ def test_a_run_of_some_minutes_comes_first_and_the_rest_of_it_last(monkeypatch):
     Archive("results").add(replace(begun, state="unfinished", value=None, seconds=1.0))
     assert [each.minutes for each in plan().rows] == [None] * len(others)
 
-    assert go_on(plan())
-    assert left(plan()) == set()
+    assert run_remaining(plan())
+    assert remaining(plan()) == set()
 
 
-def test_what_was_run_before_stays_in_the_results():
+def test_earlier_runs_stay_in_the_results():
     run(recipes()[TABLE], RUNS / "tiny-table1")
     (RUNS / "tiny-table1/scornn-6/seed-0/result.json").unlink()
-    go_on(plan())
+    run_remaining(plan())
     rows = json.loads((RUNS / "tiny-table1/results.json").read_text())["rows"]
     (found,) = [found for found in rows if found["label"] == "scoRNN 6"]
     assert found["seeds"] == list(SEEDS)
 
 
-def test_a_row_without_data_is_named_and_left_out():
+def test_a_row_without_data_is_named_and_skipped():
     known = recipes()
     known[FIGURE] = changed(known[FIGURE], "scoRNN 8", task=ABSENT)
-    said, ran, ended = go_on(plan(known))
+    said, ran, ended = run_remaining(plan(known))
     assert (ran, ended) == ([TABLE], None)
     (named,) = said
     assert named.startswith(f"{FIGURE}: scoRNN 8 is skipped: expected absent.bin, got none")
 
 
-def test_an_interruption_stops_all(monkeypatch):
-    stopped = replace(Outcome.not_run(row()), signal=2)
+def test_an_interruption_stops_the_plan(monkeypatch):
+    stopped = replace(Outcome.before(row()), signal=2)
     monkeypatch.setattr("eigenrnn.experiments.results.plan.reproduce", lambda *_, **__: [stopped])
-    _, ran, ended = go_on(plan())
+    _, ran, ended = run_remaining(plan())
     assert (ran, ended) == ([TABLE], 2)
 
 
@@ -253,15 +257,15 @@ def test_an_interruption_stops_all(monkeypatch):
 
 @pytest.fixture
 def eigenrnn(monkeypatch, capsys):
-    """Run the command line with the two tiny recipes alone."""
-    for module in ("everything", "results"):
+    """Run the command line with the two tiny recipes only."""
+    for module in ("reproduce_all", "results"):
         monkeypatch.setattr(f"eigenrnn.experiments.cli.{module}.RECIPES", recipes())
 
     def call(line):
         with one_thread():
             status = main(shlex.split(line))
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        output = capsys.readouterr()
+        return status, output.out, output.err
 
     return call
 
@@ -271,50 +275,50 @@ def test_the_plan_is_printed_and_nothing_is_run(eigenrnn):
     status, out, _ = eigenrnn("reproduce --all --plan")
     assert (status, list(Path().iterdir())) == (0, [Path("results")])
     assert [re.split("  +", line) for line in out.splitlines()[:-1]] == [
-        ["group", "recipe", "network", "runs", "each", "by then"],
+        ["group", "recipe", "network", "runs", "per run", "in total"],
         [GROUP, TABLE, "scoRNN 6", "2", "17 min", "33 min"],
         [GROUP, TABLE, "exact", "1", "0 s", "33 min"],
         [GROUP, FIGURE, "scoRNN 8", "1", "5 min", "38 min"],
     ]
     assert out.endswith(
-        "left to run: 4 runs of 3 rows, about 38 min on two cores, as above, "
+        "remaining: 4 runs of 3 rows, about 38 min on two cores (the times above), "
         "or 3.5 min on one GPU\n"
     )
 
 
 @pytest.mark.parametrize("line", ["reproduce --all --plan", "reproduce --all"])
-def test_that_there_is_no_archive_is_said_in_a_line(eigenrnn, line):
-    said = "there is no archive in results, so every run counts as not archived"
+def test_a_missing_archive_is_reported_in_one_line(eigenrnn, line):
+    said = "no archive in results: every run counts as not archived"
     assert eigenrnn(line)[1].splitlines()[0] == said
     Path("results").mkdir()
     assert said not in eigenrnn(line)[1]
 
 
-def test_quick_runs_look_into_no_archive(eigenrnn):
+def test_quick_runs_ignore_the_archive(eigenrnn):
     assert "archive" not in eigenrnn("reproduce --all --plan --quick")[1]
 
 
-def test_an_archive_may_be_named(eigenrnn):
+def test_another_archive_can_be_named(eigenrnn):
     run(recipes()[TABLE], "elsewhere", seeds=[0])
     eigenrnn("results collect elsewhere --archive mine")
     said = eigenrnn("reproduce --all --plan --archive mine")[1]
-    assert "left to run: 2 runs of 2 rows" in said
+    assert "remaining: 2 runs of 2 rows" in said
     assert "no archive" not in said
 
 
-def test_all_recipes_are_run_archived_and_written_down(eigenrnn):
+def test_all_recipes_can_be_run_archived_and_written(eigenrnn):
     assert eigenrnn("reproduce --all")[0] == 0
-    assert eigenrnn("reproduce --all --plan")[1].endswith("\nnothing is left to run\n")
+    assert eigenrnn("reproduce --all --plan")[1].endswith("\nno runs remain\n")
     status, out, _ = eigenrnn("results collect runs")
     assert (status, out.splitlines()[-1]) == (
         0,
         "in results: 5 runs archived, 0 already archived, 0 skipped",
     )
     assert eigenrnn("results write")[0] == 0
-    assert "**4 of 4 rows** of 2 tables and figures" in Path("RESULTS.md").read_text()
+    assert "**4 of 4 rows** in 2 tables and figures" in Path("RESULTS.md").read_text()
 
 
-def test_what_another_version_ran_is_named_when_it_is_collected(eigenrnn):
+def test_runs_of_another_version_are_reported_when_collected(eigenrnn):
     run(recipes()[TABLE], RUNS / "tiny-table1", seeds=[1])
     path = RUNS / "tiny-table1/scornn-6/seed-1/config.json"
     config = json.loads(path.read_text())
@@ -322,13 +326,13 @@ def test_what_another_version_ran_is_named_when_it_is_collected(eigenrnn):
     path.write_text(json.dumps(config))
     said, last = eigenrnn("results collect runs")[1].splitlines()
     place = Path("results/tiny-table1/scornn-6/seed-1.json")
-    assert said.startswith(f"{place} is of eigenrnn 0.0.7, and this is ")
+    assert said.startswith(f"{place} was trained by eigenrnn 0.0.7, this is ")
     assert place.is_file()
     assert last.startswith("in results: ")
 
 
-def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
-    stopped = replace(Outcome.not_run(row()), signal=2)
+def test_an_interruption_has_the_exit_status_of_the_signal(eigenrnn, monkeypatch):
+    stopped = replace(Outcome.before(row()), signal=2)
     monkeypatch.setattr("eigenrnn.experiments.results.plan.reproduce", lambda *_, **__: [stopped])
     assert eigenrnn("reproduce --all")[0] == 130
 
@@ -342,11 +346,11 @@ def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
         ("reproduce --all --max_minutes 3", "expected --max_minutes or --all, got both"),
         (
             "reproduce scornn/fig1 --plan",
-            "expected --plan only together with --all, got it without",
+            "expected --plan only with --all, got it without --all",
         ),
         (
             "reproduce scornn/fig1 --archive a",
-            "expected --archive only together with --all, got it without",
+            "expected --archive only with --all, got it without --all",
         ),
         ("reproduce --all --archive reslts", "expected an archive of runs in reslts, got no such"),
         ("results", "expected results collect or results write, got neither"),
@@ -360,7 +364,7 @@ def test_an_interruption_has_its_status(eigenrnn, monkeypatch):
         ("results write", "expected an archive of runs in results, got no such folder"),
     ],
 )
-def test_what_cannot_be_done_is_said(eigenrnn, line, said):
+def test_invalid_combinations_are_explained(eigenrnn, line, said):
     status, out, err = eigenrnn(line)
     assert (status, out) == (2, "")
     assert said in err
@@ -368,7 +372,7 @@ def test_what_cannot_be_done_is_said(eigenrnn, line, said):
 
 
 @pytest.mark.parametrize("out", ["nosuch/x.md", "results"])
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_estimated(eigenrnn, out):
+def test_an_invalid_output_path_is_refused_before_estimating(eigenrnn, out):
     Path("results").mkdir()
     said = f"expected --out to be a file in a folder that exists, got {out}"
     assert said in eigenrnn(f"results write --out {out}")[2]

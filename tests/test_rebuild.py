@@ -1,4 +1,4 @@
-"""From the folder of a run back to the trained model."""
+"""Rebuilding the trained model of a run from its folder."""
 
 import json
 import shlex
@@ -13,9 +13,9 @@ import yaml
 from eigenrnn import __version__
 from eigenrnn.errors import CheckpointError, MissingDataError
 from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.cli.make import make, options_and_record
-from eigenrnn.experiments.cli.names import in_yaml
+from eigenrnn.experiments.cli.name_lookup import load_named_yaml
 from eigenrnn.experiments.cli.rebuild import rebuild, registered_options
+from eigenrnn.experiments.cli.train_options import build_training, parse_options
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import checkpoint
@@ -29,7 +29,7 @@ TINY = (
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run the command line in an empty folder; give the folder of the run."""
+    """Run the command line in an empty folder; return the folder of the run."""
     monkeypatch.chdir(tmp_path)
 
     def call(line=TINY):
@@ -41,7 +41,7 @@ def run(tmp_path, monkeypatch):
 
 
 def edited(folder, change):
-    """Change what a run has written of itself."""
+    """Change the config.json of a run."""
     file = folder / "config.json"
     config = json.loads(file.read_text())
     change(config)
@@ -58,7 +58,7 @@ def same(model, stored):
     return all(torch.equal(value, stored[name]) for name, value in model.state_dict().items())
 
 
-# what was trained comes back
+# models that are rebuilt
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_model_has_the_weights_of_the_run(run, options):
     assert found.task == Copying(delay=3, symbols=2, test_examples=10)
 
 
-def test_it_answers_as_when_it_was_evaluated(run):
+def test_the_rebuilt_model_has_the_recorded_loss(run):
     folder = run()
     found = rebuild(folder)
     (batch,) = found.task.batches("test", 10)
@@ -91,14 +91,14 @@ def test_it_answers_as_when_it_was_evaluated(run):
     assert loss == pytest.approx(reported, rel=1e-6)
 
 
-def test_a_run_of_a_file_comes_back(run, tmp_path):
+def test_a_run_configured_by_a_file_can_be_rebuilt(run, tmp_path):
     text = "task: {name: copying, delay: 5}\nlayer: {name: rnn, constraint: {name: givens}}\n"
     (tmp_path / "run.yaml").write_text(f"{text}hidden_size: 6\nsteps: 1\naccelerator: cpu\n")
     found = rebuild(run("train --config run.yaml"))
     assert (found.task.delay, "Givens(6" in str(found.model)) == (5, True)
 
 
-def test_the_best_model_is_taken_and_else_the_last(run):
+def test_the_best_model_is_loaded_or_else_the_last(run):
     folder = run(f"{TINY} --eval_every 2 --lr 1")
     steps = {name: checkpoint.load(folder / name) for name in ("best.pt", "last.pt")}
     assert rebuild(folder).step == steps["best.pt"]["step"]
@@ -114,23 +114,23 @@ def test_a_checkpoint_can_be_named(run, name):
     assert same(found.model, weights(folder / name))
 
 
-def test_a_resumed_run_comes_back(run):
+def test_a_resumed_run_can_be_rebuilt(run):
     run()
     folder = run(f"{TINY.replace('--steps 4', '--steps 6')} --resume")
     assert rebuild(folder / "last.pt").step == 6
 
 
-def test_the_model_is_ready_to_be_asked(run):
+def test_the_model_is_in_evaluation_mode(run):
     assert not rebuild(run()).model.training
 
 
-def test_a_batch_is_of_the_split_that_chose_the_model(run):
+def test_a_batch_comes_from_the_split_that_selected_the_model(run):
     found = rebuild(run())
     expected = next(found.task.batches("validation", 3))
     assert torch.equal(found.batch(3).inputs, expected.inputs)
 
 
-def test_of_sequences_of_different_lengths_the_longest_are_taken(run):
+def test_the_longest_sequences_of_a_batch_are_used(run):
     found = rebuild(run("train --task parenthesis --hidden_size 4 --steps 1 --accelerator cpu"))
     batch = found.batch(4)
     assert batch.lengths is None
@@ -141,14 +141,14 @@ ROW = '--rows "scoRNN 190 T=1000" --quick'
 
 @pytest.fixture(scope="module")
 def of_a_recipe(tmp_path_factory):
-    """Run a row of a recipe; give the folder of the recipe."""
+    """Run a row of a recipe; return the folder of the recipe."""
     folder = tmp_path_factory.mktemp("recipe")
     with one_thread():
         assert main(shlex.split(f"reproduce scornn/fig1 {ROW} --out {folder}")) == 0
     return folder
 
 
-def test_a_run_of_a_recipe_comes_back(of_a_recipe):
+def test_a_run_of_a_recipe_can_be_rebuilt(of_a_recipe):
     (folder,) = of_a_recipe.glob("**/seed-0")
     found = rebuild(folder)
     (row,) = RECIPES["scornn/fig1"].select(["scoRNN 190 T=1000"])
@@ -156,7 +156,7 @@ def test_a_run_of_a_recipe_comes_back(of_a_recipe):
     assert (found.task, found.step) == (row.quick_task, row.quick_steps)
 
 
-def test_a_run_of_a_recipe_tells_which_it_is(of_a_recipe):
+def test_the_config_of_a_recipe_run_identifies_it(of_a_recipe):
     (folder,) = of_a_recipe.glob("**/seed-0")
     assert json.loads((folder / "config.json").read_text())["config"] == {
         "command": "reproduce",
@@ -168,13 +168,13 @@ def test_a_run_of_a_recipe_tells_which_it_is(of_a_recipe):
     }
 
 
-def test_what_only_the_call_was_about_is_not_recorded(run):
+def test_options_of_the_call_are_not_recorded(run):
     folder = run()
     options = json.loads((folder / "config.json").read_text())["config"]["options"]
     assert options.keys().isdisjoint({"out", "resume", "overwrite", "data_root", "config"})
 
 
-# what a run may name
+# registered classes only
 
 FOREIGN = {
     "the task": (("task", "class_path"), "foreign.Task"),
@@ -211,7 +211,7 @@ def put(options, path, value):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Train a network once; give the folder of the run."""
+    """Train a network once; return the folder of the run."""
     folder = tmp_path_factory.mktemp("trained") / "run"
     with one_thread():
         assert main(shlex.split(f"{TINY} --layer rnn --out {folder}")) == 0
@@ -220,7 +220,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def foreign(trained, tmp_path, monkeypatch):
-    """Give a run in a folder with a module that writes a file when it is imported."""
+    """Return a run in a folder with a module that writes a file when it is imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "foreign", raising=False)
@@ -238,7 +238,7 @@ def test_nothing_that_is_not_registered_is_imported(foreign, path, value):
     assert set(sys.modules) <= modules
 
 
-def test_what_is_not_registered_is_named(foreign):
+def test_an_unregistered_class_is_named_in_the_error(foreign):
     change = FOREIGN["a constraint"]
     folder = edited(foreign, lambda config: put(config["config"]["options"], *change))
     said = r"run cannot be built: .* names foreign\.Set, which is not registered.* not imported"
@@ -255,7 +255,7 @@ def test_no_other_file_is_read(foreign):
 
 
 @pytest.mark.parametrize("command", ["report", "analyse"])
-def test_the_commands_import_nothing_either(foreign, capsys, command):
+def test_the_commands_import_no_unregistered_class(foreign, capsys, command):
     change = FOREIGN["the layer"]
     folder = edited(foreign, lambda config: put(config["config"]["options"], *change))
     status = main([command, str(folder)])
@@ -282,13 +282,15 @@ NAMED = [
 
 
 @pytest.mark.parametrize("content", NAMED, ids=str)
-def test_what_is_registered_is_made_as_by_the_command_line(content, tmp_path, monkeypatch):
+def test_registered_options_build_the_same_model_as_the_command_line(
+    content, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("abcd " * 100)
     text = yaml.safe_dump({"task": "copying", "hidden_size": 16, "steps": 3, **content})
-    options, record = options_and_record(in_yaml(text))
-    made = make(registered_options(json.loads(json.dumps(record))))
-    expected = make(options)
+    options, record = parse_options(load_named_yaml(text))
+    made = build_training(registered_options(json.loads(json.dumps(record))))
+    expected = build_training(options)
     assert (made.task, made.settings, made.name) == (
         expected.task,
         expected.settings,
@@ -298,10 +300,10 @@ def test_what_is_registered_is_made_as_by_the_command_line(content, tmp_path, mo
     assert same(made.model, expected.model.state_dict())
 
 
-# what cannot come back
+# errors
 
 
-def test_where_there_is_no_run_there_is_none(tmp_path):
+def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(
         ValueError, match=r"expected the folder of a run, or a checkpoint in it, g"
     ):
@@ -321,20 +323,22 @@ def test_a_run_without_a_checkpoint_says_so(run):
         rebuild(folder)
 
 
-def test_a_checkpoint_that_is_not_there_is_named(run):
+def test_a_missing_checkpoint_is_named(run):
     with pytest.raises(CheckpointError, match=r"there is no checkpoint .*other\.pt"):
         rebuild(run() / "other.pt")
 
 
 @pytest.mark.parametrize("config", [None, {"layer": "mine"}])
-def test_of_a_run_made_in_python_it_says_how_to_load_it(tmp_path, config):
+def test_the_error_for_a_python_run_says_how_to_load_it(tmp_path, config):
     small_fit(tmp_path, small_settings(2), config=config)
-    said = rf"was made in Python.* load\('{tmp_path}/best\.pt'\)\['model'\]\).*analysis\.analyse"
+    said = (
+        rf"was created in Python.* load\('{tmp_path}/best\.pt'\)\['model'\]\).*analysis\.analyse"
+    )
     with pytest.raises(ValueError, match=said.replace(" load", ".*load")):
         rebuild(tmp_path)
 
 
-def test_of_its_last_checkpoint_too(tmp_path):
+def test_the_error_for_a_python_run_covers_the_last_checkpoint(tmp_path):
     small_fit(tmp_path, small_settings(2))
     with pytest.raises(ValueError, match=r"\['learner'\]\['model'\]"):
         rebuild(tmp_path / "last.pt")
@@ -348,9 +352,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("change", "said"), CHANGES.values(), ids=CHANGES)
-def test_what_a_recipe_no_longer_has_is_named_with_the_version(
-    tmp_path, of_a_recipe, change, said
-):
+def test_a_removed_row_is_named_with_the_version(tmp_path, of_a_recipe, change, said):
     (folder,) = of_a_recipe.glob("**/seed-0")
     for name in ("config.json", "best.pt"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
@@ -359,7 +361,9 @@ def test_what_a_recipe_no_longer_has_is_named_with_the_version(
         config["config"] |= change
         config["versions"]["eigenrnn"] = "9.9"
 
-    with pytest.raises(ValueError, match=f"eigenrnn 9.9 wrote it, this is {__version__}: {said}"):
+    with pytest.raises(
+        ValueError, match=f"written by eigenrnn 9.9, this is {__version__}: {said}"
+    ):
         rebuild(edited(tmp_path, other))
 
 
@@ -371,9 +375,9 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize(("change", "said"), OPTIONS.values(), ids=OPTIONS)
-def test_options_that_there_are_not_are_named(run, change, said):
+def test_unknown_options_are_named(run, change, said):
     folder = edited(run(), lambda config: change(config["config"]["options"]))
-    with pytest.raises(ValueError, match=f"cannot be built: (?!eigenrnn).*{said}"):
+    with pytest.raises(ValueError, match=f"cannot be built: (?!written by).*{said}"):
         rebuild(folder)
 
 
@@ -416,15 +420,17 @@ def test_a_recipe_without_a_row_is_a_damaged_configuration(run):
 
 
 @pytest.mark.parametrize("lost", ["model", "step"])
-def test_a_checkpoint_of_something_else_is_refused(run, lost):
+def test_another_file_than_a_run_checkpoint_is_refused(run, lost):
     file = run() / "best.pt"
     state = {name: value for name, value in checkpoint.load(file).items() if name != lost}
     torch.save(state, file)
-    with pytest.raises(CheckpointError, match=f"best.pt is no checkpoint of a run: .* '{lost}'"):
+    with pytest.raises(
+        CheckpointError, match=f"best.pt is not a checkpoint of a run: .* '{lost}'"
+    ):
         rebuild(file.parent)
 
 
-def test_missing_data_is_no_obstacle_until_a_batch_is_wanted(run, monkeypatch, tmp_path):
+def test_missing_data_is_an_error_only_when_a_batch_is_needed(run, monkeypatch, tmp_path):
     folder = run()
     options = {"class_path": "eigenrnn.experiments.tasks.PixelMNIST", "init_args": {}}
 

@@ -1,4 +1,4 @@
-"""The names that users type lead to all that the packages export."""
+"""Every exported class, recipe and backend is registered under its name."""
 
 import importlib
 import inspect
@@ -47,7 +47,7 @@ def test_every_recipe_has_its_own_name():
     assert list(registry.RECIPES.values()) == [each for paper in papers for each in paper.RECIPES]
 
 
-def test_every_backend_has_the_name_of_its_recurrence():
+def test_every_backend_is_named_after_its_recurrence():
     elman = {f"elman/{name}": backend for name, backend in ELMAN.items()}
     gru = {f"gru/{name}": backend for name, backend in GRU.items()}
     assert elman | gru == registry.BACKENDS
@@ -63,7 +63,7 @@ def test_every_backend_has_the_name_of_its_recurrence():
         (registry.LAYERS, "lstm", layers.LSTM),
     ],
 )
-def test_a_class_has_the_name_that_one_would_type(mapping, name, kind):
+def test_a_class_has_the_expected_name(mapping, name, kind):
     assert mapping[name] is kind
 
 
@@ -92,7 +92,7 @@ def test_a_class_path_names_the_public_package(kind):
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_a_summary_is_one_line_that_says_something(entry):
+def test_a_summary_is_one_line_of_several_words(entry):
     summary = registry.summary(entry)
     assert "\n" not in summary
     assert len(summary.split()) >= 4

@@ -1,4 +1,4 @@
-"""A report: what is read, what is computed, what the page says and how."""
+"""The HTML report: the files it reads, the numbers it computes and the page."""
 
 import json
 import math
@@ -12,17 +12,23 @@ import pytest
 
 from eigenrnn.analysis.in_use import in_use
 from eigenrnn.experiments.report import collect, write_report
-from eigenrnn.experiments.report.collect import Records, RunRecord, task_name
-from eigenrnn.experiments.report.curves import MOST_POINTS, curve, group
-from eigenrnn.experiments.report.dynamics import watched
-from eigenrnn.experiments.report.numbers import by_blocks, in_powers, listed, positive, thinned
+from eigenrnn.experiments.report.learning_curves import MAX_POINTS, curve, group
+from eigenrnn.experiments.report.network_analyses import training_dynamics
+from eigenrnn.experiments.report.records import Records, RunRecord, task_name
+from eigenrnn.experiments.report.rounding import (
+    block_maxima,
+    log10_or_none,
+    rounded,
+    rounded_positive,
+    spaced_indices,
+)
 from eigenrnn.experiments.report.tables import machines, paper_and_ours
 from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.experiments.training.dynamics import Dynamics
 from reported_runs import (
     STEPS,
     TASK,
-    WATCHED,
+    WITH_DYNAMICS,
     build,
     rebuild,
     recipe_row,
@@ -51,7 +57,7 @@ def page(trained):
 
 
 class Page(HTMLParser):
-    """Collects tags, the texts of the tables' cells and the data of the charts."""
+    """Collects the tags, the table cells and the chart data of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -75,7 +81,7 @@ class Page(HTMLParser):
 
 
 def record(folder, seed=0, *, name=None, step=(1, 2), settings=None, **columns):
-    """Make a run that nobody has trained."""
+    """Return the record of a run without training it."""
     config = {
         "name": name,
         "task": "Copying(delay=10, data_seed=0)",
@@ -97,25 +103,25 @@ def data_of(text):
 
 
 def unreadable(runs):
-    """Read a folder in which one run is damaged; give what is said of it."""
+    """Read a folder in which one run is damaged; return the reason."""
     found = collect([runs])
     ((_, why),) = found.unreadable.items()
     assert len(found.runs) == 3
     return why
 
 
-# what is read
+# reading
 
 
-def test_runs_are_found_however_deep_and_each_once(runs):
-    found = collect([runs.parent, runs, runs / WATCHED])
+def test_runs_are_found_at_any_depth_and_only_once(runs):
+    found = collect([runs.parent, runs, runs / WITH_DYNAMICS])
     assert sorted(run.folder.name for run in found.runs) == [
         *("lstm-0", "lstm-1"),
         *("scornn-0", "scornn-1"),
     ]
 
 
-def test_numbers_of_the_journal_are_read_as_they_were_written(runs):
+def test_metrics_are_read_as_they_were_written(runs):
     text = (runs / "lstm-0" / "metrics.csv").read_text().splitlines()
     run = collect([runs / "lstm-0"]).runs[0]
     row = dict(zip(text[0].split(","), text[1].split(","), strict=True))
@@ -135,15 +141,15 @@ def test_folder_that_does_not_exist_is_refused_by_name(tmp_path):
         collect([tmp_path / "nowhere"])
 
 
-def test_no_folder_is_refused():
+def test_an_empty_list_of_folders_is_refused():
     with pytest.raises(ValueError, match="expected the folder of a run or a recipe, got none"):
         collect([])
 
 
-def test_run_that_ended_before_its_first_row_is_said_to_be_that(runs):
+def test_run_that_ended_before_its_first_row_is_explained(runs):
     (runs / "lstm-0" / "metrics.csv").unlink()
     with pytest.raises(
-        ValueError, match=r"lstm-0 has no metrics.csv: it ended before its first row"
+        ValueError, match=r"lstm-0 has no metrics.csv: the run ended before its first row"
     ):
         collect([runs / "lstm-0"])
 
@@ -155,12 +161,12 @@ def test_truncated_json_is_refused_by_name(runs, name):
     assert f"lstm-1/{name} is truncated or damaged" in unreadable(runs)
 
 
-def test_missing_journal_is_named(runs):
+def test_missing_metrics_are_named(runs):
     (runs / "lstm-1" / "metrics.csv").unlink()
     assert "lstm-1 has no metrics.csv" in unreadable(runs)
 
 
-def test_configuration_of_something_else_is_no_run(runs):
+def test_config_json_of_another_program_is_ignored(runs):
     (runs / "other").mkdir()
     (runs / "other" / "config.json").write_text('{"model_type": "gpt2"}')
     assert collect([runs]).unreadable == {}
@@ -181,7 +187,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("name", "change"), WRONG.values(), ids=WRONG)
-def test_value_of_another_kind_is_refused_by_the_name_of_the_file(runs, name, change):
+def test_value_of_another_type_is_refused_with_the_file_name(runs, name, change):
     file = runs / "lstm-1" / name
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     key = "seed" if "settings" in change else next(iter(change))
@@ -200,26 +206,26 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("name", "breaks"), BROKEN.values(), ids=BROKEN)
-def test_file_that_a_reader_cannot_hold_is_refused_by_its_name(runs, name, breaks):
+def test_file_that_exceeds_parser_limits_is_refused_by_name(runs, name, breaks):
     file = runs / "lstm-1" / name
     file.write_text(breaks(file.read_text()))
     assert f"lstm-1/{name} is " in unreadable(runs)
 
 
-def test_journal_that_is_a_folder_is_named(runs):
+def test_metrics_file_that_is_a_folder_is_named(runs):
     (runs / "lstm-1" / "metrics.csv").unlink()
     (runs / "lstm-1" / "metrics.csv").mkdir()
     assert "lstm-1/metrics.csv" in unreadable(runs)
 
 
-def test_results_of_a_recipe_of_another_kind_are_refused_by_name(runs):
+def test_recipe_results_of_another_type_are_refused_by_name(runs):
     write_recipe(runs / "r", [recipe_row(values=["a"])])
     ((folder, why),) = collect([runs]).unreadable.items()
     assert folder == runs / "r"
     assert "r/results.json is damaged: expected values to be" in why
 
 
-def test_journal_with_a_damaged_row_is_refused_by_name_and_line(runs):
+def test_metrics_with_a_damaged_row_are_refused_by_name_and_line(runs):
     file = runs / "lstm-1" / "metrics.csv"
     lines = file.read_text().splitlines()
     file.write_text("\n".join([*lines[:2], "5,0.1", *lines[2:]]) + "\n")
@@ -228,35 +234,35 @@ def test_journal_with_a_damaged_row_is_refused_by_name_and_line(runs):
     assert "line 3, got 2" in said
 
 
-def test_journal_with_words_for_numbers_is_refused_by_line(runs):
+def test_metrics_with_words_for_numbers_are_refused_by_line(runs):
     file = runs / "lstm-1" / "metrics.csv"
     file.write_text("step,train_loss\n1,many\n")
     assert "lstm-1/metrics.csv is damaged in line 2" in unreadable(runs)
 
 
-def test_empty_journal_is_refused(runs):
+def test_empty_metrics_are_refused(runs):
     (runs / "lstm-1" / "metrics.csv").write_text("")
     assert "lstm-1/metrics.csv is truncated: it has no header" in unreadable(runs)
 
 
-def test_row_that_is_being_written_is_left_out(runs):
+def test_incomplete_last_row_is_ignored(runs):
     file = runs / "lstm-1" / "metrics.csv"
     whole = collect([runs / "lstm-1"]).runs[0].metrics["step"]
     file.write_text(file.read_text() + "35,0.1,0")
     assert np.array_equal(collect([runs / "lstm-1"]).runs[0].metrics["step"], whole)
 
 
-def test_bytes_that_are_no_text_are_refused(runs):
+def test_bytes_that_are_not_text_are_refused(runs):
     (runs / "lstm-1" / "metrics.csv").write_bytes(b"step\n\xff\xfe\n")
     assert "lstm-1/metrics.csv is damaged: it is not text" in unreadable(runs)
 
 
-def test_configuration_of_another_version_is_refused_with_that_version(runs):
+def test_config_of_another_version_is_refused_with_that_version(runs):
     content = {"versions": {"eigenrnn": "9.1"}, "task": "x"}
     (runs / "lstm-1" / "config.json").write_text(json.dumps(content))
     said = unreadable(runs)
     assert "expected model, " in said
-    assert "another version wrote it (eigenrnn 9.1)" in said
+    assert "written by another version (eigenrnn 9.1)" in said
 
 
 def test_results_of_another_version_are_refused(tmp_path):
@@ -266,7 +272,7 @@ def test_results_of_another_version_are_refused(tmp_path):
 
 
 def test_damaged_dynamics_are_refused_by_line(runs):
-    file = runs / WATCHED / "dynamics.jsonl"
+    file = runs / WITH_DYNAMICS / "dynamics.jsonl"
     file.write_text("{}\n" + file.read_text())
     file_name = "scornn-0/dynamics.jsonl"
     assert re.search(
@@ -274,22 +280,22 @@ def test_damaged_dynamics_are_refused_by_line(runs):
     )
 
 
-def test_spectrum_that_is_none_is_refused_by_name(runs):
-    file = runs / WATCHED / "dynamics.jsonl"
+def test_invalid_spectrum_is_refused_by_name(runs):
+    file = runs / WITH_DYNAMICS / "dynamics.jsonl"
     file.write_text('{"step": 1, "spectrum": {"hh_l0": [["a", 1]]}}\n')
     with pytest.raises(ValueError, match=r"dynamics.jsonl is damaged or of another version"):
-        watched(collect([runs / WATCHED]).runs[0])
+        training_dynamics(collect([runs / WITH_DYNAMICS]).runs[0])
 
 
-def test_step_that_was_seen_twice_counts_as_it_was_seen_last(tmp_path):
+def test_last_record_of_a_repeated_step_is_used(tmp_path):
     looks = [{"step": s, "spectrum": {"hh_l0": [[x, 0.0]]}} for s, x in ((1, 0.1), (1, 0.2))]
     run = RunRecord(tmp_path, {}, {}, dynamics=looks)
-    assert watched(run)["spectra"]["hh_l0"] == [{"re": [0.2], "im": [0.0]}]
+    assert training_dynamics(run)["spectra"]["hh_l0"] == [{"re": [0.2], "im": [0.0]}]
 
 
-def test_eigenvalues_over_training_are_those_that_were_written(runs):
-    found = watched(collect([runs / WATCHED]).runs[0])
-    lines = (runs / WATCHED / "dynamics.jsonl").read_text().splitlines()
+def test_eigenvalues_over_training_equal_the_recorded_ones(runs):
+    found = training_dynamics(collect([runs / WITH_DYNAMICS]).runs[0])
+    lines = (runs / WITH_DYNAMICS / "dynamics.jsonl").read_text().splitlines()
     expected = np.array(json.loads(lines[2])["spectrum"]["hh_l0"])
     given = found["spectra"]["hh_l0"][2]
     assert found["steps"] == list(STEPS)
@@ -297,12 +303,12 @@ def test_eigenvalues_over_training_are_those_that_were_written(runs):
     assert found["measures"]["spectral radius"]["hh_l0"] == pytest.approx([1] * 4, abs=1e-5)
 
 
-def test_what_training_itself_writes_down_is_understood(tmp_path):
+def test_dynamics_recorded_by_training_are_read(tmp_path):
     settings = Settings(steps=4, batch_size=2, accelerator="cpu", eval_every=2)
     with one_thread():
         watching = {"callbacks": [Dynamics(every=2)], "console": QUIET}
         fit(build("scornn"), TASK, settings, tmp_path / "run", **watching)
-    found = watched(collect([tmp_path]).runs[0])
+    found = training_dynamics(collect([tmp_path]).runs[0])
     assert found["steps"] == [0, 2, 4]
     assert list(found["measures"]) == [
         *("spectral radius", "orthogonality error", "departure from normality"),
@@ -313,29 +319,29 @@ def test_what_training_itself_writes_down_is_understood(tmp_path):
 # curves
 
 
-def test_runs_that_differ_by_their_seed_alone_are_one_curve(runs):
+def test_runs_that_differ_only_by_their_seed_are_one_curve(runs):
     found = {each.label: [run.seed for run in each.runs] for each in group(collect([runs]))}
     assert found == {"lstm": [0, 1], "scornn": [0, 1]}
 
 
-def test_runs_that_differ_by_a_setting_are_told_apart_by_it(tmp_path):
+def test_runs_that_differ_by_a_setting_have_it_in_their_label(tmp_path):
     pair = [record(tmp_path / f"a{n}", name="net", settings={"lr": n}) for n in (1, 2)]
     assert [each.label for each in group(records(*pair))] == ["net, lr=1", "net, lr=2"]
 
 
-def test_data_drawn_by_the_seed_does_not_tell_runs_apart(tmp_path):
+def test_data_seeds_do_not_separate_runs(tmp_path):
     pair = [record(tmp_path / f"run-{n}", n) for n in (10, 11)]
     pair[1].config["task"] = "Copying(delay=10, data_seed=1)"
     assert [each.label for each in group(records(*pair))] == ["run"]
 
 
 @pytest.mark.parametrize("names", [("net, seed 0", "net, seed 1"), ("net-seed-3", "net-seed-12")])
-def test_seed_is_left_out_of_a_label(tmp_path, names):
+def test_label_omits_the_seed(tmp_path, names):
     pair = [record(tmp_path / str(n), n, name=name) for n, name in enumerate(names)]
     assert [each.label for each in group(records(*pair))] == ["net"]
 
 
-def test_mean_and_standard_error_are_those_of_the_runs_that_have_the_step(tmp_path):
+def test_mean_and_standard_error_are_over_the_runs_with_that_step(tmp_path):
     drawn = np.random.default_rng(0).normal(size=(3, 4))
     drawn[2, 3] = np.nan  # the third run is shorter
     step = (5, 10, 15, 20)
@@ -354,23 +360,23 @@ def test_single_run_has_no_standard_error(tmp_path):
     assert np.isnan(curve([record(tmp_path, loss=[1, 2])], "loss").error).all()
 
 
-def test_runs_that_log_at_other_steps_each_count_where_they_have_a_number(tmp_path):
+def test_runs_logged_at_different_steps_count_where_they_have_values(tmp_path):
     one, other = record(tmp_path, loss=[1, 2]), record(tmp_path, 1, step=(2, 3), loss=[4, 6])
     found = curve([one, other], "loss")
     assert (found.step.tolist(), found.mean.tolist()) == ([1, 2, 3], [1, 3, 6])
 
 
-def test_long_curve_is_averaged_over_blocks_and_keeps_its_extremes(tmp_path):
-    n = 3 * MOST_POINTS
+def test_long_curve_is_averaged_over_blocks_and_keeps_its_range(tmp_path):
+    n = 3 * MAX_POINTS
     values = np.random.default_rng(1).normal(size=n)
     found = curve([record(tmp_path, step=range(1, n + 1), loss=values)], "loss")
-    blocks = values.reshape(MOST_POINTS, 3)
+    blocks = values.reshape(MAX_POINTS, 3)
     np.testing.assert_allclose(found.mean, blocks.mean(1), atol=20 * EPS)
     np.testing.assert_array_equal(found.high, blocks.max(1))
     np.testing.assert_array_equal(found.step, np.arange(2, n + 1, 3))
 
 
-def test_quantity_that_is_not_finite_anywhere_is_not_offered(tmp_path):
+def test_quantity_without_finite_values_is_not_offered(tmp_path):
     (found,) = group(records(record(tmp_path, loss=[1, 2], penalty=[np.nan, np.nan])))
     assert found.quantities == ["loss"]
 
@@ -378,31 +384,31 @@ def test_quantity_that_is_not_finite_anywhere_is_not_offered(tmp_path):
 # numbers
 
 
-def test_what_is_not_finite_has_no_number_on_the_page():
-    assert listed([1 / 3, math.nan, math.inf], 3) == [0.333, None, None]
+def test_values_that_are_not_finite_become_none():
+    assert rounded([1 / 3, math.nan, math.inf], 3) == [0.333, None, None]
 
 
 def test_thinning_keeps_first_and_last():
-    assert thinned(101, 5) == [0, 25, 50, 75, 100]
-    assert thinned(3, 5) == [0, 1, 2]
+    assert spaced_indices(101, 5) == [0, 25, 50, 75, 100]
+    assert spaced_indices(3, 5) == [0, 1, 2]
 
 
-def test_map_shrinks_to_the_largest_of_each_block():
+def test_matrix_shrinks_to_block_maxima():
     values = np.arange(35.0).reshape(5, 7)
-    cells, rows, columns = by_blocks(values, 3)
+    cells, rows, columns = block_maxima(values, 3)
     assert (rows, columns) == (2, 3)
     np.testing.assert_array_equal(cells, [[9, 12, 13], [23, 26, 27], [30, 33, 34]])
 
 
 def test_logarithms_are_blank_below_the_floor():
-    assert in_powers([[100.0, 0.0], [1e-9, np.nan]], 1e-8) == [[2.0, None], [None, None]]
-    assert positive([2.0, 1e-9, np.inf], 1e-8) == [2.0, None, None]
+    assert log10_or_none([[100.0, 0.0], [1e-9, np.nan]], 1e-8) == [[2.0, None], [None, None]]
+    assert rounded_positive([2.0, 1e-9, np.inf], 1e-8) == [2.0, None, None]
 
 
 # tables
 
 
-def test_ours_stands_beside_the_papers_number_with_its_standard_error(tmp_path):
+def test_table_compares_our_mean_and_standard_error_with_the_paper(tmp_path):
     write_recipe(tmp_path, [recipe_row()])
     table = paper_and_ours(collect([tmp_path]).recipes[0])
     row = dict(zip(table.headings, table.rows[0], strict=True))
@@ -411,14 +417,14 @@ def test_ours_stands_beside_the_papers_number_with_its_standard_error(tmp_path):
     assert row == row | wanted | {"parameters": "1,234", "seconds per run": "2.0"}
 
 
-def test_values_of_the_best_point_of_a_search_alone_count(tmp_path):
+def test_only_the_best_point_of_a_search_counts(tmp_path):
     points = {"points": ["lr=1", "lr=2"], "best_point": "lr=2"}
     write_recipe(tmp_path, [recipe_row(**points)])
     table = paper_and_ours(collect([tmp_path]).recipes[0])
     assert "0.6000" in table.rows[0]
 
 
-def test_a_bound_stands_in_place_of_the_papers_number(tmp_path):
+def test_a_bound_replaces_the_papers_number(tmp_path):
     write_recipe(tmp_path, [recipe_row(reported=None, at_most=0.02)])
     table = paper_and_ours(collect([tmp_path]).recipes[0])
     assert dict(zip(table.headings, table.rows[0], strict=True))["paper"] == "at most 0.02"
@@ -430,7 +436,7 @@ def test_row_that_was_not_run_says_so(tmp_path):
     assert {"not run", "not printed"} <= set(table.rows[0])
 
 
-def test_runs_of_a_recipe_take_their_labels_and_its_order_from_the_rows(runs, tmp_path):
+def test_runs_of_a_recipe_have_the_labels_and_order_of_its_rows(runs, tmp_path):
     for folder, row in (("lstm", "b-lstm"), ("scornn", "a-scornn")):
         for seed in (0, 1):
             shutil.copytree(runs / f"{folder}-{seed}", tmp_path / "r" / row / f"seed-{seed}")
@@ -438,7 +444,7 @@ def test_runs_of_a_recipe_take_their_labels_and_its_order_from_the_rows(runs, tm
     assert [each.label for each in group(collect([tmp_path / "r"]))] == ["B LSTM", "A scoRNN"]
 
 
-def test_points_of_a_search_that_are_not_its_best_are_hidden_at_first(runs, tmp_path):
+def test_only_the_best_point_of_a_search_is_shown_initially(runs, tmp_path):
     for point, lr in (("lr-1", 1), ("lr-2", 2)):
         folder = shutil.copytree(runs / "lstm-0", tmp_path / "r" / "lstm" / point / "seed-0")
         config = json.loads((folder / "config.json").read_text())
@@ -456,7 +462,7 @@ def test_machines_are_counted_by_run(runs):
     assert [row[table.headings.index("runs")] for row in table.rows] == ["4"]
 
 
-def test_task_is_named_by_what_says_most():
+def test_task_name_has_the_main_options():
     assert task_name("Copying(delay=10, symbols=10, blank='first')") == "Copying (delay 10)"
 
 
@@ -504,13 +510,13 @@ def test_data_of_the_charts_is_json_without_nan(page):
     assert {len(data[name]) for name in ("spectrum", "schur", "gradient")} == {2}
 
 
-def test_every_gate_has_a_spectrum_and_the_cell_is_shown_first(page):
+def test_every_gate_has_a_spectrum_and_the_cell_is_the_main_matrix(page):
     lstm = next(one for one in data_of(page)["spectrum"] if one["label"].startswith("lstm"))
     assert list(lstm["matrices"]) == ["input_l0", "forget_l0", "cell_l0", "output_l0"]
     assert lstm["main"] == "cell_l0"
 
 
-def test_eigenvalues_of_a_run_that_nobody_watched_are_those_of_the_trained_network(page, trained):
+def test_without_recorded_dynamics_the_eigenvalues_are_those_of_the_trained_network(page, trained):
     lstm = next(one for one in data_of(page)["spectrum"] if one["label"] == "lstm, seed 0")
     layer = rebuild(trained / "lstm-0").model.layer
     W = layer.weight_hh_l0.detach().double().numpy()[2 * 8 : 3 * 8]
@@ -519,7 +525,7 @@ def test_eigenvalues_of_a_run_that_nobody_watched_are_those_of_the_trained_netwo
     np.testing.assert_allclose(given, np.sort_complex(np.linalg.eigvals(W)), atol=1e-4)
 
 
-def test_orthogonal_network_remembers_all_inputs_alike(page):
+def test_orthogonal_network_has_constant_fisher_memory(page):
     # C is the sum of 200 identities, so that J(k) = 1 / 200
     scornn = next(one for one in data_of(page)["fisher"] if one["label"].startswith("scornn"))
     assert scornn["values"] == pytest.approx([1 / 200] * 200, rel=1e-3)
@@ -548,7 +554,7 @@ def test_labels_from_files_stay_text(runs, tmp_path):
     assert any(HOSTILE in s["label"] for s in json.loads(found.data)["curves"]["task-1"]["series"])
 
 
-def test_network_that_cannot_be_built_again_says_why(runs, tmp_path):
+def test_network_that_cannot_be_rebuilt_has_a_reason(runs, tmp_path):
     def refuse(_):
         raise ValueError("the task's files are gone")
 
@@ -557,7 +563,7 @@ def test_network_that_cannot_be_built_again_says_why(runs, tmp_path):
     assert [one["label"] for one in json.loads(Page(text).data)["spectrum"]] == ["scornn, seed 0"]
 
 
-def test_run_that_cannot_be_read_is_named_on_the_page_and_the_rest_is_shown(runs, tmp_path):
+def test_unreadable_run_is_named_and_the_rest_is_shown(runs, tmp_path):
     (runs / "lstm-1" / "result.json").write_text("{")
     text = write_report([runs], tmp_path / "p.html").read_text()
     assert "lstm-1/result.json is truncated or damaged" in text
@@ -566,63 +572,61 @@ def test_run_that_cannot_be_read_is_named_on_the_page_and_the_rest_is_shown(runs
     }
 
 
-def test_network_that_breaks_an_analysis_is_named_and_the_rest_is_shown(
-    runs, tmp_path, monkeypatch
-):
+def test_failing_analysis_is_named_and_the_rest_is_shown(runs, tmp_path, monkeypatch):
     def broken(model):
         if "LSTM" in str(model):
             raise IndexError("of another shape")
         return in_use(model)
 
-    monkeypatch.setattr("eigenrnn.experiments.report.networks.in_use", broken)
+    monkeypatch.setattr("eigenrnn.experiments.report.network_analyses.in_use", broken)
     text = write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text()
     assert "lstm, seed 0: IndexError: of another shape." in text
     assert [one["label"] for one in data_of(text)["schur"]] == ["scornn, seed 0"]
 
 
-def test_spectra_that_are_damaged_are_named_and_the_rest_is_shown(runs, tmp_path):
+def test_damaged_spectra_are_named_and_the_rest_is_shown(runs, tmp_path):
     look = '{"step": 1, "spectrum": {"hh_l0": [["a", 1]]}}\n'
-    (runs / WATCHED / "dynamics.jsonl").write_text(look)
+    (runs / WITH_DYNAMICS / "dynamics.jsonl").write_text(look)
     text = write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text()
     assert "dynamics.jsonl is damaged or of another version" in text
     assert [one["label"] for one in data_of(text)["spectrum"]] == ["lstm, seed 0"]
 
 
-def test_page_without_rebuilding_has_its_curves_and_how_to_see_more(runs, tmp_path):
-    (runs / WATCHED / "dynamics.jsonl").unlink()
+def test_page_without_rebuilt_networks_has_curves_and_a_hint(runs, tmp_path):
+    (runs / WITH_DYNAMICS / "dynamics.jsonl").unlink()
     text = write_report([runs], tmp_path / "p.html").read_text()
     assert json.loads(Page(text).data)["curves"]["task-1"]["series"]
-    assert "the trained network was not built again" in text
+    assert "the trained network was not rebuilt" in text
     assert "To see how the eigenvalues move" in text
 
 
-def test_recipe_without_runs_is_a_page_too(tmp_path):
+def test_recipe_without_runs_has_a_page(tmp_path):
     write_recipe(tmp_path / "r", [recipe_row()])
     text = write_report([tmp_path / "r"], tmp_path / "p.html").read_text()
     assert "Reproduction of scornn/copying" in text
     assert "Batches are drawn anew." in text
 
 
-def test_run_that_has_not_ended_is_marked(runs, tmp_path):
+def test_unfinished_run_is_marked(runs, tmp_path):
     (runs / "lstm-1" / "result.json").unlink()
     text = write_report([runs], tmp_path / "p.html").read_text()
-    assert "1 of 2 not ended" in Page(text).cells
+    assert "1 of 2 unfinished" in Page(text).cells
 
 
-def test_run_without_a_number_has_no_chart(runs, tmp_path):
+def test_run_without_metrics_has_no_chart(runs, tmp_path):
     file = runs / "lstm-0" / "metrics.csv"
     file.write_text(file.read_text().splitlines()[0] + "\n")
     text = write_report([runs / "lstm-0"], tmp_path / "p.html").read_text()
-    assert "No run has written a number yet." in text
+    assert "No run has metrics yet." in text
 
 
-def test_report_is_made_anew_over_an_old_one(runs, tmp_path):
+def test_report_replaces_an_earlier_one(runs, tmp_path):
     out = tmp_path / "p.html"
     write_report([runs / "lstm-0"], out)
     assert "Anew" in write_report([runs / "lstm-0"], out, title="Anew").read_text()
 
 
-def test_file_that_is_no_report_is_left_alone(runs, tmp_path):
+def test_file_that_is_not_a_report_is_not_replaced(runs, tmp_path):
     out = tmp_path / "p.html"
     out.write_text("<html>mine</html>")
     with pytest.raises(FileExistsError, match=r"p.html exists and is not a report"):
@@ -631,19 +635,19 @@ def test_file_that_is_no_report_is_left_alone(runs, tmp_path):
 
 
 @pytest.mark.parametrize("place", ["nowhere/p.html", "."])
-def test_place_that_cannot_be_is_refused_before_anything_is_read(tmp_path, place):
+def test_invalid_output_path_is_refused_before_reading(tmp_path, place):
     with pytest.raises(ValueError, match="expected a file"):
         write_report([tmp_path / "nothing"], tmp_path / place)
 
 
 @pytest.mark.parametrize("package", ["jinja2", "plotly"])
-def test_missing_package_is_named_with_the_way_to_install_it(runs, tmp_path, monkeypatch, package):
+def test_missing_package_is_named_with_its_install_command(runs, tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"{package}.* pip install 'eigenrnn\[report\]'"):
         write_report([runs], tmp_path / "p.html")
 
 
-def test_network_keeps_its_colour_on_another_task_and_is_told_apart_by_it(runs, tmp_path):
+def test_network_keeps_its_colour_on_another_task_but_not_its_label(runs, tmp_path):
     for folder in runs.iterdir():
         config = json.loads((folder / "config.json").read_text())
         config["name"], seed = folder.name.split("-")

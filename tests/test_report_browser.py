@@ -1,4 +1,4 @@
-"""A report in a browser: real clicks and keys on a page of real trainings, without a network."""
+"""The report in an offline browser: clicks and keys on a page of short trainings."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from eigenrnn.experiments.report import write_report
-from reported_runs import STEPS, WATCHED, rebuild, recipe_row, train_all, write_recipe
+from reported_runs import STEPS, WITH_DYNAMICS, rebuild, recipe_row, train_all, write_recipe
 
 pytest.importorskip("selenium", reason="needs selenium: pip install 'eigenrnn[dev]'")
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 DESKTOP, PHONE = (1280, 900), (360, 740)
 FLAGS = ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage")
 
-# what is laid out on each other: text, controls and charts of the same parent's line of descent
+# pairs of texts, controls and charts that overlap without one containing the other
 OVERLAPS = """
 const boxes = [...document.querySelectorAll(
   "h1, h2, h3, p, figcaption, summary, label, select, button, input, output, .plot, nav a, table"
@@ -43,7 +43,7 @@ boxes.forEach(([one, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
 return found;
 """
 
-# texts of a chart's axes that touch each other
+# tick labels that overlap
 TICKS = """
 return [...document.querySelectorAll(".plot")].filter((p) => p.offsetParent).flatMap((plot) => {
   return ["xtick", "ytick"].flatMap((kind) => {
@@ -87,8 +87,8 @@ def page(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, page):
-    """The page as it is when it has just been opened, on a desktop in the light."""
+def fresh_page(browser, page):
+    """The freshly loaded page, on a desktop with a light colour scheme."""
     resize(browser, DESKTOP)
     prefer(browser, "light")
     load(browser, page)
@@ -96,8 +96,8 @@ def opened(browser, page):
 
 
 @pytest.fixture
-def seen(browser, page):
-    """The page as another test may have left it: for those that look, or leave it as it was."""
+def shared_page(browser, page):
+    """The page shared by tests that do not change it, or restore it."""
     resize(browser, DESKTOP)
     prefer(browser, "light")
     if browser.current_url != page.as_uri():
@@ -125,7 +125,7 @@ def prefer(browser, scheme):
 
 
 def settled(browser, width):
-    """Wait until the charts have been drawn for the width of their places."""
+    """Wait until the charts fit the width of the page."""
     WebDriverWait(browser, 10).until(
         lambda b: b.execute_script(
             "return innerWidth === arguments[0] && [...document.querySelectorAll('.plot')]"
@@ -153,68 +153,78 @@ def background(browser):
     return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
 
 
-def test_page_opens_without_a_network_and_without_a_complaint(opened):
-    assert opened.get_log("browser") == []
-    assert opened.execute_script(
+def test_page_opens_offline_without_errors(fresh_page):
+    assert fresh_page.get_log("browser") == []
+    assert fresh_page.execute_script(
         "return [...document.querySelectorAll('.plot')].filter((p) => p.offsetParent)"
         ".every((p) => p.querySelector('svg'))"
     )
 
 
-def test_everything_that_can_be_pressed_and_chosen_works_without_a_complaint(opened):
-    for select in opened.find_elements(By.TAG_NAME, "select"):
+def test_every_control_works_without_errors(fresh_page):
+    for select in fresh_page.find_elements(By.TAG_NAME, "select"):
         for option in Select(select).options:
             Select(select).select_by_visible_text(option.text)
-    for act in ("log", "whole", "log"):
-        for button in opened.find_elements(By.CSS_SELECTOR, f"[data-act={act}]"):
+    for act in ("log", "reset", "log"):
+        for button in fresh_page.find_elements(By.CSS_SELECTOR, f"[data-act={act}]"):
             button.click()
-    for summary in opened.find_elements(By.CSS_SELECTOR, ".numbers summary"):
+    for summary in fresh_page.find_elements(By.CSS_SELECTOR, ".numbers summary"):
         summary.click()
-    assert opened.get_log("browser") == []
+    assert fresh_page.get_log("browser") == []
 
 
-def test_arrow_keys_on_the_slider_move_the_eigenvalues(seen):
-    Select(seen.find_element(By.ID, "spectrum-network")).select_by_visible_text("scornn, seed 0")
-    output = seen.find_element(By.CSS_SELECTOR, ".slider output")
-    slider = focus(seen, seen.find_element(By.ID, "spectrum-step"))
+def test_arrow_keys_on_the_slider_move_the_eigenvalues(shared_page):
+    Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
+        "scornn, seed 0"
+    )
+    output = shared_page.find_element(By.CSS_SELECTOR, ".slider output")
+    slider = focus(shared_page, shared_page.find_element(By.ID, "spectrum-step"))
     slider.send_keys(Keys.HOME)
     planes = {}
     for _ in STEPS:
-        planes[output.text] = tuple(traces(seen, "[data-part=disc]")[2]["x"])
+        planes[output.text] = tuple(traces(shared_page, "[data-part=disc]")[2]["x"])
         slider.send_keys(Keys.ARROW_RIGHT)
     assert list(planes) == [f"step {step}" for step in STEPS]
     assert len(set(planes.values())) == len(STEPS)
 
 
-def test_eigenvalues_on_the_disc_are_those_of_the_step(seen, page):
-    Select(seen.find_element(By.ID, "spectrum-network")).select_by_visible_text("scornn, seed 0")
-    focus(seen, seen.find_element(By.ID, "spectrum-step")).send_keys(Keys.HOME)
+def test_eigenvalues_on_the_disc_are_those_of_the_step(shared_page, page):
+    Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
+        "scornn, seed 0"
+    )
+    focus(shared_page, shared_page.find_element(By.ID, "spectrum-step")).send_keys(Keys.HOME)
     line = (page.parent / "runs" / "scornn-0" / "dynamics.jsonl").read_text().splitlines()[0]
     written = [re for re, _ in json.loads(line)["spectrum"]["hh_l0"]]
-    assert traces(seen, "[data-part=disc]")[2]["x"] == pytest.approx(written, abs=1e-4)
+    assert traces(shared_page, "[data-part=disc]")[2]["x"] == pytest.approx(written, abs=1e-4)
 
 
-def test_playing_goes_through_the_steps_and_stops_at_the_last(seen):
-    Select(seen.find_element(By.ID, "spectrum-network")).select_by_visible_text("scornn, seed 0")
-    button = focus(seen, seen.find_element(By.CSS_SELECTOR, "[data-act=play]"))
+def test_play_steps_through_training_and_stops_at_the_end(shared_page):
+    Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
+        "scornn, seed 0"
+    )
+    button = focus(shared_page, shared_page.find_element(By.CSS_SELECTOR, "[data-act=play]"))
     button.send_keys(Keys.SPACE)
     assert button.text == "Pause"
-    WebDriverWait(seen, 10, poll_frequency=0.05).until(lambda _: button.text == "Play")
-    output = seen.find_element(By.CSS_SELECTOR, ".slider output").text
+    WebDriverWait(shared_page, 10, poll_frequency=0.05).until(lambda _: button.text == "Play")
+    output = shared_page.find_element(By.CSS_SELECTOR, ".slider output").text
     assert output == f"step {STEPS[-1]}"
 
 
-def test_network_that_nobody_watched_has_no_slider(seen):
-    Select(seen.find_element(By.ID, "spectrum-network")).select_by_visible_text("lstm, seed 0")
-    assert not seen.find_element(By.ID, "spectrum-step").is_displayed()
-    assert len(traces(seen, "[data-part=disc]")[2]["x"]) == 8
+def test_network_without_recorded_dynamics_has_no_slider(shared_page):
+    Select(shared_page.find_element(By.ID, "spectrum-network")).select_by_visible_text(
+        "lstm, seed 0"
+    )
+    assert not shared_page.find_element(By.ID, "spectrum-step").is_displayed()
+    assert len(traces(shared_page, "[data-part=disc]")[2]["x"]) == 8
 
 
-def test_space_on_a_toggle_hides_and_shows_its_curve_with_its_band(opened):
-    button = focus(opened, opened.find_elements(By.CSS_SELECTOR, "#curves .toggles button")[0])
+def test_space_on_a_toggle_hides_and_shows_its_curve_with_its_band(fresh_page):
+    button = focus(
+        fresh_page, fresh_page.find_elements(By.CSS_SELECTOR, "#curves .toggles button")[0]
+    )
 
     def shown():
-        found = traces(opened, "#task-1 .plot")
+        found = traces(fresh_page, "#task-1 .plot")
         return [t["visible"] for t in found if t["name"].startswith(button.text)]
 
     assert (shown(), button.get_attribute("aria-pressed")) == ([True, True], "true")
@@ -224,85 +234,89 @@ def test_space_on_a_toggle_hides_and_shows_its_curve_with_its_band(opened):
     assert shown() == [True, True]
 
 
-def test_keys_on_a_chart_zoom_and_go_back(seen):
+def test_keys_zoom_a_chart_and_reset_it(shared_page):
     def width():
-        low, high = seen.execute_script(
+        low, high = shared_page.execute_script(
             "return document.querySelector('#task-1 .plot')._fullLayout.xaxis.range"
         )
         return high - low
 
-    plot = focus(seen, seen.find_element(By.CSS_SELECTOR, "#task-1 .plot"))
+    plot = focus(shared_page, shared_page.find_element(By.CSS_SELECTOR, "#task-1 .plot"))
     whole = width()
     plot.send_keys("+")
-    WebDriverWait(seen, 10).until(lambda _: width() == pytest.approx(0.6 * whole))
+    WebDriverWait(shared_page, 10).until(lambda _: width() == pytest.approx(0.6 * whole))
     plot.send_keys("0")
-    WebDriverWait(seen, 10).until(lambda _: width() == pytest.approx(whole))
+    WebDriverWait(shared_page, 10).until(lambda _: width() == pytest.approx(whole))
 
 
-def test_logarithm_is_taken_and_given_back(seen):
-    button = focus(seen, seen.find_element(By.CSS_SELECTOR, "#task-1 [data-act=log]"))
+def test_logarithmic_axis_can_be_toggled(shared_page):
+    button = focus(
+        shared_page, shared_page.find_element(By.CSS_SELECTOR, "#task-1 [data-act=log]")
+    )
     scale = "return document.querySelector('#task-1 .plot')._fullLayout.yaxis.type"
     button.send_keys(Keys.ENTER)
-    assert seen.execute_script(scale) == "log"
+    assert shared_page.execute_script(scale) == "log"
     button.send_keys(Keys.ENTER)
-    assert seen.execute_script(scale) == "linear"
+    assert shared_page.execute_script(scale) == "linear"
 
 
-def test_quantity_that_is_chosen_is_drawn(seen):
-    Select(seen.find_element(By.ID, "task-1-quantity")).select_by_value("train_loss")
-    assert len(traces(seen, "#task-1 .plot")[-1]["x"]) == 6  # logged every 5 of 30 steps
-    label = seen.find_element(By.CSS_SELECTOR, "#task-1 .plot").get_attribute("aria-label")
+def test_selected_quantity_is_drawn(shared_page):
+    Select(shared_page.find_element(By.ID, "task-1-quantity")).select_by_value("train_loss")
+    assert len(traces(shared_page, "#task-1 .plot")[-1]["x"]) == 6  # logged every 5 of 30 steps
+    label = shared_page.find_element(By.CSS_SELECTOR, "#task-1 .plot").get_attribute("aria-label")
     assert label.startswith("Train loss over training steps: lstm")
 
 
-def test_button_makes_page_and_charts_dark(seen):
+def test_button_switches_page_and_charts_to_dark(shared_page):
     ink = "return document.querySelector('#task-1 .plot').layout.font.color"
-    light = background(seen), seen.execute_script(ink)
-    focus(seen, seen.find_element(By.ID, "theme")).send_keys(Keys.ENTER)
-    dark = background(seen), seen.execute_script(ink)
+    light = background(shared_page), shared_page.execute_script(ink)
+    focus(shared_page, shared_page.find_element(By.ID, "theme")).send_keys(Keys.ENTER)
+    dark = background(shared_page), shared_page.execute_script(ink)
     assert all(a != b for a, b in zip(light, dark, strict=True))
-    seen.find_element(By.ID, "theme").click()
-    assert (background(seen), seen.execute_script(ink)) == light
+    shared_page.find_element(By.ID, "theme").click()
+    assert (background(shared_page), shared_page.execute_script(ink)) == light
 
 
-def test_page_is_dark_where_the_reader_prefers_it(opened):
-    light = background(opened)
-    prefer(opened, "dark")
-    WebDriverWait(opened, 10).until(lambda b: background(b) != light)
-    assert opened.find_element(By.ID, "theme").get_attribute("aria-pressed") == "true"
+def test_page_follows_the_preferred_colour_scheme(fresh_page):
+    light = background(fresh_page)
+    prefer(fresh_page, "dark")
+    WebDriverWait(fresh_page, 10).until(lambda b: background(b) != light)
+    assert fresh_page.find_element(By.ID, "theme").get_attribute("aria-pressed") == "true"
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_page_fits_its_width_and_nothing_overlaps(seen, size):
-    resize(seen, size)
-    settled(seen, size[0])
-    wide, inner = seen.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+def test_page_fits_its_width_and_nothing_overlaps(shared_page, size):
+    resize(shared_page, size)
+    settled(shared_page, size[0])
+    wide, inner = shared_page.execute_script(
+        "return [document.documentElement.scrollWidth, innerWidth]"
+    )
     assert wide <= inner
-    assert seen.execute_script(OVERLAPS) == []
-    assert seen.execute_script(TICKS) == []
+    assert shared_page.execute_script(OVERLAPS) == []
+    assert shared_page.execute_script(TICKS) == []
 
 
-def test_text_on_a_phone_is_not_small(seen):
-    resize(seen, PHONE)
-    settled(seen, PHONE[0])
-    sizes = seen.execute_script(
+def test_text_on_a_phone_is_readable(shared_page):
+    resize(shared_page, PHONE)
+    settled(shared_page, PHONE[0])
+    sizes = shared_page.execute_script(
         "return [...document.querySelectorAll('p, td, th, label, button, summary, .xtick text')]"
         ".map((e) => parseFloat(getComputedStyle(e).fontSize))"
     )
     assert min(sizes) >= 12
 
 
-def test_tab_key_reaches_every_control(seen):
+def test_tab_key_reaches_every_control(shared_page):
     reached = set()
-    controls = seen.execute_script(CONTROLS)
+    controls = shared_page.execute_script(CONTROLS)
     for _ in range(controls):
-        webdriver.ActionChains(seen, duration=0).send_keys(Keys.TAB).perform()
-        reached.add(seen.switch_to.active_element.id)
+        webdriver.ActionChains(shared_page, duration=0).send_keys(Keys.TAB).perform()
+        reached.add(shared_page.switch_to.active_element.id)
     assert len(reached) == controls
 
 
-def test_every_control_has_a_name(seen):
-    nameless = seen.execute_script(
+def test_every_control_has_a_name(shared_page):
+    nameless = shared_page.execute_script(
         "return [...document.querySelectorAll('button, select, input, [role=img]')].filter((e) => "
         "!(e.getAttribute('aria-label') || e.textContent.trim() && e.tagName === 'BUTTON' || "
         "e.labels?.length)).map((e) => e.outerHTML)"
@@ -310,22 +324,22 @@ def test_every_control_has_a_name(seen):
     assert nameless == []
 
 
-def test_numbers_of_a_chart_are_a_table_too(opened):
-    opened.find_element(By.CSS_SELECTOR, "#task-1 .numbers summary").click()
+def test_numbers_of_a_chart_are_also_a_table(fresh_page):
+    fresh_page.find_element(By.CSS_SELECTOR, "#task-1 .numbers summary").click()
     place = (By.CSS_SELECTOR, "#task-1 .numbers tbody td")
-    cells = WebDriverWait(opened, 10).until(lambda b: b.find_elements(*place))
+    cells = WebDriverWait(fresh_page, 10).until(lambda b: b.find_elements(*place))
     assert cells[0].text == "10"  # the first evaluation
 
 
-def test_label_with_markup_is_shown_as_it_is(seen):
-    assert "<b>LSTM</b> & more" in seen.find_element(By.ID, "results").text
+def test_label_with_markup_is_shown_as_text(shared_page):
+    assert "<b>LSTM</b> & more" in shared_page.find_element(By.ID, "results").text
 
 
 LINK = '<a href="https://example.org">quantity</a>'
 
 
-def test_names_in_the_files_of_a_run_become_no_links(browser, page, tmp_path):
-    folder = shutil.copytree(page.parent / "runs" / WATCHED, tmp_path / "run")
+def test_names_in_run_files_do_not_become_links(browser, page, tmp_path):
+    folder = shutil.copytree(page.parent / "runs" / WITH_DYNAMICS, tmp_path / "run")
     for name, old in (("metrics.csv", "train_loss,"), ("dynamics.jsonl", "l0")):
         in_csv = '"' + LINK.replace('"', '""') + '",'
         quoted = in_csv if name == "metrics.csv" else json.dumps(LINK)[1:-1]
@@ -339,7 +353,7 @@ def test_names_in_the_files_of_a_run_become_no_links(browser, page, tmp_path):
     assert browser.find_elements(By.CSS_SELECTOR, ".plot a") == []
 
 
-def test_quantities_that_a_script_knows_by_name_are_drawn(browser, page, tmp_path):
+def test_quantities_named_like_object_properties_are_drawn(browser, page, tmp_path):
     for name, column in (("scornn-0", "train_loss,"), ("lstm-0", "constructor,")):
         folder = shutil.copytree(page.parent / "runs" / name, tmp_path / "runs" / name)
         text = (folder / "metrics.csv").read_text()
@@ -353,18 +367,18 @@ def test_quantities_that_a_script_knows_by_name_are_drawn(browser, page, tmp_pat
     assert browser.get_log("browser") == []
 
 
-def test_page_prints(opened):
+def test_page_prints(fresh_page):
     paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
-    printed = base64.b64decode(opened.execute_cdp_cmd("Page.printToPDF", paper)["data"])
+    printed = base64.b64decode(fresh_page.execute_cdp_cmd("Page.printToPDF", paper)["data"])
     assert printed.startswith(b"%PDF")
-    assert opened.get_log("browser") == []
+    assert fresh_page.get_log("browser") == []
     # and is as it was
-    assert opened.execute_script("return document.documentElement.dataset.theme") == "light"
-    settled(opened, DESKTOP[0])
+    assert fresh_page.execute_script("return document.documentElement.dataset.theme") == "light"
+    settled(fresh_page, DESKTOP[0])
 
 
-def test_controls_are_not_on_paper(seen):
-    seen.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    hidden = seen.find_elements(By.CSS_SELECTOR, "[data-act], nav, #theme, .slider")
+def test_controls_are_not_printed(shared_page):
+    shared_page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    hidden = shared_page.find_elements(By.CSS_SELECTOR, "[data-act], nav, #theme, .slider")
     assert not any(element.is_displayed() for element in hidden)
-    seen.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    shared_page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -10,12 +10,11 @@ import pytest
 
 from eigenrnn.experiments.recipes import Computed
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import Archived, collect, to_markdown
-from eigenrnn.experiments.results.archive import FORMAT, run_file
-from eigenrnn.experiments.results.curves import MOST_POINTS, evaluated_curve, training_curve
-from eigenrnn.experiments.results.outcomes import outcome_of
-from eigenrnn.experiments.results.recorded import departs, task_text
-from eigenrnn.experiments.results.same_runs import SameRuns
+from eigenrnn.experiments.results import ArchivedRun, collect, to_markdown
+from eigenrnn.experiments.results.archive import FORMAT, archive_path
+from eigenrnn.experiments.results.collect import MAX_POINTS, evaluated_curve, training_curve
+from eigenrnn.experiments.results.jobs import SharedRuns
+from eigenrnn.experiments.results.outcomes import changes_since_run, describe_task, outcome_of
 from recipes_for_results import (
     FIGURE,
     SEEDS,
@@ -32,11 +31,11 @@ from recipes_for_results import (
 RUN = Path("scornn-6", "seed-0")
 
 
-# what is kept
+# archived content
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_value_of_a_run_is_by_the_papers_rule(archive, reproduced, seed):
+def test_the_value_of_a_run_follows_the_papers_rule(archive, reproduced, seed):
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", seed]
     assert known.value == max(journal(reproduced, "test_accuracy", seed))
 
@@ -59,30 +58,34 @@ def test_a_number_without_training_is_kept(archive, reproduced):
     assert archived(archive, reproduced)[TABLE, "exact", None].value == 3.0
 
 
-def test_what_is_archived_is_read_as_it_was(archive, reproduced):
+def test_an_archived_run_is_read_back_unchanged(archive, reproduced):
     for known in archived(archive, reproduced).values():
-        assert Archived.read(archive.folder / known.place) == known
+        assert ArchivedRun.read(archive.folder / known.relative_path) == known
 
 
-def test_what_is_not_finite_is_null(archive):
-    known = Archived(TABLE, "x", "", 0, "ended", value=math.nan, last={"test": {"loss": math.inf}})
+def test_numbers_that_are_not_finite_are_null(archive):
+    known = ArchivedRun(
+        TABLE, "x", "", 0, "ended", value=math.nan, last={"test": {"loss": math.inf}}
+    )
     archive.add(known)
-    text = (archive.folder / known.place).read_text()
+    text = (archive.folder / known.relative_path).read_text()
     content = json.loads(text, parse_constant=pytest.fail)
     assert (content["value"], content["last"]) == (None, {"test": {"loss": None}})
 
 
-def test_a_run_takes_a_few_kilobytes(archive, reproduced):
+def test_an_archived_run_takes_a_few_kilobytes(archive, reproduced):
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
-    assert (archive.folder / known.place).stat().st_size < 4_000
+    assert (archive.folder / known.relative_path).stat().st_size < 4_000
 
 
 def test_no_two_runs_of_all_recipes_share_a_file():
-    same = SameRuns(RECIPES)
+    same = SharedRuns(RECIPES)
     rows = [(recipe, r) for recipe in RECIPES.values() for r in recipe.rows]
-    files = [job.file for recipe, r in rows for job in same.of_row(recipe, r.label)]
+    files = [job.archive_path for recipe, r in rows for job in same.of_row(recipe, r.label)]
     files += [
-        run_file(recipe.name, r.label, "", None) for recipe, r in rows if isinstance(r, Computed)
+        archive_path(recipe.name, r.label, "", None)
+        for recipe, r in rows
+        if isinstance(r, Computed)
     ]
     assert len(files) == len(set(files))
 
@@ -91,8 +94,8 @@ def test_no_two_runs_of_all_recipes_share_a_file():
 
 
 @pytest.fixture
-def long_journal(tmp_path):
-    """Write 1,001 rows, of which each tenth is an evaluation."""
+def long_metrics(tmp_path):
+    """Write a metrics.csv of 1,001 rows; every tenth is an evaluation."""
     path = tmp_path / "metrics.csv"
     lines = ["step,train_loss,train_loss_mean,test_loss,test_accuracy"]
     for step in range(1_001):
@@ -102,30 +105,30 @@ def long_journal(tmp_path):
     return path
 
 
-def test_a_curve_is_thinned_with_its_ends(long_journal):
-    steps = training_curve(long_journal)["step"]
-    assert (len(steps), steps[0], steps[-1]) == (MOST_POINTS, 0, 1_000)
+def test_a_curve_is_thinned_with_its_ends(long_metrics):
+    steps = training_curve(long_metrics)["step"]
+    assert (len(steps), steps[0], steps[-1]) == (MAX_POINTS, 0, 1_000)
 
 
-def test_a_thinned_curve_is_even(long_journal):
-    assert set(np.diff(training_curve(long_journal)["step"])) == {8, 9}
+def test_a_thinned_curve_is_even(long_metrics):
+    assert set(np.diff(training_curve(long_metrics)["step"])) == {8, 9}
 
 
-def test_a_curve_has_five_digits(long_journal):
-    curve = training_curve(long_journal)
+def test_a_curve_has_five_digits(long_metrics):
+    curve = training_curve(long_metrics)
     exact = np.exp(-np.array(curve["step"]) / 300)
     found = np.array(curve["train_loss_mean"])
     assert np.all(np.abs(found - exact) <= 5e-5 * exact)
     assert all(float(f"{number:.5g}") == number for number in found)
 
 
-def test_evaluations_are_a_curve_of_their_own(long_journal):
-    curve = evaluated_curve(long_journal)
+def test_evaluations_are_a_separate_curve(long_metrics):
+    curve = evaluated_curve(long_metrics)
     assert curve["step"] == list(range(0, 1_001, 10))
     assert curve["test_accuracy"] == [None] * 101
 
 
-# a run counts wherever the same one is asked for
+# runs shared by several rows
 
 
 def test_a_run_counts_for_the_figure_that_shows_it(archive, reproduced):
@@ -148,32 +151,32 @@ def test_a_run_counts_for_the_figure_that_shows_it(archive, reproduced):
     ],
     ids=["size", "options", "rate", "evaluations", "task"],
 )
-def test_a_run_counts_for_no_row_that_differs(changes):
+def test_a_run_does_not_count_for_a_row_with_other_settings(changes):
     known = recipes()
     known[FIGURE] = changed(known[FIGURE], "scoRNN 6", **changes)
-    same = SameRuns(known)
+    same = SharedRuns(known)
     (job, _) = same.of_row(known[TABLE], "scoRNN 6")
-    assert same.that_take(job) == []
+    assert same.jobs_served_by(job) == []
 
 
-def test_a_run_does_not_count_for_a_row_that_is_looked_at_on_the_way():
+def test_a_run_does_not_count_for_a_row_with_a_callback():
     known = recipes()
-    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", callback_factory=lambda _: None)
-    same = SameRuns(known)
+    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", watch=lambda _: None)
+    same = SharedRuns(known)
     (job, _), (watched,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
-    assert (same.that_take(job), same.that_take(watched)) == ([], [job])
+    assert (same.jobs_served_by(job), same.jobs_served_by(watched)) == ([], [job])
 
 
-def test_rows_of_different_recipes_that_are_one_run_are_found():
-    same = SameRuns(RECIPES)
+def test_rows_of_different_recipes_that_share_a_run_are_found():
+    same = SharedRuns(RECIPES)
     table = RECIPES["scornn/table1"]
     (job,) = same.of_row(table, "scoRNN 170")
-    assert [(j.recipe.name, j.row.label) for j in same.that_take(job)] == [
+    assert [(j.recipe.name, j.row.label) for j in same.jobs_served_by(job)] == [
         ("scornn/fig3", "scoRNN 170")
     ]
 
 
-def test_a_runs_own_numbers_take_the_place_of_those_of_the_same_run(archive, reproduced, tmp_path):
+def test_a_run_of_the_row_itself_replaces_a_shared_run(archive, reproduced, tmp_path):
     archived(archive, reproduced)
     run(recipes()[FIGURE], tmp_path / "figure", rows=["scoRNN 6"])
     known = archived(archive, tmp_path / "figure")[FIGURE, "scoRNN 6", 0]
@@ -182,17 +185,17 @@ def test_a_runs_own_numbers_take_the_place_of_those_of_the_same_run(archive, rep
     assert again.trained_for is None
 
 
-# what does not count, or not so
+# unfinished and diverged runs
 
 
-def test_a_run_that_has_not_ended_is_named_and_left_out(archive, reproduced):
+def test_an_unfinished_run_is_named_and_skipped(archive, reproduced):
     (reproduced / RUN / "result.json").unlink()
     collected = collect([reproduced], archive.folder, recipes())
     assert collected.skipped == {str(reproduced / RUN): "has not ended"}
     assert (TABLE, "scoRNN 6") not in {(r.recipe, r.row) for r in archive.runs() if not r.seed}
 
 
-def test_an_unfinished_run_is_archived_as_such_if_asked_for(archive, reproduced):
+def test_an_unfinished_run_is_archived_with_the_option(archive, reproduced):
     (reproduced / RUN / "result.json").unlink()
     known = archived(archive, reproduced, unfinished=True)[TABLE, "scoRNN 6", 0]
     assert (known.state, known.steps, known.all_steps) == ("unfinished", 20, 20)
@@ -203,11 +206,11 @@ def test_an_unfinished_run_has_the_best_of_its_evaluations(archive, reproduced):
     ended = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
     (reproduced / RUN / "result.json").unlink()
     collect([reproduced], archive.folder, recipes(), unfinished=True, overwrite=True)
-    known = Archived.read(archive.folder / ended.place)
+    known = ArchivedRun.read(archive.folder / ended.relative_path)
     assert (known.best, known.best_step, known.last) == (ended.best, ended.best_step, ended.last)
 
 
-def test_a_damaged_checkpoint_leaves_what_the_journal_knows(archive, reproduced):
+def test_a_damaged_checkpoint_leaves_the_numbers_of_metrics_csv(archive, reproduced):
     (reproduced / RUN / "result.json").unlink()
     (reproduced / RUN / "last.pt").write_bytes(b"damaged")
     known = archived(archive, reproduced, unfinished=True)[TABLE, "scoRNN 6", 0]
@@ -221,7 +224,7 @@ def test_an_unfinished_run_does_not_count(archive, reproduced):
     assert outcome.seeds == (1,)
 
 
-def test_an_unfinished_run_gives_way_to_its_end(archive, reproduced):
+def test_an_unfinished_run_is_replaced_by_the_finished_one(archive, reproduced):
     result = (reproduced / RUN / "result.json").read_bytes()
     (reproduced / RUN / "result.json").unlink()
     archived(archive, reproduced, unfinished=True)
@@ -230,26 +233,26 @@ def test_an_unfinished_run_gives_way_to_its_end(archive, reproduced):
 
 
 def diverge(reproduced):
-    """Let the first seed have diverged."""
+    """Mark the run of the first seed as diverged."""
     (reproduced / RUN / "result.json").unlink()
     content = json.loads((reproduced / "results.json").read_text())
     content["rows"][0]["failed"] = ["seed 0"]
     (reproduced / "results.json").write_text(json.dumps(content))
 
 
-def test_a_run_that_diverged_is_archived_as_such(archive, reproduced):
+def test_a_diverged_run_is_archived_as_diverged(archive, reproduced):
     diverge(reproduced)
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
     assert (known.state, known.value, known.steps) == ("diverged", None, 20)
 
 
-def test_the_page_names_a_run_that_diverged(archive, reproduced):
+def test_the_page_names_a_diverged_run(archive, reproduced):
     diverge(reproduced)
     archived(archive, reproduced)
     assert "scoRNN 6: 1 of 2 runs (seed 0)." in to_markdown(archive.folder, recipes())
 
 
-# what is refused, and kept
+# errors and existing files
 
 
 def test_quick_runs_are_refused(archive, tmp_path):
@@ -259,7 +262,7 @@ def test_quick_runs_are_refused(archive, tmp_path):
     assert not archive.folder.exists()
 
 
-def test_quick_runs_among_others_are_named(archive, reproduced):
+def test_quick_runs_among_others_are_skipped_by_name(archive, reproduced):
     run(recipes()[FIGURE], reproduced.parent / "quick", quick=True)
     collected = collect([reproduced.parent], archive.folder, recipes())
     assert list(collected.skipped) == [str(reproduced.parent / "quick")]
@@ -271,46 +274,46 @@ def test_a_folder_without_a_recipe_is_refused(archive, tmp_path):
         collect([tmp_path], archive.folder, recipes())
 
 
-def test_a_recipe_that_is_not_known_is_refused(archive, reproduced):
+def test_an_unknown_recipe_is_refused(archive, reproduced):
     with pytest.raises(ValueError, match=f"expected a recipe of this version .* got '{TABLE}'"):
         collect([reproduced], archive.folder, {})
 
 
-def test_a_run_of_a_recipe_that_has_changed_is_named(archive, reproduced):
+def test_a_run_of_a_changed_recipe_is_named(archive, reproduced):
     known = recipes()
     known[TABLE] = changed(
         known[TABLE], "scoRNN 6", settings=replace(row().settings, lr=0.5), hidden_size=6
     )
     collected = collect([reproduced], archive.folder, known)
-    assert set(collected.skipped.values()) == {"is of another recipe: lr was 0.01, now 0.5"}
+    assert set(collected.skipped.values()) == {"differs from its recipe: lr was 0.01, now 0.5"}
 
 
-def test_another_run_of_the_same_name_is_kept(archive, reproduced):
+def test_a_different_run_of_the_same_name_is_kept(archive, reproduced):
     before = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
     rewrite(reproduced / RUN / "result.json", seconds=1e6)
     collected = collect([reproduced], archive.folder, recipes())
-    path = archive.folder / before.place
+    path = archive.folder / before.relative_path
     assert "which is kept (--overwrite replaces it)" in collected.skipped[str(path)]
-    assert Archived.read(path) == before
+    assert ArchivedRun.read(path) == before
 
 
-def test_another_run_takes_its_place_if_asked_for(archive, reproduced):
+def test_a_different_run_is_replaced_with_the_option(archive, reproduced):
     archived(archive, reproduced)
     rewrite(reproduced / RUN / "result.json", seconds=1e6)
     assert archived(archive, reproduced, overwrite=True)[TABLE, "scoRNN 6", 0].seconds == 1e6
 
 
-def test_the_same_run_is_there_already(archive, reproduced):
+def test_an_unchanged_run_is_not_written_again(archive, reproduced):
     first = collect([reproduced], archive.folder, recipes())
     again = collect([reproduced], archive.folder, recipes())
-    assert (again.archived, again.there, again.skipped) == ([], first.archived, {})
+    assert (again.archived, again.unchanged, again.skipped) == ([], first.archived, {})
 
 
 def test_a_run_of_another_version_is_named_and_archived(archive, reproduced):
     config = json.loads((reproduced / RUN / "config.json").read_text())
     rewrite(reproduced / RUN / "config.json", versions={**config["versions"], "eigenrnn": "0.0.7"})
     collected = collect([reproduced], archive.folder, recipes())
-    places = [run_file(TABLE, "scoRNN 6", "", 0), run_file(FIGURE, "scoRNN 6", "", 0)]
+    places = [archive_path(TABLE, "scoRNN 6", "", 0), archive_path(FIGURE, "scoRNN 6", "", 0)]
     assert collected.other_versions == dict.fromkeys(places, "0.0.7")
     assert set(places) <= set(collected.archived)
 
@@ -320,8 +323,8 @@ DAMAGES = {
         {"format": FORMAT + 1},
         rf"expected format {FORMAT} in .*seed-0\.json, got {FORMAT + 1}, written by",
     ),
-    "field": ({"colour": "red"}, rf"format {FORMAT} in .*\.json, got one that differs in colour,"),
-    "foreign": ({"format": None}, r"expected a run that .* in .*seed-0\.json, got another file"),
+    "field": ({"colour": "red"}, rf"format {FORMAT} in .*\.json, got different keys \(colour\),"),
+    "foreign": ({"format": None}, r"expected a run .* in .*seed-0\.json, got another file"),
     "row": ({"row": "GRU 7"}, r"expected .*gru-7.*seed-0\.json in .*, got it as"),
 }
 
@@ -330,7 +333,7 @@ DAMAGES = {
 @pytest.mark.parametrize("reader", ["page", "collect"])
 def test_a_file_of_another_version_is_named_and_kept(archive, reproduced, damage, reader):
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
-    path = archive.folder / known.place
+    path = archive.folder / known.relative_path
     changes, said = DAMAGES[damage]
     rewrite(path, **changes)
     before = path.read_bytes()
@@ -343,27 +346,30 @@ def test_a_file_of_another_version_is_named_and_kept(archive, reproduced, damage
     assert path.read_bytes() == before
 
 
-def test_a_run_of_no_recipe_of_today_is_named(archive, reproduced):
+def test_a_run_that_matches_no_current_recipe_is_named(archive, reproduced):
     archived(archive, reproduced)
     known = recipes()
     known[TABLE] = changed(known[TABLE], "scoRNN 6", task=replace(row().task, delay=9))
     with pytest.raises(
-        ValueError, match=r"one that differs \(eigenrnn .*delay was 4, now 9; run it again"
+        ValueError,
+        match=r"a run that differs \(written by eigenrnn .*delay was 4, now 9; run it again",
     ):
         to_markdown(archive.folder, known)
 
 
-def test_an_option_that_a_run_did_not_know_must_have_its_default():
+def test_an_option_newer_than_a_run_must_have_its_default():
     known, settings = row(), vars(row().settings)
-    older = task_text(known.task).replace(", data_seed=0", "")
-    assert departs(known, older, settings) == []
+    older = describe_task(known.task).replace(", data_seed=0", "")
+    assert changes_since_run(known, older, settings) == []
     newer = replace(known, task=replace(known.task, data_seed=3))
-    assert departs(newer, older, settings) == ["data_seed was absent, now 3"]
+    assert changes_since_run(newer, older, settings) == ["data_seed was absent, now 3"]
 
 
-def test_a_setting_that_a_run_did_not_know_must_have_its_default():
+def test_a_setting_newer_than_a_run_must_have_its_default():
     known = row()
     settings = {k: v for k, v in vars(known.settings).items() if k != "weight_decay"}
     decayed = replace(known, settings=replace(known.settings, weight_decay=0.1))
-    assert departs(known, task_text(known.task), settings) == []
-    assert departs(decayed, task_text(known.task), settings) == ["weight_decay was 0.0, now 0.1"]
+    assert changes_since_run(known, describe_task(known.task), settings) == []
+    assert changes_since_run(decayed, describe_task(known.task), settings) == [
+        "weight_decay was 0.0, now 0.1"
+    ]

@@ -1,4 +1,4 @@
-"""What RESULTS.md says of numbers: which differ, remarks, times, estimates; and its pictures."""
+"""The numbers of RESULTS.md: differences, remarks, durations and estimates; and the figures."""
 
 import json
 import math
@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 
 from eigenrnn.experiments.recipes import Reported
-from eigenrnn.experiments.recipes.results_files import columns
+from eigenrnn.experiments.recipes.table import columns
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import Archive, Archived
-from eigenrnn.experiments.results.outcomes import by_row, is_judged, margin, misses, outcome_of
-from eigenrnn.experiments.results.pictures import pictures
-from eigenrnn.experiments.results.words import duration, grouped
-from eigenrnn.experiments.results.written import read_estimates, read_remarks, write_estimates
+from eigenrnn.experiments.results import Archive, ArchivedRun
+from eigenrnn.experiments.results.annotations import read_estimates, read_remarks, write_estimates
+from eigenrnn.experiments.results.formatting import duration, merge_remarks
+from eigenrnn.experiments.results.learning_curves import curve_figures
+from eigenrnn.experiments.results.outcomes import (
+    disagrees,
+    is_comparable,
+    margin,
+    outcome_of,
+    runs_by_row,
+)
 from recipes_for_results import ABSENT, FIGURE, TABLE, changed, of_figure, recipes, row
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +41,7 @@ ROOT = Path(__file__).parents[1]
         (127_686_400, "1,500 days"),
     ],
 )
-def test_a_time_has_two_figures_and_a_unit(seconds, written):
+def test_a_duration_has_two_digits_and_a_unit(seconds, written):
     assert duration(seconds) == written
 
 
@@ -58,13 +64,13 @@ def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
 def test_every_number_of_ours_that_differs_has_a_remark():
     archive = Archive(ROOT / "results")
     said = read_remarks(archive.folder, RECIPES)
-    of_rows = by_row(RECIPES, archive.runs())
+    of_rows = runs_by_row(RECIPES, archive.runs())
     silent = [
         f"{name}: {label}"
         for (name, label), runs in of_rows.items()
         for known in RECIPES[name].rows
         if known.label == label
-        and misses(outcome_of(known, runs))
+        and disagrees(outcome_of(known, runs))
         and not said.get(name, {}).get(label)
     ]
     assert silent == []
@@ -82,24 +88,24 @@ def test_every_number_of_ours_that_differs_has_a_remark():
         (f'["{TABLE}"]\nexact = 3', "expected exact in .* to be a text, or rows and text, got 3"),
     ],
 )
-def test_a_remark_on_nothing_is_refused(tmp_path, text, said):
+def test_a_remark_on_an_unknown_row_is_refused(tmp_path, text, said):
     (tmp_path / "remarks.toml").write_text(text)
     with pytest.raises(ValueError, match=said):
         read_remarks(tmp_path, recipes())
 
 
-def test_what_is_said_of_every_row_needs_no_labels():
+def test_a_remark_on_every_row_has_no_labels():
     items = ["a: one", "b: one", "a: two", "four"]
-    assert grouped(items, ["a", "b"]) == ["one", "a: two", "four"]
-    assert grouped(items) == ["a, b: one", "a: two", "four"]
-    assert grouped(["a: one"], ["a"]) == ["a: one"]
+    assert merge_remarks(items, ["a", "b"]) == ["one", "a: two", "four"]
+    assert merge_remarks(items) == ["a, b: one", "a: two", "four"]
+    assert merge_remarks(["a: one"], ["a"]) == ["a: one"]
 
 
 def reported(value, error=None, runs=(1.0, 1.0), decimals=None):
-    """Make the outcome of a row whose paper printed a number."""
+    """Return the outcome of a row whose paper prints a number."""
     known = row(reported=Reported(value, "table 1", error=error, decimals=decimals))
     ended = [
-        Archived(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
+        ArchivedRun(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
         for seed, value in enumerate(runs)
     ]
     return outcome_of(known, ended)
@@ -116,11 +122,11 @@ def reported(value, error=None, runs=(1.0, 1.0), decimals=None):
         (0.5, None, (0.0, 1.0), 1.0),  # twice our standard error, 0.5
     ],
 )
-def test_the_margin_of_a_number(value, error, runs, expected):
+def test_the_margin_follows_from_error_digits_and_runs(value, error, runs, expected):
     assert margin(reported(value, error, runs)) == pytest.approx(expected, rel=1e-12)
 
 
-def test_zeros_that_are_printed_count_as_digits():
+def test_printed_zeros_count_as_digits():
     known = reported(0.92, decimals=3)
     assert margin(known) == pytest.approx(0.0005, rel=1e-12)
     assert columns([known])["paper"] == ["0.920"]
@@ -128,7 +134,7 @@ def test_zeros_that_are_printed_count_as_digits():
     assert margin(reported(0.92)) == pytest.approx(0.005, rel=1e-12)
 
 
-def test_an_error_that_is_rounded_to_zero_leaves_half_a_digit():
+def test_an_error_printed_as_zero_leaves_half_a_digit():
     assert margin(reported(1.227, error=0.0)) == pytest.approx(0.0005, rel=1e-12)
 
 
@@ -136,14 +142,14 @@ def test_an_error_that_is_rounded_to_zero_leaves_half_a_digit():
     ("ours", "differs"), [(0.9735, False), (0.9725, False), (0.9736, True), (0.97, True)]
 )
 def test_a_number_beyond_the_margin_differs(ours, differs):
-    assert misses(reported(0.973, runs=(ours, ours))) is differs
+    assert disagrees(reported(0.973, runs=(ours, ours))) is differs
 
 
 def bounded(at_most, runs):
-    """Make the outcome of a row whose paper printed a bound alone."""
+    """Return the outcome of a row whose paper gives only a bound."""
     known = row(reported=Reported(None, "figure 2", at_most=at_most))
     ended = [
-        Archived(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
+        ArchivedRun(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
         for seed, value in enumerate(runs)
     ]
     return outcome_of(known, ended)
@@ -163,28 +169,28 @@ def bounded(at_most, runs):
     ],
 )
 def test_a_number_above_the_bound_of_a_curve_differs(runs, differs):
-    assert misses(bounded(0.02, runs)) is differs
-    assert is_judged(bounded(0.02, runs)) is bool(runs)
+    assert disagrees(bounded(0.02, runs)) is differs
+    assert is_comparable(bounded(0.02, runs)) is bool(runs)
 
 
-def test_a_curve_without_a_bound_is_not_judged():
-    assert not misses(bounded(None, (5.0,)))
-    assert not is_judged(bounded(None, (5.0,)))
+def test_a_curve_without_a_bound_is_not_compared():
+    assert not disagrees(bounded(None, (5.0,)))
+    assert not is_comparable(bounded(None, (5.0,)))
 
 
-def test_a_number_and_a_bound_of_it_are_refused():
+def test_a_number_with_a_bound_is_refused():
     with pytest.raises(ValueError, match=r"expected value or at_most, got both, 0\.1 and 0\.2"):
         Reported(0.1, "figure 2", at_most=0.2)
 
 
-def test_the_curves_that_end_below_a_number_are_bounded_by_it():
+def test_curves_that_end_below_a_number_have_it_as_a_bound():
     known = [r for name in ("nnrnn/fig2", "nnrnn/fig4") for r in RECIPES[name].rows]
     bounds = {r.reported.at_most for r in known if "is below 0.02" in r.reported.note}
     assert bounds == {0.02}
     assert all("is below" in r.reported.note for r in known if r.reported.at_most is not None)
 
 
-def test_estimates_of_rows_without_data_stay(tmp_path):
+def test_estimates_of_rows_without_data_are_kept(tmp_path):
     known = recipes()
     known[FIGURE] = changed(known[FIGURE], "scoRNN 8", task=ABSENT)
     (tmp_path / "estimates.json").write_text(
@@ -207,15 +213,15 @@ def test_estimates_of_another_version_are_named(tmp_path):
         read_estimates(tmp_path)
 
 
-# pictures
+# figures
 
 
-def test_a_picture_shows_the_median_over_the_seeds(archive):
+def test_a_figure_shows_the_median_over_the_seeds(archive):
     known = recipes()
     curves = ([4.0, 2.0, 0.0], [5.0, 3.0, 1.0], [9.0, 9.0, None])
     for seed, values in enumerate(curves):
         archive.add(of_figure(known[TABLE], seed, values))
-    (picture,) = pictures(archive.folder, known)
+    (picture,) = curve_figures(archive.folder, known)
     np.testing.assert_allclose(picture.series["scoRNN 6"], [5.0, 3.0, 0.5])
     np.testing.assert_allclose(picture.bands["scoRNN 6"][:, 0], [4.5, 7.0])
     assert list(picture.steps) == [10, 20, 30]
@@ -225,31 +231,31 @@ def test_a_band_lies_between_the_quartiles(archive):
     known = recipes()
     for seed, values in enumerate(([4.0, 2.0, 0.0], [5.0, 3.0, 1.0], [9.0, 9.0, 9.0])):
         archive.add(of_figure(known[TABLE], seed, values))
-    (picture,) = pictures(archive.folder, known)
+    (picture,) = curve_figures(archive.folder, known)
     (axes,) = picture.plot().axes
     drawn = axes.collections[0].get_paths()[0].vertices
     at_first = drawn[drawn[:, 0] == 10, 1]
     assert (at_first.min(), at_first.max()) == (4.5, 7.0)
 
 
-def test_the_table_of_a_picture_has_a_row_for_each_point(archive):
+def test_the_table_of_a_figure_has_a_row_for_each_point(archive):
     known = recipes()
     archive.add(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]))
-    (picture,) = pictures(archive.folder, known)
+    (picture,) = curve_figures(archive.folder, known)
     table = picture.table()
     assert list(table["test accuracy"]) == [4.0, 2.0, 1.0]
     assert {len(column) for column in table.values()} == {3}
 
 
-def test_a_picture_of_a_loss_shows_the_baseline(archive):
+def test_a_figure_of_a_loss_shows_the_baseline(archive):
     known = recipes()
     archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), baseline=0.7))
-    (picture,) = pictures(archive.folder, known)
-    assert list(picture.series["a guess without memory"]) == [0.7] * 3
+    (picture,) = curve_figures(archive.folder, known)
+    assert list(picture.series["chance level"]) == [0.7] * 3
     assert picture.quantity == "test loss"
 
 
-def test_a_picture_leaves_out_what_diverged(archive):
+def test_a_figure_omits_diverged_runs(archive):
     known = recipes()
     archive.add(replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="diverged", value=None))
-    assert pictures(archive.folder, known) == []
+    assert curve_figures(archive.folder, known) == []

@@ -1,4 +1,4 @@
-"""RESULTS.md, which is written from the archive of runs."""
+"""RESULTS.md, written from the archive of runs."""
 
 import shutil
 from dataclasses import replace
@@ -9,10 +9,9 @@ import pytest
 from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results import Plan, collect, to_markdown
-from eigenrnn.experiments.results.costs import unpaid
-from eigenrnn.experiments.results.made import rows_of
-from eigenrnn.experiments.results.words import compared
-from eigenrnn.experiments.results.written import read_estimates
+from eigenrnn.experiments.results.annotations import read_estimates
+from eigenrnn.experiments.results.formatting import describe_quantity
+from eigenrnn.experiments.results.row_status import remaining_runs, row_statuses
 from eigenrnn.experiments.training import Settings
 from recipes_for_results import (
     FIGURE,
@@ -32,12 +31,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def section(page, recipe):
-    """Cut the section of a recipe out of the page."""
+    """Return the section of a recipe."""
     return page.split(f"### {recipe}\n")[1].split("\n## ")[0].split("\n### ")[0]
 
 
 def line(page, network, recipe=TABLE):
-    """Return the cells of a network's row by their headings."""
+    """Return the cells of a network's row, by heading."""
     lines = section(page, recipe).splitlines()
     (at,) = [i for i, text in enumerate(lines) if text.startswith(f"| {network} ")]
     head = max(i for i in range(at) if lines[i].startswith("| network "))
@@ -46,17 +45,17 @@ def line(page, network, recipe=TABLE):
 
 
 def overview(page):
-    """Return the cells of the table of all recipes, by recipe."""
+    """Return the cells of the overview table, by recipe."""
     lines = [text for text in page.splitlines() if text.startswith("| [")]
     cells = [[cell.strip() for cell in text.split("|")[1:-1]] for text in lines]
     return {first.partition("]")[0][1:]: rest for first, *rest in cells}
 
 
-def test_the_committed_page_is_what_the_archive_gives():
+def test_the_committed_page_matches_the_archive():
     assert (ROOT / "RESULTS.md").read_text() == to_markdown(ROOT / "results", RECIPES)
 
 
-def test_the_page_sets_the_mean_beside_the_papers_number(archive, reproduced):
+def test_the_page_compares_the_mean_with_the_papers_number(archive, reproduced):
     archived(archive, reproduced)
     cells = line(to_markdown(archive.folder, recipes()), "scoRNN 6")
     values = [max(journal(reproduced, "test_accuracy", seed)) for seed in SEEDS]
@@ -67,22 +66,22 @@ def test_the_page_sets_the_mean_beside_the_papers_number(archive, reproduced):
     assert (cells["updates"], cells["machine"]) == ("20", "M1")
 
 
-def test_the_page_says_what_is_compared_in_words(archive, reproduced):
+def test_the_page_describes_the_compared_quantity(archive, reproduced):
     archived(archive, reproduced)
     page = to_markdown(archive.folder, recipes())
     said = [text for text in section(page, TABLE).splitlines() if text.startswith("Compared: ")]
-    assert said == ["Compared: accuracy on the test set, the best of the run.", "Compared: total."]
+    assert said == ["Compared: accuracy on the test set, best of the run.", "Compared: total."]
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_what_is_compared_has_no_names_of_the_code(name):
+def test_quantities_are_described_without_code_names(name):
     for known in RECIPES[name].rows:
-        words = compared(known)
+        words = describe_quantity(known)
         assert "_" not in words
         assert not {"validation test", "best test", "last test"} & {words}
 
 
-def test_a_row_that_is_not_run_stands_with_its_estimate(archive, reproduced):
+def test_a_row_without_runs_has_its_estimate(archive, reproduced):
     archived(archive, reproduced)
     estimated(archive, {FIGURE: {"scoRNN 8": 1_234}})
     cells = line(to_markdown(archive.folder, recipes()), "scoRNN 8", FIGURE)
@@ -94,41 +93,45 @@ def test_a_row_that_is_not_run_stands_with_its_estimate(archive, reproduced):
     }
 
 
-def test_a_row_of_several_runs_tells_which_are_left(archive, reproduced):
+def test_a_row_counts_its_remaining_runs(archive, reproduced):
     archived(archive, reproduced)
     known = archive.runs()[-1]
-    (archive.folder / known.place).unlink()
+    (archive.folder / known.relative_path).unlink()
     page = to_markdown(archive.folder, recipes())
-    assert line(page, known.row)["ours"].endswith("(1); 1 not made")
+    assert line(page, known.row)["ours"].endswith("(1); 1 not run")
 
 
 def test_the_page_counts_rows_and_time(archive, reproduced):
     known = archived(archive, reproduced)
-    rewrite(archive.folder / known[TABLE, "scoRNN 6", 0].place, seconds=7_200.0)
+    rewrite(archive.folder / known[TABLE, "scoRNN 6", 0].relative_path, seconds=7_200.0)
     page = to_markdown(archive.folder, recipes())
-    assert "**3 of 4 rows** of 2 tables and figures are run in full." in page
-    assert "2 trainings took 2 h of machine time. Once a run counts for another" in page
+    assert "**3 of 4 rows** in 2 tables and figures have all their runs." in page
+    assert "2 trainings took 2 h of machine time. 1 run belongs to a second" in page
 
 
-def test_an_archive_of_one_run_is_counted_in_good_english(archive):
+def test_an_archive_of_one_run_is_described_in_the_singular(archive):
     known = recipes()
     archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), seconds=40.0))
     page = to_markdown(archive.folder, known)
-    assert "are run in full. 1 training took 40 s of machine time.\n" in page
-    assert "beside a paper's" not in page  # none has printed its number
+    assert "have all their runs. 1 training took 40 s of machine time.\n" in page
+    assert "number or bound" not in page  # none of the papers prints its number
 
 
 def test_an_empty_archive_has_a_page(tmp_path):
     page = to_markdown(tmp_path, recipes())
-    assert "**0 of 4 rows** of 2 tables and figures are run in full.\n" in page
-    assert "## Run\n" not in page
-    assert "no training is there yet to judge it by" in page
+    assert "**0 of 4 rows** in 2 tables and figures have all their runs.\n" in page
+    assert "## Runs\n" not in page
+    assert "no training has been archived to check them" in page
 
 
-def test_each_recipe_has_a_line_before_all_else(archive, reproduced):
+def test_the_page_begins_with_one_line_per_recipe(archive, reproduced):
     known = archived(archive, reproduced)
     for seed in SEEDS:
-        rewrite(archive.folder / known[TABLE, "scoRNN 6", seed].place, seconds=3_600.0, value=0.5)
+        rewrite(
+            archive.folder / known[TABLE, "scoRNN 6", seed].relative_path,
+            seconds=3_600.0,
+            value=0.5,
+        )
     estimated(archive, {FIGURE: {"scoRNN 8": 7_200}})
     page = to_markdown(archive.folder, recipes())
     assert overview(page) == {
@@ -138,22 +141,22 @@ def test_each_recipe_has_a_line_before_all_else(archive, reproduced):
     assert page.index(f"| [{TABLE}](#tinytable1) |") < page.index("## How to read it")
 
 
-def test_a_recipe_whose_runs_are_anothers_has_nothing_left_of_its_own(tmp_path):
+def test_a_recipe_whose_runs_are_all_shared_has_no_hours_left(tmp_path):
     known = recipes()
     known[FIGURE] = replace(known[FIGURE], rows=known[FIGURE].rows[:1])
     assert overview(to_markdown(tmp_path, known))[FIGURE][-1] == "shared"
 
 
-def test_a_recipe_that_is_computed_has_no_training_left(tmp_path):
+def test_a_computed_recipe_has_no_training_left(tmp_path):
     known = recipes()
     known[TABLE] = replace(known[TABLE], rows=known[TABLE].rows[1:])
     assert overview(to_markdown(tmp_path, known))[TABLE] == ["0 / 1", "no training"]
 
 
-def test_what_is_left_is_what_the_plan_counts(tmp_path):
+def test_the_remaining_runs_equal_those_of_the_plan(tmp_path):
     shutil.copy(ROOT / "results" / "estimates.json", tmp_path)
     known = {n: recipe for n, recipe in RECIPES.items() if n.startswith(("scornn/", "nnrnn/"))}
-    left = unpaid(known, rows_of(known, {}, read_estimates(tmp_path)), [])
+    left = remaining_runs(known, row_statuses(known, {}, read_estimates(tmp_path)), [])
     planned = [
         each
         for each in Plan.of(known, tmp_path / "runs", tmp_path).rows
@@ -166,13 +169,13 @@ def test_what_is_left_is_what_the_plan_counts(tmp_path):
     ]
 
 
-def test_a_number_is_judged_where_its_run_was_made_and_not_again(archive, reproduced):
+def test_a_shared_run_is_compared_once(archive, reproduced):
     known = recipes()
     bounded = Reported(0.5, "figure 1", "test", "loss", "last")
     known[FIGURE] = changed(known[FIGURE], "scoRNN 6", reported=bounded)
     collect([reproduced], archive.folder, known)
     page = to_markdown(archive.folder, known)
-    assert "2 numbers of ours stand beside a paper's number" in page
+    assert "We compare 2 numbers with a paper's number" in page
     assert overview(page)[FIGURE][1:3] == ["", ""]
 
 
@@ -184,25 +187,25 @@ def test_trainings_on_one_thread_are_counted(archive):
         versions = {"processor": f"some processor, 2 cores, {threads}"}
         archive.add(replace(made, steps=20, all_steps=20, seconds=40.0, versions=versions))
     page = " ".join(to_markdown(archive.folder, known).split())
-    assert "the 2 trainings that are there, 1 of them on one thread, took" in page
+    assert "the 2 archived trainings, 1 of them on one thread, took" in page
     assert "2 cores, 1 thread; " in page
 
 
-def test_what_was_run_comes_before_what_was_not(archive):
+def test_recipes_with_runs_come_first(archive):
     known = recipes()
     archive.add(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"))
     page = to_markdown(archive.folder, known)
     headings = [text for text in page.splitlines() if text.startswith("##")]
     assert headings == [
         "## How to read it",
-        "## Run",
+        "## Runs",
         f"### {FIGURE}",
-        "## Not made",
+        "## Not run",
         f"### {TABLE}",
     ]
 
 
-def test_the_page_tells_how_the_estimates_did(archive):
+def test_the_page_reports_the_accuracy_of_the_estimates(archive):
     known = recipes()
     for seed, seconds in zip(SEEDS, (40.0, 60.0), strict=True):
         run_of = of_figure(known[TABLE], seed, [4.0, 2.0, 1.0])
@@ -211,16 +214,16 @@ def test_the_page_tells_how_the_estimates_did(archive):
     estimated(archive, {TABLE: {"scoRNN 6": 40}})  # half of the steps should take 20 s
     page = " ".join(to_markdown(archive.folder, known).split())
     assert (
-        "the 2 trainings that are there took 2.5 times their estimates in the median, the "
-        "quickest 2 times and the slowest 3 times." in page
+        "the 2 archived trainings took 2.5 times their estimates in the median, 2 times at the "
+        "fastest and 3 times at the slowest." in page
     )
     assert "factor of two" not in page
 
 
-def test_a_number_that_differs_asks_for_a_remark(archive, reproduced):
+def test_a_number_that_differs_needs_a_remark(archive, reproduced):
     archived(archive, reproduced)
     page = to_markdown(archive.folder, recipes())
-    assert "**exact**: off the paper's number by more than 0.005. No remark yet." in page
+    assert "**exact**: more than 0.005 from the paper's number. No remark yet." in page
     assert line(page, "exact")["ours"] == "**3.000**"
 
 
@@ -228,10 +231,10 @@ def test_a_remark_stands_beside_its_number(archive, reproduced):
     archived(archive, reproduced)
     text = f'["{TABLE}"]\nexact = """\nIt is\nthree."""\n'
     (archive.folder / "remarks.toml").write_text(text)
-    assert "by more than 0.005. It is three.\n" in to_markdown(archive.folder, recipes())
+    assert "from the paper's number. It is three.\n" in to_markdown(archive.folder, recipes())
 
 
-def test_a_remark_on_several_rows_is_said_once(archive):
+def test_a_remark_on_several_rows_appears_once(archive):
     known = recipes()
     known[TABLE] = replace(known[TABLE], rows=(row(), row("LSTM 6"), row("GRU 6")))
     for each in known[TABLE].rows:
@@ -241,8 +244,8 @@ def test_a_remark_on_several_rows_is_said_once(archive):
     (archive.folder / "remarks.toml").write_text(text)
     page = section(to_markdown(archive.folder, known), TABLE)
     assert (
-        "**scoRNN 6**, **GRU 6**: off the paper's number by more than 0.05. Too high.\n\n"
-        "**LSTM 6**: off the paper's number by more than 0.05. No remark yet.\n" in page
+        "**scoRNN 6**, **GRU 6**: more than 0.05 from the paper's number. Too high.\n\n"
+        "**LSTM 6**: more than 0.05 from the paper's number. No remark yet.\n" in page
     )
 
 
@@ -258,28 +261,28 @@ def test_the_page_shows_a_bound_and_the_runs_above_it(archive):
     assert cells["ours"] == "0.03000 ± 0.0200 (2, 1 above)"
 
 
-def test_the_page_tells_how_far_an_unfinished_run_is(archive):
+def test_the_page_shows_the_progress_of_an_unfinished_run(archive):
     known = recipes()
     begun = replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="unfinished", value=0.0955)
     archive.add(replace(begun, steps=12, all_steps=1_500, seconds=90.0))
     estimated(archive, {TABLE: {"scoRNN 6": 7_200}})
     cells = line(to_markdown(archive.folder, known), "scoRNN 6")
-    assert cells["ours"] == "0.09550 so far; 1 begun, 1 not made"
+    assert cells["ours"] == "0.09550 so far; 1 unfinished, 1 not run"
     assert cells["updates"] == "12 of 1,500"
     epochs = {**begun.settings, "steps": None, "epochs": 100}
     archive.add(replace(begun, steps=12, all_steps=1_500, settings=epochs), overwrite=True)
     known[TABLE] = changed(known[TABLE], "scoRNN 6", settings=Settings(**epochs))
     page = to_markdown(archive.folder, known)
     assert line(page, "scoRNN 6")["updates"] == "12 of 1,500, 0.8 of 100 epochs"
-    assert cells["time a run"] == "1.5 min so far; estimated 2 h"
+    assert cells["time per run"] == "1.5 min so far; estimated 2 h"
 
 
-def test_the_page_tells_what_the_processors_computed_where_that_is_known(archive):
+def test_the_page_shows_the_processor_time_if_it_is_known(archive):
     known = recipes()
     run = of_figure(known[TABLE], 0, [4.0, 2.0, 1.0])
     archive.add(replace(run, seconds=90.0))
     assert "processor time" not in line(to_markdown(archive.folder, known), "scoRNN 6")
     archive.add(replace(run, seconds=90.0, processor_seconds=42.0), overwrite=True)
     cells = line(to_markdown(archive.folder, known), "scoRNN 6")
-    assert cells["time a run"].startswith("1.5 min")
+    assert cells["time per run"].startswith("1.5 min")
     assert cells["processor time"] == "42 s"

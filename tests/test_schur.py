@@ -1,4 +1,4 @@
-"""Matrices by their Schur form: a second definition, the facts of the paper, and the inverse."""
+"""Schur form: a second definition, the statements of the paper, and the inverse."""
 
 import math
 from functools import partial
@@ -18,7 +18,7 @@ from eigenrnn.constraints import (
     Schur,
     Unconstrained,
 )
-from eigenrnn.constraints.schur_basis import complex_schur_basis, level, real_schur_basis
+from eigenrnn.constraints.schur import complex_schur_basis, equalise_diagonals, real_schur_basis
 from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import tol
 from eigenrnn.models import count_parameters
@@ -40,7 +40,7 @@ ALL = {
     "complex clamped": complex_clamped,
 }
 each = pytest.mark.parametrize("make", ALL.values(), ids=ALL)
-# those whose gamma are the moduli of the eigenvalues
+# gamma are the moduli of the eigenvalues
 EXACT = {name: ALL[name] for name in ("normal blocks", "rotations", "complex", "complex clamped")}
 each_exact = pytest.mark.parametrize("make", EXACT.values(), ids=EXACT)
 
@@ -55,7 +55,7 @@ def wide(make, n, seed=0):
 
 @torch.no_grad()
 def non_normal(make, n, seed=0, scale=1.0):
-    """One whose states grow by orders of magnitude before they fade."""
+    """A constraint whose states grow by orders of magnitude before they fade."""
     constraint = scattered(make, n, seed)
     if constraint.gamma.requires_grad:
         constraint.gamma.fill_(1)
@@ -65,7 +65,7 @@ def non_normal(make, n, seed=0, scale=1.0):
     return constraint
 
 
-# ------------------------------------------------------------------ by a second definition
+# ------------------------------------------------------------- against a second definition
 
 
 def form_entry_by_entry(constraint):
@@ -137,28 +137,28 @@ def test_the_schur_form_of_scipy_has_these_angles(make):
 
 
 @pytest.mark.parametrize(("t", "modulus"), [(-0.5, 0.761), (0.5, 1.192)])
-def test_an_entry_inside_of_a_block_moves_the_modulus(t, modulus):
+def test_an_entry_inside_a_block_changes_the_modulus(t, modulus):
     constraint = Schur(2).double()
     with torch.no_grad():
         constraint.theta.fill_(1.0)
         constraint.triangle.fill_(t)
     moduli = torch.linalg.eigvals(constraint()).abs()
     expected = math.sqrt(1 + t * math.sin(1.0))
-    assert abs(expected - modulus) < 5e-4  # the spec's own figure
+    assert abs(expected - modulus) < 5e-4  # the figure of the specification
     np.testing.assert_allclose(array(moduli), [expected] * 2, rtol=1e-12)
 
 
-# ------------------------------------------------------------------------------- the start
+# ---------------------------------------------------------------------- the initialisation
 
 
 @each
-def test_the_start_is_orthogonal_but_for_a_clamped_modulus(make):
+def test_the_initialisation_is_orthogonal_up_to_a_clamped_modulus(make):
     constraint = started(make, 8)
     W = constraint() / constraint.gamma_value
     assert distance(W @ W.mH, torch.eye(8)) <= tol(torch.float32, 8)
 
 
-def test_the_start_rotates_by_uniform_angles_after_that_of_p():
+def test_the_initialisation_draws_p_and_then_uniform_angles():
     constraint = started(Schur, 40, dtype=DOUBLE)
     generator = stream()
     P = Exponential(40)
@@ -169,7 +169,7 @@ def test_the_start_rotates_by_uniform_angles_after_that_of_p():
 
 
 @each
-def test_the_start_has_no_transients(make):
+def test_the_initialisation_has_no_transients(make):
     constraint = started(make, 6)
     assert not constraint.triangle.any()
     assert not (constraint.is_complex and constraint.imaginary.any())
@@ -190,7 +190,7 @@ def test_the_penalty_counts_the_modulus_of_complex_entries():
     torch.testing.assert_close(constraint.penalty(), expected)
 
 
-def test_a_clamped_modulus_costs_nothing():
+def test_a_clamped_modulus_has_no_penalty():
     assert wide(clamped, 6).penalty() == 0
 
 
@@ -228,7 +228,7 @@ def test_the_recurrent_optimiser_gets_the_parameters_of_p_alone():
     assert [*constraint.recurrent_parameters()] == [constraint.P.raw]
 
 
-# -------------------------------------------------------------------------- facts of papers
+# -------------------------------------------------------------- statements of the papers
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_powers_grow_polynomially_as_proposition_2_says(t):
     power = array(P.T @ torch.linalg.matrix_power(constraint(), t) @ P)
     for i in range(n):
         for j in range(i):
-            d = i - j  # a polynomial in x of degree d, whose coefficients are polynomials in t
+            d = i - j  # a polynomial in x of degree d with polynomials in t as coefficients
             terms = [math.comb(t, k) * math.comb(d - 1, k - 1) * x**k for k in range(1, d + 1)]
             assert power[i, j] == pytest.approx(sum(terms), rel=1e-9)
 
@@ -282,14 +282,14 @@ ANYTHING = {
 
 @pytest.mark.parametrize("orthogonal", [Exponential, ScaledCayley, MovingCayley])
 @pytest.mark.parametrize("W", ANYTHING.values(), ids=ANYTHING)
-def test_with_trained_moduli_the_paper_holds_every_real_matrix(W, orthogonal):
+def test_with_trained_moduli_the_real_form_contains_every_real_matrix(W, orthogonal):
     constraint = started(partial(Schur, orthogonal=orthogonal), len(W)).double()
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(DOUBLE, len(W)) * max(1, W.norm().item())
 
 
 @pytest.mark.parametrize("n", [1, 3, 8, 30])
-def test_with_trained_moduli_the_complex_form_holds_every_matrix(n):
+def test_with_trained_moduli_the_complex_form_contains_every_matrix(n):
     constraint = started(complex_form, n).double()
     W = gaussian(n, dtype=torch.complex128)
     constraint.assign(W)
@@ -298,7 +298,7 @@ def test_with_trained_moduli_the_complex_form_holds_every_matrix(n):
 
 @pytest.mark.parametrize("orthogonal", [Exponential, ScaledCayley, Householder, MovingCayley])
 @pytest.mark.parametrize("make", [Schur, normal_blocks, rotations, clamped])
-def test_the_matrix_of_another_is_found_again_in_any_basis(make, orthogonal):
+def test_a_matrix_of_the_set_is_recovered_in_any_basis(make, orthogonal):
     make = partial(make, orthogonal=orthogonal)
     W = scattered(make, 6, seed=5)()
     constraint = started(make, 6)
@@ -307,7 +307,7 @@ def test_the_matrix_of_another_is_found_again_in_any_basis(make, orthogonal):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_rounding_does_not_hide_that_a_complex_matrix_is_in_the_set(seed):
+def test_a_rounded_complex_matrix_is_still_in_the_set(seed):
     W = non_normal(complex_clamped, 40, seed, scale=0.15)().detach()
     moduli = torch.linalg.eigvals(W.to(torch.complex128)).abs()
     constraint = started(complex_clamped, 40, seed + 9)
@@ -317,7 +317,7 @@ def test_rounding_does_not_hide_that_a_complex_matrix_is_in_the_set(seed):
     assert distance(constraint(), W) <= 2 * tol(torch.float32, 40)
 
 
-def test_a_basis_that_is_there_is_kept():
+def test_a_suitable_present_basis_is_kept():
     constraint = scattered(Schur, 6)
     before = state_of(constraint)["P.raw"]
     constraint.assign(constraint())
@@ -343,19 +343,19 @@ def test_a_matrix_whose_basis_is_out_of_reach_is_refused_with_a_hint():
 
 
 @pytest.mark.parametrize("make", [rotations, clamped, complex_clamped, normal_blocks])
-def test_one_that_is_far_from_normal_is_still_seen_to_be_in_the_set(make):
+def test_a_highly_non_normal_matrix_is_still_in_its_set(make):
     constraint = non_normal(make, 30)
     W = constraint().detach()
     assert constraint.residual(W) <= tol(torch.float32, 30)
 
 
-def test_eigenvalues_would_say_otherwise():
+def test_eigenvalues_alone_would_exclude_that_matrix():
     W = non_normal(rotations, 30)().detach().double()
     assert (torch.linalg.eigvals(W).abs() - 1).norm() > 100 * tol(torch.float32, 30)
 
 
 @pytest.mark.parametrize("make", [rotations, clamped, complex_clamped, normal_blocks])
-def test_the_residual_is_no_larger_than_what_was_added(make):
+def test_the_residual_is_at_most_the_perturbation(make):
     constraint = scattered(make, 6, dtype=DOUBLE)
     W = constraint().detach()
     E = 1e-3 * gaussian(6)
@@ -363,14 +363,14 @@ def test_the_residual_is_no_larger_than_what_was_added(make):
 
 
 @pytest.mark.parametrize("make", [rotations, complex_clamped])
-def test_a_modulus_that_is_not_the_clamped_one_is_measured(make):
+def test_a_modulus_other_than_the_clamped_one_has_a_residual(make):
     constraint = started(make, 6, dtype=DOUBLE)
     W = constraint().detach() * 1.1
     assert constraint.residual(W) == pytest.approx(0.1 * math.sqrt(6) / 1.1)
 
 
 @pytest.mark.parametrize("make", [Schur, complex_form])
-def test_nothing_is_outside_of_the_set_of_all(make):
+def test_no_matrix_is_outside_the_set_of_all(make):
     constraint = make(6)
     assert not constraint.constrained
     assert constraint.residual(gaussian(6)) == 0
@@ -380,9 +380,9 @@ def test_nothing_is_outside_of_the_set_of_all(make):
 
 
 @pytest.mark.parametrize("n", [2, 8, 30])
-def test_a_real_basis_is_orthogonal_and_leaves_lower_blocks(n):
+def test_a_real_basis_is_orthogonal_and_gives_lower_blocks(n):
     W = gaussian(n)
-    P = level(real_schur_basis(W), W)
+    P = equalise_diagonals(real_schur_basis(W), W)
     Theta = P.T @ W @ P
     above = torch.triu(Theta, 1)
     above.diagonal(1)[::2] = 0
@@ -391,14 +391,14 @@ def test_a_real_basis_is_orthogonal_and_leaves_lower_blocks(n):
     assert (Theta.diagonal()[::2] - Theta.diagonal()[1::2]).norm() <= tol(DOUBLE, n) * W.norm()
 
 
-def test_a_complex_basis_is_unitary_and_leaves_a_lower_triangle():
+def test_a_complex_basis_is_unitary_and_gives_a_lower_triangle():
     W = gaussian(8, dtype=torch.complex128)
     P = complex_schur_basis(W)
     assert distance(P.mH @ P, torch.eye(8)) <= tol(DOUBLE, 8)
     assert torch.triu(P.mH @ W @ P, 1).norm() <= 10 * tol(DOUBLE, 8) * W.norm()
 
 
-def test_matrices_without_a_basis_of_eigenvectors_do_no_harm():
+def test_matrices_without_a_basis_of_eigenvectors_raise_nothing():
     W = torch.ones(7, dtype=DOUBLE).diag(1) + gaussian(8).roll(1, 0).triu(3)
     for make in (rotations, clamped, complex_clamped, normal_blocks):
         assert math.isfinite(started(make, 8).residual(W))
@@ -407,7 +407,7 @@ def test_matrices_without_a_basis_of_eigenvectors_do_no_harm():
 # ------------------------------------------------------------------------------ bad input
 
 REFUSED = {
-    "odd": (7, {}, r"expected an even size, .* got 7: dtype=torch.complex64 takes odd ones"),
+    "odd": (7, {}, r"expected an even size, .* got 7; dtype=torch.complex64 allows odd sizes"),
     "gamma": (6, {"gamma": "free"}, "expected gamma to be 'trained' or 'clamped', got 'free'"),
     "zero": (6, {"gamma_value": 0.0}, "expected gamma_value to be positive and finite, got 0.0"),
     "negative": (6, {"gamma_value": -1.0}, "expected gamma_value to be positive .* got -1.0"),
@@ -438,11 +438,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("size", "options", "message"), REFUSED.values(), ids=REFUSED)
-def test_options_that_make_no_sense_are_refused(size, options, message):
+def test_invalid_options_are_refused(size, options, message):
     with pytest.raises(ValueError, match=message):
         Schur(size, **options)
 
 
 @pytest.mark.parametrize("n", [1, 3, 7])
-def test_the_complex_form_takes_odd_sizes(n):
+def test_the_complex_form_allows_odd_sizes(n):
     assert complex_form(n)().shape == (n, n)

@@ -1,7 +1,6 @@
-"""Matrices over their spectral radius: a second definition, gradient, switch and search."""
+"""Division by the spectral radius: a second definition, gradient, switch and search."""
 
 import copy
-import importlib
 import math
 from functools import partial
 
@@ -11,15 +10,12 @@ import scipy.linalg
 import torch
 
 from drawn import assert_same_state, distance, scattered, started, state_of, stream, take_steps
-from eigenrnn.constraints import SpectralRadius
-from eigenrnn.constraints.dominant import dominant
+from eigenrnn.constraints import SpectralRadius, spectral_radius
+from eigenrnn.constraints.spectral_radius import spectral_radius_factors
 from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
 
 DOUBLE = torch.float64
-
-# the module: the package exports nothing of that name, but the operator has it
-search = importlib.import_module("eigenrnn.constraints.dominant")
 
 
 def array(tensor):
@@ -47,7 +43,7 @@ def divided(T, **options):
 
 
 def with_eigenvalues(*values, seed=3):
-    """A matrix that is not normal, of eigenvalues a for a, and a +- bi for (a, b)."""
+    """A non-normal matrix with eigenvalues a for a, and a +- bi for (a, b)."""
     blocks = [[[v[0], -v[1]], [v[1], v[0]]] if isinstance(v, tuple) else [[v]] for v in values]
     D = torch.from_numpy(scipy.linalg.block_diag(*blocks)).to(DOUBLE)
     S = torch.eye(len(D), dtype=DOUBLE) + 0.5 * gaussian(len(D), seed)
@@ -63,18 +59,18 @@ MATRICES = {"real": REAL, "negative": NEGATIVE, "complex": COMPLEX, "gaussian": 
 each_matrix = pytest.mark.parametrize("T", MATRICES.values(), ids=MATRICES)
 
 
-# ------------------------------------------------------------------ by a second definition
+# ------------------------------------------------------------- against a second definition
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @each_matrix
-def test_after_the_switch_it_is_divided_by_the_spectral_radius_of_scipy(T, epsilon):
+def test_after_the_switch_the_divisor_is_the_spectral_radius_of_scipy(T, epsilon):
     constraint = divided(T, epsilon=epsilon)
     assert distance(constraint(), array(T) / (radius(T) + epsilon)) <= 1e-10
 
 
 @each_matrix
-def test_before_the_switch_it_is_the_parameter(T):
+def test_before_the_switch_the_matrix_is_the_parameter(T):
     constraint = SpectralRadius(len(T)).double()
     constraint.assign(0.5 * T / radius(T))
     assert torch.equal(constraint(), constraint.raw)
@@ -92,7 +88,7 @@ def test_the_radius_is_one_in_single_precision(n):
     assert abs(radius(constraint()) - 1) <= tol(torch.float32, n)
 
 
-def test_a_wider_type_is_divided_to_its_own_precision():
+def test_a_wider_dtype_is_divided_to_its_own_precision():
     constraint = divided(2 * gaussian(7, dtype=torch.float32)).double()
     assert abs(radius(constraint()) - 1) <= tol(DOUBLE, 7)
 
@@ -101,7 +97,7 @@ def test_a_wider_type_is_divided_to_its_own_precision():
 
 
 def gradient_of_the_paper(T, G, epsilon, conjugate=False, printed=False):
-    """Proposition 3.2 for G = dL/dW, with the 1 / rho of equation 7 or as it is printed."""
+    """Proposition 3.2 for G = dL/dW, with the 1 / rho of equation 7 or as printed."""
     values, left, right = scipy.linalg.eig(array(T), left=True, right=True)
     i = np.abs(values).argmax()
     value, u, v = values[i], right[:, i], left[:, i]
@@ -200,7 +196,7 @@ SEMISIMPLE = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
 @pytest.mark.parametrize("T", SEMISIMPLE.values(), ids=SEMISIMPLE)
-def test_eigenvalues_of_the_same_size_do_no_harm(T, dtype):
+def test_eigenvalues_of_equal_modulus_raise_nothing(T, dtype):
     constraint = divided(T.to(dtype))
     constraint().backward(gaussian(len(T), 5, dtype))
     assert abs(radius(constraint()) - 1) <= tol(dtype, len(T))
@@ -219,7 +215,7 @@ def test_a_radius_of_zero_divides_nothing(T):
     assert torch.equal(constraint.raw.grad, torch.ones_like(T))
 
 
-def test_a_parameter_that_is_lost_raises_nothing():
+def test_a_parameter_of_nan_raises_nothing():
     constraint = divided(gaussian(4))
     with torch.no_grad():
         constraint.raw[1, 2] = torch.inf
@@ -231,13 +227,13 @@ def test_a_parameter_that_is_lost_raises_nothing():
 
 
 def step_to(constraint, T):
-    """Take one step of plain descent that ends at T."""
+    """Take one step of plain gradient descent that ends at T."""
     optimiser = torch.optim.SGD(constraint.parameters(), lr=1.0)
     constraint.raw.grad = constraint.raw.detach() - T
     optimiser.step()
 
 
-def test_it_switches_at_the_first_optimiser_step_past_one_and_for_ever():
+def test_it_switches_permanently_at_the_first_optimiser_step_past_one():
     constraint = SpectralRadius(7).double()
     T = gaussian(7) / radius(gaussian(7))
     seen = []
@@ -266,21 +262,21 @@ def test_the_switch_is_saved():
     [lambda c: c.reset(stream()), lambda c: c.assign(0.2 * torch.eye(7, dtype=DOUBLE))],
     ids=["reset", "assign"],
 )
-def test_a_new_start_is_one_before_the_switch(forget):
+def test_a_new_initialisation_undoes_the_switch(forget):
     constraint = divided(gaussian(7))
     forget(constraint)
     assert not constraint.divided
     assert torch.equal(constraint(), constraint.raw)
 
 
-def test_a_parameter_that_is_changed_by_hand_still_gives_a_matrix_of_the_set():
+def test_a_parameter_changed_without_an_optimiser_still_gives_a_matrix_of_the_set():
     for constraint in (SpectralRadius(7), divided(gaussian(7, dtype=torch.float32))):
         with torch.no_grad():
             constraint.raw.copy_(5 * gaussian(7, 8))
         assert abs(radius(constraint()) - 1) <= tol(torch.float32, 7)
 
 
-def test_giving_the_matrix_changes_nothing():
+def test_a_forward_pass_changes_nothing():
     constraint = scattered(SpectralRadius, 7)
     before = state_of(constraint)
     constraint().sum().backward()
@@ -295,15 +291,15 @@ def test_training_past_the_switch_stays_at_a_radius_of_one(optimiser):
     assert abs(radius(constraint()) - 1) <= tol(torch.float32, 8)
 
 
-def test_its_parameters_get_the_optimiser_of_all_other_weights():
+def test_its_parameters_belong_to_the_optimiser_of_all_other_weights():
     assert [*SpectralRadius(3).recurrent_parameters()] == []
 
 
-# ------------------------------------------------------------------------------- the start
+# ---------------------------------------------------------------------- the initialisation
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
-def test_the_start_turns_and_shrinks_planes(n):
+def test_the_initialisation_rotates_and_shrinks_planes(n):
     generator = stream()
     theta = torch.empty(n // 2).uniform_(0, math.pi / 2, generator=generator).numpy()
     gamma = torch.empty((n + 1) // 2).uniform_(-1, 1, generator=generator).numpy()
@@ -313,7 +309,7 @@ def test_the_start_turns_and_shrinks_planes(n):
     np.testing.assert_allclose(np.sort_complex(found), np.sort_complex(expected), atol=1e-6)
 
 
-def test_the_start_keeps_the_eigenvalue_without_a_partner_last():
+def test_the_initialisation_has_the_unpaired_eigenvalue_last():
     W = started(SpectralRadius, 7)()
     assert not W[6, :6].any()
     assert not W[:6, 6].any()
@@ -334,27 +330,27 @@ def gradient(found):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How often all eigenvalues were computed."""
+    """The number of times that all eigenvalues were computed."""
     calls = []
-    original = search._from_all
+    original = spectral_radius._solve
 
     def count(T):
         calls.append(len(T))
         return original(T)
 
-    monkeypatch.setattr(search, "_from_all", count)
+    monkeypatch.setattr(spectral_radius, "_solve", count)
     return calls
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_large_matrix_is_searched_from_the_last_pair(counted, monkeypatch, seed):
+def test_a_large_matrix_is_searched_from_the_last_eigenpair(counted, monkeypatch, seed):
     T = gaussian(300, seed, torch.float32)
-    found = dominant(T, *nothing(300))
+    found = spectral_radius_factors(T, *nothing(300))
     moved = T + 1e-3 * gaussian(300, seed + 9, torch.float32)
-    found = dominant(moved, T, *found)
+    found = spectral_radius_factors(moved, T, *found)
     assert counted == []
-    monkeypatch.setattr(search, "_LARGE", 300)
-    expected = dominant(moved, *nothing(300))
+    monkeypatch.setattr(spectral_radius, "_ITERATIVE_SIZE", 300)
+    expected = spectral_radius_factors(moved, *nothing(300))
     assert counted == [300]
     assert abs(found[0] - expected[0]) <= tol(torch.float32, 1)
     assert distance(gradient(found), gradient(expected)) <= 1e-5 * gradient(expected).norm()
@@ -364,10 +360,10 @@ def test_an_eigenvalue_that_overtakes_the_last_one_is_found(counted):
     T = torch.zeros(300, 300)
     T[:150, :150] = gaussian(150, 1) / radius(gaussian(150, 1))
     T[150:, 150:] = 0.99 * gaussian(150, 2) / radius(gaussian(150, 2))
-    last = dominant(T, *nothing(300))
+    last = spectral_radius_factors(T, *nothing(300))
     T_next = T.clone()
-    T_next[150:] *= 1.1  # the other block, of which the last pair knows nothing
-    found = dominant(T_next, T, *last)
+    T_next[150:] *= 1.1  # the other block, where the last eigenpair has no entries
+    found = spectral_radius_factors(T_next, T, *last)
     assert counted == []
     assert last[0] == pytest.approx(1, rel=1e-5)
     assert found[0] == pytest.approx(1.089, rel=1e-5)
@@ -378,29 +374,29 @@ def test_an_eigenvalue_that_overtakes_the_last_one_is_found(counted):
     [torch.ones(300, 300), torch.eye(300), torch.eye(300).roll(1, 0)],
     ids=["rank one", "identity", "cycle"],
 )
-def test_where_the_search_ends_without_a_result_all_eigenvalues_are_computed(counted, T):
-    found = dominant(T, *nothing(300))
+def test_all_eigenvalues_are_computed_where_the_search_fails(counted, T):
+    found = spectral_radius_factors(T, *nothing(300))
     assert counted == [300]
     assert found[0] == pytest.approx(radius(T), rel=1e-5)
     assert all(torch.isfinite(part).all() for part in found)
 
 
-def test_what_was_seen_already_is_not_searched_again(counted):
+def test_a_known_matrix_is_not_searched_again(counted):
     T = gaussian(20, dtype=torch.float32)
-    found = dominant(T, *nothing(20))
-    again = dominant(T, T, *found)
+    found = spectral_radius_factors(T, *nothing(20))
+    again = spectral_radius_factors(T, T, *found)
     assert counted == [20]
     assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")  # torch's own compiler still does
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
-def test_the_operator_is_one_that_a_compiler_may_use(dtype):
-    torch.library.opcheck(dominant, (gaussian(5, dtype=dtype), *nothing(5, dtype)))
+def test_the_operator_passes_opcheck(dtype):
+    torch.library.opcheck(spectral_radius_factors, (gaussian(5, dtype=dtype), *nothing(5, dtype)))
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")
-def test_a_compiled_layer_trains_through_the_switch_as_a_plain_one():
+def test_a_compiled_layer_trains_through_the_switch_like_a_plain_one():
     torch.compiler.reset()
     plain = RNN(2, 6, nonlinearity="tanh", constraint=SpectralRadius, generator=stream())
     twin = copy.deepcopy(plain)
@@ -427,7 +423,7 @@ def test_an_epsilon_that_is_negative_or_not_finite_is_refused(epsilon):
         SpectralRadius(4, epsilon=epsilon)
 
 
-def test_a_matrix_outside_is_measured_by_its_largest_eigenvalue():
+def test_the_residual_is_the_excess_of_the_largest_modulus():
     constraint = partial(SpectralRadius, epsilon=0.1)(7)
     assert constraint.residual(1.25 * torch.eye(7)) == 0.25
     assert constraint.residual(0.9 * torch.eye(7)) == 0

@@ -1,4 +1,4 @@
-"""Adding, against a slow second definition and the table of published variants."""
+"""The adding problem, against a slow reference and the table of published variants."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eigenrnn.experiments.tasks import Adding
-from eigenrnn.experiments.tasks.streams import stream, uniforms
+from eigenrnn.experiments.tasks.sampling import generator_for, splitmix_uniforms
 
 # constructor, length, where the first and the second mark may be, channel of the numbers
 VARIANTS = [
@@ -40,7 +40,7 @@ def channels(batch, task):
 @pytest.mark.parametrize("length", [3, 7, 12])
 def test_the_target_is_the_sum_of_the_two_marked_numbers(length, order, places):
     task = Adding(length, places, order)
-    batch = task.batch(200, stream(0))
+    batch = task.batch(200, generator_for(0))
     for numbers, mask, (target,) in zip(
         *channels(batch, task), batch.targets.tolist(), strict=True
     ):
@@ -50,14 +50,14 @@ def test_the_target_is_the_sum_of_the_two_marked_numbers(length, order, places):
 
 
 @pytest.mark.parametrize(("paper", "length", "first_marks", "second_marks", "channel"), VARIANTS)
-def test_published_variants_are_those_of_the_papers(
+def test_constructors_have_the_options_of_the_papers(
     paper, length, first_marks, second_marks, channel
 ):
     task = getattr(Adding, paper)(length)
-    early, late = task._draw(40_000, stream(0))[1].T
+    early, late = task._draw(40_000, generator_for(0))[1].T
     assert (early.min().item(), early.max().item()) == first_marks
     assert (late.min().item(), late.max().item()) == second_marks
-    numbers = task.batch(3, stream(0)).inputs[:, :, channel]
+    numbers = task.batch(3, generator_for(0)).inputs[:, :, channel]
     assert len(numbers.unique()) > length  # the other channel has zeros and ones alone
     assert task.readout == "last"
 
@@ -77,30 +77,30 @@ def test_published_variants_are_those_of_the_papers(
 )
 def test_published_sets_have_the_sizes_of_the_papers(task, train, test, shuffle):
     assert (task.train_examples, task.test_examples, task.shuffle) == (train, test, shuffle)
-    assert len(task._sets.fixed("test")[0]) == test
-    assert len(task._sets.fixed("validation")[0]) == 1_000
+    assert len(task._sets.fixed_examples("test")[0]) == test
+    assert len(task._sets.fixed_examples("validation")[0]) == 1_000
     assert task.steps_per_epoch(50) == (train and train // 50)
 
 
 def test_marks_are_uniform_over_their_places():
-    early, late = Adding(10)._draw(50_000, stream(0))[1].T
+    early, late = Adding(10)._draw(50_000, generator_for(0))[1].T
     for counts in (early.bincount(), (late - 5).bincount()):
         assert counts.shape == (5,)
         assert (counts - 10_000).abs().max() < 5 * 10_000**0.5
 
 
-def test_marks_of_ornn_that_clash_are_set_one_step_apart():
+def test_coinciding_marks_of_ornn_are_moved_one_step_apart():
     # With 4 steps, both are drawn among 3: the same one in a third of all sequences.
-    one, other = Adding.ornn(4)._draw(30_000, stream(0))[1].T
+    one, other = Adding.ornn(4)._draw(30_000, generator_for(0))[1].T
     assert (one != other).all()
     pairs = (4 * one + other).bincount(minlength=16).view(4, 4) / 30_000
     expected = [[0, 2, 1, 0], [1, 0, 2, 0], [1, 1, 0, 1], [0, 0, 0, 0]]
     assert torch.allclose(pairs, torch.tensor(expected) / 9, atol=0.01)
 
 
-def test_rounded_sums_are_rounded_from_the_exact_ones():
+def test_sums_are_rounded_from_the_exact_values():
     exact, rounded = (
-        Adding(50, decimals=decimals).batch(500, stream(0)) for decimals in (None, 2)
+        Adding(50, decimals=decimals).batch(500, generator_for(0)) for decimals in (None, 2)
     )
     assert torch.equal(exact.inputs[:, :, 1], rounded.inputs[:, :, 1])
     for before, after in [(exact.inputs, rounded.inputs), (exact.targets, rounded.targets)]:
@@ -113,25 +113,25 @@ def test_rounded_sums_are_rounded_from_the_exact_ones():
 @pytest.mark.parametrize(
     "task", [Adding(40), Adding.orhan(40), Adding.spectral(40), Adding.ornn(40)]
 )
-def test_the_baseline_is_the_loss_of_the_constant_guess_one(task):
-    targets = task.batch(100_000, stream(0)).targets
-    guess = task.loss(torch.ones_like(targets), targets).item()
+def test_the_baseline_is_the_loss_of_the_constant_prediction_one(task):
+    targets = task.batch(100_000, generator_for(0)).targets
+    prediction = task.loss(torch.ones_like(targets), targets).item()
     assert task.baseline() == pytest.approx(0.167, abs=5e-4)
-    # the squared error of the guess has variance 1/15 - 1/36
-    assert guess == pytest.approx(task.baseline(), abs=4 * math.sqrt((7 / 180) / 100_000))
+    # the squared error of the prediction has variance 1/15 - 1/36
+    assert prediction == pytest.approx(task.baseline(), abs=4 * math.sqrt((7 / 180) / 100_000))
 
 
-def test_no_constant_is_a_better_guess():
-    targets = Adding(10).batch(50_000, stream(0)).targets
+def test_no_other_constant_prediction_has_a_lower_loss():
+    targets = Adding(10).batch(50_000, generator_for(0)).targets
     losses = {c: (targets - c).square().mean().item() for c in (0.9, 0.95, 1.0, 1.05, 1.1)}
     assert min(losses, key=losses.get) == 1.0
 
 
-def test_an_evaluation_counts_the_sums_that_are_off_by_less_than_a_twenty_fifth():
+def test_the_accuracy_is_the_fraction_of_errors_below_a_twenty_fifth():
     task = Adding(5)
     targets = torch.ones(4, 1)
     outputs = torch.tensor([[1.03], [0.97], [1.05], [0.0]])
-    figures = task.figures(task.tally(outputs, targets).double())
+    figures = task.metrics_from_sums(task.metric_sums(outputs, targets).double())
     assert figures["accuracy"] == 0.5
     assert figures["loss"] == pytest.approx((0.0009 * 2 + 0.0025 + 1) / 4, rel=1e-5)
 
@@ -143,20 +143,20 @@ def test_a_shuffled_training_set_has_the_same_sequences_in_another_order():
     assert torch.equal(one.unique(dim=1), two.unique(dim=1))
 
 
-def test_a_fixed_training_set_is_cycled_in_order_whatever_the_seed():
+def test_a_fixed_training_set_is_cycled_in_order_for_every_seed():
     task = Adding(9, train_examples=10)
     inputs = [batch.inputs for batch in first(task.batches("train", 4, seed=8), 6)]
     again = [batch.inputs for batch in first(task.batches("train", 4, seed=9), 6)]
     assert all(torch.equal(*pair) for pair in zip(inputs[:3], again[3:], strict=True))
 
 
-def test_a_set_of_a_hundred_thousand_long_sequences_is_kept_in_a_few_megabytes():
-    kept = Adding.scornn(750)._sets.fixed("train")
+def test_a_hundred_thousand_long_sequences_are_stored_in_a_few_megabytes():
+    kept = Adding.scornn(750)._sets.fixed_examples("train")
     assert sum(each.nbytes for each in kept) < 3e6
     assert all(len(each) == 100_000 for each in kept)
 
 
-def test_numbers_of_a_seed_are_those_of_splitmix64():
+def test_the_numbers_of_a_seed_equal_splitmix64():
     def slowly(seed, count):
         word = 2**64 - 1
         for _ in range(count):
@@ -166,14 +166,14 @@ def test_numbers_of_a_seed_are_those_of_splitmix64():
             yield ((z ^ (z >> 31)) >> 40) / 2**24
 
     seeds = [0, 1234567, -1, 2**63 - 1]
-    numbers = uniforms(torch.tensor(seeds), 50)
+    numbers = splitmix_uniforms(torch.tensor(seeds), 50)
     assert numbers.T.tolist() == [[*slowly(seed % 2**64, 50)] for seed in seeds]
     # the first number that the authors' program prints for the seed 1234567
     assert numbers[0, 1].item() == pytest.approx(6457827717110365317 / 2**64, abs=2**-24)
 
 
-def test_numbers_are_uniform_and_those_of_neighbours_are_independent():
-    numbers = uniforms(stream_of_seeds(1_000), 1_000)
+def test_numbers_are_uniform_and_neighbouring_streams_independent():
+    numbers = splitmix_uniforms(stream_of_seeds(1_000), 1_000)
     assert 0 <= numbers.min() < numbers.max() < 1
     counts = (numbers * 100).long().flatten().bincount(minlength=100)
     chi_squared = ((counts - 1e4).square() / 1e4).sum().item()
@@ -187,7 +187,7 @@ def test_numbers_are_uniform_and_those_of_neighbours_are_independent():
 
 
 def stream_of_seeds(count):
-    return Adding(2)._draw(count, stream(5))[0]
+    return Adding(2)._draw(count, generator_for(5))[0]
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,6 @@ def stream_of_seeds(count):
         ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Adding(**options)

@@ -1,4 +1,4 @@
-"""The prediction of latent vectors, against a second definition of its loss, and its file."""
+"""CarRacing: its loss against a reference, its splits, and its data file."""
 
 import itertools
 from dataclasses import replace
@@ -8,14 +8,14 @@ import pytest
 import torch
 from scipy import stats
 
-from drives import encoded_drives, write_drives
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import MissingDataError
-from eigenrnn.experiments.data.car_racing import ENCODED, Encoded, parts
+from eigenrnn.experiments.data.car_racing import ENCODED, Encoded, split_slices
 from eigenrnn.experiments.tasks import CarRacing
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.sampling import generator_for
 from eigenrnn.experiments.training import Settings, fit
+from synthetic_data import encoded_drives, write_drives
 from training_run import QUIET
 
 DRIVES = encoded_drives()
@@ -28,7 +28,7 @@ def task(tmp_path_factory):
 
 @pytest.fixture
 def task_of(tmp_path):
-    """Make a task of other drives."""
+    """Return a function that creates a task from other drives."""
     return lambda drives: CarRacing(data_root=write_drives(tmp_path, drives))
 
 
@@ -37,13 +37,13 @@ def first(batches, count):
 
 
 def noise_of(z, rows, steps):
-    """What was added to the means, in units of the deviation."""
+    """The noise added to the means, in units of the standard deviation."""
     mu, logvar = (torch.from_numpy(each[rows][:, steps]) for each in (DRIVES.mu, DRIVES.logvar))
     return (z - mu.transpose(0, 1)) / (logvar.transpose(0, 1) / 2).exp()
 
 
 def nll_slowly(outputs, targets, mixtures):
-    """The loss by SciPy's densities, one number at a time."""
+    """The loss computed with SciPy's densities, one number at a time."""
     total, count = 0.0, 0
     for step, row, z in np.ndindex(*targets.shape):
         own = outputs[step, row].reshape(-1, 3 * mixtures)[z]
@@ -55,11 +55,11 @@ def nll_slowly(outputs, targets, mixtures):
 
 
 @pytest.mark.parametrize("mixtures", [1, 2, 5])
-def test_the_loss_is_that_of_a_mixture_for_each_dimension_by_itself(task, mixtures):
+def test_the_loss_is_that_of_a_separate_mixture_per_dimension(task, mixtures):
     task = replace(task, mixtures=mixtures)
-    targets = task.batch(3, stream(0)).targets.double()
+    targets = task.batch(3, generator_for(0)).targets.double()
     shape = (*targets.shape[:2], task.output_size)
-    outputs = 0.5 * torch.randn(shape, generator=stream(1), dtype=torch.float64)
+    outputs = 0.5 * torch.randn(shape, generator=generator_for(1), dtype=torch.float64)
     slowly = nll_slowly(outputs.numpy(), targets.numpy(), mixtures)
     assert task.loss(outputs, targets).item() == pytest.approx(slowly, rel=1e-10)
 
@@ -76,8 +76,8 @@ def test_the_loss_and_its_gradient_are_finite_far_from_the_target(task):
     assert outputs.grad.isfinite().all()
 
 
-def test_an_input_is_a_vector_with_its_action_and_the_target_the_next_vector(task):
-    batch = task.batch(4, stream(0))
+def test_the_input_is_a_vector_and_its_action_and_the_target_the_next_vector(task):
+    batch = task.batch(4, generator_for(0))
     assert batch.inputs.shape == (5, 4, 35)
     assert torch.equal(batch.inputs[1:, :, :32], batch.targets[:-1])
     for row in range(4):
@@ -85,7 +85,7 @@ def test_an_input_is_a_vector_with_its_action_and_the_target_the_next_vector(tas
         assert any(np.array_equal(actions, drive[:-1]) for drive in DRIVES.action[:24])
 
 
-def test_vectors_are_drawn_anew_at_each_step_from_the_gaussians_of_their_frames(task):
+def test_training_vectors_are_sampled_anew_at_each_step(task):
     noises = []
     for batch in first(task.batches("train", 24), 40):
         actions = batch.inputs[:, :, 32:].transpose(0, 1).numpy()
@@ -99,7 +99,7 @@ def test_vectors_are_drawn_anew_at_each_step_from_the_gaussians_of_their_frames(
     assert abs(torch.corrcoef(noise)[0, 1:]).max() < 5 / noise.shape[1] ** 0.5
 
 
-def test_drives_that_are_held_out_are_others_and_have_vectors_drawn_once(task):
+def test_held_out_drives_differ_and_their_vectors_are_sampled_once(task):
     for split, rows in (("validation", range(24, 27)), ("test", range(27, 30))):
         one, other = (next(task.batches(split, 3, seed=seed)) for seed in (0, 1))
         assert torch.equal(one.inputs, other.inputs)
@@ -110,28 +110,28 @@ def test_drives_that_are_held_out_are_others_and_have_vectors_drawn_once(task):
         assert not torch.equal(one.targets, anew.targets)
 
 
-def test_the_baseline_is_the_loss_of_a_gaussian_that_was_fitted_to_the_training_drives(task):
+def test_the_baseline_is_the_loss_of_a_gaussian_fitted_to_the_training_drives(task):
     targets = torch.cat([batch.targets for batch in first(task.batches("train", 24), 200)])
-    guess = torch.zeros(32, 3, 5)
-    guess[:, 1] = targets.mean((0, 1)).unsqueeze(-1)
-    guess[:, 2] = targets.std((0, 1)).log().unsqueeze(-1)
-    loss = task.loss(guess.flatten().expand(*targets.shape[:2], -1), targets)
+    prediction = torch.zeros(32, 3, 5)
+    prediction[:, 1] = targets.mean((0, 1)).unsqueeze(-1)
+    prediction[:, 2] = targets.std((0, 1)).log().unsqueeze(-1)
+    loss = task.loss(prediction.flatten().expand(*targets.shape[:2], -1), targets)
     assert loss.item() == pytest.approx(task.baseline(), abs=1e-3)
 
 
-def test_parts_are_a_tenth_each_and_never_empty():
+def test_held_out_splits_are_a_tenth_each_and_never_empty():
     for count, sizes in ((300, (240, 30, 30)), (10, (8, 1, 1)), (3, (1, 1, 1))):
-        got = parts(count)
+        got = split_slices(count)
         assert tuple(len(range(count)[rows]) for rows in got.values()) == sizes
         assert [k for rows in got.values() for k in range(count)[rows]] == [*range(count)]
 
 
-def test_a_network_learns_what_the_actions_decide(task_of, tmp_path):
+def test_a_network_learns_the_effect_of_the_actions(task_of, tmp_path):
     mu = np.zeros_like(DRIVES.mu)
     mu[:, 1:] = np.tile(DRIVES.action[:, :-1], 11)[..., :32]
     task = task_of(replace(DRIVES, mu=mu, logvar=np.full_like(mu, -4)))
-    layer = RNN(35, 32, constraint=Unconstrained, nonlinearity="tanh", generator=stream(0))
-    model = SequenceModel(layer, task.output_size, generator=stream(1))
+    layer = RNN(35, 32, constraint=Unconstrained, nonlinearity="tanh", generator=generator_for(0))
+    model = SequenceModel(layer, task.output_size, generator=generator_for(1))
     settings = Settings(
         steps=150, batch_size=24, optimiser="adam", lr=1e-2, eval_every=75, accelerator="cpu"
     )
@@ -141,50 +141,50 @@ def test_a_network_learns_what_the_actions_decide(task_of, tmp_path):
         assert figures["loss"] < task.baseline() - 0.5
 
 
-def test_more_rows_than_drives_are_refused(task):
+def test_batches_larger_than_the_number_of_drives_are_rejected(task):
     with pytest.raises(ValueError, match=r"expected a batch of at most 24, .* got 25"):
         task.batches("train", 25)
 
 
-def test_a_missing_file_says_how_it_is_made(tmp_path, monkeypatch):
-    with pytest.raises(MissingDataError, match=rf"below {tmp_path}, got none; make it with"):
-        CarRacing(data_root=tmp_path).batch(1, stream(0))
+def test_a_missing_file_is_reported_with_the_command_that_creates_it(tmp_path, monkeypatch):
+    with pytest.raises(MissingDataError, match=rf"below {tmp_path}, got none; create it with"):
+        CarRacing(data_root=tmp_path).batch(1, generator_for(0))
     monkeypatch.delenv("EIGENRNN_DATA", raising=False)
     with pytest.raises(MissingDataError, match=r"in \$EIGENRNN_DATA, got none"):
-        CarRacing().batch(1, stream(0))
+        CarRacing().batch(1, generator_for(0))
 
 
-def test_the_file_is_found_in_a_folder_of_its_own_in_that_of_the_variable(tmp_path, monkeypatch):
+def test_the_file_is_found_in_a_subfolder_of_the_data_folder(tmp_path, monkeypatch):
     (tmp_path / "car_racing").mkdir()
     write_drives(tmp_path / "car_racing", DRIVES)
     monkeypatch.setenv("EIGENRNN_DATA", str(tmp_path))
-    assert CarRacing().batch(2, stream(0)).size == 2
+    assert CarRacing().batch(2, generator_for(0)).size == 2
 
 
 @pytest.mark.parametrize("cut", [0, 100, 20_000])
-def test_a_file_that_is_cut_off_is_refused_by_name(task_of, tmp_path, cut):
+def test_a_truncated_file_is_rejected_by_name(task_of, tmp_path, cut):
     task = task_of(DRIVES)
     path = tmp_path / ENCODED
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(ValueError, match=rf"expected a complete .npz archive in {path}, got"):
-        task.batch(1, stream(0))
+        task.batch(1, generator_for(0))
 
 
-def test_a_file_with_a_changed_byte_is_refused(task_of, tmp_path):
+def test_a_file_with_a_changed_byte_is_rejected(task_of, tmp_path):
     task = task_of(DRIVES)
     path = tmp_path / ENCODED
     content = bytearray(path.read_bytes())
     content[5_000] ^= 1
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"Bad CRC-32"):
-        task.batch(1, stream(0))
+        task.batch(1, generator_for(0))
 
 
-def test_numbers_that_are_not_finite_are_refused_with_their_place(task_of):
+def test_non_finite_numbers_are_rejected_with_their_position(task_of):
     logvar = DRIVES.logvar.copy()
     logvar[7, 3, 9] = np.nan
     with pytest.raises(ValueError, match=r"got nan in logvar of rollout 7, step 3"):
-        task_of(replace(DRIVES, logvar=logvar)).batch(1, stream(0))
+        task_of(replace(DRIVES, logvar=logvar)).batch(1, generator_for(0))
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_numbers_that_are_not_finite_are_refused_with_their_place(task_of):
     ],
     ids=["two drives", "unequal lengths", "other width", "other dtype"],
 )
-def test_arrays_of_another_shape_or_type_are_refused(task_of, drives):
+def test_arrays_of_another_shape_or_type_are_rejected(task_of, drives):
     with pytest.raises(ValueError, match=r"expected mu \(R, S, 32\), .*got mu float"):
-        task_of(drives).batch(1, stream(0))
+        task_of(drives).batch(1, generator_for(0))
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_arrays_of_another_shape_or_type_are_refused(task_of, drives):
         ({"format": 1}, r"got none of them"),
     ],
 )
-def test_files_of_something_else_are_refused(tmp_path, arrays, message):
+def test_files_with_other_contents_are_rejected(tmp_path, arrays, message):
     np.savez(tmp_path / ENCODED, **arrays)
     with pytest.raises(ValueError, match=message):
-        CarRacing(data_root=tmp_path).batch(1, stream(0))
+        CarRacing(data_root=tmp_path).batch(1, generator_for(0))
 
 
 @pytest.mark.parametrize(
@@ -223,6 +223,6 @@ def test_files_of_something_else_are_refused(tmp_path, arrays, message):
         ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         CarRacing(**options)

@@ -1,4 +1,4 @@
-"""Copying, against a slow second definition and the table of published layouts."""
+"""The copying problem, against a slow reference and the table of published layouts."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.sampling import generator_for
 
 # constructor, argument, length, blanks before and after the marker, first recalled step
 LAYOUTS = [
@@ -30,7 +30,7 @@ OPTIONS = [
 
 
 def codes_read(batch, task):
-    """The code read at each step of each sequence, undoing the coding."""
+    """The input code of each step of each sequence."""
     if task.coding == "scalar":
         return batch.inputs.squeeze(-1)
     assert torch.equal(batch.inputs.sum(-1), torch.ones(batch.inputs.shape[:2]))
@@ -38,7 +38,7 @@ def codes_read(batch, task):
 
 
 def lay_out_slowly(symbols, task):
-    """The input and the target of one sequence, written step by step."""
+    """The input and the target of one sequence, constructed step by step."""
     blank = 0 if task.blank == "first" else task.alphabet
     marker = task.alphabet + 1
     read = list(symbols)
@@ -59,9 +59,9 @@ def first(batches, count):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))
 @pytest.mark.parametrize("delay", [1, 2, 7])
-def test_sequences_equal_those_written_step_by_step(delay, options):
+def test_sequences_equal_a_construction_step_by_step(delay, options):
     task = Copying(delay, symbols=3, alphabet=5, **options)
-    batch = task.batch(4, stream(0))
+    batch = task.batch(4, generator_for(0))
     read = codes_read(batch, task)
     for b in range(4):
         symbols = [int(code) for code in read[:3, b]]
@@ -71,11 +71,11 @@ def test_sequences_equal_those_written_step_by_step(delay, options):
 
 
 @pytest.mark.parametrize(("paper", "argument", "length", "before", "after", "recalled"), LAYOUTS)
-def test_published_layouts_are_those_of_the_papers(
+def test_constructors_have_the_layouts_of_the_papers(
     paper, argument, length, before, after, recalled
 ):
     task = getattr(Copying, paper)(argument)
-    batch = task.batch(2, stream(0))
+    batch = task.batch(2, generator_for(0))
     read, target = codes_read(batch, task)[:, 0].tolist(), batch.targets[:, 0].tolist()
     marker, blank = 9, 8 if paper == "ornn" else 0
     assert len(read) == task.length == length
@@ -105,7 +105,7 @@ def test_published_sets_have_the_sizes_of_the_papers(task, train, test):
 @pytest.mark.parametrize("blank", ["first", "last"])
 def test_all_symbols_of_the_alphabet_are_drawn_and_no_others(blank):
     task = Copying(5, blank=blank)
-    symbols = task.batch(500, stream(0)).targets[-10:]
+    symbols = task.batch(500, generator_for(0)).targets[-10:]
     assert symbols.unique().tolist() == ([*range(1, 9)] if blank == "first" else [*range(8)])
 
 
@@ -123,27 +123,27 @@ def test_the_baseline_is_the_published_one(task, published):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))
-def test_the_baseline_is_the_loss_of_a_guess_without_memory(options):
+def test_the_baseline_is_the_loss_of_a_predictor_without_memory(options):
     task = Copying(20, **options)
-    batch = task.batch(50, stream(0))
+    batch = task.batch(50, generator_for(0))
     alphabet = slice(1, 9) if task.blank == "first" else slice(0, 8)
-    guess = torch.full((task.length, 50, task.output_size), -1e4)
-    guess[: -task.symbols, :, 0 if task.blank == "first" else 8] = 0
-    guess[-task.symbols :, :, alphabet] = 0
-    assert task.loss(guess, batch.targets).item() == pytest.approx(task.baseline(), rel=1e-5)
+    prediction = torch.full((task.length, 50, task.output_size), -1e4)
+    prediction[: -task.symbols, :, 0 if task.blank == "first" else 8] = 0
+    prediction[-task.symbols :, :, alphabet] = 0
+    assert task.loss(prediction, batch.targets).item() == pytest.approx(task.baseline(), rel=1e-5)
 
 
-def test_a_guess_without_memory_recalls_one_symbol_of_eight():
+def test_a_predictor_without_memory_recalls_one_symbol_in_eight():
     task = Copying(5)
-    batch = task.batch(4_000, stream(0))
-    guess = torch.nn.functional.one_hot(torch.ones_like(batch.targets), 9).float()
-    assert task.metric(guess, batch.targets).item() == pytest.approx(1 / 8, abs=0.01)
+    batch = task.batch(4_000, generator_for(0))
+    prediction = torch.nn.functional.one_hot(torch.ones_like(batch.targets), 9).float()
+    assert task.metric(prediction, batch.targets).item() == pytest.approx(1 / 8, abs=0.01)
 
 
 def test_the_loss_is_the_mean_cross_entropy_over_all_steps():
     task = Copying(4, symbols=2, alphabet=3)
-    batch = task.batch(3, stream(0))
-    outputs = torch.randn(task.length, 3, task.output_size, generator=stream(1))
+    batch = task.batch(3, generator_for(0))
+    outputs = torch.randn(task.length, 3, task.output_size, generator=generator_for(1))
     total = 0.0
     for t, b in itertools.product(range(task.length), range(3)):
         scores = outputs[t, b].tolist()
@@ -159,7 +159,7 @@ def test_fresh_training_sequences_are_never_seen_twice():
     assert len(seen.unique(dim=1).T) == 2_000
 
 
-def test_a_fixed_training_set_is_cycled_in_order_whatever_the_seed():
+def test_a_fixed_training_set_is_cycled_in_order_for_every_seed():
     task = Copying(3, train_examples=10)
     targets = [batch.targets for batch in first(task.batches("train", 4, seed=8), 6)]
     again = [batch.targets for batch in first(task.batches("train", 4, seed=9), 6)]
@@ -191,16 +191,16 @@ def test_the_fixed_sets_are_disjoint_draws_of_the_data_seed():
         ({"test_examples": 30, "validation_examples": 50}, 50),
     ],
 )
-def test_the_validation_set_is_as_large_as_the_test_set_but_no_burden(options, size):
+def test_the_validation_set_has_the_size_of_the_test_set_up_to_a_limit(options, size):
     assert sum(batch.size for batch in Copying(3, **options).batches("validation", 64)) == size
 
 
-def test_the_test_set_of_a_seed_is_pinned_so_that_published_runs_stay_comparable():
+def test_the_test_set_of_a_seed_is_pinned():
     (batch,) = Copying(1, symbols=4, test_examples=2).batches("test", 2)
     assert batch.targets[-4:].T.tolist() == [[8, 3, 5, 6], [2, 7, 2, 1]]
 
 
-def test_an_epoch_is_the_passes_over_a_fixed_set_and_undefined_without_one():
+def test_an_epoch_is_one_pass_over_a_fixed_set_and_undefined_without_one():
     assert Copying.scornn(1000).steps_per_epoch(20) == 1_000
     assert Copying(3, train_examples=10).steps_per_epoch(4) == 3
     assert Copying(3).steps_per_epoch(4) is None
@@ -208,10 +208,10 @@ def test_an_epoch_is_the_passes_over_a_fixed_set_and_undefined_without_one():
 
 def test_fixed_sets_are_drawn_at_first_use_and_stored_as_their_symbols():
     task = Copying.scornn(1000)
-    assert not task._sets._kept
+    assert not task._sets._stored
     next(task.batches("train", 20))
-    assert task._sets._kept.keys() == {"train"}
-    (symbols,) = task._sets.fixed("train")
+    assert task._sets._stored.keys() == {"train"}
+    (symbols,) = task._sets.fixed_examples("train")
     assert symbols.shape == (20_000, 10)
     assert symbols.dtype == torch.uint8
 
@@ -232,6 +232,6 @@ def test_fixed_sets_are_drawn_at_first_use_and_stored_as_their_symbols():
         ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Copying(**options)

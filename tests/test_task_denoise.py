@@ -1,4 +1,4 @@
-"""Denoising, against a slow second definition, and what is out of reach where symbols are lost."""
+"""The denoising problem, against a slow reference, and its lower bound with collisions."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eigenrnn.experiments.tasks import Denoise
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.sampling import generator_for
 
 TASKS = {
     "clean": Denoise(6, symbols=4, alphabet=5),
@@ -23,7 +23,7 @@ def task(request):
 
 
 def codes_read(batch, task):
-    """The code read at each step of each sequence, undoing the coding."""
+    """The input code of each step of each sequence."""
     if task.marker == "one_hot":
         assert torch.equal(batch.inputs.sum(-1), torch.ones(batch.inputs.shape[:2]))
         return batch.inputs.argmax(-1)
@@ -33,15 +33,15 @@ def codes_read(batch, task):
 
 
 def lay_out_slowly(symbols, places, task):
-    """The input and the target of one sequence, written symbol by symbol."""
+    """The input and the target of one sequence, constructed symbol by symbol."""
     read = [0] * (task.length + task.symbols - 1) + [task.alphabet + 1] + [0] * task.symbols
     for symbol, place in zip(symbols, places, strict=True):
         read[place] = symbol
     return read, [0] * (task.length + task.symbols) + symbols
 
 
-def test_sequences_equal_those_written_symbol_by_symbol(task):
-    symbols, places = task._draw(50, stream(0))
+def test_sequences_equal_a_construction_symbol_by_symbol(task):
+    symbols, places = task._draw(50, generator_for(0))
     batch = task._lay_out(symbols, places)
     read = codes_read(batch, task)
     for b in range(50):
@@ -49,9 +49,9 @@ def test_sequences_equal_those_written_symbol_by_symbol(task):
         assert (read[:, b].tolist(), batch.targets[:, b].tolist()) == expected
 
 
-def test_without_collisions_the_target_is_what_was_read():
+def test_without_collisions_the_target_has_the_input_symbols():
     task = TASKS["clean"]
-    batch = task.batch(200, stream(0))
+    batch = task.batch(200, generator_for(0))
     for read, target in zip(codes_read(batch, task).T, batch.targets.T, strict=True):
         assert (
             read[: task.marker_index][read[: task.marker_index] > 0].tolist()
@@ -60,22 +60,22 @@ def test_without_collisions_the_target_is_what_was_read():
 
 
 @pytest.mark.parametrize("collisions", [False, True])
-def test_symbols_are_at_places_that_are_uniform(collisions):
+def test_the_places_of_symbols_are_uniform(collisions):
     task = Denoise(6, symbols=4, collisions=collisions)
-    _, places = task._draw(30_000, stream(0))
+    _, places = task._draw(30_000, generator_for(0))
     assert torch.equal(places, places.sort().values)
     counts = places.flatten().bincount(minlength=9)
     assert (counts - 120_000 / 9).abs().max() < 5 * (120_000 / 9) ** 0.5
 
 
 def test_all_symbols_of_the_alphabet_are_drawn_and_no_others():
-    symbols, _ = Denoise(5)._draw(500, stream(0))
+    symbols, _ = Denoise(5)._draw(500, generator_for(0))
     assert symbols.unique().tolist() == [*range(1, 10)]
 
 
-def test_the_code_of_nc_gru_gives_the_marker_no_channel():
+def test_the_marker_of_nc_gru_has_no_channel():
     task = Denoise.nc_gru(200)
-    batch = task.batch(128, stream(0))
+    batch = task.batch(128, generator_for(0))
     assert batch.inputs.shape == (220, 128, 10)
     assert task.output_size == 10
     assert not batch.inputs[209].any()
@@ -86,32 +86,33 @@ def test_the_code_of_nc_gru_gives_the_marker_no_channel():
 @pytest.mark.parametrize(
     ("length", "published", "share"), [(200, 0.0999, 0.198), (400, 0.0523, 0.106)]
 )
-def test_the_code_of_nc_gru_loses_symbols_as_often_as_counted(length, published, share):
+def test_the_fraction_of_lost_symbols_of_nc_gru_is_as_computed(length, published, share):
     task = Denoise.nc_gru(length)
     assert task.baseline() == pytest.approx(published, abs=5e-5)
-    _, places = task._draw(50_000, stream(0))
+    _, places = task._draw(50_000, generator_for(0))
     lost = (places[:, 1:] == places[:, :-1]).any(1)
     assert lost.float().mean().item() == pytest.approx(share, abs=0.005)
 
 
-def test_the_baseline_is_the_loss_of_a_guess_without_memory(task):
-    batch = task.batch(50, stream(0))
-    guess = torch.full((*batch.targets.shape, task.output_size), -1e4)
-    guess[: -task.symbols, :, 0] = 0
-    guess[-task.symbols :, :, 1:] = 0
-    assert task.loss(guess, batch.targets).item() == pytest.approx(task.baseline(), rel=1e-5)
+def test_the_baseline_is_the_loss_of_a_predictor_without_memory(task):
+    batch = task.batch(50, generator_for(0))
+    outputs = torch.full((*batch.targets.shape, task.output_size), -1e4)
+    outputs[: -task.symbols, :, 0] = 0
+    outputs[-task.symbols :, :, 1:] = 0
+    assert task.loss(outputs, batch.targets).item() == pytest.approx(task.baseline(), rel=1e-5)
 
 
 def onto(many, few):
-    """The number of maps of so many things onto so few."""
+    """The number of surjections from a set of size `many` onto one of size `few`."""
     return sum((-1) ** i * math.comb(few, i) * (few - i) ** many for i in range(few + 1))
 
 
-def best_guess(batch, task):
-    """The outputs of the best of all networks, which knows what the symbols that it has read say.
+def optimal_predictor(batch, task):
+    """The outputs of the optimal predictor given the visible symbols.
 
-    It has read D symbols, each the last of those drawn for its place. That the k-th of all K is
-    the last at the j-th place has a chance that counts the ways to draw the places.
+    D symbols are visible, each the last of those drawn for its place. The probability that the
+    k-th of all K symbols is the visible one at the j-th place follows by counting the ways to
+    draw the places.
     """
     K, A = task.symbols, task.alphabet
     outputs = torch.full((*batch.targets.shape, A + 1), -1e4)
@@ -119,7 +120,7 @@ def best_guess(batch, task):
     for b, codes in enumerate(codes_read(batch, task).T[:, : task.marker_index]):
         read = codes[codes > 0]
         D = len(read)
-        chance = torch.tensor(
+        probability = torch.tensor(
             [
                 [
                     math.comb(K, k) * onto(k, j) * onto(K - k, D - j) / onto(K, D)
@@ -128,53 +129,57 @@ def best_guess(batch, task):
                 for k in range(1, K + 1)
             ]
         )
-        known = chance @ torch.eye(A + 1)[read]
-        known[:, 1:] += (1 - chance.sum(1, keepdim=True)).clamp(min=0) / A
+        known = probability @ torch.eye(A + 1)[read]
+        known[:, 1:] += (1 - probability.sum(1, keepdim=True)).clamp(min=0) / A
         outputs[-K:, b] = known.clamp_min(1e-30).log()
     return outputs
 
 
-def test_with_collisions_the_best_network_stays_above_the_least_loss():
+def test_with_collisions_the_optimal_loss_is_above_the_lower_bound():
     task = Denoise.nc_gru(200)
-    batch = task.batch(2_000, stream(0))
-    loss = task.loss(best_guess(batch, task), batch.targets).item()
-    assert task.least_loss() == pytest.approx(0.00212, abs=5e-6)
-    assert task.least_loss() < loss
-    # what it says is lost is found out by chance alone, and shifts all that follows
+    batch = task.batch(2_000, generator_for(0))
+    loss = task.loss(optimal_predictor(batch, task), batch.targets).item()
+    assert task.loss_lower_bound() == pytest.approx(0.00212, abs=5e-6)
+    assert task.loss_lower_bound() < loss
+    # which symbol is lost is unknown, and a loss shifts all later symbols
     assert loss == pytest.approx(0.0070, abs=1e-3)  # four standard errors of 2,000 sequences
 
 
-def test_no_mixture_with_a_guess_is_better_than_the_best_one():
+def test_no_mixture_with_chance_level_improves_the_optimal_predictor():
     task = Denoise.nc_gru(50)
-    batch = task.batch(1_000, stream(0))
-    best = best_guess(batch, task)
+    batch = task.batch(1_000, generator_for(0))
+    best = optimal_predictor(batch, task)
     reference = task.loss(best, batch.targets).item()
     for share in (0.8, 0.95, 1.05):
         assert task.loss(share * best, batch.targets).item() > reference
 
 
-def test_the_least_loss_is_that_of_a_network_told_which_symbols_are_lost():
+def test_the_lower_bound_is_the_loss_of_a_network_that_knows_the_lost_symbols():
     task = Denoise.nc_gru(50)
-    symbols, places = task._draw(20_000, stream(0))
+    symbols, places = task._draw(20_000, generator_for(0))
     batch = task._lay_out(symbols, places)
     lost = torch.zeros_like(places, dtype=torch.bool)
     lost[:, :-1] = places[:, 1:] == places[:, :-1]
-    guess = 1e3 * torch.eye(10)[batch.targets]
-    guess[-10:][lost.T] = torch.tensor([-1e4] + [0.0] * 9)
-    assert task.loss(guess, batch.targets).item() == pytest.approx(task.least_loss(), rel=0.03)
+    outputs = 1e3 * torch.eye(10)[batch.targets]
+    outputs[-10:][lost.T] = torch.tensor([-1e4] + [0.0] * 9)
+    assert task.loss(outputs, batch.targets).item() == pytest.approx(
+        task.loss_lower_bound(), rel=0.03
+    )
 
 
-def test_without_collisions_the_best_guess_has_no_loss():
+def test_without_collisions_the_optimal_loss_is_zero():
     task = TASKS["clean"]
-    batch = task.batch(50, stream(0))
-    assert task.loss(best_guess(batch, task), batch.targets).item() == pytest.approx(0, abs=1e-6)
-    assert task.least_loss() == 0
+    batch = task.batch(50, generator_for(0))
+    assert task.loss(optimal_predictor(batch, task), batch.targets).item() == pytest.approx(
+        0, abs=1e-6
+    )
+    assert task.loss_lower_bound() == 0
 
 
 def test_the_loss_is_the_mean_cross_entropy_over_all_steps():
     task = Denoise(3, symbols=2, alphabet=3)
-    batch = task.batch(3, stream(0))
-    outputs = torch.randn(7, 3, 4, generator=stream(1))
+    batch = task.batch(3, generator_for(0))
+    outputs = torch.randn(7, 3, 4, generator=generator_for(1))
     total = 0.0
     for t, b in itertools.product(range(7), range(3)):
         scores = outputs[t, b].tolist()
@@ -195,6 +200,6 @@ def test_the_loss_is_the_mean_cross_entropy_over_all_steps():
         ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Denoise(**options)

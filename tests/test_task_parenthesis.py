@@ -1,4 +1,4 @@
-"""Counting brackets, against a slow second definition and the law of the counts."""
+"""Counting brackets, against a slow reference and the distribution of the counts."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ import torch
 
 from eigenrnn.experiments.tasks import Parenthesis
 from eigenrnn.experiments.tasks.parenthesis import clamped_walk
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.sampling import generator_for
 
 TASKS = {
     "nc-gru": Parenthesis.nc_gru(60),
@@ -27,7 +27,7 @@ def task(request):
 
 
 def count_slowly(tokens, types, cap):
-    """The open brackets of each type after each token, one by one."""
+    """The number of open brackets of each type after each token."""
     counts, after = [0] * types, []
     for token in tokens:
         kind, closes = divmod(token, 2)
@@ -37,8 +37,8 @@ def count_slowly(tokens, types, cap):
     return after
 
 
-def test_targets_equal_those_counted_token_by_token(task):
-    batch = task.batch(20, stream(0))
+def test_targets_equal_a_count_token_by_token(task):
+    batch = task.batch(20, generator_for(0))
     assert torch.equal(batch.inputs.sum(-1), torch.ones(batch.inputs.shape[:2]))
     tokens = batch.inputs.argmax(-1)
     for b in range(20):
@@ -48,8 +48,8 @@ def test_targets_equal_those_counted_token_by_token(task):
 
 @pytest.mark.parametrize("highest", [1, 2, 5])
 @pytest.mark.parametrize("steps", [1, 2, 3, 64, 65, 123, 126, 127, 1000])
-def test_a_clamped_walk_equals_one_taken_step_by_step(steps, highest):
-    moves = torch.randint(-1, 2, (steps, 50), generator=stream(0))
+def test_a_clamped_walk_equals_a_sequential_walk(steps, highest):
+    moves = torch.randint(-1, 2, (steps, 50), generator=generator_for(0))
     moves[:, 0], moves[:, 1] = 1, -1
     place, places = torch.zeros(50, dtype=torch.int64), []
     for move in moves:
@@ -59,7 +59,7 @@ def test_a_clamped_walk_equals_one_taken_step_by_step(steps, highest):
     assert walk.tolist() == torch.stack(places).tolist()
 
 
-def test_every_short_walk_between_two_walls_is_right():
+def test_every_short_clamped_walk_is_correct():
     moves = np.array([*itertools.product((-1, 0, 1), repeat=7)], np.int8).T
     walks = clamped_walk(moves, 2).T.tolist()
     for path, walk in zip(moves.T.tolist(), walks, strict=True):
@@ -67,9 +67,9 @@ def test_every_short_walk_between_two_walls_is_right():
         assert walk == [place := min(2, max(0, place + move)) for move in path]
 
 
-def test_the_code_of_nc_gru_reads_seven_tokens_and_answers_three_counts_up_to_five():
+def test_the_code_of_nc_gru_has_seven_tokens_and_three_counts_up_to_five():
     task = Parenthesis.nc_gru(100)
-    batch = task.batch(64, stream(0))
+    batch = task.batch(64, generator_for(0))
     assert batch.inputs.shape == (100, 64, 7)
     assert task.output_size == 18
     assert batch.targets.unique().tolist() == [0, 1, 2, 3, 4, 5]
@@ -79,7 +79,7 @@ def test_the_code_of_nc_gru_reads_seven_tokens_and_answers_three_counts_up_to_fi
 
 def test_the_text_of_nc_gru_has_ten_pairs_each_opened_before_it_is_closed():
     task = Parenthesis.nc_gru_text(100)
-    batch = task.batch(64, stream(0))
+    batch = task.batch(64, generator_for(0))
     opened = batch.inputs[:, :, 0:20:2].cumsum(0)
     closed = batch.inputs[:, :, 1:20:2].cumsum(0)
     assert (opened[-1] == closed[-1]).all()
@@ -88,14 +88,14 @@ def test_the_text_of_nc_gru_has_ten_pairs_each_opened_before_it_is_closed():
     assert (batch.inputs[:, :, 20].sum(0) == 80).all()
 
 
-def test_pairs_are_at_places_that_are_uniform():
+def test_the_places_of_pairs_are_uniform():
     task = Parenthesis(12, pairs=2)
-    brackets = task.batch(30_000, stream(0)).inputs[:, :, :6].sum(-1)
+    brackets = task.batch(30_000, generator_for(0)).inputs[:, :, :6].sum(-1)
     assert torch.allclose(brackets.mean(1), torch.full((12,), 4 / 12), atol=0.015)
 
 
 @pytest.mark.parametrize("name", ["nc-gru", "low-cap", "no-noise"])
-def test_the_shares_of_the_counts_are_those_of_the_chain(name):
+def test_the_count_probabilities_equal_those_of_the_markov_chain(name):
     task = TASKS[name]
     inward = 1 / task.input_size
     share, shares = torch.zeros(task.cap + 1, dtype=torch.float64), []
@@ -108,10 +108,10 @@ def test_the_shares_of_the_counts_are_those_of_the_chain(name):
         share[-1] += up[-1]
         share[0] += down[0]
         shares.append(share)
-    assert torch.allclose(task.shares(), torch.stack(shares), atol=1e-14)
+    assert torch.allclose(task.count_probabilities(), torch.stack(shares), atol=1e-14)
 
 
-def test_the_shares_of_the_counts_of_pairs_are_those_of_all_arrangements():
+def test_the_count_probabilities_of_pairs_equal_an_enumeration():
     task = Parenthesis(5, types=2, cap=3, pairs=2)
     counted = torch.zeros(5, 4, dtype=torch.float64)
     for a, b, c, d in itertools.permutations(range(5), 4):
@@ -121,14 +121,14 @@ def test_the_shares_of_the_counts_of_pairs_are_those_of_all_arrangements():
                 tokens[ends[0]], tokens[ends[1]] = 2 * kind, 2 * kind + 1
             for t, (count, _) in enumerate(count_slowly(tokens, 2, 3)):
                 counted[t, count] += 1
-    assert torch.allclose(task.shares(), counted / (120 * 4), atol=1e-14)
+    assert torch.allclose(task.count_probabilities(), counted / (120 * 4), atol=1e-14)
 
 
-def test_the_baseline_is_the_loss_of_a_guess_that_knows_the_step_alone(task):
-    batch = task.batch(4_000, stream(0))
-    shares = task.shares().float()
-    guess = shares.clamp_min(1e-30).log() if task.criterion == "cross_entropy" else shares
-    outputs = guess[:, None, :].repeat(1, 4_000, task.types)
+def test_the_baseline_is_the_loss_of_a_predictor_that_knows_only_the_step(task):
+    batch = task.batch(4_000, generator_for(0))
+    shares = task.count_probabilities().float()
+    prediction = shares.clamp_min(1e-30).log() if task.criterion == "cross_entropy" else shares
+    outputs = prediction[:, None, :].repeat(1, 4_000, task.types)
     assert task.loss(outputs, batch.targets).item() == pytest.approx(task.baseline(), rel=0.01)
 
 
@@ -153,9 +153,9 @@ def test_the_cross_entropy_is_the_mean_over_the_counts():
     assert task.loss(outputs, targets).item() == pytest.approx(expected)
 
 
-def test_held_out_sets_are_kept_as_bytes():
+def test_held_out_sets_are_stored_as_bytes():
     task = Parenthesis.nc_gru(100)
-    (tokens,) = task._sets.fixed("test")
+    (tokens,) = task._sets.fixed_examples("test")
     assert tokens.shape == (1_000, 100)
     assert tokens.dtype == torch.uint8
     assert sum(batch.size for batch in task.batches("validation", 64)) == 200
@@ -178,6 +178,6 @@ def test_held_out_sets_are_kept_as_bytes():
         ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Parenthesis(**options)

@@ -1,4 +1,4 @@
-"""Pixel MNIST, against the files read by a second hand and the published orders and splits."""
+"""Pixel MNIST, against an independent reader and the published orders and splits."""
 
 import gzip
 import itertools
@@ -10,7 +10,7 @@ import torch
 
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.tasks import PixelMNIST
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.sampling import generator_for
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def an_epoch(task, size):
         (PixelMNIST(permuted=True, permutation_seed=3), "validation", "train", 0),
     ],
 )
-def test_each_step_reads_the_pixel_that_the_order_names(files, task, split, part, first_image):
+def test_each_step_is_the_pixel_of_the_order(files, task, split, part, first_image):
     batch = next(task.batches(split, 3))
     order = [*range(784)]
     if task.permuted:
@@ -106,7 +106,7 @@ def test_the_last_batch_of_an_epoch_is_smaller():
 
 
 @pytest.mark.parametrize(("split", "steps"), [("tf", 430), ("full", 469), ("nnrnn", 391)])
-def test_an_epoch_is_counted_without_reading_the_files(split, steps):
+def test_the_length_of_an_epoch_is_known_without_reading_the_files(split, steps):
     assert PixelMNIST(split=split, data_root="nowhere").steps_per_epoch(128) == steps
 
 
@@ -116,15 +116,15 @@ def test_the_pixel_order_is_a_permutation_of_the_published_seed():
     assert torch.equal(PixelMNIST().pixel_order, torch.arange(784))
 
 
-def test_the_baseline_is_the_loss_of_a_guess_without_memory():
+def test_the_baseline_is_the_loss_of_a_predictor_without_memory():
     task = PixelMNIST()
-    digits = torch.randint(10, (100,), generator=stream(0))
-    guess = torch.zeros(100, 10)
-    assert task.loss(guess, digits).item() == pytest.approx(task.baseline(), rel=1e-6)
+    digits = torch.randint(10, (100,), generator=generator_for(0))
+    prediction = torch.zeros(100, 10)
+    assert task.loss(prediction, digits).item() == pytest.approx(task.baseline(), rel=1e-6)
     assert task.baseline() == math.log(10)
 
 
-def test_files_are_looked_for_at_the_first_batch_and_not_before(tmp_path):
+def test_files_are_located_at_the_first_batch_and_not_before(tmp_path):
     task = PixelMNIST(data_root=tmp_path)
     batches = task.batches("train", 2)
     with pytest.raises(MissingDataError, match="train-images-idx3-ubyte"):
@@ -138,7 +138,7 @@ def test_files_are_looked_for_at_the_first_batch_and_not_before(tmp_path):
         ({"permutation_seed": -1}, r"expected 0 <= permutation_seed < 2\*\*32, got -1"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         PixelMNIST(**options)
 
@@ -150,6 +150,6 @@ def test_few_evaluation_examples_are_the_first_of_the_whole_split():
     assert torch.equal(few.inputs, whole.inputs)
 
 
-def test_no_evaluation_example_is_refused():
+def test_no_evaluation_example_is_rejected():
     with pytest.raises(ValueError, match="eval_examples >= 1, got 0"):
         PixelMNIST(eval_examples=0)

@@ -1,4 +1,4 @@
-"""The user's own series: files read by a second hand, splits, scaling, figures and refusals."""
+"""The user's own series: independent readers, splits, scaling, metrics and errors."""
 
 import math
 import re
@@ -14,8 +14,8 @@ from eigenrnn import memory
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.tasks.answers import Classes, Numbers
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.metrics import ClassificationMetrics, RegressionMetrics
+from eigenrnn.experiments.tasks.sampling import generator_for
 from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.models import SequenceModel
 
@@ -48,7 +48,7 @@ def put(folder, name, content):
 
 
 def by_hand(path):
-    """Read a .ts file a second time, value by value."""
+    """Read a .ts file independently, value by value."""
     body = path.read_text().split("@data\n")[1].split()
     for line in body:
         *channels, label = line.split(":")
@@ -162,7 +162,7 @@ def test_parquet_may_hold_times_as_text_as_csv_does(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["list", "binary"])
-def test_a_column_of_parquet_without_numbers_texts_or_times_is_refused(tmp_path, kind):
+def test_a_column_of_parquet_without_numbers_texts_or_times_is_rejected(tmp_path, kind):
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     values = {"list": [[1], [2]], "binary": [b"1", b"2"]}[kind]
     path = tmp_path / "mine.parquet"
@@ -182,15 +182,15 @@ def test_a_long_label_does_not_take_its_memory_for_every_row(tmp_path):
     assert peak < 20 * 2**20
 
 
-def test_an_array_that_would_have_to_be_unpickled_is_refused(tmp_path):
+def test_a_pickled_array_is_rejected(tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, x=np.array([[1, "two"]], object), lengths=np.array([1]))
     with pytest.raises(ValueError, match=r"array x.npy in .*mine.npz, got: pickled objects"):
         read_series(path)
 
 
-def test_numbers_are_scaled_and_scored_in_their_own_units(tmp_path):
-    x = torch.randn(40, 5, 1, generator=stream(0))
+def test_targets_are_scaled_and_mse_is_in_their_own_units(tmp_path):
+    x = torch.randn(40, 5, 1, generator=generator_for(0))
     y = 10 + 3 * x.mean(1)[:, 0]
     path = tmp_path / "mine.npz"
     np.savez(path, x=x.numpy(), target=y.numpy())
@@ -199,29 +199,29 @@ def test_numbers_are_scaled_and_scored_in_their_own_units(tmp_path):
     train = next(task.batches("train", 100)).targets
     assert train.mean().item() == pytest.approx(0, abs=1e-6)
     assert task.baseline() == pytest.approx(1, rel=1e-5)
-    guess = torch.full_like(batch.targets, 0.5)
-    figures = task.figures(task.tally(guess, batch.targets).double())
+    prediction = torch.full_like(batch.targets, 0.5)
+    figures = task.metrics_from_sums(task.metric_sums(prediction, batch.targets).double())
     scale = (y.std() / batch.targets.std()).item()
-    error = guess * scale - batch.targets * scale
+    error = prediction * scale - batch.targets * scale
     assert figures["mse"] == pytest.approx(error.square().mean().item(), rel=1e-5)
     expected = 1 - (error.square().sum() / (y - y.mean()).square().sum()).item()
     assert figures["r2"] == pytest.approx(expected, rel=1e-4)
-    assert task.metric(guess, batch.targets).item() == pytest.approx(figures["mse"], rel=1e-5)
+    assert task.metric(prediction, batch.targets).item() == pytest.approx(figures["mse"], rel=1e-5)
 
 
 def test_accuracy_and_f1_equal_their_definitions():
-    generator = stream(0)
+    generator = generator_for(0)
     outputs = torch.randn(200, 5, generator=generator)
     outputs[:, 4] = -9  # never guessed, and never right
     targets = torch.randint(4, (200,), generator=generator)
-    task = Classes(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
-    figures = task.figures(task.tally(outputs, targets).double())
-    guesses = outputs.argmax(-1).tolist()
-    pairs = Counter(zip(targets.tolist(), guesses, strict=True))
+    task = ClassificationMetrics(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
+    figures = task.metrics_from_sums(task.metric_sums(outputs, targets).double())
+    predictions = outputs.argmax(-1).tolist()
+    pairs = Counter(zip(targets.tolist(), predictions, strict=True))
     scores = []
     for k in range(4):
         right = pairs[k, k]
-        precision = right / guesses.count(k)
+        precision = right / predictions.count(k)
         recall = right / targets.tolist().count(k)
         scores.append(2 * precision * recall / (precision + recall))
     assert figures["f1"] == pytest.approx(sum(scores) / 4)
@@ -229,13 +229,13 @@ def test_accuracy_and_f1_equal_their_definitions():
     assert figures["loss"] == pytest.approx(task.loss(outputs, targets).item(), rel=1e-5)
 
 
-def test_gaps_count_nowhere():
-    outputs = torch.randn(6, 3, 2, generator=stream(0), requires_grad=True)
-    targets = torch.randn(6, 3, 2, generator=stream(1))
+def test_missing_targets_are_ignored():
+    outputs = torch.randn(6, 3, 2, generator=generator_for(0), requires_grad=True)
+    targets = torch.randn(6, 3, 2, generator=generator_for(1))
     targets[4:, 1] = math.nan
     kept = [(t, b, k) for t in range(6) for b in range(3) for k in range(2) if t < 4 or b != 1]
     errors = [(outputs[i] - targets[i]).item() ** 2 for i in kept]
-    scores = Numbers(torch.ones(2))
+    scores = RegressionMetrics(torch.ones(2))
     loss = scores.loss(outputs, targets)
     assert loss.item() == pytest.approx(sum(errors) / len(errors), rel=1e-5)
     loss.backward()
@@ -248,7 +248,7 @@ def test_gaps_count_nowhere():
 def test_the_baseline_is_the_loss_of_the_best_constant(tmp_path, answer, weights):
     lengths = torch.arange(2, 32).numpy()
     label = np.array(["a"] * 24 + ["b"] * 6)
-    x = torch.randn(int(lengths.sum()), 2, generator=stream(0)).numpy()
+    x = torch.randn(int(lengths.sum()), 2, generator=generator_for(0)).numpy()
     np.savez(tmp_path / "mine.npz", x=x, lengths=lengths, label=label)
     path = tmp_path / "mine.npz"
     task = Series(train=path, answer=answer, class_weights=weights, shuffle=False)
@@ -289,7 +289,7 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
         ("a.ts", TS.split("@data")[0], r"expected a line @data in .*a.ts, got none among its 8"),
         ("a.ts", "1,2:cat\n", r"expected a header .* got values in line 1 of .*a.ts"),
         ("a.ts", TS.split("1,2,3")[0], r"expected a series after the line @data of .*a.ts"),
-        ("a.ts", TS[:-6], r"expected 2 channels in line 13 of .*a.ts, got 1; .*cut off"),
+        ("a.ts", TS[:-6], r"expected 2 channels in line 13 of .*a.ts, got 1; .*truncated"),
         ("a.ts", TS[:-2], r"class among cat, dog last in line 13 of .*a.ts, got 'do'"),
         (
             "a.ts",
@@ -320,7 +320,7 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
             CSV.replace("a,0,-1.5,20", "a,0,,20"),
             r"column 'left' in line 4 of .*a.csv, got ''",
         ),
-        ("a.csv", CSV[:-5], r"expected 5 fields in line 5 of .*a.csv, got 4; .*cut off"),
+        ("a.csv", CSV[:-5], r"expected 5 fields in line 5 of .*a.csv, got 4; .*truncated"),
         (
             "a.csv",
             CSV.replace("b,1,2", "b,2,2"),
@@ -329,7 +329,7 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
         (
             "a.csv",
             CSV.replace("5,cat", "5,dog"),
-            r"one answer .* of .*a.csv, got dog and cat in line 5",
+            r"one label or target .* of .*a.csv, got dog and cat in line 5",
         ),
         ("a.csv", CSV.encode().replace(b"-1.5", b"\xe9"), r"UTF-8 in .*a.csv, .* of line 4"),
         (
@@ -342,7 +342,7 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
         ("a.txt", b"1", r"expected a file that ends in .ts, .npz, .csv, .parquet, got .*a.txt"),
     ],
 )
-def test_bad_files_are_refused_with_their_place(tmp_path, name, content, message):
+def test_bad_files_are_rejected_with_the_position(tmp_path, name, content, message):
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     task = Series(train=put(tmp_path, name, content))
@@ -374,7 +374,7 @@ def test_bad_files_are_refused_with_their_place(tmp_path, name, content, message
         ),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, message):
+def test_inconsistent_arrays_are_rejected(tmp_path, arrays, message):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         Series(train=tmp_path / "a.npz").batches("train", 2)
@@ -392,13 +392,13 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, message):
     ],
     ids=["unseen class", "class left out", "channels"],
 )
-def test_files_that_do_not_go_together_are_refused(tmp_path, test, message):
+def test_inconsistent_files_are_rejected(tmp_path, test, message):
     train, test = put(tmp_path, "train.ts", TS), put(tmp_path, "test.ts", test)
     with pytest.raises(ValueError, match=message):
         Series(train=train, test=test, validation=0).batches("test", 2)
 
 
-def test_what_does_not_fit_into_memory_is_refused_before_it_is_allocated(tmp_path, monkeypatch):
+def test_data_larger_than_memory_is_rejected_before_allocation(tmp_path, monkeypatch):
     long = np.zeros((2, 100_000, 1))
     np.savez(tmp_path / "a.npz", x=long, label=np.array(["a", "b"]))
     task = Series(train=tmp_path / "a.npz", validation=0, scaling="none")
@@ -413,7 +413,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_allocated(tmp_pat
         read_series(tmp_path / "a.npz")
 
 
-def test_the_free_memory_is_what_the_system_says():
+def test_the_free_memory_is_read_from_the_system():
     assert memory.free_memory() > 2**20
 
 
@@ -434,11 +434,11 @@ def test_the_free_memory_is_what_the_system_says():
         ({"dataset": "ACSF1", "test": "a.ts"}, r"expected no test .* beside dataset"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options, message):
+def test_invalid_options_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Series(**options)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"expected a file of series, got .*a.ts"):
         Series(train=tmp_path / "a.ts").batches("train", 1)

@@ -1,4 +1,4 @@
-"""Speech: recordings and spectra against a second hand, splits, figures, resynthesis, refusals."""
+"""Speech: recordings and spectra against references, splits, metrics, resynthesis, errors."""
 
 import cmath
 import io
@@ -15,14 +15,13 @@ from torch import nn
 
 from eigenrnn import memory
 from eigenrnn.errors import ChecksumError, MissingDataError
-from eigenrnn.experiments.data import timit
-from eigenrnn.experiments.data.audio import at_rate, read_recording, wave_bytes
-from eigenrnn.experiments.data.fsdd import FSDD, read_fsdd
+from eigenrnn.experiments.data import speech as speech_data
+from eigenrnn.experiments.data.audio import read_recording, resample, wave_bytes
 from eigenrnn.experiments.data.spectrogram import decibels, frame_count, istft, resynthesis, stft
-from eigenrnn.experiments.data.timit import CORE_TEST, DEVELOPMENT, read_timit
+from eigenrnn.experiments.data.speech import CORE_TEST, DEVELOPMENT, FSDD, read_fsdd, read_timit
 from eigenrnn.experiments.tasks import Speech
-from eigenrnn.experiments.tasks.speech_scores import active, pesq, segmental_snr, stoi
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn.experiments.tasks.speech_scores import pesq, segmental_snr, speech_activity, stoi
 from eigenrnn.experiments.training import Resynthesis, Settings, fit, resynthesise
 from eigenrnn.models import SequenceModel
 
@@ -30,7 +29,7 @@ SENTENCES = ["SA1", "SA2", "SI1", "SI2", "SI3", "SX1", "SX2", "SX3", "SX4", "SX5
 
 
 def noise(samples, seed=0):
-    return torch.rand(samples, generator=stream(seed)) - 0.5
+    return torch.rand(samples, generator=generator_for(seed)) - 0.5
 
 
 def riff(samples, rate=8_000, channels=1, width=2):
@@ -53,7 +52,7 @@ def sphere(samples, rate=16_000, order="01", channels=1, coding="pcm"):
 
 @pytest.fixture(scope="module")
 def own_copy(tmp_path_factory):
-    """A folder with the speakers and sentences of TIMIT, and next to nothing in each."""
+    """A folder with the speakers and sentences of TIMIT; each recording has 30 samples."""
     root = tmp_path_factory.mktemp("copy")
     train = [f"f{chr(97 + k // 26)}{chr(97 + k % 26)}a0" for k in range(462)]
     extra = [f"mxx{k % 10}{k // 10}" for k in range(94)]
@@ -74,7 +73,7 @@ def test_sphere_samples_are_read_in_either_order(order):
 
 
 def test_both_layouts_of_a_sentence_of_timit_give_the_same_samples(data_root):
-    with zipfile.ZipFile(data_root / timit.SAMPLE.path) as archive:
+    with zipfile.ZipFile(data_root / speech_data.TIMIT_SAMPLE.path) as archive:
         names = [f"timit/dr1-fvmh0/si836.{ending}" for ending in ("nist", "wav")]
         (one, rate), (other, rate_too) = (read_recording(archive.read(n), n) for n in names)
     assert torch.equal(one, other)
@@ -82,7 +81,7 @@ def test_both_layouts_of_a_sentence_of_timit_give_the_same_samples(data_root):
     assert len(one) == 68_813
 
 
-def test_a_recording_that_is_written_is_read_back():
+def test_an_encoded_recording_is_read_back():
     samples = noise(1_000)
     read, rate = read_recording(wave_bytes(samples), "a.wav")
     assert rate == 8_000
@@ -91,10 +90,10 @@ def test_a_recording_that_is_written_is_read_back():
     assert loud.abs().max().item() == pytest.approx(1, abs=1e-4)
 
 
-def test_resampling_keeps_what_is_low_and_drops_what_is_high():
+def test_resampling_keeps_low_and_removes_high_frequencies():
     t = torch.arange(16_000) / 16_000
     tones = {hertz: torch.sin(2 * math.pi * hertz * t) for hertz in (1_000, 6_000)}
-    low, high = (at_rate(tone, 16_000, "a.wav")[200:-200] for tone in tones.values())
+    low, high = (resample(tone, 16_000, "a.wav")[200:-200] for tone in tones.values())
     # a Kaiser window with beta = 5 leaves ripples of 53 dB below
     torch.testing.assert_close(low, tones[1_000][::2][200:-200], rtol=0, atol=10 ** (-53 / 20))
     assert high.abs().max() < 10 ** (-53 / 20)
@@ -148,7 +147,7 @@ def test_targets_are_the_next_frames_and_then_silence():
 
 
 @pytest.mark.usefixtures("data_root")
-def test_the_official_test_part_is_the_first_five_recordings_of_each_digit():
+def test_the_official_test_split_is_the_first_five_recordings_of_each_digit():
     sizes = {}
     for split, indices in (
         ("train", [*range(10, 50)]),
@@ -165,7 +164,7 @@ def test_the_official_test_part_is_the_first_five_recordings_of_each_digit():
     assert Speech().steps_per_epoch(1) == 2_400
 
 
-def test_an_archive_that_is_packed_otherwise_gives_the_same_recordings(data_root, tmp_path):
+def test_an_archive_with_another_compression_has_the_same_recordings(data_root, tmp_path):
     (tmp_path / "fsdd").mkdir()
     with (
         zipfile.ZipFile(data_root / FSDD.path) as published,
@@ -180,7 +179,7 @@ def test_an_archive_that_is_packed_otherwise_gives_the_same_recordings(data_root
 
 
 @pytest.mark.usefixtures("data_root")
-def test_the_sample_of_timit_is_divided_by_speakers():
+def test_the_splits_of_the_timit_sample_have_different_speakers():
     task = Speech("timit_sample")
     parts = {split: [*task.recordings(split)] for split in task.splits}
     speakers = {s: {name.rsplit("-", 1)[0] for name, _ in part} for s, part in parts.items()}
@@ -194,7 +193,7 @@ def test_the_sample_of_timit_is_divided_by_speakers():
     assert not [name for part in parts.values() for name, _ in part if "-sa" in name]
 
 
-def test_an_own_copy_of_timit_is_divided_as_published(own_copy):
+def test_a_copy_of_timit_has_the_published_splits(own_copy):
     parts = {s: [*read_timit(s, own_copy)] for s in ("train", "validation", "test")}
     assert {s: len(part) for s, part in parts.items()} == {
         "train": 462 * 8,
@@ -207,8 +206,8 @@ def test_an_own_copy_of_timit_is_divided_as_published(own_copy):
     assert not [name for part in parts.values() for name, _ in part if "-sa" in name]
 
 
-def test_a_copy_of_timit_that_is_not_complete_is_refused(own_copy, monkeypatch):
-    monkeypatch.setattr(timit, "CORE_TEST", CORE_TEST | {"mxx00"})
+def test_an_incomplete_copy_of_timit_is_rejected(own_copy, monkeypatch):
+    monkeypatch.setattr(speech_data, "CORE_TEST", CORE_TEST | {"mxx00"})
     with pytest.raises(
         MissingDataError, match=r"expected 192 sentences .* for test below .*TEST, got 200"
     ):
@@ -216,7 +215,7 @@ def test_a_copy_of_timit_that_is_not_complete_is_refused(own_copy, monkeypatch):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_without_a_copy_it_is_said_where_to_buy_one(tmp_path, monkeypatch, named):
+def test_without_a_copy_of_timit_the_error_names_the_vendor(tmp_path, monkeypatch, named):
     monkeypatch.delenv("EIGENRNN_DATA", raising=False)
     message = r"timit/TRAIN, with DR1/FCJF0/SX127.WAV .*LDC93S1 at https://catalog.ldc.upenn.edu"
     with pytest.raises(MissingDataError, match=message):
@@ -224,18 +223,18 @@ def test_without_a_copy_it_is_said_where_to_buy_one(tmp_path, monkeypatch, named
 
 
 @pytest.mark.usefixtures("data_root")
-def test_the_figures_are_means_over_valid_and_over_padded_frames():
+def test_the_metrics_are_means_over_valid_and_over_padded_frames():
     task = Speech("timit_sample")
     lengths = [frame_count(len(samples)) for _, samples in task.recordings("test")]
     tally = torch.zeros(3, dtype=torch.float64)
     total = 0.0
     for batch in task.batches("test", 5):
-        outputs = torch.randn(batch.inputs.shape, generator=stream(0))
-        tally += task.tally(outputs, batch.targets)
+        outputs = torch.randn(batch.inputs.shape, generator=generator_for(0))
+        tally += task.metric_sums(outputs, batch.targets)
         for b, length in enumerate(batch.lengths.tolist()):
             error = outputs[:length, b].double() - batch.targets[:length, b].double()
             total += error.square().sum().item()
-    figures = task.figures(tally)
+    figures = task.metrics_from_sums(tally)
     assert figures["loss"] == pytest.approx(total / (129 * sum(lengths)), rel=1e-6)
     padded = 129 * len(lengths) * max(lengths)
     assert figures["padded_mse"] == pytest.approx(total / padded, rel=1e-6)
@@ -246,12 +245,12 @@ def test_the_baseline_is_the_loss_of_the_mean_of_each_bin():
     task = Speech("timit_sample", shuffle=False)
     batch = next(task.batches("train", 96))
     assert batch.size == task.steps_per_epoch(1)
-    guess = batch.targets.nanmean((0, 1)).expand_as(batch.targets)
-    assert task.loss(guess, batch.targets).item() == pytest.approx(task.baseline(), rel=1e-5)
+    prediction = batch.targets.nanmean((0, 1)).expand_as(batch.targets)
+    assert task.loss(prediction, batch.targets).item() == pytest.approx(task.baseline(), rel=1e-5)
 
 
 def speech_level(x, rate=8_000):
-    """ITU-T P.56, method B, as its program does it: sample by sample, threshold by threshold."""
+    """ITU-T P.56, method B, as in its reference program: by sample and by threshold."""
     g = math.exp(-1 / (rate * 0.03))
     c = [2.0**-k for k in range(15, 0, -1)]
     a, h = [0] * 15, [rate // 5 + 1] * 15
@@ -302,19 +301,19 @@ def test_the_segmental_snr_equals_its_definition():
     assert segmental_snr(sound, recording) == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_segmental_snr_of_noise_of_a_tenth_is_twenty_decibels():
+def test_the_segmental_snr_of_ten_percent_noise_is_twenty_decibels():
     recording, error = noise(8_000), noise(8_000, seed=1)
     assert segmental_snr(recording + 0.1 * error, recording) == pytest.approx(20, abs=0.2)
     assert segmental_snr(recording, recording) == 100
 
 
 def test_silence_has_no_score():
-    assert not active(torch.zeros(2_000)).any()
+    assert not speech_activity(torch.zeros(2_000)).any()
     assert math.isnan(segmental_snr(torch.zeros(2_000), torch.zeros(2_000)))
 
 
 @pytest.mark.usefixtures("data_root")
-def test_true_powers_give_the_recording_back_and_others_do_not():
+def test_only_the_true_powers_reproduce_the_recording():
     for _, samples in list(Speech("timit_sample").recordings("test"))[:3]:
         frames = decibels(stft(samples))
         true = torch.cat([frames[1:], frames[-1:]])
@@ -334,7 +333,7 @@ def test_the_first_frame_is_that_of_the_recording():
 
 @pytest.mark.slow  # pesq is compiled when it is installed: it is no part of the extra dev
 @pytest.mark.usefixtures("data_root")
-def test_pesq_tells_a_good_sound_from_a_bad_one():
+def test_pesq_is_higher_for_the_better_sound():
     pytest.importorskip("pesq")
     _, samples = next(Speech("timit_sample").recordings("test"))
     frames = decibels(stft(samples))
@@ -347,7 +346,7 @@ def test_pesq_tells_a_good_sound_from_a_bad_one():
 
 
 @pytest.mark.parametrize("name", ["pesq", "pystoi"])
-def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, name):
+def test_a_missing_package_is_named_with_its_extra(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     score = {"pesq": pesq, "pystoi": stoi}[name]
     with pytest.raises(ImportError, match=rf"package {name}, .* pip install 'eigenrnn\[speech\]'"):
@@ -355,7 +354,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, name):
 
 
 @pytest.mark.usefixtures("data_root")
-def test_a_model_can_be_listened_to_while_it_learns(tmp_path):
+def test_resyntheses_are_written_during_training(tmp_path):
     task = Speech("timit_sample")
     model = SequenceModel(nn.LSTM(129, 16), 129)
     listen = Resynthesis(task, tmp_path / "sounds", limit=2)
@@ -380,7 +379,7 @@ def test_a_model_can_be_listened_to_while_it_learns(tmp_path):
         torch.testing.assert_close(sound, expected, rtol=0, atol=1e-4)
 
 
-def test_an_unknown_score_is_refused_before_anything_is_written(tmp_path):
+def test_an_unknown_score_is_rejected_before_any_file_is_written(tmp_path):
     with pytest.raises(ValueError, match=r"expected scores among segsnr, stoi, pesq, got mos"):
         resynthesise(nn.Linear(1, 1), Speech(), "test", tmp_path / "all", scores=("mos",))
     assert not (tmp_path / "all").exists()
@@ -391,7 +390,10 @@ def test_an_unknown_score_is_refused_before_anything_is_written(tmp_path):
     [
         (b"", r"expected a recording in a.wav, got an empty file"),
         (b"ID3\x04 an mp3", r"expected a RIFF or a NIST SPHERE header in a.wav, got b'ID3"),
-        (riff(100)[:-10], r"expected 100 samples in a.wav, as its header says, got 95; .*cut off"),
+        (
+            riff(100)[:-10],
+            r"expected 100 samples in a.wav, as stated in its header, got 95; .*truncated",
+        ),
         (riff(100)[:30], r"expected a complete recording .* in a.wav, got: "),
         (
             riff(100).replace(b"data", b"dato"),
@@ -401,38 +403,43 @@ def test_an_unknown_score_is_refused_before_anything_is_written(tmp_path):
             riff(100).replace(b"fmt \x10", b"fmt \x11"),
             r"expected a complete recording .* in a.wav, got: .*chunk missing",
         ),
-        (riff(100, rate=1).replace(b"\1\0\1\0\1", b"\1\0\1\0\0"), r"a rate of .* in a.wav, got 0"),
+        (
+            riff(100, rate=1).replace(b"\1\0\1\0\1", b"\1\0\1\0\0"),
+            r"sampling rate > 0 in a.wav, got 0",
+        ),
         (
             sphere([1, 2]).replace(b"1024", b"0010"),
-            r"behind the header of \d+ bytes in a.wav, got '01' from byte 0010",
+            r"after the header of \d+ bytes in a.wav, got '01' from byte 0010",
         ),
         (riff(100, channels=2), r"expected one channel of 16 bits in a.wav, got 2 of 16 bits"),
         (riff(100, width=1), r"expected one channel of 16 bits in a.wav, got 1 of 8 bits"),
         (riff(0), r"expected at least one sample in a.wav, got none"),
-        (sphere([1, 2, 3])[:-2], r"expected 3 samples in a.wav, as its header says, got 2"),
+        (sphere([1, 2, 3])[:-2], r"expected 3 samples in a.wav, as stated in its header, got 2"),
         (
             sphere(["1"], rate="often"),
-            r"expected whole numbers as the count and the rate .* a.wav",
+            r"expected whole numbers as sample_count and sample_rate in a.wav",
         ),
         (sphere([1])[:90], r"expected a complete NIST SPHERE header in a.wav, got 90 bytes"),
         (sphere([1], channels=2), r"one channel of two bytes, pcm, in a.wav, got 2 of 2, pcm"),
-        (sphere([1], coding="pcm,embedded-shorten-v2.00"), r"shorten.*; unpack it"),
+        (sphere([1], coding="pcm,embedded-shorten-v2.00"), r"shorten.*; convert it"),
     ],
 )
-def test_bad_recordings_are_refused_with_their_name(content, message):
+def test_bad_recordings_are_rejected_by_name(content, message):
     with pytest.raises(ValueError, match=message):
         read_recording(content, "a.wav")
 
 
 @pytest.mark.parametrize("rate", [11_025, 44_100])
-def test_another_rate_is_refused(rate):
+def test_other_sampling_rates_are_rejected(rate):
     samples, found = read_recording(riff(100, rate=rate), "a.wav")
-    with pytest.raises(ValueError, match=rf"8000 or 16000 samples a second in a.wav, got {rate}"):
-        at_rate(samples, found, "a.wav")
+    with pytest.raises(
+        ValueError, match=rf"8000 or 16000 samples per second in a.wav, got {rate}"
+    ):
+        resample(samples, found, "a.wav")
 
 
 @pytest.mark.parametrize("set_", ["fsdd", "timit_sample"])
-def test_a_damaged_archive_is_refused(tmp_path, set_):
+def test_a_damaged_archive_is_rejected(tmp_path, set_):
     for name in ("fsdd-recordings.zip", "timit-sample.zip"):
         (tmp_path / name).write_bytes(b"PK half of it")
     with pytest.raises(ChecksumError, match=r"got none \(.*: File is not a zip file\)"):
@@ -440,7 +447,7 @@ def test_a_damaged_archive_is_refused(tmp_path, set_):
 
 
 @pytest.mark.usefixtures("data_root")
-def test_a_batch_that_does_not_fit_into_memory_is_refused(monkeypatch):
+def test_a_batch_larger_than_memory_is_rejected(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 4_000_000)
     task = Speech("timit_sample")
     task.batches("test", 2)

@@ -1,4 +1,4 @@
-"""The tasks on text, against their definitions written out and the published protocols."""
+"""Language modelling tasks, against slow references and the published protocols."""
 
 import itertools
 import math
@@ -12,10 +12,10 @@ import torch
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.tasks import CharPTB, Enwik8, Text, WordPTB
 from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.tasks.streams import stream
-from eigenrnn.experiments.tasks.windows import random as random_cuts
+from eigenrnn.experiments.tasks.next_symbol import random_windows
+from eigenrnn.experiments.tasks.sampling import generator_for
 from eigenrnn.layers import ScoRNN
-from stand_in import SIZE, taken_for_enwik8, wikipedia
+from synthetic_data import SIZE, patched_enwik8, synthetic_enwik8
 from training_run import losses, small_fit, small_settings
 
 LINES = ["to be", "or not to be", "x", "", "that is", "the question"]
@@ -45,7 +45,7 @@ def assert_same(got, expected):
 
 
 def slow_windows(symbols, size, window):
-    """Each batch of a pass as lists of symbols read and to guess, stream by stream."""
+    """Each batch of a pass as lists of input and target symbols, stream by stream."""
     length = len(symbols) // size
     streams = [symbols[b * length : (b + 1) * length] for b in range(size)]
     batches, begin = [], 0
@@ -60,7 +60,7 @@ def slow_windows(symbols, size, window):
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
 @pytest.mark.parametrize(("size", "window"), [(1, 7), (3, 10), (4, 1_000)])
-def test_windows_are_those_written_stream_by_stream(path, split, size, window):
+def test_windows_equal_a_construction_stream_by_stream(path, split, size, window):
     task = Text(path, held_out=SHARES, window=window)
     text = [("<eos>" if c == "\n" else c) for c in path.read_text()]
     held_out = int(0.2 * len(text))
@@ -80,14 +80,14 @@ def test_windows_are_those_written_stream_by_stream(path, split, size, window):
         assert len(batches) == len(expected)
 
 
-def test_each_batch_goes_on_where_the_one_before_ended():
+def test_each_batch_continues_the_previous_one():
     task = Text(cut="random", window=25)
     one, two = first(task.batches("train", 4, seed=2, start=3), 2)
     assert two.carry
     assert torch.equal(one.targets[-1], two.inputs[0])
 
 
-def test_streams_asked_for_do_not_depend_on_the_batch(path):
+def test_a_fixed_number_of_streams_does_not_depend_on_the_batch_size(path):
     task = Text(path, held_out=SHARES, window=10, validation_streams=3, test_streams=1)
     assert_same(task.batches("validation", 50), task.batches("validation", 2))
     assert next(task.batches("validation", 50)).size == 3
@@ -96,7 +96,7 @@ def test_streams_asked_for_do_not_depend_on_the_batch(path):
 
 
 def awd_lengths(total, window, generator):
-    """The lengths of a pass, drawn one by one until the text ends."""
+    """The window lengths of a pass, drawn one by one until the text ends."""
     lengths = []
     while sum(lengths) < total:
         base = window if generator.random() < 0.95 else window / 2
@@ -105,8 +105,8 @@ def awd_lengths(total, window, generator):
 
 
 @pytest.mark.parametrize(("total", "window"), [(39_198, 150), (46_478, 70), (7_000, 20)])
-def test_random_lengths_fill_the_text_and_are_spread_as_those_drawn_one_by_one(total, window):
-    passes = [np.diff(random_cuts(total, window, 0, number)) for number in range(40)]
+def test_random_lengths_fill_the_text_and_have_the_spread_of_awd_lstm(total, window):
+    passes = [np.diff(random_windows(total, window, 0, number)) for number in range(40)]
     assert all(lengths.sum() == total and lengths.min() >= 5 for lengths in passes)
     generator = np.random.default_rng(0)
     slow = [awd_lengths(total, window, generator) for _ in range(40)]
@@ -124,12 +124,12 @@ def test_random_lengths_fill_the_text_and_are_spread_as_those_drawn_one_by_one(t
 
 @pytest.mark.parametrize("total", [1, 4, 9, 30, 41])
 def test_short_texts_have_random_lengths_too(total):
-    lengths = np.diff(random_cuts(total, 20, 0, 0))
+    lengths = np.diff(random_windows(total, 20, 0, 0))
     assert lengths.sum() == total
     assert lengths.min() >= 1
 
 
-def test_random_windows_belong_to_the_seed_and_the_epoch_and_scale_the_rate():
+def test_random_windows_depend_on_seed_and_epoch_and_scale_the_learning_rate():
     task = Text(cut="random", window=30)
     steps = task.steps_per_epoch(64)
     one, two, other = (
@@ -146,7 +146,7 @@ def test_random_windows_belong_to_the_seed_and_the_epoch_and_scale_the_rate():
     assert_same(first(task.batches("train", 64, start=steps - 2), 2), one[-2:])
 
 
-def test_lines_are_read_each_for_itself_and_padded(path):
+def test_lines_are_separate_and_padded(path):
     task = Text(path, cut="lines", held_out=SHARES)
     text = path.read_text()
     lines = [line for line in text[-int(0.2 * len(text)) :].split("\n") if len(line) > 1]
@@ -165,7 +165,7 @@ def test_lines_are_read_each_for_itself_and_padded(path):
     assert "<eos>" not in task.symbols
 
 
-def test_an_epoch_of_lines_has_each_once_and_an_order_of_its_own(path):
+def test_an_epoch_has_each_line_once_in_a_new_order(path):
     task = Text(path, cut="lines", held_out=SHARES)
     steps = task.steps_per_epoch(7)
     epochs = []
@@ -197,7 +197,7 @@ def strip(batch):
         (Enwik8.orhan, 200, "random", (10, 1)),
     ],
 )
-def test_published_protocols_are_those_of_the_papers(make, window, cut, streams):
+def test_constructors_have_the_protocols_of_the_papers(make, window, cut, streams):
     task = make()
     assert (task.window, task.cut) == (window, cut)
     assert (task.validation_streams, task.test_streams) == streams
@@ -212,7 +212,7 @@ def test_ptb_by_sentence_has_no_end_of_line():
 
 @pytest.mark.parametrize("task", [CharPTB(), WordPTB(), CharPTB.ornn()], ids=str)
 @pytest.mark.usefixtures("data_root")
-def test_what_is_said_without_the_files_is_true_of_them(task):
+def test_sizes_stated_without_the_files_match_them(task):
     read = task._read()
     assert task.vocabulary == len(task.symbols) == len(read.symbols) - (task.cut == "lines")
     assert {name: len(part) for name, part in read.parts.items()} == {
@@ -230,18 +230,18 @@ def test_what_is_said_without_the_files_is_true_of_them(task):
         (Enwik8(), 128, 3_516),
     ],
 )
-def test_an_epoch_is_counted_without_reading_the_files(task, size, steps):
+def test_the_length_of_an_epoch_is_known_without_reading_the_files(task, size, steps):
     assert replace(task, data_root="nowhere").steps_per_epoch(size) == steps
 
 
-def test_every_line_of_ptb_is_read_by_sentence(data_root):
+def test_every_line_of_ptb_is_used(data_root):
     task = CharPTB(cut="lines", data_root=data_root)
     lines = (data_root / "ptb" / "ptb.train.txt").read_text().splitlines()
     assert task.steps_per_epoch(1) == sum(len(line.strip()) > 1 for line in lines)
     assert sum(batch.size for batch in task.batches("test", 100)) == 3_761
 
 
-def test_files_are_looked_for_at_the_first_batch_and_not_before(tmp_path):
+def test_files_are_located_at_the_first_batch_and_not_before(tmp_path):
     for task in (CharPTB(data_root=tmp_path), WordPTB(data_root=tmp_path)):
         batches = task.batches("train", 2)
         with pytest.raises(MissingDataError, match=r"ptb\..*train\.txt"):
@@ -249,23 +249,26 @@ def test_files_are_looked_for_at_the_first_batch_and_not_before(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"cut": "lines"}, {"unit": "words"}], ids=str)
-def test_the_baseline_is_the_loss_of_a_guess_by_frequencies(path, options):
+def test_the_baseline_is_the_loss_of_the_symbol_frequencies(path, options):
     task = Text(path, held_out=SHARES, **options)
-    text = task._corpus.numbers(task._corpus.parts["train"])
+    text = task._corpus.to_indices(task._corpus.parts["train"])
     text = torch.from_numpy(text[text < task.vocabulary])
-    guess = (text.bincount(minlength=task.vocabulary) / len(text)).log()
-    measured = task.loss(guess.expand(len(text), 1, -1), text[:, None]).item()
+    prediction = (text.bincount(minlength=task.vocabulary) / len(text)).log()
+    measured = task.loss(prediction.expand(len(text), 1, -1), text[:, None]).item()
     assert measured == pytest.approx(task.baseline(), rel=1e-5)
 
 
 @pytest.mark.usefixtures("data_root")
-def test_a_guess_by_frequencies_scores_the_baseline_in_an_epoch():
+def test_the_symbol_frequencies_have_the_baseline_loss_in_an_epoch():
     task = Text()
     frequencies = torch.from_numpy(task._corpus.counts("train") / 1_003_856).float()
-    guess = frequencies.log()
+    prediction = frequencies.log()
     epoch = first(task.batches("train", 8), task.steps_per_epoch(8))
-    tallies = [task.tally(guess.expand(*b.targets.shape, -1), b.targets).double() for b in epoch]
-    figures = task.figures(sum(tallies))
+    tallies = [
+        task.metric_sums(prediction.expand(*b.targets.shape, -1), b.targets).double()
+        for b in epoch
+    ]
+    figures = task.metrics_from_sums(sum(tallies))
     assert figures["loss"] == pytest.approx(task.baseline(), rel=1e-4)
     assert figures["accuracy"] == pytest.approx(frequencies.max().item(), rel=1e-3)
 
@@ -282,11 +285,11 @@ def test_the_baseline_of_ptb_is_its_entropy(task, bits):
     assert entropy == pytest.approx(bits, abs=5e-5)
 
 
-def test_figures_are_means_over_what_is_there(path):
+def test_metrics_are_means_over_valid_targets(path):
     task = Text(path, cut="lines", unit="words", held_out=SHARES)
     batch = next(task.batches("train", 6))
     assert (batch.targets == -100).any()
-    outputs = torch.randn(*batch.targets.shape, task.vocabulary, generator=stream(0))
+    outputs = torch.randn(*batch.targets.shape, task.vocabulary, generator=generator_for(0))
     nats, right, by_line = [], [], []
     for b in range(batch.size):
         line = []
@@ -304,17 +307,17 @@ def test_figures_are_means_over_what_is_there(path):
         "perplexity": math.exp(np.mean(nats)),
     }
     halves = [
-        task.tally(outputs[:, rows], batch.targets[:, rows]).double()
+        task.metric_sums(outputs[:, rows], batch.targets[:, rows]).double()
         for rows in (slice(0, 2), slice(2, 6))
     ]
-    assert task.figures(sum(halves)) == pytest.approx(expected, rel=1e-5)
+    assert task.metrics_from_sums(sum(halves)) == pytest.approx(expected, rel=1e-5)
     assert task.loss(outputs, batch.targets).item() == pytest.approx(expected["loss"], rel=1e-5)
     assert task.metric(outputs, batch.targets).item() == pytest.approx(expected["bits"], rel=1e-5)
-    assert task.figure_names == tuple(expected)
+    assert task.metric_names == tuple(expected)
 
 
 def test_a_diverged_network_has_an_infinite_perplexity():
-    figures = WordPTB().figures(torch.tensor([1e6, 0, 1, 1e6, 1], dtype=torch.float64))
+    figures = WordPTB().metrics_from_sums(torch.tensor([1e6, 0, 1, 1e6, 1], dtype=torch.float64))
     assert figures["perplexity"] == math.inf
 
 
@@ -333,10 +336,10 @@ def test_training_resumes_in_the_middle_of_a_random_window_epoch(path, tmp_path)
     assert losses(tmp_path / "halves") == losses(tmp_path / "whole")
 
 
-def test_training_on_a_large_text_holds_little_of_it(tmp_path):
+def test_training_on_a_large_text_takes_little_memory(tmp_path):
     size = 8_000_000
     task = Enwik8(length=size, data_root=tmp_path)
-    with taken_for_enwik8(wikipedia(size), tmp_path):
+    with patched_enwik8(synthetic_enwik8(size), tmp_path):
         tracemalloc.start()
         for _ in first(task.batches("train", 16, start=50), 20):
             pass
@@ -349,9 +352,9 @@ def test_training_on_a_large_text_holds_little_of_it(tmp_path):
 
 
 def test_enwik8_is_read_byte_by_byte(tmp_path):
-    content = wikipedia()
+    content = synthetic_enwik8()
     task = Enwik8(length=SIZE, window=40, data_root=tmp_path)
-    with taken_for_enwik8(content, tmp_path):
+    with patched_enwik8(content, tmp_path):
         assert task.vocabulary == len(set(content))
         held_out = content[180_000:190_000].decode("latin1")
         batches = [*task.batches("validation", 1)]
@@ -368,11 +371,11 @@ def test_enwik8_is_read_byte_by_byte(tmp_path):
         ({"cut": "random", "window": 19}, r"expected window >= 20 with random lengths, got 19"),
         ({"test_streams": 0}, r"expected test_streams >= 1, got 0"),
         ({"unit": "letters"}, r"expected unit to be 'characters' or 'words', got 'letters'"),
-        ({"held_out": (0.5, 0.5)}, r"expected held_out to be two shares .*got \(0.5, 0.5\)"),
-        ({"held_out": (0.0, 0.5)}, r"expected held_out to be two shares .*got \(0.0, 0.5\)"),
+        ({"held_out": (0.5, 0.5)}, r"expected held_out to be two fractions .*got \(0.5, 0.5\)"),
+        ({"held_out": (0.0, 0.5)}, r"expected held_out to be two fractions .*got \(0.0, 0.5\)"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Text(**options)
 
@@ -384,17 +387,17 @@ def test_options_out_of_range_are_refused(options, message):
         ({"length": 10**8 + 1}, r"expected 1000 <= length <= 100000000, got 100000001"),
     ],
 )
-def test_options_of_enwik8_out_of_range_are_refused(options, message):
+def test_options_of_enwik8_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Enwik8(**options)
 
 
-def test_a_text_too_short_for_its_streams_is_refused(path):
+def test_a_text_too_short_for_its_streams_is_rejected(path):
     with pytest.raises(ValueError, match=r"at least 200 symbols in the test text .*got 172"):
         next(Text(path, held_out=SHARES).batches("test", 100))
 
 
-def test_lines_of_a_text_without_any_are_refused(tmp_path):
+def test_lines_of_a_text_without_line_ends_are_rejected(tmp_path):
     (tmp_path / "a.txt").write_text("all in one line" * 10)
     with pytest.raises(
         ValueError, match=r"expected a text with line ends for cut='lines', got one"

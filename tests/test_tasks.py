@@ -1,4 +1,4 @@
-"""What holds for every task: its shapes, its streams, its splits and its refusals."""
+"""The contract of every task: shapes, random streams, splits and errors."""
 
 import itertools
 import math
@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 
 from cases import TASKS
-from drives import encoded_drives, write_drives
 from eigenrnn.experiments.tasks import (
     Adding,
     Batch,
@@ -23,16 +22,15 @@ from eigenrnn.experiments.tasks import (
     Series,
     Speech,
 )
-from eigenrnn.experiments.tasks.epochs import epochs
 from eigenrnn.experiments.tasks.next_symbol import NextSymbol
-from eigenrnn.experiments.tasks.streams import stream
-from stand_in import taken_for_enwik8, wikipedia
+from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for
+from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
 
 
 @pytest.fixture(scope="module", params=TASKS.values(), ids=TASKS.keys())
 def task(request, tmp_path_factory):
     if isinstance(request.param, Enwik8):
-        with taken_for_enwik8(wikipedia(), tmp_path_factory.mktemp("enwik8")) as folder:
+        with patched_enwik8(synthetic_enwik8(), tmp_path_factory.mktemp("enwik8")) as folder:
             yield replace(request.param, data_root=folder)
         return
     if isinstance(request.param, CarRacing):
@@ -52,20 +50,20 @@ def assert_same(got, expected):
     assert len(got) == len(expected)
     for one, other in zip(got, expected, strict=True):
         assert torch.equal(one.inputs, other.inputs)
-        # a target may be NaN, where nothing is due
+        # missing targets are NaN
         torch.testing.assert_close(one.targets, other.targets, rtol=0, atol=0, equal_nan=True)
 
 
-def right_answers(targets, task):
-    """The outputs of a network that has learnt the task."""
+def perfect_outputs(targets, task):
+    """The outputs of a perfectly trained network."""
     if isinstance(task, CarRacing):
-        # one Gaussian after the other, as narrow as has a density of 1 at its mean
+        # Gaussians with a density of 1 at the mean
         certain = torch.tensor(-0.5 * math.log(math.tau)).expand_as(targets)
         mixture = torch.stack([torch.zeros_like(targets), targets, certain], -1)
         return mixture.repeat_interleave(task.mixtures, -1).flatten(-2)
     if targets.is_floating_point():
         return targets.clone()
-    # a step may have several answers, each among its own classes
+    # a step may have several targets, each with its own classes
     several = targets.unsqueeze(-1) if targets.dim() < 3 else targets
     classes = task.output_size // several.shape[-1]
     certainty = 1.0 if getattr(task, "criterion", None) == "squared_error" else 100.0
@@ -73,21 +71,21 @@ def right_answers(targets, task):
 
 
 def outputs_for(batch, task):
-    shape = right_answers(batch.targets, task).shape
-    # a Gaussian so far away that its density is zero would get no gradient
+    shape = perfect_outputs(batch.targets, task).shape
+    # a distant Gaussian with zero density would have no gradient
     scale = 0.2 if isinstance(task, CarRacing) else 1.0
-    return scale * torch.randn(shape, generator=stream(0, "outputs"))
+    return scale * torch.randn(shape, generator=generator_for(0, "outputs"))
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
 def test_drawing_leaves_the_global_streams_untouched(task):
-    task.batch(2, stream(0))
+    task.batch(2, generator_for(0))
     for split in task.splits:
         first(task.batches(split, 3, seed=5), 4)
 
 
 def test_a_batch_has_the_shapes_and_types_that_the_task_declares(task):
-    batch = task.batch(3, stream(0))
+    batch = task.batch(3, generator_for(0))
     assert batch.size == 3
     symbols = task.vocabulary is not None
     assert batch.inputs.shape[1:] == ((3,) if symbols else (3, task.input_size))
@@ -99,19 +97,21 @@ def test_a_batch_has_the_shapes_and_types_that_the_task_declares(task):
     assert batch.targets_batch_dim == (0 if task.readout == "last" else 1)
 
 
-def test_classes_are_numbered_from_zero(task):
-    targets = task.batch(50, stream(0)).targets
-    outputs = right_answers(targets, task)
+def test_classes_are_indexed_from_zero(task):
+    targets = task.batch(50, generator_for(0)).targets
+    outputs = perfect_outputs(targets, task)
     assert outputs.shape[-1] == task.output_size
     assert targets.is_floating_point() or targets.min() >= 0
 
 
 def test_a_batch_is_a_function_of_the_generator(task):
-    assert_same([task.batch(4, stream(3))], [task.batch(4, stream(3))])
-    assert not torch.equal(task.batch(4, stream(3)).inputs, task.batch(4, stream(4)).inputs)
+    assert_same([task.batch(4, generator_for(3))], [task.batch(4, generator_for(3))])
+    assert not torch.equal(
+        task.batch(4, generator_for(3)).inputs, task.batch(4, generator_for(4)).inputs
+    )
 
 
-def test_beginning_at_a_step_equals_skipping_those_before_it(task):
+def test_starting_at_a_step_equals_skipping_earlier_steps(task):
     for split in task.splits:
         all_batches = first(task.batches(split, 3, seed=1), 9)
         for start in (1, 2, 3, 7):
@@ -119,14 +119,14 @@ def test_beginning_at_a_step_equals_skipping_those_before_it(task):
             assert_same(resumed, all_batches[start:])
 
 
-def test_a_run_may_begin_in_a_far_epoch_at_no_cost(task):
+def test_a_late_epoch_starts_without_replaying_earlier_ones(task):
     far = 10**12
     ahead = first(task.batches("train", 3, start=far), 2)
     assert_same(first(task.batches("train", 3, start=far + 1), 1), ahead[1:])
 
 
 def test_fixed_splits_are_one_pass_that_does_not_depend_on_the_seed_or_the_size(task):
-    # but a text is cut into as many streams as a batch has rows
+    # for a text the batch size is the number of streams
     sizes = (500, 500) if task.carries else (700, 500)
     for split in task.splits[1:]:
         by_seven, by_five = (
@@ -141,39 +141,39 @@ def test_fixed_splits_are_one_pass_that_does_not_depend_on_the_seed_or_the_size(
         )
 
 
-def test_perfect_outputs_have_no_loss_and_a_full_metric(task):
-    batch = task.batch(5, stream(0))
-    outputs = right_answers(batch.targets, task)
+def test_perfect_outputs_have_zero_loss_and_the_best_metric(task):
+    batch = task.batch(5, generator_for(0))
+    outputs = perfect_outputs(batch.targets, task)
     assert task.loss(outputs, batch.targets).item() == pytest.approx(0, abs=1e-6)
     best = 1 if task.higher_is_better else pytest.approx(0, abs=1e-6)
     assert task.metric(outputs, batch.targets).item() == best
 
 
-def test_tallies_of_parts_add_up_to_the_figures_of_the_whole(task):
-    batch = task.batch(7, stream(0))
+def test_metric_sums_of_parts_add_up_to_the_metrics_of_the_whole(task):
+    batch = task.batch(7, generator_for(0))
     outputs = outputs_for(batch, task)
     tally = sum(
-        task.tally(
+        task.metric_sums(
             outputs.narrow(batch.targets_batch_dim, start, stop - start),
             batch.rows(start, stop).targets,
         ).double()
         for start, stop in ((0, 2), (2, 7))
     )
-    figures = task.figures(tally)
-    assert tuple(figures) == task.figure_names
+    figures = task.metrics_from_sums(tally)
+    assert tuple(figures) == task.metric_names
     loss, metric = task.loss(outputs, batch.targets), task.metric(outputs, batch.targets)
     assert figures["loss"] == pytest.approx(loss.item(), rel=1e-5)
     assert figures[task.metric_name] == pytest.approx(metric.item(), rel=1e-5)
 
 
 def test_loss_and_metric_are_means_over_the_batch(task):
-    batch = task.batch(6, stream(0))
+    batch = task.batch(6, generator_for(0))
     outputs = outputs_for(batch, task)
     halves = [
         (outputs.narrow(batch.targets_batch_dim, start, 3), batch.rows(start, start + 3).targets)
         for start in (0, 3)
     ]
-    # a loss is over what there is, a metric may count what is missing
+    # the loss is over valid targets only, a metric may include padding
     there = [half.isnan().logical_not().sum() for _, half in halves]
     scores = (task.loss, task.metric) if sum(there) == batch.targets.numel() else (task.loss,)
     for score in scores:
@@ -183,10 +183,10 @@ def test_loss_and_metric_are_means_over_the_batch(task):
 
 
 def test_the_loss_sends_a_gradient_to_every_output(task):
-    batch = task.batch(2, stream(0))
+    batch = task.batch(2, generator_for(0))
     outputs = outputs_for(batch, task).requires_grad_()
     task.loss(outputs, batch.targets).backward()
-    gaps = right_answers(batch.targets, task).isnan()
+    gaps = perfect_outputs(batch.targets, task).isnan()
     assert ((outputs.grad == 0) == gaps).all()
 
 
@@ -199,13 +199,13 @@ def test_the_loss_sends_a_gradient_to_every_output(task):
     ],
     ids=["split", "size", "start"],
 )
-def test_impossible_requests_are_refused_before_the_first_batch(task, request_, message):
+def test_invalid_requests_are_rejected_before_the_first_batch(task, request_, message):
     with pytest.raises(ValueError, match=message):
         task.batches(**request_)
 
 
 @pytest.mark.parametrize("dim", [0, 1])
-def test_rows_cut_the_inputs_the_targets_and_the_lengths_alike(dim):
+def test_rows_slices_inputs_targets_and_lengths(dim):
     shape = (4,) if dim == 0 else (2, 4)
     targets = torch.arange(4).expand(shape)
     inputs = torch.arange(4.0).expand(2, 4).unsqueeze(-1)
@@ -216,7 +216,7 @@ def test_rows_cut_the_inputs_the_targets_and_the_lengths_alike(dim):
     assert rows.targets_batch_dim == dim
 
 
-def test_a_dtype_changes_numbers_but_not_classes_or_lengths():
+def test_a_dtype_converts_real_numbers_but_not_classes_or_lengths():
     classes = torch.zeros(2, 3, dtype=torch.int64)
     moved = Batch(torch.zeros(2, 3, 1), classes, torch.tensor([1, 2, 2])).to("cpu", torch.float64)
     assert moved.inputs.dtype == torch.float64
@@ -225,46 +225,59 @@ def test_a_dtype_changes_numbers_but_not_classes_or_lengths():
 
 
 def test_streams_of_different_seeds_keys_and_words_differ():
-    streams = [stream(0), stream(1), stream(0, 0), stream(0, 0, 0), stream(0, 1), stream(1, 0)]
-    streams += [stream(0, "train"), stream(0, "test"), stream(0, "train", 0)]
+    streams = [
+        generator_for(0),
+        generator_for(1),
+        generator_for(0, 0),
+        generator_for(0, 0, 0),
+        generator_for(0, 1),
+        generator_for(1, 0),
+    ]
+    streams += [
+        generator_for(0, "train"),
+        generator_for(0, "test"),
+        generator_for(0, "train", 0),
+    ]
     draws = {tuple(torch.randint(2**31, (4,), generator=each).tolist()) for each in streams}
     assert len(draws) == len(streams)
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
-def test_a_stream_is_pinned_so_that_runs_can_be_repeated():
-    draw = torch.randint(1_000, (4,), generator=stream(7, "train", 3))
+def test_a_stream_is_pinned():
+    draw = torch.randint(1_000, (4,), generator=generator_for(7, "train", 3))
     assert draw.tolist() == [612, 773, 554, 176]
 
 
 def test_the_streams_of_neighbouring_steps_are_independent():
-    draws = torch.stack([torch.rand(64, generator=stream(0, "train", k)) for k in range(512)])
+    draws = torch.stack(
+        [torch.rand(64, generator=generator_for(0, "train", k)) for k in range(512)]
+    )
     correlation = np.corrcoef(draws[:-1].flatten(), draws[1:].flatten())[0, 1]
     assert abs(correlation) < 4 / (511 * 64) ** 0.5
 
 
-def test_a_negative_seed_is_refused():
+def test_a_negative_seed_is_rejected():
     with pytest.raises(ValueError, match=r"expected seed >= 0, got -1"):
-        stream(-1)
+        generator_for(-1)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_an_epoch_takes_each_example_once_and_its_last_batch_may_be_smaller(shuffle):
-    taken = first(epochs(10, 4, seed=0, start=0, shuffle=shuffle), 6)
+    taken = first(epoch_indices(10, 4, seed=0, start=0, shuffle=shuffle), 6)
     assert [len(rows) for rows in taken] == [4, 4, 2, 4, 4, 2]
     for epoch in (taken[:3], taken[3:]):
         assert sorted(torch.cat(epoch).tolist()) == [*range(10)]
 
 
 def test_shuffled_epochs_differ_and_ordered_ones_do_not():
-    shuffled = first(epochs(10, 10, seed=0, start=0, shuffle=True), 2)
-    ordered = first(epochs(10, 10, seed=0, start=0, shuffle=False), 2)
+    shuffled = first(epoch_indices(10, 10, seed=0, start=0, shuffle=True), 2)
+    ordered = first(epoch_indices(10, 10, seed=0, start=0, shuffle=False), 2)
     assert not torch.equal(*shuffled)
     assert [rows.tolist() for rows in ordered] == [[*range(10)]] * 2
 
 
 @pytest.mark.parametrize("task", [Adding, Copying, Denoise, Parenthesis])
-def test_sets_that_do_not_fit_into_memory_are_refused_before_they_are_drawn(task):
+def test_sets_larger_than_memory_are_rejected_before_they_are_drawn(task):
     task = task(test_examples=10**12)
     with pytest.raises(ValueError, match=r"expected the fixed sets of 1\d+ examples to fit into"):
         task.batches("train", 2)

@@ -1,4 +1,4 @@
-"""Texts are read as they were published, or refused by file and place."""
+"""Texts are read as published, or rejected with file and position."""
 
 import gzip
 import hashlib
@@ -13,10 +13,9 @@ import pytest
 from eigenrnn import memory
 from eigenrnn.errors import ChecksumError, MissingDataError
 from eigenrnn.experiments.data import DataFile, enwik8, ptb
-from eigenrnn.experiments.data.corpus import END_OF_LINE
 from eigenrnn.experiments.data.enwik8 import open_enwik8
-from eigenrnn.experiments.data.text import TINY_SHAKESPEARE, read_text, split_text
-from stand_in import taken_for_enwik8, wikipedia
+from eigenrnn.experiments.data.text import END_OF_LINE, TINY_SHAKESPEARE, read_text, split_text
+from synthetic_data import patched_enwik8, synthetic_enwik8
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}
 
@@ -38,13 +37,13 @@ def words(data_root):
 
 
 def written(read, part, joint=""):
-    """A part as text again."""
+    """A split as text."""
     symbols = [joint if symbol == END_OF_LINE else symbol for symbol in read.symbols]
-    return [symbols[number] for number in read.numbers(read.parts[part])]
+    return [symbols[number] for number in read.to_indices(read.parts[part])]
 
 
 @pytest.mark.parametrize("part", ["validation", "test"])
-def test_ptb_in_characters_is_ptb_in_words_spelled_out(data_root, characters, part):
+def test_characters_of_ptb_spell_the_words_of_ptb(data_root, characters, part):
     lines = (data_root / "ptb" / f"ptb.{PARTS[part]}.txt").read_text().splitlines()
     expected = "".join(line.strip() + "\n" for line in lines)
     assert "".join(written(characters, part, "\n")) == expected
@@ -72,7 +71,7 @@ def test_ptb_in_words_is_read_word_for_word(data_root, words, part):
     assert written(words, part, "\n") == expected
 
 
-def test_character_files_may_lie_unpacked(data_root, tmp_path, characters):
+def test_character_files_may_be_uncompressed(data_root, tmp_path, characters):
     for part in PARTS.values():
         packed = (data_root / "ptb" / f"ptb.char.{part}.txt.gz").read_bytes()
         (tmp_path / f"ptb.char.{part}.txt").write_bytes(gzip.decompress(packed))
@@ -92,7 +91,7 @@ def test_missing_ptb_files_are_named_with_their_addresses(tmp_path, read, name):
     assert "https://raw.githubusercontent.com/" in str(raised.value)
 
 
-def test_a_damaged_ptb_file_is_refused(tmp_path):
+def test_a_damaged_ptb_file_is_rejected(tmp_path):
     (tmp_path / "ptb.char.train.txt.gz").write_bytes(gzip.compress(b"a b c")[:-4])
     with pytest.raises(ChecksumError, match=r"ptb\.char\.train\.txt\.gz .*sha256"):
         ptb.read_characters(tmp_path)
@@ -119,7 +118,7 @@ def test_tiny_shakespeare_has_its_published_size(data_root):
     assert "".join(written(read, "test", "\n")) == text[-55_769:]
 
 
-def test_a_text_may_be_packed_and_have_any_line_ends(tmp_path):
+def test_a_text_may_be_compressed_and_have_any_line_ends(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffdéjà\r\nvu 日本\n".encode())
     assert read_text(path) == "déjà\nvu 日本\n"
@@ -127,7 +126,7 @@ def test_a_text_may_be_packed_and_have_any_line_ends(tmp_path):
     assert read_text(str(path)) == "one\ntwo\n"
 
 
-def test_words_are_numbered_by_frequency_and_line_ends_last():
+def test_words_are_indexed_by_frequency_and_line_ends_last():
     read = split_text("b a b\na b c\n" * 2, "words", (0.25, 0.25))
     assert read.symbols == ("b", "a", "c", END_OF_LINE)
     assert [part.tolist() for part in read.parts.values()] == [
@@ -137,13 +136,13 @@ def test_words_are_numbered_by_frequency_and_line_ends_last():
     ]
 
 
-def test_characters_are_numbered_by_their_codes_and_line_ends_last():
+def test_characters_are_indexed_by_code_and_line_ends_last():
     read = split_text("b日a\n" * 4, "characters", (0.25, 0.25))
     assert read.symbols == ("a", "b", "日", END_OF_LINE)
     assert read.parts["validation"].tolist() == [1, 2, 0, 3]
 
 
-def test_a_text_that_is_no_utf8_is_refused_by_byte_and_line(tmp_path):
+def test_a_text_not_in_utf8_is_rejected_with_byte_and_line(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"plain\nna\xefve\n")
     message = (
@@ -154,14 +153,14 @@ def test_a_text_that_is_no_utf8_is_refused_by_byte_and_line(tmp_path):
 
 
 @pytest.mark.parametrize("left", [15, 400])
-def test_a_gzip_file_that_is_cut_off_is_refused(tmp_path, left):
+def test_a_truncated_gzip_file_is_rejected(tmp_path, left):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(np.random.default_rng(0).bytes(1_000).hex().encode())[:left])
     with pytest.raises(ValueError, match=rf"expected a complete gzip file, got .*of {left} bytes"):
         read_text(path)
 
 
-def test_a_damaged_gzip_file_is_refused(tmp_path):
+def test_a_damaged_gzip_file_is_rejected(tmp_path):
     content = bytearray(gzip.compress(b"some text " * 50))
     content[-8] ^= 1  # its checksum
     path = tmp_path / "a.txt.gz"
@@ -170,7 +169,7 @@ def test_a_damaged_gzip_file_is_refused(tmp_path):
         read_text(path)
 
 
-def test_an_empty_text_and_a_missing_one_are_refused(tmp_path):
+def test_empty_and_missing_texts_are_rejected(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"")
     with pytest.raises(ValueError, match=r"expected a text in .*a\.txt, got an empty file"):
         read_text(tmp_path / "a.txt")
@@ -178,7 +177,7 @@ def test_an_empty_text_and_a_missing_one_are_refused(tmp_path):
         read_text(tmp_path / "b.txt")
 
 
-def test_a_packed_text_too_large_for_the_memory_is_refused_while_it_is_unpacked(
+def test_a_compressed_text_larger_than_memory_is_rejected_during_decompression(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(memory, "free_memory", lambda: 2**25)
@@ -194,7 +193,7 @@ def test_a_packed_text_too_large_for_the_memory_is_refused_while_it_is_unpacked(
     assert peak < 2**24
 
 
-def test_a_text_too_large_for_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+def test_a_text_larger_than_memory_is_rejected_before_reading(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 2**30)
     path = tmp_path / "a.txt"
     with path.open("wb") as file:
@@ -203,9 +202,9 @@ def test_a_text_too_large_for_the_memory_is_refused_before_it_is_read(tmp_path, 
         read_text(path)
 
 
-def test_enwik8_is_cut_into_nine_tenths_and_two_twentieths(tmp_path):
-    content = wikipedia(10_000)
-    with taken_for_enwik8(content, tmp_path):
+def test_enwik8_is_divided_into_nine_tenths_and_two_twentieths(tmp_path):
+    content = synthetic_enwik8(10_000)
+    with patched_enwik8(content, tmp_path):
         read, short = open_enwik8(tmp_path), open_enwik8(tmp_path, 1_000)
     assert isinstance(read.parts["train"], np.memmap)
     cuts = {"train": content[:9_000], "validation": content[9_000:9_500], "test": content[9_500:]}
@@ -220,15 +219,15 @@ def test_enwik8_is_cut_into_nine_tenths_and_two_twentieths(tmp_path):
 
 
 def pack(folder, content, monkeypatch, member="enwik8"):
-    """Put an archive into a folder, and let its checksum be the published one."""
+    """Write an archive into a folder, and patch the published checksum to match."""
     with zipfile.ZipFile(folder / "enwik8.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member, content)
     sha256 = hashlib.sha256((folder / "enwik8.zip").read_bytes()).hexdigest()
     monkeypatch.setattr(enwik8, "ZIP", DataFile("enwik8/enwik8.zip", sha256, enwik8.ZIP.urls))
 
 
-def test_a_packed_enwik8_is_unpacked_once_into_the_cache(tmp_path, cache, monkeypatch):
-    content = wikipedia(5_000)
+def test_a_compressed_enwik8_is_extracted_once_into_the_cache(tmp_path, cache, monkeypatch):
+    content = synthetic_enwik8(5_000)
     sha256 = hashlib.sha256(content).hexdigest()
     monkeypatch.setattr(enwik8, "FILE", DataFile("enwik8/enwik8", sha256, ()))
     pack(tmp_path, content, monkeypatch)
@@ -241,7 +240,7 @@ def test_a_packed_enwik8_is_unpacked_once_into_the_cache(tmp_path, cache, monkey
     assert [*unpacked.parent.iterdir()] == [unpacked]
 
 
-def test_an_archive_of_another_text_is_refused_and_leaves_nothing(tmp_path, cache, monkeypatch):
+def test_an_archive_of_another_text_is_rejected_without_leftovers(tmp_path, cache, monkeypatch):
     pack(tmp_path, b"another text", monkeypatch)
     with pytest.raises(
         ChecksumError, match=r"expected enwik8 in .*enwik8\.zip to have the sha256"
@@ -250,7 +249,7 @@ def test_an_archive_of_another_text_is_refused_and_leaves_nothing(tmp_path, cach
     assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
-def test_a_damaged_enwik8_is_refused(tmp_path):
+def test_a_damaged_enwik8_is_rejected(tmp_path):
     (tmp_path / "enwik8").write_bytes(b"half of it")
     with pytest.raises(ChecksumError, match="enwik8 to have the sha256 2b49720e"):
         open_enwik8(tmp_path)
@@ -265,7 +264,7 @@ def test_a_missing_enwik8_is_named_with_its_addresses(tmp_path):
 
 def test_enwik8_is_never_held_in_memory(tmp_path):
     size = 8_000_000
-    with taken_for_enwik8(wikipedia(size), tmp_path):
+    with patched_enwik8(synthetic_enwik8(size), tmp_path):
         tracemalloc.start()
         read = open_enwik8(tmp_path)
         read.counts("train")

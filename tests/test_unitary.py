@@ -1,4 +1,4 @@
-"""The sets of unitary matrices: what each is by a second definition, and what its paper says."""
+"""The sets of unitary matrices against second definitions and the statements of their papers."""
 
 import math
 from functools import partial
@@ -56,7 +56,7 @@ def angles_of(W):
     return np.sort(np.angle(np.linalg.eigvals(array(W))))
 
 
-# --------------------------------------------------------------------- what holds for all
+# --------------------------------------------------------------------------- all sets
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def angles_of(W):
         (full_capacity, 116, 116 * 116),
     ],
 )
-def test_a_set_has_as_many_raw_numbers_as_its_paper_says(make, n, count):
+def test_a_set_has_as_many_raw_entries_as_in_its_paper(make, n, count):
     assert sum(raw.numel() for raw in make(n).parameters()) == count
 
 
@@ -90,7 +90,7 @@ def test_a_set_has_as_many_raw_numbers_as_its_paper_says(make, n, count):
         (scurnn, 4 * 4),
     ],
 )
-def test_a_set_has_as_many_dimensions_as_its_paper_says(make, dimension):
+def test_a_set_has_as_many_dimensions_as_in_its_paper(make, dimension):
     constraint = scattered(make, 4, dtype=DOUBLE)
     names = [name for name, _ in constraint.named_parameters()]
 
@@ -110,7 +110,7 @@ def test_all_eigenvalues_lie_on_the_unit_circle(make):
 
 
 @each_of_ours
-def test_descent_goes_down(make):
+def test_gradient_descent_reduces_the_loss(make):
     constraint = started(make, 8, dtype=DOUBLE)
     optimiser = torch.optim.SGD(constraint.parameters(), lr=0.01)
     before = loss(constraint).item()
@@ -135,14 +135,14 @@ def test_a_compiled_set_agrees_without_a_break_in_its_graph(make, draw):
 
 @pytest.mark.parametrize("make", [Givens, MovingCayley, ScaledCayley])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.complex32])
-def test_a_type_that_is_too_narrow_is_refused(make, dtype):
+def test_a_dtype_below_float32_is_refused(make, dtype):
     with pytest.raises(ValueError, match=f"expected dtype to be float32, .*, got {dtype}"):
         make(4, dtype=dtype)
 
 
 @pytest.mark.parametrize("make", [Givens, MovingCayley, ScaledCayley])
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE, COMPLEX, torch.complex128], ids=str)
-def test_the_matrix_is_of_the_type_that_is_asked_for(make, dtype):
+def test_the_matrix_has_the_requested_dtype(make, dtype):
     assert make(4, dtype=dtype)().dtype == dtype
 
 
@@ -175,7 +175,7 @@ def test_the_complex_scaled_cayley_gradient_is_that_of_the_paper():
     allowed = np.linalg.norm(V) * tol(DOUBLE, 7)
     rows, columns = np.tril_indices(7, -1)
     assert np.abs(array(constraint.raw.grad) - 2 * towards[rows, columns].real).max() <= allowed
-    # an entry on the diagonal is there once, one beside it twice
+    # a diagonal entry occurs once in A, any other twice
     twice = 2 - np.eye(7)
     rows, columns = np.tril_indices(7)
     imaginary = (twice * towards.imag)[rows, columns]
@@ -183,21 +183,21 @@ def test_the_complex_scaled_cayley_gradient_is_that_of_the_paper():
     assert np.abs(array(constraint.theta.grad) - by_theta).max() <= allowed
 
 
-def test_the_zero_start_is_a_diagonal_of_uniform_phases():
-    constraint = started(partial(scurnn, start="zero"), 40)
+def test_the_zero_initialisation_is_a_diagonal_of_uniform_phases():
+    constraint = started(partial(scurnn, init="zero"), 40)
     phases = torch.empty(40).uniform_(0, 2 * math.pi, generator=stream())
     expected = torch.diag(torch.exp(1j * phases))
     assert distance(constraint(), expected) <= tol(torch.float32, 1)
 
 
-def test_the_complex_start_is_the_real_one_but_for_the_phases():
+def test_the_complex_initialisation_differs_from_the_real_one_in_the_phases_alone():
     complex_one, real_one = started(scurnn, 7), started(partial(ScaledCayley, negative=0), 7)
     assert torch.equal(complex_one.raw, real_one.raw)
     assert not complex_one.imaginary.any()
 
 
 @pytest.mark.parametrize("n", [1, 2, 16])
-def test_every_unitary_matrix_is_in_reach_of_some_phases(n):
+def test_every_unitary_matrix_can_be_assigned(n):
     constraint = started(scurnn, n)
     for seed in range(50):
         W = haar_(torch.empty(n, n, dtype=torch.complex128), generator=stream(seed))
@@ -205,7 +205,7 @@ def test_every_unitary_matrix_is_in_reach_of_some_phases(n):
         assert distance(constraint(), W) <= tol(torch.float32, n)
 
 
-def test_phases_turn_where_they_cannot_give_the_matrix():
+def test_phases_shift_where_they_do_not_reach_the_matrix():
     constraint = started(scurnn, 6)
     W = torch.diag(-torch.exp(1j * constraint.theta.detach()))
     constraint.assign(W)
@@ -213,7 +213,7 @@ def test_phases_turn_where_they_cannot_give_the_matrix():
     assert not constraint.raw.any()
 
 
-def test_phases_stay_where_they_can_give_the_matrix():
+def test_phases_stay_where_they_reach_the_matrix():
     constraint = started(scurnn, 6)
     theta = constraint.theta.detach().clone()
     constraint.assign(torch.eye(6))
@@ -266,7 +266,7 @@ def test_a_second_reflection_in_the_transformed_plane_undoes_the_first():
     assert distance(constraint(), torch.eye(7)) <= tol(DOUBLE, 7)
 
 
-def test_the_start_has_uniform_phases_and_glorot_reflections():
+def test_the_initialisation_has_uniform_phases_and_glorot_reflections():
     constraint = started(FourierProduct, 1000)
     assert 3.1 < constraint.theta.abs().max() <= math.pi
     bound = math.sqrt(6 / (2 + 2000))
@@ -283,7 +283,7 @@ def test_the_permutation_is_drawn_once_from_its_seed():
         5,
         3,
         7,
-    ]  # what numpy.random.seed(1234) and then numpy.random.permutation(8) give
+    ]  # numpy.random.seed(1234); numpy.random.permutation(8)
     constraint = FourierProduct(8)
     constraint.reset()
     assert constraint.permutation.tolist() == expected
@@ -298,7 +298,7 @@ def test_the_permutation_is_saved():
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5])
-def test_a_seed_that_numpy_does_not_take_is_refused(seed):
+def test_a_seed_that_numpy_does_not_accept_is_refused(seed):
     with pytest.raises(ValueError, match=rf"0 <= permutation_seed < 2\*\*32, got {seed}"):
         FourierProduct(8, permutation_seed=seed)
 
@@ -320,7 +320,7 @@ def fft_pairs(n):
 
 
 def rotation_by_rotation(constraint, pairs):
-    """W h = D F_L ... F_1 h, a rotation at a time."""
+    """W h = D F_L ... F_1 h, one rotation at a time."""
     n = constraint.size
     W = np.eye(n, dtype=complex)
     thetas = iter(constraint.theta.tolist())
@@ -355,7 +355,7 @@ def test_fft_layers_are_the_rotations_of_the_paper(make, n):
 @torch.no_grad()
 def test_every_other_layer_leaves_the_first_and_the_last_unit():
     constraint = started(Givens, 8)
-    constraint.theta[:4] = 0  # the first layer turns nothing
+    constraint.theta[:4] = 0  # the first layer is the identity
     W, I = constraint(), torch.eye(8)
     for unit in (0, 7):
         assert torch.equal(W[unit], I[unit])
@@ -378,7 +378,7 @@ def test_real_rotations_have_determinant_one():
     assert abs(torch.linalg.det(W).item() - 1) <= tol(DOUBLE, 8)
 
 
-def test_all_angles_start_uniformly():
+def test_all_initial_angles_are_uniform():
     for angles in started(partial(eurnn, layers=4), 1000).parameters():
         assert 3.1 < angles.abs().max() <= math.pi
 
@@ -434,7 +434,7 @@ def test_a_step_of_gradient_descent_is_the_multiplicative_update_of_the_paper(ma
 
 
 @each_moving_cayley
-def test_nothing_is_solved_in_the_ordinary_case(make, monkeypatch):
+def test_the_ordinary_case_solves_no_linear_system(make, monkeypatch):
     constraint = started(make, 8)
     monkeypatch.delattr(torch.linalg, "solve")
     loss(constraint).backward()
@@ -454,7 +454,7 @@ def test_second_derivatives_are_right_at_zero_too(make, draw):
 
 
 @each_moving_cayley
-def test_the_base_is_the_matrix_and_the_rest_zero_after_every_step(make):
+def test_after_every_step_the_base_is_the_matrix_and_the_raw_parameters_are_zero(make):
     constraint = started(make, 8)
     optimiser = torch.optim.Adam(constraint.parameters(), lr=0.01)
     for k in range(3):
@@ -465,7 +465,7 @@ def test_the_base_is_the_matrix_and_the_rest_zero_after_every_step(make):
 
 
 @each_moving_cayley
-def test_a_move_leaves_the_matrix_where_it_is(make):
+def test_a_move_of_the_base_keeps_the_matrix(make):
     constraint = scattered(make, 8)
     W = constraint().detach().clone()
     constraint.advance()
@@ -473,7 +473,7 @@ def test_a_move_leaves_the_matrix_where_it_is(make):
 
 
 @each_moving_cayley
-def test_giving_the_matrix_moves_nothing(make):
+def test_a_forward_pass_does_not_move_the_base(make):
     constraint = scattered(make, 8)
     before = state_of(constraint)
     loss(constraint).backward()
@@ -487,19 +487,19 @@ def test_long_training_does_not_drift(make):
     assert constraint.residual(constraint()) <= tol(torch.float32, 1)
 
 
-def test_a_real_one_starts_from_a_rotation_and_keeps_the_determinant():
+def test_a_real_matrix_is_initialised_as_a_rotation_and_keeps_the_determinant():
     constraint = started(MovingCayley, 7, dtype=DOUBLE)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(20))
     assert abs(torch.linalg.det(constraint()).item() - 1) <= tol(DOUBLE, 7)
 
 
-def test_the_start_is_a_haar_draw():
+def test_the_haar_initialisation_is_a_haar_draw():
     expected = haar_(torch.empty(5, 5, dtype=COMPLEX), generator=stream())
     assert torch.equal(started(full_capacity)(), expected)
 
 
-def test_the_urnn_start_is_a_fourier_product():
-    constraint = started(partial(full_capacity, start="urnn"), 8)
+def test_the_urnn_initialisation_is_a_fourier_product():
+    constraint = started(partial(full_capacity, init="urnn"), 8)
     expected = started(FourierProduct, 8)()
     assert distance(constraint(), expected) <= tol(torch.float32, 8)
 
@@ -507,11 +507,11 @@ def test_the_urnn_start_is_a_fourier_product():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"start": "ones"}, "expected start to be 'haar' or 'urnn', got 'ones'"),
-        ({"start": "urnn"}, "expected start='haar' for a real matrix, got 'urnn'"),
+        ({"init": "ones"}, "expected init to be 'haar' or 'urnn', got 'ones'"),
+        ({"init": "urnn"}, "expected init='haar' for a real matrix, got 'urnn'"),
     ],
 )
-def test_a_start_that_does_not_exist_is_refused(options, message):
+def test_an_unknown_initialisation_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         MovingCayley(4, **options)
 
@@ -540,7 +540,7 @@ def test_complex_haar_draws_have_a_uniform_determinant():
     [FourierProduct, Givens, partial(Givens, style="fft"), partial(Givens, dtype=torch.complex64)],
     ids=["fourier", "tunable", "fft", "complex"],
 )
-def test_a_product_made_on_the_meta_device_is_unitary_once_it_is_reset(make):
+def test_a_product_created_on_the_meta_device_is_unitary_after_a_reset(make):
     with torch.device("meta"):
         constraint = make(8)
     constraint.to_empty(device="cpu").reset()

@@ -1,4 +1,4 @@
-"""Drives that are recorded and encoded for real, by the command that does it."""
+"""Recording and encoding of drives, with the real environment and command."""
 
 import importlib.util
 import itertools
@@ -14,13 +14,12 @@ import torch
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.data.car_racing import read_encoded
 from eigenrnn.experiments.tasks import CarRacing
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.sampling import generator_for
 from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.world import VAE, Collection, encode
-from eigenrnn.experiments.world.drive import actions, frame_of
-from eigenrnn.experiments.world.encode import autoencoder_settings
-from eigenrnn.experiments.world.frames import Frames
-from eigenrnn.experiments.world.progress import Counter
+from eigenrnn.experiments.world.autoencoder import Frames, autoencoder_settings
+from eigenrnn.experiments.world.collection import ProgressCounter
+from eigenrnn.experiments.world.drive import preprocess_frame, sample_actions
 from training_run import QUIET, one_thread
 
 STEPS = 15
@@ -29,7 +28,7 @@ OPTIONS = f"--rollouts 3 --steps {STEPS} --seed 4 --epochs 2 --processes 2 --acc
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A collection that the command has made."""
+    """A collection recorded by the command."""
     folder = tmp_path_factory.mktemp("world") / "drives"
     with one_thread():
         assert main(["collect", "car_racing", *OPTIONS.split(), "--out", str(folder)]) == 0
@@ -38,7 +37,7 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture
 def copied(recorded, tmp_path):
-    """The same collection, to be spoilt."""
+    """A copy of the collection that a test may damage."""
     shutil.copytree(recorded.folder, tmp_path / "copy")
     return Collection(tmp_path / "copy", rollouts=3, steps=STEPS, seed=4)
 
@@ -47,13 +46,13 @@ def contents(collection):
     return [collection.path(number).read_bytes() for number in range(collection.rollouts)]
 
 
-def test_actions_are_those_of_a_random_linear_map_of_noise():
+def test_actions_are_a_random_linear_map_of_noise():
     for number in range(3):
         generator = np.random.default_rng(np.random.SeedSequence(4, spawn_key=(number, 0)))
         scale = generator.random() * 0.01
         weights = scale * generator.standard_cauchy(3 * 32)
         biases = scale * generator.standard_cauchy(3)
-        for got in actions(4, number, 20):
+        for got in sample_actions(4, number, 20):
             noise = generator.standard_normal(32)
             sums = [sum(noise * weights[32 * k : 32 * (k + 1)]) + biases[k] for k in range(3)]
             steering, gas, brake = np.tanh(sums)
@@ -61,16 +60,16 @@ def test_actions_are_those_of_a_random_linear_map_of_noise():
             assert got.tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_frame_is_what_is_above_the_instruments_scaled_and_inverted():
-    seen = np.zeros((96, 96, 3), np.uint8)
-    seen[:42, :, 0], seen[42:84, :, 1], seen[84:] = 200, 90, 255
-    frame = frame_of(seen)
+def test_frames_lack_the_instruments_and_are_scaled_and_inverted():
+    observation = np.zeros((96, 96, 3), np.uint8)
+    observation[:42, :, 0], observation[42:84, :, 1], observation[84:] = 200, 90, 255
+    frame = preprocess_frame(observation)
     assert frame.shape == (64, 64, 3)
     assert (frame[:31] == [55, 255, 255]).all()
     assert (frame[33:] == [255, 165, 255]).all()
 
 
-def test_a_drive_shows_a_track_that_moves(recorded):
+def test_a_drive_shows_a_moving_track(recorded):
     for number in range(3):
         frames = recorded.read(number)["frame"]
         assert frames.shape == (STEPS, 64, 64, 3)
@@ -87,7 +86,7 @@ def test_drives_do_not_depend_on_the_number_of_processes_or_steps(recorded, tmp_
         assert np.array_equal(shorter.read(number), recorded.read(number)[:6])
 
 
-def test_drives_that_are_there_are_kept_and_those_that_are_missing_recorded(copied):
+def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
     before = contents(copied)
     copied.path(1).unlink()
     kept = copied.path(0).stat().st_mtime_ns
@@ -96,9 +95,9 @@ def test_drives_that_are_there_are_kept_and_those_that_are_missing_recorded(copi
     assert copied.path(0).stat().st_mtime_ns == kept
 
 
-def test_ctrl_c_ends_the_work_after_the_drives_in_hand(tmp_path, monkeypatch):
+def test_ctrl_c_finishes_the_drives_in_progress(tmp_path, monkeypatch):
     collection = Collection(tmp_path / "drives", rollouts=4, steps=4)
-    monkeypatch.setattr(Counter, "advance", lambda _: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(ProgressCounter, "advance", lambda _: os.kill(os.getpid(), signal.SIGINT))
     assert not collection.collect(processes=1, console=QUIET)
     assert [collection.path(number).exists() for number in range(4)] == [True] + 3 * [False]
 
@@ -111,13 +110,13 @@ def test_ctrl_c_ends_the_work_after_the_drives_in_hand(tmp_path, monkeypatch):
         ({"rollouts": 4}, r"got rollouts 3, now 4"),
     ],
 )
-def test_a_folder_of_another_collection_is_refused(recorded, options, message):
+def test_a_folder_of_another_collection_is_rejected(recorded, options, message):
     same = {"rollouts": 3, "steps": STEPS, "seed": 4}
     with pytest.raises(ValueError, match=message):
         Collection(recorded.folder, **(same | options)).collect(console=QUIET)
 
 
-def test_a_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path):
+def test_a_folder_with_other_files_is_rejected_unchanged(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(
         ValueError, match=rf"expected an empty folder .* got {tmp_path} with other"
@@ -126,20 +125,20 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_drive_that_is_cut_off_is_refused_by_name(copied):
+def test_a_truncated_drive_is_rejected_by_name(copied):
     path = copied.path(2)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match=rf"expected a complete rollout in {path}"):
         copied.collect(console=QUIET)
 
 
-def test_a_drive_of_another_number_is_refused_by_name(copied):
+def test_a_drive_of_another_number_is_rejected_by_name(copied):
     shutil.copy(copied.path(0), copied.path(1))
     with pytest.raises(ValueError, match=r"expected the actions of drive 1 with the seed 4"):
         copied.collect(console=QUIET)
 
 
-def test_another_array_is_refused_by_name(copied):
+def test_another_array_is_rejected_by_name(copied):
     np.save(copied.path(0), np.zeros(STEPS))
     with pytest.raises(
         ValueError, match=r"expected 15 steps of frames and actions in .*00000.npy"
@@ -147,7 +146,7 @@ def test_another_array_is_refused_by_name(copied):
         copied.collect(console=QUIET)
 
 
-def test_a_missing_environment_is_named_before_anything_is_written(tmp_path, monkeypatch, capsys):
+def test_a_missing_environment_is_named_before_any_file_is_written(tmp_path, monkeypatch, capsys):
     there = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "Box2D" else there(name)
@@ -167,7 +166,7 @@ def test_a_missing_environment_is_named_before_anything_is_written(tmp_path, mon
         ({"seed": -1}, r"expected seed >= 0, got -1"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Collection("nowhere", **options)
 
@@ -176,9 +175,9 @@ def test_the_autoencoder_has_the_parameters_of_the_paper():
     assert sum(parameter.numel() for parameter in VAE().parameters()) == 4_348_547
 
 
-def test_codes_are_drawn_in_training_and_are_the_means_in_evaluation():
-    model = VAE(generator=stream(0))
-    frames = torch.randint(256, (1, 4, 12_288), generator=stream(1)).byte()
+def test_latents_are_sampled_in_training_and_are_the_means_in_evaluation():
+    model = VAE(generator=generator_for(0))
+    frames = torch.randint(256, (1, 4, 12_288), generator=generator_for(1)).byte()
     with torch.no_grad():
         one, other = model(frames), model(frames)
         assert not torch.equal(one, other)
@@ -187,10 +186,10 @@ def test_codes_are_drawn_in_training_and_are_the_means_in_evaluation():
         assert torch.equal(model(frames)[:, :12_288], pixels.flatten(1))
 
 
-def test_the_loss_is_that_of_world_models(recorded):
+def test_the_loss_equals_that_of_world_models(recorded):
     task = Frames(recorded)
-    frames = task.batch(5, stream(0)).targets
-    outputs = torch.randn(5, task.output_size, generator=stream(1), dtype=torch.float64)
+    frames = task.batch(5, generator_for(0)).targets
+    outputs = torch.randn(5, task.output_size, generator=generator_for(1), dtype=torch.float64)
     outputs[:3, 12_288:] *= 0.1  # these diverge by less than is free
     x, y = frames.numpy() / 255, outputs.numpy()
     squares, divergences = [], []
@@ -202,12 +201,12 @@ def test_the_loss_is_that_of_world_models(recorded):
     assert min(divergences[3:]) > 16
     expected = np.mean(squares) + np.mean(divergences)
     assert task.loss(outputs, frames).item() == pytest.approx(expected)
-    figures = task.figures(task.tally(outputs, frames))
-    assert tuple(figures) == task.figure_names
+    figures = task.metrics_from_sums(task.metric_sums(outputs, frames))
+    assert tuple(figures) == task.metric_names
     assert [*figures.values()] == pytest.approx([expected, np.mean(squares), np.mean(divergences)])
 
 
-def test_the_autoencoder_sees_each_training_frame_once_and_none_that_is_tested(recorded):
+def test_an_epoch_has_each_training_frame_once_and_no_test_frame(recorded):
     task = Frames(recorded, eval_every=4)
     train, validation, test = (
         recorded.read(number)["frame"].reshape(STEPS, -1) for number in range(3)
@@ -224,11 +223,11 @@ def test_the_autoencoder_sees_each_training_frame_once_and_none_that_is_tested(r
 def test_the_autoencoders_baseline_is_the_loss_of_the_mean_frame(recorded):
     task = Frames(recorded)
     frames = torch.from_numpy(recorded.read(0)["frame"].reshape(STEPS, -1).copy())
-    guess = torch.cat([(frames / 255).mean(0), torch.zeros(64)]).expand(STEPS, -1)
-    assert task.loss(guess, frames).item() == pytest.approx(task.baseline(), rel=1e-5)
+    prediction = torch.cat([(frames / 255).mean(0), torch.zeros(64)]).expand(STEPS, -1)
+    assert task.loss(prediction, frames).item() == pytest.approx(task.baseline(), rel=1e-5)
 
 
-def test_encoded_drives_are_those_of_the_autoencoder_in_the_folder(recorded):
+def test_drives_are_encoded_by_the_autoencoder_in_the_folder(recorded):
     model = VAE().eval()
     model.load_state_dict(checkpoint.load(recorded.vae / "last.pt")["learner"]["model"])
     encoded = read_encoded(recorded.encoded)
@@ -242,7 +241,7 @@ def test_encoded_drives_are_those_of_the_autoencoder_in_the_folder(recorded):
         assert np.array_equal(encoded.action[number], drive["action"])
 
 
-def test_encoding_again_trains_no_further_and_gives_the_same_file(copied):
+def test_encoding_again_does_not_train_and_writes_the_same_file(copied):
     before = copied.encoded.read_bytes()
     copied.encoded.unlink()
     steps = json.loads((copied.vae / "result.json").read_text())["steps"]
@@ -252,7 +251,7 @@ def test_encoding_again_trains_no_further_and_gives_the_same_file(copied):
     assert json.loads((copied.vae / "result.json").read_text())["steps"] == steps == 2
 
 
-def test_the_task_reads_what_the_command_wrote(recorded):
+def test_the_task_reads_the_output_of_the_command(recorded):
     task = CarRacing(data_root=recorded.folder)
     (batch,) = itertools.islice(task.batches("train", 1), 1)
     assert batch.inputs.shape == (STEPS - 1, 1, 35)

@@ -1,4 +1,4 @@
-"""Sets of recurrent matrices: one file each, one line here."""
+"""Sets of recurrent matrices, one file each."""
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.constraints.block_triangular import BlockTriangular

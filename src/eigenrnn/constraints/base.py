@@ -1,4 +1,4 @@
-"""What every set of recurrent matrices must offer."""
+"""The base class of every set of recurrent matrices."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -8,8 +8,10 @@ from typing import Any, Self, cast
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import Parameter
+from torch.nn.modules.module import register_module_module_registration_hook
+from torch.optim import swa_utils
 
-from eigenrnn.constraints.following import follow
+from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
 
@@ -22,9 +24,10 @@ class Constraint(nn.Module, ABC):
     .. math:: W = \phi(\text{raw}) \in \mathcal S \quad \text{for every value of raw}
 
     Calling the module gives W. Raw parameters are real numbers, also where W is complex. They and
-    the map stay in float32 or better: autocast does not reach them, and moving the module to a
-    16-bit type leaves them as they are. A new set writes `_matrix`, `_assign`, `residual` and
-    `reset`; one that keeps a moving reference also sets `moves` and writes `advance`.
+    the map stay in float32 or better: autocast does not apply to them, and moving the module to a
+    16-bit type leaves them as they are. A new set defines `_matrix`, `_assign`, `residual` and
+    `reset`. A set that must be updated after each optimiser step also sets `needs_advance` and
+    defines `advance`.
 
     Args:
         size: The number N of rows and columns.
@@ -33,53 +36,56 @@ class Constraint(nn.Module, ABC):
     """
 
     constrained = True
-    """Whether W is confined at all."""
+    """Whether the set restricts W at all."""
 
-    moves = False
+    needs_advance = False
     """Whether `advance` must be called after each optimiser step."""
 
-    moves_base = False
-    """Whether `advance` changes what the raw parameters stand for; they are zero after it."""
+    has_moving_base = False
+    """Whether the raw parameters are relative to a base, which `advance` moves to the present W.
+
+    The raw parameters are zero after each move.
+    """
 
     is_complex = False
     """Whether W is complex."""
 
-    unregistered: tuple[str, ...] = ()
-    """Names of tensors that are no buffers, so that nothing averages them with a model's."""
+    tensor_attributes: tuple[str, ...] = ()
+    """Names of tensors that are not buffers, so that averaging a model leaves them alone."""
 
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
         super().__init__()
         self._raw_shapes: dict[str, torch.Size] = {}
         self.size = int(size)
-        if self.moves:
-            follow(self)
+        if self.needs_advance:
+            advance_after_steps(self)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of W; the raw parameters are of the real type of the same precision."""
+        """The type of W; the raw parameters have the real type of the same precision."""
         real = next(self.parameters()).dtype
         return real.to_complex() if self.is_complex else real
 
     @property
     def device(self) -> torch.device:
-        """Where the raw parameters are and W will be."""
+        """The device of the raw parameters and of W."""
         return next(self.parameters()).device
 
     @property
     def tolerance(self) -> float:
-        """The residual up to which a matrix counts as one of the set."""
+        """The largest residual of a matrix that counts as inside the set."""
         return tol(self.dtype, self.size)
 
     def forward(self) -> Tensor:  # (N, N)
-        """Return the matrix W that the raw parameters stand for.
+        """Return the matrix W of the raw parameters.
 
         Raises:
-            ValueError: If the reference moves and something else took the place of the raw
-                parameters, such as a parametrisation, a pruning or a shard.
+            ValueError: If the constraint needs `advance` and its raw parameters were replaced, for
+                instance by a parametrisation, by pruning or by sharding.
         """
         self.check_raw()
-        if self.device.type == "meta":  # which has no autocast to leave
+        if self.device.type == "meta":  # the meta device has no autocast
             return self._matrix()
         with torch.autocast(self.device.type, enabled=False):
             return self._matrix()
@@ -89,7 +95,7 @@ class Constraint(nn.Module, ABC):
         self,
         W: Tensor,  # (N, N)
     ) -> None:
-        """Set the raw parameters so that the module gives W.
+        """Set the raw parameters so that the module returns W.
 
         Raises the errors of `check`.
         """
@@ -100,9 +106,9 @@ class Constraint(nn.Module, ABC):
         self,
         W: Tensor,  # (N, N)
     ) -> None:
-        """Refuse what is no matrix of the set; changes nothing.
+        """Check that W is a matrix of the set.
 
-        A matrix of the set that the map does not reach is refused by `assign` alone.
+        A matrix of the set may still be out of reach of the map; only `assign` finds that out.
 
         Raises:
             TypeError: If W is not a floating-point tensor, or complex where the set is real.
@@ -128,38 +134,38 @@ class Constraint(nn.Module, ABC):
 
     @torch.no_grad()
     def sample(self, generator: Generator | None = None) -> Tensor:  # (N, N)
-        """Draw a matrix as `reset` does and leave the module as it is."""
+        """Draw a matrix as `reset` does, without changing the module."""
         twin = copy.deepcopy(self)
         twin.reset(generator)
         return twin().detach()
 
     def penalty(self) -> Tensor:  # ()
-        """Return what the paper of the set adds to the loss; zero where it adds nothing."""
+        """Return the term that the paper of the set adds to the loss; zero by default."""
         return torch.zeros((), device=self.device)
 
     def recurrent_parameters(self) -> Iterator[Parameter]:
-        """Yield the raw parameters that get the recurrent optimiser: all, if W is confined."""
+        """Yield the raw parameters for the recurrent optimiser: all if W is constrained."""
         if self.constrained:
             yield from self.parameters()
 
     @torch.no_grad()
     def advance(self) -> None:
-        """Move the reference; runs by itself after each optimiser step on the raw parameters."""
+        """Update the constraint; called automatically after each optimiser step on it."""
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         super().register_parameter(name, param)
         if param is not None:
-            self._raw_shapes.setdefault(name, param.shape)  # a shard may take its place
+            self._raw_shapes.setdefault(name, param.shape)  # a shard may replace it
 
     def check_raw(self, *, whole: bool = False) -> None:
-        """Refuse raw parameters that a moving reference could not set; changes nothing.
+        """Check that `advance` can read and set all raw parameters.
 
         Args:
-            whole: Whether to refuse parts that are spread over several processes, too.
+            whole: Whether to refuse parameters that are sharded over several processes, too.
         Raises:
-            ValueError: If something took their place, such as a parametrisation, or part of them.
+            ValueError: If a parameter was replaced, for instance by a parametrisation or a shard.
         """
-        if not self.moves:
+        if not self.needs_advance:
             return
         for part in self.modules():
             own = dict(part.named_parameters(recurse=False))
@@ -168,30 +174,30 @@ class Constraint(nn.Module, ABC):
                 if name not in own and "_former_parameters" not in vars(part):
                     raise ValueError(
                         f"expected {name!r} of {kind} to be a parameter of its own, got something "
-                        "else in its place: its reference moves, which reads and sets it. "
+                        "else in its place: the constraint reads and sets it after each step. "
                         "torch.nn.utils.parametrize, torch.nn.utils.prune and "
-                        "FullyShardedDataParallel cannot be used with it; take a constraint "
-                        "whose reference stays, such as ScaledCayley"
+                        "FullyShardedDataParallel cannot be used with it; use a constraint "
+                        "that needs no such update, such as ScaledCayley"
                     )
                 if whole and (own[name].shape != shape or type(own[name]) is not Parameter):
                     found = f"{type(own[name]).__name__} of shape {tuple(own[name].shape)}"
                     raise ValueError(
-                        f"expected all of {name!r} of {kind}, got a {found}: its reference "
-                        "moves, which takes all entries. FullyShardedDataParallel and "
+                        f"expected all of {name!r} of {kind}, got a {found}: the constraint reads "
+                        "and sets all entries after each step. FullyShardedDataParallel and "
                         "fully_shard cannot be used with it; use DistributedDataParallel, and "
                         "ZeroRedundancyOptimizer to shard the state of the optimiser"
                     )
 
     @abstractmethod
     def reset(self, generator: Generator | None = None) -> None:
-        """Draw the published start anew; without a generator, from torch's global stream."""
+        """Draw the published initialisation; by default from torch's global random stream."""
 
     @abstractmethod
     def residual(
         self,
         W: Tensor,  # (N, N)
     ) -> float:
-        """Measure how far W is from the set, in double precision; zero means inside."""
+        """Measure the distance of W from the set, in double precision; zero inside the set."""
 
     @abstractmethod
     def _matrix(self) -> Tensor: ...  # (N, N)
@@ -210,28 +216,28 @@ class Constraint(nn.Module, ABC):
             moved = fn(tensor)
             if moved.dtype == at_least_float32(moved.dtype):
                 return moved
-            return tensor.to(moved.device, torch.float32)  # a 16-bit map would leave its set
+            return tensor.to(moved.device, torch.float32)  # in 16 bits W would leave the set
 
         super()._apply(move, recurse)
-        for name in self.unregistered:
+        for name in self.tensor_attributes:
             tensor = getattr(self, name)
             if tensor.is_floating_point():
                 setattr(self, name, move(tensor))
-            elif self.device.type != "meta":  # an index table is needed again after it
+            elif self.device.type != "meta":  # an index table must survive the meta device
                 setattr(self, name, tensor.to(self.device))
         return self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if self.moves:  # copies and unpickled modules move too
-            follow(self)
+        if self.needs_advance:  # for copies and unpickled modules
+            advance_after_steps(self)
 
 
 def real_type(dtype: torch.dtype | None) -> torch.dtype:
-    """Return the type of the raw parameters of a W of a type; None stands for torch's default.
+    """Return the real type of the raw parameters of a W of type `dtype`; None is torch's default.
 
     Raises:
-        ValueError: If it is no real or complex type of float32 precision or better.
+        ValueError: If `dtype` is not a real or complex type of float32 precision or better.
     """
     real = torch.get_default_dtype() if dtype is None else dtype.to_real()
     if real not in (torch.float32, torch.float64):
@@ -240,22 +246,45 @@ def real_type(dtype: torch.dtype | None) -> torch.dtype:
     return real
 
 
-def make_constraint(make: Callable[[int], object], size: int) -> Constraint:
-    """Call what users pass as `constraint=`.
+def make_constraint(factory: Callable[[int], object], size: int) -> Constraint:
+    """Call the function that a user passed as `constraint=`.
 
     Raises:
-        TypeError: If it is no function, or does not make a `Constraint`.
-        ValueError: If it makes one of another size.
+        TypeError: If it is not a function, or does not return a `Constraint`.
+        ValueError: If it returns a constraint of another size.
     """
-    wanted = "expected a function of the size that makes a Constraint, such as ScaledCayley"
-    if isinstance(make, Constraint) or not callable(make):
-        raise TypeError(f"{wanted}, got {make!r}")
-    made = make(size)
-    if not isinstance(made, Constraint):
-        raise TypeError(f"{wanted}, got one that makes {type(made).__name__}")
-    if made.size != size:
+    expected = "expected a function from the size to a Constraint, such as ScaledCayley"
+    if isinstance(factory, Constraint) or not callable(factory):
+        raise TypeError(f"{expected}, got {factory!r}")
+    constraint = factory(size)
+    if not isinstance(constraint, Constraint):
+        raise TypeError(f"{expected}, got one that returns {type(constraint).__name__}")
+    if constraint.size != size:
         raise ValueError(
-            f"expected a constraint of size {size}, got {made}; pass a function that makes one of "
+            f"expected a constraint of size {size}, got {constraint}; pass a function that uses "
             "the size that it is called with"
         )
-    return made
+    return constraint
+
+
+def _refuse_moving_base(module: nn.Module, _name: str, submodule: nn.Module | None) -> None:
+    """Stop torch's `AveragedModel` from averaging raw parameters with a moving base.
+
+    Raises:
+        ValueError: If the module is torch's `AveragedModel` and the model has such a constraint.
+    """
+    if not isinstance(module, swa_utils.AveragedModel):
+        return
+    if getattr(module, "averages_moving_bases", False):  # our own subclass
+        return
+    for name, part in (submodule or module).named_modules():
+        if isinstance(part, Constraint) and part.has_moving_base:
+            raise ValueError(
+                "expected eigenrnn.AveragedModel for a model with a moving base, got torch's, and "
+                f"{name}: {part}: its raw parameters stand for another matrix at each base; "
+                "eigenrnn.AveragedModel takes the same arguments"
+            )
+
+
+# here and not beside our AveragedModel, which may never be imported
+register_module_module_registration_hook(_refuse_moving_base)

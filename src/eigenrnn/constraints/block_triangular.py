@@ -1,4 +1,4 @@
-"""Two sets of matrices joined: a long memory, a short one, and what leads from short to long."""
+"""Block triangular matrices of a long memory, a short memory and their coupling."""
 
 import copy
 import math
@@ -17,36 +17,35 @@ __all__ = ["BlockTriangular"]
 
 
 class BlockTriangular(Constraint):
-    r"""Matrices of two diagonal blocks from two sets, and a free block above the diagonal.
+    r"""Matrices of two diagonal blocks from two sets and a free block above the diagonal.
 
     .. math:: W = \begin{bmatrix} W_L & W_C \\ 0 & W_S \end{bmatrix}, \qquad
         W_L \in \mathcal L, \quad W_S \in \mathcal S
 
-    The eigenvalues of W are those of both blocks, whatever the coupling :math:`W_C`, by which the
-    first :math:`N - N_S` units, the long memory, hear the last :math:`N_S`, the short one. The
-    blocks may be any sets, of real matrices both or of complex ones both.
+    The eigenvalues of W are those of both blocks for every coupling :math:`W_C`. The first
+    :math:`N - N_S` units are the long memory; the coupling feeds them the last :math:`N_S`, the
+    short memory. The blocks may be any two sets, both real or both complex.
 
     Args:
         size: The number N of rows and columns.
-        long: A function of the size that makes the constraint of :math:`W_L`, such as
+        long: A function of the size that returns the constraint of :math:`W_L`, such as
             ``partial(ScaledCayley, negative=29)``.
-        short: A function of the size that makes the constraint of :math:`W_S`.
+        short: A function of the size that returns the constraint of :math:`W_S`.
         short_size: The size :math:`N_S` of the short memory; half of N by default.
-        coupling: Whether there is a block :math:`W_C`, or zeros.
-        coupling_init: The start of :math:`W_C`, in place.
+        coupling: Whether :math:`W_C` is trained; it is zero otherwise.
+        coupling_init: The initialiser of :math:`W_C`, in place.
     Shape:
         coupling: :math:`(N - N_S, N_S)`, the real part of :math:`W_C`.
-        imaginary: the same, the imaginary part; only where W is complex.
+        imaginary: the same, the imaginary part; only if W is complex.
     Raises:
-        ValueError: If `short_size` leaves no unit to one of the blocks, `long` or `short` makes
-            one of another size than it was asked for, or only one of them is complex.
-        TypeError: If `long` or `short` does not make a `Constraint`.
+        ValueError: If `short_size` leaves a block without units, `long` or `short` returns a
+            constraint of another size, or only one of them is complex.
+        TypeError: If `long` or `short` does not return a `Constraint`.
     Source:
         Helfrich and Ye, AAAI 2020, equation 2. https://arxiv.org/abs/1911.07964 (departures: any
         two sets; the gradient of :math:`W_S` is that of `SpectralRadius`, which corrects
         Proposition 3.2; the paper draws the coupling for Penn Treebank from a truncated orthogonal
-        matrix, which is ``coupling_init=orthogonal_``. Its code multiplies rows by the transpose
-        of W).
+        matrix: ``coupling_init=orthogonal_``; its code multiplies rows by the transpose of W).
     Example:
         >>> BlockTriangular(160, long=partial(ScaledCayley, negative=29), short_size=64)
         BlockTriangular(
@@ -81,7 +80,7 @@ class BlockTriangular(Constraint):
         if self.long.is_complex != self.short.is_complex:
             raise ValueError(
                 f"expected two sets of real matrices or two of complex ones, got {self.long} "
-                f"and {self.short}; make both with dtype=torch.complex64, or neither"
+                f"and {self.short}; pass dtype=torch.complex64 to both or to neither"
             )
         self.is_complex = self.long.is_complex
         self.coupling_init = coupling_init
@@ -136,7 +135,7 @@ class BlockTriangular(Constraint):
     def _assign(self, W: Tensor) -> None:
         q = self.long.size
         long = copy.deepcopy(self.long)
-        long.assign(W[:q, :q])  # may refuse, and so may the next: nothing has changed yet
+        long.assign(W[:q, :q])  # either `assign` may raise; nothing has changed so far
         self.short.assign(W[q:, q:])
         self.long.load_state_dict(long.state_dict())
         if self.coupling is not None:

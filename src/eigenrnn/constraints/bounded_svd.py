@@ -1,4 +1,4 @@
-"""Matrices whose singular values lie near one, by their singular value decomposition."""
+"""Matrices with singular values near one, by their singular value decomposition."""
 
 import torch
 from torch import Generator, Tensor
@@ -26,14 +26,14 @@ class BoundedSVD(Constraint):
     .. math:: W = U \Sigma V^\top, \qquad U = H_1(u_1) \cdots H_m(u_m), \quad
         V = H_1(v_1) \cdots H_m(v_m), \qquad \Sigma = I + 2 r (\sigma(p) - \tfrac12)
 
-    U and V are products of m Householder reflections, of which the k-th acts on the coordinates
+    U and V are products of m Householder reflections. The k-th reflection acts on the coordinates
     from k on, and :math:`\sigma` is the logistic function. The singular values lie in
-    :math:`(1 - r, 1 + r)` for all u, v and p; with m = N each such W is within reach.
+    :math:`(1 - r, 1 + r)` for all u, v and p; with m = N every such W can be reached.
 
     Args:
         size: The number N of rows and columns.
-        reflections: The number m on each side; N by default.
-        margin: The most r by which a singular value differs from one.
+        reflections: The number m of reflections on each side; N by default.
+        margin: The largest distance r of a singular value from one.
     Shape:
         left: :math:`(m N - m (m - 1) / 2,)`, the free entries of one :math:`u` after the other;
         one number fewer if m = N, as the last reflection is a sign.
@@ -47,14 +47,14 @@ class BoundedSVD(Constraint):
         Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327. There a row vector is
         multiplied by :math:`V \Sigma U^\top`, our :math:`W^\top`, and the vectors are the rows of
         upper triangular matrices, as here (departures: with m = N the last reflections of both
-        sides, which cancel, are one sign; `assign` needs m of N - 1 or N).
+        sides are one sign, as they cancel; `assign` needs m = N - 1 or m = N).
     Example:
         >>> sigma = torch.linalg.svdvals(BoundedSVD(8, reflections=2, margin=0.1)())
         >>> bool((sigma - 1).abs().max() < 0.1)
         True
     """
 
-    moves = True
+    needs_advance = True
 
     sign: Tensor
 
@@ -69,8 +69,8 @@ class BoundedSVD(Constraint):
             )
         if not 0 < margin <= 1:
             raise ValueError(
-                f"expected 0 < margin <= 1, got {margin} (for singular values of one use "
-                "Householder)"
+                f"expected 0 < margin <= 1, got {margin} (use Householder for "
+                "singular values of one)"
             )
         self.margin = margin
         self.vectors = min(self.reflections, size - 1)
@@ -90,7 +90,7 @@ class BoundedSVD(Constraint):
 
     @torch.no_grad()
     def advance(self) -> None:
-        for raw in (self.left, self.right):  # W stays, and no vector comes near zero
+        for raw in (self.left, self.right):  # W does not change, and no vector approaches zero
             normalise_(raw, self.vectors, self.size)
 
     def residual(self, W: Tensor) -> float:
@@ -110,8 +110,8 @@ class BoundedSVD(Constraint):
     def _assign(self, W: Tensor) -> None:
         if self.reflections < self.size - 1:
             raise NoInverseError(
-                f"expected reflections={self.size} where a matrix is assigned to BoundedSVD, got "
-                f"{self.reflections}: which singular vectors they reach is not known"
+                f"expected reflections={self.size} to assign a matrix to BoundedSVD, got "
+                f"{self.reflections}: the singular vectors that they reach are not known"
             )
         check_finite(W)
         U, sigma, Vh = torch.linalg.svd(W.cpu().double())
@@ -119,7 +119,7 @@ class BoundedSVD(Constraint):
         right, sign_of_right = reflectors(Vh.T, self.vectors)
         sign = sign_of_left * sign_of_right
         if sign < 0 and self.reflections < self.size:
-            hint = f"its determinant is negative: take reflections={self.size}"
+            hint = f"its determinant is negative: use reflections={self.size}"
             tolerance = tol(self.dtype, self.size)
             raise NotInSetError(type(self).__name__, 2 * float(sigma[-1]), tolerance, hint)
         rows, columns = torch.triu_indices(self.vectors, self.size)

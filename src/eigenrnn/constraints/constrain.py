@@ -18,12 +18,12 @@ _GATES = {nn.GRU: "rzn", nn.GRUCell: "rzn", nn.LSTM: "ifgo", nn.LSTMCell: "ifgo"
 
 
 class ConstrainedRows(nn.Module):
-    """A matrix of which some square blocks of rows are given by constraints, the rest being free.
+    """A matrix with some square blocks of rows from constraints; the other rows are free.
 
     Args:
         blocks: The first row of each block and its constraint.
     Shape:
-        free: :math:`(F, N)`, the rows that no constraint gives, in order.
+        free: :math:`(F, N)`, the unconstrained rows, in order.
     """
 
     def __init__(self, blocks: list[tuple[int, Constraint]]) -> None:
@@ -40,14 +40,14 @@ class ConstrainedRows(nn.Module):
         self,
         free: Tensor,  # (F, N)
     ) -> Tensor:  # (R, N)
-        if torch.compiler.is_compiling() or not _threads.passes:
-            return self._joined(free)
-        matrices = _threads.passes[-1]
+        if torch.compiler.is_compiling() or not _local.passes:
+            return self._assemble(free)
+        matrices = _local.passes[-1]
         if id(self) not in matrices:
-            matrices[id(self)] = self._joined(free)
+            matrices[id(self)] = self._assemble(free)
         return matrices[id(self)]
 
-    def _joined(self, free: Tensor) -> Tensor:
+    def _assemble(self, free: Tensor) -> Tensor:
         pieces: list[Tensor] = []
         taken = filled = 0
         for row, constraint in self.blocks():
@@ -63,7 +63,7 @@ class ConstrainedRows(nn.Module):
         free = torch.ones(weight.shape[0], dtype=torch.bool, device=weight.device)
         for row, constraint in self.blocks():
             block = weight[row : row + constraint.size]
-            if not torch.equal(block, constraint().to(block)):  # else the raw parameters stand
+            if not torch.equal(block, constraint().to(block)):  # else keep the raw parameters
                 constraint.assign(block)
             free[row : row + constraint.size] = False
         return weight[free]
@@ -75,26 +75,26 @@ def constrain(
     constraint: Callable[[int], Constraint],
     rows: str | slice | None = None,
 ) -> _Module:
-    """Give a matrix of a module to a constraint, whose start becomes its value.
+    """Constrain a matrix of a module and initialise it by the constraint.
 
     The parameter `name` becomes a function of the constraint's raw parameters, so build the
-    optimiser afterwards. Rows that no constraint gives stay free parameters. Calling again with
-    other rows of the same matrix adds a second constraint. Assigning to the attribute sets the
-    raw parameters. Under autocast a torch layer rounds the matrix to 16 bits, which takes it out
-    of its set: switch autocast off around the layer.
+    optimiser afterwards. Unconstrained rows stay free parameters. A second call with other rows
+    of the same matrix adds a second constraint. Assigning to the attribute sets the raw
+    parameters. Under autocast a torch layer rounds the matrix to 16 bits, so it leaves its set:
+    switch autocast off around the layer.
 
     Args:
         module: Any module, such as a `torch.nn.Linear` or `torch.nn.LSTM`; changed in place.
         name: The name of one of its parameters, such as ``"weight_hh_l0"``.
         constraint: A function of the size N, such as `ScaledCayley` or a `partial` of it.
-        rows: Which N of the rows it gives: a gate's letter (``"r", "z", "n"`` of a GRU,
+        rows: The N rows to constrain: a gate's letter (``"r", "z", "n"`` of a GRU,
             ``"i", "f", "g", "o"`` of an LSTM), a slice, or None for all rows of a square matrix.
     Returns:
         The module.
     Raises:
-        TypeError: If `constraint` does not make a `Constraint`.
+        TypeError: If `constraint` does not return a `Constraint`.
         ValueError: If the module has no such matrix, it carries a foreign parametrisation, the set
-            is complex, or the rows do not make a square block or overlap with rows that are
+            is complex, the rows are not a square block, or they overlap with rows that are
             constrained already.
     Source:
         The design is that of `torch.nn.utils.parametrize`.
@@ -110,29 +110,29 @@ def constrain(
         raise ValueError(f"expected the name of a matrix, one of {names}, got {name!r}")
     earlier = _constrained_rows(module, name)
     size = weight.shape[1]
-    start = _first_row(module, name, weight.shape[0], size, rows)
+    first = _first_row(module, name, weight.shape[0], size, rows)
     for other in earlier.rows if earlier else []:
-        if abs(other - start) < size:
+        if abs(other - first) < size:
             raise ValueError(
-                f"expected rows that are free, got {start}:{start + size}, "
+                f"expected rows that are free, got {first}:{first + size}, "
                 f"but rows {other}:{other + size} of {name} are constrained already"
             )
-    made = make_constraint(constraint, size)
-    if made.is_complex:
+    new = make_constraint(constraint, size)
+    if new.is_complex:
         raise ValueError(
-            f"expected a set of real matrices for {name}, got complex {made}; "
+            f"expected a set of real matrices for {name}, got complex {new}; "
             "use eigenrnn.RNN for complex states"
         )
-    made.to(weight.device, weight.dtype)
-    _register(module, name, weight, [*(earlier.blocks() if earlier else []), (start, made)])
+    new.to(weight.device, weight.dtype)
+    _register(module, name, weight, [*(earlier.blocks() if earlier else []), (first, new)])
     return module
 
 
 def _constrained_rows(module: nn.Module, name: str) -> ConstrainedRows | None:
-    """Return what an earlier call put on the matrix.
+    """Return the parametrisation from an earlier call, if any.
 
     Raises:
-        ValueError: If somebody else parametrised it.
+        ValueError: If the matrix has another parametrisation.
     """
     if not parametrize.is_parametrized(module, name):
         return None
@@ -146,7 +146,7 @@ def _constrained_rows(module: nn.Module, name: str) -> ConstrainedRows | None:
 def _first_row(
     module: nn.Module, name: str, height: int, size: int, rows: str | slice | None
 ) -> int:
-    """Return where the square block begins that `rows` names.
+    """Return the first row of the square block that `rows` selects.
 
     Raises:
         ValueError: If there is no such gate or the block is not square.
@@ -155,7 +155,7 @@ def _first_row(
         gates = next((letters for kind, letters in _GATES.items() if isinstance(module, kind)), "")
         if len(rows) != 1 or rows not in gates:
             kind = type(module).__name__
-            hint = "" if gates else "; leave rows out, or choose them by a slice"
+            hint = "" if gates else "; omit rows, or select them by a slice"
             raise ValueError(
                 f"expected a gate of {kind}, one of {list(gates)}, got {rows!r}{hint}"
             )
@@ -167,7 +167,7 @@ def _first_row(
     if step != 1 or stop - start != size:
         raise ValueError(
             f"expected {size} adjacent rows, as {name} has {size} columns, "
-            f"got {stop - start} of {height} (choose them with rows=)"
+            f"got {stop - start} of {height} (select them with rows=)"
         )
     return start
 
@@ -178,7 +178,7 @@ def _register(
     weight: Tensor,
     blocks: list[tuple[int, Constraint]],
 ) -> None:
-    """Make `weight` with its constrained blocks the value of the module's attribute."""
+    """Parametrise the module's attribute and set its value to `weight` with its blocks."""
     weight = weight.detach().clone()
     for row, constraint in blocks:
         weight[row : row + constraint.size] = constraint()
@@ -191,41 +191,44 @@ def _register(
 
 
 def rebuild_each_pass(module: nn.RNNBase) -> None:
-    """Let one of torch's recurrent layers look its parametrised weights up, whenever it runs."""
-    hooks: list[object] = list(vars(module)["_forward_pre_hooks"].values())  # no public list
-    setattr(type(module), _LIST, property(_weights, _keep_nothing))  # a class of its own by now
-    if _begin not in hooks:
-        module.register_forward_pre_hook(_begin)
-        module.register_forward_hook(_end, always_call=True)
+    """Make a layer of torch read its parametrised weights anew in each forward pass."""
+    hooks: list[object] = list(
+        vars(module)["_forward_pre_hooks"].values()
+    )  # torch has no public list
+    # parametrisation has already given the module a class of its own
+    setattr(type(module), _WEIGHT_LIST, property(_get_weights, _ignore_assignment))
+    if _begin_pass not in hooks:
+        module.register_forward_pre_hook(_begin_pass)
+        module.register_forward_hook(_end_pass, always_call=True)
 
 
-# torch's recurrent layers look each weight up several times in one forward pass, and keep a list
-# of them, which other threads would see and which could not be copied with a graph in it
+# torch's recurrent layers read each weight several times in one forward pass and store a list of
+# them; other threads would see that list, and deepcopy fails on tensors with a graph
 
-_LIST = "_flat_weights"
+_WEIGHT_LIST = "_flat_weights"
 
 
-def _weights(module: nn.Module) -> list[Tensor | None]:
+def _get_weights(module: nn.Module) -> list[Tensor | None]:
     names: list[str] = vars(module)["_flat_weights_names"]
     return [getattr(module, name, None) for name in names]
 
 
-def _keep_nothing(_module: nn.Module, _weights: object) -> None: ...
+def _ignore_assignment(_module: nn.Module, _weights: object) -> None: ...
 
 
-def _begin(_module: nn.Module, _inputs: object) -> None:
-    _threads.passes.append({})
+def _begin_pass(_module: nn.Module, _inputs: object) -> None:
+    _local.passes.append({})
 
 
-def _end(_module: nn.Module, _inputs: object, _outputs: object) -> None:
-    _threads.passes.pop()
+def _end_pass(_module: nn.Module, _inputs: object, _outputs: object) -> None:
+    _local.passes.pop()
 
 
-class _Threads(threading.local):
-    """For each forward pass that this thread is in, the matrices that it has built."""
+class _ThreadLocal(threading.local):
+    """The matrices built so far in each forward pass that this thread is running."""
 
     def __init__(self) -> None:
         self.passes: list[dict[int, Tensor]] = []
 
 
-_threads = _Threads()
+_local = _ThreadLocal()

@@ -21,41 +21,41 @@ class Exponential(Constraint):
 
     .. math:: W = B \exp(A), \qquad A = -A^\top, \qquad B^\top B = I
 
-    W is orthogonal for every A. The base is the identity and stays (expRNN), or moves to W after
-    every `period` optimiser steps while A returns to zero (dynamic trivialisation, dtriv): the
-    gradient at A = 0 is the Riemannian one, and A never wanders to where the exponential folds.
-    `assign` moves the base to the given matrix.
+    W is orthogonal for every A. In expRNN the base stays at the identity. In dynamic
+    trivialisation (dtriv) the base moves to W after every `period` optimiser steps and A returns
+    to zero: the gradient at A = 0 is the Riemannian one, and A stays small, where the exponential
+    is one-to-one. `assign` moves the base to a matrix.
 
     Args:
         size: The number N of rows and columns.
-        start: Rotations by independent angles: ``"henaff"`` :math:`\theta \sim U(-\pi, \pi)`;
-            ``"cayley"`` :math:`\theta = -\tan(t / 2), t \sim U(0, \pi / 2)`; or ``"haar"``, a base
-            that is uniform on SO(N).
-        period: The number K of optimiser steps between two moves of the base; None never moves
-            it; `math.inf` starts with the base at the start and A = 0 and then never moves it.
+        init: Rotations by independent angles, ``"henaff"`` :math:`\theta \sim U(-\pi, \pi)`;
+            ``"cayley"`` :math:`\theta = -\tan(t / 2), t \sim U(0, \pi / 2)`; or ``"haar"``,
+            which draws the base uniformly from SO(N).
+        period: The number K of optimiser steps between two moves of the base. None keeps the base
+            fixed; `math.inf` also does, but puts the base at the initial W, with A = 0.
     Shape:
         raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of A, row by row.
         base: :math:`(N, N)`.
     Units:
         Rotation angles in radians; the period in optimiser steps.
     Raises:
-        ValueError: If `start` is unknown or `period` is not a positive integer, infinity or None.
+        ValueError: If `init` is unknown or `period` is not a positive integer, infinity or None.
     Source:
         Lezcano-Casado and Martinez-Rubio, ICML 2019, section 4. https://arxiv.org/abs/1901.08428;
         Lezcano-Casado, NeurIPS 2019, algorithm 1. https://arxiv.org/abs/1909.09501 (departures:
         the gradient is that of W at every step. The released ``rebase()`` overwrites the base
-        between the forward and the backward pass, so that its gradient is wrong at each step that
-        moves the base: at the first one by 0.9 to 1.1 of its norm with ``"henaff"`` and 0.3 with
-        ``"cayley"``, for N of 8 to 190. expRNN, whose base stays, has no such step. Also,
-        the base is re-orthogonalised by one Newton step of the polar decomposition at each move,
-        not by a singular value decomposition at every hundredth).
+        between the forward and the backward pass, so its gradient is wrong at each step that moves
+        the base: at the first one by 0.9 to 1.1 of its norm with ``"henaff"`` and 0.3 with
+        ``"cayley"``, for N of 8 to 190. expRNN, whose base is fixed, has no such step. Also, one
+        Newton step of the polar decomposition re-orthogonalises the base at each move, where the
+        code uses a singular value decomposition at every hundredth).
     Example:
-        >>> W = Exponential(8, start="haar", period=100)()
+        >>> W = Exponential(8, init="haar", period=100)()
         >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)
         True
     """
 
-    moves = True
+    needs_advance = True
 
     base: Tensor
 
@@ -63,19 +63,19 @@ class Exponential(Constraint):
         self,
         size: int,
         *,
-        start: Literal["henaff", "cayley", "haar"] = "henaff",
+        init: Literal["henaff", "cayley", "haar"] = "henaff",
         period: float | None = None,
     ) -> None:
         super().__init__(size)
-        if start not in ("henaff", "cayley", "haar"):
-            raise ValueError(f"expected start to be 'henaff', 'cayley' or 'haar', got {start!r}")
+        if init not in ("henaff", "cayley", "haar"):
+            raise ValueError(f"expected init to be 'henaff', 'cayley' or 'haar', got {init!r}")
         if period is not None and not (period >= 1 and period in (math.inf, period // 1)):
             raise ValueError(
                 f"expected period to be a positive integer, inf or None, got {period}"
             )
-        self.start = start
+        self.init = init
         self.period = period
-        self.moves = self.moves_base = period is not None and period < math.inf
+        self.needs_advance = self.has_moving_base = period is not None and period < math.inf
         self.raw = Parameter(torch.empty(size * (size - 1) // 2))
         self.register_buffer("base", torch.eye(size))
         self._steps_here = 0  # optimiser steps since the base moved
@@ -83,11 +83,11 @@ class Exponential(Constraint):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
-        if self.start == "haar":
+        if self.init == "haar":
             self._assign(haar_(self.base, generator=generator))
             return
         angles = self.raw.new_empty(self.size // 2)
-        if self.start == "henaff":
+        if self.init == "henaff":
             angles.uniform_(-math.pi, math.pi, generator=generator)
         else:
             angles = -torch.tan(angles.uniform_(0, math.pi / 2, generator=generator) / 2)
@@ -98,11 +98,11 @@ class Exponential(Constraint):
 
     @torch.no_grad()
     def advance(self) -> None:
-        if not self.moves or self.period is None:
+        if not self.needs_advance or self.period is None:
             return
         self._steps_here += 1
         if self._steps_here >= self.period:
-            self._assign(polar_step(self()))  # keeps rounding from adding up
+            self._assign(polar_step(self()))  # keeps rounding from accumulating
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self._steps_here)
@@ -115,9 +115,9 @@ class Exponential(Constraint):
 
     def _matrix(self) -> Tensor:
         A = skew(self.raw, self.size)
-        if is_traced() or A.is_meta:  # where Python may not look at values
+        if is_traced() or A.is_meta:  # no branch on values
             return self.base @ exp_skew(A)
-        if not self.raw.any():  # so it is after each move of the base
+        if not self.raw.any():  # true after each move of the base
             return cast("Tensor", _AtBase.apply(A, self.base))
         W = exp_skew(A)
         return W if torch.equal(self.base, torch.eye(self.size).to(W)) else self.base @ W
@@ -131,13 +131,13 @@ class Exponential(Constraint):
         return "make it orthogonal first, for instance with torch.linalg.qr"
 
     def extra_repr(self) -> str:
-        return f"{self.size}, start={self.start!r}, period={self.period}"
+        return f"{self.size}, init={self.init!r}, period={self.period}"
 
     @torch.no_grad()
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         epsilon = torch.finfo(self.base.dtype).eps
         super()._apply(fn, recurse)
-        if torch.finfo(self.base.dtype).eps < epsilon:  # still rounded to the narrower type
+        if torch.finfo(self.base.dtype).eps < epsilon:  # entries still have the old precision
             self.base.copy_(polar_step(polar_step(self.base)))
         return self
 
@@ -160,7 +160,7 @@ class _AtBase(torch.autograd.Function):
         A, base = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return base.T @ gradients[0], None
-        W = base @ exp_skew(A)  # the second derivative must see A, be it zero
+        W = base @ exp_skew(A)  # the second derivative depends on A, even if it is zero
         return torch.autograd.grad(W, A, gradients[0], create_graph=True)[0], None
 
     @staticmethod

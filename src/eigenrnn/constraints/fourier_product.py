@@ -23,27 +23,26 @@ class FourierProduct(Constraint):
         D_k = \operatorname{diag}(e^{i \theta_k}), \qquad
         R_k = I - 2 \frac{v_k v_k^*}{\|v_k\|^2}
 
-    W is unitary for all phases and all vectors that are not zero; :math:`\mathcal F` is the
-    Fourier transform with the factor :math:`1 / \sqrt N`, and :math:`\Pi` a fixed permutation. The
-    7 N real parameters reach a thin part of the unitary matrices only; which, no formula tells, so
-    `residual` measures the distance from all of them and `assign` is refused.
+    W is unitary for all phases and all nonzero vectors; :math:`\mathcal F` is the Fourier
+    transform with the factor :math:`1 / \sqrt N`, and :math:`\Pi` a fixed permutation. The 7 N
+    real parameters reach only a thin subset of the unitary matrices, which no formula describes.
+    So `residual` measures the distance from all unitary matrices, and `assign` raises an error.
 
     Args:
         size: The number N of rows and columns.
-        permutation_seed: The seed of numpy's legacy generator from which the permutation is drawn,
-            once.
+        permutation_seed: The seed of numpy's legacy generator, which draws the permutation.
     Shape:
         theta: :math:`(3, N)`, the phases of :math:`D_1, D_2, D_3`.
         v: :math:`(2, 2 N)`, the real and then the imaginary parts of :math:`v_1` and :math:`v_2`.
-        permutation: :math:`(N,)`, the entry of a vector that moves to each place.
+        permutation: :math:`(N,)`, the source index of each entry.
     Units:
         Phases in radians; all else dimensionless.
     Raises:
-        ValueError: If `size` is not a positive integer or `permutation_seed` is no 32-bit seed.
+        ValueError: If `size` is not a positive integer or `permutation_seed` is not a 32-bit seed.
     Source:
         Arjovsky, Shah and Bengio, ICML 2016, equation 6. https://arxiv.org/abs/1511.06464
-        (departures: none; its code turns row vectors by the same factors in the same order, so
-        :math:`D_1` is the first to act there as it is in :math:`W h`).
+        (departures: none; its code applies the same factors in the same order to row vectors, so
+        :math:`D_1` acts first there, as it does in :math:`W h`).
     Example:
         >>> W = FourierProduct(8)()
         >>> torch.allclose(W @ W.mH, torch.eye(8, dtype=W.dtype), atol=1e-6)
@@ -52,17 +51,17 @@ class FourierProduct(Constraint):
 
     is_complex = True
 
-    unregistered = ("permutation",)
+    tensor_attributes = ("permutation",)
 
     def __init__(self, size: int, *, permutation_seed: int = 1234) -> None:
         super().__init__(size)
-        # a fraction would be looked for in the whole of a range
+        # the first test is cheap: `in range` searches the whole range for a fraction
         if int(permutation_seed) != permutation_seed or permutation_seed not in range(2**32):
             raise ValueError(
                 f"expected 0 <= permutation_seed < 2**32, got {permutation_seed}; take an integer"
             )
         self.permutation_seed = permutation_seed
-        # the generator of the published code
+        # the same generator as the published code
         permutation = np.random.RandomState(permutation_seed).permutation(self.size)
         self.permutation = torch.as_tensor(permutation, device="cpu")
         self.register_load_state_dict_pre_hook(_rename_permutation)
@@ -95,8 +94,8 @@ class FourierProduct(Constraint):
 
     def _assign(self, W: Tensor) -> None:  # noqa: ARG002
         raise NoInverseError(
-            f"expected raw parameters, got a matrix: which of them give it {type(self).__name__} "
-            "cannot compute; set theta and v, or load a state_dict"
+            f"expected raw parameters, got a matrix: {type(self).__name__} cannot compute the raw "
+            "parameters of a matrix; set theta and v, or load a state_dict"
         )
 
     def _hint(self) -> str:
@@ -109,7 +108,7 @@ class FourierProduct(Constraint):
 def _rename_permutation(
     _module: nn.Module, state_dict: dict[str, Any], prefix: str, *_others: object
 ) -> None:
-    """Read the permutation of a checkpoint of the time when it was a buffer."""
+    """Load the permutation from an older checkpoint, where it was a buffer."""
     former = state_dict.pop(f"{prefix}permutation", None)
     if former is not None:
         state_dict[f"{prefix}_extra_state"] = former
@@ -119,6 +118,6 @@ def _reflected(
     h: Tensor,  # (N, N)
     v: Tensor,  # (N,)
 ) -> Tensor:  # (N, N)
-    """Reflect every column at the plane across v."""
+    """Reflect every column in the hyperplane orthogonal to v."""
     u = v / torch.linalg.vector_norm(v)
     return h - 2 * torch.outer(u, u.conj() @ h)

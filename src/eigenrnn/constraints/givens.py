@@ -24,39 +24,39 @@ class Givens(Constraint):
         \begin{pmatrix} h_i \\ h_j \end{pmatrix}
 
     W is unitary for all angles; a real W has no phases and no D. N tunable layers reach all
-    unitary matrices or, if real, all rotations; fewer layers reach a thin part of them, and only a
-    search would find the angles. So `residual` measures the distance from all unitary matrices and
-    `assign` is refused.
+    unitary matrices or, if real, all rotations. Fewer layers reach a thin subset, and only a
+    search would find the angles. So `residual` measures the distance from all unitary matrices,
+    and `assign` raises an error.
 
     Args:
         size: The number N of rows and columns.
-        layers: The number L of layers; by default 2 if tunable and :math:`\log_2 N`, the only
-            possible one, in the FFT style.
-        style: ``"tunable"`` pairs neighbours, (0, 1), (2, 3), ... in the first layer and every
-            other, (1, 2), (3, 4), ... in those between, where the first and the last unit stay;
-            ``"fft"`` pairs units at the distances N/2, N/4, ..., 1.
+        layers: The number L of layers; 2 by default in the tunable style. The FFT style always
+            has :math:`\log_2 N`.
+        style: ``"tunable"`` pairs neighbours: (0, 1), (2, 3), ... in layers 1, 3, ..., and
+            (1, 2), (3, 4), ... in layers 2, 4, ..., which leave the first and last unit as they
+            are; ``"fft"`` pairs units at the distances N/2, N/4, ..., 1.
         dtype: The type of W, such as `torch.complex64`; torch's default real type by default.
     Shape:
         theta: :math:`(R,)`, one angle for each of the R rotations, by layer and then by i.
-        phi: :math:`(R,)`; only where W is complex.
-        omega: :math:`(N,)`; only where W is complex.
+        phi: :math:`(R,)`; only if W is complex.
+        omega: :math:`(N,)`; only if W is complex.
     Units:
         All angles in radians.
     Raises:
-        ValueError: If N is odd in the tunable or no power of two in the FFT style, `layers` is no
-            positive integer or not what the FFT style has, `style` is unknown, or W would be
-            neither real nor complex of float32 precision or better.
+        ValueError: If N is odd in the tunable style or not a power of two in the FFT style,
+            `layers` is not a positive integer or not that of the FFT style, `style` is unknown, or
+            `dtype` is not a real or complex type of float32 precision or better.
     Source:
         Jing et al., ICML 2017, section 4. https://arxiv.org/abs/1612.05231 (departures: angles
-        start at :math:`U(-\pi, \pi)`, where the code writes 3.14; L may be odd; the code turns
-        row vectors, by the same layers in the same order).
+        are drawn from :math:`U(-\pi, \pi)`, where the code writes 3.14; L may be odd; the code
+        applies the same layers in the same order to row vectors).
     Example:
         >>> W = Givens(8, layers=4)()
         >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)
         True
     """
 
-    unregistered = ("partner", "first", "second")
+    tensor_attributes = ("partner", "first", "second")
 
     phi: Parameter
     omega: Parameter
@@ -78,7 +78,7 @@ class Givens(Constraint):
         if layers not in (None, len(pairs)):
             raise ValueError(
                 f"expected {len(pairs)} layers in the FFT style of size {size}, got {layers}; "
-                "leave layers out, or use style='tunable'"
+                "omit layers, or use style='tunable'"
             )
         self.style = style
         self.layers = len(pairs)
@@ -100,7 +100,7 @@ class Givens(Constraint):
         return orthogonality_error(W)
 
     def _index(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
-        """Keep each unit's partner, and the places of the pairs in all layers end to end."""
+        """Store each unit's partner, and the indices of all pairs in the layers end to end."""
         N = self.size
         self.partner = torch.arange(N, device="cpu").repeat(len(pairs), 1)
         for layer, (i, j) in zip(self.partner, pairs, strict=True):
@@ -109,7 +109,7 @@ class Givens(Constraint):
         self.second = torch.cat([k * N + j for k, (_, j) in enumerate(pairs)])
 
     def _matrix(self) -> Tensor:
-        # each layer turns all columns of what those before it make of the identity
+        # each layer rotates all columns of the product of the layers before it
         own, others = self._scales()
         partner = self.partner.to(self.device)
         h = torch.diag(own[0]) + torch.diag(others[0])[:, partner[0]]
@@ -118,7 +118,7 @@ class Givens(Constraint):
         return torch.exp(1j * self.omega)[:, None] * h if self.is_complex else h
 
     def _scales(self) -> tuple[Tensor, Tensor]:  # (L, N), (L, N)
-        """Return by what each layer multiplies each unit's own state and that of its partner."""
+        """Return each layer's factors of each unit's own state and of its partner's."""
         c, s = torch.cos(self.theta), torch.sin(self.theta)
         phase = torch.exp(1j * self.phi) if self.is_complex else torch.ones_like(c)
         c, s = c.to(phase.dtype), s.to(phase.dtype)
@@ -131,8 +131,8 @@ class Givens(Constraint):
 
     def _assign(self, W: Tensor) -> None:  # noqa: ARG002
         raise NoInverseError(
-            f"expected raw parameters, got a matrix: which of them give it {type(self).__name__} "
-            "cannot compute; set the angles, or load a state_dict"
+            f"expected raw parameters, got a matrix: {type(self).__name__} cannot compute the raw "
+            "parameters of a matrix; set the angles, or load a state_dict"
         )
 
     def _hint(self) -> str:
@@ -144,7 +144,7 @@ class Givens(Constraint):
 
 
 def _neighbours(n: int, layers: int) -> list[tuple[Tensor, Tensor]]:
-    """Return the units i and j of each layer's pairs in the tunable style.
+    """Return the units i and j of the pairs of each layer in the tunable style.
 
     Raises:
         ValueError: If n is odd.
@@ -157,10 +157,10 @@ def _neighbours(n: int, layers: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def _butterflies(n: int) -> list[tuple[Tensor, Tensor]]:
-    """Return the units i and j of each layer's pairs in the FFT style.
+    """Return the units i and j of the pairs of each layer in the FFT style.
 
     Raises:
-        ValueError: If n is no power of two above one.
+        ValueError: If n is not a power of two above one.
     """
     if n < 2 or n & (n - 1):
         raise ValueError(
@@ -169,5 +169,5 @@ def _butterflies(n: int) -> list[tuple[Tensor, Tensor]]:
         )
     q = torch.arange(n // 2, device="cpu")
     distances = [n >> k for k in range(1, n.bit_length())]
-    # the units in whose number the bit d is not set
+    # i runs over the numbers without the bit d
     return [(i, i + d) for d in distances for i in (q // d * 2 * d + q % d,)]

@@ -28,32 +28,32 @@ class Householder(Constraint):
         v_k \in \{0\}^{k - 1} \times \mathbb R^{N - k + 1}
 
     W is orthogonal for all v. With m = N the last reflection is the scalar sign of the last
-    column, and W is any orthogonal matrix; fewer reflections reach those with
-    :math:`\operatorname{rank}(I - W) \le m` and :math:`\det W = (-1)^m` by fewer numbers.
+    column, and W is any orthogonal matrix. Fewer reflections need fewer numbers and reach the
+    matrices with :math:`\operatorname{rank}(I - W) \le m` and :math:`\det W = (-1)^m`.
 
     Args:
         size: The number N of rows and columns.
         reflections: The number m; N by default.
-        projected: Whether the gradient has no part along a vector, whose length does not matter
-            to W. The released code's has: it takes the length for one, and for a constant.
+        projected: Whether the gradient is orthogonal to each vector, whose length does not affect
+            W. False gives the gradient of the released code, which assumes unit lengths.
     Shape:
         raw: :math:`(m N - m (m - 1) / 2,)`, the free entries of one vector after the other; one
-        number fewer if m = N, as the sign is none.
+        number fewer if m = N, as the last reflection is a sign.
         sign: :math:`()`, the sign of the last column, 1 unless m = N.
     Raises:
         ValueError: If `reflections` is not a positive integer or exceeds `size`.
     Source:
         Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
-        (departures: each vector is divided by its length inside the map, where the paper takes it
-        to be one and its gradient is that of ``projected=False``; both scale it back after each
-        step; the sign is drawn at the start and never trained, as its derivative is zero).
+        (departures: the map divides each vector by its length, which the paper assumes to be one,
+        with the gradient of ``projected=False``; both rescale the vectors after each step; the
+        sign is drawn at initialisation and never trained, as its derivative is zero).
     Example:
         >>> W = Householder(8, reflections=3)()
         >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)
         True
     """
 
-    moves = True
+    needs_advance = True
 
     sign: Tensor
 
@@ -69,7 +69,7 @@ class Householder(Constraint):
                 f"{size} reach all of the set"
             )
         self.projected = projected
-        self.vectors = min(self.reflections, size - 1)  # the N-th is a sign
+        self.vectors = min(self.reflections, size - 1)  # the N-th reflection is a sign
         self.raw = Parameter(torch.empty(reflection_count(self.vectors, size)))
         self.register_buffer("sign", torch.ones(()))
         self.reset()
@@ -84,7 +84,7 @@ class Householder(Constraint):
 
     @torch.no_grad()
     def advance(self) -> None:
-        normalise_(self.raw, self.vectors, self.size)  # W stays, and no vector comes near zero
+        normalise_(self.raw, self.vectors, self.size)  # leaves W as it is
 
     def residual(self, W: Tensor) -> float:
         error = orthogonality_error(W)
@@ -104,12 +104,12 @@ class Householder(Constraint):
         V, sign = reflectors(W, self.vectors)
         sign = sign if self.reflections == self.size else 1.0
         rows, columns = torch.triu_indices(self.vectors, self.size)
-        W_again = reflection_product(V)
-        W_again[:, -1] *= sign
-        deviation = float(torch.linalg.matrix_norm(W_again - W.cpu()))
+        product = reflection_product(V)
+        product[:, -1] *= sign
+        deviation = float(torch.linalg.matrix_norm(product - W.cpu()))
         tolerance = tol(self.raw.dtype, self.size)
         if not deviation <= tolerance:
-            hint = f"its determinant is not (-1)^{self.reflections}: take reflections={self.size}"
+            hint = f"its determinant is not (-1)^{self.reflections}: use reflections={self.size}"
             raise NotInSetError(type(self).__name__, deviation, tolerance, hint)
         self.raw.copy_(V[rows, columns])
         self.sign.fill_(sign)

@@ -1,4 +1,4 @@
-"""Orthogonal and unitary matrices by a Cayley transform at a base that moves at every step."""
+"""Orthogonal and unitary matrices by a Cayley transform at a moving base."""
 
 import math
 from collections.abc import Callable
@@ -18,40 +18,39 @@ __all__ = ["MovingCayley"]
 
 
 class MovingCayley(Constraint):
-    r"""Orthogonal or unitary matrices by a Cayley transform at a base that moves at every step.
+    r"""Orthogonal or unitary matrices by a Cayley transform whose base moves at every step.
 
     .. math:: W = (I + A / 2)^{-1} (I - A / 2) B, \qquad A = -A^*, \qquad B^* B = I
 
     W is orthogonal for every real A and unitary for every complex one. After each optimiser step
-    the base B moves to W and A returns to zero, where a step of plain gradient descent of rate
-    :math:`\eta` is the multiplicative update
+    the base B moves to W and A returns to zero. A step of plain gradient descent with learning
+    rate :math:`\eta` is then the multiplicative update
 
     .. math:: W \leftarrow \left(I + \tfrac \eta 2 C\right)^{-1}
         \left(I - \tfrac \eta 2 C\right) W, \qquad C = G W^* - W G^*
 
     with the gradient :math:`G = \partial L / \partial \Re W + i\, \partial L / \partial \Im W`.
-    Training keeps the determinant of a real W; `assign` moves the base to the given matrix.
+    Training keeps the determinant of a real W; `assign` moves the base to a matrix.
 
     Args:
         size: The number N of rows and columns.
-        start: ``"haar"``, a base that is uniform on SO(N) or, where W is complex, on U(N); or
-            ``"urnn"``, a draw of `FourierProduct`.
+        init: ``"haar"`` draws the base uniformly from SO(N), or from U(N) if W is complex;
+            ``"urnn"`` draws it from `FourierProduct`.
         dtype: The type of W, such as `torch.complex64`; torch's default real type by default.
     Shape:
         raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of the real part of A, row by row.
         imaginary: :math:`(N (N + 1) / 2,)`, the lower triangle of the symmetric imaginary part of
-        A, whose diagonal is :math:`\sqrt 2` times that of `imaginary`; only where W is
-        complex.
-        base: :math:`(N, N)`; :math:`(N, N, 2)`, real and imaginary parts, where W is complex.
+        A, whose diagonal is :math:`\sqrt 2` times that of `imaginary`; only if W is complex.
+        base: :math:`(N, N)`; :math:`(N, N, 2)`, real and imaginary parts, if W is complex.
     Units:
         Dimensionless.
     Raises:
-        ValueError: If `start` is unknown, or complex where W is real, or W would be neither real
-            nor complex of float32 precision or better.
+        ValueError: If `init` is unknown, or complex for a real W, or `dtype` is not a real or
+            complex type of float32 precision or better.
     Source:
         Wisdom, Powers, Hershey, Le Roux and Atlas, NIPS 2016, section 4.
-        https://arxiv.org/abs/1611.00035 (departures: the start is ``"urnn"`` in the code;
-        one Newton step of the polar decomposition at each move keeps rounding from adding up;
+        https://arxiv.org/abs/1611.00035 (departures: the code initialises by ``"urnn"``;
+        one Newton step of the polar decomposition at each move keeps rounding from accumulating;
         the code takes G from the upper block row of the augmented real matrix alone, and for MNIST
         divides G by its running magnitude, where RMSprop here divides C).
     Example:
@@ -60,8 +59,8 @@ class MovingCayley(Constraint):
         True
     """
 
-    moves = True
-    moves_base = True
+    needs_advance = True
+    has_moving_base = True
 
     imaginary: Parameter
     base: Tensor
@@ -70,19 +69,19 @@ class MovingCayley(Constraint):
         self,
         size: int,
         *,
-        start: Literal["haar", "urnn"] = "haar",
+        init: Literal["haar", "urnn"] = "haar",
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(size)
         self.is_complex = dtype is not None and dtype.is_complex
-        if start not in ("haar", "urnn"):
-            raise ValueError(f"expected start to be 'haar' or 'urnn', got {start!r}")
-        if start == "urnn" and not self.is_complex:
+        if init not in ("haar", "urnn"):
+            raise ValueError(f"expected init to be 'haar' or 'urnn', got {init!r}")
+        if init == "urnn" and not self.is_complex:
             raise ValueError(
-                "expected start='haar' for a real matrix, got 'urnn'; or use dtype=torch.complex64"
+                "expected init='haar' for a real matrix, got 'urnn'; or use dtype=torch.complex64"
             )
         real = real_type(dtype)
-        self.start = start
+        self.init = init
         self.raw = Parameter(torch.empty(size * (size - 1) // 2, dtype=real))
         if self.is_complex:
             self.imaginary = Parameter(torch.empty(size * (size + 1) // 2, dtype=real))
@@ -92,16 +91,16 @@ class MovingCayley(Constraint):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
-        if self.start == "haar":
+        if self.init == "haar":
             self._assign(haar_(self._base(), generator=generator))
             return
-        with torch.random.fork_rng(devices=()):  # making one draws from the global stream
+        with torch.random.fork_rng(devices=()):  # its constructor draws from the global stream
             factors = FourierProduct(self.size).to(self.base)
         self._assign(factors.sample(generator))
 
     @torch.no_grad()
     def advance(self) -> None:
-        self._assign(polar_step(self()))  # keeps rounding from adding up
+        self._assign(polar_step(self()))  # keeps rounding from accumulating
 
     def residual(self, W: Tensor) -> float:
         return orthogonality_error(W)
@@ -114,15 +113,15 @@ class MovingCayley(Constraint):
         if not self.is_complex:
             return real
         imaginary = symmetric(self.imaginary, self.size)
-        # with a root of two all raw numbers have the same share in the norm of A
-        longer = (math.sqrt(2) - 1) * imaginary.diagonal()
-        return torch.complex(real, imaginary + torch.diag(longer))
+        # with a diagonal sqrt(2) times longer, all raw numbers contribute equally to |A|
+        extra = (math.sqrt(2) - 1) * imaginary.diagonal()
+        return torch.complex(real, imaginary + torch.diag(extra))
 
     def _matrix(self) -> Tensor:
         A = self._skew()
-        if is_traced() or is_dual(A):  # where nothing may depend on A being zero
+        if is_traced() or is_dual(A):  # no branch on the value of A
             return cayley(A / 2) @ self._base()
-        return cast("Tensor", _Turned.apply(A, self._base()))
+        return cast("Tensor", _CayleyAtBase.apply(A, self._base()))
 
     def _assign(self, W: Tensor) -> None:
         self._base().copy_(W)
@@ -134,20 +133,20 @@ class MovingCayley(Constraint):
         return f"make it {kind} first, for instance with torch.linalg.qr"
 
     def extra_repr(self) -> str:
-        options = f"{self.size}, start={self.start!r}"
+        options = f"{self.size}, init={self.init!r}"
         return f"{options}, dtype={self.dtype}" if self.is_complex else options
 
     @torch.no_grad()
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         epsilon = torch.finfo(self.base.dtype).eps
         super()._apply(fn, recurse)
-        if torch.finfo(self.base.dtype).eps < epsilon:  # still rounded to the narrower type
+        if torch.finfo(self.base.dtype).eps < epsilon:  # entries still have the old precision
             self._base().copy_(polar_step(polar_step(self._base())))
         return self
 
 
-class _Turned(torch.autograd.Function):
-    r"""The Cayley transform of A / 2 times a base; where A is zero it costs next to nothing.
+class _CayleyAtBase(torch.autograd.Function):
+    r"""The Cayley transform of A / 2 times a base, almost free where A is zero.
 
     .. math:: \partial L / \partial A = -\tfrac 1 2 (I + A / 2)^{-*} G\, (B + W)^*
     """
@@ -164,7 +163,7 @@ class _Turned(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         A, base, W = ctx.saved_tensors
         (G,) = grads
-        # the graph of a second derivative must hold A, be it zero
+        # the graph of a second derivative must contain A, even if it is zero
         if not torch.is_grad_enabled() and not A.any():
             return -G @ base.mH, None
         I = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)

@@ -1,4 +1,4 @@
-"""Orthogonal matrices by the scaled Cayley transform, with an inverse that is kept up to date."""
+"""Orthogonal matrices by the scaled Cayley transform with a stored, approximate inverse."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from eigenrnn.linalg import (
 )
 from eigenrnn.tracing import is_dual, is_traced, under_transform
 
-__all__ = ["NeumannCayley"]
+__all__ = ["BorrowingCayley", "LendingCayley", "NeumannCayley"]
 
 
 class NeumannCayley(Constraint):
@@ -31,45 +31,45 @@ class NeumannCayley(Constraint):
         \tilde A \leftarrow \sum_{i=0}^{q} (\tilde A\, \delta A)^i \tilde A
         \text{ when } A \leftarrow A - \delta A
 
-    W is that of `ScaledCayley` but for the error of the Neumann series, which is of order
-    :math:`(\tilde A\, \delta A)^{q + 1}` in a step and returns to zero at every exact inversion.
-    With :math:`\rho = \|I - \tilde A (I + A)\|_F` the orthogonality error is at most
-    :math:`2 \rho + \rho^2`, and never passes `max_error`. The gradient is that of the paper,
+    W equals that of `ScaledCayley` up to the error of the Neumann series. A step adds an error of
+    order :math:`(\tilde A\, \delta A)^{q + 1}`, and every exact inversion resets it to zero. With
+    :math:`\rho = \|I - \tilde A (I + A)\|_F` the orthogonality error is at most
+    :math:`2 \rho + \rho^2`, and never exceeds `max_error`. The gradient is that of the paper,
     :math:`V^\top - V` with :math:`V = \tilde A^\top G (D + W^\top)`.
 
     Args:
         size: The number N of rows and columns.
         negative: The number :math:`\rho` of entries -1 at the end of D; half of N by default.
-        start: ``"unit_circle"`` or ``"zero"``, see `ScaledCayley`.
+        init: ``"unit_circle"`` or ``"zero"``, see `ScaledCayley`.
         order: The order q of the series, 1, 2 or 3, or None for an exact inverse at every step.
         reset_every: The number of optimiser steps between two exact inversions.
-        max_error: The inverse is also exact where :math:`2 \rho + \rho^2` would pass this;
-            `math.inf` leaves the series alone, as published.
-        gradient_rate: None takes for :math:`\delta A` what the optimiser did. A number takes this
-            times the gradient, whatever the optimiser did, as the released code does with the
-            learning rate; W is then orthogonal only right after an exact inversion, and
-            `max_error` is not looked at.
+        max_error: The inverse is also recomputed exactly when :math:`2 \rho + \rho^2` would exceed
+            this bound; `math.inf` disables the check, as published.
+        gradient_rate: None uses the actual change of A as :math:`\delta A`. A number uses this
+            multiple of the gradient, whatever the optimiser did; the released code does so with
+            the learning rate. W is then orthogonal only right after an exact inversion, and
+            `max_error` is ignored.
     Shape:
         cayley.raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of A, row by row.
         inverse: :math:`(N, N)`, :math:`\tilde A`.
         matrix: :math:`(N, N)`, W.
-        known: as cayley.raw, the entries of A for which these two were made.
+        known: as cayley.raw, the entries of A to which `inverse` and `matrix` belong.
     Units:
         `reset_every` in optimiser steps.
     Raises:
         ValueError: If an argument is outside its range.
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, section 3.2 and algorithm 1.
-        https://arxiv.org/abs/2208.06496 (departures: `max_error`; and where A was changed by
-        something else than an optimiser, W is exact).
+        https://arxiv.org/abs/2208.06496 (departures: `max_error`; and W is exact after A was
+        changed by anything but an optimiser).
     Example:
         >>> constraint = NeumannCayley(8, negative=3, order=2, reset_every=50)
         >>> constraint.residual(constraint()) < 1e-5
         True
     """
 
-    moves = True
-    unregistered = ("own_known",)
+    needs_advance = True
+    tensor_attributes = ("known_copy",)
 
     inverse: Tensor
     matrix: Tensor
@@ -80,7 +80,7 @@ class NeumannCayley(Constraint):
         size: int,
         *,
         negative: int | None = None,
-        start: Literal["unit_circle", "zero"] = "unit_circle",
+        init: Literal["unit_circle", "zero"] = "unit_circle",
         order: int | None = 2,
         reset_every: int = 100,
         max_error: float = 0.01,
@@ -93,7 +93,7 @@ class NeumannCayley(Constraint):
         if not max_error > 0:
             raise ValueError(f"expected max_error > 0, got {max_error}")
         check_not_negative("gradient_rate", gradient_rate or 0.0)
-        self.cayley = ScaledCayley(size, negative=negative, start=start)
+        self.cayley = ScaledCayley(size, negative=negative, init=init)
         self.order = order
         self.reset_every = reset_every
         self.max_error = max_error
@@ -101,14 +101,14 @@ class NeumannCayley(Constraint):
         for name, like in (("inverse", (size, size)), ("matrix", (size, size))):
             self.register_buffer(name, torch.empty(like))
         self.register_buffer("known", torch.empty_like(self.cayley.raw))
-        # an average of models makes A and `known` equal, but the inverse that of neither
-        self.own_known = self.known.clone()
-        self._steps_here = 0  # optimiser steps since the inverse was exact
+        # averaging models averages A and `known` alike, but not the inverse that belongs to them
+        self.known_copy = self.known.clone()
+        self._steps_here = 0  # optimiser steps since the last exact inversion
         self._invert()
 
     @property
     def tolerance(self) -> float:
-        """The residual up to which a matrix counts as orthogonal."""
+        """The largest residual of a matrix that counts as orthogonal."""
         rounding = tol(self.dtype, self.size)
         bounded = self.order is not None and self.gradient_rate is None
         return rounding + (self.max_error if bounded and self.max_error < math.inf else 0)
@@ -129,7 +129,7 @@ class NeumannCayley(Constraint):
 
     def set_extra_state(self, state: Tensor) -> None:
         self._steps_here = int(state)
-        self.own_known = self.known.clone()
+        self.known_copy = self.known.clone()
 
     def residual(self, W: Tensor) -> float:
         return orthogonality_error(W)
@@ -137,7 +137,7 @@ class NeumannCayley(Constraint):
     def _matrix(self) -> Tensor:
         raw, signs = self.cayley.raw, self.cayley.signs
         find = _traced_current if is_traced() or raw.is_meta else _current
-        inverse, W = find(raw.detach(), self.own_known, self.inverse, self.matrix, signs)
+        inverse, W = find(raw.detach(), self.known_copy, self.inverse, self.matrix, signs)
         if under_transform() or is_dual(raw):
             return _by_any_mode(raw, inverse, W, signs)
         return cast("Tensor", _NeumannMatrix.apply(raw, inverse, W, signs))
@@ -149,18 +149,18 @@ class NeumannCayley(Constraint):
         self._invert()
 
     def _change(self) -> Tensor:  # (N, N)
-        """Return what the inverse is told that A lost in the last step."""
-        lost = self.known - self.cayley.raw
+        """Return the change of A in the last step, with a minus sign, for the series."""
+        delta = self.known - self.cayley.raw
         if self.gradient_rate is not None and self.cayley.raw.grad is not None:
-            lost = self.gradient_rate * self.cayley.raw.grad
-        return skew(lost, self.size)
+            delta = self.gradient_rate * self.cayley.raw.grad
+        return skew(delta, self.size)
 
     @torch.no_grad()
     def _expand(
         self,
         delta: Tensor,  # (N, N)
     ) -> float:
-        """Carry the inverse over by the series and return a bound on the orthogonality error."""
+        """Update the inverse by the series and return a bound on the orthogonality error."""
         inverse, term = self.inverse, self.inverse @ delta
         for _ in range(self.order or 0):
             inverse = self.inverse + term @ inverse
@@ -185,11 +185,11 @@ class NeumannCayley(Constraint):
         self,
         product: Tensor,  # (N, N)
     ) -> None:
-        """Build W, where `product` is the inverse times I + A."""
-        # I - A is 2 I - (I + A)
+        """Recompute W; `product` is the inverse times I + A."""
+        # because I - A = 2 I - (I + A)
         self.matrix.copy_((2 * self.inverse - product) * self.cayley.signs)
         self.known.copy_(self.cayley.raw)
-        self.own_known.copy_(self.cayley.raw)
+        self.known_copy.copy_(self.cayley.raw)
 
     def _hint(self) -> str:
         return "make it orthogonal first, for instance with torch.linalg.qr"
@@ -201,9 +201,71 @@ class NeumannCayley(Constraint):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         epsilon = torch.finfo(self.inverse.dtype).eps
         super()._apply(fn, recurse)
-        if torch.finfo(self.inverse.dtype).eps < epsilon:  # still rounded to the narrower type
+        if torch.finfo(self.inverse.dtype).eps < epsilon:  # entries still have the old precision
             self._invert()
         return self
+
+
+class LendingCayley(NeumannCayley):
+    r"""A `NeumannCayley` that a `BorrowingCayley` trains: its own W has no gradient.
+
+    Args:
+        options: The arguments of `NeumannCayley`.
+    Source:
+        As `BorrowingCayley`.
+    """
+
+    needs_advance = False  # the borrower calls `advance` of the lender before its own
+
+    def _matrix(self) -> Tensor:
+        return super()._matrix().detach()
+
+
+class BorrowingCayley(NeumannCayley):
+    r"""A `NeumannCayley` that trains a second one, a mistake in the released code of NC-GRU.
+
+    .. math:: V_c = \tilde A_c^\top G_r (D + W_c^\top), \qquad
+        V_r = \tilde A_r^\top G_r (D + W_r^\top), \qquad
+        \tilde A_r \leftarrow \sum_{i=0}^{q} (\tilde A_c\, \delta A_r)^i \tilde A_c
+
+    The index r marks this constraint and c the lender, which is updated first. Both receive the
+    gradient :math:`G_r` of this constraint's W, and both are inverted exactly in the same steps.
+    In between W_r is far from orthogonal, and `max_error` applies to the lender alone.
+
+    Args:
+        size: The number N of rows and columns.
+        options: The other arguments of `NeumannCayley`.
+    Source:
+        The code of Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, for two orthogonal
+        matrices; the paper does not mention it. https://arxiv.org/abs/2208.06496 (departures:
+        those of `NeumannCayley`).
+    """
+
+    def __init__(self, size: int, **options: Any) -> None:
+        self._lenders: tuple[LendingCayley, ...] = ()  # not a submodule: another gate owns it
+        super().__init__(size, **options)
+
+    def borrow_from(self, lender: LendingCayley) -> None:
+        """Train `lender` too, and begin each step from its inverse."""
+        self._lenders = (lender,)
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        for lender in self._lenders:
+            lender.advance()
+            self._steps_here = lender._steps_here  # noqa: SLF001, another of its kind
+            if self._steps_here == 0:
+                self._invert()
+            else:
+                self.inverse.copy_(lender.inverse)
+                self._expand(self._change())
+
+    def _matrix(self) -> Tensor:
+        matrix = super()._matrix()
+        for lender in self._lenders:
+            other = NeumannCayley._matrix(lender)  # noqa: SLF001, with its gradient
+            matrix = matrix + (other - other.detach())  # a zero that passes the gradient on
+        return matrix
 
 
 def _current(
@@ -213,7 +275,7 @@ def _current(
     matrix: Tensor,  # (N, N)
     signs: Tensor,  # (N,)
 ) -> tuple[Tensor, Tensor]:  # (N, N), (N, N)
-    """Return the stored inverse and W, or exact ones where A is not what they were made for."""
+    """Return the stored inverse and W, or exact ones if they belong to another A."""
     return (inverse, matrix) if torch.equal(raw, known) else _exact(raw, signs)
 
 
@@ -225,7 +287,7 @@ def _traced_current(
     matrix: Tensor,
     signs: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Do the same where A may only be looked at once a graph runs, or for each of a batch."""
+    """Do the same as an operator, for compiled graphs and `vmap`, which hide the values of A."""
     inverse, matrix = _current(raw, known, inverse, matrix, signs)
     return inverse.clone(), matrix.clone()
 
@@ -260,7 +322,7 @@ def _exact(
 
 
 class _NeumannMatrix(torch.autograd.Function):
-    """W as it stands, with the closed form of its gradient in the entries of A."""
+    """The stored W, with the closed form of its gradient in the entries of A."""
 
     @staticmethod
     def forward(*inputs: Tensor) -> Tensor:
@@ -276,7 +338,7 @@ class _NeumannMatrix(torch.autograd.Function):
         (G,) = gradients
         raw, inverse, W, signs = ctx.saved_tensors
         gradient = _pull_back(G, inverse, W, signs)
-        if torch.is_grad_enabled():  # a second derivative is that of the exact map
+        if torch.is_grad_enabled():  # second derivatives are those of the exact map
             here = _pull_back(G, *_exact(raw, signs), signs)
             gradient = gradient + (here - _pull_back(G, *_exact(raw.detach(), signs), signs))
         return gradient, None, None, None
@@ -298,10 +360,10 @@ def _by_any_mode(
     W: Tensor,  # (N, N)
     signs: Tensor,  # (N,)
 ) -> Tensor:  # (N, N)
-    r"""Return W as it stands, out of operations that torch can transform any number of times.
+    r"""Return the stored W from operations that torch can differentiate any number of times.
 
-    What is added to W is zero. Its first derivative is that of `_NeumannMatrix`,
-    :math:`dW = -\tilde A\, dA\, (D + W)`; all higher ones are those of the exact map.
+    The term added to W is zero. Its first derivative is that of `_NeumannMatrix`,
+    :math:`dW = -\tilde A\, dA\, (D + W)`; all higher derivatives are those of the exact map.
     """
     D = torch.diag(signs)
     change = skew(raw - raw.detach(), len(signs))

@@ -31,30 +31,30 @@ class ScaledCayley(Constraint):
         D = \operatorname{diag}(1, \dots, 1, \underbrace{-1, \dots, -1}_{\rho})
         \quad \text{or} \quad \operatorname{diag}(e^{i \theta_1}, \dots, e^{i \theta_N})
 
-    W is orthogonal for every real A (scoRNN), whose D is fixed, and unitary for every complex A
-    (scuRNN), whose phases :math:`\theta` are trained. Out of reach of a D are only the matrices
-    for which :math:`W D^*` has the eigenvalue -1, so that no unitary matrix is out of reach of all
-    phases. The larger :math:`\rho`, the more of the spectrum of a real W starts in the left half
-    of the unit circle.
+    W is orthogonal for every real A (scoRNN), where D is fixed, and unitary for every complex A
+    (scuRNN), where the phases :math:`\theta` are trained. A fixed D reaches all matrices except
+    those for which :math:`W D^*` has the eigenvalue -1; trained phases reach every unitary matrix.
+    The larger :math:`\rho`, the more eigenvalues of a real W are initialised in the left half of
+    the unit circle.
 
     Args:
         size: The number N of rows and columns.
         negative: The number :math:`\rho` of entries -1 at the end of a real D; half of N by
             default.
-        start: ``"unit_circle"`` places the eigenvalues of the Cayley transform at angles
-            :math:`\pm t, t \sim U(0, \pi / 2)`; ``"zero"`` starts at :math:`W = D`. Phases start
-            at :math:`U(0, 2 \pi)` in both.
+        init: ``"unit_circle"`` places the eigenvalues of the Cayley transform at angles
+            :math:`\pm t, t \sim U(0, \pi / 2)`; ``"zero"`` gives :math:`W = D`. Both draw the
+            phases from :math:`U(0, 2 \pi)`.
         dtype: The type of W, such as `torch.complex64`; torch's default real type by default.
     Shape:
         raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of the real part of A, row by row.
         imaginary: :math:`(N (N + 1) / 2,)`, the lower triangle of the symmetric imaginary part of
-        A, diagonal included; only where W is complex.
-        theta: :math:`(N,)`; only where W is complex.
+        A, with the diagonal; only if W is complex.
+        theta: :math:`(N,)`; only if W is complex.
     Units:
         Eigenvalue angles and phases in radians; all else dimensionless.
     Raises:
-        ValueError: If `negative` is outside :math:`[0, N]` or given for a complex D, `start` is
-            unknown, or W would be neither real nor complex of float32 precision or better.
+        ValueError: If `negative` is outside :math:`[0, N]` or set for a complex D, `init` is
+            unknown, or `dtype` is not a real or complex type of float32 precision or better.
     Source:
         Helfrich, Willmott and Ye, ICML 2018, Theorem 3.1 and section 4.2.
         https://arxiv.org/abs/1707.09520; Maduranga, Helfrich and Ye, AAAI 2019.
@@ -77,14 +77,14 @@ class ScaledCayley(Constraint):
         size: int,
         *,
         negative: int | None = None,
-        start: Literal["unit_circle", "zero"] = "unit_circle",
+        init: Literal["unit_circle", "zero"] = "unit_circle",
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(size)
-        if start not in ("unit_circle", "zero"):
-            raise ValueError(f"expected start to be 'unit_circle' or 'zero', got {start!r}")
+        if init not in ("unit_circle", "zero"):
+            raise ValueError(f"expected init to be 'unit_circle' or 'zero', got {init!r}")
         real = real_type(dtype)
-        self.start = start
+        self.init = init
         self.is_complex = dtype is not None and dtype.is_complex
         self.raw = Parameter(torch.empty(size * (size - 1) // 2, dtype=real))
         if self.is_complex:
@@ -105,7 +105,7 @@ class ScaledCayley(Constraint):
 
     @torch.no_grad()
     def reset(self, generator: Generator | None = None) -> None:
-        if self.start == "zero":
+        if self.init == "zero":
             self.raw.zero_()
         else:
             angles = self.raw.new_empty(self.size // 2)
@@ -123,10 +123,10 @@ class ScaledCayley(Constraint):
         return torch.tensor(-1 if self.is_complex else self.negative)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Refuse the weights of another set.
+        """Check that the loaded weights belong to this set.
 
         Raises:
-            ValueError: If they belong to another number of entries -1.
+            ValueError: If they were saved with another number of entries -1.
         """
         own = int(self.get_extra_state())
         if int(state) != own:
@@ -150,10 +150,10 @@ class ScaledCayley(Constraint):
     def _assign(self, W: Tensor) -> None:
         tolerance = tol(self.dtype, self.size)
         A, deviation = _preimage(W, self._scaling())
-        if deviation <= tolerance:  # not where it is NaN, as W D* has the eigenvalue -1 itself
+        if deviation <= tolerance:  # false if it is NaN: W D* has the eigenvalue -1
             self._set_skew(A)
         elif self.is_complex:
-            self.theta.add_(_turn(W * self._scaling().conj()))
+            self.theta.add_(_phase_shift(W * self._scaling().conj()))
             self._set_skew(_preimage(W, self._scaling())[0])
         else:
             hint = f"W D has an eigenvalue near -1 for negative={self.negative}"
@@ -180,20 +180,20 @@ def _preimage(
     W: Tensor,  # (N, N)
     D: Tensor,  # (N,)
 ) -> tuple[Tensor, float]:  # (N, N)
-    """Return the A that gives W, and by how much it fails to once it is rounded."""
+    """Return the A of W, and the distance from W that remains after A is rounded."""
     wide = torch.complex128 if W.is_complex() else torch.float64
     I = torch.eye(len(D), dtype=wide, device=W.device)
     Z = W.to(wide) * D.conj()
     solved, _ = torch.linalg.solve_ex(I + Z, I - Z)  # the Cayley transform is its own inverse
-    # near the matrices that are out of reach A explodes, and rounding it loses W
+    # near matrices out of reach A is huge, and its rounding error moves W
     A = ((solved - solved.mH) / 2).to(W.dtype)
     return A, float(torch.linalg.matrix_norm(cayley(A) * D - W))
 
 
-def _turn(
+def _phase_shift(
     Z: Tensor,  # (N, N), unitary
 ) -> Tensor:  # ()
-    """Return by how much to turn all phases for the widest gap of the spectrum to lie at -1."""
+    """Return the shift of all phases that puts the widest gap of the spectrum at -1."""
     check_finite(Z)
     angles = torch.linalg.eigvals(Z.to(torch.complex128)).angle().sort().values
     gaps = angles.diff(append=angles[:1] + 2 * math.pi)

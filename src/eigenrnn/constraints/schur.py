@@ -1,10 +1,10 @@
-"""Matrices given by their Schur form: rotations in planes, and what leads between them."""
+"""Matrices in Schur form: rotations of planes, and a triangular part between the planes."""
 
 import copy
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -13,15 +13,16 @@ from torch.nn import Parameter
 from eigenrnn.constraints.base import Constraint, make_constraint, real_type
 from eigenrnn.constraints.exponential import Exponential
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
-from eigenrnn.constraints.schur_basis import complex_schur_basis, level, real_schur_basis
 from eigenrnn.errors import NotInSetError, check_not_negative
-from eigenrnn.linalg import orthogonality_error, planar_rotation, polar_step
+from eigenrnn.linalg import check_finite, orthogonality_error, planar_rotation, polar_step
 
-__all__ = ["Schur"]
+__all__ = ["Schur", "complex_schur_basis", "equalise_diagonals", "real_schur_basis"]
+
+_Defect: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Schur(Constraint):
-    r"""Matrices by their Schur form, whose eigenvalues have moduli that are held near one.
+    r"""Matrices in Schur form whose eigenvalues have moduli near one.
 
     .. math:: W = P \Theta P^*, \qquad P^* P = I, \qquad
         \Theta = \begin{bmatrix} \gamma_1 R(\theta_1) & & \\ & \gamma_2 R(\theta_2) & \\
@@ -29,47 +30,49 @@ class Schur(Constraint):
         R(\theta) = \begin{bmatrix} \cos \theta & -\sin \theta \\
         \sin \theta & \cos \theta \end{bmatrix} \quad \text{or} \quad e^{i \theta}
 
-    with T strictly lower triangular. The moduli are trained and drawn to one by the penalty
-    :math:`\delta \sum_i (1 - \gamma_i)^2`, or clamped. At T = 0 and moduli of one W is orthogonal
-    (of determinant 1) or unitary; T makes it non-normal, so that states may grow for a while,
-    polynomially, though no eigenvalue does.
+    with T strictly lower triangular. The moduli are trained, with the penalty
+    :math:`\delta \sum_i (1 - \gamma_i)^2` that pulls them to one, or clamped. With T = 0 and all
+    moduli one, W is orthogonal (of determinant 1) or unitary. T makes W non-normal: states may
+    grow polynomially for a while, even if all moduli are at most one.
 
-    T of a real W reaches into the blocks, as in the paper, whose eigenvalues then have the modulus
-    :math:`|\gamma^2 + \gamma t \sin \theta|^{1/2}` or are real: :math:`\gamma` does not pin the
-    spectrum, and W may be any matrix if :math:`\gamma` is trained. Without that entry, and in the
-    complex form, which the paper leaves to future work, :math:`|\gamma_i|` are the moduli.
+    For a real W, T has an entry t in each 2 x 2 block, as in the paper. The eigenvalues of a block
+    then have the modulus :math:`|\gamma^2 + \gamma t \sin \theta|^{1/2}` or are real. So
+    :math:`\gamma` does not fix the spectrum, and W may be any matrix if :math:`\gamma` is trained.
+    Without that entry, and in the complex form, which the paper leaves to future work, the moduli
+    are :math:`|\gamma_i|`.
 
     Args:
         size: The number N of rows and columns; even, unless W is complex.
         gamma_penalty: :math:`\delta`; the paper tunes it to 1e-4 (copying; Penn Treebank with 300
             steps), 0.1 (permuted MNIST) and 1 (Penn Treebank with 150 steps).
-        decay: Times :math:`\|T\|_F^2 / 2` this is added to the penalty. The paper's code has its
-            optimiser decay T instead, which is not the same where gradients are rescaled, as by
-            RMSprop: for that give `triangle` a parameter group of its own, with `weight_decay`.
+        decay: The factor of :math:`\|T\|_F^2 / 2` in the penalty. The paper's code uses the weight
+            decay of its optimiser instead, which differs where gradients are rescaled, as by
+            RMSprop: to do so, put `triangle` in a parameter group of its own with `weight_decay`.
         gamma: ``"trained"``, or ``"clamped"`` at `gamma_value`.
-        gamma_value: Where every :math:`\gamma_i` starts or stays; positive.
-        in_block: Whether T of a real W has entries inside of the 2 x 2 blocks; it has by default.
-        orthogonal: A function of the size that makes the constraint of P: `Exponential` by
-            default, or the complex `ScaledCayley`.
+        gamma_value: The initial or clamped value of every :math:`\gamma_i`; positive.
+        in_block: Whether T of a real W has entries inside the 2 x 2 blocks; True by default.
+        orthogonal: A function of the size that returns the constraint of P; by default
+            `Exponential`, or the complex `ScaledCayley`.
         dtype: The type of W, such as `torch.complex64`; torch's default real type by default.
     Shape:
         P: a constraint, with raw parameters of its own.
-        theta: :math:`(N / 2,)`; :math:`(N,)` where W is complex.
+        theta: :math:`(N / 2,)`; :math:`(N,)` if W is complex.
         gamma: as theta; a parameter only if trained.
-        triangle: the entries of T, row by row, their real parts where W is complex:
-        :math:`(N (N - 1) / 2,)`, less :math:`N / 2` if none are inside of the blocks.
-        imaginary: as triangle, their imaginary parts; only where W is complex.
+        triangle: the entries of T, row by row, their real parts if W is complex:
+        :math:`(N (N - 1) / 2,)`, less :math:`N / 2` without entries inside the blocks.
+        imaginary: as triangle, their imaginary parts; only if W is complex.
     Units:
         Angles in radians; all else dimensionless.
     Raises:
-        ValueError: If `size` is odd or `in_block` given where it cannot be, `gamma` is unknown,
-            `gamma_value` not positive and finite, a weight negative, `dtype` of less than float32
-            precision, or P neither orthogonal nor unitary, or of another type than W.
-        TypeError: If `orthogonal` does not make a `Constraint`.
+        ValueError: If `size` is odd for a real W, `in_block` is set for a complex W, `gamma` is
+            unknown, `gamma_value` is not positive and finite, a weight is negative, `dtype` has
+            less than float32 precision, or P is not orthogonal for a real W or unitary for a
+            complex one.
+        TypeError: If `orthogonal` does not return a `Constraint`.
     Source:
         Kerg et al., NeurIPS 2019, equation 5. https://arxiv.org/abs/1905.12080 (departures: none.
-        The code multiplies rows by W with T strictly upper triangular, which is the transpose of
-        this with the signs of all :math:`\theta_i` changed, and so the same network).
+        The code multiplies rows by a W with T strictly upper triangular: the transpose of this W
+        with the signs of all :math:`\theta_i` changed, and so the same network).
     Example:
         >>> W = Schur(8, gamma="clamped", in_block=False)()
         >>> torch.allclose(torch.linalg.eigvals(W).abs(), torch.ones(8), atol=1e-5)
@@ -79,7 +82,7 @@ class Schur(Constraint):
     gamma: Tensor
     imaginary: Parameter
 
-    unregistered = ("places",)
+    tensor_attributes = ("entry_indices",)
 
     def __init__(  # noqa: PLR0913, every part of the formula
         self,
@@ -110,18 +113,18 @@ class Schur(Constraint):
         if self.P.is_complex != self.is_complex or not _is_unitary(self.P):
             kind = "unitary" if self.is_complex else "orthogonal"
             raise ValueError(
-                f"expected P from a set of {kind} matrices, got {self.P}; leave `orthogonal` out"
+                f"expected P from a set of {kind} matrices, got {self.P}; omit `orthogonal`"
             )
         moduli = torch.empty(size if self.is_complex else size // 2, dtype=real)
-        self.places = _places(size, self.is_complex or self.in_block)
+        self.entry_indices = _entry_indices(size, self.is_complex or self.in_block)
         self.theta = Parameter(moduli.clone())
         if self.trained:
             self.gamma = Parameter(moduli)
         else:
             self.register_buffer("gamma", moduli)
-        self.triangle = Parameter(torch.empty(len(self.places), dtype=real))
+        self.triangle = Parameter(torch.empty(len(self.entry_indices), dtype=real))
         if self.is_complex:
-            self.imaginary = Parameter(torch.empty(len(self.places), dtype=real))
+            self.imaginary = Parameter(torch.empty(len(self.entry_indices), dtype=real))
         self.reset()
 
     @torch.no_grad()
@@ -134,7 +137,7 @@ class Schur(Constraint):
             self.imaginary.zero_()
 
     def recurrent_parameters(self) -> Iterator[Parameter]:
-        return self.P.recurrent_parameters()  # the paper trains the rest with all other weights
+        return self.P.recurrent_parameters()  # the paper trains the others like all other weights
 
     def penalty(self) -> Tensor:
         moduli = self.gamma_penalty * (1 - self.gamma).square().sum() if self.trained else 0
@@ -145,17 +148,18 @@ class Schur(Constraint):
 
         .. math:: \min_P \min_\Theta \; \|P^* W P - \Theta\|_F \;/\; \max(1, \|W\|_F / \sqrt N)
 
-        P runs over a few bases: that of the raw parameters, the axes, and the one of the Schur
-        form of W whose blocks suit best. The distance from the set is no larger. No eigenvalues
-        are compared, which move much further than W does where W is far from normal. Of such a W
-        the basis is blurred too, so that one of the set may be refused, though not one's own.
+        P runs over a few bases: that of the raw parameters, the axes, and the Schur basis of W
+        whose blocks fit best. The result is an upper bound of the distance from the set. It does
+        not compare eigenvalues, because those of a highly non-normal W are much more sensitive
+        than W itself. Its Schur basis is sensitive too, so a W of the set may get a large
+        residual, but never the module's own W.
         """
         if not self.constrained:
             return 0.0
         exact, least = self._exact(W), math.inf
         for P in self._bases(exact):
             Theta = P.mH @ exact @ P
-            least = min(least, self._norm(Theta - self._form(*self._read(Theta)), exact))
+            least = min(least, self._norm(Theta - self._form(*self._nearest_form(Theta)), exact))
             if least <= self.tolerance:
                 break
         return least
@@ -168,7 +172,8 @@ class Schur(Constraint):
         return torch.complex(self.triangle, self.imaginary) if self.is_complex else self.triangle
 
     def _form(self, gamma: Tensor, theta: Tensor, entries: Tensor) -> Tensor:  # (N, N)
-        T = entries.new_zeros(self.size**2).index_put((self.places.to(entries.device),), entries)
+        indices = self.entry_indices.to(entries.device)
+        T = entries.new_zeros(self.size**2).index_put((indices,), entries)
         return self._diagonal(gamma, theta) + T.view(self.size, self.size)
 
     def _diagonal(self, gamma: Tensor, theta: Tensor) -> Tensor:  # (N, N)
@@ -176,8 +181,8 @@ class Schur(Constraint):
             return torch.diag(gamma * torch.exp(1j * theta))
         return planar_rotation(gamma, theta)
 
-    def _read(self, Theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gamma, theta and entries of T of a form that is as near as any, or nearly."""
+    def _nearest_form(self, Theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return gamma, theta and the entries of T of the form nearest to Theta, or nearly."""
         diagonal, above, below = (Theta.diagonal(k) for k in (0, 1, -1))
         if self.is_complex:
             x, y = diagonal.real, diagonal.imag
@@ -187,21 +192,21 @@ class Schur(Constraint):
         gamma = torch.hypot(x, y) if self.trained else self.gamma.to(x)
         theta = torch.atan2(y, x)
         T = Theta - self._diagonal(gamma, theta)
-        return gamma, theta, T.flatten()[self.places.to(T.device)]
+        return gamma, theta, T.flatten()[self.entry_indices.to(T.device)]
 
     def _bases(self, W: Tensor) -> Iterator[Tensor]:
-        """Yield unitary matrices that may bring W to its lower Schur form, the present P first."""
+        """Yield candidates for the P of the Schur form of W, the present P first."""
         with torch.no_grad():
             own = polar_step(self._exact(self.P()))
         yield own
         I = torch.eye(self.size, dtype=W.dtype, device=W.device)
         for P in (I, I.flip(1), self._schur_basis(W)):
             gamma = None if self.trained else self.gamma.to(W)
-            basis = level(P, W, gamma) if self.in_block else P
-            # the phases of its columns are free, and those of the present P are within reach
+            basis = equalise_diagonals(P, W, gamma) if self.in_block else P
+            # the phases of its columns are free; choose those nearest to the present P
             products = (basis.conj() * own).sum(0)
             basis = basis * torch.where(products == 0, 1, products.sgn())
-            for j in products.abs().argsort()[:4].tolist():  # or those with a few signs changed
+            for j in products.abs().argsort()[:4].tolist():  # then with a few signs changed
                 yield basis
                 basis[:, j] *= -1
 
@@ -211,7 +216,7 @@ class Schur(Constraint):
         return real_schur_basis(W, self._defect if self.constrained else None)
 
     def _defect(self, a: Tensor, k: Tensor, h: Tensor) -> Tensor:
-        """Say how far a 2 x 2 block is from an allowed one, as `real_schur_basis` asks."""
+        """Return the distance of a 2 x 2 block from an allowed one, for `real_schur_basis`."""
         if self.in_block:
             rows = torch.stack([torch.hypot(a, h - k), torch.hypot(a, h + k)])
             return (rows - self.gamma_value).abs().amin(0)
@@ -223,7 +228,7 @@ class Schur(Constraint):
             twin = copy.deepcopy(self)
             if k > 0 and not _reaches(twin.P, basis):
                 continue
-            least = min(least, twin._set(exact))  # noqa: SLF001, of this very class
+            least = min(least, twin._set(exact))  # noqa: SLF001, of the same class
             if least <= self.tolerance:
                 self.load_state_dict(twin.state_dict())
                 return
@@ -231,9 +236,9 @@ class Schur(Constraint):
         raise NotInSetError(type(self).__name__, least, self.tolerance, hint)
 
     def _set(self, W: Tensor) -> float:
-        """Take from W all but P, and return how far from W that leads."""
+        """Set all parameters but P from W, and return the distance of the result from W."""
         P = self._exact(self.P())
-        gamma, theta, entries = self._read(P.mH @ W @ P)
+        gamma, theta, entries = self._nearest_form(P.mH @ W @ P)
         self.gamma.copy_(gamma)
         self.theta.copy_(theta)
         self.triangle.copy_(entries.real)
@@ -257,17 +262,17 @@ class Schur(Constraint):
 def _check(
     size: int, is_complex: bool, gamma: str, gamma_value: float, in_block: bool | None
 ) -> None:
-    """Refuse options that make no sense, alone or together.
+    """Check the options, alone and together.
 
     Raises:
-        ValueError: Says which.
+        ValueError: If one is out of range, or two exclude each other.
     """
     if is_complex and in_block is not None:
         raise ValueError(f"expected no in_block where W is complex, got {in_block}")
     if size % 2 == 1 and not is_complex:
         raise ValueError(
-            f"expected an even size, as rotations turn planes, got {size}: dtype=torch.complex64 "
-            "takes odd ones"
+            f"expected an even size, as rotations turn planes, got {size}; dtype=torch.complex64 "
+            "allows odd sizes"
         )
     if gamma not in ("trained", "clamped"):
         raise ValueError(f"expected gamma to be 'trained' or 'clamped', got {gamma!r}")
@@ -277,23 +282,144 @@ def _check(
         )
 
 
-def _places(n: int, in_block: bool) -> Tensor:
-    """Return where the entries of T are among those of an n x n matrix."""
+def _entry_indices(n: int, in_block: bool) -> Tensor:
+    """Return the flat indices of the entries of T in an n x n matrix."""
     rows, columns = torch.tril_indices(n, n, offset=-1, device="cpu")
-    places = rows * n + columns
-    return places if in_block else places[rows // 2 != columns // 2]
+    indices = rows * n + columns
+    return indices if in_block else indices[rows // 2 != columns // 2]
 
 
 @torch.no_grad()
 def _is_unitary(P: Constraint) -> bool:
-    # on the meta device there is nothing to measure
+    # tensors on the meta device have no values
     return P.device.type == "meta" or orthogonality_error(P()) <= P.tolerance
 
 
 def _reaches(P: Constraint, basis: Tensor) -> bool:
-    """Say whether the map of P reaches a basis, which is then assigned."""
+    """Try to assign a basis to P, and return whether its map reaches it."""
     try:
         P.assign(basis)
     except NotInSetError:
         return False
     return True
+
+
+def complex_schur_basis(
+    W: Tensor,  # (N, N), complex
+    modulus: float | None = None,
+) -> Tensor:  # (N, N)
+    """Return a unitary P for which P* W P is lower triangular; inexact for close eigenvectors.
+
+    With a `modulus`, return the P of the nearest matrix whose eigenvalues all have that modulus:
+    rounding changes eigenvalues, and thereby their basis, much more than it changes W.
+    """
+    check_finite(W)
+    near = W
+    for _ in range(0 if modulus is None else 3):
+        eigenvalues, X = torch.linalg.eig(near)
+        # G_j = V_j X_j* is the gradient of the modulus of eigenvalue j; take the least joint step
+        V = torch.linalg.inv_ex(X)[0].mH * eigenvalues.sgn()
+        if not bool(torch.isfinite(V).all()):
+            break
+        products = ((V.mH @ V) * (X.mH @ X).T).real
+        excess = (eigenvalues.abs() - modulus).unsqueeze(1)
+        steps = torch.linalg.lstsq(products, excess).solution
+        near = near - (V * steps.T) @ X.mH  # Newton's method
+        check_finite(near, "a matrix near W")
+    Q, _ = torch.linalg.qr(torch.linalg.eig(near)[1])
+    return Q.flip(1)  # a lower triangular W has its invariant vector last
+
+
+def real_schur_basis(
+    W: Tensor,  # (N, N), real, N even
+    defect: _Defect | None = None,
+) -> Tensor:  # (N, N)
+    r"""Return an orthogonal P for which P^T W P is lower triangular in blocks of 2 x 2.
+
+    Up to a rotation or a reflection of its plane, a pair of eigenvalues has the block
+
+    .. math:: a I + \begin{bmatrix} 0 & h - k \\ h + k & 0 \end{bmatrix}, \qquad h, k \ge 0
+
+    The eigenvalues determine :math:`a` and :math:`h^2 - k^2`. The departure h from normality
+    depends on the pairs in the blocks after it, so the order of the pairs matters.
+
+    Args:
+        W: The matrix.
+        defect: The distance of a block from an allowed one, as a function of a, k and h. From the
+            last block to the first, the pair with the least defect is chosen. By default the order
+            is arbitrary.
+    """
+    check_finite(W)
+    eigenvalues, X = torch.linalg.eig(W)
+    upper, single = eigenvalues.imag > 0, eigenvalues.imag == 0
+    z, r = X[:, upper], X[:, single].real
+    if defect is None:
+        planes = torch.cat([torch.view_as_real(z).flatten(1), r], dim=1)
+    else:
+        ordered = _order_planes(eigenvalues[upper], z, eigenvalues[single].real, r, defect)
+        planes = torch.cat(ordered, dim=1)
+    Q, _ = torch.linalg.qr(planes)
+    return Q.unflatten(1, (-1, 2)).flip(1).flatten(1)
+
+
+def _order_planes(
+    pairs: Tensor,  # (K,)
+    z: Tensor,  # (N, K)
+    reals: Tensor,  # (N - 2 K,)
+    r: Tensor,  # (N, N - 2 K)
+    defect: _Defect,
+) -> list[Tensor]:  # (N, 2) each
+    """Return the invariant planes, each with the least defect among the remaining ones."""
+    planes: list[Tensor] = []
+    while len(planes) < len(z) // 2:
+        # for eigenvalues 2 s or 2 s i apart, h or k is s times the cotangent of an angle
+        t = pairs.imag * _cotangent((z * z).sum(0).abs() / (z.abs() ** 2).sum(0))
+        of_pairs = defect(pairs.real, torch.hypot(t, pairs.imag), t)
+        i, j = torch.triu_indices(len(reals), len(reals), offset=1, device=r.device)
+        s = (reals[i] - reals[j]).abs() / 2
+        unit = r / torch.linalg.vector_norm(r, dim=0)
+        t = s * _cotangent((unit.T @ unit)[i, j].abs())
+        of_reals = defect((reals[i] + reals[j]) / 2, t, torch.hypot(t, s))
+        best = int(torch.cat([of_pairs, of_reals]).nan_to_num(math.inf).argmin())
+        if best < len(pairs):
+            plane = torch.view_as_real(z[:, best])
+            pairs, z = _drop(pairs, best), _drop(z, best)
+        else:
+            low, high = int(i[best - len(pairs)]), int(j[best - len(pairs)])
+            plane = r[:, [low, high]]
+            reals, r = (_drop(_drop(each, high), low) for each in (reals, r))
+        Q, _ = torch.linalg.qr(plane)
+        planes.append(Q)
+        z, r = z - Q.to(z) @ (Q.T.to(z) @ z), r - Q @ (Q.T @ r)
+    return planes
+
+
+def _drop(each: Tensor, k: int) -> Tensor:
+    return torch.cat([each[..., :k], each[..., k + 1 :]], dim=-1)
+
+
+def _cotangent(cosine: Tensor) -> Tensor:
+    return cosine / (1 - cosine**2).clamp(min=0).sqrt()
+
+
+def equalise_diagonals(
+    P: Tensor,  # (N, N)
+    W: Tensor,  # (N, N)
+    gamma: Tensor | None = None,  # (N / 2,)
+) -> Tensor:  # (N, N)
+    """Rotate the pairs of columns of P until the diagonal entries of each block are equal.
+
+    Of the two solutions, return the one whose first row has a length closer to `gamma`.
+    """
+    first, second = P.unflatten(1, (-1, 2)).unbind(2)
+    B = [[(u * (W @ v)).sum(0) for v in (first, second)] for u in (first, second)]
+    a, d = (B[0][0] + B[1][1]) / 2, (B[0][0] - B[1][1]) / 2
+    e, k = (B[1][0] + B[0][1]) / 2, (B[1][0] - B[0][1]) / 2
+    h = torch.hypot(d, e)
+    up = torch.ones_like(h)
+    if gamma is not None:
+        errors = [(torch.hypot(a, sign * h - k) - gamma).abs() for sign in (1, -1)]
+        up = torch.where(errors[0] <= errors[1], 1.0, -1.0).to(h)
+    angle = (torch.atan2(e, d) - up * math.pi / 2) / 2
+    c, s = torch.cos(angle), torch.sin(angle)
+    return torch.stack([c * first + s * second, c * second - s * first], dim=2).flatten(1)

@@ -10,16 +10,16 @@ __all__ = ["Unconstrained"]
 
 
 class Unconstrained(Constraint):
-    r"""The set of all real N x N matrices, which is what `torch.nn.RNN` trains.
+    r"""The set of all real N x N matrices, as `torch.nn.RNN` trains them.
 
     .. math:: W = \text{raw}
 
-    Nothing holds the spectrum: gradients may explode or vanish.
+    The spectrum is not constrained: gradients may explode or vanish.
 
     Args:
         size: The number N of rows and columns.
-        init: The start, in place, such as `eigenrnn.init.haar_`; by default
-            :math:`U(-1/\sqrt N, 1/\sqrt N)`, the start of `torch.nn.RNN`.
+        init: The initialiser, in place, such as `eigenrnn.init.haar_`; by default
+            :math:`U(-1/\sqrt N, 1/\sqrt N)`, as in `torch.nn.RNN`.
     Shape:
         raw: :math:`(N, N)`.
     Raises:

@@ -1,4 +1,4 @@
-"""Checks on the first import of the laboratory that the extra `experiments` is installed."""
+"""Checks that the extra `experiments` is installed, when the laboratory is first imported."""
 
 from eigenrnn.errors import check_installed
 

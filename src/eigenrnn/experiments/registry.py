@@ -1,4 +1,4 @@
-"""What each package exports, by the names that users type."""
+"""The registered constraints, layers, tasks, recipes and backends, by their names."""
 
 import inspect
 import re
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def _snake(name: str) -> str:
-    """Write PixelMNIST as pixel_mnist."""
+    """Return a class name in snake case, such as pixel_mnist for PixelMNIST."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -56,12 +56,12 @@ LAYERS: dict[str, type[nn.Module]] = {
 
 
 def task_name(kind: type[Task]) -> str:
-    """Return the name of a task, under which it is registered if it is exported."""
+    """Return the name under which a task is registered if it is exported."""
     return _snake(kind.__name__)
 
 
 TASKS: dict[str, type[Task]] = {task_name(kind): kind for kind in _exported(tasks, Task)}
-"""Problems to train on."""
+"""Tasks to train on."""
 
 _PAPERS = [getattr(recipes, name) for name in recipes.__all__]
 
@@ -79,7 +79,7 @@ BACKENDS: dict[str, Backend] = {
 
 
 def class_path(kind: type) -> str:
-    """Return where a registered class is imported from."""
+    """Return the public import path of a registered class."""
     depth = 3 if kind.__module__.startswith("eigenrnn.experiments.") else 2
     return f"{'.'.join(kind.__module__.split('.')[:depth])}.{kind.__name__}"
 
@@ -99,7 +99,7 @@ def registered() -> Mapping[str, Any]:
 
 
 def summary(entry: Any) -> str:
-    """Return what an entry is, in a sentence."""
+    """Return the summary of an entry in one sentence."""
     if isinstance(entry, Recipe):
         return entry.summary
     if isinstance(entry, Backend):

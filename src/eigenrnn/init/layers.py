@@ -1,4 +1,4 @@
-"""Starts of whole recurrent layers: torch's own, and ours with an unconstrained matrix."""
+"""Initialisers of whole recurrent layers: torch's, and ours with an unconstrained matrix."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,13 +8,17 @@ import torch
 from torch import Generator, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.init.chains import ChainDirection, chain_, feedback_chain_, ramp_, source_
 from eigenrnn.init.matrices import (
+    ChainDirection,
     Initializer,
+    chain_,
     fan_normal_,
     fan_uniform_,
+    feedback_chain_,
     identity_,
     orthogonal_,
+    ramp_,
+    source_,
     zeros_,
 )
 
@@ -24,16 +28,16 @@ Kind = Literal["chain", "feedback_chain", "identity", "ortho", "plain", "mixed"]
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
-# by the number of gates: the place of the one with a tanh, which is g of i, f, g, o in an LSTM and
-# n of r, z, n in a GRU
+# the index of the tanh gate by the number of gates: g of i, f, g, o in an LSTM, n of r, z, n in a
+# GRU
 _TANH_GATE = {1: 0, 3: 2, 4: 2}
 
 
 @dataclass(frozen=True)
-class _Start:
-    """What fills each kind of weight."""
+class _Initializers:
+    """The initialiser of each kind of weight."""
 
-    tanh: Initializer  # W of the gate with a tanh, or of a network without gates
+    tanh: Initializer  # W of the tanh gate, or of a network without gates
     sigmoid: Initializer  # W of the other gates
     input: Initializer
     bias: Initializer = zeros_
@@ -54,79 +58,85 @@ def recurrent_(
     direction: ChainDirection = "forward",
     generator: Generator | None = None,
 ) -> _Module:
-    r"""Fill the weights of every layer, direction and gate of a recurrent module.
+    r"""Initialise the weights of every layer, direction and gate of a recurrent module.
 
-    Beside a chain the input matrices become 0.9 I, which feeds its source; beside identity and
-    orthogonal matrices they are drawn with standard deviation :math:`0.9 / \sqrt N`. Biases become
-    zero. The plain start is that of torch, biases included.
+    With a chain the input matrices become 0.9 I, which feeds the source of the chain. With
+    identity and orthogonal matrices they are drawn with standard deviation
+    :math:`0.9 / \sqrt N`. Biases become zero. The kind ``"plain"`` is torch's initialisation,
+    biases included.
 
     Args:
-        module: A `torch.nn.RNN`, `LSTM` or `GRU`, a cell of theirs, or an `RNN` or `GRU` of
-            `eigenrnn.layers` whose constraints hold the matrix, such as `Unconstrained`; changed
-            in place.
-        kind: ``"chain"``, ``"feedback_chain"``, ``"identity"``, ``"ortho"`` or ``"plain"`` fills
-            all gates alike; ``"mixed"`` puts a ramp into the sigmoid gates of an LSTM or GRU and a
-            chain into its tanh gate.
+        module: A `torch.nn.RNN`, `LSTM` or `GRU`, one of their cells, or an `RNN` or `GRU` of
+            `eigenrnn.layers` whose constraint contains the matrix, such as `Unconstrained`;
+            changed in place.
+        kind: ``"chain"``, ``"feedback_chain"``, ``"identity"``, ``"ortho"`` or ``"plain"`` for all
+            gates alike; ``"mixed"`` for a ramp in the sigmoid gates of an LSTM or GRU and a chain
+            in its tanh gate.
         gain: :math:`\alpha` of the chain or :math:`\lambda` of the others: by default 0.99 with
             feedback, 1.02 if mixed, else 1.
-        beta: What the units of a feedback chain pass back.
+        beta: The weight of a feedback chain from each unit to the previous one.
         direction: ``"forward"``, in which unit i drives unit i + 1, as in the paper, or
             ``"backward"`` as in the released code for torch; see `chain_`.
-        generator: The source of the draws; torch's global stream by default.
+        generator: The random generator; torch's global one by default.
     Returns:
         The module.
     Raises:
         ValueError: If the kind is unknown or does not fit the module, the module holds no such
             weights, or a recurrent matrix is not square (``proj_size``).
-        NotInSetError: If a constraint of ours does not hold the matrix.
+        NotInSetError: If a constraint does not contain the matrix.
     Source:
         Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715 (departures: the paper does
-        not say which biases its torch models started from, nor the input matrix of the mixed
-        LSTM, for which it has no GRU).
+        not state the initial biases of its torch models, nor the input matrix of the mixed LSTM,
+        and has no mixed GRU).
     Example:
         >>> lstm = recurrent_(torch.nn.LSTM(2, 4), "mixed")
         >>> lstm.weight_hh_l0[8:12].diagonal(-1)
         tensor([1.0200, 1.0200, 1.0200], grad_fn=<DiagonalBackward0>)
     """
-    start = _start_of(kind, gain, beta, direction)
+    initializers = _initializers(kind, gain, beta, direction)
     if isinstance(module, _Ours):
         for each in module.all_directions():
-            _fill_ours(each, kind, start, generator)
+            _fill_ours(each, kind, initializers, generator)
     elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
-        _fill_torch(module, kind, start, generator)
+        _fill_torch(module, kind, initializers, generator)
     else:
         raise ValueError(f"expected a recurrent layer, got {type(module).__name__}")
     return module
 
 
-def _start_of(kind: str, gain: float | None, beta: float, direction: ChainDirection) -> _Start:
-    """Look up what a kind fills the weights with.
+def _initializers(
+    kind: str, gain: float | None, beta: float, direction: ChainDirection
+) -> _Initializers:
+    """Return the initialisers of a kind.
 
     Raises:
         ValueError: If there is no such kind.
     """
-    given: dict[str, float] = {} if gain is None else {"alpha": gain}
-    chain = partial(chain_, **given, direction=direction)
-    feedback_chain = partial(feedback_chain_, **given, beta=beta, direction=direction)
+    alpha: dict[str, float] = {} if gain is None else {"alpha": gain}
+    chain = partial(chain_, **alpha, direction=direction)
+    feedback_chain = partial(feedback_chain_, **alpha, beta=beta, direction=direction)
     update = partial(chain_, alpha=1.02 if gain is None else gain, direction=direction)
     ramp = partial(ramp_, direction=direction)
     scale = 1.0 if gain is None else gain
-    identity, ortho = (partial(start, scale=scale) for start in (identity_, orthogonal_))
-    starts = {
-        "chain": _Start(chain, chain, source_),
-        "feedback_chain": _Start(feedback_chain, feedback_chain, source_),
-        "identity": _Start(identity, identity, fan_normal_),
-        "ortho": _Start(ortho, ortho, fan_normal_),
-        "plain": _Start(fan_uniform_, fan_uniform_, fan_uniform_, fan_uniform_),
-        "mixed": _Start(update, ramp, source_),
+    identity, ortho = (partial(fill, scale=scale) for fill in (identity_, orthogonal_))
+    kinds = {
+        "chain": _Initializers(chain, chain, source_),
+        "feedback_chain": _Initializers(feedback_chain, feedback_chain, source_),
+        "identity": _Initializers(identity, identity, fan_normal_),
+        "ortho": _Initializers(ortho, ortho, fan_normal_),
+        "plain": _Initializers(fan_uniform_, fan_uniform_, fan_uniform_, fan_uniform_),
+        "mixed": _Initializers(update, ramp, source_),
     }
-    if kind not in starts:
-        raise ValueError(f"expected kind to be one of {list(starts)}, got {kind!r}")
-    return starts[kind]
+    if kind not in kinds:
+        raise ValueError(f"expected kind to be one of {list(kinds)}, got {kind!r}")
+    return kinds[kind]
 
 
 def _fill_torch(
-    module: nn.RNNBase | nn.RNNCellBase, kind: str, start: _Start, generator: Generator | None
+    module: nn.RNNBase | nn.RNNCellBase,
+    kind: str,
+    initializers: _Initializers,
+    generator: Generator | None,
 ) -> None:
     """Fill each gate's block of each weight.
 
@@ -141,13 +151,15 @@ def _fill_torch(
     for name, weight in module.named_parameters():
         for gate, block in enumerate(weight.split(n)):
             if name.startswith("weight_hh"):
-                fill = start.tanh if gate == _TANH_GATE[gates] else start.sigmoid
+                fill = initializers.tanh if gate == _TANH_GATE[gates] else initializers.sigmoid
             else:
-                fill = start.input if name.startswith("weight_ih") else start.bias
+                fill = initializers.input if name.startswith("weight_ih") else initializers.bias
             fill(block, generator=generator)
 
 
-def _fill_ours(direction: Any, kind: str, start: _Start, generator: Generator | None) -> None:
+def _fill_ours(
+    direction: Any, kind: str, initializers: _Initializers, generator: Generator | None
+) -> None:
     """Fill one layer and direction of ours, each W through its constraint.
 
     Raises:
@@ -159,16 +171,16 @@ def _fill_ours(direction: Any, kind: str, start: _Start, generator: Generator | 
     _check_gates(kind, len(constraints))
     for gate, constraint in enumerate(constraints):
         W = torch.empty(n, n, dtype=constraint.dtype, device=constraint.device)
-        fill = start.tanh if gate == _TANH_GATE[len(constraints)] else start.sigmoid
+        fill = initializers.tanh if gate == _TANH_GATE[len(constraints)] else initializers.sigmoid
         constraint.assign(fill(W, generator=generator))
     for name, weight in direction.named_parameters(recurse=False):
         for block in weight.split(n):
             if name == "weight_ih":
-                start.input(block, generator=generator)
+                initializers.input(block, generator=generator)
             elif name == "bias":  # that of modReLU
                 zeros_(block)
             elif "bias" in name:
-                start.bias(block, generator=generator)
+                initializers.bias(block, generator=generator)
 
 
 def _check_gates(kind: str, gates: int) -> None:

@@ -1,36 +1,41 @@
-"""Starts of weights, in place, in the style of `torch.nn.init`, each with its own generator."""
+"""Initialisers of weights, in place, in the style of `torch.nn.init`, with a generator each.
+
+The chains let a signal pass from unit to unit. Matrices act on a state as W h, as in
+`torch.nn.RNN`: the entry at row i and column j connects unit j to unit i.
+"""
 
 import math
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.init.chains import (
-    check_matrix,
-    check_square,
-    check_weight,
-    source_,
-)
-
 __all__ = [
+    "ChainDirection",
     "Initializer",
+    "chain_",
+    "check_square",
     "constant_",
     "fan_normal_",
     "fan_uniform_",
+    "feedback_chain_",
     "glorot_normal_",
     "glorot_uniform_",
     "haar_",
     "identity_",
     "kaiming_normal_",
     "orthogonal_",
+    "ramp_",
+    "source_",
     "uniform_",
     "zeros_",
 ]
 
+ChainDirection = Literal["forward", "backward"]
+
 
 class Initializer(Protocol):
-    """Fills a weight in place, as every function here does."""
+    """A function that fills a weight in place, as all functions here do."""
 
     def __call__(self, weight: Tensor, *, generator: Generator | None = None) -> Tensor: ...
 
@@ -104,9 +109,9 @@ def haar_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill with a uniformly distributed rotation, or unitary matrix where the weight is complex.
+    """Fill with a random rotation, or unitary matrix if complex, from the Haar measure.
 
-    The Haar measure on SO(N) or U(N).
+    The Haar measure is the uniform distribution on SO(N) or U(N).
 
     Raises the errors of `check_square`.
 
@@ -125,7 +130,7 @@ def haar_(
 
 @torch.no_grad()
 def zeros_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:  # noqa: ARG001
-    """Fill with zeros; the generator is there for the common signature."""
+    """Fill with zeros; the generator is unused."""
     check_weight(weight)
     return weight.zero_()
 
@@ -184,7 +189,7 @@ def orthogonal_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    r"""Fill with :math:`\lambda Q`, the first rows and columns of a rotation as `haar_` draws it.
+    r"""Fill with :math:`\lambda Q`, the leading rows and columns of a rotation from `haar_`.
 
     Raises the errors of `check_matrix`.
     """
@@ -192,3 +197,159 @@ def orthogonal_(
     N, M = weight.shape
     square = weight.new_empty(max(N, M), max(N, M))
     return weight.copy_(haar_(square, generator=generator)[:N, :M]).mul_(scale)
+
+
+@torch.no_grad()
+def chain_(
+    weight: Tensor,  # (N, N)
+    alpha: float = 1.0,
+    *,
+    direction: ChainDirection = "forward",
+    generator: Generator | None = None,
+) -> Tensor:
+    r"""Fill with a chain, through which a pulse visits each unit once.
+
+    .. math:: W_{i j} = \alpha\, \delta_{i, j + 1} \qquad W^N = 0
+
+    Args:
+        weight: The recurrent matrix, changed in place.
+        alpha: The weight from each unit to the next; 0.99 to 1.05 in the paper.
+        direction: ``"forward"``, as in the paper: unit i drives unit i + 1. The released code for
+            torch builds ``"backward"``: its M inputs enter at the first M units, and the signal is
+            gone after M steps.
+        generator: Unused; part of the common signature.
+    Raises:
+        ValueError: If the weight is not square or the direction is unknown.
+    Source:
+        Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715
+    """
+    return feedback_chain_(weight, alpha, 0.0, direction=direction, generator=generator)
+
+
+@torch.no_grad()
+def feedback_chain_(
+    weight: Tensor,  # (N, N)
+    alpha: float = 0.99,
+    beta: float = 0.01,
+    *,
+    direction: ChainDirection = "forward",
+    generator: Generator | None = None,  # noqa: ARG001
+) -> Tensor:
+    r"""Fill with a chain whose units also drive the previous unit.
+
+    .. math:: W_{i j} = \alpha\, \delta_{i, j + 1} + \beta\, \delta_{i, j - 1}
+
+    Args:
+        weight: The recurrent matrix, changed in place.
+        alpha: The weight from each unit to the next.
+        beta: The weight from each unit to the previous one; 0.01 to 0.07 in the paper.
+        direction: See `chain_`.
+        generator: Unused; part of the common signature.
+    Raises:
+        ValueError: If the weight is not square or the direction is unknown.
+    Source:
+        Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715
+    """
+    check_square(weight)
+    off = {"forward": -1, "backward": 1}.get(direction)
+    if off is None:
+        raise ValueError(f"expected direction to be 'forward' or 'backward', got {direction!r}")
+    weight.zero_()
+    weight.diagonal(off).fill_(alpha)
+    weight.diagonal(-off).fill_(beta)
+    return weight
+
+
+@torch.no_grad()
+def ramp_(
+    weight: Tensor,  # (N, N)
+    end: float = 0.01,
+    *,
+    direction: ChainDirection = "forward",
+    generator: Generator | None = None,  # noqa: ARG001
+) -> Tensor:
+    r"""Fill with a Toeplitz matrix that rises from one corner to the other.
+
+    .. math:: W_{i j} = e\, \frac{i - j}{N - 1}
+
+    Args:
+        weight: The recurrent matrix of a sigmoid gate, changed in place.
+        end: The entry e at the lower left corner.
+        direction: ``"backward"`` gives the transpose, as in the released code for torch.
+        generator: Unused; part of the common signature.
+    Raises:
+        ValueError: If the weight is not square or the direction is unknown.
+    Source:
+        Orhan and Pitkow, ICLR 2020: the sigmoid gates of the "mixed" LSTM.
+        https://arxiv.org/abs/1905.13715
+    """
+    check_square(weight)
+    if direction not in ("forward", "backward"):
+        raise ValueError(f"expected direction to be 'forward' or 'backward', got {direction!r}")
+    n = weight.shape[0]
+    i = torch.arange(n, device=weight.device, dtype=weight.real.dtype)
+    ramp = end * (i[:, None] - i) / max(n - 1, 1)
+    return weight.copy_(ramp if direction == "forward" else ramp.T)
+
+
+@torch.no_grad()
+def source_(
+    weight: Tensor,  # (N, M)
+    scale: float = 0.9,
+    *,
+    generator: Generator | None = None,  # noqa: ARG001
+) -> Tensor:
+    r"""Fill with :math:`s I`: input j enters at unit j, the source of a chain.
+
+    Source:
+        Orhan and Pitkow, ICLR 2020: the input matrix beside a chain.
+        https://arxiv.org/abs/1905.13715
+    """
+    check_matrix(weight)
+    weight.zero_()
+    weight.diagonal().fill_(scale)
+    return weight
+
+
+def check_weight(weight: object, dim: int = 0) -> None:
+    """Check that a weight can be filled with numbers and has enough axes.
+
+    Raises:
+        TypeError: If it is not a dense tensor of a floating-point or complex type.
+        ValueError: If it has fewer than `dim` axes.
+    """
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"expected the weight to be a tensor, got {type(weight).__name__}")
+    fills = weight.is_floating_point() or weight.is_complex()
+    if not fills or weight.itemsize < 2 or weight.layout != torch.strided:
+        raise TypeError(
+            f"expected a dense floating-point weight, got {weight.dtype}, {weight.layout}"
+        )
+    if weight.dim() < dim:
+        raise ValueError(f"expected a weight of {dim} axes, got shape {tuple(weight.shape)}")
+
+
+def check_matrix(weight: Tensor) -> None:
+    """Check that a weight is a matrix.
+
+    Raises:
+        ValueError: If it is not.
+
+    Also raises the errors of `check_weight`.
+    """
+    check_weight(weight)
+    if weight.dim() != 2:
+        raise ValueError(f"expected a matrix, got shape {tuple(weight.shape)}")
+
+
+def check_square(weight: Tensor) -> None:
+    """Check that a weight is a square matrix.
+
+    Raises:
+        ValueError: If it is not.
+
+    Also raises the errors of `check_weight`.
+    """
+    check_weight(weight)
+    if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
+        raise ValueError(f"expected a square matrix, got shape {tuple(weight.shape)}")

@@ -1,7 +1,6 @@
-"""How fast the recurrences are on this machine, beside torch's: `eigenrnn bench`."""
+"""The benchmark `eigenrnn bench`: the speed of the layers on this machine, against torch's."""
 
-from eigenrnn.experiments.bench.interleave import Timing, interleave
-from eigenrnn.experiments.bench.measure import SIZES, Bench, Size, measure
-from eigenrnn.experiments.bench.table import show
+from eigenrnn.experiments.bench.measure import SIZES, Bench, Size, Timing, interleave, measure
+from eigenrnn.experiments.bench.tables import show
 
 __all__ = ["SIZES", "Bench", "Size", "Timing", "interleave", "measure", "show"]

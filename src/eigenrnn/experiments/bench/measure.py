@@ -1,24 +1,23 @@
-"""What is measured, and what came out."""
+"""What `eigenrnn bench` measures: interleaved timings, memory, streaming and scaling."""
 
 import platform
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 
-from eigenrnn.experiments.bench.contestants import REFERENCE, contestants, product_gflops, step
-from eigenrnn.experiments.bench.interleave import Timing, interleave
+from eigenrnn.experiments.bench.layers import REFERENCE, benchmarked_layers, product_gflops, step
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled
 from eigenrnn.ops.elman.arguments import forward_arguments
 
-__all__ = ["SIZES", "Bench", "Size", "measure"]
+__all__ = ["SIZES", "Bench", "Size", "Timing", "interleave", "measure"]
 
 SIZES = ((784, 128, 170), (1020, 20, 190), (750, 50, 170), (784, 128, 512), (150, 128, 1024))
 """T, B, N of the papers' experiments and of two larger networks."""
@@ -31,19 +30,77 @@ _SEED = 0
 Size = tuple[int, int, int]
 
 
-@dataclass
-class Bench:
-    """The record of one run.
+@dataclass(frozen=True)
+class Timing:
+    """The timings of one function.
 
     Args:
-        machine: What it ran on.
-        product_gflops: The rate of a 2048 x 2048 x 2048 product in float32, by size: each is
-            measured right before the size.
-        timings: The timings of each size by contestant.
-        peak: Peak memory of forward and backward in units of T B N numbers, by contestant.
-        step_us: Microseconds of `step` with one sequence and N = 170, of it the kernel alone.
-        by_length: Milliseconds of forward and backward at B = 20, N = 190 by T.
-        by_batch: The same at T = 200, N = 190 by B.
+        times_ms: The time of each round, in milliseconds.
+        ratios: The time of each round divided by that of the reference in the same round.
+    """
+
+    times_ms: tuple[float, ...]
+    ratios: tuple[float, ...]
+
+    @property
+    def median_ms(self) -> float:
+        """The median time."""
+        return statistics.median(self.times_ms)
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios."""
+        return statistics.median(self.ratios)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The quartiles of the ratios."""
+        low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
+        return low, high
+
+
+def interleave(
+    functions: Mapping[str, Callable[[], object]],
+    reference: str,
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Timing]:
+    """Run all functions in every round, each once untimed and then once timed.
+
+    The untimed run warms the caches and the memory allocator, as the previous step does in a
+    training loop. Without it, the host of a virtual machine may reclaim free memory while a slow
+    function runs, and the next function pays for it.
+
+    On a shared machine, use one thread and `time.process_time` as the clock: it does not count
+    the time of other processes.
+    """
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, run in functions.items():
+            run()
+            start = clock()
+            run()
+            times[name].append((clock() - start) * 1e3)
+    base = times[reference]
+    return {
+        name: Timing(tuple(own), tuple(a / b for a, b in zip(own, base, strict=True)))
+        for name, own in times.items()
+    }
+
+
+@dataclass
+class Bench:
+    """The measurements of one benchmark.
+
+    Args:
+        machine: Software versions, threads and processor of the machine.
+        product_gflops: The rate of a 2048 x 2048 x 2048 matrix product in float32, measured right
+            before each size.
+        timings: The timings by size and layer.
+        peak: Peak memory of forward and backward, in units of T B N numbers, by layer.
+        step_us: Microseconds of `step` for one sequence with N = 170, and of its kernel.
+        by_length: Milliseconds of forward and backward at B = 20, N = 190, by T.
+        by_batch: The same at T = 200, N = 190, by B.
     """
 
     machine: dict[str, Any]
@@ -54,14 +111,14 @@ class Bench:
     by_length: dict[int, float] = field(default_factory=dict[int, float])
     by_batch: dict[int, float] = field(default_factory=dict[int, float])
 
-    def share(self, size: Size, name: str) -> float:
-        """Return the rate of a contestant, counted as 6 T B N^2 operations, over the product's."""
+    def utilisation(self, size: Size, name: str) -> float:
+        """Return the rate of a layer, at 6 T B N^2 operations, relative to the matrix product."""
         T, B, N = size
         gflops = 6 * T * B * N**2 / self.timings[size][name].median_ms / 1e6
         return gflops / self.product_gflops[size]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all rounds of everything, ready to be written."""
+        """Return all measurements with all rounds, ready for JSON."""
         record = asdict(self)
         for name in ("product_gflops", "timings"):
             record[name] = {",".join(map(str, k)): v for k, v in record[name].items()}
@@ -72,19 +129,19 @@ def measure(
     sizes: Sequence[Size] = SIZES,
     rounds: int = 7,
     slow: bool = False,
-    more: bool = False,
+    details: bool = False,
     say: Callable[[str], None] = lambda _: None,
     after: Callable[[Bench, Size | None], None] = lambda _, __: None,
 ) -> Bench:
-    """Time all contestants, interleaved in one process.
+    """Time all layers, interleaved in one process.
 
     Args:
         sizes: T, B and N of each table.
-        rounds: How many rounds count.
-        slow: Whether loops over torch's cells are among the contestants.
-        more: Whether memory, streaming and growth are measured too.
-        say: Is told what is being done.
-        after: Is shown what there is after each size, and, without one, at the end.
+        rounds: The number of timed rounds.
+        slow: Whether to time Python loops over torch's cells too.
+        details: Whether to measure memory, streaming and scaling too.
+        say: Called with the name of each measurement.
+        after: Called with the measurements so far after each size, and with None at the end.
     """
     bench = Bench(_machine())
     for size in sizes:
@@ -93,16 +150,16 @@ def measure(
         bench.product_gflops[size] = product_gflops(time.perf_counter)
         x = torch.randn(T, B, 1, generator=torch.Generator().manual_seed(_SEED))
         runs: dict[str, Callable[[], object]] = {
-            name: partial(step, layer, x) for name, layer in contestants(N, slow).items()
+            name: partial(step, layer, x) for name, layer in benchmarked_layers(N, slow).items()
         }
         bench.timings[size] = interleave(runs, REFERENCE, rounds)
         after(bench, size)
-    if more:
+    if details:
         say("memory")
         bench.peak = {name: _peak(name) for name in (REFERENCE, "torch.nn.LSTM", OUR_OWN)}
-        say("one step at a time")
+        say("streaming")
         bench.step_us = _step_us()
-        say("growth")
+        say("scaling")
         bench.by_length = {T: _once(T, 20, 190) for T in _LENGTHS}
         bench.by_batch = {B: _once(200, B, 190) for B in _BATCHES}
     after(bench, None)
@@ -127,28 +184,30 @@ def _once(T: int, B: int, N: int, rounds: int = 5) -> float:
 
 
 def _step_us(N: int = 170, steps: int = 2000) -> dict[str, float]:
-    """Time `step` of a frozen layer on one sequence, and the kernel that it calls by itself."""
+    """Time `step` of a frozen layer on one sequence, and its kernel alone."""
     layer = RNN(1, N).freeze()
     W, bias = layer.recurrent_matrices()[0].detach(), torch.zeros(N)
     x_t, h = torch.randn(1, 1), torch.zeros(1, 1, N)
     U, h0 = torch.randn(N, 1), torch.zeros(1, N)
     with torch.inference_mode():
-        whole = _median_us(lambda: layer.step(x_t, h), steps)
+        total = _median_us(lambda: layer.step(x_t, h), steps)
         if compiled.missing():
-            return {"step": whole}
-        call = _call(x_t.unsqueeze(0), U, W, h0, bias)
-        return {"step": whole, "kernel": _median_us(call, steps)}
+            return {"step": total}
+        call = _kernel_call(x_t.unsqueeze(0), U, W, h0, bias)
+        return {"step": total, "kernel": _median_us(call, steps)}
 
 
-def _call(
+def _kernel_call(
     x: torch.Tensor, U: torch.Tensor, W: torch.Tensor, h0: torch.Tensor, bias: torch.Tensor
 ) -> Callable[[], object]:
     h, last = torch.empty(1, 1, len(W)), torch.empty(1, len(W))
-    given = x, W, h0, bias, U, None, None, None
-    arguments = forward_arguments(*given, "modrelu", None, False, h, last, None)
+    inputs = x, W, h0, bias, U, None, None, None
+    arguments = forward_arguments(*inputs, "modrelu", None, False, h, last, None)
 
     def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:
-        compiled.kernels.elman_forward(*arguments)  # it knows addresses, and keeps nothing
+        compiled.kernels.elman_forward(
+            *arguments
+        )  # holds addresses only; _kept keeps the tensors alive
 
     return call
 
@@ -156,15 +215,21 @@ def _call(
 def _median_us(call: Callable[[], object], rounds: int) -> float:
     times: list[float] = []
     for _ in range(rounds):
-        began = time.perf_counter()
+        start = time.perf_counter()
         call()
-        times.append((time.perf_counter() - began) * 1e6)
+        times.append((time.perf_counter() - start) * 1e6)
     return statistics.median(times)
 
 
 def _peak(name: str, size: Size = (784, 128, 170)) -> float:
-    """Return the peak memory of one step, in a process of its own, over T B N numbers of 4 B."""
+    """Return the peak memory of one step in units of T B N float32 numbers, in a new process."""
     T, B, N = size
-    command = [sys.executable, "-m", "eigenrnn.experiments.bench.memory", name, *map(str, size)]
+    command = [
+        sys.executable,
+        "-m",
+        "eigenrnn.experiments.bench.peak_memory",
+        name,
+        *map(str, size),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(done.stdout) / (4 * T * B * N)

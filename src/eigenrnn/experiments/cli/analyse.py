@@ -1,4 +1,4 @@
-"""What `eigenrnn analyse` does: looks at a trained network from all sides."""
+"""The command `eigenrnn analyse`, which runs all analyses on a trained network."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ from torch import Tensor
 from eigenrnn.analysis.everything import Everything
 from eigenrnn.analysis.everything import analyse as analyse_model
 from eigenrnn.errors import MissingDataError
-from eigenrnn.experiments.cli.rebuild import Rebuilt, rebuild
-from eigenrnn.experiments.report.files import read_json
+from eigenrnn.experiments.cli.rebuild import RebuiltRun, rebuild
+from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_directory import write_json
@@ -28,7 +28,7 @@ _COLUMNS = ("analysis", "quantity", "number")
 
 
 def analyse(options: Namespace, console: Console) -> int:
-    """Analyse the model of a run, print the numbers, and write pictures and tables."""
+    """Analyse the model of a run, print the numbers, and write figures and tables."""
     rebuilt = rebuild(options.run, options.data_root)
     folder = Path(options.out or rebuilt.checkpoint.parent / "analysis")
     batch, missing = _batch(rebuilt)
@@ -38,10 +38,10 @@ def analyse(options: Namespace, console: Console) -> int:
             status.update(f"analysing {name}")
 
         everything = _everything(rebuilt, batch, say)
-        status.update("drawing")
-        _forget(folder)
-        undrawn = everything.save(folder)
-        everything = replace(everything, left_out={**everything.left_out, **undrawn})
+        status.update("drawing figures")
+        _delete_earlier_files(folder)
+        without_figure = everything.save(folder)
+        everything = replace(everything, left_out={**everything.left_out, **without_figure})
     write_json(folder / "summary.json", _summary(rebuilt, everything))
     console.print(
         f"{rebuilt.name} after {rebuilt.step:,} steps ({rebuilt.checkpoint})",
@@ -56,15 +56,17 @@ def analyse(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _batch(rebuilt: Rebuilt) -> tuple[Batch | None, str | None]:
-    """Return a few sequences, or why there are none."""
+def _batch(rebuilt: RebuiltRun) -> tuple[Batch | None, str | None]:
+    """Return a few sequences, or the reason why there are none."""
     try:
         return rebuilt.batch(_SEQUENCES), None
     except MissingDataError as error:
-        return None, f"without data: {error}; say where it is with --data_root"
+        return None, f"without data: {error}; name the data folder with --data_root"
 
 
-def _everything(rebuilt: Rebuilt, batch: Batch | None, say: Callable[[str], None]) -> Everything:
+def _everything(
+    rebuilt: RebuiltRun, batch: Batch | None, say: Callable[[str], None]
+) -> Everything:
     if batch is None:
         return analyse_model(rebuilt.model, say=say)
 
@@ -76,8 +78,8 @@ def _everything(rebuilt: Rebuilt, batch: Batch | None, say: Callable[[str], None
     return analyse_model(rebuilt.model, batch.inputs, loss, say=say)
 
 
-def _forget(folder: Path) -> None:
-    """Delete what an earlier call has written, of which this one may leave something out."""
+def _delete_earlier_files(folder: Path) -> None:
+    """Delete the files of an earlier call; this one may not write all of them again."""
     summary = folder / "summary.json"
     if not summary.exists():
         return
@@ -86,13 +88,13 @@ def _forget(folder: Path) -> None:
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
 
 
-def _summary(rebuilt: Rebuilt, everything: Everything) -> dict[str, Any]:
+def _summary(rebuilt: RebuiltRun, everything: Everything) -> dict[str, Any]:
     return {
         "name": rebuilt.name,
         "step": rebuilt.step,
         "checkpoint": rebuilt.checkpoint.name,
         "found": {
-            # JSON has no word for what is not finite
+            # JSON cannot hold numbers that are not finite
             name: {of: n if math.isfinite(n) else str(n) for of, n in found.headline().items()}
             for name, found in everything.found.items()
         },
@@ -102,7 +104,7 @@ def _summary(rebuilt: Rebuilt, everything: Everything) -> dict[str, Any]:
 
 
 def _show(everything: Everything, console: Console) -> None:
-    """Print the numbers: fitted to a terminal, else as Markdown."""
+    """Print the numbers: a table on a terminal, else Markdown."""
     if not console.is_terminal:
         for row in (_COLUMNS, ("---", "---", "---:"), *_rows(everything)):
             line = f"| {' | '.join(row)} |"
@@ -125,8 +127,8 @@ def _rows(everything: Everything) -> Iterator[tuple[str, str, str]]:
 
 
 def _notes(everything: Everything, missing: str | None) -> Iterator[str]:
-    """Yield what to know besides the numbers."""
+    """Yield the remarks, and the reasons for missing analyses."""
     yield from (f"{name}: {remark}" for name, remark in everything.remarks.items())
     if missing is not None:
         yield missing
-    yield from (f"left out {name}: {reason}" for name, reason in everything.left_out.items())
+    yield from (f"skipped {name}: {reason}" for name, reason in everything.left_out.items())

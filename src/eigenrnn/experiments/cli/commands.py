@@ -1,4 +1,4 @@
-"""What the commands do."""
+"""Runs the commands: parses the arguments, dispatches, and reports errors in one line."""
 
 import os
 from pathlib import Path
@@ -12,14 +12,18 @@ from torch import nn
 
 from eigenrnn.errors import NonFiniteLossError, check_positive_integer
 from eigenrnn.experiments import bench
-from eigenrnn.experiments.cli import complaints, listing, names
+from eigenrnn.experiments.cli import error_messages, name_lookup, tables
 from eigenrnn.experiments.cli.analyse import analyse
-from eigenrnn.experiments.cli.everything import reproduce_all
-from eigenrnn.experiments.cli.make import make, recipe_with_data_root, recorded
 from eigenrnn.experiments.cli.parser import Parser, commands
 from eigenrnn.experiments.cli.report import report
+from eigenrnn.experiments.cli.reproduce_all import reproduce_all
 from eigenrnn.experiments.cli.results import results
 from eigenrnn.experiments.cli.sweep import sweep
+from eigenrnn.experiments.cli.train_options import (
+    build_training,
+    config_entry,
+    recipe_with_data_root,
+)
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Task
@@ -32,45 +36,45 @@ from eigenrnn.models import count_parameters
 
 __all__ = ["run"]
 
-_USERS_ERRORS = (
+_USER_ERRORS = (
     *(ArgumentError, ValueError, TypeError, OSError, ImportError, MemoryError, NonFiniteLossError),
 )
-_SIGNALLED = 128  # with its number added, what a shell reports of a program that a signal ended
+_SIGNALLED = 128  # plus the signal number: the exit status of a program ended by a signal
 _INTERRUPTED = _SIGNALLED + SIGINT
 
 
-def run(given: list[str]) -> int:
-    """Run the command that the arguments name; return the exit status."""
+def run(arguments: list[str]) -> int:
+    """Run the command named by the arguments; return the exit status."""
     try:
-        return _run(given)
-    except _USERS_ERRORS as error:
+        return _run(arguments)
+    except _USER_ERRORS as error:
         if os.environ.get("EIGENRNN_DEBUG"):
             raise
         flags = {
             name: set(parser.get_defaults().as_dict()) for name, (parser, _) in commands().items()
         }
-        command = next((argument for argument in given if argument in flags), "")
-        _complain(complaints.explain(str(error), flags, command))
+        command = next((argument for argument in arguments if argument in flags), "")
+        _print_error(error_messages.explain(str(error), flags, command))
         return 2
 
 
-def _complain(said: str) -> None:
-    line = Text.assemble(("error:", "bold red"), " ", said)
+def _print_error(message: str) -> None:
+    line = Text.assemble(("error:", "bold red"), " ", message)
     plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 
-def _run(given: list[str]) -> int:
-    parser = Parser.of_everything()
-    options = parser.parse_args(names.in_arguments(given))
+def _run(arguments: list[str]) -> int:
+    parser = Parser.of_program()
+    options = parser.parse_args(name_lookup.resolve_arguments(arguments))
     console = plain_console()
     chosen: Namespace = options[options.subcommand]
     if options.subcommand == "list":
-        listing.show(chosen.kind, as_json=chosen.json, console=console)
+        tables.show(chosen.kind, as_json=chosen.json, console=console)
         return 0
-    made = parser.instantiate(options)[options.subcommand]
+    instantiated = parser.instantiate(options)[options.subcommand]
     if options.subcommand == "train":
-        return _train(made, console, recorded(chosen))
-    does = {
+        return _train(instantiated, console, config_entry(chosen))
+    handlers = {
         "reproduce": _reproduce,
         "analyse": analyse,
         "report": report,
@@ -79,37 +83,37 @@ def _run(given: list[str]) -> int:
         "bench": _bench,
         "collect": _collect,
     }
-    return does[options.subcommand](made, console)
+    return handlers[options.subcommand](instantiated, console)
 
 
-def _train(options: Namespace, console: Console, given: dict[str, Any]) -> int:
+def _train(options: Namespace, console: Console, entry: dict[str, Any]) -> int:
     every = options.dynamics_every
     if every is not None:
         check_positive_integer("dynamics_every", every)
-    made = make(options, options.data_root)
+    training = build_training(options, options.data_root)
     result = fit(
-        made.model,
-        made.task,
-        made.settings,
-        Path(options.out or f"runs/{made.name}"),
+        training.model,
+        training.task,
+        training.settings,
+        Path(options.out or f"runs/{training.name}"),
         resume=options.resume,
         overwrite=options.overwrite,
         callbacks=[] if every is None else [Dynamics(every)],
-        name=made.name,
+        name=training.name,
         max_minutes=options.max_minutes,
-        config={"command": "train", "options": given},
+        config={"command": "train", "options": entry},
     )
-    _say(result, made.task, made.model, console)
+    _print_result(result, training.task, training.model, console)
     return _status(result.signal)
 
 
 def _status(*signals: int | None) -> int:
-    """Return the exit status of a command whose runs ended by these signals, or by none."""
+    """Return the exit status of a command from the signals that stopped its runs, if any."""
     return next((_SIGNALLED + number for number in signals if number is not None), 0)
 
 
-def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None:
-    """Print what came out of a run, once for all its processes."""
+def _print_result(result: Result, task: Task, model: nn.Module, console: Console) -> None:
+    """Print the result of a run, from the first of its processes only."""
     if not is_first():
         return
     console.print(
@@ -118,8 +122,8 @@ def _say(result: Result, task: Task, model: nn.Module, console: Console) -> None
     )
     for title, metrics in (("last", result.last), (f"best by {result.best_by}", result.best)):
         for split, numbers in metrics.items():
-            said = ", ".join(f"{name} {number:.4g}" for name, number in numbers.items())
-            console.print(f"{title}: {split} {said}")
+            values = ", ".join(f"{name} {number:.4g}" for name, number in numbers.items())
+            console.print(f"{title}: {split} {values}")
     console.print(f"in {result.directory}")
 
 
@@ -128,11 +132,13 @@ def _reproduce(options: Namespace, console: Console) -> int:
         return _status(reproduce_all(options, console))
     for name in ("plan", "archive"):
         if options[name]:
-            raise ValueError(f"expected --{name} only together with --all, got it without")
+            raise ValueError(f"expected --{name} only with --all, got it without --all")
     if options.recipe is None:
-        raise ValueError(f"expected a recipe, got none; {names.where_all_are('recipe', RECIPES)}")
+        raise ValueError(
+            f"expected a recipe, got none; {name_lookup.listing_hint('recipe', RECIPES)}"
+        )
     if options.recipe not in RECIPES:
-        raise ValueError(names.unknown("recipe", options.recipe, RECIPES))
+        raise ValueError(name_lookup.unknown_name("recipe", options.recipe, RECIPES))
     recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)
     default = recipe.name.replace("/", "-") + ("-quick" if options.quick else "")
     directory = Path(options.out or f"runs/{default}")
@@ -147,15 +153,15 @@ def _reproduce(options: Namespace, console: Console) -> int:
         dynamics_every=options.dynamics_every,
         max_minutes=options.max_minutes,
     )
-    listing.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
-    pictures = [f"{p.name}.png" for p in recipe.panels if (directory / f"{p.name}.png").exists()]
-    written = " and ".join([", ".join(["results.json", *pictures]), "results.md"])
-    console.print(f"in {directory}: {written}", soft_wrap=True)
+    tables.show_outcomes(recipe, outcomes, quick=options.quick, console=console)
+    figures = [f"{p.name}.png" for p in recipe.panels if (directory / f"{p.name}.png").exists()]
+    files = " and ".join([", ".join(["results.json", *figures]), "results.md"])
+    console.print(f"in {directory}: {files}", soft_wrap=True)
     return _status(*(outcome.signal for outcome in outcomes))
 
 
 def _bench(options: Namespace, console: Console) -> int:
-    sizes = [_size(given) for given in options.sizes or ()] or bench.SIZES
+    sizes = [_size(text) for text in options.sizes or ()] or bench.SIZES
     rounds, everything = options.rounds, options.all
     if rounds < 2:
         raise ValueError(f"expected --rounds of 2 or more, got {rounds}")
@@ -165,25 +171,27 @@ def _bench(options: Namespace, console: Console) -> int:
 
     def after(found: bench.Bench, size: bench.Size | None) -> None:
         bench.show(found, size, console)
-        if path is not None:  # as it comes: a long run that is stopped has not been in vain
+        if path is not None:  # after each size, so an interrupted benchmark keeps its results
             write_json(path, found.to_json())
 
     with console.status("timing") as status:
         say = status.update
-        bench.measure(sizes, rounds, slow=everything, more=everything, say=say, after=after)
+        bench.measure(sizes, rounds, slow=everything, details=everything, say=say, after=after)
     return 0
 
 
 def _collect(options: Namespace, console: Console) -> int:
     if options.what != "car_racing":
-        raise ValueError(names.unknown("task to collect for", options.what, ["car_racing"]))
+        raise ValueError(
+            name_lookup.unknown_name("task to collect for", options.what, ["car_racing"])
+        )
     collection = Collection(options.out, options.rollouts, options.steps, options.seed)
     settings = autoencoder_settings(
         epochs=options.epochs, seed=options.seed, accelerator=options.accelerator
     )
-    check_accelerator(settings)  # else it would be refused after hours of recording
+    check_accelerator(settings)  # before hours of recording, not after
     if not (collection.collect(options.processes) and encode(collection, settings)):
-        _complain(f"stopped; the same command resumes the collection in {options.out}")
+        _print_error(f"stopped; run the same command to resume the collection in {options.out}")
         return _INTERRUPTED
     console.print(
         f"in {collection.encoded}; train on it with: eigenrnn train --task car_racing "
@@ -194,16 +202,16 @@ def _collect(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _size(given: str) -> tuple[int, int, int]:
-    """Read T,B,N.
+def _size(text: str) -> tuple[int, int, int]:
+    """Parse T,B,N.
 
     Raises:
         ValueError: If it is not three positive integers.
     """
-    parts = given.split(",")
+    parts = text.split(",")
     T, B, N = (int(p) if p.isdecimal() else 0 for p in (parts if len(parts) == 3 else "000"))
     if min(T, B, N) < 1:
         raise ValueError(
-            f"expected each of --sizes to be T,B,N, such as 784,128,170; got {given!r}"
+            f"expected each of --sizes to be T,B,N, such as 784,128,170; got {text!r}"
         )
     return T, B, N

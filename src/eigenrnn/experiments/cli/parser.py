@@ -10,7 +10,7 @@ import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_loader
 
 from eigenrnn import __version__
-from eigenrnn.experiments.cli import names
+from eigenrnn.experiments.cli import name_lookup
 from eigenrnn.experiments.cli.main import COMMANDS
 from eigenrnn.experiments.registry import LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
@@ -21,11 +21,11 @@ from eigenrnn.layers.stacked import Stacked
 
 __all__ = ["Parser", "commands"]
 
-set_loader("eigenrnn", names.in_yaml, exceptions=(yaml.YAMLError,))
+set_loader("eigenrnn", name_lookup.load_named_yaml, exceptions=(yaml.YAMLError,))
 
 
 class _Help(DefaultHelpFormatter):
-    """Leaves out what Python calls the types of tasks and layers."""
+    """Omits the Python types of tasks and layers from help texts."""
 
     def _get_help_string(self, action: Action) -> str:
         named = action.dest in {"task", "layer"}
@@ -33,40 +33,40 @@ class _Help(DefaultHelpFormatter):
 
 
 class Parser(ArgumentParser):
-    """A parser of this program; those of the options of a task or a layer are of its kind too."""
+    """The argument parser of the program, and of the options of a task or a layer."""
 
     def __init__(self, description: str = "", **options: Any) -> None:
         options |= {"exit_on_error": False, "parser_mode": "eigenrnn", "formatter_class": _Help}
         super().__init__(description=description, **options)
 
     def add_class_arguments(self, theclass: Any, *args: Any, **options: Any) -> Any:
-        skip = {*(options.pop("skip", None) or ()), *names.DECIDED_HERE}
+        skip = {*(options.pop("skip", None) or ()), *name_lookup.PRESET_ARGUMENTS}
         added = super().add_class_arguments(theclass, *args, skip=skip, **options)
         own = inspect.signature(theclass).parameters
         if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in own.values()):
             for action in self._actions:
-                # a base class has other defaults than the class, which passes its own on
+                # hide defaults of base classes: the class may pass other values on
                 if action.dest.partition(".")[0] not in own:
                     action.default = SUPPRESS
         return added
 
     @classmethod
-    def of_everything(cls) -> "Parser":
-        """Make the parser of the whole program."""
+    def of_program(cls) -> "Parser":
+        """Return the parser of the whole program."""
         parser = cls(
             "Recurrent layers whose recurrent matrix has a spectrum that you choose.",
             prog="eigenrnn",
             version=__version__,
         )
         subcommands = parser.add_subcommands(required=True, dest="subcommand")
-        for name, (command, about) in commands().items():
-            subcommands.add_subcommand(name, command, help=about)
+        for name, (command, text) in commands().items():
+            subcommands.add_subcommand(name, command, help=text)
         return parser
 
 
 def commands() -> dict[str, tuple[Parser, str]]:
-    """Make the parser of each command, and say what the command does."""
-    make = {
+    """Return the parser and the help text of each command."""
+    parsers = {
         "list": _list,
         "train": _train,
         "reproduce": _reproduce,
@@ -77,37 +77,40 @@ def commands() -> dict[str, tuple[Parser, str]]:
         "bench": _bench,
         "collect": _collect,
     }
-    return {name: (make[name](), about) for name, about in COMMANDS.items()}
+    return {name: (parsers[name](), text) for name, text in COMMANDS.items()}
 
 
 def _list() -> Parser:
-    parser = Parser("List what there is, by the names that the other commands take.")
+    parser = Parser(
+        "List constraints, layers, tasks, recipes and backends by the names that commands accept."
+    )
     parser.add_argument("kind", nargs="?", help="constraints, layers, tasks, recipes or backends")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _train() -> Parser:
     parser = Parser("Train a recurrent layer on a task.")
-    parser.add_argument("--config", action="config", help="a YAML file of these options")
+    parser.add_argument("--config", action="config", help="a YAML file with these options")
     parser.add_argument(
         "--task",
         type=Task,
         required=True,
-        help=f"{', '.join(TASKS)}; its options as --task.OPTION, see --task.help TASK (required)",
+        help=f"{', '.join(TASKS)}; set its options with --task.OPTION, list them with "
+        "--task.help TASK (required)",
     )
     parser.add_argument(
         "--layer",
         type=Callable[[int, int], Stacked[Any] | LSTM | TorchGRU | TanhRNN],
         default="eigenrnn.layers.ScoRNN",
-        help=f"{', '.join(LAYERS)}; its options as --layer.OPTION, see --layer.help LAYER "
-        "(default: scornn)",
+        help=f"{', '.join(LAYERS)}; set its options with --layer.OPTION, list them with "
+        "--layer.help LAYER (default: scornn)",
     )
-    parser.add_argument("--hidden_size", type=int, default=128, help="the number N of units")
+    parser.add_argument("--hidden_size", type=int, default=128, help="number of hidden units N")
     parser.add_argument(
         "--embedding_size",
         type=int,
-        help="for a task that reads symbols, how long a symbol's vector is (default: N)",
+        help="size of the symbol embedding, for tasks with symbols (default: N)",
     )
     parser.add_class_arguments(Settings, None)
     _add_run_arguments(parser, "runs/TASK-LAYER-N")
@@ -115,27 +118,31 @@ def _train() -> Parser:
 
 
 def _reproduce() -> Parser:
-    parser = Parser("Run a published experiment and set its numbers beside ours.")
-    parser.add_argument("recipe", nargs="?", help="its name, see: eigenrnn list recipes")
+    parser = Parser("Run a published experiment and compare its numbers with the paper's.")
+    parser.add_argument("recipe", nargs="?", help="name of the recipe; see: eigenrnn list recipes")
     parser.add_argument(
         "--all",
         action="store_true",
-        help="all recipes, what says most for its time first; goes on where it stopped",
+        help="run all recipes, the most informative first; resumes where it stopped",
     )
     parser.add_argument(
-        "--plan", action="store_true", help="with --all: print what is left and run nothing"
+        "--plan", action="store_true", help="with --all: list the remaining runs, train nothing"
     )
     parser.add_argument(
         "--archive",
         type=str,
-        help="with --all: the archive of runs, which are not made again (default: results)",
+        help="with --all: skip the runs in this archive (default: results)",
     )
-    parser.add_argument("--rows", nargs="+", type=str, help="parts of the labels of those to run")
-    parser.add_argument("--seeds", nargs="+", type=int, help="in place of the recipe's")
+    parser.add_argument(
+        "--rows", nargs="+", type=str, help="run only rows whose label contains one of these"
+    )
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, help="use these seeds instead of the recipe's"
+    )
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a few steps a row: shows that it runs, reaches nothing",
+        help="smoke test: a few steps per row; the numbers are not comparable",
     )
     _add_run_arguments(parser, "runs/RECIPE, with --quick runs/RECIPE-quick; with --all: runs")
     return parser
@@ -143,22 +150,22 @@ def _reproduce() -> Parser:
 
 def _sweep() -> Parser:
     parser = Parser(
-        "Train the networks of a grid or of a search, as many at once as there are processors. "
+        "Train the networks of a grid or a search in parallel. "
         "Needs: pip install 'eigenrnn[sweep]'."
     )
-    parser.add_argument("file", help="a YAML file that says what is tried, see docs/sweeps.md")
+    parser.add_argument("file", help="YAML file that describes the sweep, see docs/sweeps.md")
     parser.add_argument(
-        "--address", type=str, help="HOST:PORT of a Ray cluster (default: this machine alone)"
+        "--address", type=str, help="HOST:PORT of a Ray cluster (default: this machine)"
     )
     parser.add_argument(
         "--out",
         type=str,
-        help="the folder to write to, which all machines see (default: runs/FILE)",
+        help="output folder, visible to all machines (default: runs/FILE)",
     )
-    parser.add_argument("--resume", action="store_true", help="go on with what is there")
-    parser.add_argument("--overwrite", action="store_true", help="delete what is there")
+    parser.add_argument("--resume", action="store_true", help="continue existing runs")
+    parser.add_argument("--overwrite", action="store_true", help="delete existing runs")
     parser.add_argument(
-        "--trials_at_once", type=int, help="how many may run at once (default: as many as fit)"
+        "--trials_at_once", type=int, help="number of parallel trials (default: as many as fit)"
     )
     return parser
 
@@ -166,100 +173,109 @@ def _sweep() -> Parser:
 def _analyse() -> Parser:
     parser = Parser(
         "Analyse the trained network of a run: spectra, memory, gradients, dynamics. Prints the "
-        "numbers and writes a picture and a table of each."
+        "numbers; writes a figure and a table for each analysis."
     )
-    parser.add_argument("run", help="the folder of a run, or one of its checkpoints")
+    parser.add_argument("run", help="folder of a run, or one of its checkpoints")
     parser.add_argument(
-        "--out", type=str, help="the folder to write to (default: analysis in that of the run)"
+        "--out", type=str, help="output folder (default: analysis, in the folder of the run)"
     )
-    parser.add_argument("--data_root", type=str, help="the folder of the data files")
+    parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
 
 
 def _report() -> Parser:
     parser = Parser(
-        "Write runs as one HTML page that opens offline: tables, curves, eigenvalues over "
-        "training, Schur forms, gradients, memory. Needs: pip install 'eigenrnn[report]'."
+        "Write an HTML report of runs in one file that opens offline: tables, learning curves, "
+        "eigenvalues over training, Schur forms, gradients, memory. "
+        "Needs: pip install 'eigenrnn[report]'."
     )
     parser.add_argument(
-        "runs", nargs="+", type=str, help="folders of runs or of recipes, or of many of them"
+        "runs",
+        nargs="+",
+        type=str,
+        help="folders of runs or recipes, or folders that contain them",
     )
     parser.add_argument(
         "-o",
         "--out",
         type=str,
         default="report.html",
-        help="the file to write; an earlier report is replaced",
+        help="output file; replaces an earlier report",
     )
-    parser.add_argument("--title", type=str, help="the heading of the page")
-    parser.add_argument("--data_root", type=str, help="the folder of the data files")
+    parser.add_argument("--title", type=str, help="title of the page")
+    parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
 
 
 def _results() -> Parser:
     parser = Parser(
-        "Archive the runs of recipes as one small file each, or write the page of all of them, "
-        "the papers' numbers beside ours."
+        "Archive the runs of recipes, one small file per run, or write RESULTS.md, which compares "
+        "their numbers with the papers'."
     )
-    parser.add_argument("action", help="collect or write")
+    parser.add_argument("action", help="collect (archive runs) or write (RESULTS.md)")
     parser.add_argument(
         "folders",
         nargs="*",
         type=str,
-        help="to collect: folders of recipes that were run, or of many of them",
+        help="collect: folders of recipes that were run, or folders that contain them",
     )
-    parser.add_argument("--archive", type=str, default="results", help="the folder of the archive")
+    parser.add_argument("--archive", type=str, default="results", help="folder of the archive")
     parser.add_argument(
         "--unfinished",
         action="store_true",
-        help="to collect: runs that have not ended too, as such; they do not count",
+        help="collect: archive unfinished runs too; they do not count in the means",
     )
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="to collect: replace an archived run by another one of the same name",
+        help="collect: replace archived runs of the same name",
     )
     parser.add_argument(
-        "--out", type=str, default="RESULTS.md", help="to write: the file; it is replaced"
+        "--out", type=str, default="RESULTS.md", help="write: output file, replaced if it exists"
     )
-    parser.add_argument("--data_root", type=str, help="the folder of the data files")
+    parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
 
 
 def _bench() -> Parser:
-    parser = Parser("Time the recurrences on this machine beside torch's own layers.")
+    parser = Parser("Time the layers on this machine against torch's own.")
     parser.add_argument(
-        "--sizes", nargs="+", type=str, help="T,B,N of each table (default: those of the papers)"
+        "--sizes", nargs="+", type=str, help="sizes T,B,N to time (default: sizes from the papers)"
     )
-    parser.add_argument("--rounds", type=int, default=7, help="how many rounds count")
+    parser.add_argument("--rounds", type=int, default=7, help="number of timed rounds")
     parser.add_argument(
         "--all",
         action="store_true",
-        help="loops over torch's cells, memory, streaming and growth too; needs geotorch",
+        help="also time Python loops and measure memory, streaming and scaling; needs geotorch",
     )
-    parser.add_argument("--json", type=str, help="a file to write all rounds to")
+    parser.add_argument("--json", type=str, help="write all rounds to this file")
     return parser
 
 
 def _collect() -> Parser:
     parser = Parser(
         "Record random drives of CarRacing, train an autoencoder on them, and encode them for the "
-        "task car_racing. The same command again goes on with what is there."
+        "task car_racing. Run the same command again to resume."
     )
     parser.add_argument("what", help="car_racing")
-    parser.add_argument("--rollouts", type=int, default=300, help="how many drives")
-    parser.add_argument("--steps", type=int, default=1_000, help="how many steps each has")
-    parser.add_argument("--epochs", type=int, default=10, help="those of the autoencoder")
-    parser.add_argument("--seed", type=int, default=0, help="that of everything")
+    parser.add_argument("--rollouts", type=int, default=300, help="number of drives")
+    parser.add_argument("--steps", type=int, default=1_000, help="steps per drive")
     parser.add_argument(
-        "--processes", type=int, help="how many record at once (default: one for each core)"
+        "--epochs", type=int, default=10, help="training epochs of the autoencoder"
     )
     parser.add_argument(
-        "--accelerator", type=Accelerator, default="auto", help="where the autoencoder is trained"
+        "--seed", type=int, default=0, help="seed of the recording and the training"
     )
     parser.add_argument(
-        "--out", type=str, default="runs/car_racing", help="the folder to write to"
+        "--processes", type=int, help="number of recording processes (default: one per core)"
     )
+    parser.add_argument(
+        "--accelerator",
+        type=Accelerator,
+        default="auto",
+        help="device that trains the autoencoder",
+    )
+    parser.add_argument("--out", type=str, default="runs/car_racing", help="output folder")
     return parser
 
 
@@ -267,14 +283,14 @@ def _add_run_arguments(parser: Parser, default: str) -> None:
     parser.add_argument(
         "--dynamics_every",
         type=int,
-        help="write down spectra and gradients so often, in steps (default: never)",
+        help="record spectra and gradients every so many steps (default: never)",
     )
     parser.add_argument(
         "--max_minutes",
         type=float,
-        help="how long each run may train, from which it can go on (default: to its end)",
+        help="stop each run after so many minutes; --resume continues it (default: no limit)",
     )
-    parser.add_argument("--data_root", type=str, help="the folder of the data files")
-    parser.add_argument("--out", type=str, help=f"the folder to write to (default: {default})")
-    parser.add_argument("--resume", action="store_true", help="go on with what is there")
-    parser.add_argument("--overwrite", action="store_true", help="delete what is there")
+    parser.add_argument("--data_root", type=str, help="folder with the data files")
+    parser.add_argument("--out", type=str, help=f"output folder (default: {default})")
+    parser.add_argument("--resume", action="store_true", help="continue existing runs")
+    parser.add_argument("--overwrite", action="store_true", help="delete existing runs")

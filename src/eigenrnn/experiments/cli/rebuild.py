@@ -1,4 +1,4 @@
-"""From the folder of a run back to the trained model."""
+"""Rebuilds the trained model of a run from its folder."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -12,36 +12,40 @@ from torch import nn
 
 from eigenrnn import __version__
 from eigenrnn.errors import CheckpointError, MissingDataError
-from eigenrnn.experiments.cli import complaints
-from eigenrnn.experiments.cli.make import ARGUMENTS_OF_THE_CALL, make, recipe_with_data_root
-from eigenrnn.experiments.cli.names import annotations_of, near
+from eigenrnn.experiments.cli import error_messages
+from eigenrnn.experiments.cli.name_lookup import annotations_of, did_you_mean
 from eigenrnn.experiments.cli.parser import commands
-from eigenrnn.experiments.recipes.runs import RunKey
+from eigenrnn.experiments.cli.train_options import (
+    RUN_ARGUMENTS,
+    build_training,
+    recipe_with_data_root,
+)
+from eigenrnn.experiments.recipes.origin import Origin
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
-from eigenrnn.experiments.report.files import read_json
+from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.tasks import Batch, Task
 from eigenrnn.experiments.training import Settings, checkpoint
 from eigenrnn.experiments.training.probe import probe
 from eigenrnn.experiments.training.run_directory import RunDirectory
 from eigenrnn.experiments.training.selection import deciding_split
 
-__all__ = ["Rebuilt", "rebuild", "registered_options"]
+__all__ = ["RebuiltRun", "rebuild", "registered_options"]
 
-_MOST_NAMED = 5
-_MOST_SAID = 500  # characters: torch lists every weight that does not fit
+_MAX_NAMED = 5
+_MAX_MESSAGE = 500  # characters, because torch lists every mismatched weight
 
 
 @dataclass(frozen=True)
-class Rebuilt:
-    """A trained network.
+class RebuiltRun:
+    """The trained model of a run.
 
     Args:
-        model: In evaluation mode, on the CPU.
-        task: What it was trained on.
-        settings: How.
-        name: What the run was called.
-        step: How many steps it had been trained for.
-        checkpoint: The file that its weights are from.
+        model: The model in evaluation mode, on the CPU.
+        task: The task.
+        settings: The training settings.
+        name: The name of the run.
+        step: The number of training steps of the checkpoint.
+        checkpoint: The file with the weights.
     """
 
     model: nn.Module
@@ -52,7 +56,7 @@ class Rebuilt:
     checkpoint: Path
 
     def batch(self, sequences: int) -> Batch:
-        """Return a few sequences of the split that chose the model, else of the training data.
+        """Return a few sequences of the split that selected the model, or of the training data.
 
         Raises:
             MissingDataError: If the data is not on this machine; nothing is downloaded.
@@ -63,68 +67,68 @@ class Rebuilt:
         return probe(self.task, deciding_split(self.task) or "train", sequences)
 
 
-def rebuild(path: str | Path, data_root: str | None = None) -> Rebuilt:
+def rebuild(path: str | Path, data_root: str | None = None) -> RebuiltRun:
     """Build the model of a run and load its weights.
 
     Args:
-        path: The folder of a run, of which the best model is taken, or else the last one; or one
-            of its checkpoints.
-        data_root: The folder of the data files.
+        path: The folder of a run, which loads its best model or else its last one; or one of its
+            checkpoints.
+        data_root: The folder with the data files.
     Raises:
-        ValueError: If there is no such run, it was not made by the command line, or this version
-            cannot build its model.
-        CheckpointError: If the checkpoint is damaged, of a newer format or of something else.
-        MissingDataError: If the size of the model is that of data which is not there.
+        ValueError: If the run does not exist, was not started from the command line, or its model
+            cannot be built by this version.
+        CheckpointError: If the checkpoint is damaged, has a newer format, or is another file.
+        MissingDataError: If the size of the model depends on missing data.
     """
     path = Path(path)
     folder = path.parent if path.suffix == ".pt" else path
     config = _config(folder)
     file = path if path.suffix == ".pt" else _checkpoint_of(folder)
     state = checkpoint.load(file)
-    known = config.get("config") or {}
-    if known.get("command") not in ("train", "reproduce"):
-        raise ValueError(_of_python(folder, file, "learner" in state))
+    entry = config.get("config") or {}
+    if entry.get("command") not in ("train", "reproduce"):
+        raise ValueError(_not_from_command_line(folder, file, "learner" in state))
     try:
-        model, task, settings = _build(known, data_root)
-    except Exception as error:  # options that somebody wrote can break a constructor in any way
-        raise ValueError(_cannot_be_built(folder, config, error)) from error
+        model, task, settings = _build(entry, data_root)
+    except Exception as error:  # edited options can make a constructor raise anything
+        raise ValueError(_build_error(folder, config, error)) from error
     try:
         weights = state["learner"]["model"] if "learner" in state else state["model"]
         step = int(state["course"]["step"] if "learner" in state else state["step"])
     except (KeyError, TypeError, ValueError) as error:
-        said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise CheckpointError(f"{file} is no checkpoint of a run: {said}") from None
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(f"{file} is not a checkpoint of a run: {reason}") from None
     try:
         model.to(torch.float64 if settings.precision == "64-true" else None)
         model.load_state_dict(weights)
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
-        raise ValueError(_cannot_be_built(folder, config, error)) from error
+        raise ValueError(_build_error(folder, config, error)) from error
     name = str(config.get("name") or folder.name)
-    return Rebuilt(model.eval(), task, settings, name, step, file)
+    return RebuiltRun(model.eval(), task, settings, name, step, file)
 
 
-def _cannot_be_built(folder: Path, config: Mapping[str, Any], error: Exception) -> str:
+def _build_error(folder: Path, config: Mapping[str, Any], error: Exception) -> str:
     versions = config.get("versions")
-    wrote = versions.get("eigenrnn") if isinstance(versions, dict) else None
-    other = f"eigenrnn {wrote or 'of unknown version'} wrote it, this is {__version__}: "
-    said = complaints.explain(str(error) or type(error).__name__, {}, "train")
+    version = versions.get("eigenrnn") if isinstance(versions, dict) else None
+    other = f"written by eigenrnn {version or 'of unknown version'}, this is {__version__}: "
+    reason = error_messages.explain(str(error) or type(error).__name__, {}, "train")
     return (
-        f"the model of {folder} cannot be built: {'' if wrote == __version__ else other}"
-        f"{said[:_MOST_SAID]}"
+        f"the model of {folder} cannot be built: {'' if version == __version__ else other}"
+        f"{reason[:_MAX_MESSAGE]}"
     )
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """Read what a run has written of itself.
+    """Read the config.json of a run.
 
     Raises:
-        ValueError: If there is no run, or several are below.
+        ValueError: If the folder holds no run; names the runs in its subfolders.
     """
     file = RunDirectory(folder).config
     if not file.is_file():
-        below = sorted(str(found.parent) for found in folder.glob("**/config.json"))
-        hint = f"; there are runs in {', '.join(below[:_MOST_NAMED])}" if below else ""
-        more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
+        runs = sorted(str(found.parent) for found in folder.glob("**/config.json"))
+        hint = f"; there are runs in {', '.join(runs[:_MAX_NAMED])}" if runs else ""
+        more = f" and {len(runs) - _MAX_NAMED} more" if len(runs) > _MAX_NAMED else ""
         raise ValueError(
             f"expected the folder of a run, or a checkpoint in it, got {folder}, which has no "
             f"config.json{hint}{more}"
@@ -136,10 +140,10 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _checkpoint_of(folder: Path) -> Path:
-    """Choose the best model, else the last one.
+    """Return the checkpoint of the best model, or else the last one.
 
     Raises:
-        ValueError: If there is none yet.
+        ValueError: If there is no checkpoint yet.
     """
     files = RunDirectory(folder)
     found = next((file for file in (files.best, files.last) if file.exists()), None)
@@ -148,77 +152,77 @@ def _checkpoint_of(folder: Path) -> Path:
     return found
 
 
-def _of_python(folder: Path, file: Path, is_last: bool) -> str:
+def _not_from_command_line(folder: Path, file: Path, is_last: bool) -> str:
     weights = "['learner']['model']" if is_last else "['model']"
     return (
-        f"the model of {folder} was made in Python, and only its weights are stored: build it "
-        f"again, model.load_state_dict("
-        f"eigenrnn.experiments.training.checkpoint.load('{file}'){weights}), and "
-        "call eigenrnn.analysis.analyse(model)"
+        f"the model of {folder} was created in Python and only its weights are stored: build the "
+        f"model, call model.load_state_dict("
+        f"eigenrnn.experiments.training.checkpoint.load('{file}'){weights}), then "
+        "eigenrnn.analysis.analyse(model)"
     )
 
 
-def _build(known: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Task, Settings]:
-    """Make what a run was made of.
+def _build(entry: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Task, Settings]:
+    """Build the model, the task and the settings of a run.
 
     Raises:
-        ValueError: If there is no such recipe, or it is not said which.
+        ValueError: If the recipe is unknown, or its name is missing.
     """
-    if known["command"] == "train":
-        made = make(registered_options(known.get("options")), data_root)
-        return made.model, made.task, made.settings
-    named = {field.name: field.default_factory is MISSING for field in fields(RunKey)}
-    missing = [name for name, is_needed in named.items() if is_needed and name not in known]
+    if entry["command"] == "train":
+        training = build_training(registered_options(entry.get("options")), data_root)
+        return training.model, training.task, training.settings
+    is_required = {field.name: field.default_factory is MISSING for field in fields(Origin)}
+    missing = [name for name, required in is_required.items() if required and name not in entry]
     if missing:
         raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
-    origin = RunKey(**{name: known[name] for name in named if name in known})
+    origin = Origin(**{name: entry[name] for name in is_required if name in entry})
     if origin.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {origin.recipe}")
-    row = origin.find_row(recipe_with_data_root(RECIPES[origin.recipe], data_root))
+    row = origin.find(recipe_with_data_root(RECIPES[origin.recipe], data_root))
     return row.build(origin.seed), row.task, row.settings
 
 
 def registered_options(content: object) -> Namespace:
-    """Read the options of `train` from a file that anybody may have written.
+    """Read the options of `train` from an untrusted file.
 
-    Every class and function is looked up among the registered ones. Nothing is imported, and no
+    Classes and functions are looked up among the registered ones only. Nothing is imported, and no
     other file is read.
 
     Args:
-        content: The options as `config.json` has them.
+        content: The options of `config.json`.
     Raises:
-        ValueError: If an option does not exist, or names what is not registered.
+        ValueError: If an option is unknown, or names a class or function that is not registered.
     """
     if not isinstance(content, dict):
         raise ValueError(f"its config.json is damaged: expected options, got {content!r}")
-    given = cast("dict[str, Any]", content)
+    options = cast("dict[str, Any]", content)
     known = commands()["train"][0].get_defaults().as_dict()
-    for name in given:
-        if name not in known or name in ARGUMENTS_OF_THE_CALL:
-            raise ValueError(f"train takes no option {name!r}{near(name, known)}")
+    for name in options:
+        if name not in known or name in RUN_ARGUMENTS:
+            raise ValueError(f"train takes no option {name!r}{did_you_mean(name, known)}")
     kinds = {field.name: field.type for field in fields(Settings)}
-    values = {n: _value("train", n, v, kinds.get(n)) for n, v in (known | given).items()}
+    values = {n: _value("train", n, v, kinds.get(n)) for n, v in (known | options).items()}
     task, layer = values["task"], values["layer"]
     values["task"] = task() if isinstance(task, partial) else task
     if not isinstance(values["task"], Task):
-        raise ValueError(f"expected a task in its config.json, got {given.get('task')!r}")
+        raise ValueError(f"expected a task in its config.json, got {options.get('task')!r}")
     if getattr(layer, "func", layer) not in LAYERS.values():
-        raise ValueError(f"expected a layer in its config.json, got {given.get('layer')!r}")
+        raise ValueError(f"expected a layer in its config.json, got {options.get('layer')!r}")
     return Namespace(**values)
 
 
 def _value(owner: str, name: str, value: Any, annotation: object = None) -> Any:
-    """Return an option as its owner takes it: a number, a text, or what is registered.
+    """Return the value of an option: a number, a text, or a registered class or function.
 
     Raises:
-        ValueError: If it names what is not registered.
+        ValueError: If it names a class or function that is not registered.
     """
     if isinstance(value, list):
         items = cast("list[Any]", value)
         return tuple(_value(owner, name, item, annotation) for item in items)
     if isinstance(value, dict):
         return _object(owner, name, cast("dict[str, Any]", value))
-    is_name = isinstance(value, str) and not _takes_text(annotation)
+    is_name = isinstance(value, str) and not _accepts_text(annotation)
     return _lookup(owner, name, value) if is_name else value
 
 
@@ -226,7 +230,7 @@ def _object(owner: str, name: str, content: dict[str, Any]) -> Any:
     """Return a registered class with its options.
 
     Raises:
-        ValueError: If it is not registered, or has no such option.
+        ValueError: If the class is not registered, or lacks one of the options.
     """
     options = content.get("init_args") or {}
     if content.keys() - {"class_path", "init_args"} or not isinstance(options, dict):
@@ -239,16 +243,16 @@ def _object(owner: str, name: str, content: dict[str, Any]) -> Any:
     values: dict[str, Any] = {}
     for option, value in cast("dict[str, Any]", options).items():
         if option not in known:
-            raise ValueError(f"{label} takes no option {option!r}{near(option, known)}")
+            raise ValueError(f"{label} takes no option {option!r}{did_you_mean(option, known)}")
         values[option] = _value(label, option, value, known[option])
     return partial(found, **values)
 
 
 def _lookup(owner: str, name: str, path: object) -> Any:
-    """Find what is registered under an import path.
+    """Return the class or function registered under an import path.
 
     Raises:
-        ValueError: If nothing is.
+        ValueError: If the path is not registered.
     """
     if not isinstance(path, str) or path not in registered():
         raise ValueError(
@@ -258,8 +262,8 @@ def _lookup(owner: str, name: str, path: object) -> Any:
     return registered()[path]
 
 
-def _takes_text(annotation: object) -> bool:
-    """Whether an option may be a text, and not the name of a class or a function."""
+def _accepts_text(annotation: object) -> bool:
+    """Whether an option takes a text that is not the name of a class or function."""
     if annotation is str or annotation is Path or get_origin(annotation) is Literal:
         return True
-    return any(map(_takes_text, get_args(annotation)))
+    return any(map(_accepts_text, get_args(annotation)))

@@ -1,4 +1,4 @@
-"""What `eigenrnn report` does: puts runs on a page."""
+"""The command `eigenrnn report`, which writes an HTML report of runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,36 +10,38 @@ from torch import Tensor
 
 from eigenrnn.analysis.layer_inputs import layer_inputs
 from eigenrnn.errors import MissingDataError
-from eigenrnn.experiments.cli.rebuild import Rebuilt, rebuild
-from eigenrnn.experiments.report import Trained, collect, write_report
+from eigenrnn.experiments.cli.rebuild import RebuiltRun, rebuild
+from eigenrnn.experiments.report import TrainedNetwork, collect, write_report
 from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["report"]
 
 
 def report(options: Namespace, console: Console) -> int:
-    """Write the page."""
+    """Write the report; return the exit status."""
     with plain_console(stderr=True).status("reading runs") as status:
-        again = _rebuilder(options.data_root, lambda said: status.update(Text(said)))
+        rebuild_run = _rebuilder(options.data_root, lambda text: status.update(Text(text)))
         records = collect(options.runs)
-        out = write_report(records, options.out, rebuild=again, title=options.title)
-    for why in records.unreadable.values():
-        console.print(f"not shown: {why}", soft_wrap=True, highlight=False, markup=False)
+        out = write_report(records, options.out, rebuild=rebuild_run, title=options.title)
+    for reason in records.unreadable.values():
+        console.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
     return 0
 
 
-def _rebuilder(data_root: str | None, say: Callable[[str], None]) -> Callable[[Path], Trained]:
-    def again(folder: Path) -> Trained:
-        say(f"looking into {folder}")
+def _rebuilder(
+    data_root: str | None, say: Callable[[str], None]
+) -> Callable[[Path], TrainedNetwork]:
+    def rebuild_run(folder: Path) -> TrainedNetwork:
+        say(f"analysing {folder}")
         rebuilt = rebuild(folder, data_root)
-        return Trained(rebuilt.model, _inputs(rebuilt))
+        return TrainedNetwork(rebuilt.model, _inputs(rebuilt))
 
-    return again
+    return rebuild_run
 
 
-def _inputs(rebuilt: Rebuilt) -> Tensor | None:  # (T, 1, M)
-    """Return what the first recurrent layer reads of a sequence, if the data is here."""
+def _inputs(rebuilt: RebuiltRun) -> Tensor | None:  # (T, 1, M)
+    """Return the inputs of the first recurrent layer for one sequence; None without data."""
     try:
         batch = rebuilt.batch(1)
     except MissingDataError:

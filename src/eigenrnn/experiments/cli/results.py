@@ -1,4 +1,4 @@
-"""What `eigenrnn results` does: archives runs, and writes the page of all of them."""
+"""The command `eigenrnn results`, which archives runs and writes RESULTS.md."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from rich.console import Console
 
 from eigenrnn import __version__
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.cli.make import recipe_with_data_root
-from eigenrnn.experiments.cli.names import unknown
+from eigenrnn.experiments.cli.name_lookup import unknown_name
+from eigenrnn.experiments.cli.train_options import recipe_with_data_root
 from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results.annotations import write_estimates
 from eigenrnn.experiments.results.collect import collect
 from eigenrnn.experiments.results.page import to_markdown
-from eigenrnn.experiments.results.written import write_estimates
 from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["results"]
@@ -21,13 +21,13 @@ _ACTIONS = ("collect", "write")
 
 
 def results(options: Namespace, console: Console) -> int:
-    """Do one of both.
+    """Collect runs into the archive, or write RESULTS.md.
 
     Raises:
-        ValueError: If it is neither, or the folders do not suit it.
+        ValueError: If the action is unknown, or its folders are missing or superfluous.
     """
     if options.action not in _ACTIONS:
-        raise ValueError(unknown("command after results", options.action, _ACTIONS))
+        raise ValueError(unknown_name("command after results", options.action, _ACTIONS))
     if (options.action == "collect") != bool(options.folders):
         needed = "the folders of recipes that were run" if not options.folders else "no folder"
         raise ValueError(
@@ -45,15 +45,15 @@ def _collect(options: Namespace, console: Console) -> int:
         overwrite=options.overwrite,
         unfinished=options.unfinished,
     )
-    lines = [f"{name} {why}" for name, why in collected.skipped.items()]
+    lines = [f"{path} {reason}" for path, reason in collected.skipped.items()]
     lines += [
-        f"{Path(options.archive, place)} is of eigenrnn {version}, and this is {__version__}"
-        ": it is archived anyway"
-        for place, version in collected.other_versions.items()
+        f"{Path(options.archive, path)} was trained by eigenrnn {version}, this is "
+        f"{__version__}: archived anyway"
+        for path, version in collected.other_versions.items()
     ]
     lines.append(
         f"in {options.archive}: {len(collected.archived)} runs archived, "
-        f"{len(collected.there)} already archived, {len(collected.skipped)} skipped"
+        f"{len(collected.unchanged)} already archived, {len(collected.skipped)} skipped"
     )
     console.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
     return 0
@@ -66,7 +66,7 @@ def _write(options: Namespace, console: Console) -> int:
         raise ValueError(f"expected an archive of runs in {folder}, got no such folder")
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ValueError(f"expected --out to be a file in a folder that exists, got {out}")
-    to_markdown(folder, recipes)  # what cannot be read is said before anything is written
+    to_markdown(folder, recipes)  # raises before anything is written
     with plain_console(stderr=True).status("estimating the time of the runs that are left"):
         write_estimates(folder, recipes)
     write_atomically(out, to_markdown(folder, recipes).encode())

@@ -1,4 +1,4 @@
-"""What `eigenrnn sweep` does."""
+"""The command `eigenrnn sweep`, which trains the trials of a grid or a search."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from eigenrnn.experiments.cli.sweep_file import read_sweep
-from eigenrnn.experiments.recipes.sweep import RecipeSweep
+from eigenrnn.experiments.recipes.swept import SweptRecipe
 from eigenrnn.experiments.sweep import Criterion, Status, StoppedError
 from eigenrnn.experiments.sweep.results import is_current
 from eigenrnn.experiments.sweep.source import shown
 
 __all__ = ["sweep"]
 
-_MOST_SHOWN = 10
-_WIDE = 10_000  # characters, more than any table has
-_SIGNALLED = 128  # with its number added, what a shell reports of a program that a signal ended
+_MAX_SHOWN = 10
+_UNLIMITED_WIDTH = 10_000  # characters, more than any table needs
+_SIGNALLED = 128  # plus the signal number: the exit status of a program ended by a signal
 
 
 def sweep(options: Namespace, console: Console) -> int:
-    """Run the trials of a file; print the best ones and where everything is.
+    """Run the trials of a file; print the best ones and the output folder.
 
     Returns:
-        The exit status: 0, 1 if a trial should be tried again or the table could not be written,
+        The exit status: 0, 1 if a trial should be retried or the table could not be written,
         130 after Ctrl-C and 143 after SIGTERM.
     """
     file = Path(options.file)
@@ -50,26 +50,26 @@ def sweep(options: Namespace, console: Console) -> int:
     if criterion is not None:
         _show(criterion, statuses, out, console)
     unfinished = Counter(status.state for status in statuses if status.state != "ended")
-    again = any(not status.is_final for status in statuses)
-    if unfinished:  # each was told of when it came to that
-        said = ", ".join(f"{number} {state}" for state, number in unfinished.items())
-        hint = "; --resume tries again those that have not diverged" if again else ""
-        console.print(f"of {len(statuses)} trials {said}{hint}", soft_wrap=True, highlight=False)
+    retry = any(not status.is_final for status in statuses)
+    if unfinished:  # each has been reported already
+        counts = ", ".join(f"{number} {state}" for state, number in unfinished.items())
+        hint = "; --resume retries those that have not diverged" if retry else ""
+        console.print(f"of {len(statuses)} trials {counts}{hint}", soft_wrap=True, highlight=False)
     current = is_current(out, statuses, criterion)
-    results = " and results.md" if isinstance(chosen.source, RecipeSweep) else ""
-    written = f"results.csv{results}" if current else "results.csv is out of date"
-    console.print(f"in {out}: {written}", soft_wrap=True, highlight=False)
-    return int(again or not current)
+    results = " and results.md" if isinstance(chosen.source, SweptRecipe) else ""
+    files = f"results.csv{results}" if current else "results.csv is out of date"
+    console.print(f"in {out}: {files}", soft_wrap=True, highlight=False)
+    return int(retry or not current)
 
 
 def _show(criterion: Criterion, statuses: Sequence[Status], out: Path, console: Console) -> None:
-    best = criterion.best_first(statuses)[:_MOST_SHOWN]
+    best = criterion.best_first(statuses)[:_MAX_SHOWN]
     if not best:
         return
     trials = [status.trial for _, status in best]
     names = list(dict.fromkeys(name for trial in trials for name in trial.parameters))
     values = [{name: shown(value) for name, value in t.parameters.items()} for t in trials]
-    columns = {name: [known.get(name, "") for known in values] for name in names}
+    columns = {name: [value.get(name, "") for value in values] for name in names}
     columns |= {"seed": [str(trial.seed) for trial in trials]}
     columns |= {criterion.metric: [shown(score.value) for score, _ in best]}
     columns |= {"step": [str(score.step) for score, _ in best]}
@@ -77,12 +77,14 @@ def _show(criterion: Criterion, statuses: Sequence[Status], out: Path, console: 
     title = f"the best of {len(statuses)} trials, by {criterion.metric}"
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for name, cells in columns.items():
-        longest = max(map(len, " ".join([name, *cells]).split()), default=1)
-        table.add_column(name, min_width=longest, no_wrap=name == "folder")
+        min_cell = max(map(len, " ".join([name, *cells]).split()), default=1)
+        table.add_column(name, min_width=min_cell, no_wrap=name == "folder")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
-    least = Measurement.get(console, console.options.update(width=_WIDE), table).minimum
-    if least > console.width:  # then lines are longer: what is broken cannot be copied
-        table.width = least
+    min_width = Measurement.get(
+        console, console.options.update(width=_UNLIMITED_WIDTH), table
+    ).minimum
+    if min_width > console.width:  # longer lines, because broken words cannot be copied
+        table.width = min_width
     console.print(table, crop=False)
     console.print(f"best: {out / trials[0].place}", soft_wrap=True, highlight=False)

@@ -1,59 +1,62 @@
-"""Reads the file of a sweep."""
+"""Reads and checks the YAML file of a sweep."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
 
-from eigenrnn.experiments.cli.make import recipe_with_data_root
-from eigenrnn.experiments.cli.names import unknown
-from eigenrnn.experiments.cli.sweep_keys import (
-    OF_SWEEP,
-    check_keys,
-    options,
-    points,
-    refuse_unknown,
-)
-from eigenrnn.experiments.cli.swept_config import SweptConfig
-from eigenrnn.experiments.cli.yaml_text import load_yaml
-from eigenrnn.experiments.recipes.runs import download_data
-from eigenrnn.experiments.recipes.sweep import RecipeSweep
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.experiments.cli.config_sweep import ConfigSweep
+from eigenrnn.experiments.cli.name_lookup import did_you_mean, load_yaml, unknown_name
+from eigenrnn.experiments.cli.parser import commands
+from eigenrnn.experiments.cli.train_options import recipe_with_data_root
+from eigenrnn.experiments.recipes.runs import fetch
+from eigenrnn.experiments.recipes.swept import SweptRecipe
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.sweep import Choice, Grid, Range, Search, Source, Sweep
+from eigenrnn.experiments.sweep.values import (
+    check_differ,
+    check_gpus,
+    check_true_or_false,
+    check_whole,
+)
 
-__all__ = ["read_sweep"]
+__all__ = ["TRIAL_KEYS", "check_keys", "check_known_keys", "options", "points", "read_sweep"]
 
-_MAY_BE_NULL = frozenset({"seeds", "rows", "data_root", "metric", "mode"})
-_OF_DOMAIN = ("low", "high", "log", "step", "choices")
+_NULLABLE_KEYS = frozenset({"seeds", "rows", "data_root", "metric", "mode"})
+_DOMAIN_KEYS = ("low", "high", "log", "step", "choices")
 
 
 def read_sweep(path: str | Path) -> Sweep:
-    """Read what a sweep trains and tries.
+    """Read a sweep from its YAML file.
 
     Raises:
-        ValueError: If the file is none, or a key or a value in it cannot be; lists near names.
+        ValueError: If the file is not YAML, or has an invalid key or value; suggests
+            similar names.
     """
     content = _read(Path(path))
     check_keys(content)
-    if "data_root" in content:  # workers stand in other folders
+    if "data_root" in content:  # workers run in other folders
         content["data_root"] = str(Path(content["data_root"]).absolute())
-    make = _of_recipe if "recipe" in content else _of_config
-    source, tried = make(content)
-    plan = _search(content, tried) if "search" in content else Grid(tuple(tried))
-    given = {name: content[name] for name in OF_SWEEP if name in content}
-    return Sweep(source, plan, content, **given)
+    read = _recipe_source if "recipe" in content else _config_source
+    source, trial_points = read(content)
+    plan = _search(content, trial_points) if "search" in content else Grid(tuple(trial_points))
+    resources = {name: content[name] for name in TRIAL_KEYS if name in content}
+    return Sweep(source, plan, content, **resources)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read the YAML; what says nothing, such as `seeds: null`, is left out.
+    """Read the YAML; optional keys with null, such as `seeds: null`, are dropped.
 
     Raises:
-        ValueError: If it is none, or no mapping.
+        ValueError: If the file is not YAML, or not a mapping.
     """
     if path.is_dir() or not path.exists():
-        there = "a folder" if path.is_dir() else "nothing"
-        raise ValueError(f"expected the YAML file of a sweep at {path}, got {there}")
+        found = "a folder" if path.is_dir() else "nothing"
+        raise ValueError(f"expected the YAML file of a sweep at {path}, got {found}")
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -63,28 +66,28 @@ def _read(path: Path) -> dict[str, Any]:
             f"expected keys such as task, layer and grid, or recipe, in {path}, got {content!r}"
         )
     known = cast("dict[str, Any]", content)
-    return {n: v for n, v in known.items() if v is not None or n not in _MAY_BE_NULL}
+    return {n: v for n, v in known.items() if v is not None or n not in _NULLABLE_KEYS}
 
 
-def _of_recipe(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, Any]]]:
-    """Read a sweep of a recipe: what is trained, and the points of its grid.
+def _recipe_source(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, Any]]]:
+    """Read a sweep of a recipe: its rows, and the points of the grid.
 
     Raises:
-        ValueError: If there is no such recipe or row, or nothing in it is trained.
+        ValueError: If the recipe or row is unknown, or no row trains a network.
     """
     if content["recipe"] not in RECIPES:
-        raise ValueError(unknown("recipe", content["recipe"], RECIPES))
+        raise ValueError(unknown_name("recipe", content["recipe"], RECIPES))
     recipe = recipe_with_data_root(RECIPES[content["recipe"]], content.get("data_root"))
     rows, seeds = content.get("rows"), content.get("seeds")
     chosen = recipe.select([rows] if isinstance(rows, str) else rows)
     quick, varied = content.get("quick", False), "grid" in content or "search" in content
     labels = tuple(row.label for row in chosen)
-    source = RecipeSweep(recipe, labels, seeds and tuple(seeds), quick, varied)
+    source = SweptRecipe(recipe, labels, seeds and tuple(seeds), quick, varied)
     if not source.rows:
         raise ValueError(
             f"expected at least one row of {recipe.name} that trains a network, got none"
         )
-    download_data([row.quick() if quick else row for row in source.rows.values()])
+    fetch([row.quick() if quick else row for row in source.rows.values()])
     if not varied:
         return source, source.points()
     trained = list(source.rows)
@@ -92,42 +95,42 @@ def _of_recipe(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, An
         raise ValueError(
             f"expected one row for a search, got {len(trained)}: choose one with rows"
         )
-    tried = points(content.get("grid", {}))
-    return source, [{"row": label, **point} for label in trained for point in tried]
+    grid = points(content.get("grid", {}))
+    return source, [{"row": label, **point} for label in trained for point in grid]
 
 
-def _of_config(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, Any]]]:
-    """Read a sweep of a training config: what is trained, and the points of its grid.
+def _config_source(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, Any]]]:
+    """Read a sweep of training options: the shared options, and the points of the grid.
 
     Raises:
-        ValueError: If nothing is tried.
+        ValueError: If the file has no grid, search or seeds.
     """
     if not {"grid", "search", "seeds"} & set(content):
         raise ValueError("expected grid, search or seeds in a sweep, got none of them")
     for name in (*content.get("grid", {}), *content.get("search", {})):
-        refuse_unknown("train", {name.partition(".")[0]: None}, options())
+        check_known_keys("train", {name.partition(".")[0]: None}, options())
     shared = {n: v for n, v in content.items() if n in options() and n != "data_root"}
-    source = SweptConfig(shared, tuple(content.get("seeds", (0,))), content.get("data_root"))
+    source = ConfigSweep(shared, tuple(content.get("seeds", (0,))), content.get("data_root"))
     return source, points(content.get("grid", {}))
 
 
-def _search(content: Mapping[str, Any], tried: list[Mapping[str, Any]]) -> Search:
-    """Read where to look."""
+def _search(content: Mapping[str, Any], trial_points: list[Mapping[str, Any]]) -> Search:
+    """Read the space of a search and its settings."""
     space = {name: _domain(name, value) for name, value in content["search"].items()}
-    fixed = {name: Choice((value,)) for name, value in tried[0].items()}
-    given = {name: content[name] for name in ("trials", "metric", "mode") if name in content}
-    return Search({**fixed, **space}, seed=content.get("search_seed", 0), **given)
+    fixed = {name: Choice((value,)) for name, value in trial_points[0].items()}
+    settings = {name: content[name] for name in ("trials", "metric", "mode") if name in content}
+    return Search({**fixed, **space}, seed=content.get("search_seed", 0), **settings)
 
 
 def _domain(name: str, value: Any) -> Range | Choice:
     """Read a range or choices.
 
     Raises:
-        ValueError: If it is neither.
+        ValueError: If the value is neither.
     """
     if not isinstance(value, dict) or not ("choices" in value or {"low", "high"} <= set(value)):
         raise ValueError(f"expected {name} to have low and high, or choices, got {value!r}")
-    refuse_unknown(name, value, _OF_DOMAIN)
+    check_known_keys(name, value, _DOMAIN_KEYS)
     try:
         if "choices" not in value:
             return Range(**value)
@@ -136,3 +139,129 @@ def _domain(name: str, value: Any) -> Range | Choice:
         return Choice(tuple(value["choices"]))
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+_CALL_OPTIONS = frozenset({"config", "out", "resume", "overwrite", "seed", "dynamics_every"})
+TRIAL_KEYS = ("cpus_per_trial", "gpus_per_trial", "retries")
+_SEARCH_KEYS = ("trials", "metric", "mode", "search_seed")
+_COMMON_KEYS = ("grid", "search", "seeds", "data_root", *_SEARCH_KEYS, *TRIAL_KEYS)
+_RECIPE_KEYS = ("recipe", "rows", "quick")
+
+
+def check_keys(content: Mapping[str, Any]) -> None:
+    """Check the keys of a file, and the types of their values.
+
+    Raises:
+        ValueError: If a key is unknown or a value has the wrong type; suggests similar names.
+    """
+    known = [*_COMMON_KEYS, *(_RECIPE_KEYS if "recipe" in content else options())]
+    check_known_keys("a sweep", content, known)
+    if "grid" in content and "search" in content:
+        raise ValueError("expected grid or search in a sweep, got both")
+    if "search" not in content and (wrong := [name for name in _SEARCH_KEYS if name in content]):
+        raise ValueError(f"expected {wrong[0]} only with search, got it without search")
+    for name, check in _CHECKS.items():
+        if name in content:
+            check(name, content[name])
+
+
+@cache
+def options() -> tuple[str, ...]:
+    """Return the options of `eigenrnn train` that a sweep file may set."""
+    known = commands()["train"][0].get_defaults().as_dict()
+    return tuple(name for name in known if name not in _CALL_OPTIONS)
+
+
+def check_known_keys(owner: str, content: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Check that all keys are known.
+
+    Raises:
+        ValueError: If a key is unknown; suggests similar names.
+    """
+    for name in content:
+        if name not in known:
+            hint = did_you_mean(str(name), known) or f"; there are {', '.join(known)}"
+            raise ValueError(f"{owner} takes no key {name!r}{hint}")
+
+
+def points(grid: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
+    """Return all combinations of the values of a grid."""
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def _check_text(name: str, value: object) -> None:
+    """Check that a value is a text.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"expected {name} to be a text, got {value!r}")
+
+
+def _check_rows(name: str, value: Any) -> None:
+    """Check that a value is a text or a list of texts.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(v, str) for v in texts):
+        raise ValueError(f"expected {name} to be a text or a list of texts, got {value!r}")
+
+
+def _check_seeds(name: str, value: Any) -> None:
+    """Check that a value is a list of different whole numbers.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    whole = isinstance(value, list) and all(type(seed) is int and seed >= 0 for seed in value)
+    if not whole or not value or len(set(value)) < len(value):
+        raise ValueError(
+            f"expected {name} to be a list of different whole numbers >= 0, got {value!r}"
+        )
+
+
+def _check_grid(name: str, value: Any) -> None:
+    """Check that a value maps names to lists of different values.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if not _has_text_keys(value) or not all(isinstance(v, list) and v for v in value.values()):
+        raise ValueError(f"expected {name} to map names to lists of values, got {value!r}")
+    for varied, values in value.items():
+        check_differ(f"{varied} in {name}", values)
+
+
+def _check_search(name: str, value: Any) -> None:
+    """Check that a value maps names to something.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if not _has_text_keys(value):
+        raise ValueError(f"expected {name} to map names to ranges or choices, got {value!r}")
+
+
+def _has_text_keys(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(name, str) for name in value)
+
+
+_CHECKS: Mapping[str, Callable[[str, Any], None]] = {
+    "recipe": _check_text,
+    "rows": _check_rows,
+    "quick": check_true_or_false,
+    "seeds": _check_seeds,
+    "data_root": _check_text,
+    "grid": _check_grid,
+    "search": _check_search,
+    "trials": check_positive_integer,
+    "metric": _check_text,
+    "mode": _check_text,  # Search checks the value
+    "search_seed": check_whole,
+    "cpus_per_trial": check_positive_integer,
+    "gpus_per_trial": check_gpus,
+    "retries": check_whole,
+}

@@ -1,4 +1,4 @@
-"""Readers of real files, each with its checksum and its download addresses."""
+"""Readers of data files, with their checksums and download addresses."""
 
 from eigenrnn.experiments.data.files import DATA_VARIABLE, DataFile, locate
 

@@ -1,4 +1,4 @@
-"""Recordings of one channel and 16 bits, behind a RIFF or a NIST SPHERE header."""
+"""Recordings with one channel of 16 bits, in RIFF (.wav) or NIST SPHERE files."""
 
 import importlib
 import io
@@ -10,27 +10,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["RATE", "at_rate", "read_recording", "wave_bytes"]
+__all__ = ["RATE", "read_recording", "resample", "wave_bytes"]
 
 RATE = 8_000
-"""The rate of all speech here, in samples a second."""
+"""The sampling rate of all speech data, in samples per second."""
 
 _FULL_SCALE = 32_768
 _ORDERS = {"01": "<", "10": ">"}
 
 
 def read_recording(content: bytes, name: str) -> tuple[Tensor, int]:
-    """Read a recording whose first bytes say which header it has.
+    """Read a recording in RIFF or NIST SPHERE format.
 
     Args:
         content: The whole file.
-        name: What to call it in messages.
+        name: The name of the file in error messages.
 
     Returns:
-        The samples in [-1, 1), and their number in a second.
+        The samples in [-1, 1), and the sampling rate.
 
     Raises:
-        ValueError: If the file is cut off, or not of one channel and 16 bits.
+        ValueError: If the file is truncated, or not one channel of 16 bits.
     """
     if content.startswith(b"NIST_1A"):
         raw, rate, order = _read_sphere(content, name)
@@ -44,37 +44,37 @@ def read_recording(content: bytes, name: str) -> tuple[Tensor, int]:
             else f"expected a recording in {name}, got an empty file"
         )
     if not rate:
-        raise ValueError(f"expected a rate of samples in {name}, got 0")
+        raise ValueError(f"expected a sampling rate > 0 in {name}, got 0")
     samples = np.frombuffer(raw, f"{order}i2").astype(np.float32) / _FULL_SCALE
     if not len(samples):
         raise ValueError(f"expected at least one sample in {name}, got none")
     return torch.from_numpy(samples), rate
 
 
-def at_rate(samples: Tensor, rate: int, name: str) -> Tensor:
-    """Bring a recording to 8,000 samples a second, after a low-pass of half of that.
+def resample(samples: Tensor, rate: int, name: str) -> Tensor:
+    """Resample a recording to 8,000 samples per second, with a low-pass filter.
 
     Raises:
         ValueError: If the rate is neither 8,000 nor 16,000.
-        ImportError: If scipy, which does it, is not installed.
+        ImportError: If scipy is not installed.
     """
     if rate == RATE:
         return samples
     if rate != 2 * RATE:
-        raise ValueError(f"expected {RATE} or {2 * RATE} samples a second in {name}, got {rate}")
+        raise ValueError(f"expected {RATE} or {2 * RATE} samples per second in {name}, got {rate}")
     try:
         signal: Any = importlib.import_module("scipy.signal")  # an extra
     except ImportError:
         raise ImportError(
-            f"expected scipy, to bring {name} to {RATE} samples a second; install it with "
-            "pip install 'eigenrnn[speech]'"
+            f"expected scipy, to resample {name} to {RATE} samples per second; install it "
+            "with pip install 'eigenrnn[speech]'"
         ) from None
     halved = signal.resample_poly(samples.numpy(), 1, 2)
     return torch.from_numpy(np.ascontiguousarray(halved, np.float32))
 
 
 def wave_bytes(samples: Tensor, rate: int = RATE) -> bytes:
-    """Write a recording of one channel and 16 bits; what is louder than full scale is scaled."""
+    """Encode a recording as 16-bit RIFF; samples beyond full scale scale the whole recording."""
     loudest = samples.abs().max().clamp(min=1.0)
     scaled = (samples / loudest * (_FULL_SCALE - 1)).round().short()
     file = io.BytesIO()
@@ -91,10 +91,10 @@ def _read_riff(content: bytes, name: str) -> tuple[bytes, int]:
         with wave.open(io.BytesIO(content)) as reader:
             channels, width, rate, count, *_ = reader.getparams()
             raw = reader.readframes(count)
-    except (wave.Error, EOFError, RuntimeError) as error:  # the last of a chunk that is cut off
+    except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError: truncated chunk
         raise ValueError(
             f"expected a complete recording of uncompressed samples in {name}, got: "
-            f"{error or 'a header that is cut off'}"
+            f"{error or 'a truncated header'}"
         ) from None
     if (channels, width) != (1, 2):
         raise ValueError(
@@ -102,19 +102,19 @@ def _read_riff(content: bytes, name: str) -> tuple[bytes, int]:
         )
     if len(raw) != 2 * count:
         raise ValueError(
-            f"expected {count} samples in {name}, as its header says, got {len(raw) // 2}; the "
-            "file is cut off"
+            f"expected {count} samples in {name}, as stated in its header, got "
+            f"{len(raw) // 2}; the file is truncated"
         )
-    if sys.byteorder == "big":  # the module gives samples in the order of the machine
+    if sys.byteorder == "big":  # the module returns samples in the byte order of the machine
         raw = np.frombuffer(raw, "i2").astype("<i2").tobytes()
     return raw, rate
 
 
 def _read_sphere(content: bytes, name: str) -> tuple[bytes, int, str]:
-    """Read a header of lines `name -type value` up to `end_head`, and the samples behind it.
+    """Read a header of lines `name -type value` up to `end_head`, and the samples after it.
 
     Raises:
-        ValueError: If something else is there.
+        ValueError: If the file is not of this form.
     """
     lines = content[:1024].decode("ascii", "replace").splitlines()
     if len(lines) < 2 or not lines[1].strip().isdecimal() or "end_head" not in lines:
@@ -128,25 +128,25 @@ def _read_sphere(content: bytes, name: str) -> tuple[bytes, int, str]:
     if shape != ("1", "2") or coding != "pcm":
         raise ValueError(
             f"expected one channel of two bytes, pcm, in {name}, got {shape[0]} of {shape[1]}, "
-            f"{coding}; unpack it, as by sph2pipe"
+            f"{coding}; convert it, for example with sph2pipe"
         )
     numbers = [header.get(key, "") for key in ("sample_count", "sample_rate")]
     if not all(number.isdecimal() for number in numbers):
         raise ValueError(
-            f"expected whole numbers as the count and the rate of samples in {name}, got {numbers}"
+            f"expected whole numbers as sample_count and sample_rate in {name}, got {numbers}"
         )
     order = header.get("sample_byte_format", "01")
     begin = content.index(b"end_head") + len(b"end_head")
     if order not in _ORDERS or int(lines[1]) < begin:
         raise ValueError(
-            f"expected samples in the order 01 or 10 behind the header of {begin} bytes in "
+            f"expected samples in the byte order 01 or 10 after the header of {begin} bytes in "
             f"{name}, got {order!r} from byte {lines[1].strip()}"
         )
     (count, rate), start = map(int, numbers), int(lines[1])
     raw = content[start : start + 2 * count]
     if len(raw) != 2 * count:
         raise ValueError(
-            f"expected {count} samples in {name}, as its header says, got {len(raw) // 2}; the "
-            "file is cut off"
+            f"expected {count} samples in {name}, as stated in its header, got "
+            f"{len(raw) // 2}; the file is truncated"
         )
     return raw, rate, _ORDERS[order]

@@ -1,4 +1,4 @@
-"""CarRacing: rollouts of the environment, and the file of latent vectors made from them."""
+"""CarRacing: rollouts of the environment, and the file of their latent vectors."""
 
 import io
 import os
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.data.archives import read_arrays, wrap_parser_errors
 from eigenrnn.experiments.data.files import DATA_VARIABLE
-from eigenrnn.experiments.data.packed import read_arrays, refuse_damage
 
 __all__ = [
     "ACTIONS",
@@ -22,9 +22,9 @@ __all__ = [
     "Z_SIZE",
     "Encoded",
     "find_encoded",
-    "parts",
     "read_encoded",
     "read_rollout",
+    "split_slices",
 ]
 
 FRAME = (64, 64, 3)
@@ -37,7 +37,7 @@ Z_SIZE = 32
 """The number of latent dimensions."""
 
 ROLLOUT = np.dtype([("frame", np.uint8, FRAME), ("action", "<f4", (ACTIONS,))])
-"""One step of a rollout: what is seen, and what is done then."""
+"""One step of a rollout: the frame, and the action that follows it."""
 
 ENCODED = "car_racing.npz"
 """The name of the file of encoded rollouts."""
@@ -50,7 +50,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rollouts whose frames are known by the mean and the variance of their latent vectors.
+    """Rollouts with each frame encoded as the mean and variance of its latent vector.
 
     Args:
         mu: The means.
@@ -68,19 +68,19 @@ class Encoded:
     action: Floats
 
     def to_bytes(self) -> bytes:
-        """Return the content of the file; the archive keeps a checksum of each array."""
+        """Return the content of the `.npz` file, which has a checksum for each array."""
         content = io.BytesIO()
         np.savez(content, format=np.array(_FORMAT), **{n: getattr(self, n) for n in _WIDTHS})
         return content.getvalue()
 
 
-def parts(count: int) -> dict[str, slice]:
-    """Divide rollouts into splits: a tenth for validation, a tenth for the test, one at least.
+def split_slices(count: int) -> dict[str, slice]:
+    """Return the slices of the splits; validation and test have a tenth of the rollouts each.
 
-    No rollout has to do with another, so that the last ones are as good as any.
+    The rollouts are independent, so the last ones are held out, at least one for each split.
 
     Raises:
-        ValueError: If there are fewer than three.
+        ValueError: If `count` is below 3.
     """
     if count < 3:
         raise ValueError(f"expected 3 rollouts or more, one for each split, got {count}")
@@ -91,16 +91,16 @@ def parts(count: int) -> dict[str, slice]:
 
 
 def read_rollout(path: Path, steps: int) -> Any:
-    """Map a rollout into memory, from where its steps are read when they are needed.
+    """Memory-map a rollout.
 
     Args:
         path: The file.
-        steps: How many steps it must have.
+        steps: The required number of steps.
 
     Raises:
-        ValueError: If the file is cut off, or not a rollout of so many steps.
+        ValueError: If the file is truncated, or not a rollout of `steps` steps.
     """
-    with refuse_damage("rollout", path, "delete the file and collect it again"):
+    with wrap_parser_errors("rollout", path, "delete the file and collect it again"):
         rollout = np.lib.format.open_memmap(path, mode="r")
     if rollout.dtype != ROLLOUT or rollout.shape != (steps,):
         raise ValueError(
@@ -111,14 +111,14 @@ def read_rollout(path: Path, steps: int) -> Any:
 
 
 def find_encoded(data_root: str | Path | None = None) -> Path:
-    """Find the file of encoded rollouts, in a folder of data or in its folder `car_racing`.
+    """Find the file of encoded rollouts, in a data folder or in its subfolder `car_racing`.
 
     Args:
-        data_root: The only folder to look in; by default the one that the environment variable
-            `EIGENRNN_DATA` names.
+        data_root: The only folder to search; by default the value of the environment variable
+            `EIGENRNN_DATA`.
 
     Raises:
-        MissingDataError: If there is none; says how to make it.
+        MissingDataError: If there is none; the message says how to create it.
     """
     named = os.environ.get(DATA_VARIABLE) if data_root is None else data_root
     roots = [Path(named).expanduser()] if named else []
@@ -129,7 +129,7 @@ def find_encoded(data_root: str | Path | None = None) -> Path:
             return path
     place = f"below {named}" if named else f"as data_root or in ${DATA_VARIABLE}"
     raise MissingDataError(
-        f"expected a file car_racing/{ENCODED} {place}, got none; make it with: "
+        f"expected a file car_racing/{ENCODED} {place}, got none; create it with: "
         f"eigenrnn collect car_racing --out {named or 'FOLDER'}/car_racing"
     )
 
@@ -138,8 +138,8 @@ def read_encoded(path: Path) -> Encoded:
     """Read and check a file of encoded rollouts.
 
     Raises:
-        ValueError: If the file is damaged, of a newer format, or holds other arrays than it
-            should; names the file and the place.
+        ValueError: If the file is damaged, has a newer format, or holds other arrays; the message
+            names the file and the position.
     """
     arrays = read_arrays(path, "the encoded rollouts", "encode fewer rollouts")
     version = arrays.get("format")
@@ -168,8 +168,8 @@ def _check_shapes(arrays: Mapping[str, Any], path: Path) -> None:
     fits = len(leading) == 2 and leading[0] >= 3 and leading[1] >= 2
     fits &= got == {name: (*leading, width) for name, width in _WIDTHS.items()}
     if not fits or any(arrays[name].dtype != np.float32 for name in _WIDTHS):
-        said = ", ".join(f"{name} {arrays[name].dtype} {shape}" for name, shape in got.items())
+        found = ", ".join(f"{name} {arrays[name].dtype} {shape}" for name, shape in got.items())
         raise ValueError(
             "expected mu (R, S, 32), logvar (R, S, 32) and action (R, S, 3) of R >= 3 rollouts "
-            f"of S >= 2 steps, all float32, in {path}, got {said or 'none of them'}"
+            f"of S >= 2 steps, all float32, in {path}, got {found or 'none of them'}"
         )

@@ -8,11 +8,11 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import pooch  # it has none, nor a py.typed
+import pooch  # no stubs and no py.typed
 
 from eigenrnn.errors import ChecksumError, MissingDataError
-from eigenrnn.experiments.data.corpus import Corpus, number_codes
 from eigenrnn.experiments.data.files import DataFile, locate
+from eigenrnn.experiments.data.text import Corpus, index_characters
 
 __all__ = ["FILE", "ZIP", "open_enwik8"]
 
@@ -21,7 +21,7 @@ FILE = DataFile(
     "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8",
     (),
 )
-"""The text, 100,000,000 bytes; it is published packed only."""
+"""The text of 100,000,000 bytes; only the zip file has download addresses."""
 
 ZIP = DataFile(
     "enwik8/enwik8.zip",
@@ -31,25 +31,25 @@ ZIP = DataFile(
 
 
 def open_enwik8(data_root: str | Path | None = None, length: int | None = None) -> Corpus:
-    """Open enwik8: bytes, of which 90 % are to train on, 5 % to validate and 5 % to test.
+    """Open enwik8: 90 % of its bytes for training, 5 % for validation and 5 % for the test.
 
-    The text is looked for as `enwik8` and as `enwik8.zip`, which is unpacked, once, into the
-    cache. It stays on the disk, and the system maps into memory what is read of it.
+    The text is searched for as `enwik8` and as `enwik8.zip`, which is extracted once into the
+    cache. The file is memory-mapped.
 
     Args:
-        data_root: The folder to look in; see `eigenrnn.experiments.data.locate` for where else.
-        length: The number of bytes at its beginning that are used; all by default.
+        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        length: The number of bytes that are used, from the first on; all by default.
 
     Raises:
-        MissingDataError: If the file is nowhere and cannot be downloaded.
-        ChecksumError: If the file is not the published one.
+        MissingDataError: If the file is not found and cannot be downloaded.
+        ChecksumError: If the file has another checksum.
 
     Source:
         Mahoney, Large text compression benchmark, 2006. https://mattmahoney.net/dc/textdata.html
     """
-    whole = np.memmap(_located(data_root), np.uint8, mode="r")
-    # numbered by the whole, so that a shorter text has the same symbols
-    symbols, table = number_codes([whole], 256)
+    whole = np.memmap(_locate_text(data_root), np.uint8, mode="r")
+    # index the whole text, so that a shorter one has the same symbols
+    symbols, table = index_characters([whole], 256)
     text = whole[:length]
     train, held_out = len(text) * 9 // 10, len(text) // 20
     ends = {"train": train, "validation": train + held_out, "test": len(text)}
@@ -60,7 +60,7 @@ def open_enwik8(data_root: str | Path | None = None, length: int | None = None) 
     return Corpus(symbols, parts, table)
 
 
-def _located(data_root: str | Path | None) -> Path:
+def _locate_text(data_root: str | Path | None) -> Path:
     try:
         return locate(FILE, data_root)
     except MissingDataError:
@@ -72,10 +72,10 @@ def _located(data_root: str | Path | None) -> Path:
 
 
 def _unpack(packed: Path, target: Path) -> Path:
-    """Write the text where it can be mapped, whole or not at all.
+    """Extract the text atomically, so that it can be memory-mapped.
 
     Raises:
-        ChecksumError: If it is not the published one.
+        ChecksumError: If the text has another checksum.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent)
@@ -91,7 +91,7 @@ def _unpack(packed: Path, target: Path) -> Path:
         if found != FILE.sha256:
             raise ChecksumError(
                 f"expected {target.name} in {packed} to have the sha256 {FILE.sha256}, "
-                f"got {found}; delete the archive and let it be downloaded again"
+                f"got {found}; delete the archive, so that it is downloaded again"
             )
         return Path(name).replace(target)
     finally:

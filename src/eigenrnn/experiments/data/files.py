@@ -1,4 +1,4 @@
-"""Where the files of real data lie: in a folder that the user names, in a cache, or on the web."""
+"""Locates data files in a folder of the user, in a cache, or on the web."""
 
 import hashlib
 import importlib
@@ -10,10 +10,10 @@ from typing import Any
 
 from eigenrnn.errors import ChecksumError, MissingDataError
 
-__all__ = ["DATA_VARIABLE", "DataFile", "absent", "locate"]
+__all__ = ["DATA_VARIABLE", "DataFile", "locate", "missing_file"]
 
 DATA_VARIABLE = "EIGENRNN_DATA"
-"""The environment variable that names the user's folder of data."""
+"""The environment variable that holds the data folder of the user."""
 
 
 def _digest(path: Path) -> str:
@@ -23,14 +23,14 @@ def _digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A published file, known by its contents.
+    """A published file, identified by its checksum.
 
     Args:
-        path: Where the file lies below a folder of data, `<set>/<name>`.
-        sha256: The checksum of the one version that is accepted, in lower-case hexadecimals.
+        path: The path of the file below a data folder, `<set>/<name>`.
+        sha256: The checksum of the only accepted version, in lower-case hexadecimals.
         urls: The addresses to download the file from, tried in this order.
-        digest: Computes the checksum; by default over all bytes of the file. An archive that is
-            packed anew at every download is known by what is in it.
+        digest: Computes the checksum; by default over all bytes of the file. For an archive that
+            the server creates for each download, it is over the contents.
     """
 
     path: str
@@ -39,28 +39,27 @@ class DataFile:
     digest: Callable[[Path], str] = _digest
 
     def candidates(self, root: Path) -> tuple[Path, Path]:
-        """Where the file may lie below `root`: in the folder of its set, or directly."""
+        """The possible paths of the file below `root`: in the folder of its set, or directly."""
         return root / self.path, root / Path(self.path).name
 
 
 def locate(file: DataFile, data_root: str | Path | None = None) -> Path:
-    """Find a data file, downloading it where that is allowed, and check its contents.
+    """Find a data file, or download it, and verify its checksum.
 
-    The file is looked for in `data_root`. Where none is given it is looked for in the folder that
-    the environment variable `EIGENRNN_DATA` names, then in the user's cache, and is at last
-    downloaded into that cache. A `data_root` is an instruction, so a file that it lacks is an
-    error; the variable is a hint, and a file that its folder lacks is looked for further on.
+    If `data_root` is set, only that folder is searched, and a missing file is an error.
+    Otherwise the search order is the folder in the environment variable `EIGENRNN_DATA`, the
+    user's cache, and the web; a download is stored in the cache.
 
     Args:
         file: The file to find.
-        data_root: The only folder to look in.
+        data_root: The only folder to search.
 
     Returns:
-        The path of a file whose checksum is the published one.
+        The path of the verified file.
 
     Raises:
-        MissingDataError: If the file is nowhere and cannot be downloaded.
-        ChecksumError: If the file found is not the published one.
+        MissingDataError: If the file is not found and cannot be downloaded.
+        ChecksumError: If the file found has another checksum.
     """
     roots = _default_roots() if data_root is None else [Path(data_root).expanduser()]
     expected = [path for root in roots for path in file.candidates(root)]
@@ -72,17 +71,17 @@ def locate(file: DataFile, data_root: str | Path | None = None) -> Path:
     return _download(file, expected)
 
 
-def absent(
+def missing_file(
     wanted: Iterable[DataFile | Sequence[DataFile]], data_root: str | Path | None = None
 ) -> str | None:
-    """Name the first file that is not on this machine, without reading or downloading anything.
+    """Return the first file that is not on this machine, without reading or downloading any.
 
     Args:
-        wanted: The files, or several that will each do.
-        data_root: The only folder to look in, as for `locate`.
+        wanted: The required files; a sequence of files stands for alternatives.
+        data_root: The only folder to search, as for `locate`.
 
     Returns:
-        Its path below a folder of data; None if all are there.
+        The path of the file below a data folder; None if no file is missing.
     """
     roots = _default_roots() if data_root is None else [Path(data_root).expanduser()]
     for choice in wanted:
@@ -99,7 +98,7 @@ def _default_roots() -> list[Path]:
 
 
 def _pooch() -> Any:
-    # The package itself is imported without it: only experiments need data.
+    # imported at first use, because only experiments on real data need it
     return importlib.import_module("pooch")
 
 
@@ -121,8 +120,8 @@ def _download(file: DataFile, expected: Sequence[Path]) -> Path:
     pooch, target = _pooch(), _cache() / file.path
     failures: list[Exception] = []
     for url in file.urls:
-        # pooch writes to a temporary name and renames the file once its checksum is right, so that
-        # neither a broken download nor a second process ever meets half a file.
+        # pooch writes to a temporary name and renames the file after it has verified the
+        # checksum, so a broken download or a second process never sees half a file
         try:
             if file.digest is _digest:
                 pooch.retrieve(url, known_hash=file.sha256, fname=target.name, path=target.parent)
@@ -136,7 +135,7 @@ def _download(file: DataFile, expected: Sequence[Path]) -> Path:
 
 
 def _retrieve_by_digest(url: str, file: DataFile, target: Path) -> None:
-    """Download what pooch cannot check, and give it its name once it is known to be right."""
+    """Download a file that pooch cannot verify, and rename it after verification."""
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
         _pooch().retrieve(url, known_hash=None, fname=partial.name, path=partial.parent)
@@ -151,7 +150,7 @@ def _missing_message(
     message = (
         f"expected the file {' or '.join(map(str, expected))}, got none of them; "
         f"download it from {' or '.join(file.urls)} "
-        f"and name its folder in ${DATA_VARIABLE} or as data_root"
+        f"and set ${DATA_VARIABLE} or data_root to its folder"
     )
     if failures:
         message += f" (downloading failed: {'; '.join(map(str, failures))})"

@@ -1,4 +1,4 @@
-"""The MNIST images of handwritten digits, as first published in four idx files."""
+"""The MNIST images of handwritten digits, in the four idx files of the original publication."""
 
 import math
 from pathlib import Path
@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eigenrnn.experiments.data.archives import read_gzip
 from eigenrnn.experiments.data.files import DataFile, locate
-from eigenrnn.experiments.data.packed import read_gzip
 
 __all__ = ["FILES", "read_idx", "read_mnist"]
 
@@ -50,15 +50,15 @@ def read_mnist(
 
     Args:
         part: `train` (60,000 images) or `test` (10,000).
-        data_root: The folder to look in; see `eigenrnn.experiments.data.locate` for where else.
+        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
 
     Shape:
         images: :math:`(count, 28, 28)`, unsigned bytes, row by row.
         labels: :math:`(count)`, unsigned bytes 0 to 9.
 
     Raises:
-        MissingDataError: If a file is nowhere and cannot be downloaded.
-        ChecksumError: If a file is not the published one.
+        MissingDataError: If a file is not found and cannot be downloaded.
+        ChecksumError: If a file has another checksum.
 
     Source:
         LeCun, Bottou, Bengio and Haffner, Proceedings of the IEEE 86(11), 1998.
@@ -76,11 +76,11 @@ def read_idx(path: Path, rank: int) -> Tensor:
 
     Args:
         path: The file.
-        rank: The number of dimensions that it must have.
+        rank: The required number of dimensions.
 
     Raises:
-        ValueError: If the file is damaged, of another type or rank, or not as long as its sizes
-            say.
+        ValueError: If the file is damaged, has another type or rank, or its length does not match
+            its sizes.
     """
     content = read_gzip(path, "the bytes", 2, "read a smaller file")
     header_bytes = 4 * (1 + rank)
@@ -96,7 +96,7 @@ def read_idx(path: Path, rank: int) -> Tensor:
             f"expected {math.prod(shape)} bytes for the shape {tuple(shape)} in {path}, "
             f"got {len(content) - header_bytes}"
         )
-    # A tensor may be written to and `content` may not, hence the copy.
+    # a copy, because tensors are writable and `content` is not
     return torch.from_numpy(np.frombuffer(content, np.uint8, offset=header_bytes).copy()).view(
         shape
     )

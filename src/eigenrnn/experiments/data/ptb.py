@@ -1,4 +1,4 @@
-"""The Penn Treebank as Mikolov prepared it, in characters and in words."""
+"""The Penn Treebank as prepared by Mikolov, by characters and by words."""
 
 import gzip
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from eigenrnn.errors import MissingDataError
-from eigenrnn.experiments.data.corpus import Corpus, number_codes, number_words
 from eigenrnn.experiments.data.files import DataFile, locate
+from eigenrnn.experiments.data.text import Corpus, index_characters, index_words
 
 __all__ = [
     "CHARACTER_FILES",
@@ -80,20 +80,20 @@ PACKED_CHARACTER_FILES = {
         "17fddeac8a46a1bcb04ea9b11c0e1fbc1606e382b9edaf55322c59de70316334",
     ),
 }
-"""The same packed by `gzip -n -9`, which nobody publishes; taken where they lie."""
+"""The same files compressed by `gzip -n -9`; they have no download address."""
 
 
 def read_characters(data_root: str | Path | None = None) -> Corpus:
-    """Read the Penn Treebank by characters: 49 of them, and the ends of the lines.
+    """Read the Penn Treebank by characters: 49 characters and the end of a line.
 
-    In the files every second byte is a symbol, and a space is written `_`.
+    In the files every second byte is a symbol, and `_` is a space.
 
     Args:
-        data_root: The folder to look in; see `eigenrnn.experiments.data.locate` for where else.
+        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
 
     Raises:
-        MissingDataError: If a file is nowhere and cannot be downloaded.
-        ChecksumError: If a file is not the published one.
+        MissingDataError: If a file is not found and cannot be downloaded.
+        ChecksumError: If a file has another checksum.
 
     Source:
         Marcus, Santorini and Marcinkiewicz, Computational Linguistics 19(2), 1993; prepared by
@@ -101,28 +101,28 @@ def read_characters(data_root: str | Path | None = None) -> Corpus:
     """
     raw = {part: _character_bytes(part, data_root)[::2] for part in CHARACTER_FILES}
     codes = {part: np.where(each == ord("_"), ord(" "), each) for part, each in raw.items()}
-    symbols, table = number_codes(codes.values(), 256)
+    symbols, table = index_characters(codes.values(), 256)
     parts = {part: table.astype(np.uint8)[each] for part, each in codes.items()}
     return Corpus(symbols, parts)
 
 
 def read_words(data_root: str | Path | None = None) -> Corpus:
-    """Read the Penn Treebank by words: 9,999 of them, and the ends of the lines.
+    """Read the Penn Treebank by words: 9,999 words and the end of a line.
 
     Args:
-        data_root: The folder to look in; see `eigenrnn.experiments.data.locate` for where else.
+        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
 
     Raises:
-        MissingDataError: If a file is nowhere and cannot be downloaded.
-        ChecksumError: If a file is not the published one.
+        MissingDataError: If a file is not found and cannot be downloaded.
+        ChecksumError: If a file has another checksum.
 
     Source:
         Marcus, Santorini and Marcinkiewicz, Computational Linguistics 19(2), 1993; prepared by
         Mikolov et al., Interspeech 2011.
     """
     texts = [locate(file, data_root).read_text("ascii") for file in WORD_FILES.values()]
-    # one text, as every word of the other parts occurs in the first
-    symbols, numbers = number_words("".join(texts))
+    # index all parts as one text; every word of the other parts occurs in the first
+    symbols, numbers = index_words("".join(texts))
     ends = np.flatnonzero(numbers == len(symbols) - 1) + 1
     lines = np.cumsum([text.count("\n") for text in texts])
     cuts = ends[lines[:-1] - 1]

@@ -1,4 +1,4 @@
-"""Sequences of unequal length with what is known of each, as every reader of series gives them."""
+"""The sequences, labels and targets that every reader of time series returns."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sequences", "as_float32", "as_values", "checked", "open_lines"]
+__all__ = ["Sequences", "as_float32", "as_matrix", "check_sequences", "numbered_lines"]
 
 Values = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """What a file of series holds.
+    """The contents of a file of time series.
 
     Args:
         path: The file.
-        values: The values of all sequences, one after the other.
+        values: The values of all sequences, concatenated.
         lengths: The number of steps of each sequence.
         channels: The name of each channel.
-        labels: The class of each sequence, if the file names classes.
-        numbers: The number that belongs to each sequence, if the file gives such.
-        place: Says where in the file a sequence stands, for messages.
+        labels: The class of each sequence, if the file has classes.
+        targets: The target number of each sequence, if the file has any.
+        location: Describes the location of a sequence in the file, for error messages.
 
     Shape:
         values: (sum of lengths, channels).
@@ -35,19 +35,19 @@ class Sequences:
     lengths: NDArray[np.int64]
     channels: tuple[str, ...]
     labels: tuple[str, ...] | None
-    numbers: Values | None
-    place: Callable[[int], str]
+    targets: Values | None
+    location: Callable[[int], str]
 
     def __len__(self) -> int:
         return len(self.lengths)
 
 
-def checked(sequences: Sequences) -> Sequences:
-    """Refuse what nobody can learn from.
+def check_sequences(sequences: Sequences) -> Sequences:
+    """Check that sequences can be trained on, and return them.
 
     Raises:
-        ValueError: If there is no channel, no sequence, an empty one, or a value that is missing,
-            infinite or too large for single precision.
+        ValueError: If there is no channel or no sequence, a sequence is empty, or a value is
+            missing, infinite or too large for single precision.
     """
     path = sequences.path
     if not sequences.channels:
@@ -56,8 +56,10 @@ def checked(sequences: Sequences) -> Sequences:
         raise ValueError(f"expected at least one sequence in {path}, got none")
     empty = np.flatnonzero(sequences.lengths < 1)
     if len(empty):
-        place = sequences.place(int(empty[0]))
-        raise ValueError(f"expected sequences of at least one step in {path}, got none in {place}")
+        location = sequences.location(int(empty[0]))
+        raise ValueError(
+            f"expected sequences of at least one step in {path}, got none in {location}"
+        )
     bad = np.flatnonzero(~np.isfinite(sequences.values).all(1))
     if len(bad):
         ends = np.cumsum(sequences.lengths)
@@ -66,23 +68,23 @@ def checked(sequences: Sequences) -> Sequences:
         channel = int(np.flatnonzero(~np.isfinite(sequences.values[bad[0]]))[0])
         raise ValueError(
             f"expected finite values in {path}, got {sequences.values[bad[0], channel]} in "
-            f"{sequences.place(number)}, channel {sequences.channels[channel]}, step {step + 1}; "
-            "fill in or leave out what is missing"
+            f"{sequences.location(number)}, channel {sequences.channels[channel]}, step "
+            f"{step + 1}; fill in or remove missing values"
         )
-    if sequences.numbers is not None and not np.isfinite(sequences.numbers).all():
-        number = int(np.flatnonzero(~np.isfinite(sequences.numbers))[0])
+    if sequences.targets is not None and not np.isfinite(sequences.targets).all():
+        number = int(np.flatnonzero(~np.isfinite(sequences.targets))[0])
         raise ValueError(
-            f"expected finite targets in {path}, got {sequences.numbers[number]} in "
-            f"{sequences.place(number)}"
+            f"expected finite targets in {path}, got {sequences.targets[number]} in "
+            f"{sequences.location(number)}"
         )
     return sequences
 
 
-def open_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a text, one at a time.
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line numbers and lines of a text file.
 
     Raises:
-        ValueError: If a line is not UTF-8; names its number and the byte.
+        ValueError: If a line is not UTF-8; the message names the line and the byte.
     """
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
@@ -92,22 +94,22 @@ def open_lines(path: Path) -> Iterator[tuple[int, str]]:
                 raise ValueError(
                     f"expected text in UTF-8 in {path}, got the byte 0x{line[error.start]:02x} "
                     f"at column {error.start + 1} of line {number} ({error.reason}); convert "
-                    "the file, as by iconv -f latin1 -t utf-8, or mend that place"
+                    "the file, for example with iconv -f latin1 -t utf-8, or correct that byte"
                 ) from None
             yield number, text.rstrip("\r\n")
 
 
 def as_float32(values: Any) -> Values:
-    """Round numbers; one that is too large becomes infinite, which `checked` refuses."""
+    """Round to single precision; overflows become infinite, which `check_sequences` rejects."""
     with np.errstate(over="ignore"):
         return values.astype(np.float32)
 
 
-def as_values(rows: Any, path: Path, columns: Sequence[str]) -> Values:
-    """Make a matrix of numbers of columns.
+def as_matrix(rows: Any, path: Path, columns: Sequence[str]) -> Values:
+    """Return columns of numbers as a matrix.
 
     Raises:
-        ValueError: If a column holds something else.
+        ValueError: If a column does not hold numbers.
     """
     matrix = np.empty((len(rows[0]) if rows else 0, len(columns)), np.float32)
     for number, (column, name) in enumerate(zip(rows, columns, strict=True)):

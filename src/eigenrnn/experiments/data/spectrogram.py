@@ -1,4 +1,4 @@
-r"""Short-time Fourier transforms of speech, their powers in decibels, and the way back."""
+r"""Short-time Fourier transforms of speech, power spectra in decibels, and resynthesis."""
 
 import torch
 import torch.nn.functional as F
@@ -20,23 +20,23 @@ __all__ = [
 WINDOW, HOP = 256, 128
 BINS = WINDOW // 2 + 1
 FLOOR_DB = -50.0
-"""The decibels of silence: those of the floor that is added to every power."""
+"""The decibels of silence, from the constant that is added to every power."""
 
 _FLOOR = 1e-5
 
 
 def frame_count(samples: int) -> int:
-    """Count the frames of a recording."""
+    """Return the number of frames of a recording."""
     return -(-samples // HOP) + WINDOW // HOP + 1
 
 
 def stft(
     samples: Tensor,  # (S,)
 ) -> Tensor:  # (frames, 129), complex
-    """Transform frames of 256 samples under a periodic Hann window, one every 128 samples.
+    """Compute the transform with periodic Hann windows of 256 samples and a hop of 128.
 
-    Zeros are put behind, up to a whole number of hops, and then a window's length at both ends, so
-    that the first and the last frame are silent and every sample lies under two frames.
+    The recording is padded with zeros to a whole number of hops, and then by one window at both
+    ends. The first and the last frame are therefore silent, and each sample is in two frames.
     """
     behind = -len(samples) % HOP
     padded = F.pad(samples, (WINDOW, behind + WINDOW))
@@ -48,9 +48,9 @@ def istft(
     spectra: Tensor,  # (frames, 129), complex
     samples: int,
 ) -> Tensor:  # (S,)
-    """Add the frames up again, each under its window, and divide by the sum of squared windows.
+    """Overlap-add the windowed frames, and divide by the sum of the squared windows.
 
-    It is the signal whose transform is nearest to `spectra`, in the mean over all of them.
+    The result is the signal whose transform is nearest to `spectra` in the least-squares sense.
 
     Source:
         Griffin and Lim, IEEE Transactions on ASSP 32(2), 1984.
@@ -60,7 +60,7 @@ def istft(
     frames = torch.fft.irfft(spectra, WINDOW, dim=1) * window
     total = _overlap_add(frames)
     weight = _overlap_add(window.square().expand_as(frames))
-    # where no window reaches, at the very ends, there is no signal either
+    # the weight vanishes only at the ends, where the signal is zero too
     signal = torch.where(weight > 1e-8, total / weight.clamp(min=1e-8), total)
     return signal[WINDOW : WINDOW + samples]
 
@@ -72,7 +72,7 @@ def decibels(spectra: Tensor) -> Tensor:
 
 
 def magnitude(decibels: Tensor) -> Tensor:
-    r"""Compute :math:`10^{\text{dB} / 20}`; the floor stays in it, as in the published scores."""
+    r"""Compute :math:`10^{\text{dB} / 20}`; the floor is kept, as in the published scores."""
     return 10 ** (decibels / 20)
 
 
@@ -80,16 +80,16 @@ def resynthesis(
     predicted: Tensor,  # (frames, 129)
     samples: Tensor,  # (S,)
 ) -> Tensor:  # (S,)
-    """Make the sound of predicted powers with the true phases of a recording.
+    """Synthesise speech from predicted powers and the true phases of a recording.
 
     Args:
-        predicted: In each frame the decibels of the frame after it. The first frame, which nothing
-            predicts, is that of the recording, and what is predicted after the last is left out.
+        predicted: The prediction at each frame of the decibels of the next frame. The first frame
+            is taken from the recording, and the prediction after the last frame is dropped.
         samples: The recording.
     """
     spectra = stft(samples)
-    spoken = torch.polar(magnitude(predicted[:-1]), spectra[1:].angle())
-    return istft(torch.cat([spectra[:1], spoken]), len(samples))
+    synthesised = torch.polar(magnitude(predicted[:-1]), spectra[1:].angle())
+    return istft(torch.cat([spectra[:1], synthesised]), len(samples))
 
 
 def _hann(like: Tensor) -> Tensor:

@@ -1,16 +1,116 @@
-"""A text of the user's own, and a small free one."""
+"""Texts as indices of symbols: any text file, and Tiny Shakespeare."""
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eigenrnn.experiments.data.corpus import Corpus, number_codes, number_words
+from eigenrnn.experiments.data.archives import read_gzip
 from eigenrnn.experiments.data.files import DataFile, locate
-from eigenrnn.experiments.data.packed import read_gzip
 from eigenrnn.memory import check_memory
 
-__all__ = ["TINY_SHAKESPEARE", "decode", "read_text", "split_text"]
+__all__ = [
+    "END_OF_LINE",
+    "TINY_SHAKESPEARE",
+    "Corpus",
+    "decode",
+    "index_characters",
+    "index_words",
+    "read_text",
+    "split_text",
+]
+
+
+END_OF_LINE = "<eos>"
+"""The symbol of the end of a line."""
+
+_CHUNK = 2**16
+_NEWLINE = ord("\n")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text divided into splits, each a stream of symbol codes.
+
+    Args:
+        symbols: The symbol of each index; the end of a line, if the text has lines, is the last.
+        parts: The symbol codes of each split.
+        table: The index of the symbol of each code; None if the codes are the indices.
+
+    Shape:
+        parts: :math:`(L)`, integers; a memory map if the text is large.
+        table: :math:`(C)`.
+    """
+
+    symbols: tuple[str, ...]
+    parts: Mapping[str, NDArray[Any]]
+    table: NDArray[np.int64] | None = None
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether the end of a line is a symbol."""
+        return self.symbols[-1] == END_OF_LINE
+
+    def to_indices(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the symbol indices of codes, as a new array."""
+        return codes.astype(np.int64) if self.table is None else self.table[codes]
+
+    def counts(self, part: str) -> NDArray[np.int64]:  # (symbols)
+        """Count each symbol of a split, in small chunks."""
+        counts = np.zeros(len(self.symbols), np.int64)
+        for chunk in _chunks(self.parts[part]):
+            counts += np.bincount(self.to_indices(chunk), minlength=len(counts))
+        return counts
+
+
+def index_characters(
+    parts: Iterable[NDArray[Any]], kinds: int
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Index the characters that occur, in the order of their codes, newlines last.
+
+    Args:
+        parts: The codes of all characters.
+        kinds: The number of possible codes.
+
+    Returns:
+        The symbols, and the index of each code.
+    """
+    seen = np.zeros(kinds, bool)
+    for chunk in chain.from_iterable(map(_chunks, parts)):
+        seen[chunk] = True
+    has_lines, seen[_NEWLINE] = bool(seen[_NEWLINE]), False
+    codes = np.flatnonzero(seen)
+    symbols = [chr(code) for code in codes.tolist()]
+    table = np.zeros(kinds, np.int64)
+    table[codes] = np.arange(len(codes))
+    if has_lines:
+        table[_NEWLINE] = len(codes)
+        symbols.append(END_OF_LINE)
+    return tuple(symbols), table
+
+
+def index_words(text: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Index the words of a text, the most frequent first and the end of a line last.
+
+    Returns:
+        The symbols, and the text as symbol indices.
+    """
+    words = text.replace("\n", f" {END_OF_LINE} ").split()
+    counted = Counter(words)
+    del counted[END_OF_LINE]
+    symbols = (*(word for word, _ in counted.most_common()), END_OF_LINE)
+    numbers = {word: number for number, word in enumerate(symbols)}
+    return symbols, np.fromiter((numbers[word] for word in words), np.int32, len(words))
+
+
+def _chunks(codes: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    return (codes[first : first + _CHUNK] for first in range(0, len(codes), _CHUNK))
+
 
 _CHAR_RNN = "https://raw.githubusercontent.com/karpathy/char-rnn"
 
@@ -26,7 +126,7 @@ TINY_SHAKESPEARE = DataFile(
 
 _CODES = 0x110000  # of Unicode
 _GZIP = b"\x1f\x8b"
-_PEAK = 20  # bytes of memory, while a text is numbered, for each of its own
+_PEAK = 20  # bytes of memory per byte of text while it is indexed
 _SMALLER = "train on a part of it"
 
 
@@ -34,15 +134,15 @@ def read_text(
     path: str | Path | None = None,
     data_root: str | Path | None = None,
 ) -> str:
-    """Read a file in UTF-8, packed by gzip or not; by default Tiny Shakespeare.
+    """Read a text file in UTF-8, optionally compressed by gzip; by default Tiny Shakespeare.
 
     Args:
         path: The file.
-        data_root: The folder to look for Tiny Shakespeare in.
+        data_root: The only folder to search for Tiny Shakespeare.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is empty, too large for the memory, no text in UTF-8 or no complete
+        ValueError: If the file is empty, too large for the memory, not in UTF-8, or an incomplete
             gzip file.
     """
     path = locate(TINY_SHAKESPEARE, data_root) if path is None else Path(path).expanduser()
@@ -62,10 +162,10 @@ def read_text(
 
 
 def decode(content: bytes, path: Path) -> str:
-    """Read bytes as UTF-8, all ends of lines as newlines.
+    """Decode UTF-8, with newlines as line ends.
 
     Raises:
-        ValueError: If they are no UTF-8; names the file, the byte and its line.
+        ValueError: If the bytes are not UTF-8; the message names the file, the byte and its line.
     """
     try:
         text = content.decode("utf-8")
@@ -73,8 +173,8 @@ def decode(content: bytes, path: Path) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(
             f"expected text in UTF-8 in {path}, got the byte 0x{content[error.start]:02x} at "
-            f"offset {error.start}, in line {line} ({error.reason}); convert the file, as by "
-            "iconv -f latin1 -t utf-8, or mend that place"
+            f"offset {error.start}, in line {line} ({error.reason}); convert the file, for "
+            "example with iconv -f latin1 -t utf-8, or correct that byte"
         ) from None
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
@@ -82,20 +182,20 @@ def decode(content: bytes, path: Path) -> str:
 def split_text(
     text: str, unit: Literal["characters", "words"], held_out: tuple[float, float]
 ) -> Corpus:
-    """Number the symbols of a text, and cut it into train, validation and test.
+    """Index the symbols of a text, and divide it into train, validation and test.
 
     Args:
         text: The text.
-        unit: What a symbol is; words are what white space parts.
-        held_out: The shares of the symbols, at the end, that are for validation and for test.
+        unit: Whether the symbols are characters, or words separated by white space.
+        held_out: The fractions of the symbols, at the end, for validation and for the test.
     """
     if unit == "words":
-        symbols, numbers = number_words(text)
+        symbols, numbers = index_words(text)
     else:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        symbols, table = number_codes([codes], _CODES)
+        symbols, table = index_characters([codes], _CODES)
         numbers = table.astype(np.int32).take(codes)
-    validation, test = (int(share * len(numbers)) for share in held_out)
+    validation, test = (int(fraction * len(numbers)) for fraction in held_out)
     cuts = [len(numbers) - validation - test, len(numbers) - test]
     names = ("train", "validation", "test")
     return Corpus(symbols, dict(zip(names, np.split(numbers, cuts), strict=True)))

@@ -1,4 +1,4 @@
-"""The `.ts` text format of the UCR and UEA archives, as aeon and sktime write it."""
+"""The `.ts` text format of the UCR and UEA archives, as written by aeon and sktime."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from eigenrnn.experiments.data.files import DataFile
-from eigenrnn.experiments.data.sequences import Sequences, Values, as_float32, checked, open_lines
+from eigenrnn.experiments.data.sequences import (
+    Sequences,
+    Values,
+    as_float32,
+    check_sequences,
+    numbered_lines,
+)
 from eigenrnn.memory import check_memory
 
 __all__ = ["ARCHIVE", "read_ts"]
@@ -51,7 +57,7 @@ ARCHIVE = {
         "b3d41d6a0ca3bcad3afb9ca7d4365382aa51341e2e58bae2a574babdda5b9462",
     ),
 }
-"""Sets of the archives by name: the files to train on and to test on."""
+"""The training file and the test file of data sets of the archives."""
 
 
 _DIGITS = 18
@@ -59,7 +65,7 @@ _DIGITS = 18
 
 @dataclass
 class _Header:
-    """What the lines beginning with @ say, with the number of the line that says it."""
+    """The values of the header lines, which begin with @."""
 
     words: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
@@ -68,30 +74,30 @@ class _Header:
 
     def count(self, name: str) -> int | None:
         word = self.words.get(name, [""])[0]
-        # no series has more steps or channels, and Python reads no number of 5,000 digits
+        # no series has more steps or channels, and Python rejects numbers of 5,000 digits
         return int(word[:_DIGITS]) if word.isdecimal() else None
 
 
 def read_ts(path: Path) -> Sequences:
-    """Read a file of the archives: a header, then one sequence a line.
+    """Read a `.ts` file: a header, then one sequence per line.
 
-    A line has its channels parted by `:`, their values by `,`, and the class or the number last.
+    In a line, `:` separates the channels and `,` their values; the class or the number is last.
 
     Args:
         path: The file.
 
     Raises:
-        ValueError: If the file is cut off, is no text, or does not say what its header announces;
-            names the line.
+        ValueError: If the file is truncated, not a text file, or inconsistent with its header;
+            the message names the line.
 
     Source:
         Bagnall et al., 2018. https://arxiv.org/abs/1811.00075; the format is that of
         https://www.aeon-toolkit.org/en/stable/api_reference/data_format.html.
     """
-    # A value is at least two characters long, and becomes four bytes, twice while being joined.
+    # a value takes at least two characters, and four bytes, twice during concatenation
     size = path.stat().st_size
     check_memory(4 * size, f"the values of {path}", "cut the file into smaller ones")
-    lines = open_lines(path)
+    lines = numbered_lines(path)
     header = _read_header(lines, path)
     labelled, numbered = header.flag("classlabel"), header.flag("targetlabel")
     read: list[Values] = []
@@ -108,15 +114,15 @@ def read_ts(path: Path) -> Sequences:
         at.append(number)
     _check_end(path, header, answers, at)
     _check_lengths(path, header, read, at)
-    return checked(
+    return check_sequences(
         Sequences(
             path=path,
             values=np.concatenate(read),
             lengths=np.array([len(values) for values in read]),
             channels=tuple(str(k) for k in range(1, read[0].shape[1] + 1)),
             labels=tuple(answers) if labelled else None,
-            numbers=_numbers(answers, path, at) if numbered else None,
-            place=lambda number: f"line {at[number]}",
+            targets=_numbers(answers, path, at) if numbered else None,
+            location=lambda number: f"line {at[number]}",
         )
     )
 
@@ -154,8 +160,8 @@ def _expected_channels(header: _Header, read: list[Values]) -> int | None:
 def _read_channels(channels: list[str], place: str, expected: int | None) -> Values:
     if expected is not None and len(channels) != expected:
         raise ValueError(
-            f"expected {expected} channels in {place}, got {len(channels)}; the line may be cut "
-            "off"
+            f"expected {expected} channels in {place}, got {len(channels)}; the line may be "
+            "truncated"
         )
     columns = [_read_values(text, f"channel {k} of {place}") for k, text in enumerate(channels, 1)]
     lengths = {len(column) for column in columns}
@@ -175,7 +181,7 @@ def _read_values(text: str, place: str) -> Values:
     missing = next(word for word in words if not _is_number(word))
     raise ValueError(
         f"expected numbers separated by commas in {place}, got {missing.strip()!r}; fill in or "
-        "leave out what is missing"
+        "remove missing values"
     )
 
 
@@ -204,7 +210,7 @@ def _check_end(path: Path, header: _Header, answers: list[str], at: list[int]) -
         if answer not in names:
             raise ValueError(
                 f"expected a class among {', '.join(names)} last in line {number} of {path}, "
-                f"got {answer[:40]!r}; the line may be cut off"
+                f"got {answer[:40]!r}; the line may be truncated"
             )
 
 
@@ -216,6 +222,6 @@ def _check_lengths(path: Path, header: _Header, read: list[Values], at: list[int
     for values, number in zip(read, at, strict=True):
         if len(values) != expected:
             raise ValueError(
-                f"expected {expected} steps in line {number} of {path}, as its header says, got "
-                f"{len(values)}; the line may be cut off"
+                f"expected {expected} steps in line {number} of {path}, as stated in its "
+                f"header, got {len(values)}; the line may be truncated"
             )

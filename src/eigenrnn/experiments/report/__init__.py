@@ -1,15 +1,15 @@
-"""What came out of runs, as a page that opens anywhere."""
+"""The HTML report of runs and recipes, one file that opens in any browser."""
 
-from eigenrnn.experiments.report.collect import RecipeRecord, Records, RunRecord, collect
-from eigenrnn.experiments.report.networks import Rebuild, Trained
+from eigenrnn.experiments.report.network_analyses import RebuildModel, TrainedNetwork
 from eigenrnn.experiments.report.page import write_report
+from eigenrnn.experiments.report.records import RecipeRecord, Records, RunRecord, collect
 
 __all__ = [
-    "Rebuild",
+    "RebuildModel",
     "RecipeRecord",
     "Records",
     "RunRecord",
-    "Trained",
+    "TrainedNetwork",
     "collect",
     "write_report",
 ]

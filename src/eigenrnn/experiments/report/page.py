@@ -1,4 +1,4 @@
-"""Writes a report: one HTML file that needs nothing else."""
+"""Writes the report: one self-contained HTML file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,23 +9,28 @@ from typing import Any
 from eigenrnn import __version__
 from eigenrnn.analysis.network_memory import MEMORY_STEPS
 from eigenrnn.atomic import write_atomically
+from eigenrnn.errors import check_installed
 from eigenrnn.experiments.report import tables
-from eigenrnn.experiments.report.charts import (
+from eigenrnn.experiments.report.chart_data import (
     Styles,
-    curves_of,
-    fisher_series,
-    maps_of,
-    spectra_of,
+    fisher_curves,
+    heat_map_charts,
+    learning_curve_chart,
+    spectrum_charts,
 )
-from eigenrnn.experiments.report.collect import Records, collect, task_name
-from eigenrnn.experiments.report.curves import MOST_POINTS, Group, group
-from eigenrnn.experiments.report.networks import Network, Rebuild, look_into
+from eigenrnn.experiments.report.learning_curves import MAX_POINTS, Group, group
+from eigenrnn.experiments.report.network_analyses import (
+    NetworkAnalysis,
+    RebuildModel,
+    analyse_networks,
+)
+from eigenrnn.experiments.report.records import Records, collect, task_name
 
 __all__ = ["write_report"]
 
 _GENERATOR = "eigenrnn report"
-_HEAD = 4096  # bytes, in which a page of ours says that it is one
-_SCRIPTS = ("drawing.js", "charts.js")
+_HEAD = 4096  # bytes that contain the generator tag of a report
+_SCRIPTS = ("plotting.js", "charts.js")
 _CONTENTS = {
     "results": "Results",
     "curves": "Learning curves",
@@ -38,27 +43,27 @@ _CONTENTS = {
 }
 _CAPTIONS = {
     "schur": (
-        "W = P Θ P* with Θ lower triangular but for blocks of two; mode j feeds mode i where Θ "
-        "has an entry (i, j) below its diagonal. A normal matrix has none. What is under 1e-8 of "
-        "the largest entry is blank. Beside it the mean size on each sub-diagonal."
+        "W = P Θ P* with Θ lower triangular except for 2 x 2 blocks. An entry (i, j) below the "
+        "diagonal means that mode j feeds mode i; a normal matrix has none. Entries below 1e-8 of "
+        "the largest are blank. The second chart shows the mean size on each sub-diagonal."
     ),
     "gradient": (
-        "How strongly the state after step τ depends on that after step t: the spectral norm of "
-        "its derivative, which is by what a gradient can grow on its way back from τ to t. Beside "
-        "it the mean by the number of steps. What is under 1e-16 of the "
-        "largest is blank."
+        "The spectral norm of the derivative of the state after step τ with respect to the state "
+        "after step t: the factor by which a gradient can grow on its way back from τ to t. "
+        "Entries below 1e-16 of the largest are blank. The second chart shows the mean by the "
+        "number of steps."
     ),
     "fisher": (
-        "What the state of the network without its nonlinearity, with unit noise in every unit, "
-        "knows of its first input k steps ago, whose weights are scaled to norm 1. Where noise "
-        "would add up without end, as with a spectral radius of 1, that of the last "
-        f"{MEMORY_STEPS} steps counts. What is under 1e-8 of the largest is not drawn. The matrix "
-        "of a gate alone makes no network, and has no curve."
+        "The Fisher information of the state about the first input channel k steps ago, for the "
+        "network without its nonlinearity, with unit noise in every unit and input weights of "
+        "norm 1. If noise accumulates without bound, as with a spectral radius of 1, only the "
+        f"noise of the last {MEMORY_STEPS} steps counts. Values below 1e-8 of the largest are not "
+        "drawn. The matrix of a gate is not a network by itself and has no curve."
     ),
 }
-_WATCH = (
-    "To see how the eigenvalues move, watch a training: with --dynamics_every 500 on the command "
-    "line, or with the callback eigenrnn.experiments.training.Dynamics() of fit."
+_RECORD_HINT = (
+    "To see how the eigenvalues move, record them during training: use --dynamics_every 500 on "
+    "the command line, or pass the callback eigenrnn.experiments.training.Dynamics() to fit."
 )
 
 
@@ -66,33 +71,36 @@ def write_report(
     folders: Sequence[str | Path] | Records,
     out: str | Path,
     *,
-    rebuild: Rebuild | None = None,
+    rebuild: RebuildModel | None = None,
     title: str | None = None,
 ) -> Path:
-    """Write what came out of runs and recipes as a page.
+    """Write an HTML report of runs and recipes.
 
-    One HTML file of about 5 MB, which opens in any browser without a network. A page that is
-    there is made anew; any other file is left alone. A run or a recipe that cannot be read is
-    named on the page.
+    The report is one file of about 5 MB that opens offline in any browser. It replaces an earlier
+    report, but no other file. Runs and recipes that cannot be read are listed on the page.
 
     Args:
-        folders: Folders of runs, of recipes, or of many of them, or what `collect` has read.
+        folders: Folders of runs or recipes, folders that contain them, or the result of `collect`.
         out: The file to write.
-        rebuild: Makes the trained network of a run again, for what is found in its matrices;
-            without it the page has learning curves, and what was seen while it was trained.
-        title: The heading of the page.
+        rebuild: Rebuilds the trained network of a run, to analyse its matrices. Without it the
+            page has the learning curves and the recorded training dynamics only.
+        title: The title of the page.
     Returns:
         The file.
     Raises:
-        ValueError: If a folder holds no run, or none can be read.
-        FileExistsError: If there is a file that is no such page.
+        ValueError: If a folder holds no run, or no run can be read.
+        FileExistsError: If the file exists and is not a report.
         ImportError: If a package of the extra `report` is missing.
     """
     path = Path(out)
-    _check_place(path)
-    plotly, jinja2 = _packages()
+    _check_output(path)
+    check_installed("report", "a report", "jinja2", "plotly")
+    import jinja2
+    from markupsafe import Markup
+    from plotly import offline
+
     records = folders if isinstance(folders, Records) else collect(folders)
-    facts = _facts(records, rebuild, title)
+    context = _context(records, rebuild, title)
     here = files("eigenrnn.experiments.report") / "page_files"
     environment = jinja2.Environment(
         autoescape=True,
@@ -101,24 +109,23 @@ def write_report(
         lstrip_blocks=True,
         loader=jinja2.DictLoader({"page.html": (here / "page.html").read_text("utf-8")}),
     )
-    safe = jinja2.utils.markupsafe.Markup
-    ours = {
-        "css": safe((here / "page.css").read_text("utf-8")),
-        "scripts": [safe((here / name).read_text("utf-8")) for name in _SCRIPTS],
-        "plotly": safe(plotly.get_plotlyjs()),
-        "data": safe(_as_json(facts.pop("data"))),
+    assets = {
+        "css": Markup((here / "page.css").read_text("utf-8")),
+        "scripts": [Markup((here / name).read_text("utf-8")) for name in _SCRIPTS],
+        "plotly": Markup(offline.get_plotlyjs()),
+        "data": Markup(_as_json(context.pop("data"))),
     }
-    page = environment.get_template("page.html").render(**facts, **ours)
+    page = environment.get_template("page.html").render(**context, **assets)
     write_atomically(path, page.encode())
     return path
 
 
-def _check_place(path: Path) -> None:
-    """Refuse a place before any work is done.
+def _check_output(path: Path) -> None:
+    """Check the output file before any work is done.
 
     Raises:
         ValueError: If its folder does not exist, or it is a folder.
-        FileExistsError: If there is another file.
+        FileExistsError: If the file exists and is not a report.
     """
     if not path.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists, got {path}")
@@ -134,56 +141,40 @@ def _check_place(path: Path) -> None:
         )
 
 
-def _packages() -> tuple[Any, Any]:
-    """Return plotly and jinja2.
-
-    Raises:
-        ImportError: If one is missing.
-    """
-    try:
-        import jinja2
-        from plotly import offline
-    except ImportError as error:
-        raise ImportError(
-            f"a report needs {error.name}: install it with pip install 'eigenrnn[report]'"
-        ) from None
-    return offline, jinja2
-
-
 def _as_json(data: Mapping[str, Any]) -> str:
-    """Write JSON that can stand in a script element: no label ends it."""
+    """Return JSON for a script element, escaped so that no text can close the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
 
 
-def _facts(records: Records, rebuild: Rebuild | None, title: str | None) -> dict[str, Any]:
+def _context(records: Records, rebuild: RebuildModel | None, title: str | None) -> dict[str, Any]:
     groups = group(records)
-    networks, styles = look_into(groups, rebuild), Styles(groups)
+    networks, styles = analyse_networks(groups, rebuild), Styles(groups)
     tasks = _tasks(groups)
-    curves = {task["id"]: curves_of(task.pop("groups"), styles) for task in tasks}
+    curves = {task["id"]: learning_curve_chart(task.pop("groups"), styles) for task in tasks}
     for task in tasks:
         task["chart"] = curves[task["id"]] is not None
     data = {
         "curves": {key: found for key, found in curves.items() if found},
-        "spectrum": spectra_of(networks, styles),
-        "schur": maps_of(networks, styles, "schur"),
-        "gradient": maps_of(networks, styles, "gradient"),
-        "fisher": fisher_series(networks, styles),
+        "spectrum": spectrum_charts(networks, styles),
+        "schur": heat_map_charts(networks, styles, "schur"),
+        "gradient": heat_map_charts(networks, styles, "gradient"),
+        "fisher": fisher_curves(networks, styles),
     }
     return {
         "title": title or _title(records),
-        "lead": _lead(records, groups),
+        "lead": _summary(records, groups),
         "generator": f"{_GENERATOR} {__version__}",
         "contents": list(_CONTENTS.items()),
-        "unreadable": [(str(folder), why) for folder, why in records.unreadable.items()],
+        "unreadable": [(str(folder), reason) for folder, reason in records.unreadable.items()],
         "recipes": [_recipe(recipe) for recipe in records.recipes],
         "tasks": tasks,
         "has": {name: bool(data[name]) for name in ("spectrum", "schur", "gradient", "fisher")},
-        "whys": _whys(networks, groups),
+        "reasons": _reasons(networks, groups),
         "captions": _CAPTIONS,
-        "most_points": MOST_POINTS,
+        "max_points": MAX_POINTS,
         "machines": tables.machines(records.runs, records.recipes),
         "sources": _sources(records),
         "data": data,
@@ -191,7 +182,7 @@ def _facts(records: Records, rebuild: Rebuild | None, title: str | None) -> dict
 
 
 def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Collect what is said of each task, in the order of the groups."""
+    """Return the content of each task, in the order of the groups."""
     found: dict[str, list[Group]] = {}
     for each in groups:
         found.setdefault(each.task, []).append(each)
@@ -210,7 +201,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 "shared": shared,
                 "differing": differing,
                 "models": [_model(each) for each in its],
-                "blocks": longest > MOST_POINTS,
+                "blocks": longest > MAX_POINTS,
             }
         )
     return tasks
@@ -246,51 +237,51 @@ def _title(records: Records) -> str:
     return f"Runs on {', '.join(sorted(tasks))}" if tasks else ", ".join(names)
 
 
-def _lead(records: Records, groups: Sequence[Group]) -> str:
+def _summary(records: Records, groups: Sequence[Group]) -> str:
     seconds = sum(float(run.result["seconds"]) for run in records.runs if run.result)
     ended = sum(run.result is not None for run in records.runs)
     networks = len({each.network for each in groups})
-    said = [
-        _many(networks, "network"),
-        _many(len(records.runs), "run")
+    parts = [
+        _count(networks, "network"),
+        _count(len(records.runs), "run")
         + ("" if ended == len(records.runs) else f", {ended} ended"),
-        f"{_time(seconds)} of training",
+        f"{_duration(seconds)} of training",
     ]
-    return " · ".join(said)
+    return " · ".join(parts)
 
 
 def _sources(records: Records) -> str:
-    recipes = _many(len(records.recipes), "recipe")
-    return _many(len(records.runs), "run") + (f" and {recipes}" if records.recipes else "")
+    recipes = _count(len(records.recipes), "recipe")
+    return _count(len(records.runs), "run") + (f" and {recipes}" if records.recipes else "")
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.1f} s"
 
 
-def _whys(networks: Sequence[Network], groups: Sequence[Group]) -> dict[str, list[str]]:
-    """Say for each section why it does not show some networks, equal reasons together."""
+def _reasons(networks: Sequence[NetworkAnalysis], groups: Sequence[Group]) -> dict[str, list[str]]:
+    """Return for each section why it does not show some networks; equal reasons are merged."""
     found: dict[str, list[str]] = {}
     for name in ("spectrum", "schur", "gradient", "fisher"):
         labels: dict[str, list[str]] = {}
         for network in networks:
-            if name in network.whys:
-                labels.setdefault(network.whys[name], []).append(network.name)
-        found[name] = [f"{'; '.join(who)}: {why}." for why, who in labels.items()]
-        left_out = sum(each.shown for each in groups) - len(networks)
-        if left_out > 0:
+            if name in network.reasons:
+                labels.setdefault(network.reasons[name], []).append(network.name)
+        found[name] = [f"{'; '.join(names)}: {reason}." for reason, names in labels.items()]
+        not_shown = sum(each.shown for each in groups) - len(networks)
+        if not_shown > 0:
             found[name].append(
-                f"{_many(left_out, 'network')} more: give fewer folders to see them here."
+                f"{_count(not_shown, 'more network')}: name fewer folders to see them here."
             )
         if not networks:
-            found[name].append("There are no runs beside these results.")
+            found[name].append("The folder has results, but no runs.")
     if not any(network.run.dynamics for network in networks):
-        found["spectrum"].append(_WATCH)
+        found["spectrum"].append(_RECORD_HINT)
     return found

@@ -1,4 +1,4 @@
-"""The archive of finished runs: one small file a run, kept with the code."""
+"""The archive of runs: one small JSON file per run, kept in the repository."""
 
 import json
 import math
@@ -8,50 +8,50 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.recipes.runs import run_path
-from eigenrnn.experiments.report.files import read_json
+from eigenrnn.experiments.recipes.drawing import run_place
+from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.training.result import Metrics
 
-__all__ = ["FORMAT", "Archive", "Archived", "Curve", "run_file"]
+__all__ = ["FORMAT", "Archive", "ArchivedRun", "Curve", "archive_path"]
 
 FORMAT = 2
 
 Curve = dict[str, list[float | None]]
-"""Columns of numbers by name, `step` first; None where there is none."""
+"""Columns of numbers by name, `step` first; None for a missing value."""
 
 
 @dataclass(frozen=True)
-class Archived:
-    """What is kept of one run, or of one number that takes no training.
+class ArchivedRun:
+    """The archived record of one run, or of one number without training.
 
     Args:
-        recipe: The name of the recipe that it counts for.
+        recipe: The name of the recipe.
         row: The label of the row.
-        point: That of its grid; empty without one.
-        seed: The seed of the run; None of a number that takes no training.
-        state: Whether it has `ended`, has `diverged`, is `unfinished`, or was `computed`.
-        trained_for: The recipe that trained it, where that is another one.
-        parameters: How many numbers were trained.
-        task: What it was trained on.
-        baseline: The loss of a guess without memory; None if it was not known.
-        settings: How it was trained.
-        versions: Those of the software, and the machine.
-        steps: The number of optimiser steps that were taken.
-        all_steps: How many there are to take; None if it was not known.
-        seconds: How long they took by the clock.
-        processor_seconds: What all threads of the process computed; None if it is not known.
+        point: The point of the row's grid; empty without a grid.
+        seed: The seed of the run; None for a number without training.
+        state: `ended`, `diverged`, `unfinished`, or `computed` for a number without training.
+        trained_for: The recipe and row that trained the run, if it is shared; else None.
+        parameters: The number of trained parameters.
+        task: The task with its options.
+        baseline: The chance-level loss; None if unknown.
+        settings: The training settings.
+        versions: The versions of the software, and the machine.
+        steps: The number of optimiser steps taken.
+        all_steps: The number of optimiser steps of the full run; None if unknown.
+        seconds: The wall-clock time.
+        processor_seconds: The processor time of all threads; None if unknown.
         last: Loss and metric of each split at the last evaluation.
         best: The same at the best evaluation.
         best_step: The step of the best evaluation.
-        best_by: What the best was chosen by.
+        best_by: The quantity that selects the best evaluation.
         value: Our number by the paper's rule; None if the run does not count.
-        selected: The test number of the validation-selected model.
-        deciding: The loss by which the best point of a search is chosen.
-        scores: What else its best model was measured by.
+        selected: The test number of the model selected on the validation set.
+        deciding: The loss that selects the best point of a search.
+        scores: Further scores of the best model.
         training: The curve of the training loss.
         evaluated: The curves of the evaluations.
     Units:
-        Times in seconds; losses and metrics in those of the task.
+        Times in seconds; losses and metrics in the units of the task.
     """
 
     recipe: str
@@ -81,45 +81,45 @@ class Archived:
     evaluated: Curve = field(default_factory=dict[str, list[float | None]])
 
     @property
-    def place(self) -> Path:
-        """Where in an archive it stands."""
-        return run_file(self.recipe, self.row, self.point, self.seed)
+    def relative_path(self) -> Path:
+        """The file of the run, relative to the archive."""
+        return archive_path(self.recipe, self.row, self.point, self.seed)
 
     def to_text(self) -> str:
-        """Write it as strict JSON, one key a line."""
-        known = {"format": FORMAT, **vars(self)}
-        lines = (f"{json.dumps(k)}: {_json(v)}" for k, v in known.items())
+        """Return the record as strict JSON, one key per line."""
+        content = {"format": FORMAT, **vars(self)}
+        lines = (f"{json.dumps(k)}: {_json(v)}" for k, v in content.items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what was archived.
+        """Read an archived run.
 
         Raises:
-            ValueError: If it is no such file, or of another format; it is left as it is.
+            ValueError: If it is another kind of file, or has another format; it is not changed.
         """
         names = [f.name for f in fields(cls)]
         content = read_json(path, ())
-        written = content.pop("format", None)
-        if not isinstance(written, int):
+        found_format = content.pop("format", None)
+        if not isinstance(found_format, int):
             raise ValueError(
-                f"expected a run that `eigenrnn results collect` has archived in {path}, got "
-                "another file: move it out of the archive"
+                f"expected a run archived by `eigenrnn results collect` in {path}, got another "
+                "file: move it out of the archive"
             )
-        if written != FORMAT or set(content) != set(names):
-            wrote = (content.get("versions") or {}).get("eigenrnn", "of unknown version")
-            unlike = ", ".join(sorted(set(content) ^ set(names)))
-            got = str(written) if written != FORMAT else f"one that differs in {unlike}"
+        if found_format != FORMAT or set(content) != set(names):
+            version = (content.get("versions") or {}).get("eigenrnn", "of unknown version")
+            keys = ", ".join(sorted(set(content) ^ set(names)))
+            got = str(found_format) if found_format != FORMAT else f"different keys ({keys})"
             raise ValueError(
-                f"expected format {FORMAT} in {path}, got {got}, written by eigenrnn {wrote}; it "
-                "is not changed: collect its run again into another folder (--archive)"
+                f"expected format {FORMAT} in {path}, got {got}, written by eigenrnn {version}; "
+                "it is not changed: collect its run again into another folder (--archive)"
             )
         return cls(**content)
 
 
-def run_file(recipe: str, row: str, point: str, seed: int | None) -> Path:
-    """Return where in an archive a run stands."""
-    place = run_path(row, point, seed or 0)
+def archive_path(recipe: str, row: str, point: str, seed: int | None) -> Path:
+    """Return the file of a run, relative to the archive."""
+    place = run_place(row, point, seed or 0)
     return Path(recipe.replace("/", "-"), place.with_name(_name(seed)))
 
 
@@ -131,62 +131,63 @@ class Archive:
     """A folder of archived runs.
 
     Args:
-        folder: Need not exist yet.
+        folder: The folder; it need not exist yet.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
-    def runs(self) -> list[Archived]:
-        """Read all runs, in the order of their names.
+    def runs(self) -> list[ArchivedRun]:
+        """Read all runs, sorted by name.
 
         Raises:
-            ValueError: If a file is none of an archive, is of another format or has been moved.
+            ValueError: If a file is not an archived run, has another format, or has been moved.
         """
-        found: list[Archived] = []
-        for place in sorted(self.places()):
-            run = Archived.read(self.folder / place)
-            if run.place != place:
+        found: list[ArchivedRun] = []
+        for path in sorted(self.paths()):
+            run = ArchivedRun.read(self.folder / path)
+            if run.relative_path != path:
                 raise ValueError(
-                    f"expected the file {run.place} in {self.folder}, got it as {place}"
+                    f"expected the file {run.relative_path} in {self.folder}, got it as {path}"
                 )
             found.append(run)
-        return sorted(found, key=lambda run: (str(run.place.parent), run.seed or 0))
+        return sorted(found, key=lambda run: (str(run.relative_path.parent), run.seed or 0))
 
-    def places(self) -> set[Path]:
-        """Name the files of all runs, below the folder; none is read."""
+    def paths(self) -> set[Path]:
+        """Return the files of all runs relative to the folder, without reading them."""
         return {path.relative_to(self.folder) for path in self.folder.glob("*/**/*.json")}
 
     def add(
-        self, run: Archived, *, overwrite: bool = False
-    ) -> Literal["archived", "there", "kept"]:
-        """Write a run, unless there is another one in its place.
+        self, run: ArchivedRun, *, overwrite: bool = False
+    ) -> Literal["archived", "unchanged", "kept"]:
+        """Write a run, unless the archive holds a different one under its name.
 
-        A run that another recipe trained gives way to the row's own, and an unfinished one to
-        itself further on.
+        A run of the row itself replaces a shared run of another recipe. An unfinished run is
+        replaced by a later state of the same run.
 
         Returns:
-            Whether it was `archived`, was `there` already, or the other one was `kept`.
+            `archived` if it was written, `unchanged` if the archive has it already, `kept` if the
+            archive keeps a different run.
         Raises:
-            ValueError: If what is in its place is of another format, or no run.
+            ValueError: If the existing file has another format, or is not a run.
         """
-        path = self.folder / run.place
+        path = self.folder / run.relative_path
         if path.exists():
-            there = Archived.read(path)
-            if there.to_text() == run.to_text():
-                return "there"
-            if not (overwrite or _gives_way(there, run)):
-                return "there" if run.trained_for and there.trained_for is None else "kept"
+            existing = ArchivedRun.read(path)
+            if existing.to_text() == run.to_text():
+                return "unchanged"
+            if not (overwrite or _is_replaced(existing, run)):
+                return "unchanged" if run.trained_for and existing.trained_for is None else "kept"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, run.to_text().encode())
         return "archived"
 
 
-def _gives_way(there: Archived, new: Archived) -> bool:
-    if there.trained_for is not None and new.trained_for is None:
+def _is_replaced(existing: ArchivedRun, new: ArchivedRun) -> bool:
+    if existing.trained_for is not None and new.trained_for is None:
         return True
-    further = there.settings == new.settings and new.steps >= there.steps
-    return there.state == "unfinished" and further
+    continues = existing.settings == new.settings and new.steps >= existing.steps
+    return existing.state == "unfinished" and continues
 
 
 def _json(value: Any) -> str:
@@ -194,7 +195,7 @@ def _json(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Put None where JSON has no word for a number."""
+    """Replace numbers that are not finite by None, because JSON cannot hold them."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

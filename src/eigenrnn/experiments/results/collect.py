@@ -1,4 +1,4 @@
-"""Makes the archive from the folders that `reproduce` has written."""
+"""Collects the folders written by `reproduce` into the archive."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -6,41 +6,38 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from eigenrnn import __version__
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Recipe, Row
-from eigenrnn.experiments.recipes.outcome import (
-    deciding_loss,
-    measured_value,
-    validated_test_value,
-)
-from eigenrnn.experiments.report.files import read_json
-from eigenrnn.experiments.results.archive import Archive, Archived
-from eigenrnn.experiments.results.curves import evaluated_curve, training_curve
-from eigenrnn.experiments.results.recorded import departs, task_text
-from eigenrnn.experiments.results.same_runs import Job, SameRuns
-from eigenrnn.experiments.results.stored import RecipeFolder, result_so_far
+from eigenrnn.experiments.recipes.numbers import deciding_loss, number_of, test_of_the_validated
+from eigenrnn.experiments.report.reading import Columns, read_json, read_table
+from eigenrnn.experiments.report.rounding import rounded, spaced_indices
+from eigenrnn.experiments.results.archive import Archive, ArchivedRun, Curve
+from eigenrnn.experiments.results.jobs import Job, SharedRuns
+from eigenrnn.experiments.results.outcomes import changes_since_run, describe_task
+from eigenrnn.experiments.results.recipe_folder import RecipeFolder, latest_result
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
 from eigenrnn.experiments.training.run_directory import locked
 
-__all__ = ["Collected", "collect"]
+__all__ = ["MAX_POINTS", "CollectResult", "collect", "evaluated_curve", "training_curve"]
 
 
 @dataclass
-class Collected:
-    """What became of the runs.
+class CollectResult:
+    """The files that `collect` wrote, kept and skipped.
 
     Args:
         archived: The files that were written.
-        there: Those that were there already.
-        skipped: Why others were left out, by what they are.
-        other_versions: The versions that made those that are in the archive now, where it was not
-            this one, by their files.
+        unchanged: The files that the archive already had.
+        skipped: The reason for each file or folder that was skipped.
+        other_versions: The version that trained each archived run, if it is not this one.
     """
 
     archived: list[Path] = field(default_factory=list[Path])
-    there: list[Path] = field(default_factory=list[Path])
+    unchanged: list[Path] = field(default_factory=list[Path])
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     other_versions: dict[Path, str] = field(default_factory=dict[Path, str])
 
@@ -52,105 +49,107 @@ def collect(
     *,
     overwrite: bool = False,
     unfinished: bool = False,
-) -> Collected:
+) -> CollectResult:
     """Archive the runs of recipes.
 
-    A run counts for every row of all recipes that asks for the same one.
+    A run is archived for every row, of any recipe, that shares it.
 
     Args:
-        folders: Those of recipes, or of many of them.
-        archive: The folder to write to.
-        recipes: All of them, by name.
-        overwrite: Whether a run takes the place of another one.
-        unfinished: Whether runs that have not ended are archived too, as such.
+        folders: Folders of recipes, or folders that contain them.
+        archive: The folder of the archive.
+        recipes: All recipes, by name.
+        overwrite: Whether a run replaces a different one in the archive.
+        unfinished: Whether unfinished runs are archived too, marked as unfinished.
     Raises:
         ValueError: If a folder holds no recipe or quick runs, or a file is damaged or of another
-            version; what is archived by then stays.
+            version; files archived before the error stay.
         FolderInUseError: If another process is writing to the archive.
     """
-    kept, collected = Archive(archive), Collected()
-    same = SameRuns(recipes)
-    found = _recipe_folders(folders, recipes, collected)
-    with locked(kept.folder):
-        for folder in found:
-            for run in _runs(folder, same, collected, unfinished=unfinished):
-                _add(run, kept, collected, overwrite=overwrite)
+    target, collected = Archive(archive), CollectResult()
+    shared = SharedRuns(recipes)
+    recipe_folders = _recipe_folders(folders, recipes, collected)
+    with locked(target.folder):
+        for folder in recipe_folders:
+            for run in _runs(folder, shared, collected, unfinished=unfinished):
+                _add(run, target, collected, overwrite=overwrite)
     return collected
 
 
-def _add(run: Archived, kept: Archive, collected: Collected, *, overwrite: bool) -> None:
-    verdict = kept.add(run, overwrite=overwrite)
-    made_by = run.versions.get("eigenrnn", "of unknown version")
-    if verdict != "kept" and made_by != __version__:
-        collected.other_versions[run.place] = made_by
-    if verdict == "archived":
-        collected.archived.append(run.place)
-    elif verdict == "there":
-        collected.there.append(run.place)
+def _add(run: ArchivedRun, archive: Archive, collected: CollectResult, *, overwrite: bool) -> None:
+    action = archive.add(run, overwrite=overwrite)
+    version = run.versions.get("eigenrnn", "of unknown version")
+    if action != "kept" and version != __version__:
+        collected.other_versions[run.relative_path] = version
+    if action == "archived":
+        collected.archived.append(run.relative_path)
+    elif action == "unchanged":
+        collected.unchanged.append(run.relative_path)
     else:
-        collected.skipped[str(kept.folder / run.place)] = (
-            "holds another run of the same name, which is kept (--overwrite replaces it)"
+        collected.skipped[str(archive.folder / run.relative_path)] = (
+            "holds a different run of the same name, which is kept (--overwrite replaces it)"
         )
 
 
 def _recipe_folders(
-    folders: Sequence[str | Path], recipes: Mapping[str, Recipe], collected: Collected
+    folders: Sequence[str | Path], recipes: Mapping[str, Recipe], collected: CollectResult
 ) -> list[RecipeFolder]:
-    """Find the folders of recipes; quick runs are refused where they are named.
+    """Find the folders of recipes; an unsuitable one is an error only if it is named directly.
 
     Raises:
-        ValueError: If a folder holds no recipe, or one that is refused.
+        ValueError: If a folder holds no recipe, or holds quick runs or an unknown recipe.
     """
     found: list[RecipeFolder] = []
-    for given in map(Path, folders):
-        if (given / "results.json").is_file():
-            found.append(RecipeFolder.read(given, recipes))
+    for path in map(Path, folders):
+        if (path / "results.json").is_file():
+            found.append(RecipeFolder.read(path, recipes))
             continue
-        below = sorted(path.parent for path in given.glob("*/results.json"))
-        if not below:
+        subfolders = sorted(file.parent for file in path.glob("*/results.json"))
+        if not subfolders:
             raise ValueError(
-                f"expected the folder of a recipe that was run, or of many of them, got {given}, "
-                "which has no results.json"
+                "expected the folder of a recipe that was run, or a folder of such folders, got "
+                f"{path}, which has no results.json"
             )
-        for path in below:
+        for subfolder in subfolders:
             try:
-                found.append(RecipeFolder.read(path, recipes))
+                found.append(RecipeFolder.read(subfolder, recipes))
             except ValueError as error:
-                collected.skipped[str(path)] = str(error)
+                collected.skipped[str(subfolder)] = str(error)
     return found
 
 
 def _runs(
-    folder: RecipeFolder, same: SameRuns, collected: Collected, *, unfinished: bool
-) -> Iterator[Archived]:
-    """Yield what is to be archived of a folder."""
+    folder: RecipeFolder, shared: SharedRuns, collected: CollectResult, *, unfinished: bool
+) -> Iterator[ArchivedRun]:
+    """Yield the runs of a folder that belong in the archive."""
     for row in folder.recipe.rows:
         if isinstance(row, Computed):
             yield from _computed(folder, row)
         for job in folder.jobs(row) if isinstance(row, Row) else ():
-            place, state = folder.path / job.place, "ended"
-            config = read_json(place / "config.json", ("task", "settings", "versions"))
-            changed = departs(job.row, config["task"], config["settings"])
+            path, state = folder.path / job.run_folder, "ended"
+            config = read_json(path / "config.json", ("task", "settings", "versions"))
+            changed = changes_since_run(job.row, config["task"], config["settings"])
             if changed:
-                collected.skipped[str(place)] = f"is of another recipe: {'; '.join(changed)}"
+                collected.skipped[str(path)] = f"differs from its recipe: {'; '.join(changed)}"
                 continue
             if folder.has_ended(job):
                 result = folder.result(job)
             else:
                 state = "diverged" if folder.has_diverged(job) else "unfinished"
-                result = result_so_far(place, job.row.task)
+                result = latest_result(path, job.row.task)
             if state == "unfinished" and not (unfinished and result):
-                collected.skipped[str(place)] = "has not ended"
+                collected.skipped[str(path)] = "has not ended"
                 continue
             run = _archived(folder, job, config, result, state)
             yield run
-            yield from (_for_another(run, job, other, result) for other in same.that_take(job))
+            yield from (
+                _for_other_row(run, job, other, result) for other in shared.jobs_served_by(job)
+            )
 
 
-def _computed(folder: RecipeFolder, row: Computed) -> Iterator[Archived]:
+def _computed(folder: RecipeFolder, row: Computed) -> Iterator[ArchivedRun]:
     outcome = folder.outcome(row.label)
     for value, seconds in zip(outcome.get("values", ()), outcome.get("seconds", ()), strict=True):
-        yield Archived(
+        yield ArchivedRun(
             recipe=folder.recipe.name,
             row=row.label,
             point="",
@@ -164,19 +163,19 @@ def _computed(folder: RecipeFolder, row: Computed) -> Iterator[Archived]:
 
 def _archived(
     folder: RecipeFolder, job: Job, config: Mapping[str, Any], result: Result | None, state: Any
-) -> Archived:
-    """Keep what is worth it of a run."""
-    place, task = folder.path / job.place, job.row.task
-    training = training_curve(place / "metrics.csv")
+) -> ArchivedRun:
+    """Return the archived record of a run."""
+    path, task = folder.path / job.run_folder, job.row.task
+    training = training_curve(path / "metrics.csv")
     steps = int((training["step"] or [0])[-1] or 0)
-    run = Archived(
+    run = ArchivedRun(
         recipe=job.recipe.name,
         row=job.row.label,
         point=job.point,
         seed=job.seed,
         state=state,
         parameters=config["parameters"],
-        task=task_text(task),
+        task=describe_task(task),
         baseline=_baseline(task),
         settings=config["settings"],
         versions=config["versions"],
@@ -184,25 +183,25 @@ def _archived(
         all_steps=_all_steps(job.row) or (steps if state == "ended" else None),
         scores=_scores(folder, job),
         training=training,
-        evaluated=evaluated_curve(place / "metrics.csv"),
+        evaluated=evaluated_curve(path / "metrics.csv"),
     )
     if result is None:
         return run
-    known = {f.name for f in fields(Archived)} & {f.name for f in fields(Result)}
-    run = replace(run, **{name: value for name, value in asdict(result).items() if name in known})
+    shared = {f.name for f in fields(ArchivedRun)} & {f.name for f in fields(Result)}
+    run = replace(run, **{name: value for name, value in asdict(result).items() if name in shared})
     return run if state == "diverged" else replace(run, **_numbers(job.row, result))
 
 
 def _numbers(row: Row, result: Result) -> dict[str, float | None]:
     return {
-        "value": measured_value(row, result),
-        "selected": validated_test_value(row, result),
+        "value": number_of(row, result),
+        "selected": test_of_the_validated(row, result),
         "deciding": deciding_loss(row, result),
     }
 
 
-def _for_another(run: Archived, job: Job, other: Job, result: Result | None) -> Archived:
-    """Let a run count for a row of another recipe, by the rule of that one's paper."""
+def _for_other_row(run: ArchivedRun, job: Job, other: Job, result: Result | None) -> ArchivedRun:
+    """Return the record of a shared run for a row of another recipe, by its paper's rule."""
     numbers = {} if result is None or run.state == "diverged" else _numbers(other.row, result)
     return replace(
         run,
@@ -216,12 +215,12 @@ def _for_another(run: Archived, job: Job, other: Job, result: Result | None) -> 
 
 
 def _scores(folder: RecipeFolder, job: Job) -> dict[str, float]:
-    """Find what else the best model of a run was measured by."""
+    """Return the further scores of the best model of a run."""
     outcome = folder.outcome(job.row.label)
     runs = list(zip(outcome.get("points", ()), outcome.get("seeds", ()), strict=True))
     scores = outcome.get("scores", ())
-    known = (job.point, job.seed) in runs and len(scores) == len(runs)
-    return dict(scores[runs.index((job.point, job.seed))]) if known else {}
+    has_scores = (job.point, job.seed) in runs and len(scores) == len(runs)
+    return dict(scores[runs.index((job.point, job.seed))]) if has_scores else {}
 
 
 @cache
@@ -234,3 +233,31 @@ def _all_steps(row: Row) -> int | None:
         return row.settings.total_steps(row.task) if row.task.missing_data() is None else None
     except MissingDataError:
         return None
+
+
+MAX_POINTS = 120
+_DIGITS = 5
+
+
+def training_curve(metrics: Path) -> Curve:
+    """Read the training loss; its mean over the logged steps is preferred."""
+    columns = read_table(metrics)
+    means = columns.get("train_loss_mean")
+    name = "train_loss" if means is None or np.isnan(means).all() else "train_loss_mean"
+    return _thin(columns, [name])
+
+
+def evaluated_curve(metrics: Path) -> Curve:
+    """Read the evaluations on the validation and test sets."""
+    columns = read_table(metrics)
+    return _thin(columns, [n for n in columns if n.startswith(("validation_", "test_"))])
+
+
+def _thin(columns: Columns, names: list[str]) -> Curve:
+    """Return evenly spaced rows that have one of these numbers, with the first and the last."""
+    if not names:
+        return {}
+    present = np.flatnonzero(np.any([~np.isnan(columns[name]) for name in names], axis=0))
+    kept = present[spaced_indices(len(present), MAX_POINTS)]
+    steps: list[float | None] = [int(step) for step in columns["step"][kept]]
+    return {"step": steps, **{name: rounded(columns[name][kept], _DIGITS) for name in names}}

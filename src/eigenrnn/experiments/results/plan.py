@@ -1,4 +1,4 @@
-"""What is left to run of all recipes, what it would take, and how to go on with it."""
+"""The plan of `reproduce --all`: the remaining runs of all recipes, with their estimated time."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,48 +12,46 @@ from rich.console import Console
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, estimated_seconds
-from eigenrnn.experiments.recipes.runs import download_data
-from eigenrnn.experiments.report.files import read_json
-from eigenrnn.experiments.results.archive import Archive, run_file
-from eigenrnn.experiments.results.order import Part, in_order
-from eigenrnn.experiments.results.same_runs import Job, SameRuns
-from eigenrnn.experiments.results.stored import RecipeFolder
-from eigenrnn.experiments.results.written import read_estimates
+from eigenrnn.experiments.recipes.runs import fetch
+from eigenrnn.experiments.report.reading import read_json
+from eigenrnn.experiments.results.annotations import read_estimates
+from eigenrnn.experiments.results.archive import Archive, archive_path
+from eigenrnn.experiments.results.jobs import Job, Part, SharedRuns, rows_by_priority
+from eigenrnn.experiments.results.recipe_folder import RecipeFolder
 
-__all__ = ["Left", "Plan"]
+__all__ = ["Plan", "PlannedRow"]
 
 
 @dataclass(frozen=True)
-class Left:
-    """A row with runs that are left.
+class PlannedRow:
+    """A row with remaining runs.
 
     Args:
-        group: Which group of the order it is in.
+        group: The number of its priority group.
         recipe: Its recipe.
         row: The row.
-        jobs: The runs that are left; none of a number that takes no training.
-        elsewhere: Where in the recipe's folder its runs would go that are known from elsewhere, or
-            that are not their turn yet.
-        seconds: About how long one run takes on two cores; None if that depends on data that is
-            not on this machine.
+        jobs: The remaining runs; empty for a number without training.
+        skip: Run folders, relative to the recipe's folder, that are not trained now: another row
+            or the archive has the run, or it comes later.
+        seconds: The estimated time of one run on two cores; None if it depends on missing data.
         gpu_seconds: The same on one GPU.
-        missing: The data that is not.
-        minutes: How long each run trains at this turn; None if to its end.
+        missing_data: The data that is not on this machine.
+        minutes: The training time of each run at this point of the plan; None to finish it.
     """
 
     group: int
     recipe: Recipe
     row: Row | Computed
     jobs: tuple[Job, ...]
-    elsewhere: frozenset[Path]
+    skip: frozenset[Path]
     seconds: float | None
     gpu_seconds: float | None
-    missing: str | None
+    missing_data: str | None
     minutes: float | None = None
 
     @property
     def total_seconds(self) -> float:
-        """About how long all its runs take; those without an estimate count as none."""
+        """The estimated time of all its runs; 0 without an estimate."""
         return len(self.jobs) * (self.seconds or 0.0)
 
     @property
@@ -64,16 +62,16 @@ class Left:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is left, in the order in which it is run.
+    """The remaining runs, in the order in which they are trained.
 
     Args:
-        rows: The rows with runs that are left.
-        folder: Where the folders of the recipes are.
-        seeds: The seeds in place of the recipes'.
+        rows: The rows with remaining runs.
+        folder: The folder that contains the folders of the recipes.
+        seeds: Replace the seeds of the recipes.
         quick: Whether the runs are quick ones.
     """
 
-    rows: tuple[Left, ...]
+    rows: tuple[PlannedRow, ...]
     folder: Path
     seeds: tuple[int, ...] | None = None
     quick: bool = False
@@ -88,40 +86,42 @@ class Plan:
         seeds: Sequence[int] | None = None,
         quick: bool = False,
     ) -> "Plan":
-        """Find out what is left.
+        """Plan all runs that are not done.
 
-        A run is done if it has ended or diverged in the folder of its recipe, or is archived, or
-        if the run of another row is the same and is done or comes first.
+        A run is done if it has ended or diverged in the folder of its recipe, or is archived. It
+        is also done if another row shares the run and that one is done or planned earlier.
 
         Args:
-            recipes: All of them, by name.
-            folder: Where the folders of the recipes are.
-            archive: The archive of runs; it does not count for quick ones.
-            seeds: In place of the recipes'.
+            recipes: All recipes, by name.
+            folder: The folder that contains the folders of the recipes.
+            archive: The archive of runs; ignored for quick runs.
+            seeds: Replace the seeds of the recipes.
             quick: Whether the runs are quick ones.
         Raises:
             ValueError: If a file of the archive or of a folder is damaged or of another version.
         """
-        known = _Known(recipes, Path(folder), Path(archive), seeds, quick)
+        planner = _Planner(recipes, Path(folder), Path(archive), seeds, quick)
         rows = tuple(
-            left
-            for group, recipe, row, part in in_order(recipes)
-            if (left := known.left(group, recipe, row, part)) is not None
+            planned
+            for group, recipe, row, part in rows_by_priority(recipes)
+            if (planned := planner.plan_row(group, recipe, row, part)) is not None
         )
         chosen = None if seeds is None else tuple(seeds)
         return cls(rows, Path(folder), chosen, quick)
 
     @property
     def total_seconds(self) -> float:
-        """About how long it takes on two cores; rows without an estimate count as none."""
-        return sum(left.total_seconds for left in self.rows if left.missing is None)
+        """The estimated time on two cores; rows without an estimate count as 0."""
+        return sum(planned.total_seconds for planned in self.rows if planned.missing_data is None)
 
     @property
     def total_gpu_seconds(self) -> float:
         """The same on one GPU."""
-        return sum(left.total_gpu_seconds for left in self.rows if left.missing is None)
+        return sum(
+            planned.total_gpu_seconds for planned in self.rows if planned.missing_data is None
+        )
 
-    def go_on(
+    def run_remaining(
         self,
         *,
         say: Callable[[str], None],
@@ -129,36 +129,36 @@ class Plan:
         console: Console | None = None,
         dynamics_every: int | None = None,
     ) -> int | None:
-        """Run what is left, one recipe after another.
+        """Train the remaining runs, one recipe after another.
 
         Args:
-            say: Told which rows are left out as their data cannot be had.
-            after: Told what a recipe has come to.
+            say: Called with a message for each row whose data is not available.
+            after: Called with the outcomes of each recipe.
             console: Where to show progress.
-            dynamics_every: The number of steps between two looks at each run; None takes none.
+            dynamics_every: Record the training dynamics every so many steps; None for never.
         Returns:
-            The number of the signal that ended it, after which the same again goes on; None if all
-            of it has come to its end.
+            The number of the signal that stopped the training; the same call resumes it. None if
+            all runs have ended.
         Raises:
             ValueError: If `dynamics_every` is not positive.
         """
         for _, same in groupby(
-            self.rows, lambda left: (left.group, left.recipe.name, left.minutes)
+            self.rows, lambda planned: (planned.group, planned.recipe.name, planned.minutes)
         ):
-            rows = [left for left in same if self._has_data(left, say)]
+            rows = [planned for planned in same if self._has_data(planned, say)]
             if not rows:
                 continue
             recipe = rows[0].recipe
             outcomes = reproduce(
                 recipe,
-                folder_of(recipe, self.folder, quick=self.quick),
-                rows=[left.row.label for left in rows],
+                recipe_folder_path(recipe, self.folder, quick=self.quick),
+                rows=[planned.row.label for planned in rows],
                 seeds=self.seeds,
                 quick=self.quick,
                 resume=True,
                 console=console,
                 dynamics_every=dynamics_every,
-                skip=frozenset[Path]().union(*(left.elsewhere for left in rows)),
+                without=frozenset[Path]().union(*(planned.skip for planned in rows)),
                 max_minutes=rows[0].minutes,
             )
             after(recipe, outcomes)
@@ -167,24 +167,24 @@ class Plan:
                 return signals[0]
         return None
 
-    def _has_data(self, left: Left, say: Callable[[str], None]) -> bool:
-        if not isinstance(left.row, Row):
+    def _has_data(self, planned: PlannedRow, say: Callable[[str], None]) -> bool:
+        if not isinstance(planned.row, Row):
             return True
         try:
-            download_data([left.row.quick() if self.quick else left.row])
+            fetch([planned.row.quick() if self.quick else planned.row])
         except MissingDataError as error:
-            say(f"{left.recipe.name}: {left.row.label} is skipped: {error}")
+            say(f"{planned.recipe.name}: {planned.row.label} is skipped: {error}")
             return False
         return True
 
 
-def folder_of(recipe: Recipe, root: Path, *, quick: bool) -> Path:
-    """Return where the runs of a recipe go, among those of all."""
+def recipe_folder_path(recipe: Recipe, root: Path, *, quick: bool) -> Path:
+    """Return the folder of a recipe below the folder of all recipes."""
     return root / (recipe.name.replace("/", "-") + ("-quick" if quick else ""))
 
 
-class _Known:
-    """Which runs are done, and which are planned already."""
+class _Planner:
+    """Knows which runs are done, and which are planned already."""
 
     def __init__(
         self,
@@ -195,87 +195,91 @@ class _Known:
         quick: bool,
     ) -> None:
         self._quick, self._root = quick, root
-        self._same = SameRuns(recipes, seeds=seeds, quick=quick)
-        archived = [] if quick else Archive(archive).runs()
-        self._archived = {run.place for run in archived if run.state != "unfinished"}
-        self._begun = {run.place: run.seconds for run in archived if run.state == "unfinished"}
-        self._stored = {recipe.name: self._open(recipe) for recipe in recipes.values()}
+        self._shared = SharedRuns(recipes, seeds=seeds, quick=quick)
+        archived_runs = [] if quick else Archive(archive).runs()
+        self._archived = {run.relative_path for run in archived_runs if run.state != "unfinished"}
+        self._unfinished_seconds = {
+            run.relative_path: run.seconds for run in archived_runs if run.state == "unfinished"
+        }
+        self._folders = {recipe.name: self._open(recipe) for recipe in recipes.values()}
         self._estimates = {} if quick else read_estimates(archive)
         self._planned: set[Path] = set()
 
-    def left(self, group: int, recipe: Recipe, row: Entry, part: Part) -> Left | None:
-        """Plan the runs of a row that are left; None if there are none."""
+    def plan_row(self, group: int, recipe: Recipe, row: Entry, part: Part) -> PlannedRow | None:
+        """Plan the remaining runs of a row; None if there are none."""
         if isinstance(row, Computed):
             return self._computed(group, recipe, row)
         if not isinstance(row, Row):
             return None
-        jobs = self._same.of_row(recipe, row.label)
-        chosen = [job for job in jobs if part.takes(job.point, job.seed)]
-        left = tuple(job for job in chosen if self._is_left(job))
+        jobs = self._shared.of_row(recipe, row.label)
+        chosen = [job for job in jobs if part.includes(job.point, job.seed)]
+        remaining = tuple(job for job in chosen if not self._is_covered(job))
         limit = math.inf if part.minutes is None else 60 * part.minutes
         if limit < math.inf:
-            # a quick run is shorter than that; what is over the limit waits for the rest
-            left = () if self._quick else tuple(j for j in left if self._trained(j) < limit)
+            # quick runs are shorter than the limit; runs past the limit are finished later
+            under_limit = (j for j in remaining if self._trained_seconds(j) < limit)
+            remaining = () if self._quick else tuple(under_limit)
         else:
-            self._planned.update(job.file for job in left)
-        if not left:
+            self._planned.update(job.archive_path for job in remaining)
+        if not remaining:
             return None
-        run_here = {job.place for job in (*left, *filter(self._is_stored, jobs))}
+        run_here = {job.run_folder for job in (*remaining, *filter(self._is_done_here, jobs))}
         whole = row.quick() if self._quick else row
         two_cores, one_gpu = self._seconds(recipe, whole)
-        return Left(
+        return PlannedRow(
             group=group,
             recipe=recipe,
             row=row,
-            jobs=left,
-            elsewhere=frozenset(job.place for job in jobs) - run_here,
+            jobs=remaining,
+            skip=frozenset(job.run_folder for job in jobs) - run_here,
             seconds=None if two_cores is None else min(two_cores, limit),
             gpu_seconds=None if one_gpu is None else min(one_gpu, limit),
-            missing=whole.task.missing_data(),
+            missing_data=whole.task.missing_data(),
             minutes=part.minutes,
         )
 
-    def _computed(self, group: int, recipe: Recipe, row: Computed) -> Left | None:
-        file, stored = run_file(recipe.name, row.label, "", None), self._stored[recipe.name]
-        there = stored is not None and stored.outcome(row.label).get("values")
-        if there or file in self._archived | self._planned:
+    def _computed(self, group: int, recipe: Recipe, row: Computed) -> PlannedRow | None:
+        file, folder = archive_path(recipe.name, row.label, "", None), self._folders[recipe.name]
+        computed = folder is not None and folder.outcome(row.label).get("values")
+        if computed or file in self._archived | self._planned:
             return None
         self._planned.add(file)
-        return Left(group, recipe, row, (), frozenset(), 0.0, 0.0, None)
+        return PlannedRow(group, recipe, row, (), frozenset(), 0.0, 0.0, None)
 
     def _seconds(self, recipe: Recipe, row: Row) -> tuple[float | None, float | None]:
-        # as it was written beside the archive, for to find it out may take reading all data
-        known = self._estimates.get(recipe.name, {}).get(row.label)
-        return known or (estimated_seconds(row, TWO_CORES), estimated_seconds(row, ONE_GPU))
+        # prefer the stored estimate: computing it may require reading all data
+        estimate = self._estimates.get(recipe.name, {}).get(row.label)
+        return estimate or (estimated_seconds(row, TWO_CORES), estimated_seconds(row, ONE_GPU))
 
-    def _is_left(self, job: Job) -> bool:
-        return not any(map(self._is_done, self._and_same(job)))
+    def _is_covered(self, job: Job) -> bool:
+        """Whether the run, or another one that can be used for it, is done or planned."""
+        return any(map(self._is_done, self._with_shared(job)))
 
-    def _and_same(self, job: Job) -> Iterator[Job]:
+    def _with_shared(self, job: Job) -> Iterator[Job]:
         yield job
-        yield from self._same.that_give(job)
+        yield from self._shared.jobs_serving(job)
 
     def _is_done(self, job: Job) -> bool:
-        known = job.file in self._archived or job.file in self._planned
-        return known or self._is_stored(job)
+        path = job.archive_path
+        return path in self._archived or path in self._planned or self._is_done_here(job)
 
-    def _trained(self, job: Job) -> float:
-        """Say for how many seconds a run has trained that has not ended."""
-        stored = self._stored[job.recipe.name]
-        here = 0.0 if stored is None else stored.trained_seconds(job)
-        return max(here, self._begun.get(job.file, 0.0))
+    def _trained_seconds(self, job: Job) -> float:
+        """Return the seconds that an unfinished run has trained."""
+        folder = self._folders[job.recipe.name]
+        here = 0.0 if folder is None else folder.trained_seconds(job)
+        return max(here, self._unfinished_seconds.get(job.archive_path, 0.0))
 
-    def _is_stored(self, job: Job) -> bool:
-        stored = self._stored[job.recipe.name]
-        return stored is not None and (stored.has_ended(job) or stored.has_diverged(job))
+    def _is_done_here(self, job: Job) -> bool:
+        folder = self._folders[job.recipe.name]
+        return folder is not None and (folder.has_ended(job) or folder.has_diverged(job))
 
     def _open(self, recipe: Recipe) -> RecipeFolder | None:
-        """Read what there is of a recipe.
+        """Open the folder of a recipe, if it exists.
 
         Raises:
-            ValueError: If it is damaged, or the folder is another recipe's.
+            ValueError: If it is damaged, or holds another recipe.
         """
-        folder = folder_of(recipe, self._root, quick=self._quick)
+        folder = recipe_folder_path(recipe, self._root, quick=self._quick)
         if not (folder / "results.json").is_file():
             return RecipeFolder(folder, recipe, {"rows": []}) if folder.is_dir() else None
         content: dict[str, Any] = read_json(folder / "results.json", ("recipe", "quick", "rows"))

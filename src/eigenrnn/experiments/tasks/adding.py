@@ -1,4 +1,4 @@
-"""The adding problem, in each of its published variants."""
+"""The adding problem, in all published variants."""
 
 import math
 from collections.abc import Iterator
@@ -10,10 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.options import check_at_least, check_choices
-from eigenrnn.experiments.tasks.sets import Examples, ExampleSets, held_out
-from eigenrnn.experiments.tasks.streams import uniforms
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.sampling import (
+    Examples,
+    ExampleSets,
+    splitmix_uniforms,
+    validation_size,
+)
 
 __all__ = ["Adding"]
 
@@ -27,31 +30,30 @@ _CLOSE = 0.04
 class Adding(Task):
     r"""Add the two marked numbers of a sequence, after its last step.
 
-    With a length of 6::
+    One sequence of length 6::
 
         value   0.6  0.1  0.9  0.4  0.3  0.7
         mask     0    1    0    0    1    0      target  0.1 + 0.3 = 0.4
 
     .. math:: \text{baseline} = \operatorname{E} (u_1 + u_2 - 1)^2 = \tfrac{2}{12}
 
-    The papers differ in where the marks may be, in the order of the channels and in the number of
-    examples: a constructor named for a paper chooses its options. The loss is the mean squared
-    error, and the baseline that of the constant guess 1. An evaluation reports as `accuracy` the
-    share of sums that are off by less than 0.04, which is when Hochreiter and Schmidhuber took a
-    sequence for right.
+    The loss is the mean squared error, and the chance-level baseline always predicts 1. The
+    `accuracy` is the fraction of sums with an error below 0.04, the criterion of Hochreiter and
+    Schmidhuber. The papers differ in the places of the marks, the order of the channels and the
+    number of examples; a constructor named for a paper sets these.
 
     Args:
         length: The number T of steps.
-        places: Where the marks are: one in each of the two `halves`, [0, T/2) and [T/2, T); as the
-            `early_half` of scoRNN's code has them, [0, f) and [f, T) with f = (T - 1)/2 rounded
-            down; or `anywhere`, each in [0, T - 1), the second a step later if both are the same.
-        order: Which of the two channels comes first.
-        decimals: The number of decimals that numbers and sums are rounded to, each for itself;
-            `None` rounds nothing.
-        train_examples: The size of a fixed training set; `None` draws anew at every step.
+        places: The ranges of the marks. `halves`: [0, T/2) and [T/2, T). `early_half`, as in
+            the code of scoRNN: [0, f) and [f, T) with f = (T - 1)/2 rounded down. `anywhere`:
+            both in [0, T - 1), the second moved one step later if they coincide.
+        order: The order of the two channels.
+        decimals: The number of decimals to which numbers and sums are rounded independently;
+            `None` does not round.
+        train_examples: The size of a fixed training set; `None` draws new examples at every step.
         test_examples: The size of the fixed test set.
-        validation_examples: The size of the fixed validation set; `None` takes that of the test
-            set, but 1,000 at most: it is evaluated as often, and no paper has one.
+        validation_examples: The size of the fixed validation set, which no paper has; `None`
+            takes that of the test set, at most 1,000.
         shuffle: Whether a fixed training set has a new order in every epoch.
         data_seed: The seed of the fixed sets.
 
@@ -60,12 +62,12 @@ class Adding(Task):
         targets: :math:`(B, 1)`.
 
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If an option is out of range.
 
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9(8), 1997, section 5.4; in this form
         Arjovsky, Shah and Bengio, ICML 2016. https://arxiv.org/abs/1511.06464 (departures: their
-        code shuffles its training set at every step by a slip, here it does at every epoch).
+        code mistakenly shuffles its training set at every step, ours at every epoch).
 
     Example:
         >>> Adding(length=6).batch(4, torch.Generator().manual_seed(0)).inputs.shape
@@ -88,7 +90,7 @@ class Adding(Task):
 
     def __post_init__(self) -> None:
         check_choices(self, places=Places, order=Order)
-        # The first half must have a step, that of scoRNN's code too.
+        # the first half needs at least one step, also in scoRNN's variant
         check_at_least(self, 3 if self.places == "early_half" else 2, "length")
         check_at_least(self, 1, "train_examples", "test_examples", "validation_examples")
         check_at_least(self, 0, "decimals", "data_seed")
@@ -100,7 +102,7 @@ class Adding(Task):
 
     @classmethod
     def scornn(cls, length: int) -> Self:
-        """Helfrich, Willmott and Ye, ICML 2018, and scuRNN: in the same order in every epoch."""
+        """Helfrich, Willmott and Ye, ICML 2018, and scuRNN; the same order in every epoch."""
         return cls(length, "early_half", train_examples=100_000, test_examples=10_000)
 
     @classmethod
@@ -119,7 +121,7 @@ class Adding(Task):
 
     @classmethod
     def spectral(cls, length: int = 100) -> Self:
-        """Zhang, Lei and Dhillon, ICML 2018, read from a text of 5 decimals."""
+        """Zhang, Lei and Dhillon, ICML 2018, read from a text file with 5 decimals."""
         return cls(length, decimals=5, train_examples=50_000, shuffle=True)
 
     @classmethod
@@ -129,12 +131,12 @@ class Adding(Task):
 
     @classmethod
     def nnrnn(cls, length: int = 20) -> Self:
-        """Kerg et al., in their code alone (each sequence seen once; odd lengths fail there)."""
+        """Kerg et al., only in their code (each sequence seen once; odd lengths fail there)."""
         return cls(length)
 
     @classmethod
     def nc_gru(cls, length: int) -> Self:
-        """Mucllari et al., 2022, text only: an order that stays in all epochs is our choice."""
+        """Mucllari et al., 2022, from the text; keeping one order in all epochs is our choice."""
         return cls(length, order="mask_value", train_examples=100_000, test_examples=10_000)
 
     @property
@@ -163,17 +165,17 @@ class Adding(Task):
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.loss(outputs, targets)
 
-    def tally(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (3,)
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (3,)
         errors = outputs - targets
         counts = errors.square(), errors.abs() < _CLOSE, torch.ones_like(errors)
         return torch.stack([each.sum() for each in counts])
 
-    def figures(self, tally: Tensor) -> dict[str, float]:
-        squares, close, count = tally.tolist()
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        squares, close, count = sums.tolist()
         return {"loss": squares / count, "accuracy": close / count}
 
     @property
-    def figure_names(self) -> tuple[str, ...]:
+    def metric_names(self) -> tuple[str, ...]:
         return "loss", "accuracy"
 
     def baseline(self) -> float:
@@ -187,13 +189,13 @@ class Adding(Task):
     def _sets(self) -> ExampleSets:
         sizes = {
             "train": self.train_examples,
-            "validation": held_out(self.validation_examples, self.test_examples, 1_000),
+            "validation": validation_size(self.validation_examples, self.test_examples, 1_000),
             "test": self.test_examples,
         }
         return ExampleSets(self._draw, sizes, self.shuffle, self.data_seed)
 
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count,), (count, 2)
-        # A hundred thousand sequences of 750 numbers are 300 megabytes; their seeds are one.
+        # 100,000 sequences of 750 numbers take 300 megabytes; their seeds take one
         seeds = torch.randint(-(2**63), 2**63 - 1, (count,), generator=generator)
 
         def below(limit: int) -> Tensor:
@@ -212,7 +214,7 @@ class Adding(Task):
         seeds: Tensor,  # (B,)
         marked: Tensor,  # (B, 2)
     ) -> Batch:
-        values = uniforms(seeds, self.length)
+        values = splitmix_uniforms(seeds, self.length)
         sums = values.gather(0, marked.T).double().sum(0)
         mask = torch.zeros_like(values).scatter_(0, marked.T, 1.0)
         if self.decimals is not None:

@@ -1,9 +1,9 @@
-"""What a task is: a source of batches that knows its loss, its metric and its baseline."""
+"""The interface of a task: its batches, its loss, its metric and its chance-level baseline."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Generator, Tensor, nn
@@ -11,32 +11,29 @@ from torch import Generator, Tensor, nn
 from eigenrnn.memory import check_memory
 from eigenrnn.models import LanguageModel, SequenceModel
 
-__all__ = [
-    "Batch",
-    "Task",
-    "model_for",
-]
+__all__ = ["Batch", "Task", "check_at_least", "check_choices", "model_for"]
+
 
 _FLOAT, _TARGET = 4, 8  # bytes
-_SMALL = 2**28  # to ask how much is free would cost more than so much memory
+_UNCHECKED = 2**28  # bytes; for less it is not worth reading how much memory is free
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences with what they should give.
+    """Input sequences and their targets.
 
     Args:
         inputs: The sequences, time first.
-        targets: One target a step (readout `all`) or one a sequence (readout `last`).
-        lengths: The number of valid steps of each sequence; all of them if `None`.
-        targets_batch_dim: The dimension of `targets` that counts the sequences: 1 for the readout
-            `all`, 0 for `last`.
-        carry: Whether each sequence goes on where that of the same row in the batch before ended:
-            the network then starts from the state that it was left in.
-        lr_scale: What the learning rate of this step is multiplied with.
+        targets: One target per step (readout `all`) or one per sequence (readout `last`).
+        lengths: The number of valid steps of each sequence; if `None`, all steps are valid.
+        targets_batch_dim: The batch dimension of `targets`: 1 for the readout `all`, 0 for
+            `last`.
+        carry: Whether each sequence continues the sequence of the same row in the previous batch.
+            The network then starts from the final state of that batch.
+        lr_scale: A factor on the learning rate of this step.
 
     Shape:
-        inputs: :math:`(T, B, M)`, or :math:`(T, B)` for the numbers of symbols.
+        inputs: :math:`(T, B, M)`, or :math:`(T, B)` for symbol indices.
         targets: :math:`(T, B, ...)` or :math:`(B, ...)`.
         lengths: :math:`(B)`.
     """
@@ -54,7 +51,7 @@ class Batch:
         return self.inputs.shape[1]
 
     def rows(self, start: int, stop: int) -> Self:
-        """Take the sequences from `start` up to `stop`, as one of several workers does."""
+        """Return the sequences from `start` up to `stop`, such as the share of one worker."""
         rows = slice(start, stop)
         return replace(
             self,
@@ -80,17 +77,17 @@ class Batch:
 
 
 class Task(ABC):
-    """A problem to train on; subclasses are frozen dataclasses whose fields are its options.
+    """A problem to train on; each subclass is a frozen dataclass whose fields are the options.
 
-    A task never touches the global random streams, and the batch of a training step is a pure
-    function of the task, the batch size, the seed and the number of the step: an interrupted run
-    goes on with exactly the batches that it would have seen.
+    A task never touches the global random streams. The batch of a training step is a pure
+    function of the task, the batch size, the seed and the step number. An interrupted run
+    therefore resumes with exactly the batches that it would have seen.
 
     Attributes:
-        readout: Whether the network answers at `all` steps or after the `last` one.
-        metric_name: What `metric` measures; one of `figure_names`.
-        higher_is_better: Whether a higher metric is a better one.
-        carries: Whether there are batches that go on from the state of the batch before.
+        readout: Whether the targets are at `all` steps or after the `last` one.
+        metric_name: The name of `metric`; one of `metric_names`.
+        higher_is_better: Whether a larger metric is better.
+        carries: Whether some batches continue from the final state of the previous batch.
     """
 
     readout: ClassVar[Literal["all", "last"]]
@@ -110,40 +107,40 @@ class Task(ABC):
 
     @property
     def vocabulary(self) -> int | None:
-        """The number of different symbols that are read; None where inputs are real numbers."""
+        """The number of different input symbols; None if the inputs are real numbers."""
         return None
 
     def missing_data(self) -> str | None:
-        """Name a file or folder that it reads and that is not on this machine, or return None.
+        """Name a required file or folder that is not on this machine; return None if all are.
 
-        Nothing is read or downloaded to find out.
+        Nothing is read or downloaded.
         """
         return None
 
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
-        """The parts of the data, `train` first; the others are fixed sets."""
+        """The names of the splits, `train` first; all others are fixed sets."""
 
     @abstractmethod
     def batch(self, size: int, generator: torch.Generator) -> Batch:
-        """Draw one training batch; a finite training set is drawn from with replacement."""
+        """Draw one training batch; a finite training set is sampled with replacement."""
 
     @abstractmethod
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        """Give the batches of a split, beginning with number `start`.
+        """Yield the batches of a split, from batch number `start` on.
 
-        Those of `train` never end. Those of any other split are one pass over it in order, the
-        last of which may be smaller; they do not depend on the seed.
+        The batches of `train` never end. Any other split is passed over once, in order and
+        independently of the seed; its last batch may be smaller.
 
         Args:
             split: One of `splits`.
             size: The number of sequences in a batch.
             seed: The seed of the training batches.
-            start: The number of batches to skip, at no cost.
+            start: The number of batches to skip; skipped batches are not generated.
 
         Raises:
-            ValueError: If there is no such split, or a number is out of its range.
+            ValueError: If the split does not exist, or a number is out of range.
         """
 
     @abstractmethod
@@ -154,43 +151,43 @@ class Task(ABC):
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean metric of a batch, a scalar to report."""
 
-    def figures(self, tally: Tensor) -> dict[str, float]:
-        """Compute what an evaluation reports from the sum of the tallies of its batches.
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        """Compute the metrics of an evaluation from the sum of `metric_sums` over its batches.
 
         Args:
-            tally: The sum, (S,) in double precision.
+            sums: The sum, (S,) in double precision.
         """
-        loss, metric, count = tally.tolist()
+        loss, metric, count = sums.tolist()
         return {"loss": loss / count, self.metric_name: metric / count}
 
-    def tally(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (S,)
-        """Count a batch towards an evaluation, in numbers that add up from batch to batch.
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (S,)
+        """Return sums over a batch from which the metrics of a whole split can be computed.
 
-        A task whose batches differ in the number of answers, or that reports what is no mean over
-        them (an F1 score, an explained variance), overrides this, `figures` and `figure_names`.
+        A task overrides this, `metrics_from_sums` and `metric_names` if the number of targets
+        differs between batches, or if a metric is not a mean over them (F1, explained variance).
         """
         numbers = torch.stack([self.loss(outputs, targets), self.metric(outputs, targets)])
         return torch.cat([numbers, numbers.new_ones(1)]) * targets.numel()
 
     @property
-    def figure_names(self) -> tuple[str, ...]:
-        """What `figures` reports, the loss first."""
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of the metrics of an evaluation, the loss first."""
         return "loss", self.metric_name
 
     @abstractmethod
     def baseline(self) -> float:
-        """The loss of a guess that remembers nothing of the input, in closed form."""
+        """The chance-level baseline: the loss of a predictor without memory, in closed form."""
 
     @abstractmethod
     def steps_per_epoch(self, size: int) -> int | None:
-        """The number of training steps that take each example once; `None` for endless data."""
+        """The number of training steps in an epoch; `None` for endless data."""
 
     def check_request(self, split: str, size: int, start: int = 0) -> None:
-        """Refuse to give batches that cannot be.
+        """Check the arguments of a request for batches.
 
         Raises:
-            ValueError: If there is no such split, a number is out of its range, or a batch of
-                sequences of the task's `length` would not fit into memory.
+            ValueError: If the split does not exist, a number is out of range, or a batch of
+                sequences of the task's `length` does not fit into memory.
         """
         if split not in self.splits:
             raise ValueError(f"expected a split among {', '.join(self.splits)}, got {split!r}")
@@ -198,10 +195,10 @@ class Task(ABC):
             raise ValueError(f"expected a batch of size >= 1, got {size}")
         if start < 0:
             raise ValueError(f"expected start >= 0, got {start}")
-        # a number for each channel, and the target beside it; a text's length is no sequence's
+        # one number per channel and one target; for a text, `length` is not that of a sequence
         length: int = 0 if self.carries else getattr(self, "length", 0)
         needed = length and length * size * (self.input_size * _FLOAT + _TARGET)
-        if needed > _SMALL:
+        if needed > _UNCHECKED:
             what = f"a batch of {size} sequences of {length} steps"
             check_memory(needed, what, "take shorter sequences or a smaller batch")
 
@@ -214,17 +211,18 @@ def model_for(
     embedding_size: int | None = None,
     generator: Generator | None = None,
 ) -> nn.Module:
-    """Put a layer into the model that a task needs.
+    """Build the model of a task around a recurrent layer.
 
     Args:
-        task: What it is to learn.
+        task: The task to learn.
         make_layer: A class of recurrent layers.
         hidden_size: The number N of units.
-        embedding_size: For a task that reads symbols, the number of numbers that each becomes; N
-            by default, and the map back to symbols is then that of the embedding.
-        generator: The source of all starts; torch's global stream by default.
+        embedding_size: The size of the embedding, for a task with symbols as inputs; N by
+            default, where the output weights are tied to the embedding.
+        generator: The generator of the initialisation; torch's global stream by default.
+
     Raises:
-        ValueError: If an embedding is asked for where no symbols are read.
+        ValueError: If `embedding_size` is set for a task with real inputs.
     """
     if task.vocabulary is None:
         if embedding_size is not None:
@@ -237,3 +235,27 @@ def model_for(
     layer = make_layer(width, hidden_size, generator=generator)
     tied = getattr(layer, "output_size", hidden_size) == width
     return LanguageModel(task.vocabulary, width, [layer], tied=tied, generator=generator)
+
+
+def check_choices(task: Any, **kinds: Any) -> None:
+    """Check that each option is a value of its `Literal` type.
+
+    Raises:
+        ValueError: If one is not.
+    """
+    for name, kind in kinds.items():
+        if getattr(task, name) not in get_args(kind):
+            allowed = " or ".join(map(repr, get_args(kind)))
+            raise ValueError(f"expected {name} to be {allowed}, got {getattr(task, name)!r}")
+
+
+def check_at_least(task: Any, least: int, *names: str) -> None:
+    """Check that each option is None or at least `least`.
+
+    Raises:
+        ValueError: If one is smaller.
+    """
+    for name in names:
+        number = getattr(task, name)
+        if number is not None and number < least:
+            raise ValueError(f"expected {name} >= {least}, got {number}")

@@ -1,4 +1,4 @@
-"""CarRacing seen through a variational autoencoder: which latent vector comes next."""
+"""CarRacing, encoded by a variational autoencoder: the next latent vector of a drive."""
 
 import itertools
 import math
@@ -17,13 +17,11 @@ from eigenrnn.experiments.data.car_racing import (
     ENCODED,
     Z_SIZE,
     find_encoded,
-    parts,
     read_encoded,
+    split_slices,
 )
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.epochs import one_pass
-from eigenrnn.experiments.tasks.options import check_at_least
-from eigenrnn.experiments.tasks.streams import stream
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
+from eigenrnn.experiments.tasks.sampling import generator_for, sequential_slices
 
 __all__ = ["CarRacing"]
 
@@ -32,31 +30,32 @@ _LOG_SQRT_TAU = 0.5 * math.log(math.tau)
 
 @dataclass(frozen=True)
 class CarRacing(Task):
-    r"""Predict the next latent vector of a drive from those before and the actions.
+    r"""Predict the next latent vector of a drive from the previous ones and the actions.
 
-    A drive of four steps, each frame of which is encoded as a vector z of 32 numbers, with the
-    actions a (steering, gas, brake)::
+    One drive of four steps; z is the latent vector of a frame (32 numbers) and a the action
+    (steering, gas, brake)::
 
         input   z1 a1   z2 a2   z3 a3
         target  z2      z3      z4
 
-    The prediction is a mixture of Gaussians for each latent dimension by itself. The outputs are,
-    for one dimension after the other, K logits :math:`l`, K means and K logarithms of deviations:
+    The prediction is a mixture of K Gaussians for each latent dimension separately. The outputs
+    of a dimension are K logits :math:`l`, K means :math:`m` and K log standard deviations
+    :math:`s`. The loss is
 
     .. math:: -\ln \sum_k \operatorname{softmax}(l)_k \, \mathcal{N}(z; m_k, e^{2 s_k})
 
-    is the loss, as the mean over dimensions, steps and drives. The vectors of the training drives
-    are drawn anew from their Gaussians at every step; those of the other splits are drawn once.
+    averaged over dimensions, steps and drives. The latent vectors of the training drives are
+    sampled anew at every step; those of the other splits are sampled once.
 
-    The file is made by `eigenrnn collect car_racing`. A tenth of the drives is held out for
-    validation and a tenth for the test. The baseline is one Gaussian a dimension, fitted on what
-    is trained on.
+    `eigenrnn collect car_racing` creates the data file. A tenth of the drives is held out for
+    validation and a tenth for the test. The chance-level baseline is one Gaussian per dimension,
+    fitted on the training drives.
 
     Args:
         mixtures: The number K of Gaussians for each latent dimension.
-        data_seed: The seed of the vectors of the fixed splits.
-        data_root: The only folder to look for the file in; by default that which the environment
-            variable `EIGENRNN_DATA` names.
+        data_seed: The seed of the latent vectors of the fixed splits.
+        data_root: The only folder to search for the file; by default the value of the environment
+            variable `EIGENRNN_DATA`.
 
     Shape:
         inputs: :math:`(T, B, 35)`, T being 999 for drives of 1000 steps.
@@ -64,17 +63,17 @@ class CarRacing(Task):
         outputs: :math:`(T, B, 32 \cdot 3 K)`.
 
     Units:
-        Loss and baseline in nats a latent dimension.
+        Loss and baseline in nats per latent dimension.
 
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If an option is out of range.
 
     Source:
         Orhan and Pitkow, 2019. https://arxiv.org/abs/1905.13715v1, with the predictive model of
         Ha and Schmidhuber, NeurIPS 2018. https://arxiv.org/abs/1803.10122 (departures: the
-        environment is gymnasium's CarRacing-v3, v0 being no longer to be had; the split is ours,
-        theirs is not published; see `eigenrnn.experiments.world` for how drives are recorded and
-        encoded).
+        environment is gymnasium's CarRacing-v3, because v0 is no longer available; the split is
+        ours, because theirs is not published; `eigenrnn.experiments.world` describes how drives
+        are recorded and encoded).
 
     Example:
         >>> CarRacing().input_size, CarRacing().output_size
@@ -118,22 +117,22 @@ class CarRacing(Task):
         return self._draw(rows, generator)
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        """Give the batches of a split; those of `train` hold each drive once at most.
+        """Yield the batches of a split; a batch of `train` holds each drive at most once.
 
         Raises:
-            ValueError: If there is no such split, or a number is out of its range.
+            ValueError: If the split does not exist, or a number is out of range.
         """
         self.check_request(split, size, start)
         if split != "train":
             z, actions = self._fixed(split)
-            chosen = one_pass(z.shape[1], size, start)
+            chosen = sequential_slices(z.shape[1], size, start)
             return (_lay_out(z[:, rows], actions[:, rows]) for rows in chosen)
         if size > self._count:
             raise ValueError(
                 f"expected a batch of at most {self._count}, the number of training drives in "
                 f"{self._path}, got {size}"
             )
-        generators = (stream(seed, "train", step) for step in itertools.count(start))
+        generators = (generator_for(seed, "train", step) for step in itertools.count(start))
         return (
             self._draw(torch.randperm(self._count, generator=each)[:size], each)
             for each in generators
@@ -150,27 +149,27 @@ class CarRacing(Task):
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.loss(outputs, targets)
 
-    def tally(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (2,)
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (2,)
         loss = self.loss(outputs, targets).double()
         return torch.stack([loss, torch.ones_like(loss)]) * targets.numel()
 
-    def figures(self, tally: Tensor) -> dict[str, float]:
-        loss, count = tally.tolist()
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        loss, count = sums.tolist()
         return {"loss": loss / count}
 
     @property
-    def figure_names(self) -> tuple[str, ...]:
+    def metric_names(self) -> tuple[str, ...]:
         return ("loss",)
 
     def baseline(self) -> float:
-        """The entropy of the Gaussians that have the mean and the variance of the targets."""
+        """The mean entropy of Gaussians with the variances of the training targets."""
         mu, deviations, _ = (each[1:, self._train].double() for each in self._drives)
         variance = mu.var((0, 1), correction=0) + deviations.square().mean((0, 1))
         return (0.5 * (math.tau * math.e * variance).log()).mean().item()
 
     def steps_per_epoch(self, size: int) -> int | None:
         self.check_request("train", size)
-        return None  # the vectors of a drive are never the same again
+        return None  # the latent vectors of a drive differ at every step
 
     @cached_property
     def _path(self) -> Path:
@@ -178,7 +177,7 @@ class CarRacing(Task):
 
     @cached_property
     def _drives(self) -> tuple[Tensor, Tensor, Tensor]:  # (S, R, 32), (S, R, 32), (S, R, 3)
-        """The means, deviations and actions of all drives, read at first use."""
+        """The means, standard deviations and actions of all drives, read at first use."""
         encoded = read_encoded(self._path)
         mu, logvar, actions = (
             torch.from_numpy(each).transpose(0, 1).contiguous()
@@ -188,7 +187,7 @@ class CarRacing(Task):
 
     @property
     def _train(self) -> slice:
-        return parts(self._drives[0].shape[1])["train"]
+        return split_slices(self._drives[0].shape[1])["train"]
 
     @property
     def _count(self) -> int:
@@ -196,23 +195,23 @@ class CarRacing(Task):
 
     def _draw(self, rows: Tensor, generator: torch.Generator) -> Batch:
         mu, deviations, actions = (each[:, rows] for each in self._drives)
-        # in place: these are large, and copies already
+        # in place: these tensors are large, and already copies
         z = torch.randn(mu.shape, generator=generator).mul_(deviations).add_(mu)
         return _lay_out(z, actions)
 
     @cached_property
-    def _kept(self) -> dict[str, tuple[Tensor, Tensor]]:
+    def _cache(self) -> dict[str, tuple[Tensor, Tensor]]:
         return {}
 
     def _fixed(self, split: str) -> tuple[Tensor, Tensor]:
-        """Draw the vectors of a split that is evaluated, once."""
-        if split not in self._kept:
-            rows = parts(self._drives[0].shape[1])[split]
+        """Return the latent vectors of a fixed split, drawn at first use."""
+        if split not in self._cache:
+            rows = split_slices(self._drives[0].shape[1])[split]
             mu, deviations, actions = (each[:, rows] for each in self._drives)
-            generator = stream(self.data_seed, f"{split} set")
+            generator = generator_for(self.data_seed, f"{split} set")
             noise = torch.randn(mu.shape, generator=generator)
-            self._kept[split] = mu + deviations * noise, actions
-        return self._kept[split]
+            self._cache[split] = mu + deviations * noise, actions
+        return self._cache[split]
 
 
 def _lay_out(z: Tensor, actions: Tensor) -> Batch:

@@ -1,4 +1,4 @@
-"""The copying problem, in each of its published layouts."""
+"""The copying problem, in all published variants."""
 
 import math
 from collections.abc import Iterator
@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.options import check_at_least, check_choices
-from eigenrnn.experiments.tasks.recall import share_recalled, symbol_loss
-from eigenrnn.experiments.tasks.sets import Examples, ExampleSets, held_out
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.metrics import recall_accuracy, symbol_loss
+from eigenrnn.experiments.tasks.sampling import Examples, ExampleSets, validation_size
 
 __all__ = ["Copying"]
 
@@ -24,52 +23,52 @@ Blank = Literal["first", "last"]
 
 @dataclass(frozen=True)
 class Copying(Task):
-    r"""Remember `symbols` symbols over `delay` steps, and repeat them once a marker is read.
+    r"""Remember `symbols` symbols over `delay` steps, and repeat them after a marker.
 
-    With 2 symbols (here 3 and 1), a delay of 3, blanks written 0 and the marker 9::
+    One sequence with the 2 symbols 3 and 1 and a delay of 3; 0 is a blank and 9 the marker::
 
-        recall="after"   input   3 1 0 0 9 0 0     recalled one step after the marker
+        recall="after"   input   3 1 0 0 9 0 0     recall starts one step after the marker
                          target  0 0 0 0 0 3 1
 
-        recall="at"      input   3 1 0 0 0 9 0     recalled from the marker on
+        recall="at"      input   3 1 0 0 0 9 0     recall starts at the marker
                          target  0 0 0 0 0 3 1
 
     .. math:: \text{baseline} = \frac{K \ln A}{T + 2 K}
 
-    The papers share the length, and differ in the place of the marker, the coding and the number
-    of examples: a constructor named for a paper chooses its options. The loss is the mean
-    cross-entropy over all steps, and the baseline that of a guess that knows the blanks' places.
+    The loss is the mean cross-entropy over all steps. The chance-level baseline predicts every
+    blank correctly and the symbols with equal probability. The papers differ in the place of the
+    marker, the coding and the number of examples; a constructor named for a paper sets these.
 
     Args:
         delay: The number T of steps between the last symbol and the first one recalled.
         symbols: The number K of symbols to remember.
         alphabet: The number A of different symbols.
-        recall: Whether the first symbol is due one step `after` the marker or `at` the marker.
-        coding: Whether a step is read as `one_hot` channels or as one `scalar`, its code.
+        recall: Whether the first target symbol is one step `after` the marker or `at` the marker.
+        coding: Whether the input of a step is `one_hot` or its code as one `scalar`.
         blank: Whether the code of the blank comes `first`, 0 before the symbols 1 to A, or `last`,
-            A after the symbols 0 to A - 1, where the marker A + 1 is an output class as well.
-        train_examples: The size of a fixed training set; `None` draws anew at every step.
+            A after the symbols 0 to A - 1; then the marker A + 1 is an output class as well.
+        train_examples: The size of a fixed training set; `None` draws new examples at every step.
         test_examples: The size of the fixed test set.
-        validation_examples: The size of the fixed validation set; `None` takes that of the test
-            set, but 200 at most: it is evaluated as often, and no paper has one.
+        validation_examples: The size of the fixed validation set, which no paper has; `None`
+            takes that of the test set, at most 200.
         shuffle: Whether a fixed training set has a new order in every epoch.
         data_seed: The seed of the fixed sets.
 
     Shape:
         inputs: :math:`(T + 2K, B, A + 2)`, or :math:`(T + 2K, B, 1)` for the scalar coding.
-        targets: :math:`(T + 2K, B)`, class numbers.
+        targets: :math:`(T + 2K, B)`, class indices.
 
     Units:
-        Loss and baseline in nats a step.
+        Loss and baseline in nats per step.
 
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If an option is out of range.
 
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9(8), 1997; in this form Arjovsky, Shah and
-        Bengio, ICML 2016. https://arxiv.org/abs/1511.06464 (departures: their code shuffles its
-        training set at every step by a slip, here it does at every epoch; oRNN's second version,
-        with a marker at a random place, is left out).
+        Bengio, ICML 2016. https://arxiv.org/abs/1511.06464 (departures: their code
+        mistakenly shuffles its training set at every step, ours at every epoch; the second
+        version of oRNN, with a marker at a random place, is left out).
 
     Example:
         >>> task = Copying(delay=3, symbols=2)
@@ -98,7 +97,7 @@ class Copying(Task):
         sizes = ("train_examples", "test_examples", "validation_examples")
         check_at_least(self, 1, "delay", "symbols", *sizes)
         check_at_least(self, 0, "data_seed")
-        # The marker's code is alphabet + 1, and codes are stored in a byte.
+        # the code of the marker is alphabet + 1, and codes are stored in a byte
         if not 2 <= self.alphabet <= 254:
             raise ValueError(f"expected 2 <= alphabet <= 254, got {self.alphabet}")
 
@@ -119,7 +118,7 @@ class Copying(Task):
 
     @classmethod
     def nnrnn(cls, delay: int = 200) -> Self:
-        """Kerg et al., NeurIPS 2019, one-hot as its parameter counts say (code: scalar)."""
+        """Kerg et al., NeurIPS 2019, one-hot as its parameter counts imply (code: scalar)."""
         return cls(delay)
 
     @classmethod
@@ -139,7 +138,7 @@ class Copying(Task):
 
     @classmethod
     def nc_gru(cls, delay: int) -> Self:
-        """Mucllari et al., 2022, text only: one-hot coding and fresh sequences are our choice."""
+        """Mucllari et al., 2022, from the text; one-hot coding, new sequences are our choice."""
         return cls(delay, recall="at")
 
     @property
@@ -161,7 +160,7 @@ class Copying(Task):
 
     @property
     def marker_index(self) -> int:
-        """The step at which the marker is read."""
+        """The step of the marker."""
         first_recalled = self.delay + self.symbols
         return first_recalled if self.recall == "at" else first_recalled - 1
 
@@ -177,7 +176,7 @@ class Copying(Task):
         return symbol_loss(outputs, targets)
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return share_recalled(outputs, targets, self.symbols)
+        return recall_accuracy(outputs, targets, self.symbols)
 
     def baseline(self) -> float:
         return self.symbols * math.log(self.alphabet) / self.length
@@ -198,7 +197,7 @@ class Copying(Task):
     def _sets(self) -> ExampleSets:
         sizes = {
             "train": self.train_examples,
-            "validation": held_out(self.validation_examples, self.test_examples, 200),
+            "validation": validation_size(self.validation_examples, self.test_examples, 200),
             "test": self.test_examples,
         }
         return ExampleSets(self._draw, sizes, self.shuffle, self.data_seed)
@@ -211,7 +210,7 @@ class Copying(Task):
         return (symbols,)
 
     def _lay_out(self, symbols: Tensor) -> Batch:  # symbols (B, K)
-        # Sets are stored as their symbols alone; the long, mostly blank sequences exist only here.
+        # only the symbols are stored; the long, mostly blank sequences exist only in a batch
         codes = torch.full((self.length, len(symbols)), self._blank_code)
         targets = codes.clone()
         codes[: self.symbols] = symbols.T

@@ -1,4 +1,4 @@
-"""The denoising problem, clean and as NC-GRU's code draws it."""
+"""The denoising problem, without collisions and as in the code of NC-GRU."""
 
 import math
 from collections.abc import Iterator
@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.options import check_at_least, check_choices
-from eigenrnn.experiments.tasks.recall import share_recalled, symbol_loss
-from eigenrnn.experiments.tasks.sets import Examples, ExampleSets, held_out
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.metrics import recall_accuracy, symbol_loss
+from eigenrnn.experiments.tasks.sampling import Examples, ExampleSets, validation_size
 
 __all__ = ["Denoise"]
 
@@ -22,42 +21,43 @@ Marker = Literal["one_hot", "zero"]
 
 @dataclass(frozen=True)
 class Denoise(Task):
-    r"""Gather the symbols that are scattered among blanks, and say them once a marker is read.
+    r"""Remember symbols at random places among blanks, and repeat them after a marker.
 
-    With 2 symbols (here 3 and 1), T = 4, blanks written 0 and the marker M::
+    One sequence with the 2 symbols 3 and 1 and T = 4; 0 is a blank and M the marker::
 
         input   0 3 0 0 1 M 0 0
         target  0 0 0 0 0 0 3 1
 
     .. math:: \text{baseline} = \frac{K \ln A}{T + 2 K}
 
-    The loss is the mean cross-entropy over all steps, and the baseline that of a guess that knows
-    the blanks' places. NC-GRU's code draws each place anew (`collisions`): of two symbols at one
-    place the later one is written and the other is lost, while the target has them all. So no
-    network gets below `least_loss`, nor indeed so far, as it is not told which ones are lost: the
-    best possible guess scores about 0.007 for T = 200 and 0.002 for T = 400. The code also gives
-    the marker no channel, so that it reads as zero.
+    The loss is the mean cross-entropy over all steps. The chance-level baseline predicts every
+    blank correctly and the symbols with equal probability. The code of NC-GRU draws the places
+    independently (`collisions`). Of two symbols at one place the later one overwrites the other,
+    but both are in the target, so the loss cannot fall below `loss_lower_bound`. That bound is
+    not attained, because the input does not show which symbols are lost: the optimal predictor
+    has a loss of about 0.007 for T = 200 and 0.002 for T = 400. In that code the marker has no
+    channel either, so its input is zero.
 
     Args:
-        length: The number T; before the marker are T + K - 1 steps.
+        length: The number T; T + K - 1 steps precede the marker.
         symbols: The number K of symbols.
         alphabet: The number A of different symbols.
-        collisions: Whether two symbols may be drawn for the same place, where one is lost.
-        marker: Whether the marker has a channel of its own, `one_hot`, or none, `zero`.
+        collisions: Whether two symbols may be drawn for the same place, where one of them is lost.
+        marker: Whether the marker has its own channel (`one_hot`) or none (`zero`).
         test_examples: The size of the fixed test set.
         validation_examples: The size of the fixed validation set; `None` takes that of the test
-            set, but 200 at most.
+            set, at most 200.
         data_seed: The seed of the fixed sets.
 
     Shape:
         inputs: :math:`(T + 2K, B, A + 2)`, or :math:`(T + 2K, B, A + 1)` with the zero marker.
-        targets: :math:`(T + 2K, B)`, class numbers 0 to A, 0 being the blank.
+        targets: :math:`(T + 2K, B)`, class indices 0 to A; 0 is the blank.
 
     Units:
-        Losses in nats a step.
+        Losses in nats per step.
 
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If an option is out of range.
 
     Source:
         Jing et al., Neural Computation 31(4), 2019 (GORU). https://arxiv.org/abs/1706.02761; with
@@ -91,7 +91,7 @@ class Denoise(Task):
 
     @classmethod
     def nc_gru(cls, length: int = 200) -> Self:
-        """Mucllari et al., 2022, as their code draws it (each sequence seen once)."""
+        """Mucllari et al., 2022, as in their code (each sequence seen once)."""
         return cls(length, collisions=True, marker="zero", test_examples=128)
 
     @property
@@ -108,7 +108,7 @@ class Denoise(Task):
 
     @property
     def marker_index(self) -> int:
-        """The step at which the marker is read."""
+        """The step of the marker."""
         return self.length + self.symbols - 1
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
@@ -123,13 +123,13 @@ class Denoise(Task):
         return symbol_loss(outputs, targets)
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return share_recalled(outputs, targets, self.symbols)
+        return recall_accuracy(outputs, targets, self.symbols)
 
     def baseline(self) -> float:
         return self.symbols * math.log(self.alphabet) / self._steps
 
-    def least_loss(self) -> float:
-        """Bound the loss of every network from below: that of the symbols that are lost."""
+    def loss_lower_bound(self) -> float:
+        """Return a lower bound of the loss of any network: the loss due to the lost symbols."""
         if not self.collisions:
             return 0.0
         places, K = self.marker_index, self.symbols
@@ -148,7 +148,7 @@ class Denoise(Task):
     def _sets(self) -> ExampleSets:
         sizes = {
             "train": None,
-            "validation": held_out(self.validation_examples, self.test_examples, 200),
+            "validation": validation_size(self.validation_examples, self.test_examples, 200),
             "test": self.test_examples,
         }
         return ExampleSets(self._draw, sizes, shuffle=False, data_seed=self.data_seed)
@@ -168,16 +168,16 @@ class Denoise(Task):
         symbols: Tensor,  # (B, K)
         places: Tensor,  # (B, K)
     ) -> Batch:
-        said = symbols.T.long()
-        # Which symbol is at each place, the last of several: 0 is none, k the k-th.
-        ranks = torch.arange(1, self.symbols + 1)[:, None].expand_as(said)
-        present = said.new_zeros(self._steps, len(symbols))
+        repeated = symbols.T.long()
+        # the symbol at each place, the last one of several: 0 is none, k the k-th
+        ranks = torch.arange(1, self.symbols + 1)[:, None].expand_as(repeated)
+        present = repeated.new_zeros(self._steps, len(symbols))
         present.scatter_reduce_(0, places.T, ranks, "amax")
-        blank = torch.zeros_like(said[:1])
-        codes = torch.cat([blank, said]).gather(0, present)
+        blank = torch.zeros_like(repeated[:1])
+        codes = torch.cat([blank, repeated]).gather(0, present)
         codes[self.marker_index] = self.alphabet + 1
         targets = torch.zeros_like(codes)
-        targets[-self.symbols :] = said
-        # Without a channel for it, the row of the marker is zero.
+        targets[-self.symbols :] = repeated
+        # without a channel, the row of the marker is zero
         coding = torch.eye(self.alphabet + 2, self.input_size, dtype=torch.float32)
         return Batch(F.embedding(codes, coding), targets)

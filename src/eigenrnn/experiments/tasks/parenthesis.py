@@ -1,4 +1,4 @@
-"""Counting unmatched brackets, as NC-GRU's code does and as its paper says."""
+"""Counting unmatched brackets, as in the code and as in the text of NC-GRU."""
 
 import math
 from collections.abc import Iterator
@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.options import check_at_least, check_choices
-from eigenrnn.experiments.tasks.sets import Examples, ExampleSets, held_out
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.sampling import Examples, ExampleSets, validation_size
 
 __all__ = ["Parenthesis"]
 
@@ -23,34 +22,34 @@ Criterion = Literal["squared_error", "cross_entropy"]
 
 @dataclass(frozen=True)
 class Parenthesis(Task):
-    r"""Say after each token how many brackets of each type are open.
+    r"""Count the open brackets of each type after each token.
 
-    With 2 types, one noise token and a cap of 2::
+    One sequence with 2 types of brackets, the noise token a and a cap of 2::
 
         input        (  (  (  a  ]  [  )  )
-        target  ( )  1  2  2  2  2  2  1  0    the third is beyond the cap
-                [ ]  0  0  0  0  0  1  1  1    nothing was open
+        target  ( )  1  2  2  2  2  2  1  0    the third exceeds the cap
+                [ ]  0  0  0  0  0  1  1  1    the first ] matches nothing
 
     .. math::
         \text{baseline} = \frac{1}{T (C + 1)} \sum_{t=1}^{T} \Bigl(1 - \sum_c p_t(c)^2\Bigr)
 
-    Tokens are read as one-hot channels, and each count, from 0 to the cap C, is answered in C + 1
-    numbers. The loss is the mean squared error to the one-hot count, as in NC-GRU's code, or the
-    cross-entropy. The baseline is that of a guess that knows the step but no token, and answers
-    with the shares :math:`p_t` of the counts after t steps; with cross-entropy it is their mean
-    entropy.
+    Tokens are one-hot inputs. Each count, from 0 to the cap C, is predicted by C + 1 outputs. The
+    loss is the mean squared error to the one-hot count, as in the code of NC-GRU, or
+    the cross-entropy. The chance-level baseline knows the step but no token: it predicts the
+    probabilities :math:`p_t` of the counts after t steps. For the cross-entropy the baseline is
+    their mean entropy.
 
     Args:
         length: The number T of tokens.
         types: The number of types of brackets.
-        noise: The number of tokens that are no brackets.
-        cap: The count C at which a further bracket is not counted; none is below 0.
-        pairs: The number of pairs in a sequence, each of a type and at two places drawn at random,
-            all else being noise. `None` draws each token from all, brackets or not.
+        noise: The number of tokens that are not brackets.
+        cap: The largest count C; counts are clamped to [0, C].
+        pairs: The number of bracket pairs in a sequence. Their types and places are random, and
+            all other tokens are noise. `None` draws each token uniformly from all tokens.
         criterion: Whether the loss is the `squared_error` or the `cross_entropy`.
         test_examples: The size of the fixed test set.
         validation_examples: The size of the fixed validation set; `None` takes that of the test
-            set, but 200 at most.
+            set, at most 200.
         data_seed: The seed of the fixed sets.
 
     Shape:
@@ -58,16 +57,16 @@ class Parenthesis(Task):
         targets: :math:`(T, B, \text{types})`, counts.
 
     Units:
-        The cross-entropy and its baseline in nats a count.
+        The cross-entropy and its baseline in nats per count.
 
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If an option is out of range.
 
     Source:
         Mucllari et al., 2022, section 4.1, after Foerster et al., ICML 2017, and Jing et al.,
-        Neural Computation 2019. https://arxiv.org/abs/2208.06496 (departures: the text says
-        neither the types nor the places of its pairs, here they are drawn; no set is held out
-        there, here two are).
+        Neural Computation 2019. https://arxiv.org/abs/2208.06496 (departures: the text states
+        neither the types nor the places of its pairs, ours are drawn at random; the paper holds
+        out no set, here two are held out).
 
     Example:
         >>> Parenthesis.nc_gru(100).batch(16, torch.Generator().manual_seed(0)).targets.shape
@@ -105,12 +104,12 @@ class Parenthesis(Task):
 
     @classmethod
     def nc_gru(cls, length: int = 100) -> Self:
-        """Mucllari et al., 2022, as their code runs it: 6 of 7 tokens are brackets."""
+        """Mucllari et al., 2022, as in their code: 6 of 7 tokens are brackets."""
         return cls(length)
 
     @classmethod
     def nc_gru_text(cls, length: int = 100) -> Self:
-        """Mucllari et al., 2022, as their text says: 10 pairs of at most 10 types among noise."""
+        """Mucllari et al., 2022, as in their text: 10 pairs of at most 10 types among noise."""
         return cls(length, types=10, cap=10, pairs=10)
 
     @property
@@ -134,45 +133,49 @@ class Parenthesis(Task):
         return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        answers = outputs.unflatten(-1, (self.types, self.cap + 1))
+        predictions = outputs.unflatten(-1, (self.types, self.cap + 1))
         if self.criterion == "cross_entropy":
-            return F.cross_entropy(answers.flatten(0, -2), targets.flatten())
-        return F.mse_loss(answers, F.one_hot(targets, self.cap + 1).to(answers.dtype))
+            return F.cross_entropy(predictions.flatten(0, -2), targets.flatten())
+        return F.mse_loss(predictions, F.one_hot(targets, self.cap + 1).to(predictions.dtype))
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
         counts = outputs.unflatten(-1, (self.types, self.cap + 1)).argmax(-1)
         return (counts == targets).float().mean()
 
     def baseline(self) -> float:
-        p = self.shares()
+        p = self.count_probabilities()
         if self.criterion == "cross_entropy":
             return torch.special.entr(p).sum(1).mean().item()
         return (1 - p.square().sum(1)).mean().item() / (self.cap + 1)
 
-    def shares(self) -> Tensor:  # (T, C + 1)
-        """Compute how often each count of one type occurs after each step, in closed form."""
-        return self._walk_shares() if self.pairs is None else self._pair_shares(self.pairs)
+    def count_probabilities(self) -> Tensor:  # (T, C + 1)
+        """Return the probability of each count of one type after each step, in closed form."""
+        return (
+            self._walk_probabilities()
+            if self.pairs is None
+            else self._pair_probabilities(self.pairs)
+        )
 
     def steps_per_epoch(self, size: int) -> int | None:
         self.check_request("train", size)
         return None
 
-    def _walk_shares(self) -> Tensor:  # (T, C + 1)
-        # A walk between two walls that sends each step across them back is diagonal in cosines.
+    def _walk_probabilities(self) -> Tensor:  # (T, C + 1)
+        # the transition matrix of a random walk clamped to [0, C] is diagonal in the cosine basis
         n = self.cap + 1
         j = torch.arange(n, dtype=torch.float64)
         cosines = torch.cos(math.pi / n * j[:, None] * (j + 0.5))  # (mode, count)
         eigenvalues = 1 - 2 / self.input_size * (1 - torch.cos(math.pi / n * j))
         weights = torch.where(j == 0, 1 / n, 2 / n) * cosines[:, 0]
         steps = torch.arange(1, self.length + 1)[:, None]
-        # what cannot occur yet is zero but for rounding
+        # impossible counts have probability zero up to rounding
         return ((weights * eigenvalues**steps) @ cosines).clamp(min=0)
 
-    def _pair_shares(self, pairs: int) -> Tensor:  # (T, C + 1)
+    def _pair_probabilities(self, pairs: int) -> Tensor:  # (T, C + 1)
         T, noise = self.length, self.length - 2 * pairs
 
-        def of_open(t: int, half: int) -> float:
-            """The share of sequences with so many open pairs of any type after t steps."""
+        def open_probability(t: int, half: int) -> float:
+            """The probability of `half` open pairs, of any type, after t steps."""
             ways = sum(
                 math.comb(pairs - half, whole) * math.comb(noise, t - half - 2 * whole)
                 for whole in range(min(pairs - half, (t - half) // 2) + 1)
@@ -184,14 +187,16 @@ class Parenthesis(Task):
             [math.comb(n, c) * q**c * (1 - q) ** max(n - c, 0) for c in range(self.cap + 1)]
             for n in range(pairs + 1)
         ]
-        is_open = [[of_open(t, half) for half in range(pairs + 1)] for t in range(1, T + 1)]
+        is_open = [
+            [open_probability(t, half) for half in range(pairs + 1)] for t in range(1, T + 1)
+        ]
         return torch.tensor(is_open, dtype=torch.float64) @ torch.tensor(of_type).double()
 
     @cached_property
     def _sets(self) -> ExampleSets:
         sizes = {
             "train": None,
-            "validation": held_out(self.validation_examples, self.test_examples, 200),
+            "validation": validation_size(self.validation_examples, self.test_examples, 200),
             "test": self.test_examples,
         }
         return ExampleSets(self._draw, sizes, shuffle=False, data_seed=self.data_seed)
@@ -204,7 +209,9 @@ class Parenthesis(Task):
 
         if self.pairs is None:
             return (tokens(0, self.input_size, self.length),)
-        drawn = tokens(2 * self.types, self.input_size, self.length)  # noise, written over
+        drawn = tokens(
+            2 * self.types, self.input_size, self.length
+        )  # noise, overwritten by the pairs
         opens = 2 * tokens(0, self.types, self.pairs)
         keys = torch.rand(count, self.length, generator=generator)
         places = keys.topk(2 * self.pairs).indices.unflatten(1, (self.pairs, 2)).sort().values
@@ -215,12 +222,12 @@ class Parenthesis(Task):
         self,
         tokens: Tensor,  # (B, T)
     ) -> Batch:
-        # In numpy: the cost of such small arrays is overhead, of which torch has more.
-        read = np.ascontiguousarray(tokens.numpy().T)
+        # in numpy, whose overhead for such small arrays is smaller than torch's
+        codes = np.ascontiguousarray(tokens.numpy().T)
         one_hot = np.eye(self.input_size, dtype=np.int8)
         opens, closes = (one_hot[:, first : 2 * self.types : 2] for first in (0, 1))
-        inputs = one_hot.astype(np.float32).take(read, 0)
-        counts = clamped_walk((opens - closes).take(read, 0), self.cap)
+        inputs = one_hot.astype(np.float32).take(codes, 0)
+        counts = clamped_walk((opens - closes).take(codes, 0), self.cap)
         return Batch(torch.from_numpy(inputs), torch.from_numpy(counts))
 
 
@@ -228,13 +235,13 @@ def clamped_walk(
     steps: NDArray[np.int8],  # (T, ...)
     highest: int,
 ) -> NDArray[np.int64]:  # (T, ...)
-    """Walk from 0 by -1, 0 or 1, where a step that would leave [0, highest] is not taken.
+    """Walk from 0 by steps of -1, 0 or 1; a step that would leave [0, highest] is not taken.
 
-    Less what the steps so far add up to, S, the place is only ever clamped to [-S, highest - S];
-    and to clamp twice is to clamp once, to the first bounds clamped to the second. So the bounds
-    of the first t steps, for all t, are found in log2(T) rounds over all positions at once.
+    Let S be the sum of the steps so far. The position minus S is only ever clamped to
+    [-S, highest - S]. Two clamps in a row equal one clamp, to the first bounds clamped to the
+    second. The bounds after t steps, for all t, therefore take log2(T) rounds over all positions.
     """
-    # in as few bytes as hold the widest bounds, of either sign
+    # the smallest signed type that holds the widest bounds
     sums = steps.cumsum(0, np.min_scalar_type(-len(steps) - highest - 1))
     bounds = np.stack([-sums, highest - sums])
     reach = 1

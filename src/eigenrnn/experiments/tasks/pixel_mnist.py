@@ -1,4 +1,4 @@
-"""MNIST read pixel by pixel, in order or permuted, with the published splits."""
+"""Sequential MNIST, pixel by pixel in order or permuted, with the published splits."""
 
 import math
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.data.files import absent
+from eigenrnn.experiments.data.files import missing_file
 from eigenrnn.experiments.data.mnist import FILES, read_mnist
 from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.epochs import epochs, one_pass
+from eigenrnn.experiments.tasks.sampling import epoch_indices, sequential_slices
 
 __all__ = ["PixelMNIST"]
 
@@ -28,35 +28,34 @@ _PUBLISHED_SEEDS: dict[Split, int] = {"tf": 92916, "full": 92916, "nnrnn": 1234}
 
 @dataclass(frozen=True)
 class PixelMNIST(Task):
-    r"""Name a handwritten digit after reading its 784 pixels, one a step.
+    r"""Classify a handwritten digit from its 784 pixels, one per step.
 
-    The image is read row by row, or in one order drawn at random and the same for all images. The
-    files are read when the first batch is drawn, never before. A guess that has seen no pixel
-    scores :math:`\ln 10`.
+    The pixels are in row order, or in one random order that is the same for all images. The files
+    are read when the first batch is drawn. The chance-level baseline is :math:`\ln 10`.
 
     Args:
-        permuted: Whether the pixels are read in the random order.
-        permutation_seed: The seed of that order, given to numpy's `RandomState`; `None` takes the
-            one published with the split.
-        split: How the 60,000 training images are divided: `tf` keeps the first 5,000 for
-            validation (seed 92916), `full` trains on all (seed 92916), `nnrnn` draws 50,000 and
-            10,000 with the generator that has just drawn the order of the pixels (seed 1234). The
-            test set is always the other 10,000.
-        shuffle: Whether every epoch has a new order of the images (nnRNN keeps one).
-        eval_examples: How many of the first images of the validation and test sets are used;
-            `None` takes all, as every paper does.
-        data_root: The only folder to look for the files in; see
-        `eigenrnn.experiments.data.locate`.
+        permuted: Whether the pixels are in the random order.
+        permutation_seed: The seed of numpy's `RandomState` for that order; `None` takes the one
+            published with the split.
+        split: The division of the 60,000 training images. `tf`: the first 5,000 are for
+            validation (seed 92916). `full`: all are for training (seed 92916). `nnrnn`: 50,000
+            and 10,000 random images, from the generator that has just drawn the order of the
+            pixels (seed 1234). The test set is always the other 10,000.
+        shuffle: Whether every epoch has a new order of the images (not for nnRNN).
+        eval_examples: The number of images of the validation and test sets that are used, from the
+            first on; `None` takes all, as in every paper.
+        data_root: The only folder to search for the files; see
+            `eigenrnn.experiments.data.locate`.
 
     Shape:
         inputs: :math:`(784, B, 1)`, in [0, 1].
         targets: :math:`(B)`, digits 0 to 9.
 
     Units:
-        Loss and baseline in nats an image.
+        Loss and baseline in nats per image.
 
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If an option is out of range.
 
     Source:
         Le, Jaitly and Hinton, 2015. https://arxiv.org/abs/1504.00941; splits and permutations of
@@ -90,7 +89,7 @@ class PixelMNIST(Task):
             raise ValueError(f"expected eval_examples >= 1, got {self.eval_examples}")
 
     def missing_data(self) -> str | None:
-        return absent(FILES.values(), self.data_root)
+        return missing_file(FILES.values(), self.data_root)
 
     @property
     def input_size(self) -> int:
@@ -106,7 +105,7 @@ class PixelMNIST(Task):
 
     @property
     def pixel_order(self) -> Tensor:
-        """The number, row by row, of the pixel that is read at each step."""
+        """The index, in row order, of the pixel of each step."""
         return self._drawn_orders[0] if self.permuted else torch.arange(_PIXELS)
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
@@ -121,9 +120,9 @@ class PixelMNIST(Task):
         if split != "train":
             images = images[: self.eval_examples]
         chosen = (
-            epochs(len(images), size, seed=seed, start=start, shuffle=self.shuffle)
+            epoch_indices(len(images), size, seed=seed, start=start, shuffle=self.shuffle)
             if split == "train"
-            else one_pass(len(images), size, start)
+            else sequential_slices(len(images), size, start)
         )
         return (self._lay_out(split, images[rows]) for rows in chosen)
 
@@ -146,15 +145,15 @@ class PixelMNIST(Task):
 
     @cached_property
     def _drawn_orders(self) -> tuple[Tensor, Tensor]:
-        """The orders of the pixels and of the training images, drawn one after the other."""
+        """The orders of the pixels and of the training images, drawn in this sequence."""
         seed = self.permutation_seed
-        # The papers' orders are those of numpy's old generator, which numpy keeps as it was.
+        # the papers use numpy's legacy generator, whose stream is frozen
         generator = np.random.RandomState(_PUBLISHED_SEEDS[self.split] if seed is None else seed)
         pixels, images = generator.permutation(_PIXELS), generator.permutation(_TRAIN_IMAGES)
         return torch.from_numpy(pixels), torch.from_numpy(images)
 
     def _images(self, split: str) -> Tensor:
-        """The numbers of the images of a split within their file."""
+        """The indices of the images of a split within their file."""
         if split == "test":
             return torch.arange(_TEST_IMAGES)
         if self.split == "nnrnn":
@@ -177,6 +176,6 @@ class PixelMNIST(Task):
 
     def _lay_out(self, split: str, chosen: Tensor) -> Batch:
         images, labels = self._test_file if split == "test" else self._train_file
-        # Images stay bytes until here: a quarter of the memory, and of what each batch reads.
+        # images are stored as bytes, which takes a quarter of the memory
         pixels = images[chosen].T.contiguous().to(torch.float32) / 255
         return Batch(pixels.unsqueeze(-1), labels[chosen].long(), targets_batch_dim=0)

@@ -1,4 +1,4 @@
-"""The user's own series: a class or a number for each, or its next values."""
+"""The user's own time series: classification, regression or prediction."""
 
 import math
 from collections.abc import Iterator
@@ -10,13 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from eigenrnn.experiments.data.files import absent, locate
+from eigenrnn.experiments.data.files import locate, missing_file
 from eigenrnn.experiments.data.ts import ARCHIVE
-from eigenrnn.experiments.tasks.answers import Answers, Classes, Numbers
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.epochs import epochs, one_pass
-from eigenrnn.experiments.tasks.options import check_at_least, check_choices
-from eigenrnn.experiments.tasks.series_parts import Part, Parts, read_parts
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.metrics import ClassificationMetrics, Metrics, RegressionMetrics
+from eigenrnn.experiments.tasks.sampling import epoch_indices, sequential_slices
+from eigenrnn.experiments.tasks.series_splits import SeriesSplit, SeriesSplits, read_splits
 from eigenrnn.memory import check_memory
 
 __all__ = ["Series"]
@@ -28,48 +27,48 @@ Scaling = Literal["z_score", "none"]
 
 @dataclass(frozen=True)
 class Series(Task):
-    r"""Name the class or the number of a sequence after reading it, or go on with it.
+    r"""Predict the class or the number of a sequence, or its next values.
 
-    With three sequences of two channels, of which the second is the longest::
+    One batch of the three sequences a, b and c; b is the longest::
 
         input    a1 b1 c1     answer="class"   target  cat  dog  cat     after the last step
                  a2 b2 c2     answer="number"  target  0.3  1.7  0.1     after the last step
                   -  b3  -    answer="next"    target  a2   b2   c2      at each step
                                                         -   b3    -
 
-    The files are `.ts` as of the UCR and UEA archives, `.npz`, `.csv` or `.parquet`; the page on
-    data says what they hold. They are read when they are first needed. Scaling is fitted on what
-    is trained on, and nothing else.
+    The files are `.ts` as in the UCR and UEA archives, `.npz`, `.csv` or `.parquet`; the page on
+    data describes their contents. They are read at first use. The scaling is fitted on the
+    training split only.
 
     Args:
-        train: The file to train on.
-        test: The file to test on; there is no test split without one.
-        dataset: In place of both, one of the archives' sets: `ACSF1`, `BasicMotions`,
+        train: The training file.
+        test: The test file; without one there is no test split.
+        dataset: In place of both files, a data set of the archives: `ACSF1`, `BasicMotions`,
             `ItalyPowerDemand` or `JapaneseVowels`.
         answer: The `class` or the `number` of a sequence, or the `next` values of its channels.
-        validation: The share of the training file that is held out, of each class alike.
-        class_weights: Whether the loss counts each sequence alike (`none`) or each class
-            (`balanced`).
-        scaling: Whether channels and numbers are made to have mean 0 and variance 1 (`z_score`).
+        validation: The fraction of the training file that is held out, the same for each class.
+        class_weights: Whether each sequence (`none`) or each class (`balanced`) has the same
+            weight in the loss.
+        scaling: Whether channels and numbers are scaled to mean 0 and variance 1 (`z_score`).
         shuffle: Whether every epoch has a new order.
-        split_seed: The seed of what is held out.
-        data_root: The only folder to look for a set of the archives in; see
+        split_seed: The seed of the held-out sequences.
+        data_root: The only folder to search for a set of the archives; see
             `eigenrnn.experiments.data.locate`.
 
     Shape:
         inputs: :math:`(T, B, M)`, zero after the end of a sequence, where targets are NaN.
-        targets: :math:`(B)`, numbers of the sorted classes; :math:`(B, 1)`; or :math:`(T, B, M)`.
+        targets: :math:`(B)`, indices of the sorted classes; :math:`(B, 1)`; or :math:`(T, B, M)`.
 
     Units:
-        Loss and baseline in nats a sequence for classes, else squared and scaled as the inputs
-        are; `mse` in the units of the file.
+        Loss and baseline in nats per sequence for classes, else in squared units of the scaled
+        data; `mse` in squared units of the file.
 
     Raises:
-        ValueError: If an option is out of its range.
+        ValueError: If an option is out of range.
 
     Source:
         Bagnall et al., 2018. https://arxiv.org/abs/1811.00075 (departures: a validation part is
-        held out of the archive's training part).
+        held out of the archive's training data).
 
     Example:
         >>> Series(dataset="JapaneseVowels", validation=0).splits
@@ -100,7 +99,7 @@ class Series(Task):
         if self.dataset is not None and self.dataset not in ARCHIVE:
             raise ValueError(
                 f"expected dataset to be {' or '.join(map(repr, ARCHIVE))}, got {self.dataset!r}; "
-                "any other set can be given by its files, as train and test"
+                "pass the files of any other set as train and test"
             )
         if self.dataset is not None and (self.test is not None or self.answer == "number"):
             raise ValueError(
@@ -120,27 +119,27 @@ class Series(Task):
 
     @property
     def metric_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._kind.metric_name
+        return self._metrics_class.metric_name
 
     @property
     def higher_is_better(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._kind.higher_is_better
+        return self._metrics_class.higher_is_better
 
     @property
-    def figure_names(self) -> tuple[str, ...]:
-        return self._kind.names
+    def metric_names(self) -> tuple[str, ...]:
+        return self._metrics_class.metric_names
 
     @property
     def input_size(self) -> int:
-        return self._parts["train"].sequences.steps.shape[1]
+        return self._splits["train"].sequences.values.shape[1]
 
     @property
     def output_size(self) -> int:
-        return self._answers.size
+        return self._metrics.output_size
 
     def missing_data(self) -> str | None:
         if self.dataset is not None:
-            return absent(ARCHIVE[self.dataset], self.data_root)
+            return missing_file(ARCHIVE[self.dataset], self.data_root)
         own = [path for path in (self.train, self.test) if path is not None]
         return next((str(path) for path in own if not Path(path).expanduser().is_file()), None)
 
@@ -152,67 +151,66 @@ class Series(Task):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of their numbers."""
-        return self._read.class_names
+        """The names of the classes, in the order of their indices."""
+        return self._data.class_names
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         self.check_request("train", size)
-        part = self._parts["train"]
-        rows = torch.randint(len(part.sequences), (size,), generator=generator)
-        return self._lay_out(part, rows)
+        data = self._splits["train"]
+        rows = torch.randint(len(data.sequences), (size,), generator=generator)
+        return self._lay_out(data, rows)
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
-        part = self._parts[split]
-        count = len(part.sequences)
+        data = self._splits[split]
+        count = len(data.sequences)
         self._check_memory(split, min(size, count))
         if split == "train":
-            chosen = epochs(count, size, seed=seed, start=start, shuffle=self.shuffle)
-            return (self._lay_out(part, rows) for rows in chosen)
+            chosen = epoch_indices(count, size, seed=seed, start=start, shuffle=self.shuffle)
+            return (self._lay_out(data, rows) for rows in chosen)
         order = torch.arange(count)
-        return (self._lay_out(part, order[rows]) for rows in one_pass(count, size, start))
+        return (self._lay_out(data, order[rows]) for rows in sequential_slices(count, size, start))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return self._answers.loss(outputs, targets)
+        return self._metrics.loss(outputs, targets)
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return self._answers.metric(outputs, targets)
+        return self._metrics.metric(outputs, targets)
 
-    def tally(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return self._answers.tally(outputs, targets)
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self._metrics.metric_sums(outputs, targets)
 
-    def figures(self, tally: Tensor) -> dict[str, float]:
-        return self._answers.figures(tally)
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        return self._metrics.metrics_from_sums(sums)
 
     def baseline(self) -> float:
-        r"""The loss of the best constant on what is trained on.
+        r"""The loss of the best constant prediction on the training split.
 
-        For classes this is the entropy of their shares, each counted with its weight, and for
-        numbers their variance.
+        For classes this is the entropy of their weighted frequencies, for numbers their variance.
         """
-        if isinstance(self._answers, Classes):
-            weighted = self._shares * self._answers.weights
-            shares = weighted / weighted.sum()
-            return -torch.special.xlogy(shares, shares).sum().item()
-        part = self._parts["train"]
-        targets = self._lay_out(part, torch.arange(len(part.sequences))).targets
-        spread = targets.double().flatten(0, -2)
-        return (spread - spread.nanmean(0)).square().nanmean().item()
+        if isinstance(self._metrics, ClassificationMetrics):
+            weighted = self._frequencies * self._metrics.weights
+            frequencies = weighted / weighted.sum()
+            return -torch.special.xlogy(frequencies, frequencies).sum().item()
+        data = self._splits["train"]
+        targets = self._lay_out(data, torch.arange(len(data.sequences))).targets
+        values = targets.double().flatten(0, -2)
+        return (values - values.nanmean(0)).square().nanmean().item()
 
     def steps_per_epoch(self, size: int) -> int | None:
         self.check_request("train", size)
-        return math.ceil(len(self._parts["train"].sequences) / size)
+        return math.ceil(len(self._splits["train"].sequences) / size)
 
     @property
-    def _kind(self) -> type[Answers]:
-        return Classes if self.answer == "class" else Numbers
+    def _metrics_class(self) -> type[Metrics]:
+        return ClassificationMetrics if self.answer == "class" else RegressionMetrics
 
     @cached_property
-    def _read(self) -> Parts:
+    def _data(self) -> SeriesSplits:
         train, test = self.train, self.test
         if self.dataset is not None:
             train, test = (locate(file, self.data_root) for file in ARCHIVE[self.dataset])
-        return read_parts(
+        return read_splits(
             Path(train or ""),
             None if test is None else Path(test),
             answer=self.answer,
@@ -222,35 +220,35 @@ class Series(Task):
         )
 
     @property
-    def _parts(self) -> dict[str, Part]:
-        return self._read.parts
+    def _splits(self) -> dict[str, SeriesSplit]:
+        return self._data.splits
 
     @cached_property
-    def _answers(self) -> Answers:
+    def _metrics(self) -> Metrics:
         if self.answer != "class":
-            return Numbers(self._read.answer_scale)
+            return RegressionMetrics(self._data.target_scale)
         if self.class_weights == "none":
-            return Classes(torch.ones(len(self.class_names)))
-        return Classes((1 / (len(self.class_names) * self._shares)).float())
+            return ClassificationMetrics(torch.ones(len(self.class_names)))
+        return ClassificationMetrics((1 / (len(self.class_names) * self._frequencies)).float())
 
     @property
-    def _shares(self) -> Tensor:  # (K,)
-        """The share of each class in what is trained on."""
-        answers = self._parts["train"].answers
-        return answers.bincount(minlength=len(self.class_names)).double() / len(answers)
+    def _frequencies(self) -> Tensor:  # (K,)
+        """The frequency of each class in the training split."""
+        targets = self._splits["train"].targets
+        return targets.bincount(minlength=len(self.class_names)).double() / len(targets)
 
-    def _lay_out(self, part: Part, rows: Tensor) -> Batch:
-        lengths = part.sequences.lengths[rows]
+    def _lay_out(self, data: SeriesSplit, rows: Tensor) -> Batch:
+        lengths = data.sequences.lengths[rows]
         if self.answer != "next":
-            inputs = part.sequences.padded(rows)
-            return Batch(inputs, part.answers[rows], lengths, targets_batch_dim=0)
+            inputs = data.sequences.padded(rows)
+            return Batch(inputs, data.targets[rows], lengths, targets_batch_dim=0)
         steps = int(lengths.max()) - 1
-        targets = part.sequences.padded(rows, steps, ahead=1, due=lengths - 1)
-        inputs = part.sequences.padded(rows, steps)
+        targets = data.sequences.padded(rows, steps, offset=1, valid_steps=lengths - 1)
+        inputs = data.sequences.padded(rows, steps)
         return Batch(inputs, targets, lengths - 1)
 
     def _check_memory(self, split: str, size: int) -> None:
-        longest = int(self._parts[split].sequences.lengths.max())
+        longest = int(self._splits[split].sequences.lengths.max())
         copies = 2 if self.answer == "next" else 1
         check_memory(
             4 * copies * longest * size * self.input_size,

@@ -1,7 +1,6 @@
-"""How the data of `car_racing` come about: drives are recorded, and their frames encoded."""
+"""Creates the data of `CarRacing`: records drives, and encodes their frames."""
 
+from eigenrnn.experiments.world.autoencoder import VAE, autoencoder_settings, encode
 from eigenrnn.experiments.world.collection import Collection
-from eigenrnn.experiments.world.encode import autoencoder_settings, encode
-from eigenrnn.experiments.world.vae import VAE
 
 __all__ = ["VAE", "Collection", "autoencoder_settings", "encode"]

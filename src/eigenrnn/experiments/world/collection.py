@@ -1,4 +1,4 @@
-"""Many drives, recorded in parallel into a folder."""
+"""Records many drives in parallel into a folder, with a progress bar."""
 
 import io
 import json
@@ -11,43 +11,86 @@ from importlib.metadata import version
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.data.car_racing import ENCODED, parts, read_rollout
+from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
 from eigenrnn.experiments.training.interrupts import Interrupts
+from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_directory import write_json
-from eigenrnn.experiments.world.drive import actions, check_installed, drive
-from eigenrnn.experiments.world.progress import Counter
+from eigenrnn.experiments.world.drive import check_installed, record_drive, sample_actions
 
-__all__ = ["Collection"]
+__all__ = ["Collection", "ProgressCounter"]
+
+
+class ProgressCounter:
+    """A progress bar on a terminal; elsewhere a line at each tenth.
+
+    Args:
+        console: The console; by default standard error.
+        label: The name of the work.
+        total: The number of items.
+        done: The number of items that are finished already.
+    """
+
+    def __init__(self, console: Console | None, label: str, total: int, done: int = 0) -> None:
+        self._console = console or plain_console(stderr=True)
+        self._label, self._total, self._done = label, total, done
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self._console,
+            disable=not self._console.is_interactive,
+        )
+        self._task = self._bar.add_task(label, total=total, completed=done)
+
+    def advance(self) -> None:
+        """Count one more finished item."""
+        self._done += 1
+        self._bar.update(self._task, completed=self._done)
+        tenths = self._done * 10 // self._total
+        if not self._console.is_interactive and tenths > (self._done - 1) * 10 // self._total:
+            self._console.print(
+                f"{self._label}: {self._done}/{self._total}", highlight=False, soft_wrap=True
+            )
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A folder of drives, each of which is a function of the seed and its number.
+    """A folder of drives; each drive is a function of the seed and its number.
 
     =====================  ==========================================================
-    `collection.json`      what was collected, and with which versions
+    `collection.json`      the options of the collection, and the versions
     `rollouts/00042.npy`   drive 42: a frame and an action for each step
     `vae/`                 the run of the autoencoder
-    `car_racing.npz`       the encoded drives, what the task reads
+    `car_racing.npz`       the encoded drives, the data file of the task
     =====================  ==========================================================
 
     Args:
-        folder: Where it is or is to be.
+        folder: The folder.
         rollouts: The number of drives.
-        steps: The number of steps of each.
-        seed: The seed of all.
+        steps: The number of steps of a drive.
+        seed: The seed.
 
     Raises:
-        ValueError: If a number is out of its range.
+        ValueError: If a number is out of range.
 
     Example:
         >>> Collection("runs/car_racing", rollouts=300, steps=1_000).path(42).name
@@ -61,7 +104,7 @@ class Collection:
 
     def __post_init__(self) -> None:
         check_positive_integer("rollouts", self.rollouts)
-        parts(self.rollouts)
+        split_slices(self.rollouts)
         if self.steps < 2:
             raise ValueError(f"expected steps >= 2, got {self.steps}")
         if self.seed < 0:
@@ -78,93 +121,95 @@ class Collection:
 
     @property
     def encoded(self) -> Path:
-        """The file that the task reads."""
+        """The data file of the task."""
         return Path(self.folder) / ENCODED
 
     def read(self, number: int) -> Any:
-        """Map a drive into memory.
+        """Memory-map a drive.
 
         Raises:
-            ValueError: If the file is cut off or holds something else.
+            ValueError: If the file is truncated or not a drive.
         """
         return read_rollout(self.path(number), self.steps)
 
     def collect(self, processes: int | None = None, console: Console | None = None) -> bool:
-        """Record the drives that are not there yet, and check those that are.
+        """Record the missing drives, and check the recorded ones.
 
-        Each is written whole or not at all. The first Ctrl-C ends the work after the drives in
-        hand; calling this again goes on. A script must call it below `if __name__ == "__main__":`,
-        as the processes begin by importing that script.
+        Each drive is written atomically. After the first Ctrl-C the drives in progress are
+        finished; another call resumes. A script must call this under
+        `if __name__ == "__main__":`, because the worker processes import the script.
 
         Args:
-            processes: How many to use, by default one for each core; the drives do not depend on
-                it.
-            console: Where to show progress, by default on standard error.
+            processes: The number of processes, by default one per core; the drives do not depend
+                on it.
+            console: The console for progress; by default standard error.
 
         Returns:
-            Whether all drives are there now.
+            Whether all drives are recorded.
 
         Raises:
             ImportError: If the environment is not installed.
-            ValueError: If the folder holds something else, or a drive is damaged or another.
-            ChildProcessError: If a process ended by itself.
+            ValueError: If the folder holds other files, or a drive is damaged or a different one.
+            ChildProcessError: If a process crashed.
         """
         if processes is not None:
             check_positive_integer("processes", processes)
         check_installed()
-        self._open()
-        missing = [number for number in range(self.rollouts) if not self._is_there(number)]
+        self._prepare_folder()
+        missing = [number for number in range(self.rollouts) if not self._is_recorded(number)]
         done = self.rollouts - len(missing)
         if not missing:
             return True
         workers = min(processes or _cores(), len(missing))
-        with Counter(console, "recording drives", self.rollouts, done) as counter:
+        with ProgressCounter(console, "recording drives", self.rollouts, done) as counter:
             return self._record(missing, workers, counter)
 
-    def _record(self, missing: list[int], workers: int, counter: Counter) -> bool:
-        # Started afresh, not forked: the environment must not meet what this process has loaded.
-        context, left = get_context("spawn"), iter(missing)
+    def _record(self, missing: list[int], workers: int, counter: ProgressCounter) -> bool:
+        # spawned, not forked: the environment conflicts with libraries loaded by this process
+        context, remaining = get_context("spawn"), iter(missing)
         with (
             Interrupts() as interrupts,
             ProcessPoolExecutor(workers, context, initializer=_ignore_interrupts) as pool,
         ):
-            # No more than are in hand: what waits in the queue of a pool cannot be taken back.
-            running = {pool.submit(_write, self, number) for number in islice(left, workers)}
+            # submit only as many as there are workers: queued drives could not be cancelled
+            running = {pool.submit(_write, self, number) for number in islice(remaining, workers)}
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for each in done:
-                    _check_written(each, self.folder)
+                    _raise_worker_error(each, self.folder)
                     counter.advance()
                 if not interrupts.requested:
-                    next_ones = islice(left, len(done))
+                    next_ones = islice(remaining, len(done))
                     running |= {pool.submit(_write, self, number) for number in next_ones}
         return all(self.path(number).exists() for number in missing)
 
-    def _is_there(self, number: int) -> bool:
+    def _is_recorded(self, number: int) -> bool:
         path = self.path(number)
         if not path.exists():
             return False
-        if not np.array_equal(self.read(number)["action"], actions(self.seed, number, self.steps)):
+        if not np.array_equal(
+            self.read(number)["action"], sample_actions(self.seed, number, self.steps)
+        ):
             raise ValueError(
                 f"expected the actions of drive {number} with the seed {self.seed} in {path}, "
                 "got other actions; delete the file and collect it again"
             )
         return True
 
-    def _open(self) -> None:
-        """Make the folder, or see that it is that of the same collection.
+    def _prepare_folder(self) -> None:
+        """Create the folder, or check that it belongs to the same collection.
 
         Raises:
-            ValueError: If it is not.
+            ValueError: If it does not.
         """
-        folder, facts = Path(self.folder), self._facts()
+        folder, config = Path(self.folder), self._config()
         known = folder / "collection.json"
         if known.exists():
-            found = _facts_in(known)
+            found = _read_config(known)
             changed = [
-                f"{name} {found.get(name)}, now {fact}"
-                for name, fact in facts.items()
-                if found.get(name) != fact
+                f"{name} {found.get(name)}, now {value}"
+                for name, value in config.items()
+                if found.get(name) != value
             ]
             if changed:
                 raise ValueError(
@@ -177,19 +222,19 @@ class Collection:
                 f"expected an empty folder or a collection, got {folder} with other files in it"
             )
         (folder / "rollouts").mkdir(parents=True, exist_ok=True)
-        write_json(known, facts)
+        write_json(known, config)
 
-    def _facts(self) -> dict[str, Any]:
-        numbers = {name: fact for name, fact in asdict(self).items() if name != "folder"}
+    def _config(self) -> dict[str, Any]:
+        numbers = {name: value for name, value in asdict(self).items() if name != "folder"}
         environment = f"CarRacing of gymnasium {version('gymnasium')}"
         return {"format": _FORMAT, "environment": environment, **numbers}
 
 
-def _facts_in(path: Path) -> dict[str, Any]:
-    """Read what was collected.
+def _read_config(path: Path) -> dict[str, Any]:
+    """Read the options of a collection.
 
     Raises:
-        ValueError: If that cannot be read.
+        ValueError: If the file is damaged.
     """
     try:
         return dict(json.loads(path.read_text()))
@@ -205,15 +250,15 @@ def _cores() -> int:
 
 def _write(collection: Collection, number: int) -> None:
     content = io.BytesIO()
-    np.save(content, drive(collection.seed, number, collection.steps), allow_pickle=False)
+    np.save(content, record_drive(collection.seed, number, collection.steps), allow_pickle=False)
     write_atomically(collection.path(number), content.getvalue())
 
 
-def _check_written(drive: "Future[None]", folder: str | Path) -> None:
-    """Raise what a process met.
+def _raise_worker_error(drive: "Future[None]", folder: str | Path) -> None:
+    """Raise the error of a worker process, if any.
 
     Raises:
-        ChildProcessError: If the process ended by itself.
+        ChildProcessError: If the process crashed.
     """
     try:
         drive.result()
@@ -225,5 +270,5 @@ def _check_written(drive: "Future[None]", folder: str | Path) -> None:
 
 
 def _ignore_interrupts() -> None:
-    # Ctrl-C reaches all processes of a terminal; it is the first one that decides.
+    # Ctrl-C reaches all processes of a terminal; only the parent handles it
     signal.signal(signal.SIGINT, signal.SIG_IGN)

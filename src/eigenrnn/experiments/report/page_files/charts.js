@@ -1,4 +1,4 @@
-// The charts: each knows how to draw itself from what its controls say, and its numbers as a table.
+// The charts: each draws itself from its controls, and returns its numbers as a table.
 "use strict";
 
 class Chart {
@@ -27,21 +27,21 @@ class Chart {
   }
   act(button) {
     const act = button.dataset.act;
-    if (act === "csv") save(`${this.figure.id}.csv`, asText(this.table()));
+    if (act === "csv") save(`${this.figure.id}.csv`, toCsv(this.table()));
     else if (act === "png") this.plots.filter((plot) => plot.offsetParent).forEach((plot, number) => Plotly.downloadImage(plot, {format: "png", scale: 2, filename: `${this.figure.id}-${number + 1}`}));
-    else if (act === "whole") this.plots.forEach(wholeRange);
+    else if (act === "reset") this.plots.forEach(resetZoom);
     else if (act === "log") {
       button.setAttribute("aria-pressed", String(!this.pressed("log")));
-      this.plots.forEach(wholeRange);
+      this.plots.forEach(resetZoom);
     }
   }
 }
 
 // Charts of several series, each of which can be hidden.
-class Series extends Chart {
+class SeriesChart extends Chart {
   prepare() {
-    this.series = this.given();
-    const place = this.figure.querySelector(".toggles");
+    this.series = this.loadSeries();
+    const container = this.figure.querySelector(".toggles");
     this.toggles = this.series.map((one) => {
       const button = make("button", undefined, {type: "button", "aria-pressed": String(one.shown)});
       button.append(swatch(one.colour, one.dash), make("span", one.label));
@@ -52,7 +52,7 @@ class Series extends Chart {
       });
       return button;
     });
-    place.replaceChildren(...this.toggles);
+    container.replaceChildren(...this.toggles);
     this.plot = this.plots[0];
   }
   line(one, x, y, more = {}) {
@@ -63,15 +63,15 @@ class Series extends Chart {
   }
 }
 
-class Curves extends Series {
-  given() {
+class LearningCurves extends SeriesChart {
+  loadSeries() {
     this.data = DATA.curves[this.figure.dataset.key];
-    fill(this.select("quantity"), this.data.quantities.map((name) => [name, words(name)]), this.data.start);
-    fill(this.select("band"), [["error", "standard error"], ["range", "smallest to largest"], ["none", "none"]]);
+    fill(this.select("quantity"), this.data.quantities.map((name) => [name, words(name)]), this.data.initial);
+    fill(this.select("band"), [["error", "standard error"], ["range", "range over runs"], ["none", "none"]]);
     return this.data.series;
   }
   changed(name) {
-    if (name === "quantity") wholeRange(this.plot);
+    if (name === "quantity") resetZoom(this.plot);
     else this.draw();
   }
   band(one, values, log) {
@@ -80,7 +80,7 @@ class Curves extends Series {
     const around = (index, sign) => {
       const mean = values.mean[index];
       const edge = kind === "range" ? (sign < 0 ? values.low : values.high)[index] : mean + sign * values.error[index];
-      return log && edge <= 0 ? mean / 10 : edge;  // a logarithm has no room for what is below zero
+      return log && edge <= 0 ? mean / 10 : edge;  // a logarithmic axis cannot show values below zero
     };
     const [x, back] = [at.map((index) => values.step[index]), [...at].reverse()];
     const colour = colourOf(one.colour);
@@ -102,7 +102,7 @@ class Curves extends Series {
     this.tabulate();
     return draw(this.plot, [...bands, ...lines], layout(
       axis("training step", {exponentformat: "none", separatethousands: true}), axis(words(quantity), scale),
-      {hovermode: "x unified", uirevision: `${quantity} ${log} ${this.plot.kept}`},
+      {hovermode: "x unified", uirevision: `${quantity} ${log} ${this.plot.revision}`},
     ));
   }
   table() {
@@ -117,15 +117,15 @@ class Curves extends Series {
   }
 }
 
-class Fisher extends Series {
-  given() { return DATA.fisher; }
+class FisherMemory extends SeriesChart {
+  loadSeries() { return DATA.fisher; }
   draw() {
     const log = this.pressed("log");
     const lines = this.series.map((one) => this.line(one, one.values.map((_, k) => k), one.values));
-    const said = this.series.filter((one) => one.shown).map((one) => `${one.label} ${short(one.total)} in all`);
-    this.plot.setAttribute("aria-label", `Fisher memory by age of the input: ${said.join(", ") || "all are hidden"}`);
+    const totals = this.series.filter((one) => one.shown).map((one) => `${one.label} ${short(one.total)} in total`);
+    this.plot.setAttribute("aria-label", `Fisher memory by age of the input: ${totals.join(", ") || "all are hidden"}`);
     this.tabulate();
-    return draw(this.plot, lines, layout(axis("age k of the input (steps)"), axis("J(k)", log ? LOG : {}), {uirevision: `${log} ${this.plot.kept}`, hovermode: "x unified"}));
+    return draw(this.plot, lines, layout(axis("age k of the input (steps)"), axis("J(k)", log ? LOG : {}), {uirevision: `${log} ${this.plot.revision}`, hovermode: "x unified"}));
   }
   table() {
     const most = Math.max(...this.series.map((one) => one.values.length));
@@ -137,22 +137,22 @@ class Fisher extends Series {
 }
 
 // Charts of one network's matrix at a time.
-class Chosen extends Chart {
+class NetworkChart extends Chart {
   prepare() {
     this.networks = DATA[this.figure.dataset.chart];
     fill(this.select("network"), this.networks.map((one, index) => [String(index), one.label]));
-    this.offer();
+    this.fillMatrices();
   }
   get network() { return this.networks[Number(this.select("network").value)]; }
   get matrix() { return this.network.matrices[this.select("matrix").value]; }
-  offer() { fill(this.select("matrix"), Object.keys(this.network.matrices).map((name) => [name, name]), this.network.main); }
+  fillMatrices() { fill(this.select("matrix"), Object.keys(this.network.matrices).map((name) => [name, name]), this.network.main); }
   changed(name) {
-    if (name === "network") this.offer();
-    return this.plots.forEach(wholeRange);
+    if (name === "network") this.fillMatrices();
+    return this.plots.forEach(resetZoom);
   }
 }
 
-class Maps extends Chosen {
+class HeatMaps extends NetworkChart {
   draw() {
     const {map, profile, note} = this.matrix;
     const label = `${this.network.label}, ${this.select("matrix").value}`;
@@ -164,7 +164,7 @@ class Maps extends Chosen {
     const log = profile.log ? LOG : {};
     this.part("diagonals").setAttribute("aria-label", `${profile.y_name} by ${profile.x_name} of ${label}`);
     draw(this.part("diagonals"), [{type: "scatter", mode: "lines+markers", x: profile.x, y: profile.y, line: {color: colour, width: 2}, marker: {size: 4}, name: plain(label)}],
-      layout(axis(profile.x_name), axis(profile.y_name, log), {uirevision: `${label} ${this.part("diagonals").kept}`}));
+      layout(axis(profile.x_name), axis(profile.y_name, log), {uirevision: `${label} ${this.part("diagonals").revision}`}));
   }
   table() {
     const {map, profile} = this.matrix;
@@ -173,15 +173,15 @@ class Maps extends Chosen {
   }
 }
 
-class Spectrum extends Chosen {
+class Spectrum extends NetworkChart {
   prepare() {
     this.slider = this.figure.querySelector("input[type=range]");
     this.player = this.figure.querySelector('[data-act="play"]');
     super.prepare();
     this.slider.addEventListener("input", () => this.draw());
   }
-  offer() {
-    super.offer();
+  fillMatrices() {
+    super.fillMatrices();
     const {steps, measures} = this.network;
     this.stop();
     this.slider.max = String(steps.length - 1);
@@ -217,16 +217,16 @@ class Spectrum extends Chosen {
   }
   draw() {
     const [at, name, {steps, label}] = [Number(this.slider.value), this.select("matrix").value, this.network];
-    const said = steps[at] === null ? "the trained model" : `step ${steps[at].toLocaleString("en")}`;
-    this.figure.querySelector("output").textContent = said;
-    this.slider.setAttribute("aria-valuetext", said);
-    this.part("note").textContent = `Shown is ${said}. ${this.network.note}`;
+    const position = steps[at] === null ? "the trained model" : `step ${steps[at].toLocaleString("en")}`;
+    this.figure.querySelector("output").textContent = position;
+    this.slider.setAttribute("aria-valuetext", position);
+    this.part("note").textContent = `Shown is ${position}. ${this.network.note}`;
     this.tabulate();
-    this.drawDisc(at, `${label}, ${name}, ${said}`);
+    this.drawDisc(at, `${label}, ${name}, ${position}`);
     if (steps.length > 1) this.drawMeasures(at);
     this.drawGradients(at);
   }
-  drawDisc(at, said) {
+  drawDisc(at, position) {
     const planes = this.matrix;
     const [now, first] = [planes[at], planes[0]];
     const moduli = now.re.map((re, index) => Math.hypot(re, now.im[index]));
@@ -234,7 +234,7 @@ class Spectrum extends Chosen {
     const far = Math.max(1, ...planes.flatMap((p) => p.re.map((re, i) => Math.max(Math.abs(re), Math.abs(p.im[i]))))) * 1.08;
     const turns = Array.from({length: 181}, (_, index) => (index * Math.PI) / 90);
     const colour = colourOf(this.network.colour);
-    this.part("disc").setAttribute("aria-label", `${moduli.length} eigenvalues of ${said}; the largest modulus is ${short(Math.max(...moduli))}`);
+    this.part("disc").setAttribute("aria-label", `${moduli.length} eigenvalues of ${position}; the largest modulus is ${short(Math.max(...moduli))}`);
     const traces = [
       {type: "scatter", mode: "lines", x: turns.map(Math.cos), y: turns.map(Math.sin), line: {color: style("--soft"), width: 1}, hoverinfo: "skip", name: "unit circle"},
       {type: "scatter", mode: "markers", x: first.re, y: first.im, marker: {color: style("--soft"), size: 6, symbol: "circle-open", opacity: 0.6}, hoverinfo: "skip", visible: planes.length > 1, name: "first step"},
@@ -247,7 +247,7 @@ class Spectrum extends Chosen {
     draw(this.part("disc"), traces, layout(
       axis("real part", {range: [-far, far], constrain: "domain"}),
       axis("imaginary part", {range: [-far, far], scaleanchor: "x", constrain: "domain"}),
-      {uirevision: `${this.select("network").value} ${this.select("matrix").value} ${this.part("disc").kept}`},
+      {uirevision: `${this.select("network").value} ${this.select("matrix").value} ${this.part("disc").revision}`},
     ));
   }
   marker(x) {
@@ -258,7 +258,7 @@ class Spectrum extends Chosen {
     const y = measures[measure][this.select("matrix").value];
     this.part("measures").setAttribute("aria-label", `${words(measure)} over training: ${short(y[0])} at first, ${short(y.at(-1))} at last`);
     draw(this.part("measures"), [{type: "scatter", mode: "lines+markers", x: steps, y, marker: {size: 4}, line: {color: colourOf(colour), width: 2}, name: plain(measure)}],
-      layout(axis("training step"), axis(words(measure), {exponentformat: "power"}), {...this.marker(steps[at]), uirevision: `${this.part("measures").kept}`}));
+      layout(axis("training step"), axis(words(measure), {exponentformat: "power"}), {...this.marker(steps[at]), uirevision: `${this.part("measures").revision}`}));
   }
   drawGradients(at) {
     const layers = Object.entries(this.network.gradients);
@@ -266,7 +266,7 @@ class Spectrum extends Chosen {
     const every = layers.flatMap(([, {norms}]) => norms.flat()).filter((value) => value > 0);
     const span = every.length ? [Math.log10(Math.min(...every)) - 0.2, Math.log10(Math.max(...every)) + 0.2] : undefined;
     const traces = layers.map(([name, {time, norms}], index) => ({type: "scatter", mode: "lines", x: time, y: norms[at], name: plain(name), line: {color: colourOf(this.network.colour), dash: DASHES[index % 5], width: 2}}));
-    draw(this.part("gradients"), traces, layout(axis("time step of the sequence"), axis("gradient norm", {...LOG, range: span}), {uirevision: `${this.part("gradients").kept}`}));
+    draw(this.part("gradients"), traces, layout(axis("time step of the sequence"), axis("gradient norm", {...LOG, range: span}), {uirevision: `${this.part("gradients").revision}`}));
   }
   table() {
     const now = this.matrix[Number(this.slider.value)];
@@ -274,7 +274,7 @@ class Spectrum extends Chosen {
   }
 }
 
-const KINDS = {curves: Curves, fisher: Fisher, schur: Maps, gradient: Maps, spectrum: Spectrum};
+const KINDS = {curves: LearningCurves, fisher: FisherMemory, schur: HeatMaps, gradient: HeatMaps, spectrum: Spectrum};
 const charts = [...document.querySelectorAll("[data-chart]")].map((figure) => new KINDS[figure.dataset.chart](figure));
 const drawAll = () => charts.forEach((chart) => chart.draw());
 

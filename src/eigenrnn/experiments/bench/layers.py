@@ -1,0 +1,98 @@
+"""The benchmarked layers, and the training step that is timed."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.constraints import ScaledCayley
+from eigenrnn.errors import check_installed
+from eigenrnn.layers import GRU, RNN
+from eigenrnn.ops.compiled import missing
+
+__all__ = ["REFERENCE", "benchmarked_layers", "product_gflops", "step"]
+
+REFERENCE = "torch.nn.RNN(tanh)"
+"""The layer to which all others are compared."""
+
+
+def benchmarked_layers(N: int, slow: bool = False) -> dict[str, nn.Module]:
+    """Return the layers by name, each with one input channel.
+
+    Args:
+        N: The hidden size.
+        slow: Whether to include Python loops over torch operations.
+    """
+    modrelu = partial(RNN, 1, N, constraint=ScaledCayley)
+    compiled: dict[str, nn.Module] = {
+        "RNN(modReLU), compiled": modrelu(backend="cpu"),
+        "GRU, compiled": GRU(1, N, backend="cpu"),
+    }
+    plain: dict[str, nn.Module] = {
+        "a plain loop under autograd": Loop(N),
+        "a loop with geotorch's orthogonal matrix": GeotorchLoop(N),
+    }
+    return {
+        REFERENCE: nn.RNN(1, N),
+        "torch.nn.LSTM": nn.LSTM(1, N),
+        "torch.nn.GRU": nn.GRU(1, N),
+        **({} if missing() else compiled),
+        "RNN(modReLU), loop": modrelu(backend="loop"),
+        "GRU, loop": GRU(1, N, backend="loop"),
+        **(plain if slow else {}),
+    }
+
+
+def step(layer: nn.Module, x: Tensor) -> None:
+    """Run a forward and a backward pass that use all states and give all weights a gradient."""
+    layer(x)[0].sum().backward()
+
+
+class Loop(nn.Module):
+    """A tanh RNN as a plain Python loop over `torch.nn.RNNCell`."""
+
+    def __init__(self, N: int) -> None:
+        super().__init__()
+        self.cell = nn.RNNCell(1, N)
+
+    def forward(
+        self,
+        x: Tensor,  # (T, B, 1)
+    ) -> tuple[Tensor, Tensor]:
+        h = x.new_zeros(x.shape[1], self.cell.hidden_size)
+        states: list[Tensor] = []
+        for x_t in x.unbind():
+            h = self.cell(x_t, h)
+            states.append(h)
+        return torch.stack(states), h
+
+
+class GeotorchLoop(Loop):
+    """The same loop with an orthogonal matrix from geotorch, built once per sequence."""
+
+    def __init__(self, N: int) -> None:
+        check_installed("dev", "the loop with geotorch", "geotorch")
+        import geotorch
+
+        super().__init__(N)
+        geotorch.orthogonal(self.cell, "weight_hh")
+
+    def forward(
+        self,
+        x: Tensor,  # (T, B, 1)
+    ) -> tuple[Tensor, Tensor]:
+        with nn.utils.parametrize.cached():
+            return super().forward(x)
+
+
+def product_gflops(clock: Callable[[], float], n: int = 2048, rounds: int = 5) -> float:
+    """Return the best rate of an n x n x n matrix product in float32, in Gflop/s."""
+    a, b, out = (torch.randn(n, n) for _ in range(3))
+    best = math.inf
+    for _ in range(rounds + 1):
+        start = clock()
+        torch.mm(a, b, out=out)
+        best = min(best, clock() - start)
+    return 2 * n**3 / best / 1e9

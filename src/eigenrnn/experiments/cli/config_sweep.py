@@ -1,0 +1,101 @@
+"""The trials of a sweep over the options of `eigenrnn train`."""
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from jsonargparse import Namespace
+
+from eigenrnn.experiments.cli.name_lookup import load_named_yaml
+from eigenrnn.experiments.cli.train_options import build_training, parse_options
+from eigenrnn.experiments.sweep import Prepared, Source, Trial
+from eigenrnn.experiments.sweep.source import shown
+from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.training import Settings
+
+__all__ = ["ConfigSweep"]
+
+_SETTINGS = tuple(field.name for field in fields(Settings))
+_MAX_NAME = 80  # characters of the name of a folder
+
+
+@dataclass(frozen=True)
+class ConfigSweep(Source):
+    """A sweep over some options of `eigenrnn train`.
+
+    Args:
+        options: The options that all trials share, as in a YAML file.
+        seeds: The seeds of each point.
+        data_root: The folder with the data files.
+    """
+
+    options: Mapping[str, Any]
+    seeds: tuple[int, ...] = (0,)
+    data_root: str | None = None
+
+    def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
+        label = " ".join(f"{name}={shown(value)}" for name, value in parameters.items())
+        slug = re.sub(r"[^a-z0-9]+", "-", f"{number:03d} {label}".lower())[:_MAX_NAME].strip("-")
+        return [
+            Trial(number, parameters, seed, f"{slug}/seed-{seed}", label) for seed in self.seeds
+        ]
+
+    def check(self, trials: Sequence[Trial]) -> None:
+        built: set[str] = set()
+        for trial in trials:
+            options, _ = self._options(trial)
+            settings = Settings(**{name: options[name] for name in _SETTINGS})
+            if settings.devices != 1 or settings.num_nodes != 1:
+                raise ValueError("expected devices=1 and num_nodes=1 in a sweep, got more")
+            settings.total_steps(options.task)
+            # trials that differ in training settings only share a model: build it once
+            shape = {n: v for n, v in trial.parameters.items() if n not in _SETTINGS}
+            if repr(shape) not in built:
+                training = build_training(options, self.data_root)
+                if training.task.missing_data() is not None:
+                    next(training.task.batches("train", 1))  # downloads the data, or raises
+                built.add(repr(shape))
+
+    def task(self, trial: Trial) -> Task:
+        return self._options(trial)[0].task
+
+    def prepare(self, trial: Trial, folder: Path) -> Prepared:
+        del folder
+        options, entry = self._options(trial)
+        training = build_training(options, self.data_root)
+        config = {"command": "train", "options": entry}
+        name = f"{training.name}, {trial.name}"
+        return Prepared(training.model, training.task, training.settings, name, config)
+
+    def _options(self, trial: Trial) -> tuple[Namespace, dict[str, Any]]:
+        """Return the instantiated options of a trial, and their entry in config.json."""
+        content = copy.deepcopy(dict(self.options))
+        for name, value in trial.parameters.items():
+            _set(content, name.split("."), value)
+        content["seed"] = trial.seed
+        return parse_options(load_named_yaml(yaml.safe_dump(content)))
+
+
+def _set(content: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set an option by its path; `task: copying` is read as `task: {name: copying}`.
+
+    Raises:
+        ValueError: If the owner of the option is missing.
+    """
+    first, *rest = path
+    if not rest:
+        content[first] = value
+        return
+    owner: Any = content.get(first)
+    if isinstance(owner, str):
+        content[first] = owner = {"name": owner}
+    if not isinstance(owner, dict):
+        raise ValueError(
+            f"expected {first} in the file because it varies {'.'.join(path)}, got none"
+        )
+    options = cast("dict[str, Any]", owner)
+    _set(options.setdefault("init_args", {}) if "class_path" in options else options, rest, value)

@@ -1,0 +1,198 @@
+"""Replaces the names of tasks, layers and constraints by class paths, in arguments and YAML."""
+
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import yaml
+
+from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, TASKS, class_path
+
+__all__ = [
+    "PRESET_ARGUMENTS",
+    "annotations_of",
+    "did_you_mean",
+    "listing_hint",
+    "load_named_yaml",
+    "load_yaml",
+    "options_of",
+    "resolve_arguments",
+    "unknown_name",
+]
+
+PRESET_ARGUMENTS = frozenset({"batch_first", "device", "dtype", "generator", "proj_size"})
+"""Arguments of layers that the command line sets itself, or that its models do not accept."""
+
+_KINDS: dict[str, tuple[str, Mapping[str, type]]] = {
+    "task": ("task", TASKS),
+    "layer": ("layer", LAYERS),
+    "layer.constraint": ("constraint", CONSTRAINTS),
+    "layer.reset": ("constraint", CONSTRAINTS),
+    "layer.update": ("constraint", CONSTRAINTS),
+    "layer.candidate": ("constraint", CONSTRAINTS),
+}
+_LISTED = ("constraint", "layer", "task", "recipe")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Suggest similar names in parentheses; empty if there are none."""
+    found = difflib.get_close_matches(name, sorted(set(names) - {name}), n=3, cutoff=0.6)
+    return f" (did you mean {' or '.join(found)}?)" if found else ""
+
+
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
+    """Return the message for an unknown name, with similar names and where to find all."""
+    names = list(names)
+    return (
+        f"expected a {kind}, got {name!r}{did_you_mean(name, names)}; {listing_hint(kind, names)}"
+    )
+
+
+def listing_hint(kind: str, names: Iterable[str]) -> str:
+    """Name the command that lists all names of a kind, or list them if there are few."""
+    return f"see eigenrnn list {kind}s" if kind in _LISTED else f"there are {', '.join(names)}"
+
+
+def options_of(class_name: str) -> set[str]:
+    """Return the options that a registered class accepts on the command line."""
+    kinds = [kind for _, kinds in _KINDS.values() for kind in kinds.values()]
+    return {name for kind in kinds if kind.__name__ == class_name for name in annotations_of(kind)}
+
+
+def annotations_of(kind: type) -> dict[str, Any]:
+    """Return the annotation of each option that a registered class accepts on the command line."""
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("eigenrnn")]
+    parameters = [
+        p for base in reversed(ours) for p in inspect.signature(base).parameters.values()
+    ]
+    excluded = {"input_size", "hidden_size", "options"} | PRESET_ARGUMENTS
+    return {p.name: p.annotation for p in parameters if p.name not in excluded}
+
+
+def resolve_arguments(arguments: list[str]) -> list[str]:
+    """Replace the names after ``--task``, ``--layer`` and its constraints by class paths.
+
+    ``--task.help`` without a name refers to the task named elsewhere in the arguments.
+    """
+    translated: list[str] = []
+    flags = {flag: kind for kind in _KINDS for flag in (f"--{kind}", f"--{kind}.help")}
+    for argument in arguments:
+        flag, equals, name = argument.partition("=")
+        before = translated[-1] if translated else ""
+        if equals and flag in flags:
+            translated.append(f"{flag}={_path(flags[flag], name)}")
+        elif before in flags and not argument.startswith("-"):
+            translated.append(_path(flags[before], argument))
+        else:
+            translated.append(argument)
+    if translated and translated[-1].endswith(".help") and translated[-1] in flags:
+        translated.append(_help_subject(translated[-1], translated))
+    return translated
+
+
+def _help_subject(help_flag: str, arguments: list[str]) -> str:
+    """Return the class path that a help flag without a name refers to.
+
+    Raises:
+        ValueError: If the arguments name no such class.
+    """
+    flag = help_flag.removesuffix(".help")
+    named = [after for before, after in pairwise(arguments) if before == flag]
+    if not named:
+        noun, known = _KINDS[flag.removeprefix("--")]
+        hint = listing_hint(noun, known)
+        raise ValueError(f"expected a {noun} after {help_flag}, got none; {hint}")
+    return named[-1]
+
+
+def load_named_yaml(text: str) -> Any:
+    """Load YAML, and replace the names under ``task:`` and ``layer:`` by class paths.
+
+    Both ``task: copying`` and ``task: {name: copying, delay: 200}`` are accepted.
+    """
+    content = load_yaml(text)
+    return _in_mapping(content) if isinstance(content, dict) else content
+
+
+def _in_mapping(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    for kind in _KINDS:
+        key = kind.removeprefix(prefix)
+        if key in content:
+            content[key] = _entry(kind, content[key])
+    return content
+
+
+def _entry(kind: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return _path(kind, value)
+    if not isinstance(value, dict):
+        return value
+    if "name" in value:
+        options = {key: option for key, option in value.items() if key != "name"}
+        value = {"class_path": _path(kind, str(value["name"])), "init_args": options}
+    if isinstance(value.get("init_args"), dict):
+        _in_mapping(value["init_args"], f"{kind}.")
+    return value
+
+
+def _path(kind: str, name: str) -> str:
+    """Return the class path of a name; class paths are returned unchanged.
+
+    Raises:
+        ValueError: If the name is unknown; suggests similar names.
+    """
+    noun, known = _KINDS[kind]
+    if "." in name or name.startswith("{"):
+        return name
+    if name not in known:
+        raise ValueError(unknown_name(noun, name, known))
+    return class_path(known[name])
+
+
+_MAX_NODES = 10_000
+_TOO_DEEP = "is nested too deeply"
+
+
+def load_yaml(text: str) -> Any:
+    """Load a YAML document of limited size.
+
+    Each use of an alias counts, because a few lines of nested aliases can expand to billions of
+    values.
+
+    Raises:
+        YAMLError: If the text is not YAML, has more than 10,000 values, refers to itself or is
+            nested too deeply.
+    """
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _count(node, {}, ())
+        return loader.construct_document(node)
+    except RecursionError:
+        raise yaml.YAMLError(_TOO_DEEP) from None
+    finally:
+        loader.dispose()
+
+
+def _count(node: yaml.Node, known: dict[int, int], parents: tuple[int, ...]) -> int:
+    """Count the values of a node, including its children.
+
+    Raises:
+        YAMLError: If there are too many, or a node contains itself.
+    """
+    if id(node) in parents:
+        raise yaml.YAMLError(f"refers to itself in line {node.start_mark.line + 1}")
+    if id(node) not in known:
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            children = list(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            children = [child for pair in node.value for child in pair]
+        known[id(node)] = 1 + sum(_count(child, known, (*parents, id(node))) for child in children)
+    if known[id(node)] > _MAX_NODES:
+        raise yaml.YAMLError(f"expected at most {_MAX_NODES:,} values with all aliases, got more")
+    return known[id(node)]

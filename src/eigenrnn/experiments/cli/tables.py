@@ -1,0 +1,141 @@
+"""The tables that commands print: the registered names, and the outcomes of a recipe."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from eigenrnn.experiments.cli.name_lookup import unknown_name
+from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
+from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, Machine, estimated_seconds
+from eigenrnn.experiments.recipes.table import QUICK, columns, remarks, to_markdown
+from eigenrnn.experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
+from eigenrnn.ops.backend import Backend
+
+__all__ = ["show", "show_outcomes"]
+
+_KINDS = {
+    "constraints": CONSTRAINTS,
+    "layers": LAYERS,
+    "tasks": TASKS,
+    "recipes": RECIPES,
+    "backends": BACKENDS,
+}
+
+
+def show(kind: str | None, *, as_json: bool, console: Console) -> None:
+    """Print all registered names, or those of one kind.
+
+    Raises:
+        ValueError: If the kind is unknown.
+    """
+    if kind is not None and kind not in _KINDS:
+        raise ValueError(unknown_name("kind", kind, _KINDS))
+    chosen = {kind: _KINDS[kind]} if kind is not None else _KINDS
+    facts = {
+        title: {name: _facts(entry) for name, entry in entries.items()}
+        for title, entries in chosen.items()
+    }
+    if as_json:
+        console.print_json(json.dumps(facts))
+        return
+    for title, entries in facts.items():
+        table = Table(title=title, title_justify="left", title_style="bold", box=None)
+        table.add_column("name", no_wrap=True, style="cyan")
+        table.add_column("description")
+        for name, entry in entries.items():
+            missing = entry.get("missing")
+            reason = f" (not available: {missing})" if missing else ""
+            table.add_row(name, f"{entry['summary']}{reason}")
+        console.print(table)
+        console.print()
+
+
+def show_outcomes(
+    recipe: Recipe, outcomes: Sequence[Outcome], *, quick: bool, console: Console
+) -> None:
+    """Print the outcomes of a recipe: a table on a terminal, else Markdown."""
+    if not console.is_terminal:
+        console.print(
+            to_markdown(recipe, outcomes, quick=quick),
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
+    title, cells = f"{recipe.name}: {recipe.summary}", columns(outcomes)
+    if len(set(cells["quantity"])) == 1:
+        title += f" Compared: {cells.pop('quantity')[0]}."
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for name in cells:
+        is_text = name in {"network", "quantity"}
+        table.add_column(
+            name,
+            justify="left" if is_text else "right",
+            overflow="fold",
+            min_width=len("full-capacity") if is_text else None,
+        )
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*row)
+    console.print(table)
+    for heading, items in remarks(recipe, outcomes).items():
+        console.print(heading, style="bold")
+        for item in items:
+            console.print(Padding(Text(item), (0, 0, 0, 2)))
+        console.print()
+    if quick:
+        console.print(QUICK, style="yellow")
+
+
+def _facts_of_row(row: Entry) -> dict[str, Any]:
+    if not isinstance(row, Row):
+        kind = "computed" if isinstance(row, Computed) else "quoted"
+        unknown = dict.fromkeys(
+            ("parameters", "seconds_per_run", "gpu_seconds_per_run", "missing_data")
+        )
+        return {"kind": kind, **unknown, "runs_per_seed": 0, "can_run": kind == "computed"}
+    return {
+        "kind": "search" if row.grid else "trained",
+        "parameters": row.parameters,
+        "runs_per_seed": len(row.points()),
+        "seconds_per_run": _seconds(row, TWO_CORES),
+        "gpu_seconds_per_run": _seconds(row, ONE_GPU),
+        "missing_data": row.task.missing_data(),
+        "can_run": row.layer is not None,
+    }
+
+
+def _seconds(row: Row, machine: Machine) -> int | None:
+    seconds = estimated_seconds(row, machine)
+    return None if seconds is None else round(seconds)
+
+
+def _facts(entry: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {"summary": summary(entry)}
+    if isinstance(entry, Backend):
+        facts["missing"] = entry.missing()
+    if isinstance(entry, Recipe):
+        facts["source"] = entry.source
+        facts["seeds"] = list(entry.seeds)
+        facts["departures"] = list(entry.departures)
+        facts["rows"] = [
+            {
+                "label": row.label,
+                "reported": row.reported.value,
+                "at_most": row.reported.at_most,
+                "place": row.reported.place,
+                "split": row.reported.split,
+                "quantity": row.reported.quantity,
+                "rule": row.reported.rule,
+                "note": row.reported.note,
+                "departures": list(row.departures),
+                **_facts_of_row(row),
+            }
+            for row in entry.rows
+        ]
+    return facts

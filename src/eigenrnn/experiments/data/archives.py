@@ -1,0 +1,134 @@
+"""Reading of gzip, zip and `.npz` files; a damaged one raises a ValueError that names it."""
+
+import gzip
+import io
+import math
+import zipfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eigenrnn.memory import check_memory
+
+__all__ = ["read_arrays", "read_gzip", "read_members", "wrap_parser_errors"]
+
+_CANNOT_OPEN = (FileNotFoundError, IsADirectoryError, PermissionError)
+_PIECE = 2**20
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@contextmanager
+def wrap_parser_errors(what: str, path: Path, remedy: str = "") -> Generator[None]:
+    """Turn every error that a parser raises on a damaged file into a ValueError.
+
+    Errors of opening the file are raised unchanged.
+
+    Raises:
+        ValueError: If the parser fails for any other reason.
+    """
+    try:
+        yield
+    except Exception as error:  # zipfile, numpy and pyarrow raise a dozen kinds
+        if isinstance(error, _CANNOT_OPEN):
+            raise
+        got, hint = str(error) or type(error).__name__, f"; {remedy}" if remedy else ""
+        raise ValueError(f"expected a complete {what} in {path}, got: {got}{hint}") from error
+
+
+def read_gzip(path: Path, what: str, peak: int, remedy: str) -> bytes:
+    """Decompress a file, after checking that the result of parsing it fits into memory.
+
+    Args:
+        path: The file.
+        what: The name of its content in error messages.
+        peak: The bytes of memory that parsing takes per uncompressed byte.
+        remedy: What the user can do if the content is too large.
+
+    Raises:
+        ValueError: If the file is truncated, damaged or too large.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    with gzip.open(path) as stream:
+        while True:
+            try:
+                piece = stream.read(_PIECE)
+            except Exception as error:  # EOFError, zlib.error and OSError
+                raise ValueError(
+                    f"expected a complete gzip file, got {path} of {path.stat().st_size} bytes, "
+                    f"which is damaged after about {size} uncompressed bytes ({error}); copy or "
+                    "download it again"
+                ) from error
+            if not piece:
+                return b"".join(pieces)
+            size += len(piece)
+            check_memory(peak * size, f"{what} in {path}", remedy)
+            pieces.append(piece)
+
+
+def read_members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of files in a zip archive, in the order of their names.
+
+    The checksum of each file is verified before it is yielded.
+
+    Raises:
+        ValueError: If the archive is damaged, or a member does not fit into memory.
+    """
+    with wrap_parser_errors("zip archive", path), zipfile.ZipFile(path) as archive:
+        wanted = [member for member in archive.infolist() if is_wanted(member.filename)]
+    largest = max((member.file_size for member in wanted), default=0)
+    check_memory(largest, f"each file in {path}", "download the archive again")
+    with wrap_parser_errors("zip archive", path), zipfile.ZipFile(path) as archive:
+        size = path.stat().st_size
+        for member in sorted(wanted, key=lambda member: member.filename):
+            # zipfile allocates as many bytes as the index states
+            if member.compress_size > size:
+                raise ValueError(f"{member.compress_size} bytes in a file of {size}")
+            yield member.filename, archive.read(member)
+
+
+def read_arrays(path: Path, what: str, remedy: str) -> dict[str, Any]:
+    """Read the arrays of a `.npz` archive; pickled arrays are rejected.
+
+    Args:
+        path: The file.
+        what: The name of its content in error messages.
+        remedy: What the user can do if the content is too large.
+
+    Raises:
+        ValueError: If the archive is damaged or too large, or an array is pickled.
+    """
+    with wrap_parser_errors(".npz archive", path), zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    check_memory(2 * size, f"{what} of {path}", remedy)
+    arrays: dict[str, Any] = {}
+    for name, content in read_members(path, lambda name: name.endswith(".npy")):
+        with wrap_parser_errors(f"array {name}", path):
+            arrays[name.removesuffix(".npy")] = _array(content)
+    return arrays
+
+
+def _array(content: bytes) -> Any:
+    """Read an array after checking its size against its header.
+
+    Raises:
+        ValueError: If they differ, or the elements are pickled.
+    """
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"the format {version}, which holds neither numbers nor text")
+    shape, _, dtype = _HEADERS[version](stream)
+    if dtype.hasobject:  # pickled objects can run code
+        raise ValueError("pickled objects; only numbers and text are read")
+    size, held = math.prod(shape) * dtype.itemsize, len(content) - stream.tell()
+    if size != held:
+        raise ValueError(f"{held} bytes for {dtype} of the shape {shape}, which takes {size}")
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)

@@ -1,0 +1,125 @@
+"""The data of the charts, as values that JSON can hold."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from eigenrnn.experiments.report.learning_curves import Curve, Group, curve
+from eigenrnn.experiments.report.network_analyses import NetworkAnalysis, main_matrix
+from eigenrnn.experiments.report.rounding import rounded
+
+__all__ = ["Styles", "fisher_curves", "heat_map_charts", "learning_curve_chart", "spectrum_charts"]
+
+_SPLIT_PRIORITY = ("test", "validation", "train")
+_DIGITS = 5
+
+
+class Styles:
+    """The colour and dash pattern of each group; every network has one colour in all charts."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        networks = list(dict.fromkeys(each.network for each in groups))
+        self._of: dict[tuple[str, str], dict[str, int]] = {}
+        count: dict[tuple[str, str], int] = {}
+        for each in groups:
+            colour = networks.index(each.network)
+            key = each.network, each.task
+            dash = colour + count.get(key, 0)  # points of a search share a colour
+            count[key] = count.get(key, 0) + 1
+            self._of[each.label, each.task] = {"colour": colour, "dash": dash}
+
+    def of(self, group: Group) -> dict[str, int]:
+        """Return the indices of the colour and the dash pattern."""
+        return self._of[group.label, group.task]
+
+
+def learning_curve_chart(groups: Sequence[Group], styles: Styles) -> dict[str, Any] | None:
+    """Return the learning curves of one task; None if no run has metrics yet."""
+    quantities = list(dict.fromkeys(name for each in groups for name in each.quantities))
+    if not quantities:
+        return None
+    series = [
+        {
+            "label": _with_seeds(each),
+            **styles.of(each),
+            "shown": each.shown,
+            "values": {q: _curve_lists(curve(each.runs, q)) for q in each.quantities},
+        }
+        for each in groups
+    ]
+    return {"quantities": quantities, "initial": _initial_quantity(quantities), "series": series}
+
+
+def spectrum_charts(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[dict[str, Any]]:
+    """Return the eigenvalues of each network for which they are known."""
+    return [
+        {
+            "label": network.name,
+            "colour": styles.of(network.group)["colour"],
+            "main": main_matrix(list(network.spectrum["spectra"])),
+            "matrices": network.spectrum["spectra"],
+            **{k: network.spectrum[k] for k in ("steps", "measures", "gradients", "note")},
+        }
+        for network in networks
+        if network.spectrum is not None
+    ]
+
+
+def heat_map_charts(
+    networks: Sequence[NetworkAnalysis], styles: Styles, kind: str
+) -> list[dict[str, Any]]:
+    """Return the heat maps of one kind, `schur` or `gradient`."""
+    found: list[dict[str, Any]] = []
+    for network in networks:
+        pictures = getattr(network, kind)
+        if pictures:
+            colour = styles.of(network.group)["colour"]
+            main = main_matrix(list(pictures))
+            header = {"label": network.name, "colour": colour, "main": main}
+            found.append({**header, "matrices": pictures})
+    return found
+
+
+def fisher_curves(networks: Sequence[NetworkAnalysis], styles: Styles) -> list[dict[str, Any]]:
+    """Return the Fisher memory curves; only the one of the main matrix is shown initially."""
+    found: list[dict[str, Any]] = []
+    for network in networks:
+        main = main_matrix(list(network.fisher)) if network.fisher else ""
+        for number, (name, memory) in enumerate(network.fisher.items()):
+            style = styles.of(network.group)
+            label = network.name if len(network.fisher) == 1 else f"{network.name}: {name}"
+            found.append(
+                {
+                    "label": label,
+                    "colour": style["colour"],
+                    "dash": style["dash"] + number,
+                    "shown": name == main,
+                    "values": memory["values"],
+                    "total": memory["total"],
+                }
+            )
+    return found
+
+
+def _with_seeds(group: Group) -> str:
+    count = len(group.runs)
+    return f"{group.label} ({count} seeds)" if count > 1 else group.label
+
+
+def _initial_quantity(quantities: Sequence[str]) -> str:
+    """Choose the quantity to show initially: the metric on the test set, if there is one."""
+    for split in _SPLIT_PRIORITY:
+        of_split = [name for name in quantities if name.startswith(f"{split}_")]
+        if of_split:
+            metrics = [name for name in of_split if not name.endswith("_loss")]
+            return metrics[0] if metrics and split != "train" else of_split[0]
+    return quantities[0]
+
+
+def _curve_lists(found: Curve) -> dict[str, list[float | None]]:
+    return {
+        "step": rounded(found.step, 9),
+        **{
+            name: rounded(getattr(found, name), _DIGITS)
+            for name in ("mean", "error", "low", "high", "count")
+        },
+    }

@@ -1,0 +1,216 @@
+"""Learning curves: runs that differ only by their seed are one curve with a band."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.experiments.report.records import Records, RunRecord, slug
+
+__all__ = ["MAX_POINTS", "Curve", "Group", "curve", "group"]
+
+_IGNORED_SETTINGS = (
+    *("eval_batch_size", "log_every", "checkpoint_every"),
+    *("accelerator", "devices", "num_nodes", "strategy"),
+)
+MAX_POINTS = 1000
+"""Longer curves are averaged over blocks of steps."""
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs that differ only by their seed.
+
+    Args:
+        label: The label of the group.
+        runs: The runs, sorted by seed.
+        task: The task, without its seed.
+        network: The network that the colour stands for: a row of a recipe, or the group itself.
+        shown: Whether its curve is shown initially; a search shows only its best point.
+    """
+
+    label: str
+    runs: tuple[RunRecord, ...]
+    task: str
+    network: str
+    shown: bool = True
+
+    @property
+    def quantities(self) -> list[str]:
+        """The columns of metrics.csv that hold numbers."""
+        names = dict.fromkeys(name for run in self.runs for name in run.metrics)
+        return [
+            name
+            for name in names
+            if name not in ("step", "seconds")
+            and any(np.isfinite(run.metrics.get(name, np.nan)).any() for run in self.runs)
+        ]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A quantity over steps, over the runs of a group.
+
+    Args:
+        step: The steps.
+        mean: The mean over the runs that have the step.
+        error: Its standard error; NaN for fewer than two runs.
+        low: The smallest value.
+        high: The largest value.
+        count: The number of runs.
+    Shape:
+        (n,) each.
+    """
+
+    step: Numbers
+    mean: Numbers
+    error: Numbers
+    low: Numbers
+    high: Numbers
+    count: Numbers
+
+
+def group(records: Records) -> list[Group]:
+    """Group the runs that differ only by their seed, in the order of the recipe's rows."""
+    found: dict[str, list[RunRecord]] = {}
+    for run in records.runs:
+        found.setdefault(_group_key(records, run), []).append(run)
+    groups = [_make_group(records, sorted(runs, key=lambda r: r.seed)) for runs in found.values()]
+    labels = [row["label"] for recipe in records.recipes for row in recipe.content["rows"]]
+    order = {label: index for index, label in reversed(list(enumerate(labels)))}
+    return _with_distinct_labels(sorted(groups, key=lambda g: order.get(g.network, len(order))))
+
+
+def curve(runs: Sequence[RunRecord], quantity: str) -> Curve:
+    """Return mean, standard error and range of a quantity at every step.
+
+    Curves of more than `MAX_POINTS` steps are averaged over blocks of equal size; the range is
+    that of the block.
+    """
+    pairs = [_finite(run, quantity) for run in runs]
+    steps = np.unique(np.concatenate([step for step, _ in pairs]))
+    table = np.full((len(pairs), len(steps)), np.nan)
+    for row, (step, values) in zip(table, pairs, strict=True):
+        row[np.searchsorted(steps, step)] = values
+    return _in_blocks(steps, table)
+
+
+def _finite(run: RunRecord, quantity: str) -> tuple[Numbers, Numbers]:
+    step = run.metrics["step"]
+    values = run.metrics.get(quantity, np.full(len(step), np.nan))
+    return step[np.isfinite(values)], values[np.isfinite(values)]
+
+
+def _in_blocks(
+    steps: Numbers,  # (n,)
+    table: Numbers,  # (runs, n)
+) -> Curve:
+    if not len(steps):
+        return Curve(*(np.zeros(0) for _ in range(6)))
+    blocks = np.array_split(np.arange(len(steps)), min(len(steps), MAX_POINTS))
+    starts = np.array([block[0] for block in blocks])
+    present = np.isfinite(table)
+
+    def total(values: Numbers) -> Numbers:
+        return np.add.reduceat(values, starts, axis=-1)
+
+    runs = np.stack([total(row) for row in present.astype(np.float64)])  # (runs, blocks)
+    sums = total(np.where(present, table, 0.0))
+    each = np.divide(sums, runs, out=np.zeros_like(sums), where=runs > 0)
+    has = runs > 0
+    count = has.sum(axis=0).astype(np.float64)
+    mean = each.sum(axis=0) / count
+    squares = np.where(has, (each - mean) ** 2, 0.0).sum(axis=0)
+    variance = np.divide(squares, count - 1, out=np.full_like(squares, np.nan), where=count > 1)
+    return Curve(
+        step=total(steps) / total(np.ones_like(steps)),
+        mean=mean,
+        error=np.sqrt(variance / count),
+        low=np.minimum.reduceat(np.where(present, table, np.inf), starts, axis=1).min(axis=0),
+        high=np.maximum.reduceat(np.where(present, table, -np.inf), starts, axis=1).max(axis=0),
+        count=count,
+    )
+
+
+def _group_key(records: Records, run: RunRecord) -> str:
+    """Return a key that is equal for runs that differ only by their seed."""
+    settings = {**run.config["settings"], **dict.fromkeys(("seed", *_IGNORED_SETTINGS))}
+    row = records.recipe_row(run)
+    point = None if row is None else (row[0]["label"], row[1])
+    return json.dumps([_task(run), run.config["model"], settings, point], default=str)
+
+
+def _task(run: RunRecord) -> str:
+    # the task may contain the seed of the run
+    return re.sub(r"seed=\d+", "seed=...", re.sub(r" at 0x[0-9a-fA-F]+", "", run.config["task"]))
+
+
+def _make_group(records: Records, runs: list[RunRecord]) -> Group:
+    found = records.recipe_row(runs[0])
+    if found is None:
+        label = _common_name(runs)
+        return Group(label, tuple(runs), _task(runs[0]), label)
+    row, folder = found
+    point = next((p for p in row.get("points", ()) if slug(p) == folder), folder)
+    label = f"{row['label']}, {point}" if point else row["label"]
+    best = row.get("best_point")
+    shown = not best or point == best
+    return Group(label, tuple(runs), _task(runs[0]), row["label"], shown)
+
+
+def _common_name(runs: Sequence[RunRecord]) -> str:
+    """Return the common prefix of the names of the runs."""
+    names = [_name(run) for run in runs]
+    prefix = _common_prefix(min(names), max(names))  # the extremes share the shortest prefix
+    if any(name[len(prefix) :][:1].isdecimal() for name in names):  # "lstm-1" of -10 and -11
+        prefix = prefix.rstrip("0123456789")
+    return re.sub(r"[\s,_=-]*(seed)?[\s,_=-]*$", "", prefix) or runs[0].network
+
+
+def _common_prefix(one: str, other: str) -> str:
+    pairs = enumerate(zip(one, other, strict=False))
+    return one[: next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))]
+
+
+def _name(run: RunRecord) -> str:
+    name = str(run.config.get("name") or run.folder.resolve().name)
+    seed_suffix = r"[\s,_-]*\bseed[\s_=-]*\d+$"
+    if re.fullmatch(seed_suffix, name):
+        name = run.folder.resolve().parent.name
+    return re.sub(seed_suffix, "", name)
+
+
+def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:
+    """Extend equal labels by the settings that differ, or else by a number."""
+    alike: dict[tuple[str, str], list[Group]] = {}
+    for each in groups:  # a network keeps its label and colour on another task
+        alike.setdefault((each.label, each.task), []).append(each)
+    suffix = {id(g): text for same in alike.values() for g, text in _differences(same)}
+    return [
+        replace(g, label=g.label + suffix[id(g)], network=g.network + suffix[id(g)])
+        for g in groups
+    ]
+
+
+def _differences(groups: Sequence[Group]) -> Iterator[tuple[Group, str]]:
+    """Yield for each group of equal label the settings in which it differs from the others."""
+    facts = [_facts(each.runs[0]) for each in groups]
+    names = [k for k in facts[0] if len({str(f.get(k)) for f in facts}) > 1]
+    texts = [", ".join(f"{name}={f.get(name)}" for name in names[:3]) for f in facts]
+    for number, (each, text) in enumerate(zip(groups, texts, strict=True), start=1):
+        if len(groups) == 1:
+            yield each, ""
+        else:
+            counted = "" if texts.count(text) == 1 else f" ({number})"
+            yield each, (f", {text}" if text else "") + counted
+
+
+def _facts(run: RunRecord) -> Mapping[str, Any]:
+    settings = {k: v for k, v in run.config["settings"].items() if k != "seed"}
+    return {"layer": run.network, "parameters": run.config["parameters"], **settings}

@@ -1,0 +1,414 @@
+"""Analyses of the trained networks: eigenvalues, Schur forms, gradients and Fisher memory."""
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from eigenrnn.analysis import recurrences, recurrent_matrices, schur_structure
+from eigenrnn.analysis.gradient_map import gradient_map
+from eigenrnn.analysis.in_use import InUse, in_use
+from eigenrnn.analysis.network_memory import has_no_gates, network_memory
+from eigenrnn.experiments.report.learning_curves import Group
+from eigenrnn.experiments.report.records import RunRecord, task_name
+from eigenrnn.experiments.report.rounding import (
+    block_maxima,
+    log10_or_none,
+    rounded,
+    rounded_positive,
+    spaced_indices,
+)
+from eigenrnn.linalg import check_finite
+
+__all__ = [
+    "MAX_NETWORKS",
+    "NetworkAnalysis",
+    "RebuildModel",
+    "TrainedNetwork",
+    "analyse_networks",
+    "gradient_charts",
+    "training_dynamics",
+]
+
+MAX_NETWORKS = 16
+"""The charts of matrices show at most so many networks."""
+
+_MAX_CELLS = 128  # rows and columns of a heat map
+_FLOOR = 1e-8  # relative to the largest number
+_MAIN_MATRICES = ("hh", "candidate", "cell")
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """A trained network with inputs for its recurrent layer.
+
+    Args:
+        model: The network with its best weights.
+        inputs: Inputs of its first recurrent layer; None omits the analyses that need inputs.
+    Shape:
+        inputs: :math:`(T, B, M)`.
+    """
+
+    model: nn.Module
+    inputs: Tensor | None
+
+
+RebuildModel = Callable[[Path], TrainedNetwork | None]
+"""Rebuilds the network of a run from its folder; raises `ValueError` if it cannot."""
+
+
+@dataclass
+class NetworkAnalysis:
+    """The analyses of the network of a run; `reasons` explains the missing ones.
+
+    Args:
+        group: The group of runs that the network represents.
+        run: The analysed run of the group.
+        spectrum: Eigenvalues and measures, over training if they were recorded.
+        schur: The charts of the Schur form, by matrix.
+        gradient: The charts of the gradients between time steps, by layer.
+        fisher: The Fisher memory curves, by matrix.
+        reasons: Why an analysis is missing, by its name.
+        task_label: Its task, if another network has the same label.
+    """
+
+    group: Group
+    run: RunRecord
+    task_label: str = ""
+    spectrum: dict[str, Any] | None = None
+    schur: dict[str, Any] = field(default_factory=dict[str, Any])
+    gradient: dict[str, Any] = field(default_factory=dict[str, Any])
+    fisher: dict[str, Any] = field(default_factory=dict[str, Any])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def name(self) -> str:
+        """The label with the task and the seed, where needed."""
+        seed = f"seed {self.run.seed}" if len(self.group.runs) > 1 else ""
+        return ", ".join(part for part in (self.group.label, self.task_label, seed) if part)
+
+    def explain(self, reason: str, *names: str) -> None:
+        """Record why some analyses are missing."""
+        for name in names:
+            self.reasons.setdefault(name, reason)
+
+
+def analyse_networks(
+    groups: Sequence[Group], rebuild: RebuildModel | None
+) -> list[NetworkAnalysis]:
+    """Analyse one run of each group: the first one with recorded dynamics, or the first one.
+
+    An analysis that fails does not stop the others.
+    """
+    labels = [each.label for each in groups]
+    networks = [
+        NetworkAnalysis(
+            each,
+            _chosen(each),
+            task_label="" if labels.count(each.label) == 1 else task_name(each.task),
+        )
+        for each in groups
+        if each.shown
+    ]
+    for network in networks[:MAX_NETWORKS]:
+        _analyse_network(network, rebuild)
+    return networks[:MAX_NETWORKS]
+
+
+def main_matrix(names: Sequence[str]) -> str:
+    """Return the name of the matrix that updates the state, rather than a gate."""
+    for kind in _MAIN_MATRICES:
+        found = [name for name in names if name.rpartition(".")[2].startswith(kind)]
+        if found:
+            return found[0]
+    return names[0]
+
+
+def _chosen(group: Group) -> RunRecord:
+    return next((run for run in group.runs if run.dynamics), group.runs[0])
+
+
+def _analyse_network(network: NetworkAnalysis, rebuild: RebuildModel | None) -> None:
+    with _record_failure(network, "spectrum"):
+        network.spectrum = training_dynamics(network.run)
+    if network.spectrum is not None:
+        left_out = network.spectrum.pop("left_out")
+        network.spectrum["note"] = (
+            f"{left_out} records in between are not shown." if left_out else ""
+        )
+    missing = ["schur", "gradient", "fisher", *(() if network.spectrum else ("spectrum",))]
+    with _record_failure(network, *missing):
+        trained = None if rebuild is None else rebuild(network.run.folder)
+        if trained is None:
+            raise ValueError("the trained network was not rebuilt for this page")
+        _analyse(network, trained)
+
+
+def _analyse(network: NetworkAnalysis, trained: TrainedNetwork) -> None:
+    matrices = recurrent_matrices(trained.model)
+    if network.spectrum is None and "spectrum" not in network.reasons:
+        with _record_failure(network, "spectrum"):
+            network.spectrum = _final_spectrum(matrices)
+    with _record_failure(network, "schur", "fisher"):
+        _analyse_matrices(network, trained.model, matrices)
+    if trained.inputs is None:
+        network.explain("it needs input data, which is not on this machine", "gradient")
+        return
+    with _record_failure(network, "gradient"):
+        network.gradient = gradient_charts(trained.model, trained.inputs)
+
+
+@contextmanager
+def _record_failure(network: NetworkAnalysis, *names: str) -> Generator[None]:
+    """Record any failure as the reason for missing analyses."""
+    try:
+        yield
+    except (ValueError, OSError) as error:  # their messages are meant for users
+        network.explain(str(error), *names)
+    except Exception as error:  # damaged files, and models that an analysis does not support
+        network.explain(f"{type(error).__name__}: {error}", *names)
+
+
+def _final_spectrum(matrices: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return the eigenvalues of the trained network."""
+    for name, W in matrices.items():
+        check_finite(W, name)
+    found = {name: np.linalg.eigvals(W) for name, W in matrices.items()}
+    return {
+        "steps": [None],
+        "spectra": {
+            name: [{"re": rounded(z.real, 4), "im": rounded(z.imag, 4)}]
+            for name, z in found.items()
+        },
+        "measures": {},
+        "gradients": {},
+        "note": "Of the trained network only: the training dynamics were not recorded.",
+    }
+
+
+def _analyse_matrices(
+    network: NetworkAnalysis, model: nn.Module, matrices: Mapping[str, NDArray[Any]]
+) -> None:
+    used = in_use(model)
+    if not any(map(has_no_gates, matrices)):
+        network.explain(
+            "its matrices belong to gates, which are not networks by themselves", "fisher"
+        )
+    for name, W in matrices.items():
+        try:
+            # pass the model if possible, because its constraint may store the Schur form
+            subject = model if len(matrices) == 1 else W
+            network.schur[name] = _schur_chart(schur_structure(subject))
+            if has_no_gates(name):
+                network.fisher[name] = _memory(W, used[name])
+        except (ValueError, np.linalg.LinAlgError) as error:
+            network.explain(f"{name}: {error}", "schur" if name not in network.schur else "fisher")
+
+
+def _memory(W: NDArray[Any], used: InUse) -> dict[str, Any]:
+    found = network_memory(W, used)
+    return {"values": rounded_positive(found.curve, _FLOOR), "total": found.total}
+
+
+def _schur_chart(found: Any) -> dict[str, Any]:
+    entries = np.abs(found.Theta)
+    cells, block, _ = block_maxima(entries, _MAX_CELLS)
+    positions = list(range(1, len(entries) + 1, block))
+    origin = "The learned form" if found.learned else "A computed form"
+    note = (
+        f"{origin}; {found.off_diagonal:.1%} of the norm is below its diagonal blocks, "
+        f"and the largest modulus of an eigenvalue is {found.moduli.max():.4g}."
+    )
+    if block > 1:
+        note += f" Each cell shows the largest of {block} x {block} entries."
+    return {
+        "map": {
+            "z": log10_or_none(cells, _FLOOR),
+            "x": positions,
+            "y": positions,
+            "x_name": "from mode",
+            "y_name": "to mode",
+            "name": "|entry|",
+            "log": True,
+        },
+        "profile": {
+            "x": list(range(len(entries))),
+            "y": rounded_positive(found.by_diagonal, _FLOOR),
+            "x_name": "sub-diagonal",
+            "y_name": "mean |entry|",
+            "log": True,
+        },
+        "note": note,
+    }
+
+
+_MEASURES = {
+    "orthogonality_error": "orthogonality error",
+    "henrici": "departure from normality",
+    "gamma": "mean modulus of the Schur form",
+}
+_MAX_EIGENVALUES, _MAX_RECORDS, _MIN_RECORDS = 10_000, 60, 12
+_MAX_TIMES = 200
+
+
+def training_dynamics(run: RunRecord) -> dict[str, Any] | None:
+    """Return the eigenvalues, measures and gradients recorded during a run.
+
+    Many records are thinned evenly; the first and the last stay.
+
+    Returns:
+        Lists for the page; None if nothing was recorded.
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    # a run resumed from a checkpoint may have recorded some steps twice
+    by_step = {int(record["step"]): record for record in run.dynamics if record.get("spectrum")}
+    if not by_step:
+        return None
+    try:
+        return _dynamics_data([by_step[step] for step in sorted(by_step)])
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{run.folder / 'dynamics.jsonl'} is damaged or of another version: {error!r}"
+        ) from None
+
+
+def _dynamics_data(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    names = list(records[0]["spectrum"])
+    size = max(len(record["spectrum"][name]) for record in records for name in names)
+    count = min(_MAX_RECORDS, max(_MIN_RECORDS, _MAX_EIGENVALUES // max(size, 1)))
+    chosen = [records[index] for index in spaced_indices(len(records), count)]
+    spectra = {name: [_plane(record["spectrum"][name]) for record in chosen] for name in names}
+    return {
+        "steps": [int(record["step"]) for record in chosen],
+        "left_out": len(records) - len(chosen),
+        "spectra": spectra,
+        "measures": _measures(chosen, names),
+        "gradients": _gradients(chosen),
+    }
+
+
+def _plane(eigenvalues: Sequence[Sequence[float]]) -> dict[str, Any]:
+    table = np.asarray(eigenvalues, dtype=np.float64).reshape(-1, 2)
+    return {"re": rounded(table[:, 0], 4), "im": rounded(table[:, 1], 4)}
+
+
+def _measures(
+    records: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {
+        "spectral radius": {
+            name: rounded([_radius(record["spectrum"][name]) for record in records], 6)
+            for name in names
+        }
+    }
+    for key, label in _MEASURES.items():
+        if any(record.get(key) for record in records):
+            found[label] = {
+                name: rounded([_number(record, key, name) for record in records], 4)
+                for name in names
+            }
+    return found
+
+
+def _radius(eigenvalues: Sequence[Sequence[float]]) -> float:
+    return max((math.hypot(re, im) for re, im in eigenvalues), default=math.nan)
+
+
+def _number(record: Mapping[str, Any], key: str, name: str) -> float:
+    number = (record.get(key) or {}).get(name)
+    if isinstance(number, dict):
+        number = number["mean"]
+    return math.nan if number is None else float(number)
+
+
+def _gradients(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the gradient norms by time step, for each layer that all records have."""
+    norms_by_record = [record.get("gradient_norms") or {} for record in records]
+    found: dict[str, Any] = {}
+    for name in norms_by_record[0]:
+        if not all(name in norms and len(norms[name]) for norms in norms_by_record):
+            continue
+        at = spaced_indices(min(len(norms[name]) for norms in norms_by_record), _MAX_TIMES)
+        curves = [np.asarray(norms[name], dtype=np.float64)[at] for norms in norms_by_record]
+        found[name] = {"time": at, "norms": [rounded(curve, 4) for curve in curves]}
+    return found
+
+
+_MAX_PRODUCTS = 4e10  # multiplications, a few seconds
+_MAX_NUMBERS = 2**25  # derivatives held at once, in double precision
+_GRADIENT_FLOOR = 1e-16  # relative to the largest norm
+
+
+def gradient_charts(
+    model: nn.Module,
+    inputs: Tensor,  # (T, B, M)
+) -> dict[str, Any]:
+    """Return charts of how each state depends on earlier ones, by layer and part of the state.
+
+    They use one sequence, and as many of its first steps as take a few seconds.
+
+    Raises:
+        ValueError: If the model has no recurrent layer, or the inputs do not fit it.
+    """
+    found = recurrences(model)
+    charts: dict[str, Any] = {}
+    for recurrence in found:
+        steps = _max_steps(len(inputs), recurrence.state_size, len(found))
+        x = inputs[:steps, :1]
+        maps = gradient_map(model, x, of=("state",), which=recurrence.name).by_state
+        for block, norms in maps.items():
+            name = recurrence.name if block == "whole" else f"{recurrence.name}, {block}"
+            charts[name] = _gradient_chart(norms, len(inputs))
+    return charts
+
+
+def _max_steps(steps: int, size: int, layers: int) -> int:
+    by_time = (_MAX_PRODUCTS / layers / size**3) ** 0.5
+    return max(2, min(steps, int(by_time), _MAX_NUMBERS // size**2))
+
+
+def _gradient_chart(
+    norms: NDArray[np.float64],  # (T, T)
+    steps: int,
+) -> dict[str, Any]:
+    T = len(norms)
+    cells, block, _ = block_maxima(norms, _MAX_CELLS)
+    positions = list(range(1, T + 1, block))
+    lags = np.array([_mean(norms.diagonal(-lag)) for lag in range(T)])
+    note = "For one sequence; the norm from its last step to its first is "
+    note += f"{norms[-1, 0]:.3g}."
+    if steps > T:
+        note += f" Only the first {T} of {steps} steps, to limit the time."
+    if block > 1:
+        note += f" Each cell shows the largest of {block} x {block} pairs of steps."
+    return {
+        "map": {
+            "z": log10_or_none(cells, _GRADIENT_FLOOR),
+            "x": positions,
+            "y": positions,
+            "x_name": "step t",
+            "y_name": "step τ",
+            "name": "gradient norm",
+            "log": True,
+        },
+        "profile": {
+            "x": list(range(T)),
+            "y": rounded_positive(lags, _GRADIENT_FLOOR),
+            "x_name": "steps back from τ to t",
+            "y_name": "mean gradient norm",
+            "log": True,
+        },
+        "note": note,
+    }
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else float("nan")

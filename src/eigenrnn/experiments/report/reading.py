@@ -1,0 +1,166 @@
+"""Reads the files of runs and recipes; errors name the damaged file."""
+
+import csv
+import io
+import json
+import math
+import reprlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, cast, get_args, get_origin
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Columns",
+    "check_types",
+    "read_json",
+    "read_lines",
+    "read_markdown_lists",
+    "read_table",
+]
+
+_LARGE = 2**63  # larger integers are not sizes, and may not fit into a float
+
+Columns = dict[str, NDArray[np.float64]]
+"""Columns of numbers by name; NaN for an empty cell."""
+
+
+def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
+    """Read a JSON object that has at least these keys.
+
+    Raises:
+        ValueError: If the file is damaged, or written by another version of this library.
+    """
+    try:
+        content = json.loads(_text(path))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is truncated or damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"expected an object in {path}, got {type(content).__name__}")
+    values = cast("dict[str, Any]", content)
+    missing = [key for key in keys if key not in values]
+    if missing:
+        raise ValueError(
+            f"expected {', '.join(missing)} in {path}, got {', '.join(values) or 'nothing'}: "
+            f"written by another version ({_version(values)}); run it again with this one"
+        )
+    return values
+
+
+def check_types(path: Path, content: Mapping[str, Any], types: Mapping[str, Any]) -> None:
+    """Check the types of the values of a file.
+
+    Args:
+        path: The file.
+        content: The values, by name; missing ones are not checked.
+        types: The expected types, as annotations.
+    Raises:
+        ValueError: If a value is of another type.
+    """
+    for name, kind in types.items():
+        if name in content and not _fits(content[name], kind):
+            type_name = getattr(kind, "__name__", "") if isinstance(kind, type) else ""
+            raise ValueError(
+                f"{path} is damaged: expected {name} to be {type_name or kind}, got "
+                f"{reprlib.repr(content[name])}"
+            )
+
+
+def _fits(value: object, kind: Any) -> bool:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is list:
+        items = cast("list[object]", value)
+        return isinstance(value, list) and all(_fits(item, inner[0]) for item in items)
+    if origin is dict:
+        entries = cast("dict[str, object]", value)
+        return isinstance(value, dict) and all(_fits(v, inner[1]) for v in entries.values())
+    if inner:  # one of several types
+        return any(_fits(value, one) for one in inner)
+    if kind in (int, float):
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGE
+        return whole or (kind is float and isinstance(value, float))
+    return isinstance(value, kind)
+
+
+def read_table(path: Path) -> Columns:
+    """Read a CSV file of numbers.
+
+    An incomplete last line is ignored, because the run may be writing it.
+
+    Raises:
+        ValueError: If the file has no header, or a row is damaged.
+    """
+    text = _text(path)
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    if not rows or not rows[0] or not text.partition("\n")[1]:
+        raise ValueError(f"{path} is truncated: it has no header")
+    header, rows = rows[0], rows[1:] if text.endswith("\n") else rows[1:-1]
+    table = np.full((len(rows), len(header)), math.nan)
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path} is damaged: expected {len(header)} cells in line {number + 2}, "
+                f"got {len(row)}"
+            )
+        try:
+            table[number] = [float(cell) if cell else math.nan for cell in row]
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged in line {number + 2}: {error}") from None
+    return {name: table[:, column] for column, name in enumerate(header)}
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read JSON objects, one per line; an incomplete last line is ignored.
+
+    Raises:
+        ValueError: If a line is damaged.
+    """
+    text = _text(path)
+    lines = text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
+    found: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            content = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is damaged in line {number}: {error}") from None
+        if not isinstance(content, dict) or not isinstance(content.get("step"), int):
+            raise ValueError(f"expected an object with a step in line {number} of {path}")
+        found.append(cast("dict[str, Any]", content))
+    return found
+
+
+def read_markdown_lists(markdown: Path) -> dict[str, list[str]]:
+    """Read the lists of a Markdown file, by the headings above them."""
+    if not markdown.is_file():
+        return {}
+    found: dict[str, list[str]] = {}
+    title = ""
+    for line in _text(markdown).splitlines():
+        if line.startswith("## "):
+            title = line.removeprefix("## ")
+        elif line.startswith("- ") and title:
+            found.setdefault(title, []).append(line.removeprefix("- "))
+    return found
+
+
+def _text(path: Path) -> str:
+    """Read a text file.
+
+    Raises:
+        ValueError: If it is not UTF-8 text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is damaged: it is not text") from None
+
+
+def _version(content: Mapping[str, Any]) -> str:
+    versions = content.get("versions")
+    version = versions.get("eigenrnn") if isinstance(versions, dict) else None
+    return f"eigenrnn {version}" if version else "not named"

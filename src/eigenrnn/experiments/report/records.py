@@ -1,0 +1,254 @@
+"""Finds and reads the runs, and the results of recipes, in folders."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eigenrnn.experiments.report.reading import (
+    Columns,
+    check_types,
+    read_json,
+    read_lines,
+    read_markdown_lists,
+    read_table,
+)
+
+__all__ = ["RecipeRecord", "Records", "RunRecord", "collect", "slug", "task_name"]
+
+_METRICS = dict[str, dict[str, float]]
+_CONFIG: dict[str, Any] = {
+    **{"task": str, "model": list[str], "parameters": int},
+    **{"settings": dict, "versions": dict},
+}
+_CONFIG_OPTIONAL: dict[str, Any] = {
+    "name": str | None,
+    "best_by": str | None,
+    "config": dict[str, object] | None,
+}
+_RESULT = {"steps": int, "seconds": float, "last": _METRICS, "best": _METRICS}
+_RECIPE = {"recipe": str, "source": str, "rows": list[dict[str, object]], "versions": dict}
+_ROW = {"label": str, "quantity": str, "reported": float | None, "values": list[float]}
+_ROW_OPTIONAL = {
+    **{"place": str, "note": str | None, "parameters": int | None, "failed": list},
+    **{"seconds": list[float], "selected": list[float], "points": list[str]},
+    **{"best_point": str | None, "error": float | None, "at_most": float | None},
+    "decimals": int | None,
+}
+_RUN_FILES = ("result.json", "last.pt", "best.pt")
+_MAX_NAMED = 5
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The files of a run.
+
+    Args:
+        folder: The folder of the run.
+        config: Task, model, settings and versions.
+        metrics: The columns of metrics.csv.
+        result: The content of result.json; None if the run has not ended.
+        dynamics: The recorded training dynamics; empty if they were not recorded.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    metrics: Columns
+    result: Mapping[str, Any] | None = None
+    dynamics: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return int(self.config["settings"].get("seed", 0))
+
+    @property
+    def network(self) -> str:
+        """The class name of the recurrent layer, from the printed model."""
+        for line in self.config["model"][1:] or self.config["model"]:
+            found = re.match(r"\s*\((?:layer|layers|0)\): (\w+)\(", line)
+            if found and found[1] != "ModuleList":
+                return found[1]
+        return re.split(r"\W", self.config["model"][0], maxsplit=1)[0]
+
+
+@dataclass(frozen=True)
+class RecipeRecord:
+    """The results of a recipe.
+
+    Args:
+        folder: The folder of the recipe.
+        content: The content of `results.json`: name, source, versions and rows.
+        remarks: The lists below the table of `results.md`, by heading.
+    """
+
+    folder: Path
+    content: Mapping[str, Any]
+    remarks: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def row_of(self, run: RunRecord) -> tuple[Mapping[str, Any], str] | None:
+        """Return the row of a run and the folder name of its point; None for another run."""
+        if not run.folder.is_relative_to(self.folder):
+            return None
+        parts = run.folder.relative_to(self.folder).parts
+        rows = (row for row in self.content["rows"] if slug(row["label"]) == parts[0])
+        row = next(rows, None) if len(parts) > 1 else None
+        return None if row is None else (row, "/".join(parts[1:-1]))
+
+
+@dataclass(frozen=True)
+class Records:
+    """The runs and recipes of a report.
+
+    Args:
+        runs: The runs.
+        recipes: The results of recipes.
+        unreadable: Why a run or a recipe cannot be read, by its folder.
+    """
+
+    runs: tuple[RunRecord, ...]
+    recipes: tuple[RecipeRecord, ...]
+    unreadable: Mapping[Path, str] = field(default_factory=dict[Path, str])
+
+    def recipe_row(self, run: RunRecord) -> tuple[Mapping[str, Any], str] | None:
+        """Return the row of a run in any of the recipes, and the folder name of its point."""
+        found = (recipe.row_of(run) for recipe in self.recipes)
+        return next((pair for pair in found if pair is not None), None)
+
+
+def collect(folders: Sequence[str | Path]) -> Records:
+    """Read all runs and results of recipes below some folders.
+
+    A run or a recipe with a file that is missing, damaged or of another version is listed as
+    unreadable; the others are read.
+
+    Args:
+        folders: Folders of runs or recipes, or folders that contain them; each is read once.
+    Raises:
+        ValueError: If no folder is named, a folder holds no run or recipe, or none can be read.
+    """
+    if not folders:
+        raise ValueError("expected the folder of a run or a recipe, got none")
+    runs: dict[Path, RunRecord] = {}
+    recipes: dict[Path, RecipeRecord] = {}
+    unreadable: dict[Path, str] = {}
+    for root in map(Path, folders):
+        found_runs, found_recipes = _search(root)
+        for folder in found_runs:
+            _read_into(runs, unreadable, folder, _read_run)
+        for folder in found_recipes:
+            _read_into(recipes, unreadable, folder, _read_recipe)
+    if not runs and not recipes:
+        raise ValueError("; ".join(list(unreadable.values())[:_MAX_NAMED]))
+    return Records(tuple(runs.values()), tuple(recipes.values()), unreadable)
+
+
+def _read_into(
+    found: dict[Path, Any], unreadable: dict[Path, str], folder: Path, read: Callable[[Path], Any]
+) -> None:
+    """Read a folder unless it has been read, or record why it cannot be read."""
+    try:
+        if folder.resolve() not in found:
+            found[folder.resolve()] = read(folder)
+    except (ValueError, OSError) as error:
+        unreadable[folder] = str(error)
+
+
+def slug(label: str) -> str:
+    """Return the folder name of a label."""
+    return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
+
+
+def task_name(task: str) -> str:
+    """Shorten the text of a task to its name and its main options."""
+    name, _, text = task.partition("(")
+    options = dict(re.findall(r"(\w+)=('[^']*'|[^,()]+)", text))
+    main = [f"{k} {options[k]}" for k in ("delay", "length", "steps", "permuted") if k in options]
+    return f"{name} ({', '.join(main)})" if main else name
+
+
+def _search(root: Path) -> tuple[list[Path], list[Path]]:
+    """Return the folders of runs and of recipes below a folder.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    if not root.is_dir():
+        raise ValueError(f"expected a folder that holds runs, got {root}, which is not a folder")
+    runs = [path.parent for path in root.rglob("metrics.csv")]
+    runs += [path.parent for path in root.rglob("config.json") if _lacks_metrics(path)]
+    recipes = [path.parent for path in root.rglob("results.json")]
+    if not runs and not recipes:
+        raise ValueError(
+            f"expected a run or a recipe in {root} or its subfolders, got neither a "
+            "metrics.csv nor a results.json"
+        )
+    return sorted(runs, key=_natural_order), sorted(recipes, key=_natural_order)
+
+
+def _lacks_metrics(config: Path) -> bool:
+    """Whether a config.json belongs to a run whose metrics.csv is missing."""
+    if (config.parent / "metrics.csv").exists():
+        return False
+    if any((config.parent / name).exists() for name in _RUN_FILES):
+        return True
+    try:
+        read_json(config, _CONFIG)
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+def _natural_order(path: Path) -> list[tuple[int, str]]:
+    # "seed-10" comes after "seed-9"
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _read_run(folder: Path) -> RunRecord:
+    """Read a run.
+
+    Raises:
+        ValueError: If a file is missing or damaged.
+    """
+    config, result = folder / "config.json", folder / "result.json"
+    dynamics = folder / "dynamics.jsonl"
+    if not (folder / "metrics.csv").exists():
+        raise ValueError(
+            f"{folder} has no metrics.csv: the run ended before its first row, or the file is lost"
+        )
+    if not config.exists():
+        raise ValueError(f"expected a config.json beside {folder / 'metrics.csv'}, got none")
+    metrics = read_table(folder / "metrics.csv")
+    if "step" not in metrics:
+        raise ValueError(f"expected a column step in {folder / 'metrics.csv'}, got none")
+    content = read_json(config, _CONFIG)
+    check_types(config, content, _CONFIG | _CONFIG_OPTIONAL)
+    check_types(config, content["settings"], {"seed": int})
+    if not content["model"]:
+        raise ValueError(f"{config} is damaged: expected model to be lines of text, got none")
+    ended = read_json(result, _RESULT) if result.exists() else None
+    check_types(result, ended or {}, _RESULT)
+    recorded = read_lines(dynamics) if dynamics.exists() else ()
+    return RunRecord(folder, content, metrics, ended, recorded)
+
+
+def _read_recipe(folder: Path) -> RecipeRecord:
+    """Read the results of a recipe.
+
+    Raises:
+        ValueError: If they are damaged or of another version.
+    """
+    path = folder / "results.json"
+    content = read_json(path, _RECIPE)
+    check_types(path, content, _RECIPE)
+    for row in content["rows"]:
+        missing = [key for key in _ROW if key not in row]
+        if missing:
+            raise ValueError(
+                f"expected {', '.join(missing)} in each row of {path}, got a row without: "
+                "written by another version; run the recipe again with this one"
+            )
+        check_types(path, row, _ROW | _ROW_OPTIONAL)
+    return RecipeRecord(folder, content, read_markdown_lists(folder / "results.md"))

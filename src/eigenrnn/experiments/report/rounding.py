@@ -1,0 +1,57 @@
+"""Rounds, thins and rescales numbers for a chart."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["block_maxima", "log10_or_none", "rounded", "rounded_positive", "spaced_indices"]
+
+
+def rounded(values: ArrayLike, digits: int) -> list[float | None]:
+    """Round to significant digits; values that are not finite become None, for JSON."""
+    array = np.asarray(values, dtype=np.float64).ravel()
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in array]
+
+
+def spaced_indices(count: int, maximum: int) -> list[int]:
+    """Return at most `maximum` evenly spaced indices, including the first and the last."""
+    if count <= maximum:
+        return list(range(count))
+    return sorted({round(i) for i in np.linspace(0, count - 1, maximum)})
+
+
+def block_maxima(
+    values: ArrayLike,  # (rows, columns)
+    maximum: int,
+) -> tuple[NDArray[np.float64], int, int]:
+    """Shrink a matrix to at most `maximum` rows and columns by taking block maxima.
+
+    Returns:
+        The smaller matrix, and the numbers of rows and columns of a block.
+    """
+    table = np.asarray(values, dtype=np.float64)
+    rows, columns = (-(-n // maximum) or 1 for n in table.shape)
+    table = np.fmax.reduceat(table, np.arange(0, table.shape[0], rows), axis=0)
+    return np.fmax.reduceat(table, np.arange(0, table.shape[1], columns), axis=1), rows, columns
+
+
+def log10_or_none(
+    values: ArrayLike,  # (rows, columns)
+    floor: float,
+) -> list[list[float | None]]:
+    """Return decimal logarithms; values below `floor` times the largest become None."""
+    table = np.asarray(values, dtype=np.float64)
+    powers = np.full_like(table, np.nan)
+    np.log10(table, where=_above_floor(table, floor), out=powers)
+    return [[None if np.isnan(v) else round(float(v), 2) for v in row] for row in powers]
+
+
+def rounded_positive(values: ArrayLike, floor: float) -> list[float | None]:
+    """Round for a logarithmic axis; values below `floor` times the largest become None."""
+    array = np.asarray(values, dtype=np.float64)
+    return rounded(np.where(_above_floor(array, floor), array, np.nan), 4)
+
+
+def _above_floor(values: NDArray[np.float64], floor: float) -> NDArray[np.bool_]:
+    finite = np.isfinite(values)
+    top = values.max(where=finite, initial=0.0)
+    return finite & (values > floor * top)

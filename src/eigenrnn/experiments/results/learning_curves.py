@@ -1,0 +1,154 @@
+"""Figures of the learning curves of the archived runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.analysis import Analysis, plot
+from eigenrnn.analysis.base import Table
+from eigenrnn.experiments.recipes import Recipe, Row
+from eigenrnn.experiments.results.archive import Archive, ArchivedRun, Curve
+from eigenrnn.experiments.results.outcomes import outcome_of, runs_by_row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["CurveFigure", "curve_figures"]
+
+_CHANCE = "chance level"
+_LOG_SCALE_RATIO = 100  # of the highest to the lowest point, above which the axis is logarithmic
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CurveFigure(Analysis):
+    """The learning curves of the rows of a recipe that share a task.
+
+    Args:
+        name: The name of the image file, without suffix.
+        caption: The caption of the figure.
+        steps: The training steps of the points.
+        series: The median over the seeds, by row.
+        bands: The lower and upper quartile, for rows with several seeds.
+        quantity: The quantity on the vertical axis.
+    """
+
+    name: str
+    caption: str
+    steps: Numbers
+    series: Mapping[str, Numbers]
+    bands: Mapping[str, Numbers]
+    quantity: str
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        plot.lines(axes, self.steps, self.series, bands=self.bands, log=self.has_log_scale())
+        plot.label(axes, "update", self.quantity)
+        return figure
+
+    def table(self) -> Table:
+        count, points = len(self.series), len(self.steps)
+        unknown = np.full((2, points), np.nan)
+        low, high = np.hstack([self.bands.get(name, unknown) for name in self.series])
+        return {
+            "curve": np.repeat(list(self.series), points),
+            "update": np.tile(self.steps, count),
+            self.quantity: np.concatenate(list(self.series.values())),
+            "lower_quartile": low,
+            "upper_quartile": high,
+        }
+
+    def has_log_scale(self) -> bool:
+        """Whether the curves are losses over several orders of magnitude."""
+        values = np.concatenate(list(self.series.values()))
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        return self.quantity.endswith("loss") and 0 < low * _LOG_SCALE_RATIO < high
+
+
+def curve_figures(folder: str | Path, recipes: Mapping[str, Recipe]) -> list[CurveFigure]:
+    """Return the figures of all recipes with archived runs.
+
+    A curve is the median over the seeds that have reached a step; its band is the interquartile
+    range. A search shows its best point. Diverged runs are not shown.
+
+    Args:
+        folder: The folder of the archive.
+        recipes: All recipes, by name.
+    Raises:
+        ValueError: If a file is damaged, has another format, or does not belong to the archive.
+    """
+    runs_of_rows = runs_by_row(recipes, Archive(folder).runs())
+    found: list[CurveFigure] = []
+    for recipe in recipes.values():
+        groups: dict[tuple[str, str], dict[str, list[ArchivedRun]]] = {}
+        for row in (row for row in recipe.rows if isinstance(row, Row)):
+            runs = _shown(row, runs_of_rows.get((recipe.name, row.label), []))
+            if runs:
+                key = (str(row.task), _quantity(row, runs))
+                groups.setdefault(key, {})[row.label] = runs
+        for number, ((_, quantity), rows) in enumerate(groups.items(), start=1):
+            name = f"results-{recipe.name.replace('/', '-')}-{number}"
+            caption = _caption(recipe, quantity, rows)
+            found.append(
+                CurveFigure(name, caption, *_curves(quantity, rows), quantity.replace("_", " "))
+            )
+    return found
+
+
+def _shown(row: Row, runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
+    """Choose the runs of a row to show."""
+    best = outcome_of(row, runs).best_point
+    finite = [run for run in runs if run.state != "diverged" and run.training]
+    return [run for run in finite if best is None or run.point == best]
+
+
+def _quantity(row: Row, runs: Sequence[ArchivedRun]) -> str:
+    """Choose the column of the quantity that the paper reports, or else of a loss."""
+    reported = row.reported
+    if reported.split == "train":
+        return "train_loss"
+    wanted = (f"{reported.split}_{reported.quantity}", f"{reported.split}_loss", "test_loss")
+    available = (name for name in wanted if all(name in run.evaluated for run in runs))
+    return next(available, "train_loss")
+
+
+def _curves(
+    quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]
+) -> tuple[Numbers, dict[str, Numbers], dict[str, Numbers]]:
+    """Return steps, medians and quartiles of the runs of each row."""
+    points = {label: [_column(run, quantity) for run in runs] for label, runs in rows.items()}
+    steps = np.unique(np.concatenate([x for runs in points.values() for x, _ in runs]))
+    series, bands = dict[str, Numbers](), dict[str, Numbers]()
+    for label, runs in points.items():
+        values = np.array([np.interp(steps, x, y, right=np.nan) for x, y in runs])
+        known = ~np.isnan(values).all(axis=0)
+        low, middle, high = np.full((3, len(steps)), np.nan)
+        quartiles = np.nanquantile(values[:, known], (0.25, 0.5, 0.75), axis=0)
+        low[known], middle[known], high[known] = quartiles
+        series[label] = middle
+        if len(runs) > 1:
+            bands[label] = np.array([low, high])
+    baselines = {run.baseline for runs in rows.values() for run in runs} - {None}
+    if quantity.endswith("loss") and len(baselines) == 1:
+        series[_CHANCE] = np.full(len(steps), baselines.pop())
+    return steps, series, bands
+
+
+def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
+    """Return the points of a curve that have a value."""
+    curve: Curve = run.training if quantity == "train_loss" else run.evaluated
+    name = quantity if quantity in curve else next(n for n in curve if n != "step")
+    known = [(s, v) for s, v in zip(curve["step"], curve[name], strict=True) if v is not None]
+    steps, values = zip(*known, strict=True) if known else ((), ())
+    return np.array(steps, np.float64), np.array(values, np.float64)
+
+
+def _caption(recipe: Recipe, quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]) -> str:
+    count = max(len(runs) for runs in rows.values())
+    seeds = "one seed" if count == 1 else f"median and interquartile range of up to {count} seeds"
+    return f"{recipe.name}: {quantity.replace('_', ' ')}, {seeds}."

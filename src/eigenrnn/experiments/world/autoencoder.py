@@ -1,0 +1,295 @@
+"""The autoencoder of World Models: the network, its training task, and the encoding."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Generator, Tensor, nn
+
+from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.data.car_racing import FRAME, Z_SIZE, Encoded, Floats, split_slices
+from eigenrnn.experiments.tasks.base import Batch, Task
+from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
+from eigenrnn.experiments.training import Settings, checkpoint, fit
+from eigenrnn.experiments.world.collection import Collection, ProgressCounter
+
+__all__ = ["VAE", "Frames", "autoencoder_settings", "encode"]
+
+
+class VAE(nn.Module):
+    r"""The convolutional variational autoencoder of frames, with 32 latent dimensions.
+
+    .. math:: z = \mu + e^{\ell / 2} \epsilon, \qquad \epsilon \sim \mathcal{N}(0, I)
+
+    In training, z is sampled from torch's global stream; in evaluation it is :math:`\mu`. The
+    encoder has four convolutions of width 4 and stride 2 with 32, 64, 128 and 256 channels, the
+    decoder four transposed convolutions of widths 5, 5, 6 and 6.
+
+    Args:
+        generator: The generator of the initialisation; torch's global stream by default.
+
+    Shape:
+        frames: :math:`(1, B, 12288)`, bytes, as in the batches of `Frames`.
+        outputs: :math:`(B, 12352)`: the decoded pixels in [0, 1], :math:`\mu` and :math:`\ell`.
+
+    Source:
+        Ha and Schmidhuber, NeurIPS 2018, appendix A.1. https://arxiv.org/abs/1803.10122
+        (departures: none).
+
+    Example:
+        >>> VAE()(torch.zeros(1, 5, 12_288, dtype=torch.uint8)).shape
+        torch.Size([5, 12352])
+    """
+
+    def __init__(self, *, generator: Generator | None = None) -> None:
+        super().__init__()
+        with torch.device("meta"):
+            self.encoder = nn.Sequential(
+                nn.Conv2d(3, 32, 4, 2),
+                nn.ReLU(),
+                nn.Conv2d(32, 64, 4, 2),
+                nn.ReLU(),
+                nn.Conv2d(64, 128, 4, 2),
+                nn.ReLU(),
+                nn.Conv2d(128, 256, 4, 2),
+                nn.ReLU(),
+                nn.Flatten(),
+            )
+            self.mu = nn.Linear(1024, Z_SIZE)
+            self.logvar = nn.Linear(1024, Z_SIZE)
+            self.decoder = nn.Sequential(
+                nn.Linear(Z_SIZE, 1024),
+                nn.Unflatten(1, (1024, 1, 1)),
+                nn.ConvTranspose2d(1024, 128, 5, 2),
+                nn.ReLU(),
+                nn.ConvTranspose2d(128, 64, 5, 2),
+                nn.ReLU(),
+                nn.ConvTranspose2d(64, 32, 6, 2),
+                nn.ReLU(),
+                nn.ConvTranspose2d(32, 3, 6, 2),
+                nn.Sigmoid(),
+            )
+        self.to_empty(device=torch.get_default_device())
+        # TensorFlow's defaults, as used by the authors
+        for name, parameter in self.named_parameters():
+            if name.endswith("weight"):
+                nn.init.xavier_uniform_(parameter, generator=generator)
+            else:
+                nn.init.zeros_(parameter)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        mu, logvar = self.encode(frames)
+        z = mu + (logvar / 2).exp() * torch.randn_like(mu) if self.training else mu
+        pixels = self.decoder(z).permute(0, 2, 3, 1).flatten(1)
+        return torch.cat([pixels, mu, logvar], -1)
+
+    def encode(
+        self,
+        frames: Tensor,  # (1, B, 12288)
+    ) -> tuple[Tensor, Tensor]:  # (B, 32), (B, 32)
+        """Return the mean and the log variance of each latent dimension."""
+        pixels = frames.squeeze(0).unflatten(-1, FRAME).permute(0, 3, 1, 2)
+        features = self.encoder(pixels.to(self.mu.weight) / 255)
+        return self.mu(features), self.logvar(features)
+
+
+_PIXELS = math.prod(FRAME)
+
+
+@dataclass(frozen=True)
+class Frames(Task):
+    r"""Reconstruct a frame from its 32 latent numbers.
+
+    .. math:: \sum_p (x_p - y_p)^2 + \max\left(\tfrac{1}{2} \sum_d
+        (\mu_d^2 + e^{\ell_d} - 1 - \ell_d), \; 32 \tau\right)
+
+    is the loss of a frame x with the reconstruction y. The frames are those of the training drives
+    of `CarRacing`; those of its validation drives are evaluated, and the test drives are unused.
+
+    Args:
+        collection: The drives.
+        kl_tolerance: The lower bound :math:`\tau` of the divergence, in nats per latent dimension.
+        eval_every: The step between evaluated frames of the validation drives.
+
+    Shape:
+        inputs: :math:`(1, B, 12288)`, bytes.
+        targets: :math:`(B, 12288)`, the same.
+
+    Units:
+        Loss: squared errors of pixels in [0, 1], summed over a frame, plus nats.
+
+    Source:
+        Ha and Schmidhuber, NeurIPS 2018, in their code (departures: they train on all drives).
+    """
+
+    readout: ClassVar[Literal["all", "last"]] = "last"
+    metric_name: ClassVar[str] = "reconstruction"
+    higher_is_better: ClassVar[bool] = False
+
+    collection: Collection
+    kl_tolerance: float = 0.5
+    eval_every: int = field(default=10, compare=False)
+
+    @property
+    def input_size(self) -> int:
+        return _PIXELS
+
+    @property
+    def output_size(self) -> int:
+        return _PIXELS + 2 * Z_SIZE
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return "train", "validation"
+
+    def batch(self, size: int, generator: torch.Generator) -> Batch:
+        self.check_request("train", size)
+        return self._lay_out(torch.randint(self._count, (size,), generator=generator))
+
+    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
+        self.check_request(split, size, start)
+        if split == "train":
+            chosen = epoch_indices(self._count, size, seed=seed, start=start, shuffle=True)
+            return (self._lay_out(numbers) for numbers in chosen)
+        drives, steps = split_slices(self.collection.rollouts)[split], self.collection.steps
+        numbers = torch.arange(drives.start * steps, drives.stop * steps, self.eval_every)
+        chosen = sequential_slices(len(numbers), size, start)
+        return (self._lay_out(numbers[rows]) for rows in chosen)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        squares, divergence = self._terms(outputs, targets)
+        return (squares + divergence).mean()
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self._terms(outputs, targets)[0].mean()
+
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (3,)
+        squares, divergence = (each.double().sum() for each in self._terms(outputs, targets))
+        return torch.stack([squares, divergence, squares.new_tensor(len(targets))])
+
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        squares, divergence, count = sums.tolist()
+        return {
+            "loss": (squares + divergence) / count,
+            "reconstruction": squares / count,
+            "divergence": divergence / count,
+        }
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return "loss", "reconstruction", "divergence"
+
+    def baseline(self) -> float:
+        """The loss of the mean frame: the variance of the pixels plus the KL tolerance."""
+        total, squares = np.zeros((2, _PIXELS))
+        for drive in self._drives[self._train]:
+            pixels = drive["frame"].reshape(-1, _PIXELS) / 255
+            total += pixels.sum(0)
+            squares += np.square(pixels).sum(0)
+        variance = squares / self._count - np.square(total / self._count)
+        return float(variance.sum()) + self.kl_tolerance * Z_SIZE
+
+    def steps_per_epoch(self, size: int) -> int | None:
+        self.check_request("train", size)
+        return math.ceil(self._count / size)
+
+    @property
+    def _train(self) -> slice:
+        return split_slices(self.collection.rollouts)["train"]
+
+    @property
+    def _count(self) -> int:
+        return self._train.stop * self.collection.steps
+
+    @cached_property
+    def _drives(self) -> list[Any]:
+        """All drives, memory-mapped; the system caches as many as fit."""
+        return [self.collection.read(number) for number in range(self.collection.rollouts)]
+
+    def _terms(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # (B,), (B,)
+        """Return the squared errors and the divergence from the standard normal, clamped."""
+        pixels, mu, logvar = outputs.split((_PIXELS, Z_SIZE, Z_SIZE), -1)
+        squares = (pixels - targets / 255).square().sum(-1)
+        divergence = 0.5 * (mu.square() + logvar.exp() - 1 - logvar).sum(-1)
+        return squares, divergence.clamp(min=self.kl_tolerance * Z_SIZE)
+
+    def _lay_out(self, numbers: Tensor) -> Batch:
+        """Gather frames by their index over all drives, with one access per drive."""
+        frames = torch.empty(len(numbers), _PIXELS, dtype=torch.uint8)
+        drives, steps = np.divmod(numbers.numpy(), self.collection.steps)
+        for drive in np.unique(drives):
+            rows = np.flatnonzero(drives == drive)
+            pixels = self._drives[drive]["frame"][steps[rows]]
+            frames[torch.from_numpy(rows)] = torch.from_numpy(pixels).flatten(1)
+        return Batch(frames.unsqueeze(0), frames, targets_batch_dim=0)
+
+
+_ENCODE_BATCH = 250
+
+
+def autoencoder_settings(**options: Any) -> Settings:
+    """Return the authors' settings: 10 epochs, batches of 100, Adam with a learning rate of 1e-4.
+
+    Args:
+        options: The settings to change.
+    """
+    authors: dict[str, Any] = {"batch_size": 100, "optimiser": "adam", "lr": 1e-4}
+    if "steps" not in options:
+        authors["epochs"] = 10
+    return Settings(**{**authors, **options})
+
+
+def encode(
+    collection: Collection, settings: Settings | None = None, console: Console | None = None
+) -> bool:
+    """Train an autoencoder on the training drives, and encode all drives with it.
+
+    Training resumes after an interruption. The encoded drives are written atomically at the end.
+
+    Args:
+        collection: The drives; all must be recorded.
+        settings: The training settings; by default those of the authors.
+        console: The console for progress; by default standard error.
+
+    Returns:
+        Whether the file was written; False if Ctrl-C ended the training.
+
+    Raises:
+        ValueError: If a drive is damaged, or the folder holds another autoencoder.
+    """
+    settings = settings or autoencoder_settings()
+    model = VAE(generator=generator_for(collection.seed, "vae"))
+    task = Frames(collection)
+    run = fit(model, task, settings, collection.vae, resume=True, console=console)
+    if run.interrupted:
+        return False
+    # `fit` on a finished run returns its result and leaves the model unchanged
+    model.load_state_dict(checkpoint.load(collection.vae / "last.pt")["learner"]["model"])
+    write_atomically(collection.encoded, _encode_all(model.cpu(), collection, console).to_bytes())
+    return True
+
+
+@torch.no_grad()
+def _encode_all(model: VAE, collection: Collection, console: Console | None) -> Encoded:
+    model.eval()
+    mu: list[Floats] = []
+    logvar: list[Floats] = []
+    actions: list[Floats] = []
+    with ProgressCounter(console, "encoding drives", collection.rollouts) as counter:
+        for number in range(collection.rollouts):
+            drive = collection.read(number)
+            frames = torch.from_numpy(np.array(drive["frame"])).flatten(1)
+            means, logvars = zip(
+                *(model.encode(chunk.unsqueeze(0)) for chunk in frames.split(_ENCODE_BATCH)),
+                strict=True,
+            )
+            mu.append(torch.cat(means).numpy())
+            logvar.append(torch.cat(logvars).numpy())
+            actions.append(np.array(drive["action"]))
+            counter.advance()
+    return Encoded(np.stack(mu), np.stack(logvar), np.stack(actions))

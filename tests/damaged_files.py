@@ -1,0 +1,576 @@
+"""A small valid file for every reader, and ways to damage it."""
+
+import csv
+import gzip
+import io
+import json
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn.experiments.data import enwik8, ptb, speech
+from eigenrnn.experiments.data.audio import read_recording, wave_bytes
+from eigenrnn.experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
+from eigenrnn.experiments.data.enwik8 import open_enwik8
+from eigenrnn.experiments.data.mnist import read_idx
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.text import Corpus, read_text
+from eigenrnn.experiments.report.files import read_json, read_lines, read_table
+from eigenrnn.experiments.results import Archived
+from eigenrnn.experiments.sweep import Status, Trial
+from eigenrnn.experiments.sweep.files import read_columns
+from eigenrnn.experiments.sweep.folder import check_folder, open_folder
+from eigenrnn.experiments.sweep.suggestions import suggested_before
+from eigenrnn.experiments.sweep.temporary import temporary_folder
+from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.journal import _kept
+from eigenrnn.experiments.training.result import Result
+
+RNG = np.random.default_rng(0)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, a valid file for it, and a check of the result.
+
+    Args:
+        path: The path of the file in its own folder.
+        content: The content before damage.
+        read: Reads the file in a folder.
+        is_valid: Checks the result; by default it must equal that of the undamaged file, as for
+            formats with checksums.
+        unpack: Returns the members of an archive, which are then damaged one at a time.
+        pack: Creates the archive from its members, with correct checksums.
+        names: The text that an error must contain; by default the path.
+    """
+
+    path: str
+    content: bytes
+    read: Callable[[Path], Any]
+    is_valid: Callable[[Any], bool] | None = None
+    unpack: Callable[[bytes], dict[str, bytes]] | None = None
+    pack: Callable[[dict[str, bytes]], bytes] | None = None
+    names: str | None = None
+
+    def is_sound(self, read: Any) -> bool:
+        if self.is_valid is not None:
+            return self.is_valid(read)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / self.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.content)
+            return read == self.read(Path(folder))
+
+
+# Kinds of damage
+
+
+def flip(content: bytearray, rng: np.random.Generator) -> None:
+    for place in rng.integers(len(content), size=rng.integers(1, 4)):
+        content[place] ^= 1 << rng.integers(8)
+
+
+def truncate(content: bytearray, rng: np.random.Generator) -> None:
+    del content[rng.integers(len(content)) :]
+
+
+def insert(content: bytearray, rng: np.random.Generator) -> None:
+    place = rng.integers(len(content) + 1)
+    inserted = [rng.bytes(rng.integers(1, 9)), b"\0" * 16, b"[" * 9_000, b"\n", b",", b'"']
+    content[place:place] = inserted[rng.integers(len(inserted))]
+
+
+def duplicate(content: bytearray, rng: np.random.Generator) -> None:
+    begin, end = sorted(rng.integers(len(content) + 1, size=2))
+    content[end:end] = content[begin:end]
+
+
+def remove(content: bytearray, rng: np.random.Generator) -> None:
+    begin, end = sorted(rng.integers(len(content) + 1, size=2))
+    del content[begin:end]
+
+
+WORDS = [b"0", b"-1", b"nan", b"1e39", b"1e999", b"1" * 5_000, b"null", b"[]", b"{}", b'""', b"x"]
+
+
+def write_another_number(content: bytearray, rng: np.random.Generator) -> None:
+    numbers = [*re.finditer(rb"[0-9]+", bytes(content))]
+    begin, end = numbers[rng.integers(len(numbers))].span() if numbers else (0, 0)
+    content[begin:end] = WORDS[rng.integers(len(WORDS))]
+
+
+def overwrite(content: bytearray, rng: np.random.Generator) -> None:
+    size = 2 ** rng.integers(4)
+    place = rng.integers(max(len(content) - size, 0) + 1)
+    extremes = [
+        bytes(size),
+        b"\xff" * size,
+        b"\xff" * (size - 1) + b"\x7f",
+        b"\1".ljust(size, b"\0"),
+    ]
+    content[place : place + size] = extremes[rng.integers(len(extremes))]
+
+
+def empty(content: bytearray, _: np.random.Generator) -> None:
+    content.clear()
+
+
+DAMAGES = [flip, truncate, insert, duplicate, remove, write_another_number, overwrite, empty]
+OFTEN = [0.25, 0.15, 0.1, 0.1, 0.08, 0.15, 0.15, 0.02]
+
+
+def damaged(reader: Reader, rng: np.random.Generator) -> tuple[str, bytes]:
+    """Damage the file once; return the kind of damage and the damaged content."""
+    way = DAMAGES[rng.choice(len(DAMAGES), p=OFTEN)]
+    if reader.unpack is None or reader.pack is None or rng.integers(2):
+        content = bytearray(reader.content)
+        way(content, rng)
+        return way.__name__, bytes(content)
+    parts = reader.unpack(reader.content)
+    name = list(parts)[rng.integers(len(parts))]
+    content = bytearray(parts[name])
+    way(content, rng)
+    return f"{way.__name__} in {name!r}", reader.pack({**parts, name: bytes(content)})
+
+
+# What the files hold
+
+
+TS = """@problemName mine
+@timeStamps false
+@univariate false
+@dimensions 2
+@equalLength true
+@seriesLength 3
+@classLabel true cat dog
+@data
+1,2,3:4,5,6:cat
+-1.5,2,0:2e1,3,1:dog
+"""
+REGRESSION = """@univariate true
+@equalLength false
+@targetLabel true
+@data
+1,2,3:0.5
+-1.5,2:-2
+7:1e3
+"""
+CSV = """sequence,time,left,right,label
+b,2024-01-03,3,6,cat
+b,2024-01-01,1,4,cat
+a,2024-01-01,-1.5,20,"a dog"
+b,2024-01-02,2,5,cat
+"""
+TEXT = "déjà vu\n日本 and other words of a text\n" * 6
+
+
+def parquet(*, has_checksums: bool) -> bytes:
+    pyarrow, tables = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = list(csv.DictReader(io.StringIO(CSV)))
+    columns = {name: [row[name] for row in rows] for name in ("sequence", "time", "label")}
+    columns |= {name: [float(row[name]) for row in rows] for name in ("left", "right")}
+    sink = io.BytesIO()
+    tables.write_table(pyarrow.table(columns), sink, write_page_checksum=has_checksums)
+    return sink.getvalue()
+
+
+def sphere() -> bytes:
+    header = (
+        "NIST_1A\n   1024\nchannel_count -i 1\nsample_count -i 40\nsample_rate -i 8000\n"
+        "sample_n_bytes -i 2\nsample_byte_format -s2 01\nsample_coding -s3 pcm\nend_head\n"
+    )
+    return header.encode().ljust(1024) + RNG.integers(-999, 999, 40).astype("<i2").tobytes()
+
+
+def npz(save: Callable[..., None] = np.savez_compressed, **arrays: Any) -> bytes:
+    sink = io.BytesIO()
+    save(sink, **arrays)
+    return sink.getvalue()
+
+
+def unzip(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def packed(parts: dict[str, bytes]) -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return sink.getvalue()
+
+
+ZIP = {"unpack": unzip, "pack": packed}
+GZIP = {
+    "unpack": lambda content: {"content": gzip.decompress(content)},
+    "pack": lambda parts: gzip.compress(parts["content"]),
+}
+
+
+def recordings(*names: str) -> bytes:
+    return packed({name: wave_bytes(torch.rand(30) - 0.5) for name in names})
+
+
+def trial() -> Trial:
+    return Trial(0, {"lr": 0.01}, 0, "000/seed-0")
+
+
+RESULT = Result(
+    steps=8,
+    seconds=1.5,
+    train_loss=0.25,
+    last={"test": {"loss": 0.5}},
+    best={"test": {"loss": 0.5}},
+    best_step=4,
+    best_by="test loss",
+    directory=Path(),
+)
+NOT_WRITTEN = ("directory", "interrupted", "out_of_time")
+METRICS = "step,seconds,train_loss,test_loss\n1,0.1,0.9,\n2,0.2,0.8,0.7\n4,0.4,0.6,0.5\n"
+
+
+def json_bytes(content: Any) -> bytes:
+    return (json.dumps(content, indent=2, default=str) + "\n").encode()
+
+
+# Checks of the results
+
+
+def sequences_are_sound(read: Sequences) -> bool:
+    return (
+        read.values.dtype == np.float32
+        and read.values.shape == (read.lengths.sum(), len(read.channels))
+        and bool(np.isfinite(read.values).all())
+        and len(read.lengths) >= 1
+        and read.lengths.min() >= 1
+        and len(read.channels) >= 1
+        and (read.labels is None or len(read.labels) == len(read))
+        and (read.labels is None or all(isinstance(label, str) for label in read.labels))
+        and (read.targets is None or bool(np.isfinite(read.targets).all()))
+        and (read.targets is None or read.targets.shape == (len(read),))
+    )
+
+
+def recording_is_sound(read: tuple[torch.Tensor, int]) -> bool:
+    samples, rate = read
+    return rate > 0 and samples.ndim == 1 and len(samples) > 0 and bool((samples.abs() <= 1).all())
+
+
+def encoded_is_sound(read: Encoded) -> bool:
+    return (
+        all(bool(np.isfinite(part).all()) for part in (read.mu, read.logvar, read.action))
+        and read.mu.shape == read.logvar.shape == (*read.action.shape[:2], 32)
+        and read.action.shape[2] == 3
+        and len(read.mu) >= 3
+    )
+
+
+def metrics_are_sound(metrics: Any) -> bool:
+    return isinstance(metrics, dict) and all(
+        isinstance(figures, dict) and all(isinstance(n, int | float) for n in figures.values())
+        for figures in metrics.values()
+    )
+
+
+def result_is_sound(result: Result) -> bool:
+    return (
+        isinstance(result.steps, int)
+        and isinstance(result.seconds, int | float)
+        and metrics_are_sound(result.last)
+        and metrics_are_sound(result.best)
+        and isinstance(result.best_step, int | None)
+        and isinstance(result.best_by, str | None)
+    )
+
+
+def status_is_sound(status: Status) -> bool:
+    """A trial with damaged files is repeated and states the reason; otherwise it is complete."""
+    if status.state == "waiting":
+        return "trial.json" in status.message or "result.json" in status.message
+    return (
+        status.result is not None
+        and result_is_sound(status.result)
+        and isinstance(status.attempts, int)
+        and status.attempts >= 0
+        and all(isinstance(text, str) for text in (status.message, status.node, status.owner))
+        and (status.scores is None or metrics_are_sound({"scores": status.scores}))
+    )
+
+
+def columns_are_sound(columns: Any) -> bool:
+    return list(columns) == ["test_loss"] and bool(columns["test_loss"])
+
+
+# The readers
+
+
+@contextmanager
+def as_published(module: Any, name: str, file: Any) -> Iterator[None]:
+    """Patch the description of a published file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, file)
+        yield
+
+
+def read_locally(module: Any, name: str, file: Any, read: Callable[[Path], Any]) -> Any:
+    def local(folder: Path) -> Any:
+        with as_published(module, name, file):
+            return read(folder)
+
+    return local
+
+
+def known(file: Any, content: bytes) -> Any:
+    """The description of a published file with the checksum of other content."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(content)
+        return replace(file, sha256=file.digest(path), urls=())
+
+
+def listed(recordings: Iterator[tuple[str, torch.Tensor]]) -> list[tuple[str, list[float]]]:
+    return [(name, samples.tolist()) for name, samples in recordings]
+
+
+def spelled_out(corpus: Corpus) -> dict[str, list[str]]:
+    return {
+        part: [corpus.symbols[number] for number in corpus.to_indices(codes)]
+        for part, codes in corpus.parts.items()
+    }
+
+
+def data_readers() -> dict[str, Reader]:
+    lengths, x = np.array([3, 1]), RNG.normal(size=(4, 2))
+    padded = npz(x=RNG.normal(size=(2, 3, 2)), lengths=lengths, label=np.array(["cat", "dog"]))
+    joined = npz(np.savez, x=x, lengths=lengths, target=np.array([0.5, 2.0]))
+    image = gzip.compress(
+        b"".join(n.to_bytes(4) for n in (2051, 2, 3, 3))
+        + RNG.integers(256, size=18).astype("u1").tobytes()
+    )
+    encoded = Encoded(*(RNG.normal(size=(3, 2, n)).astype(np.float32) for n in (32, 32, 3)))
+    rollout = io.BytesIO()
+    np.save(rollout, np.zeros(2, ROLLOUT))
+    digits = recordings("recordings/0_a_0.wav", "recordings/1_a_7.wav", "recordings/2_a_20.wav")
+    spoken = recordings("timit/dr1-fvmh0/si836.wav", "timit/dr8-fbcg1/sx2.wav")
+    symbols = {part: f"t h e _ {part[0]} a t \n ".encode() for part in ptb.CHARACTER_FILES}
+    characters = {p: known(f, symbols[p]) for p, f in ptb.CHARACTER_FILES.items()}
+    text = gzip.compress(TEXT.encode())
+    wikipedia = TEXT.encode()
+    series = {"is_valid": sequences_are_sound}
+
+    def series_of(name: str) -> Callable[[Path], Any]:
+        return lambda folder: read_series(folder / name)
+
+    def recording_of(name: str) -> Callable[[Path], Any]:
+        return lambda folder: read_recording((folder / name).read_bytes(), str(folder / name))
+
+    def characters_of(folder: Path) -> Any:
+        for part in ("validation", "test"):
+            (folder / Path(ptb.CHARACTER_FILES[part].path).name).write_bytes(symbols[part])
+        return spelled_out(ptb.read_characters(folder))
+
+    return {
+        "ts": Reader("a.ts", TS.encode(), series_of("a.ts"), **series),
+        "ts of numbers": Reader("a.ts", REGRESSION.encode(), series_of("a.ts"), **series),
+        "csv": Reader("a.csv", CSV.encode(), series_of("a.csv"), **series),
+        "parquet": Reader(
+            "a.parquet", parquet(has_checksums=False), series_of("a.parquet"), **series
+        ),
+        "parquet with checksums": Reader(
+            "a.parquet", parquet(has_checksums=True), series_of("a.parquet"), **series
+        ),
+        "padded npz": Reader("a.npz", padded, series_of("a.npz"), **series, **ZIP),
+        "joined npz": Reader("a.npz", joined, series_of("a.npz"), **series, **ZIP),
+        "idx": Reader(
+            "a.gz", image, lambda f: read_idx(f / "a.gz", 3), lambda t: t.ndim == 3, **GZIP
+        ),
+        "riff": Reader(
+            "a.wav", wave_bytes(torch.rand(40) - 0.5), recording_of("a.wav"), recording_is_sound
+        ),
+        "sphere": Reader("a.wav", sphere(), recording_of("a.wav"), recording_is_sound),
+        "encoded": Reader(
+            "car.npz",
+            encoded.to_bytes(),
+            lambda f: read_encoded(f / "car.npz"),
+            encoded_is_sound,
+            **ZIP,
+        ),
+        "rollout": Reader(
+            "0.npy",
+            rollout.getvalue(),
+            lambda f: read_rollout(f / "0.npy", 2),
+            lambda r: r.shape == (2,) and r.dtype == ROLLOUT,
+        ),
+        "text": Reader("a.txt", TEXT.encode(), lambda f: read_text(f / "a.txt"), bool),
+        "packed text": Reader("a.gz", text, lambda f: read_text(f / "a.gz"), bool, **GZIP),
+        "fsdd": Reader(
+            "fsdd-recordings.zip",
+            digits,
+            read_locally(
+                speech,
+                "FSDD",
+                known(speech.FSDD, digits),
+                lambda f: listed(speech.read_fsdd("test", f)),
+            ),
+            **ZIP,
+        ),
+        "timit": Reader(
+            "timit-sample.zip",
+            spoken,
+            read_locally(
+                speech,
+                "TIMIT_SAMPLE",
+                known(speech.TIMIT_SAMPLE, spoken),
+                lambda f: listed(speech.read_timit_sample("test", f)),
+            ),
+            **ZIP,
+        ),
+        "ptb": Reader(
+            "ptb.char.train.txt",
+            symbols["train"],
+            read_locally(ptb, "CHARACTER_FILES", characters, characters_of),
+        ),
+        "enwik8": Reader(
+            "enwik8",
+            wikipedia,
+            read_locally(
+                enwik8,
+                "FILE",
+                known(enwik8.FILE, wikipedia),
+                lambda f: spelled_out(open_enwik8(f)),
+            ),
+        ),
+    }
+
+
+def sweep_readers() -> dict[str, Reader]:
+    status = {
+        "state": "ended", "message": "", "attempts": 2, "node": "first", "owner": "c0ffee",
+        "scores": {"stoi": 0.5},
+    }  # fmt: skip
+    written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
+    result = json_bytes(written)
+    place = trial().place
+    points = {"points": [{"number": 0, "parameters": {"lr": 0.01}}]}
+    file = {"task": {"name": "copying", "delay": 3}, "steps": 8}
+
+    def status_of(beside: str, content: bytes) -> Callable[[Path], Any]:
+        def read(folder: Path) -> Status:
+            (folder / place / beside).write_bytes(content)
+            return Status.read(trial(), folder)
+
+        return read
+
+    def abandoned(folder: Path) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(folder))
+            with temporary_folder():
+                return True
+
+    def columns(folder: Path) -> Any:
+        return read_columns(folder / "metrics.csv", ["test_loss"])
+
+    def sweep(folder: Path) -> Any:
+        check_folder(folder, file, resume=True, overwrite=False)
+        return True
+
+    with tempfile.TemporaryDirectory() as folder:
+        open_folder(Path(folder), file, overwrite=False)
+        described = (Path(folder) / "sweep.json").read_bytes()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", folder)
+            with temporary_folder() as own:
+                driver = (Path(own) / "driver.json").read_bytes()
+    return {
+        "trial.json": Reader(
+            f"{place}/trial.json",
+            json_bytes(status),
+            status_of("result.json", result),
+            status_is_sound,
+        ),
+        "result.json of a trial": Reader(
+            f"{place}/result.json",
+            result,
+            status_of("trial.json", json_bytes(status)),
+            status_is_sound,
+        ),
+        "metrics.csv of a trial": Reader(
+            "metrics.csv", METRICS.encode(), columns, columns_are_sound
+        ),
+        # the error of a sweep of another file or version names the folder
+        "sweep.json": Reader("sweep.json", described, sweep, bool, names=""),
+        "driver.json": Reader("eigenrnn-a/driver.json", driver, abandoned, bool),
+        "suggestions.json": Reader(
+            "suggestions.json",
+            json_bytes(points),
+            suggested_before,
+            lambda found: all(
+                isinstance(p.number, int) and isinstance(p.parameters, dict) for p in found
+            ),
+        ),
+    }
+
+
+def run_readers() -> dict[str, Reader]:
+    config = {"settings": {"steps": 8}, "task": "Copying(delay=3)", "parameters": 12}
+    written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
+    look = {"step": 4, "spectrum": {"W": [[0.5, 0.5]]}, "henrici": {"W": 0.1}}
+    archived = Archived("mine/table1", "row", "", 0, "ended", steps=8, parameters=12)
+    state = io.BytesIO()
+    weights = {"W": torch.arange(6.0)}
+    torch.save({"course": {"step": 4}, "learner": {"model": weights}, "format": 1}, state)
+
+    def archive(folder: Path) -> str:
+        return Archived.read(folder / archived.place).to_text()
+
+    def result(folder: Path) -> Result:
+        return Result.read(folder / "result.json")
+
+    return {
+        "config.json": Reader(
+            "config.json",
+            json_bytes(config),
+            lambda f: read_json(f / "config.json", ("settings", "task", "parameters")),
+            lambda known: isinstance(known, dict),
+        ),
+        "metrics.csv": Reader(
+            "metrics.csv",
+            METRICS.encode(),
+            lambda f: read_table(f / "metrics.csv"),
+            lambda columns: len({len(column) for column in columns.values()}) == 1,
+        ),
+        "metrics.csv of a resumed run": Reader(
+            "metrics.csv",
+            METRICS.encode(),
+            lambda f: _kept(f / "metrics.csv", METRICS.split("\n")[0].split(","), 4),
+            lambda rows: len({len(row) for row in rows}) == 1,
+        ),
+        "dynamics.jsonl": Reader(
+            "dynamics.jsonl",
+            (json.dumps(look) + "\n").encode() * 3,
+            lambda f: read_lines(f / "dynamics.jsonl"),
+            lambda looks: all(isinstance(look["step"], int) for look in looks),
+        ),
+        "result.json": Reader("result.json", json_bytes(written), result, result_is_sound),
+        "last.pt": Reader(
+            "last.pt",
+            state.getvalue(),
+            lambda f: json.dumps(checkpoint.load(f / "last.pt"), default=torch.Tensor.tolist),
+        ),
+        "archive": Reader(str(archived.place), archived.to_text().encode(), archive, bool),
+    }
+
+
+READERS = {**data_readers(), **sweep_readers(), **run_readers()}
+"""All readers, by the name of their tests."""

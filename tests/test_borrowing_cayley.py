@@ -1,0 +1,125 @@
+"""NC-GRU with two orthogonal matrices, against its released code step by step in NumPy."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn import GRU, NCGRU
+from eigenrnn.linalg import skew, tol
+
+N, M, RATE = 6, 3, 0.05
+PAIR = ("reset", "candidate")
+
+
+def build(**options):
+    generator = torch.Generator().manual_seed(0)
+    options = {"negative": 2, "max_error": math.inf, "reset_every": 3} | options
+    return NCGRU(
+        M,
+        N,
+        orthogonal=PAIR,
+        faithful_bugs=True,
+        dtype=torch.float64,
+        generator=generator,
+        **options,
+    ).double()
+
+
+def inputs(k):
+    return torch.randn(5, 4, M, generator=torch.Generator().manual_seed(k), dtype=torch.float64)
+
+
+def step(layer, k, optimiser):
+    optimiser.zero_grad()
+    layer(inputs(k))[0].square().sum().backward()
+    optimiser.step()
+
+
+def gradient_by_free_weights(layer, W_r, W_c, k):
+    """dL / dW_r of the same recurrence with plain weights as matrices."""
+    free = GRU(M, N, nonlinearity="modrelu", reset_after=False, update_keeps=False).double()
+    mine, others = free.all_directions()[0], layer.all_directions()[0]
+    with torch.no_grad():
+        for name in ("weight_ih", "gate_bias", "bias"):
+            getattr(mine, name).copy_(getattr(others, name))
+        mine.reset_gate.assign(torch.as_tensor(W_r))
+        mine.update_gate.assign(others.update_gate())
+        mine.candidate.assign(torch.as_tensor(W_c))
+    free(inputs(k))[0].square().sum().backward()
+    (raw,) = mine.reset_gate.parameters()
+    return raw.grad.numpy()
+
+
+def skew_of(constraint):
+    return skew(constraint.cayley.raw.detach(), N).numpy()
+
+
+@pytest.mark.parametrize("gradient_rate", [None, 0.02])
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_last_gradient_trains_both_and_the_inverse_is_borrowed(order, gradient_rate):
+    layer = build(order=order, gradient_rate=gradient_rate)
+    gates = layer.all_directions()[0]
+    optimiser = torch.optim.SGD(layer.parameters(), lr=RATE)
+    I, D = np.eye(N), np.diag([1.0] * 4 + [-1.0] * 2)
+    A_r, A_c = skew_of(gates.reset_gate), skew_of(gates.candidate)
+    inverse_r, inverse_c = np.linalg.inv(I + A_r), np.linalg.inv(I + A_c)
+    W_r, W_c = inverse_r @ (I - A_r) @ D, inverse_c @ (I - A_c) @ D
+    for k in range(7):
+        G = gradient_by_free_weights(layer, W_r, W_c, k)  # of W_r, for both
+        step(layer, k, optimiser)
+        V_c, V_r = inverse_c.T @ G @ (D + W_c.T), inverse_r.T @ G @ (D + W_r.T)
+        grad_c, grad_r = V_c.T - V_c, V_r.T - V_r
+        A_c, A_r = A_c - RATE * grad_c, A_r - RATE * grad_r
+        if k % 3 == 2:
+            inverse_c, inverse_r = np.linalg.inv(I + A_c), np.linalg.inv(I + A_r)
+        else:
+            rate = RATE if gradient_rate is None else gradient_rate
+            inverse_c = series(inverse_c, rate * grad_c, order)
+            inverse_r = series(inverse_c, rate * grad_r, order)  # of the other matrix
+        W_r, W_c = inverse_r @ (I - A_r) @ D, inverse_c @ (I - A_c) @ D
+        for constraint, W in ((gates.reset_gate, W_r), (gates.candidate, W_c)):
+            np.testing.assert_allclose(constraint().detach().numpy(), W, atol=1e-9)
+        error = np.linalg.norm(W_r.T @ W_r - I)
+        assert error < 1e-9 if k % 3 == 2 else error > 0.05
+
+
+def series(inverse, delta, order):
+    return sum(np.linalg.matrix_power(inverse @ delta, i) for i in range(order + 1)) @ inverse
+
+
+def test_copies_share_inverses_only_among_themselves():
+    layer = build()
+    twin = copy.deepcopy(layer)
+    before = [c().detach().clone() for c in layer.all_directions()[0].constraints()]
+    optimiser = torch.optim.SGD(twin.parameters(), lr=RATE)
+    step(twin, 0, optimiser)
+    for constraint, W in zip(layer.all_directions()[0].constraints(), before, strict=True):
+        assert torch.equal(constraint(), W)
+    step(layer, 0, torch.optim.SGD(layer.parameters(), lr=RATE))
+    for one, other in zip(layer.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(one, other)
+    for one, other in zip(layer.buffers(), twin.buffers(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_each_matrix_is_registered_once():
+    layer = build()
+    names = [name for name, _ in layer.named_parameters() if name.endswith("cayley.raw")]
+    assert names == [f"directions.0.{gate}.cayley.raw" for gate in ("reset_gate", "candidate")]
+
+
+def test_by_default_each_matrix_has_its_own_gradient_and_inverse():
+    layer = NCGRU(M, N, orthogonal=PAIR, generator=torch.Generator().manual_seed(0)).double()
+    optimiser = torch.optim.SGD(layer.parameters(), lr=1e-3)
+    for k in range(4):
+        step(layer, k, optimiser)
+    assert (layer.orthogonality_error() <= 0.01 + tol(torch.float64, N)).all()
+
+
+@pytest.mark.parametrize("orthogonal", [("candidate",), ("reset", "update", "candidate"), ()])
+def test_faithful_bugs_need_two_orthogonal_matrices(orthogonal):
+    with pytest.raises(ValueError, match=r"\('reset', 'candidate'\) with faithful_bugs"):
+        NCGRU(M, N, orthogonal=orthogonal, faithful_bugs=True)

@@ -1,0 +1,134 @@
+"""Errors of constraints and layers name valid values, and these values work."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn import constrain
+from eigenrnn.constraints import (
+    BlockTriangular,
+    BoundedSVD,
+    FourierProduct,
+    Givens,
+    Householder,
+    NeumannCayley,
+    ScaledCayley,
+    Schur,
+    SpectralRadius,
+)
+from eigenrnn.layers import ENRNN, EURNN, GORU, GRU, NCGRU, ORNN, RNN, NnRNN
+
+unitary = partial(ScaledCayley, dtype=torch.complex64)
+unitary_schur = partial(Schur, dtype=torch.complex64)
+
+# an invalid call, the advice in its error, and calls that follow the advice
+ADVICE = {
+    "fft size": (
+        lambda: Givens(6, style="fft"),
+        "got 6; use 8 or style='tunable'",
+        lambda: (Givens(8, style="fft"), Givens(6, style="tunable")),
+    ),
+    "fft size of GORU": (
+        lambda: GORU(2, 12, style="fft"),
+        "got 12; use 16 or style='tunable'",
+        lambda: (GORU(2, 16, style="fft"), GORU(2, 12, style="tunable")),
+    ),
+    "odd rotations": (lambda: EURNN(2, 5), "got 5; use 6", lambda: EURNN(2, 6)),
+    "reflections": (
+        lambda: Householder(4, reflections=5),
+        "got 5; 4 reach all of the set",
+        lambda: Householder(4, reflections=4),
+    ),
+    "reflections of ORNN": (
+        lambda: ORNN(2, 4, reflections=5),
+        "got 5; 4 reach all of the set",
+        lambda: ORNN(2, 4, reflections=4),
+    ),
+    "reflections on both sides": (
+        lambda: BoundedSVD(4, reflections=5),
+        "got 5; 4 reach all of the set",
+        lambda: BoundedSVD(4, reflections=4),
+    ),
+    **{
+        f"gamma {value}": (
+            lambda value=value: NnRNN(2, 4, gamma="clamped", gamma_value=value),
+            f"positive and finite, got {value}; use 1",
+            lambda: NnRNN(2, 4, gamma="clamped", gamma_value=1),
+        )
+        for value in (0.0, -1.0, math.inf, math.nan)
+    },
+    "odd Schur form": (
+        lambda: Schur(5),
+        "got 5: dtype=torch.complex64 takes odd ones",
+        lambda: unitary_schur(5),
+    ),
+    "P": (
+        lambda: Schur(4, orthogonal=SpectralRadius),
+        "leave `orthogonal` out",
+        lambda: Schur(4),
+    ),
+    "one block": (
+        lambda: ENRNN(2, 4, short_size=4),
+        "1 <= short_size < size, got short_size=4 and size=4",
+        lambda: ENRNN(2, 4, short_size=3),
+    ),
+    "block of another size": (
+        lambda: BlockTriangular(8, long=lambda _: ScaledCayley(3)),
+        "a constraint of size 4, .* a function that makes one of the size",
+        lambda: BlockTriangular(8, long=ScaledCayley),
+    ),
+    "complex block": (
+        lambda: BlockTriangular(8, long=unitary),
+        "make both with dtype=torch.complex64, or neither",
+        lambda: BlockTriangular(8, long=unitary, short=unitary_schur),
+    ),
+    "complex gate": (
+        lambda: GRU(2, 4, reset=FourierProduct),
+        "use RNN for complex states",
+        lambda: RNN(2, 4, constraint=FourierProduct),
+    ),
+    "complex rows": (
+        lambda: constrain(nn.LSTM(2, 4), "weight_hh_l0", unitary, rows="g"),
+        "use eigenrnn.RNN for complex states",
+        lambda: RNN(2, 4, constraint=unitary),
+    ),
+    "complex tanh": (
+        lambda: RNN(2, 4, constraint=unitary, nonlinearity="tanh"),
+        "modrelu or identity, as ScaledCayley is complex, got 'tanh'",
+        lambda: RNN(2, 4, constraint=unitary, nonlinearity="modrelu"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("refused", "advice", "_taken"), ADVICE.values(), ids=ADVICE)
+def test_an_error_names_valid_values(refused, advice, _taken):
+    with pytest.raises(ValueError, match=rf"^expected .*{advice}"):
+        refused()
+
+
+@pytest.mark.parametrize(("_refused", "_advice", "taken"), ADVICE.values(), ids=ADVICE)
+def test_the_named_values_are_valid(_refused, _advice, taken):
+    taken()
+
+
+@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (partial(Schur, 4), "gamma_penalty"),
+        (partial(Schur, 4), "decay"),
+        (partial(NnRNN, 2, 4), "decay"),
+        (partial(SpectralRadius, 4), "epsilon"),
+        (partial(ENRNN, 2, 4), "epsilon"),
+        (partial(NeumannCayley, 4), "gradient_rate"),
+        (partial(NCGRU, 2, 4), "gradient_rate"),
+    ],
+)
+def test_an_invalid_weight_or_rate_is_refused(make, name, value):
+    with pytest.raises(
+        ValueError, match=f"expected {name} to be finite and not neg.*, got {value}"
+    ):
+        make(**{name: value})

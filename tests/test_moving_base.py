@@ -1,0 +1,372 @@
+"""Moving bases: wrapped optimisers, replaced raw parameters, transforms of torch.func."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from torch import nn
+from torch.autograd import forward_ad
+from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vmap
+from torch.nn.utils import parametrize, prune
+
+from cases import CONSTRAINTS
+from drawn import assert_same_state, distance, scattered, started, state_of, stream, take_steps
+from eigenrnn.constraints import Exponential, Householder, MovingCayley, NeumannCayley
+from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
+from eigenrnn.linalg import orthogonality_error, skew
+
+ADAM = partial(torch.optim.Adam, lr=0.01)
+
+
+class Wrapper(torch.optim.Optimizer):
+    """Calls the `step` of another optimiser and does nothing else."""
+
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+        self.param_groups = inner.param_groups
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+
+class Lookahead(Wrapper):
+    """Moves halfway back to slow weights after every fifth step."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.averaging = Averaging(inner)
+
+    def step(self, closure=None):
+        self.inner.step(closure)
+        self.averaging.step()
+
+
+class Averaging:
+    def __init__(self, inner):
+        self.count = 0
+        self.parameters = [p for group in inner.param_groups for p in group["params"]]
+        self.slow = [p.detach().clone() for p in self.parameters]
+
+    def step(self):
+        self.count += 1
+        if self.count % 5 == 0:
+            for slow, fast in zip(self.slow, self.parameters, strict=True):
+                slow.lerp_(fast.detach(), 0.5)
+                fast.data.copy_(slow)  # does not increase the version of the tensor
+
+
+class WrapperWithoutHooks(torch.optim.Optimizer):
+    """Has no hooks, because it does not call the constructor of its base class."""
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.param_groups = inner.param_groups
+
+    def zero_grad(self):
+        self.inner.zero_grad()
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+
+class LookaheadWithoutHooks(WrapperWithoutHooks):
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.averaging = Averaging(inner)
+
+    def step(self, closure=None):
+        self.inner.step(closure)
+        self.averaging.step()
+
+
+class CallsItsBase(torch.optim.Adam):
+    """A subclass whose `step` calls that of its base class, which has its own hooks."""
+
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+def twice_wrapped(parameters):
+    return Wrapper(Wrapper(ADAM(parameters)))
+
+
+WRAPPED = {
+    "wrapper": lambda parameters: Wrapper(ADAM(parameters)),
+    "twice": twice_wrapped,
+    "without hooks": lambda parameters: WrapperWithoutHooks(ADAM(parameters)),
+    "super": partial(CallsItsBase, lr=0.01),
+}
+each_wrapped = pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
+
+LAYERS = {
+    "dtriv": partial(DtrivRNN, period=7),
+    "full-capacity": FullCapacityURNN,
+}
+
+
+def train(layer, optimiser, steps=40):
+    x = torch.randn(6, 4, 3, generator=stream(5))
+    for k in range(steps):
+        optimiser.zero_grad()
+        h = layer(x)[0]
+        weights = torch.randn(h.shape, generator=stream(k), dtype=h.dtype)
+        (h * weights).real.sum().backward()
+        optimiser.step()
+
+
+def build(make):
+    return make(3, 8, generator=stream(1))
+
+
+@each_wrapped
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+def test_forty_steps_of_a_wrapped_optimiser_equal_those_of_the_plain_one(make, wrapped):
+    plain, other = build(make), build(make)
+    ADAM(plain.parameters())  # adds hooks to the step of Adam itself
+    train(plain, ADAM(plain.parameters()))
+    train(other, wrapped(other.parameters()))
+    assert_same_state(state_of(other), state_of(plain))
+
+
+@pytest.mark.parametrize("make", [Householder, NeumannCayley], ids=str)
+@pytest.mark.parametrize("wrap", [Lookahead, LookaheadWithoutHooks])
+def test_slow_weights_work_without_a_moving_base(make, wrap):
+    constraint = started(make, 8)
+    take_steps(constraint, wrap(ADAM(constraint.parameters())), range(23))
+    assert orthogonality_error(constraint()) <= 0.01
+    exact = constraint.cayley() if make is NeumannCayley else constraint()
+    assert distance(constraint(), exact) <= 0.01
+
+
+REFUSED = {
+    "dtriv": (partial(Exponential, period=7), Lookahead),
+    "cayley": (MovingCayley, Lookahead),
+    "dtriv without hooks": (partial(Exponential, period=7), LookaheadWithoutHooks),
+}
+
+
+@pytest.mark.parametrize(("make", "wrap"), REFUSED.values(), ids=REFUSED)
+def test_slow_weights_are_refused_with_a_moving_base(make, wrap):
+    constraint = started(make)
+    optimiser = wrap(ADAM(constraint.parameters()))
+    with pytest.raises(RuntimeError, match=rf"once in a step, got {wrap.__name__}"):
+        take_steps(constraint, optimiser, range(6))
+
+
+def test_slow_weights_of_zero_change_nothing():
+    # after each step the raw parameters of this set are zero, and so are their averages
+    plain, other = started(MovingCayley), started(MovingCayley)
+    take_steps(plain, ADAM(plain.parameters()), range(12))
+    take_steps(other, LookaheadWithoutHooks(ADAM(other.parameters())), range(12))
+    assert_same_state(state_of(other), state_of(plain))
+
+
+@pytest.mark.parametrize("change", ["assign", "reset", "load_state_dict"])
+def test_a_change_between_steps_of_a_wrapper_is_allowed(change):
+    constraint = started(MovingCayley)
+    optimiser = WrapperWithoutHooks(ADAM(constraint.parameters()))
+    take_steps(constraint, optimiser, range(3))
+    other = started(MovingCayley, seed=4)
+    if change == "assign":
+        constraint.assign(other())
+    elif change == "reset":
+        constraint.reset(stream(4))
+    else:
+        constraint.load_state_dict(other.state_dict())
+    assert torch.equal(constraint(), other())
+    take_steps(constraint, optimiser, range(3))
+
+
+def test_after_an_outer_step_that_fails_the_inner_optimiser_moves_the_base():
+    class Fails(Wrapper):
+        def step(self, closure=None):
+            super().step(closure)
+            raise KeyError("later")
+
+    constraint = started(MovingCayley)
+    inner = ADAM(constraint.parameters())
+    with pytest.raises(KeyError):
+        take_steps(constraint, Fails(inner), range(1))
+    before = constraint.base.clone()
+    take_steps(constraint, inner, range(1))
+    assert not torch.equal(constraint.base, before)
+    assert not constraint.raw.any()
+
+
+# ---------------------------------------------------------------- replaced raw parameters
+
+
+class Doubled(nn.Module):
+    def forward(self, raw):
+        return 2 * raw
+
+
+def parametrised(constraint):
+    parametrize.register_parametrization(owner_of_raw(constraint), "raw", Doubled())
+
+
+def pruned(constraint):
+    prune.l1_unstructured(owner_of_raw(constraint), "raw", amount=2)
+
+
+def owner_of_raw(constraint):
+    return constraint.cayley if isinstance(constraint, NeumannCayley) else constraint
+
+
+REPLACED = ("dtriv-1", "moving-cayley", "householder", "spectral-radius", "neumann-cayley")
+
+
+@pytest.mark.parametrize("replace", [parametrised, pruned])
+@pytest.mark.parametrize("name", REPLACED)
+def test_replaced_raw_parameters_are_refused_where_advance_is_needed(name, replace):
+    constraint = started(CONSTRAINTS[name])
+    replace(constraint)
+    with pytest.raises(ValueError, match=r"'raw' of .* to be a parameter of its own"):
+        constraint()
+
+
+@pytest.mark.parametrize("replace", [parametrised, pruned])
+def test_replaced_raw_parameters_work_with_a_fixed_base(replace):
+    constraint = started(Exponential)
+    replace(constraint)
+    take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
+    assert orthogonality_error(constraint()) < 1e-5
+
+
+# ----------------------------------------------------------------- transforms of torch.func
+
+TRANSFORMED = ("moving-cayley", "moving-cayley-complex", "neumann-cayley", "neumann-cayley-1")
+
+
+def trained(name):
+    constraint = started(CONSTRAINTS[name], 6, dtype=torch.float64)
+    take_steps(constraint, ADAM(constraint.parameters()), range(2))
+    return constraint
+
+
+def loss_at(constraint):
+    def loss(raws, x):
+        W = functional_call(constraint, raws, ())
+        return (W @ x.to(W)).abs().square().sum() + (W[0] @ x.to(W)).real
+
+    return loss
+
+
+def gradients(constraint, x):
+    constraint.zero_grad()
+    raws = dict(constraint.named_parameters())
+    loss_at(constraint)(raws, x).backward()
+    return {name: raw.grad.clone() for name, raw in raws.items()}
+
+
+def detached(constraint):
+    return {name: raw.detach() for name, raw in constraint.named_parameters()}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_gradients_of_each_sample_are_those_of_backward(name):
+    constraint = trained(name)
+    x = torch.randn(3, 6, generator=stream(4), dtype=torch.float64)
+    got = vmap(grad(loss_at(constraint)), (None, 0))(detached(constraint), x)
+    for k in range(3):
+        for key, expected in gradients(constraint, x[k]).items():
+            torch.testing.assert_close(got[key][k], expected)
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_an_ensemble_has_the_gradients_of_its_members(name):
+    members = [trained(name), scattered(CONSTRAINTS[name], 6, seed=3, dtype=torch.float64)]
+    raws, buffers = stack_module_state(members)
+    x = torch.randn(6, generator=stream(4), dtype=torch.float64)
+    raws = {key: raw.detach() for key, raw in raws.items()}
+    got = vmap(grad(lambda raws, held: loss_at(members[0])(raws | held, x)))(raws, buffers)
+    for k, member in enumerate(members):
+        for key, expected in gradients(member, x).items():
+            torch.testing.assert_close(got[key][k], expected)
+
+
+# in forward mode torch scripts some of its own functions
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_derivatives_of_forward_mode_are_those_of_backward(name):
+    constraint = trained(name)
+    x = torch.randn(6, generator=stream(4), dtype=torch.float64)
+    raws = detached(constraint)
+    ways = {key: torch.randn(raw.shape, generator=stream(7)).double() for key, raw in raws.items()}
+    expected = sum((g * ways[key]).sum() for key, g in gradients(constraint, x).items())
+    _, slope = jvp(lambda raws: loss_at(constraint)(raws, x), (raws,), (ways,))
+    with forward_ad.dual_level():
+        duals = {key: forward_ad.make_dual(raw, ways[key]) for key, raw in raws.items()}
+        of_dual = forward_ad.unpack_dual(loss_at(constraint)(duals, x)).tangent
+    torch.testing.assert_close(slope, expected)
+    torch.testing.assert_close(of_dual, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("outer", [jacrev, jacfwd])
+@pytest.mark.parametrize("inner", [jacrev, jacfwd])
+def test_second_derivatives_agree_in_any_mode(outer, inner):
+    for name in ("moving-cayley", "scaled-cayley"):
+        constraint = scattered(CONSTRAINTS[name], 4, dtype=torch.float64)
+        x = torch.randn(4, generator=stream(4), dtype=torch.float64)
+        loss = lambda raw: loss_at(constraint)({"raw": raw}, x)  # noqa: B023, E731
+        raw = constraint.raw.detach()
+        expected = torch.autograd.functional.hessian(loss, raw)
+        torch.testing.assert_close(outer(inner(loss))(raw), expected)
+
+
+@pytest.mark.parametrize("make", [FullCapacityURNN, NCGRU])
+def test_a_layer_has_gradients_of_each_sample(make):
+    layer = make(3, 6, generator=stream(1)).double()
+    x = torch.randn(5, 4, 3, generator=stream(2), dtype=torch.float64)
+    raws = detached(layer)
+
+    def loss(raws, x):
+        return functional_call(layer, raws, (x.unsqueeze(1),))[0].real.square().sum()
+
+    got = vmap(grad(loss), (None, 1))(raws, x)
+    for k in range(4):
+        layer.zero_grad()
+        layer(x[:, k : k + 1])[0].real.square().sum().backward()
+        for key, raw in layer.named_parameters():
+            torch.testing.assert_close(got[key][k], raw.grad)
+
+
+# ----------------------------------------------------- comparison with the released code
+
+
+def gradient_of_released_code(initial, G):
+    """The first gradient of the released `Parametrization`, which moves the base too early."""
+    raw, base = initial.raw.detach().clone().requires_grad_(), torch.eye(len(G)).to(G)
+    W = base @ torch.linalg.matrix_exp(skew(raw, len(G)))
+    base.data.copy_(W.data)  # autograd needs the old base and does not notice
+    raw.data.zero_()
+    (W * G).sum().backward()
+    return raw.grad
+
+
+def gradient_by_differences(W, G, step=1e-6):
+    """The gradient of <W exp(A), G> in the entries of A at A = 0, by SciPy's exponential."""
+    found = np.zeros(len(G) * (len(G) - 1) // 2)
+    for k, (i, j) in enumerate(zip(*np.tril_indices(len(G), -1), strict=True)):
+        A = np.zeros(G.shape)
+        A[i, j], A[j, i] = step, -step
+        change = scipy.linalg.expm(A) - scipy.linalg.expm(-A)
+        found[k] = (G.numpy() * (W.detach().numpy() @ change)).sum() / (2 * step)
+    return torch.from_numpy(found)
+
+
+def test_the_gradient_is_right_where_the_base_moves_unlike_that_of_the_released_code():
+    n = 30
+    static = started(Exponential, n, dtype=torch.float64)
+    ours = started(partial(Exponential, period=7), n, dtype=torch.float64)
+    G = torch.randn(n, n, generator=stream(2), dtype=torch.float64)
+    ours().backward(G)
+    expected = gradient_by_differences(ours(), G)
+    torch.testing.assert_close(ours.raw.grad, expected, rtol=1e-6, atol=1e-6)
+    released = gradient_of_released_code(static, G)
+    relative = float((released - expected).norm() / expected.norm())
+    assert 0.9 < relative < 1.2
