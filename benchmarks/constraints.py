@@ -113,7 +113,9 @@ def trained(name: str, N: int) -> Row:
     for _ in range(4):
         forward_backward(constraint, torch.randn(N, N, dtype=constraint.dtype))
         optimiser.step()
-    if not any(part.moves for part in constraint.modules() if isinstance(part, Constraint)):
+    if not any(
+        part.needs_advance for part in constraint.modules() if isinstance(part, Constraint)
+    ):
         return Row(constraint)
     twin = copy.deepcopy(constraint)  # so that every round has the same parameters
     forward_backward(twin, torch.randn(N, N, dtype=constraint.dtype))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import CONFINED
-from drifting import LOOKS, OPTIMISERS, N, bound, walk
+from drift_walk import MEASURED_STEPS, OPTIMISERS, N, bound, walk
 
 __all__ = ["main"]
 
@@ -25,13 +25,17 @@ def record(name: str, optimiser: str) -> dict[str, Any]:
 
 def table(folder: Path, optimiser: str) -> str:
     """Return the records in the folder as a Markdown table."""
-    heads = ["set", *(f"after {k:,}" for k in LOOKS), "largest", "bound"]
+    heads = ["set", *(f"after {k:,}" for k in MEASURED_STEPS), "largest", "bound"]
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     for name in CONFINED:
         path = folder / f"{name}.{optimiser}.json"
         if path.exists():
             residuals = json.loads(path.read_text())["residuals"]
-            numbers = [*(residuals[str(k)] for k in LOOKS), max(residuals.values()), bound(name)]
+            numbers = [
+                *(residuals[str(k)] for k in MEASURED_STEPS),
+                max(residuals.values()),
+                bound(name),
+            ]
             lines.append(
                 "| "
                 + " | ".join([f"`{name}`", *(f"{x:.1e}" if x else "0" for x in numbers)])

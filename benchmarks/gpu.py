@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.experiments.bench import Timing, interleave
-from eigenrnn.experiments.bench.contestants import REFERENCE, Loop, step
+from eigenrnn.experiments.bench.layers import REFERENCE, Loop, step
 from eigenrnn.layers import GRU, RNN
 
 __all__ = ["contestants", "main"]

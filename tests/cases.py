@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import nn
 
-import stand_in
+import synthetic_data
 from eigenrnn.constraints import (
     BlockTriangular,
     BoundedSVD,
@@ -292,7 +292,7 @@ TASKS = {
     "char-ptb": CharPTB(window=20, validation_streams=3, test_streams=2),
     "char-ptb-random": CharPTB(cut="random", window=20),
     "word-ptb": WordPTB(window=3, validation_streams=3, test_streams=2),
-    "enwik8": Enwik8(window=20, length=stand_in.SIZE),
+    "enwik8": Enwik8(window=20, length=synthetic_data.SIZE),
     "text": Text(window=20),
     "mnist": PixelMNIST(),
     "mnist-permuted": PixelMNIST(permuted=True),

@@ -25,15 +25,14 @@ from eigenrnn.experiments.data.mnist import read_idx
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.text import Corpus, read_text
-from eigenrnn.experiments.report.files import read_json, read_lines, read_table
-from eigenrnn.experiments.results import Archived
+from eigenrnn.experiments.report.reading import read_json, read_lines, read_table
+from eigenrnn.experiments.results import ArchivedRun
 from eigenrnn.experiments.sweep import Status, Trial
-from eigenrnn.experiments.sweep.files import read_columns
-from eigenrnn.experiments.sweep.folder import check_folder, open_folder
-from eigenrnn.experiments.sweep.suggestions import suggested_before
-from eigenrnn.experiments.sweep.temporary import temporary_folder
+from eigenrnn.experiments.sweep.cluster import temporary_folder
+from eigenrnn.experiments.sweep.folder import check_folder, open_folder, read_columns
+from eigenrnn.experiments.sweep.optuna_search import read_suggestions
 from eigenrnn.experiments.training import checkpoint
-from eigenrnn.experiments.training.journal import _kept
+from eigenrnn.experiments.training.metrics_writer import _kept_rows
 from eigenrnn.experiments.training.result import Result
 
 RNG = np.random.default_rng(0)
@@ -461,7 +460,7 @@ def sweep_readers() -> dict[str, Reader]:
     }  # fmt: skip
     written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     result = json_bytes(written)
-    place = trial().place
+    place = trial().path
     points = {"points": [{"number": 0, "parameters": {"lr": 0.01}}]}
     file = {"task": {"name": "copying", "delay": 3}, "steps": 8}
 
@@ -514,7 +513,7 @@ def sweep_readers() -> dict[str, Reader]:
         "suggestions.json": Reader(
             "suggestions.json",
             json_bytes(points),
-            suggested_before,
+            read_suggestions,
             lambda found: all(
                 isinstance(p.number, int) and isinstance(p.parameters, dict) for p in found
             ),
@@ -526,13 +525,13 @@ def run_readers() -> dict[str, Reader]:
     config = {"settings": {"steps": 8}, "task": "Copying(delay=3)", "parameters": 12}
     written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     look = {"step": 4, "spectrum": {"W": [[0.5, 0.5]]}, "henrici": {"W": 0.1}}
-    archived = Archived("mine/table1", "row", "", 0, "ended", steps=8, parameters=12)
+    archived = ArchivedRun("mine/table1", "row", "", 0, "ended", steps=8, parameters=12)
     state = io.BytesIO()
     weights = {"W": torch.arange(6.0)}
     torch.save({"course": {"step": 4}, "learner": {"model": weights}, "format": 1}, state)
 
     def archive(folder: Path) -> str:
-        return Archived.read(folder / archived.place).to_text()
+        return ArchivedRun.read(folder / archived.relative_path).to_text()
 
     def result(folder: Path) -> Result:
         return Result.read(folder / "result.json")
@@ -553,7 +552,7 @@ def run_readers() -> dict[str, Reader]:
         "metrics.csv of a resumed run": Reader(
             "metrics.csv",
             METRICS.encode(),
-            lambda f: _kept(f / "metrics.csv", METRICS.split("\n")[0].split(","), 4),
+            lambda f: _kept_rows(f / "metrics.csv", METRICS.split("\n")[0].split(","), 4),
             lambda rows: len({len(row) for row in rows}) == 1,
         ),
         "dynamics.jsonl": Reader(
@@ -568,7 +567,7 @@ def run_readers() -> dict[str, Reader]:
             state.getvalue(),
             lambda f: json.dumps(checkpoint.load(f / "last.pt"), default=torch.Tensor.tolist),
         ),
-        "archive": Reader(str(archived.place), archived.to_text().encode(), archive, bool),
+        "archive": Reader(str(archived.relative_path), archived.to_text().encode(), archive, bool),
     }
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from eigenrnn import ScoRNN
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
-from eigenrnn.experiments.results import Archived, collect
-from eigenrnn.experiments.results.recorded import task_text
+from eigenrnn.experiments.results import ArchivedRun, collect
+from eigenrnn.experiments.results.outcomes import describe_task
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from training_run import QUIET, one_thread
@@ -91,13 +91,13 @@ def of_figure(recipe: Recipe, seed, values, quantity="test_accuracy"):
     """Make a run of the first row with this curve."""
     first = recipe.rows[0]
     assert isinstance(first, Row)
-    return Archived(
+    return ArchivedRun(
         recipe.name,
         first.label,
         "",
         seed,
         "ended",
-        task=task_text(first.task),
+        task=describe_task(first.task),
         settings=vars(first.with_seed(seed).settings),
         value=1.0,
         deciding=1.0,

@@ -8,12 +8,11 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from drives import encoded_drives, write_drives
 from eigenrnn.experiments.recipes import Row
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import CarRacing, Enwik8, PixelMNIST
 from eigenrnn.experiments.training import fit
-from stand_in import SIZE, taken_for_enwik8, wikipedia
+from synthetic_data import SIZE, encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
 from training_run import QUIET, one_thread, read_metrics
 
 ROWS = {f"{recipe.name}: {row.label}": row for recipe in RECIPES.values() for row in recipe.rows}
@@ -69,7 +68,7 @@ def with_data(row, folder):
         return replace(row, task=replace(row.task, data_root=folder)), nullcontext()
     if isinstance(row.task, Enwik8):
         task = replace(row.task, data_root=folder, length=SIZE)
-        return replace(row, task=task), taken_for_enwik8(wikipedia(), folder)
+        return replace(row, task=task), patched_enwik8(synthetic_enwik8(), folder)
     return row, nullcontext()
 
 

@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from eigenrnn import GRU, RNN, AsRNN, LanguageModel, SequenceModel
 from eigenrnn.analysis import analyse, henrici, lyapunov, recurrent_matrices, spectrum
-from eigenrnn.analysis.everything import Everything
-from eigenrnn.analysis.in_use import in_use
+from eigenrnn.analysis.analyse import AnalysisResults
+from eigenrnn.analysis.recurrence import recurrent_weights
 from eigenrnn.constraints import Schur, Unconstrained, constrain
 from eigenrnn.experiments.cli import main
 from training_run import one_thread, small_fit, small_settings
@@ -54,22 +54,22 @@ def everything():
 
 @pytest.mark.parametrize("name", OF_A_MATRIX)
 def test_every_analysis_of_a_matrix_is_done(everything, name):
-    assert f"{name}_hh_l0" in everything.found
+    assert f"{name}_hh_l0" in everything.results
 
 
 @pytest.mark.parametrize("name", [*AT_WORK, "hidden_chain", "fixed_points"])
 def test_every_analysis_of_a_layer_is_done(everything, name):
-    assert f"{name}_l0" in everything.found
+    assert f"{name}_l0" in everything.results
 
 
 def test_no_analysis_of_a_small_network_is_skipped(everything):
-    assert everything.left_out == {}
-    assert "gradient_norms" in everything.found
+    assert everything.skipped == {}
+    assert "gradient_norms" in everything.results
 
 
 def test_each_analysis_equals_its_function():
     model = plain()
-    found = analyse(model, X).found
+    found = analyse(model, X).results
     (W,) = recurrent_matrices(model).values()
     assert found["henrici_hh_l0"].absolute == henrici(W).absolute
     expected = lyapunov(model, X[:, :1]).exponents
@@ -78,18 +78,18 @@ def test_each_analysis_equals_its_function():
 
 def test_a_layer_inside_a_model_is_analysed_with_its_own_inputs():
     bare = GRU(2, 4)
-    whole, alone = (analyse(m, x).found for m, x in ((Twice(bare), X), (bare, 2 * X)))
+    whole, alone = (analyse(m, x).results for m, x in ((Twice(bare), X), (bare, 2 * X)))
     np.testing.assert_allclose(whole["lyapunov_l0"].exponents, alone["lyapunov_l0"].exponents)
 
 
 def test_every_gate_and_the_bound_of_a_gru_are_analysed():
-    found = analyse(GRU(2, 4), X).found
+    found = analyse(GRU(2, 4), X).results
     assert {"henrici_reset_l0", "henrici_update_l0", "henrici_candidate_l0"} <= set(found)
     assert "jacobian_bound_l0" in found
 
 
 def test_both_directions_are_analysed():
-    found = analyse(plain(bidirectional=True, batch_first=True), X.transpose(0, 1)).found
+    found = analyse(plain(bidirectional=True, batch_first=True), X.transpose(0, 1)).results
     assert {"kreiss_hh_l0_reverse", "gradient_map_l0_reverse"} <= set(found)
 
 
@@ -97,9 +97,9 @@ def test_both_directions_are_analysed():
 def test_a_layer_with_a_second_matrix_is_analysed(directions):
     layer = AsRNN(2, 4, 2, bidirectional=directions == 2)
     done = analyse(layer, X, lambda h: h[-1].sum())
-    assert done.left_out == {}
+    assert done.skipped == {}
     for (name, matrix), direction in zip(
-        in_use(layer).items(), layer.all_directions(), strict=True
+        recurrent_weights(layer).items(), layer.all_directions(), strict=True
     ):
         assert name.startswith("hh_l")
         assert torch.equal(matrix.W, direction.matrices()[0])
@@ -112,8 +112,8 @@ def test_a_layer_with_a_second_matrix_is_analysed(directions):
 def test_packed_sequences_are_analysed_in_any_precision(make, dtype):
     packed = pack_padded_sequence(X.to(dtype), [12, 7, 2])
     done = analyse(make(2, 4), packed, lambda h: h.data.sum())
-    assert "gradient_norms" in done.found
-    assert "no batch of plain sequences" in done.left_out["lyapunov_l0"]
+    assert "gradient_norms" in done.results
+    assert "no batch of plain sequences" in done.skipped["lyapunov_l0"]
 
 
 def test_packed_numbers_that_are_not_finite_are_refused():
@@ -124,7 +124,7 @@ def test_packed_numbers_that_are_not_finite_are_refused():
 
 def test_layers_of_a_language_model_have_distinct_names():
     model = LanguageModel(5, 3, [RNN(3, 4), RNN(4, 4)])
-    found = analyse(model, torch.randint(5, (6, 2))).found
+    found = analyse(model, torch.randint(5, (6, 2))).results
     assert {"henrici_layers.0.hh_l0", "lyapunov_layers.1.l0"} <= set(found)
 
 
@@ -139,7 +139,7 @@ def test_the_model_is_not_modified():
 
 def test_each_analysis_is_announced():
     said = []
-    found = analyse(plain(), X, say=said.append).found
+    found = analyse(plain(), X, say=said.append).results
     assert said == list(found)
 
 
@@ -154,7 +154,7 @@ def plain_with(generator):
 
 def test_the_loss_receives_the_outputs_of_the_model():
     model = SequenceModel(RNN(2, 4), 3, "last")
-    assert "gradient_norms" in analyse(model, X, lambda y: y.square().sum()).found
+    assert "gradient_norms" in analyse(model, X, lambda y: y.square().sum()).results
 
 
 # skipped analyses
@@ -162,17 +162,17 @@ def test_the_loss_receives_the_outputs_of_the_model():
 
 def test_without_inputs_the_analyses_that_need_them_are_skipped_with_a_reason():
     given = analyse(plain())
-    assert set(given.left_out) == {*(f"{name}_l0" for name in AT_WORK), "gradient_norms"}
-    assert given.left_out["lyapunov_l0"] == "it needs inputs: analyse(model, inputs)"
+    assert set(given.skipped) == {*(f"{name}_l0" for name in AT_WORK), "gradient_norms"}
+    assert given.skipped["lyapunov_l0"] == "it needs inputs: analyse(model, inputs)"
 
 
 def test_without_a_loss_the_gradient_norms_are_skipped_with_a_reason():
-    left_out = analyse(plain(), X).left_out
+    left_out = analyse(plain(), X).skipped
     assert "analyse(model, inputs, loss)" in left_out["gradient_norms"]
 
 
 def test_slow_analyses_are_skipped_with_the_call_that_runs_them():
-    left_out = analyse(plain(301)).left_out
+    left_out = analyse(plain(301)).skipped
     said = left_out["kreiss_hh_l0"]
     assert "(301 > 300)" in said
     assert said.endswith("call eigenrnn.analysis.kreiss(recurrent_matrices(model)['hh_l0'])")
@@ -180,20 +180,20 @@ def test_slow_analyses_are_skipped_with_the_call_that_runs_them():
 
 
 def test_the_matrix_of_a_gate_has_no_fisher_memory():
-    assert "no linear network" in analyse(GRU(2, 4)).left_out["fisher_memory_reset_l0"]
+    assert "no linear network" in analyse(GRU(2, 4)).skipped["fisher_memory_reset_l0"]
 
 
 def test_inapplicable_analyses_say_why():
     model = RNN(2, 4, constraint=lambda n: Schur(n, dtype=torch.complex64), nonlinearity="modrelu")
-    assert "complex" in analyse(model).left_out["hidden_chain_l0"]
+    assert "complex" in analyse(model).skipped["hidden_chain_l0"]
 
 
 def test_unbounded_noise_is_truncated_with_a_remark():
     given = analyse(RNN(2, 4, constraint=Schur))
-    assert "that of the last 200 steps counts" in given.remarks["fisher_memory_hh_l0"]
-    assert "source is the first input's column" in given.remarks["fisher_memory_hh_l0"]
+    assert "that of the last 200 steps counts" in given.notes["fisher_memory_hh_l0"]
+    assert "source is the first input's column" in given.notes["fisher_memory_hh_l0"]
     # of an orthogonal matrix the noise of 200 steps is 200 I
-    curve = given.found["fisher_memory_hh_l0"].curve
+    curve = given.results["fisher_memory_hh_l0"].curve
     np.testing.assert_allclose(curve, np.full(200, 1 / 200), rtol=1e-6)
 
 
@@ -226,7 +226,7 @@ def test_inputs_that_a_model_does_not_accept_are_reported():
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_arrays_and_a_single_sequence_are_accepted(batch_first):
     model = plain(batch_first=batch_first)
-    found = analyse(model, X[:, 0].numpy()).found
+    found = analyse(model, X[:, 0].numpy()).results
     x = X[:, :1].transpose(0, 1) if batch_first else X[:, :1]
     expected = lyapunov(model, x).exponents
     np.testing.assert_array_equal(found["lyapunov_l0"].exponents, expected)
@@ -237,7 +237,7 @@ def test_arrays_and_a_single_sequence_are_accepted(batch_first):
 
 def test_the_matrices_in_use_are_those_of_the_layer():
     layer = constrain(torch.nn.LSTM(2, 4), "weight_hh_l0", Schur, rows="f")
-    used = in_use(layer)
+    used = recurrent_weights(layer)
     assert list(used) == list(recurrent_matrices(layer))
     assert torch.equal(used["forget_l0"].W, layer.weight_hh_l0[4:8])
     assert torch.equal(used["cell_l0"].U, layer.weight_ih_l0[8:12])
@@ -247,7 +247,7 @@ def test_the_matrices_in_use_are_those_of_the_layer():
 
 def test_the_inputs_of_a_complex_network_are_complex():
     layer = RNN(2, 4, constraint=lambda n: Schur(n, dtype=torch.complex64), nonlinearity="modrelu")
-    (used,) = in_use(layer).values()
+    (used,) = recurrent_weights(layer).values()
     weights = layer.all_directions()[0].weight_ih
     assert torch.equal(used.U, torch.complex(weights[:4], weights[4:]))
 
@@ -276,7 +276,7 @@ def test_a_unitary_spectrum_can_be_drawn(tmp_path):
 
 def test_each_analysis_has_a_figure_and_a_table(tmp_path):
     W = torch.nn.RNN(2, 4)
-    only = Everything({"spectrum_hh_l0": spectrum(W), "henrici_hh_l0": henrici(W)}, {}, {})
+    only = AnalysisResults({"spectrum_hh_l0": spectrum(W), "henrici_hh_l0": henrici(W)}, {}, {})
     only.save(tmp_path)
     names = [f"{name}_hh_l0.{end}" for name in ("henrici", "spectrum") for end in ("csv", "png")]
     assert sorted(file.name for file in tmp_path.iterdir()) == names
@@ -293,7 +293,9 @@ def undrawn():
 
 def test_a_figure_that_fails_does_not_stop_the_others(tmp_path):
     (tmp_path / "henrici_hh_l0.png").write_text("of an earlier call")
-    whole = Everything({"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(plain())}, {}, {})
+    whole = AnalysisResults(
+        {"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(plain())}, {}, {}
+    )
     failed = whole.save(tmp_path)
     assert list(failed) == ["henrici_hh_l0.png"]
     assert "Numerical result out of range" in failed["henrici_hh_l0.png"]
@@ -342,7 +344,9 @@ def short(monkeypatch):
     """Restrict the command to one analysis."""
 
     def only(model, *_, **__):
-        return Everything({"spectrum_hh_l0": spectrum(model)}, {}, {"spectrum_hh_l0": "all ones"})
+        return AnalysisResults(
+            {"spectrum_hh_l0": spectrum(model)}, {}, {"spectrum_hh_l0": "all ones"}
+        )
 
     monkeypatch.setattr(
         importlib.import_module("eigenrnn.experiments.cli.analyse"), "analyse_model", only
@@ -375,7 +379,9 @@ def test_the_numbers_are_printed_with_remarks(eigenrnn):
 
 def test_a_failed_figure_is_reported_and_the_rest_is_written(eigenrnn, tmp_path, monkeypatch):
     def only(model, *_, **__):
-        return Everything({"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(model)}, {}, {})
+        return AnalysisResults(
+            {"henrici_hh_l0": undrawn(), "spectrum_hh_l0": spectrum(model)}, {}, {}
+        )
 
     monkeypatch.setattr(
         importlib.import_module("eigenrnn.experiments.cli.analyse"), "analyse_model", only
@@ -417,7 +423,7 @@ def test_without_data_the_other_analyses_run_with_a_note(eigenrnn, monkeypatch):
     monkeypatch.setattr(
         "eigenrnn.experiments.tasks.Copying.missing_data", lambda _: "file anywhere"
     )
-    monkeypatch.setattr(Everything, "save", lambda *_: {})
+    monkeypatch.setattr(AnalysisResults, "save", lambda *_: {})
     (Path("run") / "analysis").mkdir()
     told = eigenrnn("analyse run").out
     assert "without data: there is no file anywhere; say where it is with --data_root" in told

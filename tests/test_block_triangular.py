@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from drawn import assert_same_state, distance, loss, scattered, started, state_of, take_steps
 from eigenrnn.constraints import (
     BlockTriangular,
     Exponential,
@@ -22,6 +21,15 @@ from eigenrnn.init import orthogonal_
 from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters, penalty
+from random_constraints import (
+    assert_same_state,
+    distance,
+    initialised,
+    loss,
+    perturbed,
+    state_of,
+    take_steps,
+)
 
 DOUBLE, COMPLEX = torch.float64, torch.complex64
 
@@ -38,14 +46,14 @@ def array(tensor):
 
 
 def test_its_blocks_are_arranged_as_in_the_paper():
-    constraint = scattered(partial(BlockTriangular, short_size=3), 8)
+    constraint = perturbed(partial(BlockTriangular, short_size=3), 8)
     W_L, W_S, W_C = constraint.long(), constraint.short(), constraint.coupling
     expected = np.block([[array(W_L), array(W_C)], [np.zeros((3, 5)), array(W_S)]])
     assert np.array_equal(array(constraint()), expected)
 
 
 def test_the_short_memory_feeds_the_long_one_and_not_vice_versa():
-    constraint = scattered(partial(BlockTriangular, short_size=3), 8)
+    constraint = perturbed(partial(BlockTriangular, short_size=3), 8)
     h_L, h_S = torch.randn(5), torch.randn(3)
     h = constraint() @ torch.cat([h_L, h_S])
     expected = constraint.long() @ h_L + constraint.coupling @ h_S
@@ -53,7 +61,7 @@ def test_the_short_memory_feeds_the_long_one_and_not_vice_versa():
 
 
 def test_without_coupling_both_off_diagonal_blocks_are_zero():
-    constraint = scattered(partial(BlockTriangular, short_size=3, coupling=False), 8)
+    constraint = perturbed(partial(BlockTriangular, short_size=3, coupling=False), 8)
     assert constraint.coupling is None
     W = constraint()
     assert not W[:5, 5:].any()
@@ -61,13 +69,13 @@ def test_without_coupling_both_off_diagonal_blocks_are_zero():
 
 
 def test_a_complex_coupling_has_two_parts():
-    constraint = scattered(complex_pair, 8)
+    constraint = perturbed(complex_pair, 8)
     W_C = constraint()[:5, 5:]
     assert torch.equal(W_C, torch.complex(constraint.coupling, constraint.imaginary))
 
 
 def test_its_eigenvalues_are_those_of_both_blocks():
-    constraint = scattered(partial(BlockTriangular, short_size=3), 8, dtype=DOUBLE)
+    constraint = perturbed(partial(BlockTriangular, short_size=3), 8, dtype=DOUBLE)
     parts = [array(torch.linalg.eigvals(part())) for part in (constraint.long, constraint.short)]
     found = array(torch.linalg.eigvals(constraint()))
     for value in np.concatenate(parts):
@@ -96,7 +104,7 @@ def test_without_coupling_its_entries_count_in_the_residual():
 
 @pytest.mark.parametrize("make", [BlockTriangular, complex_pair])
 def test_the_coupling_is_initialised_as_by_glorot(make):
-    coupling = started(make, 100).coupling
+    coupling = initialised(make, 100).coupling
     bound = math.sqrt(6 / sum(coupling.shape)) / (math.sqrt(2) if make is complex_pair else 1)
     assert 0.95 * bound < coupling.abs().max() <= bound
 
@@ -107,12 +115,12 @@ def test_the_coupling_can_be_initialised_truncated_orthogonal():
 
 
 def test_the_parts_are_initialised_as_they_are_alone():
-    constraint = started(BlockTriangular, 8)
-    assert torch.equal(constraint.long(), started(ScaledCayley, 4)())
+    constraint = initialised(BlockTriangular, 8)
+    assert torch.equal(constraint.long(), initialised(ScaledCayley, 4)())
 
 
 def test_penalties_are_summed():
-    constraint = scattered(partial(BlockTriangular, long=nnrnn, short=nnrnn), 8)
+    constraint = perturbed(partial(BlockTriangular, long=nnrnn, short=nnrnn), 8)
     total = constraint.long.penalty() + constraint.short.penalty()
     assert constraint.penalty() == total > 0
 
@@ -136,7 +144,7 @@ def test_the_recurrent_optimiser_gets_the_recurrent_parameters_of_the_parts():
 
 def test_the_parts_advance_automatically():
     make = partial(BlockTriangular, long=partial(Exponential, period=1), short_size=4)
-    constraint = started(make, 8)
+    constraint = initialised(make, 8)
     with torch.no_grad():
         constraint.short.raw.mul_(3)
     base = constraint.long.base.clone()
@@ -151,7 +159,7 @@ def test_the_parts_advance_automatically():
 
 def test_a_matrix_that_one_part_refuses_changes_neither_part():
     make = partial(BlockTriangular, long=Exponential, short=partial(ScaledCayley, negative=0))
-    constraint = scattered(make, 8)
+    constraint = perturbed(make, 8)
     before = state_of(constraint)
     W = constraint().detach().clone()
     W[:4, :4] = torch.eye(4)
@@ -163,7 +171,7 @@ def test_a_matrix_that_one_part_refuses_changes_neither_part():
 
 def test_a_part_without_an_inverse_raises():
     make = partial(BlockTriangular, long=unitary, short=FourierProduct)
-    constraint = scattered(make, 8)
+    constraint = perturbed(make, 8)
     before = state_of(constraint)
     with pytest.raises(NoInverseError, match="FourierProduct"):
         constraint.assign(constraint())
@@ -259,7 +267,7 @@ PAIRS = {
 
 @pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
 def test_any_two_sets_can_be_combined(make):
-    constraint = started(make, 8)
+    constraint = initialised(make, 8)
     take_steps(constraint, torch.optim.Adam(constraint.parameters(), lr=0.01), range(20))
     W = constraint().detach()
     assert constraint.residual(W) <= constraint.tolerance

@@ -24,7 +24,7 @@ from eigenrnn.experiments.cli.train_options import build_training, parse_options
 from eigenrnn.experiments.data.mnist import FILES
 from eigenrnn.experiments.recipes import Outcome
 from eigenrnn.experiments.registry import class_path
-from eigenrnn.experiments.training.learner import Learner
+from eigenrnn.experiments.training.train_step import TrainStep
 from training_run import one_thread, read_metrics
 
 TINY = "--task copying --task.delay 3 --task.symbols 2 --task.test_examples 10 --steps 4"
@@ -321,7 +321,7 @@ def test_options_in_a_file_reach_the_task_and_the_layer(eigenrnn, tmp_path):
     eigenrnn(f"train --config {write(tmp_path / 'run.yaml', text)} --out here")
     written = config(tmp_path / "here")
     assert "delay=5" in written["task"]
-    assert any("Exponential(6, start='haar'" in line for line in written["model"])
+    assert any("Exponential(6, init='haar'" in line for line in written["model"])
 
 
 def test_flags_override_the_file(eigenrnn, tmp_path):
@@ -641,7 +641,7 @@ def test_an_interrupt_before_the_first_step_ends_without_a_traceback(eigenrnn, m
     "line", [f"train {SMALL} --out here", f"reproduce scornn/fig1 {ROW} --seeds 0 1 --out here"]
 )
 def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch, line, number):
-    measure, sent = Learner.measure, []
+    measure, sent = TrainStep.evaluate, []
 
     def signalled(learner, batches):
         if not sent:
@@ -649,7 +649,7 @@ def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch
         sent.append(number)
         return measure(learner, batches)
 
-    monkeypatch.setattr(Learner, "measure", signalled)
+    monkeypatch.setattr(TrainStep, "evaluate", signalled)
     done = eigenrnn(line)
     assert done.status == 128 + number
     assert len(sent) == 2, "two splits of one run"
@@ -672,7 +672,7 @@ def test_an_interrupted_run_says_how_to_resume_and_can_be_resumed(eigenrnn, tmp_
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert "saved in here: go on with" in said
+    assert "saved in here: continue with" in said
     assert "--resume" in said
 
     steps = int(read_metrics(tmp_path / "here")[-1]["step"]) + 3

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from cases import COMPLEX, REAL
-from drawn import distance, loss, started, stream, take_steps
 from eigenrnn import constrain
 from eigenrnn.constraints import BlockTriangular, Schur
 from eigenrnn.layers import GRU
 from eigenrnn.linalg import tol
 from eigenrnn.models import penalty
+from random_constraints import distance, initialised, loss, stream, take_steps
 
 GATES = ("reset", "update", "candidate")
 SINGLE = torch.float32
@@ -108,7 +108,7 @@ def pairs_of(cases):
 @pytest.mark.parametrize(("long", "short"), pairs_of(REAL) + pairs_of(COMPLEX))
 def test_any_two_sets_train_in_one_matrix(long, short):
     q, s = long.near(8), short.near(4)
-    constraint = started(partial(BlockTriangular, long=long, short=short, short_size=s), q + s)
+    constraint = initialised(partial(BlockTriangular, long=long, short=short, short_size=s), q + s)
     initial = constraint().detach().clone()
     take_steps(constraint, torch.optim.Adam(constraint.parameters(), lr=0.01), range(12))
     loss(constraint).backward()

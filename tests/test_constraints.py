@@ -28,21 +28,21 @@ from cases import (
     REAL,
     UNITARY,
 )
-from drawn import (
-    assert_same_state,
-    distance,
-    loss,
-    scattered,
-    skew_entry_by_entry,
-    started,
-    state_of,
-    stream,
-    take_steps,
-)
 from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.init import haar_
 from eigenrnn.linalg import skew, tol
+from random_constraints import (
+    assert_same_state,
+    distance,
+    initialised,
+    loss,
+    perturbed,
+    skew_entry_by_entry,
+    state_of,
+    stream,
+    take_steps,
+)
 
 OPTIMISERS = {
     "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
@@ -77,13 +77,13 @@ def each_size_of(cases, sizes=None):
 
 @each_size_of(ALL)
 def test_an_initialised_matrix_lies_in_the_set(case, n):
-    constraint = started(case, n)
+    constraint = initialised(case, n)
     assert constraint.residual(constraint()) <= case.tol(torch.float32, n)
 
 
 @each_constraint
 def test_the_matrix_has_the_size_and_type_of_the_constraint(case):
-    constraint = started(case, 7)
+    constraint = initialised(case, 7)
     W = constraint()
     assert W.shape == (case.near(7), case.near(7))
     assert W.dtype == constraint.dtype
@@ -103,7 +103,7 @@ def test_the_constructor_draws_from_the_global_stream(case):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @each_size_of(INVERTIBLE)
 def test_assigning_its_own_matrix_changes_nothing(case, n, dtype):
-    constraint = scattered(case, n, dtype=dtype)
+    constraint = perturbed(case, n, dtype=dtype)
     W = constraint().detach().clone()
     constraint.assign(W)
     assert distance(constraint(), W) <= case.tol(dtype, n)
@@ -111,15 +111,15 @@ def test_assigning_its_own_matrix_changes_nothing(case, n, dtype):
 
 @each_size_of(INVERTIBLE, [2, 7])
 def test_assigning_the_matrix_of_another_reproduces_it(case, n):
-    W = scattered(case, n, seed=5)()
-    constraint = started(case, n)
+    W = perturbed(case, n, seed=5)()
+    constraint = initialised(case, n)
     constraint.assign(W)
     assert distance(constraint(), W) <= case.tol(torch.float32, n)
 
 
 @each_invertible
 def test_assigning_a_sample_reproduces_it(case):
-    constraint = scattered(case)
+    constraint = perturbed(case)
     W = constraint.sample(stream(9))
     constraint.assign(W)
     assert distance(constraint(), W) <= case.tol(torch.float32, constraint.size)
@@ -127,15 +127,15 @@ def test_assigning_a_sample_reproduces_it(case):
 
 @each_invertible
 def test_a_matrix_of_another_precision_can_be_assigned(case):
-    W = scattered(case, seed=5, dtype=torch.float64)()
-    constraint = started(case)
+    W = perturbed(case, seed=5, dtype=torch.float64)()
+    constraint = initialised(case)
     constraint.assign(W)
     assert distance(constraint(), W) <= case.tol(torch.float32, constraint.size)
 
 
 @each_invertible
 def test_an_assigned_matrix_is_copied(case):
-    constraint = started(case)
+    constraint = initialised(case)
     W = constraint.sample(stream(1))
     constraint.assign(W)
     before = constraint().detach().clone()
@@ -146,14 +146,14 @@ def test_an_assigned_matrix_is_copied(case):
 @pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS.keys())
 @each_constraint
 def test_two_hundred_optimiser_steps_stay_in_the_set(case, optimiser):
-    constraint = started(case, 8)
+    constraint = initialised(case, 8)
     take_steps(constraint, optimiser(constraint.parameters()), range(200))
     assert constraint.residual(constraint()) <= case.tol(torch.float32, constraint.size)
 
 
 @each_constraint
 def test_an_optimiser_step_changes_the_matrix(case):
-    constraint = started(case)
+    constraint = initialised(case)
     before = constraint().detach().clone()
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.01), range(1))
     assert distance(constraint(), before) > case.tol(torch.float32, constraint.size)
@@ -161,7 +161,7 @@ def test_an_optimiser_step_changes_the_matrix(case):
 
 @each_size_of(ALL, [1, 2, 5])
 def test_the_map_has_the_right_gradient(case, n):
-    constraint = scattered(case, n, dtype=torch.float64)
+    constraint = perturbed(case, n, dtype=torch.float64)
     names, raws = zip(*constraint.named_parameters(), strict=True)
 
     def matrix(*raws):
@@ -172,14 +172,14 @@ def test_the_map_has_the_right_gradient(case, n):
 
 @each_constraint
 def test_every_raw_entry_gets_a_gradient(case):
-    constraint = scattered(case)  # if W is normal, several bases give the same W
+    constraint = perturbed(case)  # if W is normal, several bases give the same W
     loss(constraint).backward()
     assert all((raw.grad != 0).all() for raw in constraint.parameters())
 
 
 @each_constraint
 def test_a_new_dtype_applies_to_parameters_and_matrix(case):
-    constraint = started(case, 8).to(torch.float64)
+    constraint = initialised(case, 8).to(torch.float64)
     expected = torch.complex128 if constraint.is_complex else torch.float64
     assert constraint().dtype == constraint.dtype == expected
     assert all(raw.dtype == torch.float64 for raw in constraint.parameters())
@@ -187,13 +187,13 @@ def test_a_new_dtype_applies_to_parameters_and_matrix(case):
 
 @each_size_of(ALL, [8, 65])
 def test_a_wider_dtype_lies_in_the_set_to_its_own_precision(case, n):
-    constraint = started(case, n).to(torch.float64)
+    constraint = initialised(case, n).to(torch.float64)
     assert constraint.residual(constraint()) <= case.tol(torch.float64, n)
 
 
 @each_constraint
 def test_a_wider_dtype_keeps_the_matrix(case):
-    constraint = started(case, 8)
+    constraint = initialised(case, 8)
     W = constraint().detach().clone()
     assert distance(constraint.double()(), W) <= case.tol(torch.float32, constraint.size)
 
@@ -201,7 +201,7 @@ def test_a_wider_dtype_keeps_the_matrix(case):
 @pytest.mark.parametrize("narrow", [nn.Module.half, nn.Module.bfloat16], ids=["half", "bfloat16"])
 @each_constraint
 def test_sixteen_bit_types_leave_everything_in_float32(case, narrow):
-    constraint = started(case)
+    constraint = initialised(case)
     before, W = state_of(constraint), constraint().detach().clone()
     narrow(constraint)
     assert_same_state(state_of(constraint), before)
@@ -210,7 +210,7 @@ def test_sixteen_bit_types_leave_everything_in_float32(case, narrow):
 
 @each_constraint
 def test_autocast_does_not_change_the_matrix(case):
-    constraint = started(case)
+    constraint = initialised(case)
     with torch.autocast("cpu", torch.bfloat16):
         W = constraint()
     assert W.dtype == constraint.dtype
@@ -219,7 +219,7 @@ def test_autocast_does_not_change_the_matrix(case):
 
 @each_constraint
 def test_a_state_dict_transfers_the_matrix(case):
-    source, target = scattered(case, seed=1), started(case, seed=2)
+    source, target = perturbed(case, seed=1), initialised(case, seed=2)
     target.load_state_dict(source.state_dict())
     assert torch.equal(source(), target())
 
@@ -227,14 +227,14 @@ def test_a_state_dict_transfers_the_matrix(case):
 @pytest.mark.parametrize("name", ["Adam", "RMSprop"])
 @each_constraint
 def test_training_resumes_exactly_after_saving_and_loading(case, name):
-    uninterrupted = started(case)
+    uninterrupted = initialised(case)
     optimiser = OPTIMISERS[name](uninterrupted.parameters())
     take_steps(uninterrupted, optimiser, range(5))  # in the middle of a period of three
     file = io.BytesIO()
     torch.save([uninterrupted.state_dict(), optimiser.state_dict()], file)
     take_steps(uninterrupted, optimiser, range(5, 12))
 
-    resumed = started(case, seed=7)
+    resumed = initialised(case, seed=7)
     optimiser = OPTIMISERS[name](resumed.parameters())
     take_steps(resumed, optimiser, range(1))
     file.seek(0)
@@ -256,7 +256,7 @@ each_copy = pytest.mark.parametrize("copied", [copy.deepcopy, pickled], ids=["de
 @each_copy
 @each_constraint
 def test_a_copy_trains_like_the_original(case, copied):
-    original = started(case)
+    original = initialised(case)
     take_steps(original, torch.optim.SGD(original.parameters(), lr=0.1), range(2))
     twin = copied(original)
     for each in (original, twin):
@@ -267,7 +267,7 @@ def test_a_copy_trains_like_the_original(case, copied):
 @each_copy
 @each_constraint
 def test_training_a_copy_does_not_change_the_original(case, copied):
-    original = started(case)
+    original = initialised(case)
     before = state_of(original)
     twin = copied(original)
     take_steps(twin, torch.optim.SGD(twin.parameters(), lr=0.1), range(7))
@@ -276,7 +276,7 @@ def test_training_a_copy_does_not_change_the_original(case, copied):
 
 @each_constraint
 def test_a_sample_changes_nothing(case):
-    constraint = scattered(case)
+    constraint = perturbed(case)
     before = state_of(constraint)
     constraint.sample(stream(3))
     assert_same_state(state_of(constraint), before)
@@ -285,13 +285,13 @@ def test_a_sample_changes_nothing(case):
 @pytest.mark.usefixtures("global_streams_untouched")
 @each_constraint
 def test_a_sample_is_a_function_of_the_generator(case):
-    constraint = started(case)
+    constraint = initialised(case)
     assert torch.equal(constraint.sample(stream(3)), constraint.sample(stream(3)))
 
 
 @each_constraint
 def test_a_sample_equals_the_draw_of_a_reset(case):
-    constraint = started(case)
+    constraint = initialised(case)
     sample = constraint.sample(stream(3))
     constraint.reset(stream(3))
     assert torch.equal(constraint(), sample)
@@ -299,20 +299,20 @@ def test_a_sample_equals_the_draw_of_a_reset(case):
 
 @each_constraint
 def test_a_sample_is_a_plain_tensor(case):
-    sample = started(case).sample()
+    sample = initialised(case).sample()
     assert type(sample) is torch.Tensor
     assert not sample.requires_grad
 
 
 @each_constraint
 def test_a_sample_lies_in_the_set(case):
-    constraint = started(case, 8)
+    constraint = initialised(case, 8)
     constraint.check(constraint.sample(stream(3)))
 
 
 @each_constraint
 def test_a_reset_erases_all_training(case):
-    trained, fresh = started(case), started(case)
+    trained, fresh = initialised(case), initialised(case)
     take_steps(trained, torch.optim.SGD(trained.parameters(), lr=0.1), range(4))
     trained.reset(stream(3))
     fresh.reset(stream(3))
@@ -321,14 +321,14 @@ def test_a_reset_erases_all_training(case):
 
 @each_constraint
 def test_the_penalty_is_a_scalar_and_zero_for_most_sets(case):
-    penalty = scattered(case).penalty()
+    penalty = perturbed(case).penalty()
     assert penalty.shape == ()
     assert penalty > 0 if case.name in PENALISED else penalty == 0
 
 
 @each_confined
 def test_a_matrix_outside_the_set_is_refused_with_residual_and_tolerance(case):
-    constraint = started(case)
+    constraint = initialised(case)
     W = case.outside(constraint.sample())
     residual, tolerance = constraint.residual(W), case.tol(torch.float32, constraint.size)
     with pytest.raises(NotInSetError) as refused:
@@ -341,14 +341,14 @@ def test_a_matrix_outside_the_set_is_refused_with_residual_and_tolerance(case):
 
 @each_unitary
 def test_the_residual_of_three_times_the_identity_is_exact(case):
-    constraint = started(case)
+    constraint = initialised(case)
     n = constraint.size
     assert constraint.residual(3 * torch.eye(n)) == 8 * math.sqrt(n)
 
 
 @pytest.mark.parametrize("case", [COMPLEX[name] for name in COMPLEX if name in UNITARY])
 def test_the_residual_includes_the_imaginary_part(case):
-    constraint = started(case)
+    constraint = initialised(case)
     n = constraint.size
     assert constraint.residual(torch.eye(n) * (3 + 4j)) == 24 * math.sqrt(n)
 
@@ -379,7 +379,7 @@ INVALID = {
 @pytest.mark.parametrize(("corrupt", "error", "message"), INVALID.values(), ids=INVALID.keys())
 @each_constraint
 def test_an_invalid_matrix_is_refused_and_changes_nothing(case, corrupt, error, message):
-    constraint = scattered(case)
+    constraint = perturbed(case)
     before = state_of(constraint)
     with pytest.raises(error, match=re.sub(r"\bn\b", str(constraint.size), message)):
         constraint.assign(corrupt(constraint.sample(stream(1))))
@@ -388,7 +388,7 @@ def test_an_invalid_matrix_is_refused_and_changes_nothing(case, corrupt, error, 
 
 @each_confined
 def test_a_matrix_outside_the_set_changes_nothing(case):
-    constraint = scattered(case)
+    constraint = perturbed(case)
     before = state_of(constraint)
     with pytest.raises(NotInSetError):
         constraint.assign(case.outside(constraint.sample(stream(1))))
@@ -398,7 +398,7 @@ def test_a_matrix_outside_the_set_changes_nothing(case):
 @pytest.mark.parametrize("corrupt", [lambda W: 2 * W, torch.ones_like], ids=["twice", "ones"])
 @each_unitary
 def test_a_matrix_that_is_not_unitary_changes_nothing(case, corrupt):
-    constraint = scattered(case)
+    constraint = perturbed(case)
     before = state_of(constraint)
     with pytest.raises(NotInSetError, match="expected a matrix in "):
         constraint.assign(corrupt(constraint.sample(stream(1))))
@@ -407,7 +407,7 @@ def test_a_matrix_that_is_not_unitary_changes_nothing(case, corrupt):
 
 @each_real
 def test_a_real_set_refuses_complex_matrices(case):
-    constraint = scattered(case)
+    constraint = perturbed(case)
     before = state_of(constraint)
     with pytest.raises(TypeError, match=r"expected a real floating-point .*torch.complex64"):
         constraint.assign(constraint.sample(stream(1)).cfloat())
@@ -416,14 +416,14 @@ def test_a_real_set_refuses_complex_matrices(case):
 
 @each_complex
 def test_a_complex_set_accepts_real_matrices(case):
-    constraint = started(case)
+    constraint = initialised(case)
     real = case.outside(torch.eye(constraint.size))
     assert constraint.residual(real) == constraint.residual(real.cfloat())
 
 
 @each_without_inverse
 def test_a_set_without_an_inverse_raises_and_changes_nothing(case):
-    constraint = scattered(case)
+    constraint = perturbed(case)
     before = state_of(constraint)
     with pytest.raises(NoInverseError, match=rf"^expected .*{type(constraint).__name__}"):
         constraint.assign(constraint())
@@ -432,7 +432,7 @@ def test_a_set_without_an_inverse_raises_and_changes_nothing(case):
 
 @each_confined
 def test_check_accepts_members_and_refuses_other_matrices(case):
-    constraint = started(case)
+    constraint = initialised(case)
     constraint.check(constraint.sample())
     with pytest.raises(NotInSetError):
         constraint.check(case.outside(constraint.sample()))
@@ -474,7 +474,7 @@ def moves_of(constraint, steps, step):
 @pytest.mark.parametrize("period", [1, 2, 3, 5])
 @pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS.keys())
 def test_a_base_moves_after_every_period_of_optimiser_steps(period, optimiser):
-    constraint = started(partial(Exponential, period=period))
+    constraint = initialised(partial(Exponential, period=period))
     optimiser = optimiser(constraint.parameters())
     moved = moves_of(
         constraint, range(1, 13), lambda k: take_steps(constraint, optimiser, range(k, k + 1))
@@ -484,14 +484,14 @@ def test_a_base_moves_after_every_period_of_optimiser_steps(period, optimiser):
 
 @pytest.mark.parametrize("period", [None, math.inf])
 def test_a_base_without_a_period_never_moves(period):
-    constraint = started(partial(Exponential, period=period))
+    constraint = initialised(partial(Exponential, period=period))
     optimiser = torch.optim.SGD(constraint.parameters(), lr=0.1)
     assert moves_of(constraint, range(9), lambda k: take_steps(constraint, optimiser, [k])) == []
 
 
 @each_moving
 def test_the_matrix_is_continuous_where_the_base_moves(make):
-    constraint = scattered(make, 8)
+    constraint = perturbed(make, 8)
     W = constraint().detach().clone()
     before = constraint.base.clone()
     for _ in range(constraint.period):
@@ -502,20 +502,20 @@ def test_the_matrix_is_continuous_where_the_base_moves(make):
 
 @each_moving
 def test_the_raw_parameters_are_zero_after_a_move(make):
-    constraint = started(make)
+    constraint = initialised(make)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
     assert not constraint.raw.any()
 
 
 @each_moving
 def test_the_base_stays_orthogonal_over_many_moves(make):
-    constraint = started(make, 8)
+    constraint = initialised(make, 8)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(600))
     assert constraint.residual(constraint.base) <= tol(torch.float32, 8)
 
 
 def test_moving_bases_follow_the_algorithm_of_the_paper():
-    constraint = started(partial(Exponential, init="haar", period=3), dtype=torch.float64)
+    constraint = initialised(partial(Exponential, init="haar", period=3), dtype=torch.float64)
     base, raw = constraint().detach().clone(), torch.zeros_like(constraint.raw)
     optimiser = torch.optim.SGD(constraint.parameters(), lr=0.2)
     take_steps(constraint, optimiser, range(8))
@@ -533,7 +533,7 @@ def test_moving_bases_follow_the_algorithm_of_the_paper():
 
 @pytest.fixture
 def moving():
-    return scattered(partial(Exponential, period=2))  # so that any move of the base is visible
+    return perturbed(partial(Exponential, period=2))  # so that any move of the base is visible
 
 
 def test_several_parameter_groups_count_a_step_once(moving):
@@ -626,7 +626,7 @@ def test_the_optimiser_hooks_do_not_keep_a_constraint_alive(moving):
 
 def test_the_number_of_steps_since_the_last_move_is_saved(moving):
     take_steps(moving, torch.optim.SGD(moving.parameters(), lr=0.1), range(3))
-    resumed = started(partial(Exponential, period=2))
+    resumed = initialised(partial(Exponential, period=2))
     resumed.load_state_dict(moving.state_dict())
     optimiser = torch.optim.SGD(resumed.parameters(), lr=0.1)
     assert moves_of(resumed, [1, 2], lambda k: take_steps(resumed, optimiser, [k])) == [1]
@@ -649,14 +649,14 @@ def test_a_period_that_is_not_a_positive_integer_is_refused(period):
 
 @pytest.mark.parametrize("negative", [0, 1, 3, 7])
 def test_the_scaled_cayley_map_is_that_of_the_paper(negative):
-    constraint = scattered(partial(ScaledCayley, negative=negative), 7, dtype=torch.float64)
+    constraint = perturbed(partial(ScaledCayley, negative=negative), 7, dtype=torch.float64)
     A, I = skew_entry_by_entry(constraint.raw, 7), np.eye(7)
     D = np.diag([1.0] * (7 - negative) + [-1.0] * negative)
     assert distance(constraint(), scipy.linalg.solve(I + A, I - A) @ D) <= tol(torch.float64, 7)
 
 
 def test_the_scaled_cayley_gradient_is_that_of_theorem_3_2():
-    constraint = scattered(partial(ScaledCayley, negative=3), 7, dtype=torch.float64)
+    constraint = perturbed(partial(ScaledCayley, negative=3), 7, dtype=torch.float64)
     W = constraint()
     G = torch.randn(7, 7, generator=stream(4), dtype=torch.float64)
     W.backward(G)
@@ -670,7 +670,7 @@ def test_the_scaled_cayley_gradient_is_that_of_theorem_3_2():
 @pytest.mark.parametrize("init", INITS)
 @pytest.mark.parametrize("period", [None, 3])
 def test_the_exponential_map_is_that_of_scipy_at_the_base(init, period):
-    constraint = scattered(partial(Exponential, init=init, period=period), 7)
+    constraint = perturbed(partial(Exponential, init=init, period=period), 7)
     constraint.double()
     expected = constraint.base.numpy() @ scipy.linalg.expm(skew_entry_by_entry(constraint.raw, 7))
     assert distance(constraint(), expected) <= tol(torch.float64, 7)
@@ -685,7 +685,7 @@ def pairs(angles):
 
 
 def test_the_unit_circle_initialisation_lies_in_the_right_half_before_the_signs():
-    constraint = started(partial(ScaledCayley, negative=0), 40, dtype=torch.float64)
+    constraint = initialised(partial(ScaledCayley, negative=0), 40, dtype=torch.float64)
     expected = torch.empty(20).uniform_(0, math.pi / 2, generator=stream())
     np.testing.assert_allclose(
         angles_of(constraint()), pairs(expected.numpy()), rtol=0, atol=tol(torch.float32, 40)
@@ -693,23 +693,23 @@ def test_the_unit_circle_initialisation_lies_in_the_right_half_before_the_signs(
 
 
 def test_an_odd_size_is_initialised_with_one_eigenvalue_at_one():
-    W = started(partial(ScaledCayley, negative=0), 7, dtype=torch.float64)()
+    W = initialised(partial(ScaledCayley, negative=0), 7, dtype=torch.float64)()
     assert np.abs(angles_of(W)).min() <= tol(torch.float64, 7)
 
 
 def test_half_of_170_signs_give_85_initial_eigenvalues_in_the_left_half():
-    W = started(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
+    W = initialised(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
     assert (torch.linalg.eigvals(W).real < 0).sum() == 85
 
 
 def test_half_of_170_signs_give_an_initial_determinant_of_minus_one():
-    W = started(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
+    W = initialised(partial(ScaledCayley, negative=85), 170, dtype=torch.float64)()
     assert abs(torch.linalg.det(W).item() + 1) <= tol(torch.float64, 170)
 
 
 @pytest.mark.parametrize("negative", [0, 1, 4, 7])
 def test_the_sign_of_the_determinant_is_that_of_the_number_of_signs(negative):
-    W = scattered(partial(ScaledCayley, negative=negative), 7, dtype=torch.float64)()
+    W = perturbed(partial(ScaledCayley, negative=negative), 7, dtype=torch.float64)()
     assert abs(torch.linalg.det(W).item() - (-1) ** negative) <= tol(torch.float64, 7)
 
 
@@ -772,7 +772,7 @@ def test_the_number_of_signs_is_saved_and_the_signs_are_not():
 
 @pytest.mark.parametrize("n", [16, 170])
 def test_an_exponential_of_large_raw_parameters_can_be_assigned(n):
-    constraint = started(Exponential, n)
+    constraint = initialised(Exponential, n)
     with torch.no_grad():
         constraint.raw.copy_(40 * torch.randn(constraint.raw.shape, generator=stream(1)))
     W = constraint().detach().clone()
@@ -783,7 +783,7 @@ def test_an_exponential_of_large_raw_parameters_can_be_assigned(n):
 @pytest.mark.parametrize("period", [None, 3])
 def test_the_henaff_initialisation_has_uniform_angles(period):
     make = partial(Exponential, init="henaff", period=period)
-    constraint = started(make, 40, dtype=torch.float64)
+    constraint = initialised(make, 40, dtype=torch.float64)
     expected = torch.empty(20).uniform_(-math.pi, math.pi, generator=stream())
     np.testing.assert_allclose(
         angles_of(constraint()), pairs(expected.numpy()), rtol=0, atol=tol(torch.float32, 40)
@@ -793,7 +793,7 @@ def test_the_henaff_initialisation_has_uniform_angles(period):
 @pytest.mark.parametrize("period", [None, 3])
 def test_the_cayley_initialisation_has_tangents_of_half_uniform_angles(period):
     make = partial(Exponential, init="cayley", period=period)
-    constraint = started(make, 40, dtype=torch.float64)
+    constraint = initialised(make, 40, dtype=torch.float64)
     t = torch.empty(20).uniform_(0, math.pi / 2, generator=stream())
     np.testing.assert_allclose(
         angles_of(constraint()), pairs(np.tan(t.numpy() / 2)), rtol=0, atol=tol(torch.float32, 40)
@@ -802,27 +802,27 @@ def test_the_cayley_initialisation_has_tangents_of_half_uniform_angles(period):
 
 @pytest.mark.parametrize("period", [None, 3, math.inf])
 def test_the_haar_initialisation_draws_the_base_uniformly_from_the_rotations(period):
-    constraint = started(partial(Exponential, init="haar", period=period))
+    constraint = initialised(partial(Exponential, init="haar", period=period))
     assert torch.equal(constraint(), haar_(torch.empty(5, 5), generator=stream()))
     assert not constraint.raw.any()
 
 
 def test_without_a_period_the_base_is_the_identity():
-    assert torch.equal(started(Exponential).base, torch.eye(5))
+    assert torch.equal(initialised(Exponential).base, torch.eye(5))
 
 
 @pytest.mark.parametrize("period", [3, math.inf])
 def test_with_a_period_the_base_is_the_initial_matrix(period):
-    constraint = started(partial(Exponential, period=period), 8)
+    constraint = initialised(partial(Exponential, period=period), 8)
     assert not constraint.raw.any()
-    assert distance(constraint.base, started(Exponential, 8)()) <= tol(torch.float32, 8)
+    assert distance(constraint.base, initialised(Exponential, 8)()) <= tol(torch.float32, 8)
 
 
 # in forward mode torch scripts some of its own functions
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("init", INITS)
 def test_at_its_base_an_exponential_has_the_derivatives_of_the_general_map(init):
-    constraint = started(partial(Exponential, init=init, period=math.inf), dtype=torch.float64)
+    constraint = initialised(partial(Exponential, init=init, period=math.inf), dtype=torch.float64)
 
     def matrix(raw):
         return functional_call(constraint, {"raw": raw}, ())
@@ -839,5 +839,5 @@ def test_the_unconstrained_matrix_is_its_raw_parameter():
 
 
 def test_the_unconstrained_initialisation_is_that_of_torch():
-    raw = started(Unconstrained, 100).raw
+    raw = initialised(Unconstrained, 100).raw
     assert 0.99 / 10 < raw.abs().max() <= 1 / 10

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from cases import ALL
-from drawn import (
+from eigenrnn.layers import RNN
+from eigenrnn.linalg import tol
+from random_constraints import (
     assert_same_state,
     distance,
-    scattered,
-    started,
+    initialised,
+    perturbed,
     state_of,
     stream,
     take_steps,
 )
-from eigenrnn.layers import RNN
-from eigenrnn.linalg import tol
 
 DOUBLE = torch.float64
 
@@ -62,7 +62,7 @@ def test_a_constraint_moved_from_the_meta_device_and_reset_is_initialised_normal
     with torch.device("meta"):
         constraint = case(n)
     constraint.to_empty(device="cpu").reset(stream())
-    expected = started(case, n)
+    expected = initialised(case, n)
     assert_same_state(state_of(constraint), state_of(expected))
     assert torch.equal(constraint(), expected())
 
@@ -70,7 +70,7 @@ def test_a_constraint_moved_from_the_meta_device_and_reset_is_initialised_normal
 @pytest.mark.gpu
 @each_case
 def test_a_constraint_moved_to_a_gpu_keeps_its_matrix_and_trains_there(case):
-    constraint = scattered(case, case.near(8))
+    constraint = perturbed(case, case.near(8))
     W = constraint().detach()
     constraint.to("cuda")
     tolerance = case.tol(torch.float32, constraint.size)

@@ -19,7 +19,7 @@ import torch
 
 import eigenrnn
 from eigenrnn.experiments import registry
-from eigenrnn.experiments.cli import names
+from eigenrnn.experiments.cli import name_lookup
 from eigenrnn.experiments.cli.parser import Parser
 
 ROOT = Path(__file__).parents[1]
@@ -243,7 +243,7 @@ def eigenrnn_arguments(words):
 
 @pytest.fixture(scope="module")
 def parser():
-    return Parser.of_everything()
+    return Parser.of_program()
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_eigenrnn_accepts_the_options_in_the_command(
         if block.language == "yaml":
             write_yaml(page, block, tmp_path)
     monkeypatch.chdir(tmp_path)
-    parser.parse_args(names.in_arguments(arguments))
+    parser.parse_args(name_lookup.resolve_arguments(arguments))
 
 
 @pytest.mark.console

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from cases import CONFINED
-from drawn import distance
 from drift_walk import MEASURED_STEPS, N, bound, walk
+from random_constraints import distance
 
 each_confined = pytest.mark.parametrize("name", CONFINED)
 

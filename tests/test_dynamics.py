@@ -145,7 +145,7 @@ def test_the_gradient_norms_are_those_of_the_probe_batch(tmp_path):
     exact.load_state_dict(model.state_dict())
     lower, upper = (direction for direction in exact.layer.all_directions())
     states = {"l0": [], "l1": []}
-    h = [lower.begin(4).detach(), upper.begin(4).detach()]
+    h = [lower.initial_state(4).detach(), upper.initial_state(4).detach()]
     outputs = []
     for x in batch.inputs.double():
         for name, direction in (("l0", lower), ("l1", upper)):

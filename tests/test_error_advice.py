@@ -62,12 +62,12 @@ ADVICE = {
     },
     "odd Schur form": (
         lambda: Schur(5),
-        "got 5: dtype=torch.complex64 takes odd ones",
+        "got 5; dtype=torch.complex64 allows odd sizes",
         lambda: unitary_schur(5),
     ),
     "P": (
         lambda: Schur(4, orthogonal=SpectralRadius),
-        "leave `orthogonal` out",
+        "omit `orthogonal`",
         lambda: Schur(4),
     ),
     "one block": (
@@ -77,12 +77,12 @@ ADVICE = {
     ),
     "block of another size": (
         lambda: BlockTriangular(8, long=lambda _: ScaledCayley(3)),
-        "a constraint of size 4, .* a function that makes one of the size",
+        "a constraint of size 4, .* a function that uses the size",
         lambda: BlockTriangular(8, long=ScaledCayley),
     ),
     "complex block": (
         lambda: BlockTriangular(8, long=unitary),
-        "make both with dtype=torch.complex64, or neither",
+        "pass dtype=torch.complex64 to both or to neither",
         lambda: BlockTriangular(8, long=unitary, short=unitary_schur),
     ),
     "complex gate": (

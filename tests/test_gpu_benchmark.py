@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from on_gpu import missing, python
+from kernel_testing import python, unavailable
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1"}
 
@@ -26,7 +26,7 @@ def test_the_benchmark_stops_without_a_device():
     assert done.stderr.strip() == "benchmarks.gpu needs a CUDA device, and torch sees none"
 
 
-@pytest.mark.skipif(missing() is not None, reason=f"needs Triton: {missing()}")
+@pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}")
 def test_the_contestants_run_and_an_unsupported_one_is_skipped_with_the_reason():
     done = python("-c", CONTESTANTS, **NO_GPU)
     assert done.returncode == 0, done.stderr

@@ -128,7 +128,7 @@ def test_scornn_is_an_rnn_with_the_scaled_cayley_transform():
 
 
 def test_scornn_passes_its_initialisation_to_the_constraint():
-    layer = ScoRNN(2, 5, negative=1, start="zero")
+    layer = ScoRNN(2, 5, negative=1, init="zero")
     assert torch.equal(
         layer.recurrent_matrices()[0], torch.diag(torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0]))
     )
@@ -137,12 +137,12 @@ def test_scornn_passes_its_initialisation_to_the_constraint():
 @pytest.mark.parametrize("start", ["henaff", "cayley", "haar"])
 def test_exprnn_is_an_rnn_with_the_exponential_map(start):
     assert same_initialisation(
-        partial(ExpRNN, 2, 9, start=start),
+        partial(ExpRNN, 2, 9, init=start),
         partial(
             RNN,
             2,
             9,
-            constraint=partial(Exponential, start=start),
+            constraint=partial(Exponential, init=start),
             input_init=kaiming_normal_,
             bias_init=uniform_,
         ),
@@ -248,11 +248,11 @@ RNN(
   2, 5, nonlinearity='tanh', bidirectional=True
   (directions): ModuleList(
     (0-1): 2 x Direction(
-      (constraint): Exponential(5, start='haar', period=7)
+      (constraint): Exponential(5, init='haar', period=7)
     )
   )
 )"""
-    constraint = partial(Exponential, start="haar", period=7)
+    constraint = partial(Exponential, init="haar", period=7)
     layer = RNN(2, 5, nonlinearity="tanh", bidirectional=True, constraint=constraint)
     assert repr(layer) == expected
 
@@ -633,7 +633,7 @@ def test_the_spectrum_is_sorted_by_descending_angle():
 
 
 def test_the_spectrum_of_a_known_matrix_is_known():
-    layer = ScoRNN(M, 3, negative=1, start="zero")
+    layer = ScoRNN(M, 3, negative=1, init="zero")
     expected = torch.tensor([-1.0, 1.0, 1.0], dtype=torch.complex64)
     assert torch.equal(layer.spectrum()[0], expected)
 
@@ -1043,7 +1043,7 @@ def test_the_forget_bias_is_added_only_to_the_forget_gates():
 
 
 def test_glorot_initialisation_sets_all_biases_but_the_forget_bias_to_zero():
-    layer = LSTM(M, N, num_layers=2, forget_bias=-4.0, start="glorot")
+    layer = LSTM(M, N, num_layers=2, forget_bias=-4.0, init="glorot")
     assert all((gate == -4).all() for gate in forget_gates(layer))
     for gate in forget_gates(layer):
         nn.init.zeros_(gate)
@@ -1051,7 +1051,7 @@ def test_glorot_initialisation_sets_all_biases_but_the_forget_bias_to_zero():
 
 
 def test_glorot_initialisation_draws_all_gates_as_one_kernel():
-    layer = LSTM(30, 50, start="glorot", generator=seeded_generator())
+    layer = LSTM(30, 50, init="glorot", generator=seeded_generator())
     bound = math.sqrt(6 / (30 + 50 + 4 * 50))
     for weight in (layer.weight_ih_l0, layer.weight_hh_l0):
         assert 0.99 * bound < weight.abs().max() <= bound
@@ -1059,19 +1059,19 @@ def test_glorot_initialisation_draws_all_gates_as_one_kernel():
 
 def test_glorot_initialisation_counts_the_inputs_of_each_layer():
     layer = LSTM(
-        30, 50, num_layers=2, bidirectional=True, start="glorot", generator=seeded_generator()
+        30, 50, num_layers=2, bidirectional=True, init="glorot", generator=seeded_generator()
     )
     bound = math.sqrt(6 / (2 * 50 + 50 + 4 * 50))
     assert 0.99 * bound < layer.weight_ih_l1_reverse.abs().max() <= bound
 
 
 def test_glorot_initialisation_leaves_no_matrix_at_zero():
-    layer = LSTM(M, N, proj_size=3, start="glorot")
+    layer = LSTM(M, N, proj_size=3, init="glorot")
     assert all(p.any() for name, p in layer.named_parameters() if name.startswith("weight"))
 
 
 def test_normal_glorot_initialisation_draws_each_gate_separately():
-    layer = LSTM(30, 200, num_layers=2, start="glorot_normal", generator=seeded_generator())
+    layer = LSTM(30, 200, num_layers=2, init="glorot_normal", generator=seeded_generator())
     for k, fan_in in enumerate((30 + 200, 200 + 200)):
         expected = math.sqrt(2 / (fan_in + 200))
         for weight in (getattr(layer, f"weight_{part}_l{k}") for part in ("ih", "hh")):
@@ -1083,7 +1083,7 @@ def test_normal_glorot_initialisation_draws_each_gate_separately():
 
 def test_normal_glorot_initialisation_keeps_the_biases_of_torch():
     layer, plain = (
-        LSTM(M, N, start=start, generator=seeded_generator())
+        LSTM(M, N, init=start, generator=seeded_generator())
         for start in ("glorot_normal", "torch")
     )
     biases = [name for name, _ in layer.named_parameters() if name.startswith("bias")]
@@ -1093,12 +1093,12 @@ def test_normal_glorot_initialisation_keeps_the_biases_of_torch():
 def test_a_forget_bias_without_biases_raises():
     with pytest.raises(ValueError, match=r"no forget_bias without biases, got 1\.0"):
         LSTM(M, N, bias=False, forget_bias=1.0)
-    assert forget_gates(LSTM(M, N, bias=False, start="glorot")) == []
+    assert forget_gates(LSTM(M, N, bias=False, init="glorot")) == []
 
 
 def test_an_unknown_initialisation_of_a_baseline_raises():
-    with pytest.raises(ValueError, match=r"start to be 'torch', 'glorot' or .*, got 'zeros'"):
-        LSTM(M, N, start="zeros")
+    with pytest.raises(ValueError, match=r"init to be 'torch', 'glorot' or .*, got 'zeros'"):
+        LSTM(M, N, init="zeros")
 
 
 def test_the_initialiser_of_an_unconstrained_matrix_can_be_chosen():

@@ -12,10 +12,18 @@ from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_
 from torch.nn.utils import parametrize, prune
 
 from cases import CONSTRAINTS
-from drawn import assert_same_state, distance, scattered, started, state_of, stream, take_steps
 from eigenrnn.constraints import Exponential, Householder, MovingCayley, NeumannCayley
 from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
 from eigenrnn.linalg import orthogonality_error, skew
+from random_constraints import (
+    assert_same_state,
+    distance,
+    initialised,
+    perturbed,
+    state_of,
+    stream,
+    take_steps,
+)
 
 ADAM = partial(torch.optim.Adam, lr=0.01)
 
@@ -134,7 +142,7 @@ def test_forty_steps_of_a_wrapped_optimiser_equal_those_of_the_plain_one(make, w
 @pytest.mark.parametrize("make", [Householder, NeumannCayley], ids=str)
 @pytest.mark.parametrize("wrap", [Lookahead, LookaheadWithoutHooks])
 def test_slow_weights_work_without_a_moving_base(make, wrap):
-    constraint = started(make, 8)
+    constraint = initialised(make, 8)
     take_steps(constraint, wrap(ADAM(constraint.parameters())), range(23))
     assert orthogonality_error(constraint()) <= 0.01
     exact = constraint.cayley() if make is NeumannCayley else constraint()
@@ -150,7 +158,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("make", "wrap"), REFUSED.values(), ids=REFUSED)
 def test_slow_weights_are_refused_with_a_moving_base(make, wrap):
-    constraint = started(make)
+    constraint = initialised(make)
     optimiser = wrap(ADAM(constraint.parameters()))
     with pytest.raises(RuntimeError, match=rf"once in a step, got {wrap.__name__}"):
         take_steps(constraint, optimiser, range(6))
@@ -158,7 +166,7 @@ def test_slow_weights_are_refused_with_a_moving_base(make, wrap):
 
 def test_slow_weights_of_zero_change_nothing():
     # after each step the raw parameters of this set are zero, and so are their averages
-    plain, other = started(MovingCayley), started(MovingCayley)
+    plain, other = initialised(MovingCayley), initialised(MovingCayley)
     take_steps(plain, ADAM(plain.parameters()), range(12))
     take_steps(other, LookaheadWithoutHooks(ADAM(other.parameters())), range(12))
     assert_same_state(state_of(other), state_of(plain))
@@ -166,10 +174,10 @@ def test_slow_weights_of_zero_change_nothing():
 
 @pytest.mark.parametrize("change", ["assign", "reset", "load_state_dict"])
 def test_a_change_between_steps_of_a_wrapper_is_allowed(change):
-    constraint = started(MovingCayley)
+    constraint = initialised(MovingCayley)
     optimiser = WrapperWithoutHooks(ADAM(constraint.parameters()))
     take_steps(constraint, optimiser, range(3))
-    other = started(MovingCayley, seed=4)
+    other = initialised(MovingCayley, seed=4)
     if change == "assign":
         constraint.assign(other())
     elif change == "reset":
@@ -186,7 +194,7 @@ def test_after_an_outer_step_that_fails_the_inner_optimiser_moves_the_base():
             super().step(closure)
             raise KeyError("later")
 
-    constraint = started(MovingCayley)
+    constraint = initialised(MovingCayley)
     inner = ADAM(constraint.parameters())
     with pytest.raises(KeyError):
         take_steps(constraint, Fails(inner), range(1))
@@ -222,7 +230,7 @@ REPLACED = ("dtriv-1", "moving-cayley", "householder", "spectral-radius", "neuma
 @pytest.mark.parametrize("replace", [parametrised, pruned])
 @pytest.mark.parametrize("name", REPLACED)
 def test_replaced_raw_parameters_are_refused_where_advance_is_needed(name, replace):
-    constraint = started(CONSTRAINTS[name])
+    constraint = initialised(CONSTRAINTS[name])
     replace(constraint)
     with pytest.raises(ValueError, match=r"'raw' of .* to be a parameter of its own"):
         constraint()
@@ -230,7 +238,7 @@ def test_replaced_raw_parameters_are_refused_where_advance_is_needed(name, repla
 
 @pytest.mark.parametrize("replace", [parametrised, pruned])
 def test_replaced_raw_parameters_work_with_a_fixed_base(replace):
-    constraint = started(Exponential)
+    constraint = initialised(Exponential)
     replace(constraint)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.1), range(3))
     assert orthogonality_error(constraint()) < 1e-5
@@ -242,7 +250,7 @@ TRANSFORMED = ("moving-cayley", "moving-cayley-complex", "neumann-cayley", "neum
 
 
 def trained(name):
-    constraint = started(CONSTRAINTS[name], 6, dtype=torch.float64)
+    constraint = initialised(CONSTRAINTS[name], 6, dtype=torch.float64)
     take_steps(constraint, ADAM(constraint.parameters()), range(2))
     return constraint
 
@@ -278,7 +286,7 @@ def test_gradients_of_each_sample_are_those_of_backward(name):
 
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_an_ensemble_has_the_gradients_of_its_members(name):
-    members = [trained(name), scattered(CONSTRAINTS[name], 6, seed=3, dtype=torch.float64)]
+    members = [trained(name), perturbed(CONSTRAINTS[name], 6, seed=3, dtype=torch.float64)]
     raws, buffers = stack_module_state(members)
     x = torch.randn(6, generator=stream(4), dtype=torch.float64)
     raws = {key: raw.detach() for key, raw in raws.items()}
@@ -310,7 +318,7 @@ def test_derivatives_of_forward_mode_are_those_of_backward(name):
 @pytest.mark.parametrize("inner", [jacrev, jacfwd])
 def test_second_derivatives_agree_in_any_mode(outer, inner):
     for name in ("moving-cayley", "scaled-cayley"):
-        constraint = scattered(CONSTRAINTS[name], 4, dtype=torch.float64)
+        constraint = perturbed(CONSTRAINTS[name], 4, dtype=torch.float64)
         x = torch.randn(4, generator=stream(4), dtype=torch.float64)
         loss = lambda raw: loss_at(constraint)({"raw": raw}, x)  # noqa: B023, E731
         raw = constraint.raw.detach()
@@ -361,8 +369,8 @@ def gradient_by_differences(W, G, step=1e-6):
 
 def test_the_gradient_is_right_where_the_base_moves_unlike_that_of_the_released_code():
     n = 30
-    static = started(Exponential, n, dtype=torch.float64)
-    ours = started(partial(Exponential, period=7), n, dtype=torch.float64)
+    static = initialised(Exponential, n, dtype=torch.float64)
+    ours = initialised(partial(Exponential, period=7), n, dtype=torch.float64)
     G = torch.randn(n, n, generator=stream(2), dtype=torch.float64)
     ours().backward(G)
     expected = gradient_by_differences(ours(), G)

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-from drawn import assert_same_state, stream
 from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
+from random_constraints import assert_same_state, stream
 
 pytestmark = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods() or not dist.is_gloo_available(),

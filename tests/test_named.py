@@ -177,8 +177,8 @@ def test_as_rnn_rejects_sets_that_are_not_orthogonal(name, make):
 
 
 def test_as_rnn_rejects_an_initialisation_with_a_constraint():
-    with pytest.raises(ValueError, match="expected either start or constraint, got start='haar'"):
-        AsRNN(3, 8, start="haar", constraint=ScaledCayley)
+    with pytest.raises(ValueError, match="expected either init or constraint, got init='haar'"):
+        AsRNN(3, 8, init="haar", constraint=ScaledCayley)
 
 
 def test_eurnn_outputs_only_the_real_parts():
@@ -209,7 +209,7 @@ SCHUR = {
 }
 NEUMANN = {
     "negative": 1,
-    "start": "zero",
+    "init": "zero",
     "order": 3,
     "reset_every": 7,
     "max_error": 0.5,
@@ -219,19 +219,19 @@ BLOCKS = {"short_size": 3, "coupling": False, "coupling_init": zeros_}
 
 # a layer, one of its constraints, and a value that differs from the default for each option
 LAYER_OPTIONS = {
-    "ScoRNN": (ScoRNN, ScaledCayley, {"negative": 1, "start": "zero"}),
-    "ScuRNN": (ScuRNN, ScaledCayley, {"start": "zero"}),
-    "ExpRNN": (ExpRNN, Exponential, {"start": "haar"}),
-    "DtrivRNN": (DtrivRNN, Exponential, {"start": "haar", "period": 7}),
+    "ScoRNN": (ScoRNN, ScaledCayley, {"negative": 1, "init": "zero"}),
+    "ScuRNN": (ScuRNN, ScaledCayley, {"init": "zero"}),
+    "ExpRNN": (ExpRNN, Exponential, {"init": "haar"}),
+    "DtrivRNN": (DtrivRNN, Exponential, {"init": "haar", "period": 7}),
     "ORNN": (ORNN, Householder, {"reflections": 3, "projected": False}),
     "URNN": (URNN, FourierProduct, {"permutation_seed": 5}),
-    "FullCapacityURNN": (FullCapacityURNN, MovingCayley, {"start": "haar"}),
+    "FullCapacityURNN": (FullCapacityURNN, MovingCayley, {"init": "haar"}),
     "EURNN": (EURNN, Givens, {"layers": 3, "style": "fft", "dtype": torch.float32}),
     "GORU": (GORU, Givens, {"layers": 3, "style": "fft"}),
     "SpectralRNN": (SpectralRNN, BoundedSVD, {"reflections": 3, "margin": 0.2}),
     "NnRNN": (NnRNN, Schur, SCHUR),
     "ENRNN": (ENRNN, BlockTriangular, BLOCKS),
-    "ENRNN-long": (ENRNN, ScaledCayley, {"negative": 1, "start": "zero"}),
+    "ENRNN-long": (ENRNN, ScaledCayley, {"negative": 1, "init": "zero"}),
     "ENRNN-short": (ENRNN, SpectralRadius, {"epsilon": 0.1}),
     "NCGRU": (NCGRU, NeumannCayley, NEUMANN),
 }
@@ -262,7 +262,7 @@ def test_every_option_of_the_constraint_is_an_option_of_the_layer_or_fixed(name)
 # other options of the constraint that the layer sets
 REQUIRED_OPTIONS = {
     "ScuRNN": {"dtype": torch.complex64},
-    "FullCapacityURNN": {"dtype": torch.complex64, "start": "urnn"},
+    "FullCapacityURNN": {"dtype": torch.complex64, "init": "urnn"},
     "EURNN": {"dtype": torch.complex64},
 }
 

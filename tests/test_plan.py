@@ -246,7 +246,7 @@ def test_a_row_without_data_is_named_and_skipped():
 
 
 def test_an_interruption_stops_the_plan(monkeypatch):
-    stopped = replace(Outcome.before(row()), signal=2)
+    stopped = replace(Outcome.not_run(row()), signal=2)
     monkeypatch.setattr("eigenrnn.experiments.results.plan.reproduce", lambda *_, **__: [stopped])
     _, ran, ended = run_remaining(plan())
     assert (ran, ended) == ([TABLE], 2)
@@ -332,7 +332,7 @@ def test_runs_of_another_version_are_reported_when_collected(eigenrnn):
 
 
 def test_an_interruption_has_the_exit_status_of_the_signal(eigenrnn, monkeypatch):
-    stopped = replace(Outcome.before(row()), signal=2)
+    stopped = replace(Outcome.not_run(row()), signal=2)
     monkeypatch.setattr("eigenrnn.experiments.results.plan.reproduce", lambda *_, **__: [stopped])
     assert eigenrnn("reproduce --all")[0] == 130
 

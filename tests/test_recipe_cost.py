@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from eigenrnn.experiments.cli.main import main
-from eigenrnn.experiments.data.files import DataFile, absent
+from eigenrnn.experiments.data.files import DataFile, missing_file
 from eigenrnn.experiments.data.mnist import FILES
 from eigenrnn.experiments.recipes.cost import ONE_GPU, estimated_seconds
 from eigenrnn.experiments.tasks import (
@@ -30,17 +30,17 @@ def data_file(name):
 
 def test_a_file_is_absent_until_it_exists(tmp_path):
     file = data_file("a.txt")
-    assert absent([file], tmp_path) == "set/a.txt"
+    assert missing_file([file], tmp_path) == "set/a.txt"
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.txt").touch()
-    assert absent([file], tmp_path) is None
+    assert missing_file([file], tmp_path) is None
 
 
 def test_one_of_several_alternative_files_is_enough(tmp_path):
     alternatives = (data_file("a.txt"), data_file("a.txt.gz"))
-    assert absent([alternatives], tmp_path) == "set/a.txt"
+    assert missing_file([alternatives], tmp_path) == "set/a.txt"
     (tmp_path / "a.txt.gz").touch()
-    assert absent([alternatives], tmp_path) is None
+    assert missing_file([alternatives], tmp_path) is None
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ def test_the_inverse_is_compared_with_three_orders(place):
 
 
 def test_figure_7_has_one_two_and_three_orthogonal_matrices():
-    confined = [row.build(0).layer.confined for row in PLACES["fig7"].rows]
+    confined = [row.build(0).layer.constrained_gates for row in PLACES["fig7"].rows]
     assert confined == [
         ["candidate"],
         ["reset", "candidate"],

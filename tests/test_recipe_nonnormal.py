@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import stand_in
+import synthetic_data
 from eigenrnn.experiments.recipes import Quoted, Row, reproduce
 from eigenrnn.experiments.recipes.nonnormal import RECIPES
 from eigenrnn.experiments.recipes.nonnormal.toys import HenriciCallback, henrici_index
@@ -243,8 +243,8 @@ def test_one_bias_a_layer_where_torch_has_two_is_a_departure(text, sizes, releas
 
 @pytest.mark.parametrize("name", ["table1: ortho enwik8", "table4: ortho enwik8"])
 def test_a_network_on_bytes_has_the_expected_parameters(name, tmp_path):
-    with stand_in.taken_for_enwik8(stand_in.wikipedia(), tmp_path) as folder:
-        task = Enwik8(length=stand_in.SIZE, data_root=folder)
+    with synthetic_data.patched_enwik8(synthetic_data.synthetic_enwik8(), tmp_path) as folder:
+        task = Enwik8(length=synthetic_data.SIZE, data_root=folder)
         row = replace(ROWS[name], task=task, hidden_size=8, parameters=None)
         gates = {"gates": 4, "biases": 2} if "table4" in name else {}
         assert count_parameters(row.build(0)) == expected_parameters(

@@ -127,7 +127,7 @@ def test_a_computed_number_has_the_printed_digits(name):
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_reported_quantity_is_measured(name):
     row: Row = TRAINED[name]
-    measured = {*row.task.figure_names, "loss", "loss_mean", "success", "epoch_seconds"}
+    measured = {*row.task.metric_names, "loss", "loss_mean", "success", "epoch_seconds"}
     assert row.reported.quantity in measured or row.reported.file is not None
     assert row.reported.split in ("train", *row.task.splits)
 
@@ -187,7 +187,7 @@ def test_scornn_trains_on_pixels_at_the_published_learning_rates(label, lr_recur
 def test_nnrnn_networks_have_the_published_hyperparameters(name):
     row = TRAINED[name]
     lr, lr_recurrent, alpha, init = HYPERPARAMETERS[row.label]
-    assert (row.settings.lr, row.settings.alpha, row.options.get("start")) == (lr, alpha, init)
+    assert (row.settings.lr, row.settings.alpha, row.options.get("init")) == (lr, alpha, init)
     assert lr_recurrent in (None, row.settings.lr_recurrent)
 
 

@@ -637,9 +637,9 @@ def test_a_quick_run_computes_no_scores(tmp_path):
 
 
 def test_a_quick_run_can_have_its_own_layer_options():
-    row = tiny_row(options={"negative": 2, "start": "zero"}, quick_options={"negative": 1})
-    assert row.quick().options == {"negative": 1, "start": "zero"}
-    assert row.options == {"negative": 2, "start": "zero"}
+    row = tiny_row(options={"negative": 2, "init": "zero"}, quick_options={"negative": 1})
+    assert row.quick().options == {"negative": 1, "init": "zero"}
+    assert row.options == {"negative": 2, "init": "zero"}
 
 
 def test_missing_data_is_reported_before_any_training(tmp_path):

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from eigenrnn.analysis.in_use import in_use
+from eigenrnn.analysis.recurrence import recurrent_weights
 from eigenrnn.experiments.report import collect, write_report
 from eigenrnn.experiments.report.learning_curves import MAX_POINTS, curve, group
 from eigenrnn.experiments.report.network_analyses import training_dynamics
@@ -576,9 +576,9 @@ def test_failing_analysis_is_named_and_the_rest_is_shown(runs, tmp_path, monkeyp
     def broken(model):
         if "LSTM" in str(model):
             raise IndexError("of another shape")
-        return in_use(model)
+        return recurrent_weights(model)
 
-    monkeypatch.setattr("eigenrnn.experiments.report.network_analyses.in_use", broken)
+    monkeypatch.setattr("eigenrnn.experiments.report.network_analyses.recurrent_weights", broken)
     text = write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text()
     assert "lstm, seed 0: IndexError: of another shape." in text
     assert [one["label"] for one in data_of(text)["schur"]] == ["scornn, seed 0"]

@@ -161,7 +161,7 @@ def test_a_run_does_not_count_for_a_row_with_other_settings(changes):
 
 def test_a_run_does_not_count_for_a_row_with_a_callback():
     known = recipes()
-    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", watch=lambda _: None)
+    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", callback_factory=lambda _: None)
     same = SharedRuns(known)
     (job, _), (watched,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
     assert (same.jobs_served_by(job), same.jobs_served_by(watched)) == ([], [job])

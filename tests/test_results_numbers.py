@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eigenrnn.experiments.recipes import Reported
-from eigenrnn.experiments.recipes.table import columns
+from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results import Archive, ArchivedRun
 from eigenrnn.experiments.results.annotations import read_estimates, read_remarks, write_estimates

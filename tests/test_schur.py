@@ -8,7 +8,6 @@ import pytest
 import scipy.linalg
 import torch
 
-from drawn import distance, scattered, started, state_of, stream, take_steps
 from eigenrnn.constraints import (
     Exponential,
     Givens,
@@ -22,6 +21,7 @@ from eigenrnn.constraints.schur import complex_schur_basis, equalise_diagonals, 
 from eigenrnn.errors import NotInSetError
 from eigenrnn.linalg import tol
 from eigenrnn.models import count_parameters
+from random_constraints import distance, initialised, perturbed, state_of, stream, take_steps
 
 DOUBLE, COMPLEX = torch.float64, torch.complex64
 
@@ -50,13 +50,13 @@ def array(tensor):
 
 
 def wide(make, n, seed=0):
-    return scattered(make, n, seed, DOUBLE)
+    return perturbed(make, n, seed, DOUBLE)
 
 
 @torch.no_grad()
 def non_normal(make, n, seed=0, scale=1.0):
     """A constraint whose states grow by orders of magnitude before they fade."""
-    constraint = scattered(make, n, seed)
+    constraint = perturbed(make, n, seed)
     if constraint.gamma.requires_grad:
         constraint.gamma.fill_(1)
     for raw in (constraint.triangle, getattr(constraint, "imaginary", None)):
@@ -153,13 +153,13 @@ def test_an_entry_inside_a_block_changes_the_modulus(t, modulus):
 
 @each
 def test_the_initialisation_is_orthogonal_up_to_a_clamped_modulus(make):
-    constraint = started(make, 8)
+    constraint = initialised(make, 8)
     W = constraint() / constraint.gamma_value
     assert distance(W @ W.mH, torch.eye(8)) <= tol(torch.float32, 8)
 
 
 def test_the_initialisation_draws_p_and_then_uniform_angles():
-    constraint = started(Schur, 40, dtype=DOUBLE)
+    constraint = initialised(Schur, 40, dtype=DOUBLE)
     generator = stream()
     P = Exponential(40)
     P.reset(generator)
@@ -170,7 +170,7 @@ def test_the_initialisation_draws_p_and_then_uniform_angles():
 
 @each
 def test_the_initialisation_has_no_transients(make):
-    constraint = started(make, 6)
+    constraint = initialised(make, 6)
     assert not constraint.triangle.any()
     assert not (constraint.is_complex and constraint.imaginary.any())
 
@@ -199,7 +199,7 @@ def test_the_penalty_of_p_is_added():
         def penalty(self):
             return self.raw.square().sum()
 
-    constraint = started(partial(Schur, orthogonal=Costly), 6)
+    constraint = initialised(partial(Schur, orthogonal=Costly), 6)
     assert constraint.penalty() == constraint.P.raw.square().sum()
 
 
@@ -218,7 +218,7 @@ def test_decay_is_the_weight_decay_of_a_group_of_its_own_under_plain_descent():
 
 @pytest.mark.parametrize("make", [clamped, rotations, complex_clamped])
 def test_clamped_moduli_are_not_trained(make):
-    constraint = started(make, 6)
+    constraint = initialised(make, 6)
     take_steps(constraint, torch.optim.Adam(constraint.parameters(), lr=0.01), range(5))
     assert (constraint.gamma == constraint.gamma_value).all()
 
@@ -283,14 +283,14 @@ ANYTHING = {
 @pytest.mark.parametrize("orthogonal", [Exponential, ScaledCayley, MovingCayley])
 @pytest.mark.parametrize("W", ANYTHING.values(), ids=ANYTHING)
 def test_with_trained_moduli_the_real_form_contains_every_real_matrix(W, orthogonal):
-    constraint = started(partial(Schur, orthogonal=orthogonal), len(W)).double()
+    constraint = initialised(partial(Schur, orthogonal=orthogonal), len(W)).double()
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(DOUBLE, len(W)) * max(1, W.norm().item())
 
 
 @pytest.mark.parametrize("n", [1, 3, 8, 30])
 def test_with_trained_moduli_the_complex_form_contains_every_matrix(n):
-    constraint = started(complex_form, n).double()
+    constraint = initialised(complex_form, n).double()
     W = gaussian(n, dtype=torch.complex128)
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(DOUBLE, n) * max(1, W.norm().item())
@@ -300,8 +300,8 @@ def test_with_trained_moduli_the_complex_form_contains_every_matrix(n):
 @pytest.mark.parametrize("make", [Schur, normal_blocks, rotations, clamped])
 def test_a_matrix_of_the_set_is_recovered_in_any_basis(make, orthogonal):
     make = partial(make, orthogonal=orthogonal)
-    W = scattered(make, 6, seed=5)()
-    constraint = started(make, 6)
+    W = perturbed(make, 6, seed=5)()
+    constraint = initialised(make, 6)
     constraint.assign(W)
     assert distance(constraint(), W) <= 2 * tol(torch.float32, 6)
 
@@ -310,7 +310,7 @@ def test_a_matrix_of_the_set_is_recovered_in_any_basis(make, orthogonal):
 def test_a_rounded_complex_matrix_is_still_in_the_set(seed):
     W = non_normal(complex_clamped, 40, seed, scale=0.15)().detach()
     moduli = torch.linalg.eigvals(W.to(torch.complex128)).abs()
-    constraint = started(complex_clamped, 40, seed + 9)
+    constraint = initialised(complex_clamped, 40, seed + 9)
     assert constraint.residual(W) <= tol(torch.float32, 40)
     assert (moduli - 1).norm() > tol(torch.float32, 40)
     constraint.assign(W)
@@ -318,21 +318,21 @@ def test_a_rounded_complex_matrix_is_still_in_the_set(seed):
 
 
 def test_a_suitable_present_basis_is_kept():
-    constraint = scattered(Schur, 6)
+    constraint = perturbed(Schur, 6)
     before = state_of(constraint)["P.raw"]
     constraint.assign(constraint())
     assert torch.equal(constraint.P.raw, before)
 
 
 def test_a_set_for_p_without_an_inverse_keeps_its_basis():
-    constraint = started(partial(Schur, orthogonal=Givens), 6)
+    constraint = initialised(partial(Schur, orthogonal=Givens), 6)
     W = constraint().detach().clone()
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(torch.float32, 6)
 
 
 def test_a_matrix_whose_basis_is_out_of_reach_is_refused_with_a_hint():
-    constraint = started(partial(Schur, orthogonal=partial(Householder, reflections=1)), 6)
+    constraint = initialised(partial(Schur, orthogonal=partial(Householder, reflections=1)), 6)
     before = state_of(constraint)
     with pytest.raises(NotInSetError, match="out of reach of Householder"):
         constraint.assign(gaussian(6))
@@ -356,7 +356,7 @@ def test_eigenvalues_alone_would_exclude_that_matrix():
 
 @pytest.mark.parametrize("make", [rotations, clamped, complex_clamped, normal_blocks])
 def test_the_residual_is_at_most_the_perturbation(make):
-    constraint = scattered(make, 6, dtype=DOUBLE)
+    constraint = perturbed(make, 6, dtype=DOUBLE)
     W = constraint().detach()
     E = 1e-3 * gaussian(6)
     assert 1e-6 < constraint.residual(W + E) <= E.norm() + tol(DOUBLE, 6)
@@ -364,7 +364,7 @@ def test_the_residual_is_at_most_the_perturbation(make):
 
 @pytest.mark.parametrize("make", [rotations, complex_clamped])
 def test_a_modulus_other_than_the_clamped_one_has_a_residual(make):
-    constraint = started(make, 6, dtype=DOUBLE)
+    constraint = initialised(make, 6, dtype=DOUBLE)
     W = constraint().detach() * 1.1
     assert constraint.residual(W) == pytest.approx(0.1 * math.sqrt(6) / 1.1)
 
@@ -401,7 +401,7 @@ def test_a_complex_basis_is_unitary_and_gives_a_lower_triangle():
 def test_matrices_without_a_basis_of_eigenvectors_raise_nothing():
     W = torch.ones(7, dtype=DOUBLE).diag(1) + gaussian(8).roll(1, 0).triu(3)
     for make in (rotations, clamped, complex_clamped, normal_blocks):
-        assert math.isfinite(started(make, 8).residual(W))
+        assert math.isfinite(initialised(make, 8).residual(W))
 
 
 # ------------------------------------------------------------------------------ bad input

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from drawn import scattered
 from eigenrnn import NCGRU, RNN, NnRNN, constrain
 from eigenrnn.analysis import recurrent_matrices, schur_structure
 from eigenrnn.constraints import BlockTriangular, ScaledCayley, Schur
 from eigenrnn.models import SequenceModel
+from random_constraints import perturbed
 
 N = 8
 TOL = 100 * N * np.finfo(np.float64).eps
@@ -125,7 +125,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_schur_constraint_gives_the_learned_form(kind):
-    constraint = scattered(KINDS[kind], N, 0, torch.float64)
+    constraint = perturbed(KINDS[kind], N, 0, torch.float64)
     result = schur_structure(constraint)
     P, W = constraint.P().detach().numpy(), constraint().detach().numpy()
     assert result.learned
@@ -135,7 +135,7 @@ def test_schur_constraint_gives_the_learned_form(kind):
 
 
 def test_form_without_entries_in_blocks_has_the_learned_moduli_and_angles():
-    constraint = scattered(KINDS["no entry in blocks"], N, 0, torch.float64)
+    constraint = perturbed(KINDS["no entry in blocks"], N, 0, torch.float64)
     theta, gamma = constraint.theta.detach().numpy(), constraint.gamma.detach().numpy()
     result = schur_structure(constraint)
     pairs = np.stack([gamma * np.exp(1j * theta), gamma * np.exp(-1j * theta)])

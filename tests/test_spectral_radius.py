@@ -9,11 +9,19 @@ import pytest
 import scipy.linalg
 import torch
 
-from drawn import assert_same_state, distance, scattered, started, state_of, stream, take_steps
 from eigenrnn.constraints import SpectralRadius, spectral_radius
 from eigenrnn.constraints.spectral_radius import spectral_radius_factors
 from eigenrnn.layers import RNN
 from eigenrnn.linalg import tol
+from random_constraints import (
+    assert_same_state,
+    distance,
+    initialised,
+    perturbed,
+    state_of,
+    stream,
+    take_steps,
+)
 
 DOUBLE = torch.float64
 
@@ -277,7 +285,7 @@ def test_a_parameter_changed_without_an_optimiser_still_gives_a_matrix_of_the_se
 
 
 def test_a_forward_pass_changes_nothing():
-    constraint = scattered(SpectralRadius, 7)
+    constraint = perturbed(SpectralRadius, 7)
     before = state_of(constraint)
     constraint().sum().backward()
     assert_same_state(state_of(constraint), before)
@@ -285,7 +293,7 @@ def test_a_forward_pass_changes_nothing():
 
 @pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop])
 def test_training_past_the_switch_stays_at_a_radius_of_one(optimiser):
-    constraint = started(SpectralRadius, 8)
+    constraint = initialised(SpectralRadius, 8)
     take_steps(constraint, optimiser(constraint.parameters(), lr=0.02), range(300))
     assert constraint.divided
     assert abs(radius(constraint()) - 1) <= tol(torch.float32, 8)
@@ -305,12 +313,12 @@ def test_the_initialisation_rotates_and_shrinks_planes(n):
     gamma = torch.empty((n + 1) // 2).uniform_(-1, 1, generator=generator).numpy()
     pairs = gamma[: n // 2] * np.exp(1j * theta)
     expected = np.concatenate([pairs, pairs.conj(), gamma[n // 2 :]])
-    found = np.linalg.eigvals(array(started(SpectralRadius, n)().double()))
+    found = np.linalg.eigvals(array(initialised(SpectralRadius, n)().double()))
     np.testing.assert_allclose(np.sort_complex(found), np.sort_complex(expected), atol=1e-6)
 
 
 def test_the_initialisation_has_the_unpaired_eigenvalue_last():
-    W = started(SpectralRadius, 7)()
+    W = initialised(SpectralRadius, 7)()
     assert not W[6, :6].any()
     assert not W[:6, 6].any()
     assert W[0, 0] == W[1, 1]

@@ -5,7 +5,7 @@ import pytest
 from eigenrnn.experiments.cli.rebuild import rebuild
 from eigenrnn.experiments.cli.sweep_file import read_sweep
 from eigenrnn.experiments.recipes import nonnormal
-from eigenrnn.experiments.recipes.origin import Origin
+from eigenrnn.experiments.recipes.runs import RunKey
 from eigenrnn.experiments.sweep import Choice, Range, Search
 from eigenrnn.experiments.training import fit
 from small_sweep import SEEDS, TINY, read_content
@@ -35,7 +35,7 @@ INVALID = {
     "a repeated seed": (TINY | {"seeds": [1, 1]}, "different whole numbers"),
     "trials for a grid": (
         TINY | SEEDS | {"trials": 3},
-        "expected trials only together with search",
+        "expected trials only with search",
     ),
     "an incomplete range": (
         TINY | {"search": {"lr": {"low": 1}}},
@@ -200,8 +200,8 @@ def test_the_points_of_a_recipe_are_those_of_its_rows(tmp_path):
     row = next(r for r in recipe.rows if r.label == "identity copying")
     trials = [sweep.source.trials(n, point)[0] for n, point in enumerate(sweep.plan.points)]
     assert [trial.point for trial in trials] == list(row.points())
-    origin = Origin(recipe.name, row.label, trials[5].point, 3, False)
-    assert sweep.source.prepare(trials[5], tmp_path).settings == origin.find(recipe).settings
+    origin = RunKey(recipe.name, row.label, trials[5].point, 3, False)
+    assert sweep.source.prepare(trials[5], tmp_path).settings == origin.find_row(recipe).settings
 
 
 def test_a_recipe_can_be_swept_with_other_values(tmp_path):

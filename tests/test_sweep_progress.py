@@ -166,5 +166,5 @@ def test_failures_are_counted_at_the_end_without_their_messages(tmp_path, monkey
     outcomes = [{}, failed, failed, {"state": "diverged", "message": "too large", "result": None}]
     status, output = run_command(tmp_path, monkeypatch, capsys, outcomes)
     assert status == 1
-    assert "of 4 trials 2 failed, 1 diverged; --resume tries again those" in output
+    assert "of 4 trials 2 failed, 1 diverged; --resume retries those" in output
     assert "a fault" not in output

@@ -13,9 +13,8 @@ from eigenrnn import RNN
 from eigenrnn.constraints import Exponential, Householder, NeumannCayley
 from eigenrnn.experiments.tasks import Batch, Task
 from eigenrnn.experiments.training import Callback, Settings
-from eigenrnn.experiments.training.averaging import Average
-from eigenrnn.experiments.training.optimisers import build_optimisers
-from eigenrnn.experiments.training.schedule import lr_decay
+from eigenrnn.experiments.training.averaging import ParameterMean
+from eigenrnn.experiments.training.optimisers import build_optimisers, lr_factor
 from eigenrnn.models import LanguageModel
 from training_run import losses, read_metrics, small_fit
 
@@ -160,7 +159,7 @@ def test_an_evaluation_carries_the_state_through_its_split(tmp_path):
 )
 def test_learning_rates_decay_at_the_chosen_times(when, step, plateaus, expected):
     options = settings(lr_decay=0.5, lr_decay_at=when)
-    assert lr_decay(options, step=step, per_epoch=10, plateaus=plateaus) == expected
+    assert lr_factor(options, step=step, per_epoch=10, plateaus=plateaus) == expected
 
 
 class RecordSteps(Callback):
@@ -248,15 +247,15 @@ def test_the_metrics_contain_the_mean_loss_since_the_last_row(tmp_path):
 
 def test_an_average_is_the_mean_of_all_steps_since_it_began():
     weight = nn.Parameter(torch.zeros(2))
-    average, seen = Average([weight]), []
+    average, seen = ParameterMean([weight]), []
     for value in (1.0, 2.0, 6.0, 7.0):
         weight.data.fill_(value)
-        average.add()
+        average.update()
         if value == 2.0:
-            average.begin()
-        if average.begun:
+            average.start()
+        if average.is_active:
             seen.append(value)
-    with average.in_place():
+    with average.swapped_in():
         assert weight.tolist() == pytest.approx([sum(seen) / len(seen)] * 2)
     assert weight.tolist() == [7.0, 7.0]
 

@@ -206,12 +206,12 @@ def test_lengths_reach_the_model():
     class Task:
         carries = False
 
-        def tally(self, outputs, targets):
+        def metric_sums(self, outputs, targets):
             return nn.functional.mse_loss(outputs, targets)
 
     inputs = torch.ones(4, 2, 1)
     batch = Batch(inputs, torch.tensor([[1.0], [3.0]]), torch.tensor([1, 3]), targets_batch_dim=0)
-    assert Objective(Model(), Task(), "32-true").tally(batch) == 0
+    assert Objective(Model(), Task(), "32-true").metric_sums(batch) == 0
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed", "bf16-true"])

@@ -10,20 +10,20 @@ import torch
 from torch.func import functional_call
 
 from cases import CONSTRAINTS
-from drawn import (
+from eigenrnn.constraints import FourierProduct, Givens, MovingCayley, ScaledCayley
+from eigenrnn.init import haar_
+from eigenrnn.linalg import tol
+from random_constraints import (
     assert_same_state,
     distance,
+    initialised,
     loss,
-    scattered,
+    perturbed,
     skew_entry_by_entry,
-    started,
     state_of,
     stream,
     take_steps,
 )
-from eigenrnn.constraints import FourierProduct, Givens, MovingCayley, ScaledCayley
-from eigenrnn.init import haar_
-from eigenrnn.linalg import tol
 
 DOUBLE, COMPLEX = torch.float64, torch.complex64
 SETS = (FourierProduct, Givens, MovingCayley, ScaledCayley)
@@ -91,7 +91,7 @@ def test_a_set_has_as_many_raw_entries_as_in_its_paper(make, n, count):
     ],
 )
 def test_a_set_has_as_many_dimensions_as_in_its_paper(make, dimension):
-    constraint = scattered(make, 4, dtype=DOUBLE)
+    constraint = perturbed(make, 4, dtype=DOUBLE)
     names = [name for name, _ in constraint.named_parameters()]
 
     def matrix(*raws):
@@ -105,13 +105,13 @@ def test_a_set_has_as_many_dimensions_as_in_its_paper(make, dimension):
 
 @each_of_ours
 def test_all_eigenvalues_lie_on_the_unit_circle(make):
-    W = scattered(make, 8, dtype=DOUBLE)()
+    W = perturbed(make, 8, dtype=DOUBLE)()
     assert np.abs(np.abs(np.linalg.eigvals(array(W))) - 1).max() <= tol(DOUBLE, 8)
 
 
 @each_of_ours
 def test_gradient_descent_reduces_the_loss(make):
-    constraint = started(make, 8, dtype=DOUBLE)
+    constraint = initialised(make, 8, dtype=DOUBLE)
     optimiser = torch.optim.SGD(constraint.parameters(), lr=0.01)
     before = loss(constraint).item()
     take_steps(constraint, optimiser, [0] * 20)
@@ -120,7 +120,7 @@ def test_gradient_descent_reduces_the_loss(make):
 
 # torch's own compiler still scripts some of its modules
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")
-@pytest.mark.parametrize("draw", [started, scattered])
+@pytest.mark.parametrize("draw", [initialised, perturbed])
 @each_of_ours
 def test_a_compiled_set_agrees_without_a_break_in_its_graph(make, draw):
     torch.compiler.reset()
@@ -155,14 +155,14 @@ def skew_hermitian(raw, imaginary, n):
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_the_complex_scaled_cayley_map_is_that_of_the_paper(n):
-    constraint = scattered(scurnn, n, dtype=DOUBLE)
+    constraint = perturbed(scurnn, n, dtype=DOUBLE)
     A, I = skew_hermitian(constraint.raw, constraint.imaginary, n), np.eye(n)
     D = np.diag(np.exp(1j * array(constraint.theta)))
     assert distance(constraint(), scipy.linalg.solve(I + A, I - A) @ D) <= tol(DOUBLE, n)
 
 
 def test_the_complex_scaled_cayley_gradient_is_that_of_the_paper():
-    constraint = scattered(scurnn, 7, dtype=DOUBLE)
+    constraint = perturbed(scurnn, 7, dtype=DOUBLE)
     W = constraint()
     G = torch.randn(7, 7, generator=stream(4), dtype=torch.complex128)
     W.backward(G)
@@ -184,21 +184,24 @@ def test_the_complex_scaled_cayley_gradient_is_that_of_the_paper():
 
 
 def test_the_zero_initialisation_is_a_diagonal_of_uniform_phases():
-    constraint = started(partial(scurnn, init="zero"), 40)
+    constraint = initialised(partial(scurnn, init="zero"), 40)
     phases = torch.empty(40).uniform_(0, 2 * math.pi, generator=stream())
     expected = torch.diag(torch.exp(1j * phases))
     assert distance(constraint(), expected) <= tol(torch.float32, 1)
 
 
 def test_the_complex_initialisation_differs_from_the_real_one_in_the_phases_alone():
-    complex_one, real_one = started(scurnn, 7), started(partial(ScaledCayley, negative=0), 7)
+    complex_one, real_one = (
+        initialised(scurnn, 7),
+        initialised(partial(ScaledCayley, negative=0), 7),
+    )
     assert torch.equal(complex_one.raw, real_one.raw)
     assert not complex_one.imaginary.any()
 
 
 @pytest.mark.parametrize("n", [1, 2, 16])
 def test_every_unitary_matrix_can_be_assigned(n):
-    constraint = started(scurnn, n)
+    constraint = initialised(scurnn, n)
     for seed in range(50):
         W = haar_(torch.empty(n, n, dtype=torch.complex128), generator=stream(seed))
         constraint.assign(W)
@@ -206,7 +209,7 @@ def test_every_unitary_matrix_can_be_assigned(n):
 
 
 def test_phases_shift_where_they_do_not_reach_the_matrix():
-    constraint = started(scurnn, 6)
+    constraint = initialised(scurnn, 6)
     W = torch.diag(-torch.exp(1j * constraint.theta.detach()))
     constraint.assign(W)
     assert distance(constraint(), W) <= tol(torch.float32, 6)
@@ -214,7 +217,7 @@ def test_phases_shift_where_they_do_not_reach_the_matrix():
 
 
 def test_phases_stay_where_they_reach_the_matrix():
-    constraint = started(scurnn, 6)
+    constraint = initialised(scurnn, 6)
     theta = constraint.theta.detach().clone()
     constraint.assign(torch.eye(6))
     assert torch.equal(constraint.theta, theta)
@@ -246,7 +249,7 @@ def permutation_matrix(constraint):
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8])
 def test_the_fourier_product_is_that_of_the_paper(n):
-    constraint = scattered(FourierProduct, n, dtype=DOUBLE)
+    constraint = perturbed(FourierProduct, n, dtype=DOUBLE)
     D1, D2, D3 = (np.diag(np.exp(1j * theta)) for theta in array(constraint.theta))
     parts = array(constraint.v)
     R1, R2 = (reflection(v) for v in parts[:, :n] + 1j * parts[:, n:])
@@ -257,7 +260,7 @@ def test_the_fourier_product_is_that_of_the_paper(n):
 
 @torch.no_grad()
 def test_a_second_reflection_in_the_transformed_plane_undoes_the_first():
-    constraint = started(FourierProduct, 7, dtype=DOUBLE)
+    constraint = initialised(FourierProduct, 7, dtype=DOUBLE)
     constraint.theta.zero_()
     constraint.permutation.copy_(torch.arange(7))
     v = torch.complex(*constraint.v[0].chunk(2))
@@ -267,7 +270,7 @@ def test_a_second_reflection_in_the_transformed_plane_undoes_the_first():
 
 
 def test_the_initialisation_has_uniform_phases_and_glorot_reflections():
-    constraint = started(FourierProduct, 1000)
+    constraint = initialised(FourierProduct, 1000)
     assert 3.1 < constraint.theta.abs().max() <= math.pi
     bound = math.sqrt(6 / (2 + 2000))
     assert 0.99 * bound < constraint.v.abs().max() <= bound
@@ -339,7 +342,7 @@ def rotation_by_rotation(constraint, pairs):
 @pytest.mark.parametrize("make", [Givens, eurnn], ids=["real", "complex"])
 @pytest.mark.parametrize(("n", "layers"), [(2, 1), (2, 2), (6, 1), (8, 4), (6, 7)])
 def test_tunable_layers_are_the_rotations_of_the_paper(make, n, layers):
-    constraint = started(partial(make, layers=layers), n, dtype=DOUBLE)
+    constraint = initialised(partial(make, layers=layers), n, dtype=DOUBLE)
     expected = rotation_by_rotation(constraint, tunable_pairs(n, layers))
     assert distance(constraint(), expected) <= tol(DOUBLE, n)
 
@@ -347,14 +350,14 @@ def test_tunable_layers_are_the_rotations_of_the_paper(make, n, layers):
 @pytest.mark.parametrize("make", [Givens, eurnn], ids=["real", "complex"])
 @pytest.mark.parametrize("n", [2, 4, 16])
 def test_fft_layers_are_the_rotations_of_the_paper(make, n):
-    constraint = started(partial(make, style="fft"), n, dtype=DOUBLE)
+    constraint = initialised(partial(make, style="fft"), n, dtype=DOUBLE)
     expected = rotation_by_rotation(constraint, fft_pairs(n))
     assert distance(constraint(), expected) <= tol(DOUBLE, n)
 
 
 @torch.no_grad()
 def test_every_other_layer_leaves_the_first_and_the_last_unit():
-    constraint = started(Givens, 8)
+    constraint = initialised(Givens, 8)
     constraint.theta[:4] = 0  # the first layer is the identity
     W, I = constraint(), torch.eye(8)
     for unit in (0, 7):
@@ -364,22 +367,22 @@ def test_every_other_layer_leaves_the_first_and_the_last_unit():
 
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_tunable_layers_reach_one_neighbour_each(layers):
-    W = started(partial(Givens, layers=layers), 16)()
+    W = initialised(partial(Givens, layers=layers), 16)()
     distance_of_units = (torch.arange(16)[:, None] - torch.arange(16)).abs()
     assert not W[distance_of_units > layers].any()
 
 
 def test_fft_layers_connect_all_units():
-    assert (started(partial(Givens, style="fft"), 32)() != 0).all()
+    assert (initialised(partial(Givens, style="fft"), 32)() != 0).all()
 
 
 def test_real_rotations_have_determinant_one():
-    W = started(partial(Givens, layers=5), 8, dtype=DOUBLE)()
+    W = initialised(partial(Givens, layers=5), 8, dtype=DOUBLE)()
     assert abs(torch.linalg.det(W).item() - 1) <= tol(DOUBLE, 8)
 
 
 def test_all_initial_angles_are_uniform():
-    for angles in started(partial(eurnn, layers=4), 1000).parameters():
+    for angles in initialised(partial(eurnn, layers=4), 1000).parameters():
         assert 3.1 < angles.abs().max() <= math.pi
 
 
@@ -406,7 +409,7 @@ def test_layers_that_do_not_fit_the_size_are_refused(options, n, message):
 @pytest.mark.parametrize("n", [1, 2, 7])
 @each_moving_cayley
 def test_the_moving_cayley_map_is_a_transform_at_the_base(make, n):
-    constraint = scattered(make, n, dtype=DOUBLE)
+    constraint = perturbed(make, n, dtype=DOUBLE)
     A, base, I = skew_entry_by_entry(constraint.raw, n), array(constraint.base), np.eye(n)
     if constraint.is_complex:
         S = symmetric_entry_by_entry(constraint.imaginary, n)
@@ -419,7 +422,7 @@ def test_the_moving_cayley_map_is_a_transform_at_the_base(make, n):
 @pytest.mark.parametrize("n", [1, 2, 7])
 @each_moving_cayley
 def test_a_step_of_gradient_descent_is_the_multiplicative_update_of_the_paper(make, n):
-    constraint, rate = started(make, n, dtype=DOUBLE), 0.3
+    constraint, rate = initialised(make, n, dtype=DOUBLE), 0.3
     W, I = array(constraint()), np.eye(n)
     target = torch.randn(n, n, generator=stream(1), dtype=constraint.dtype)
     optimiser = torch.optim.SGD(constraint.parameters(), lr=rate)
@@ -435,13 +438,13 @@ def test_a_step_of_gradient_descent_is_the_multiplicative_update_of_the_paper(ma
 
 @each_moving_cayley
 def test_the_ordinary_case_solves_no_linear_system(make, monkeypatch):
-    constraint = started(make, 8)
+    constraint = initialised(make, 8)
     monkeypatch.delattr(torch.linalg, "solve")
     loss(constraint).backward()
     assert constraint.raw.grad.any()
 
 
-@pytest.mark.parametrize("draw", [started, scattered])
+@pytest.mark.parametrize("draw", [initialised, perturbed])
 @each_moving_cayley
 def test_second_derivatives_are_right_at_zero_too(make, draw):
     constraint = draw(make, 4, dtype=DOUBLE)
@@ -455,7 +458,7 @@ def test_second_derivatives_are_right_at_zero_too(make, draw):
 
 @each_moving_cayley
 def test_after_every_step_the_base_is_the_matrix_and_the_raw_parameters_are_zero(make):
-    constraint = started(make, 8)
+    constraint = initialised(make, 8)
     optimiser = torch.optim.Adam(constraint.parameters(), lr=0.01)
     for k in range(3):
         before = constraint.base.clone()
@@ -466,7 +469,7 @@ def test_after_every_step_the_base_is_the_matrix_and_the_raw_parameters_are_zero
 
 @each_moving_cayley
 def test_a_move_of_the_base_keeps_the_matrix(make):
-    constraint = scattered(make, 8)
+    constraint = perturbed(make, 8)
     W = constraint().detach().clone()
     constraint.advance()
     assert distance(constraint(), W) <= tol(torch.float32, 8)
@@ -474,7 +477,7 @@ def test_a_move_of_the_base_keeps_the_matrix(make):
 
 @each_moving_cayley
 def test_a_forward_pass_does_not_move_the_base(make):
-    constraint = scattered(make, 8)
+    constraint = perturbed(make, 8)
     before = state_of(constraint)
     loss(constraint).backward()
     assert_same_state(state_of(constraint), before)
@@ -482,25 +485,25 @@ def test_a_forward_pass_does_not_move_the_base(make):
 
 @each_moving_cayley
 def test_long_training_does_not_drift(make):
-    constraint = started(make, 8)
+    constraint = initialised(make, 8)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(1000))
     assert constraint.residual(constraint()) <= tol(torch.float32, 1)
 
 
 def test_a_real_matrix_is_initialised_as_a_rotation_and_keeps_the_determinant():
-    constraint = started(MovingCayley, 7, dtype=DOUBLE)
+    constraint = initialised(MovingCayley, 7, dtype=DOUBLE)
     take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.3), range(20))
     assert abs(torch.linalg.det(constraint()).item() - 1) <= tol(DOUBLE, 7)
 
 
 def test_the_haar_initialisation_is_a_haar_draw():
     expected = haar_(torch.empty(5, 5, dtype=COMPLEX), generator=stream())
-    assert torch.equal(started(full_capacity)(), expected)
+    assert torch.equal(initialised(full_capacity)(), expected)
 
 
 def test_the_urnn_initialisation_is_a_fourier_product():
-    constraint = started(partial(full_capacity, init="urnn"), 8)
-    expected = started(FourierProduct, 8)()
+    constraint = initialised(partial(full_capacity, init="urnn"), 8)
+    expected = initialised(FourierProduct, 8)()
     assert distance(constraint(), expected) <= tol(torch.float32, 8)
 
 

@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results.pictures import pictures
+from eigenrnn.experiments.results.learning_curves import curve_figures
 
 PICTURES = "_pictures"
 
@@ -25,10 +25,10 @@ class ArchivedCurves(SphinxDirective):
         output = Path(self.env.srcdir, PICTURES)
         output.mkdir(exist_ok=True)
         figures: list[nodes.Node] = []
-        for picture in pictures(folder, RECIPES):
+        for picture in curve_figures(folder, RECIPES):
             picture.plot().savefig(output / f"{picture.name}.png", dpi=110)
-            image = nodes.image(uri=f"/{PICTURES}/{picture.name}.png", alt=picture.about)
-            figures.append(nodes.figure("", image, nodes.caption("", picture.about)))
+            image = nodes.image(uri=f"/{PICTURES}/{picture.name}.png", alt=picture.caption)
+            figures.append(nodes.figure("", image, nodes.caption("", picture.caption)))
         return figures
 
 

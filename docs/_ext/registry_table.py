@@ -30,7 +30,7 @@ class RecipeTables(SphinxDirective):
         for recipe in registry.RECIPES.values():
             lines += [f"**{recipe.name}**: {recipe.summary} Source: {recipe.source}", ""]
             lines += _table(("network", "reported", "where"), [_row(row) for row in recipe.rows])
-            lines += ["", *(f"Picture {panel.name}: {panel.about}." for panel in recipe.panels)]
+            lines += ["", *(f"Picture {panel.name}: {panel.caption}." for panel in recipe.panels)]
             lines += ["", *_departures(recipe), ""]
         return _parse(self, lines)
 

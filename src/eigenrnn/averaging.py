@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.optim import swa_utils
 
 from eigenrnn.constraints import Constraint
-from eigenrnn.layers.abstract_direction import AbstractDirection
+from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.linalg import orthogonality_error, polar_step, tol
 
 __all__ = ["AveragedModel"]

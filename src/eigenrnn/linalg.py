@@ -291,7 +291,7 @@ def exp_skew(
     longest = _SERIES[A.dtype][-1]
     # divide by a power of two, so that entries are below 2 and their powers cannot overflow
     largest = A.detach().abs().amax() if A.numel() else A.new_zeros(())
-    exponent = torch.log2(largest.clamp(min=torch.finfo(A.dtype).tiny)).floor()
+    exponent = torch.log2(largest.clamp(min=1)).floor()
     A1 = A / torch.exp2(exponent)
     A2 = A1 @ A1
     A4 = A2 @ A2

@@ -18,7 +18,7 @@ from eigenrnn.analysis.recurrence import (
     recurrences,
     recurrent_layers,
 )
-from eigenrnn.layers.lengths import Lengths
+from eigenrnn.layers.sequences import Lengths
 
 __all__ = ["UnrolledModel", "layer_inputs", "model_inputs", "run_model", "unroll"]
 

@@ -13,9 +13,8 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
 from eigenrnn.analysis.recurrence import TorchWeights, single_layer
 from eigenrnn.analysis.trajectory import Trajectory, trajectory
-from eigenrnn.layers.gated_direction import GatedDirection
-from eigenrnn.layers.gru import GRU
-from eigenrnn.layers.norm_zoneout import asked_of
+from eigenrnn.layers.gru import GRU, GatedDirection
+from eigenrnn.layers.regularisation import non_default_options
 from eigenrnn.linalg import check_finite
 from eigenrnn.nonlinearities import NONLINEARITIES
 
@@ -125,10 +124,10 @@ def jacobian_bound(
     gru = single_layer(layer)
     if not isinstance(gru, GRU | nn.GRU):
         raise ValueError(f"expected a GRU, ours or torch's, got {type(gru).__name__}")
-    if isinstance(gru, GRU) and asked_of(gru):
+    if isinstance(gru, GRU) and non_default_options(gru):
         raise ValueError(
-            f"expected a layer without {' and '.join(asked_of(gru))}, which the theorem does "
-            "not cover"
+            f"expected a layer without {' and '.join(non_default_options(gru))}, which the theorem "
+            "does not cover"
         )
     path = trajectory(layer, x, which)
     gates = _read_gates(gru, which)

@@ -13,8 +13,8 @@ from torch.nn.utils import parametrize
 
 from eigenrnn.constraints import BlockTriangular, Constraint
 from eigenrnn.constraints.constrain import ConstrainedRows
-from eigenrnn.layers.abstract_direction import AbstractDirection
-from eigenrnn.layers.gated_direction import GatedDirection
+from eigenrnn.layers.direction import AbstractDirection
+from eigenrnn.layers.gru import GatedDirection
 from eigenrnn.layers.stacked import Stacked
 
 __all__ = [
@@ -299,7 +299,7 @@ def _direction_recurrence(name: str, direction: AbstractDirection) -> Recurrence
         hidden_size=direction.hidden_size,
         state_size=direction.state_size,
         step=step,
-        begin=lambda batch: direction.begin(batch).detach(),
+        begin=lambda batch: direction.initial_state(batch).detach(),
         output=output,
         blocks=_state_blocks(direction),
     )

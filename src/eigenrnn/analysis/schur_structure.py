@@ -145,7 +145,7 @@ def _constraint_form(constraint: Schur) -> "SchurForm":
         Theta = torch.diag(torch.polar(gamma, theta))
     else:
         Theta = planar_rotation(gamma, theta)
-    Theta.view(-1)[double.places] += below
+    Theta.view(-1)[double.entry_indices] += below
     return SchurForm(double.P().numpy(), Theta.numpy())
 
 

@@ -13,7 +13,7 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import recipes, tasks
 from eigenrnn.experiments.recipes import Recipe
 from eigenrnn.experiments.tasks import Task
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.dispatch import Backend
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
 
@@ -103,6 +103,6 @@ def summary(entry: Any) -> str:
     if isinstance(entry, Recipe):
         return entry.summary
     if isinstance(entry, Backend):
-        return entry.about
+        return entry.description
     first = (inspect.getdoc(entry) or "").split("\n\n")[0]
     return " ".join(first.split())

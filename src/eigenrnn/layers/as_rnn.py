@@ -135,10 +135,10 @@ class AsRNN(Stacked[AsDirection]):
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
         device: The device of the weights.
         dtype: The dtype of the weights; constraints stay in float32 or better.
-        start: The initialisation of W: ``"cayley"``, ``"henaff"`` or ``"haar"``, see
+        init: The initialisation of W: ``"cayley"``, ``"henaff"`` or ``"haar"``, see
             `Exponential`; ``"cayley"`` by default.
         constraint: A function of N that returns the constraint of W, such as `ScaledCayley`, which
-            keeps its own initialisation; by default `Exponential` with `start`, as published.
+            keeps its own initialisation; by default `Exponential` with `init`, as published.
         mixing: A function of N that returns the constraint of :math:`U_f`; `Exponential` by
             default, as published. :math:`U_f` is initialised to the identity; if
             that cannot be assigned, by the set's own initialisation.
@@ -156,7 +156,7 @@ class AsRNN(Stacked[AsDirection]):
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         output: :math:`(T, B, D N)`, in the layout of the input.
     Raises:
-        ValueError: If a size, a probability, a bound or a shape is invalid, both `start` and
+        ValueError: If a size, a probability, a bound or a shape is invalid, both `init` and
             `constraint` are set, or a set contains matrices that are not real and orthogonal.
         TypeError: If `constraint` or `mixing` does not return a `Constraint`.
     Source:
@@ -181,7 +181,7 @@ class AsRNN(Stacked[AsDirection]):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        start: Literal["cayley", "henaff", "haar"] | None = None,
+        init: Literal["cayley", "henaff", "haar"] | None = None,
         constraint: Callable[[int], Constraint] | None = None,
         mixing: Callable[[int], Constraint] = Exponential,
         scale: tuple[float, float] = (0.02, 0.02),
@@ -198,9 +198,9 @@ class AsRNN(Stacked[AsDirection]):
                 "expected finite 0 <= scale[0] <= scale[1] and epsilon > 0, "
                 f"got {scale} and {epsilon}"
             )
-        if start is not None and constraint is not None:
+        if init is not None and constraint is not None:
             raise ValueError(
-                f"expected either start or constraint, got start={start!r} beside a constraint; "
+                f"expected either init or constraint, got init={init!r} beside a constraint; "
                 "pass it to the constraint itself"
             )
         super().__init__(
@@ -219,7 +219,7 @@ class AsRNN(Stacked[AsDirection]):
         make_direction = partial(
             AsDirection,
             hidden_size=hidden_size,
-            constraint=constraint or partial(Exponential, start=start or "cayley"),
+            constraint=constraint or partial(Exponential, init=init or "cayley"),
             mixing=mixing,
             bias=bias,
             scale=scale,

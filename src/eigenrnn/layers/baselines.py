@@ -22,7 +22,7 @@ class LSTM(nn.LSTM):
         hidden_size: The number N of hidden units.
         num_layers: The number of stacked layers.
         forget_bias: Added to the bias of the forget gate at initialisation.
-        start: The initialisation. ``"torch"`` draws every weight from
+        init: The initialisation. ``"torch"`` draws every weight from
             :math:`U(-1/\sqrt N, 1/\sqrt N)`. ``"glorot"`` draws the matrices of all gates as one
             Glorot uniform kernel and sets the biases to zero, as TensorFlow 1 does.
             ``"glorot_normal"`` draws the matrices of each gate separately from a normal
@@ -30,7 +30,7 @@ class LSTM(nn.LSTM):
         generator: The generator that draws the weights; torch's global one by default.
         options: Further keyword arguments of `torch.nn.LSTM`.
     Raises:
-        ValueError: If `start` is unknown, `forget_bias` is set without biases, or the weights do
+        ValueError: If `init` is unknown, `forget_bias` is set without biases, or the weights do
             not fit into memory.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
@@ -47,13 +47,13 @@ class LSTM(nn.LSTM):
         num_layers: int = 1,
         *,
         forget_bias: float = 0.0,
-        start: Literal["torch", "glorot", "glorot_normal"] = "torch",
+        init: Literal["torch", "glorot", "glorot_normal"] = "torch",
         generator: Generator | None = None,
         **options: Any,
     ) -> None:
-        if start not in ("torch", "glorot", "glorot_normal"):
+        if init not in ("torch", "glorot", "glorot_normal"):
             raise ValueError(
-                f"expected start to be 'torch', 'glorot' or 'glorot_normal', got {start!r}"
+                f"expected init to be 'torch', 'glorot' or 'glorot_normal', got {init!r}"
             )
         if forget_bias and not options.get("bias", True):
             raise ValueError(f"expected no forget_bias without biases, got {forget_bias}")
@@ -61,9 +61,9 @@ class LSTM(nn.LSTM):
         with torch.random.fork_rng(devices=(), enabled=generator is not None):
             super().__init__(input_size, hidden_size, num_layers, **options)
         _initialise_uniform(self, generator)
-        if start == "glorot":
+        if init == "glorot":
             _glorot_kernel(self, generator)
-        if start == "glorot_normal":
+        if init == "glorot_normal":
             _glorot_gates(self, generator)
         with torch.no_grad():
             for name, weight in self.named_parameters():

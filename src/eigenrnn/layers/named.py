@@ -69,7 +69,7 @@ class ScoRNN(RNN):
         num_layers: The number of stacked layers.
         negative: The number :math:`\rho` of entries -1 in D; half of N by default. The paper tunes
             it for each task.
-        start: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
         options: Further keyword arguments of `RNN`.
     Source:
         Helfrich, Willmott and Ye, ICML 2018. https://arxiv.org/abs/1707.09520 (departures: none).
@@ -92,10 +92,10 @@ class ScoRNN(RNN):
         num_layers: int = 1,
         *,
         negative: int | None = None,
-        start: Literal["unit_circle", "zero"] = "unit_circle",
+        init: Literal["unit_circle", "zero"] = "unit_circle",
         **options: Any,
     ) -> None:
-        constraint = partial(ScaledCayley, negative=negative, start=start)
+        constraint = partial(ScaledCayley, negative=negative, init=init)
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -111,14 +111,14 @@ class ExpRNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of hidden units.
         num_layers: The number of stacked layers.
-        start: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
+        init: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
             see `Exponential`.
         options: Further keyword arguments of `RNN`.
     Source:
         Lezcano-Casado and Martinez-Rubio, ICML 2019. https://arxiv.org/abs/1901.08428
         (departures: none).
     Example:
-        >>> ExpRNN(2, 8, start="cayley").orthogonality_error() < 1e-6
+        >>> ExpRNN(2, 8, init="cayley").orthogonality_error() < 1e-6
         tensor([True])
     """
 
@@ -128,10 +128,10 @@ class ExpRNN(RNN):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        start: Literal["henaff", "cayley", "haar"] = "henaff",
+        init: Literal["henaff", "cayley", "haar"] = "henaff",
         **options: Any,
     ) -> None:
-        constraint = partial(Exponential, start=start)
+        constraint = partial(Exponential, init=init)
         options = {"input_init": kaiming_normal_, "bias_init": uniform_} | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
@@ -150,7 +150,7 @@ class DtrivRNN(RNN):
         hidden_size: The number N of hidden units.
         num_layers: The number of stacked layers.
         period: The number K of optimiser steps; `math.inf` sets the base once, at initialisation.
-        start: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
+        init: The initialisation of W, ``"henaff"``, ``"cayley"`` or ``"haar"``;
             see `Exponential`.
         options: Further keyword arguments of `RNN`.
     Units:
@@ -170,10 +170,10 @@ class DtrivRNN(RNN):
         num_layers: int = 1,
         *,
         period: int | float = 100,
-        start: Literal["henaff", "cayley", "haar"] = "henaff",
+        init: Literal["henaff", "cayley", "haar"] = "henaff",
         **options: Any,
     ) -> None:
-        constraint = partial(Exponential, start=start, period=period)
+        constraint = partial(Exponential, init=init, period=period)
         options = {"input_init": kaiming_normal_, "bias_init": uniform_} | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
@@ -249,7 +249,7 @@ class ScuRNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of complex hidden units.
         num_layers: The number of stacked layers.
-        start: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
         options: Further keyword arguments of `RNN`.
     Shape:
         output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
@@ -268,10 +268,10 @@ class ScuRNN(RNN):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        start: Literal["unit_circle", "zero"] = "unit_circle",
+        init: Literal["unit_circle", "zero"] = "unit_circle",
         **options: Any,
     ) -> None:
-        constraint = partial(ScaledCayley, dtype=torch.complex64, start=start)
+        constraint = partial(ScaledCayley, dtype=torch.complex64, init=init)
         paper_options = {"trainable_h0": True, "h0_init": uniform_, "input_init": glorot_uniform_}
         options = {**paper_options, "bias_init": uniform_, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
@@ -331,7 +331,7 @@ class FullCapacityURNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of complex hidden units.
         num_layers: The number of stacked layers.
-        start: The initialisation of W, ``"urnn"`` or ``"haar"``; see `MovingCayley`.
+        init: The initialisation of W, ``"urnn"`` or ``"haar"``; see `MovingCayley`.
         options: Further keyword arguments of `RNN`.
     Shape:
         output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
@@ -350,10 +350,10 @@ class FullCapacityURNN(RNN):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        start: Literal["urnn", "haar"] = "urnn",
+        init: Literal["urnn", "haar"] = "urnn",
         **options: Any,
     ) -> None:
-        constraint = partial(MovingCayley, start=start, dtype=torch.complex64)
+        constraint = partial(MovingCayley, init=init, dtype=torch.complex64)
         paper_options = {**_urnn_h0_options(hidden_size), "input_init": glorot_uniform_}
         options = {**paper_options, "bias_init": uniform_, **options}
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
@@ -487,7 +487,7 @@ class ENRNN(RNN):
             N by default.
         negative: The number of entries -1 in D of the long-term memory; half of its units by
             default.
-        start: The initialisation of :math:`W_L`, ``"unit_circle"`` or ``"zero"``; see
+        init: The initialisation of :math:`W_L`, ``"unit_circle"`` or ``"zero"``; see
             `ScaledCayley`.
         coupling: Whether there is a :math:`W_C`, from the short-term to the long-term memory.
         coupling_init: The initialiser of :math:`W_C`, which fills it in place.
@@ -510,7 +510,7 @@ class ENRNN(RNN):
         *,
         short_size: int | None = None,
         negative: int | None = None,
-        start: Literal["unit_circle", "zero"] = "unit_circle",
+        init: Literal["unit_circle", "zero"] = "unit_circle",
         coupling: bool = True,
         coupling_init: Initializer = glorot_uniform_,
         epsilon: float = 0.0,
@@ -518,7 +518,7 @@ class ENRNN(RNN):
     ) -> None:
         constraint = partial(
             BlockTriangular,
-            long=partial(ScaledCayley, negative=negative, start=start),
+            long=partial(ScaledCayley, negative=negative, init=init),
             short=partial(SpectralRadius, epsilon=epsilon),
             short_size=short_size,
             coupling=coupling,

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
-from eigenrnn.constraints.borrowed_inverse import BorrowingCayley, LendingCayley
+from eigenrnn.constraints.neumann_cayley import BorrowingCayley, LendingCayley
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import constant_, fan_uniform_, glorot_uniform_, uniform_, zeros_
 from eigenrnn.layers.gru import GRU
@@ -39,7 +39,7 @@ class NCGRU(GRU):
         orthogonal: The gates with an orthogonal matrix, out of ``"reset"``, ``"update"`` and
             ``"candidate"``.
         negative: The number :math:`\rho` of entries -1 in D; half of N by default.
-        start: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
+        init: The initialisation of A, ``"unit_circle"`` or ``"zero"``; see `ScaledCayley`.
         order: The order of the Neumann series; see `NeumannCayley`.
         reset_every: The number of optimiser steps between two exact inversions.
         max_error: The orthogonality error above which the inverse is also computed exactly.
@@ -81,7 +81,7 @@ class NCGRU(GRU):
         *,
         orthogonal: Sequence[str] = ("candidate",),
         negative: int | None = None,
-        start: Literal["unit_circle", "zero"] = "unit_circle",
+        init: Literal["unit_circle", "zero"] = "unit_circle",
         order: int | None = 2,
         reset_every: int = 50,
         max_error: float = 0.01,
@@ -108,7 +108,7 @@ class NCGRU(GRU):
         orthogonal_set = partial(
             NeumannCayley,
             negative=negative,
-            start=start,
+            init=init,
             order=order,
             reset_every=reset_every,
             max_error=max_error,

@@ -27,8 +27,8 @@ from eigenrnn.layers.sequences import (
 from eigenrnn.layers.validation import check_dtype, check_input, check_options, check_step
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
-from eigenrnn.ops.backend import Backend, Call
-from eigenrnn.ops.norm_zoneout import check_rate
+from eigenrnn.ops.dispatch import Backend, Call
+from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 
 __all__ = ["Stacked", "check_same_options", "copy_torch_weights"]
 
@@ -86,7 +86,7 @@ class Stacked(nn.Module, Generic[_D]):
         locked_dropout: bool = False,
     ) -> None:
         check_options(input_size, hidden_size, num_layers, dropout, locked_dropout)
-        check_rate(zoneout)
+        check_zoneout_rate(zoneout)
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")

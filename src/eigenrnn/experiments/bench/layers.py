@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.errors import check_installed
 from eigenrnn.layers import GRU, RNN
-from eigenrnn.ops.compiled import missing
+from eigenrnn.ops.compiled import unavailable
 
 __all__ = ["REFERENCE", "benchmarked_layers", "product_gflops", "step"]
 
@@ -38,7 +38,7 @@ def benchmarked_layers(N: int, slow: bool = False) -> dict[str, nn.Module]:
         REFERENCE: nn.RNN(1, N),
         "torch.nn.LSTM": nn.LSTM(1, N),
         "torch.nn.GRU": nn.GRU(1, N),
-        **({} if missing() else compiled),
+        **({} if unavailable() else compiled),
         "RNN(modReLU), loop": modrelu(backend="loop"),
         "GRU, loop": GRU(1, N, backend="loop"),
         **(plain if slow else {}),

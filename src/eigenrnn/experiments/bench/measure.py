@@ -15,7 +15,7 @@ import torch
 from eigenrnn.experiments.bench.layers import REFERENCE, benchmarked_layers, product_gflops, step
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled
-from eigenrnn.ops.elman.arguments import forward_arguments
+from eigenrnn.ops.elman.cpu import forward_arguments
 
 __all__ = ["SIZES", "Bench", "Size", "Timing", "interleave", "measure"]
 
@@ -172,7 +172,7 @@ def _machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
         "architecture": platform.machine(),
-        "kernels": compiled.missing() or compiled.kernels.isa,
+        "kernels": compiled.unavailable() or compiled.kernels.isa,
     }
 
 
@@ -191,7 +191,7 @@ def _step_us(N: int = 170, steps: int = 2000) -> dict[str, float]:
     U, h0 = torch.randn(N, 1), torch.zeros(1, N)
     with torch.inference_mode():
         total = _median_us(lambda: layer.step(x_t, h), steps)
-        if compiled.missing():
+        if compiled.unavailable():
             return {"step": total}
         call = _kernel_call(x_t.unsqueeze(0), U, W, h0, bias)
         return {"step": total, "kernel": _median_us(call, steps)}

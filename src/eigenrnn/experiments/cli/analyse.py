@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from eigenrnn.analysis.everything import Everything
-from eigenrnn.analysis.everything import analyse as analyse_model
+from eigenrnn.analysis.analyse import AnalysisResults
+from eigenrnn.analysis.analyse import analyse as analyse_model
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.cli.rebuild import RebuiltRun, rebuild
 from eigenrnn.experiments.report.reading import read_json
@@ -41,7 +41,7 @@ def analyse(options: Namespace, console: Console) -> int:
         status.update("drawing figures")
         _delete_earlier_files(folder)
         without_figure = everything.save(folder)
-        everything = replace(everything, left_out={**everything.left_out, **without_figure})
+        everything = replace(everything, skipped={**everything.skipped, **without_figure})
     write_json(folder / "summary.json", _summary(rebuilt, everything))
     console.print(
         f"{rebuilt.name} after {rebuilt.step:,} steps ({rebuilt.checkpoint})",
@@ -66,7 +66,7 @@ def _batch(rebuilt: RebuiltRun) -> tuple[Batch | None, str | None]:
 
 def _everything(
     rebuilt: RebuiltRun, batch: Batch | None, say: Callable[[str], None]
-) -> Everything:
+) -> AnalysisResults:
     if batch is None:
         return analyse_model(rebuilt.model, say=say)
 
@@ -88,7 +88,7 @@ def _delete_earlier_files(folder: Path) -> None:
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
 
 
-def _summary(rebuilt: RebuiltRun, everything: Everything) -> dict[str, Any]:
+def _summary(rebuilt: RebuiltRun, everything: AnalysisResults) -> dict[str, Any]:
     return {
         "name": rebuilt.name,
         "step": rebuilt.step,
@@ -96,14 +96,14 @@ def _summary(rebuilt: RebuiltRun, everything: Everything) -> dict[str, Any]:
         "found": {
             # JSON cannot hold numbers that are not finite
             name: {of: n if math.isfinite(n) else str(n) for of, n in found.headline().items()}
-            for name, found in everything.found.items()
+            for name, found in everything.results.items()
         },
-        "left_out": everything.left_out,
-        "remarks": everything.remarks,
+        "left_out": everything.skipped,
+        "remarks": everything.notes,
     }
 
 
-def _show(everything: Everything, console: Console) -> None:
+def _show(everything: AnalysisResults, console: Console) -> None:
     """Print the numbers: a table on a terminal, else Markdown."""
     if not console.is_terminal:
         for row in (_COLUMNS, ("---", "---", "---:"), *_rows(everything)):
@@ -120,15 +120,15 @@ def _show(everything: Everything, console: Console) -> None:
     console.print(table)
 
 
-def _rows(everything: Everything) -> Iterator[tuple[str, str, str]]:
-    for name, found in everything.found.items():
+def _rows(everything: AnalysisResults) -> Iterator[tuple[str, str, str]]:
+    for name, found in everything.results.items():
         for quantity, number in found.headline().items():
             yield name, quantity, f"{number:.6g}"
 
 
-def _notes(everything: Everything, missing: str | None) -> Iterator[str]:
+def _notes(everything: AnalysisResults, missing: str | None) -> Iterator[str]:
     """Yield the remarks, and the reasons for missing analyses."""
-    yield from (f"{name}: {remark}" for name, remark in everything.remarks.items())
+    yield from (f"{name}: {remark}" for name, remark in everything.notes.items())
     if missing is not None:
         yield missing
-    yield from (f"skipped {name}: {reason}" for name, reason in everything.left_out.items())
+    yield from (f"skipped {name}: {reason}" for name, reason in everything.skipped.items())

@@ -28,7 +28,7 @@ from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Dynamics, Result, fit
-from eigenrnn.experiments.training.processes import check_accelerator, is_first
+from eigenrnn.experiments.training.processes import check_accelerator, is_first_process
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_directory import write_json
 from eigenrnn.experiments.world import Collection, autoencoder_settings, encode
@@ -114,7 +114,7 @@ def _status(*signals: int | None) -> int:
 
 def _print_result(result: Result, task: Task, model: nn.Module, console: Console) -> None:
     """Print the result of a run, from the first of its processes only."""
-    if not is_first():
+    if not is_first_process():
         return
     console.print(
         f"{count_parameters(model):,} parameters, {result.steps:,} steps in "

@@ -12,8 +12,8 @@ from jsonargparse import Namespace
 
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
 from eigenrnn.experiments.cli.train_options import build_training, parse_options
-from eigenrnn.experiments.sweep import Prepared, Source, Trial
-from eigenrnn.experiments.sweep.source import shown
+from eigenrnn.experiments.sweep import Trial, TrialSetup, TrialSource
+from eigenrnn.experiments.sweep.trials import format_value
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Settings
 
@@ -24,7 +24,7 @@ _MAX_NAME = 80  # characters of the name of a folder
 
 
 @dataclass(frozen=True)
-class ConfigSweep(Source):
+class ConfigSweep(TrialSource):
     """A sweep over some options of `eigenrnn train`.
 
     Args:
@@ -38,7 +38,7 @@ class ConfigSweep(Source):
     data_root: str | None = None
 
     def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
-        label = " ".join(f"{name}={shown(value)}" for name, value in parameters.items())
+        label = " ".join(f"{name}={format_value(value)}" for name, value in parameters.items())
         slug = re.sub(r"[^a-z0-9]+", "-", f"{number:03d} {label}".lower())[:_MAX_NAME].strip("-")
         return [
             Trial(number, parameters, seed, f"{slug}/seed-{seed}", label) for seed in self.seeds
@@ -63,13 +63,13 @@ class ConfigSweep(Source):
     def task(self, trial: Trial) -> Task:
         return self._options(trial)[0].task
 
-    def prepare(self, trial: Trial, folder: Path) -> Prepared:
+    def prepare(self, trial: Trial, folder: Path) -> TrialSetup:
         del folder
         options, entry = self._options(trial)
         training = build_training(options, self.data_root)
         config = {"command": "train", "options": entry}
         name = f"{training.name}, {trial.name}"
-        return Prepared(training.model, training.task, training.settings, name, config)
+        return TrialSetup(training.model, training.task, training.settings, name, config)
 
     def _options(self, trial: Trial) -> tuple[Namespace, dict[str, Any]]:
         """Return the instantiated options of a trial, and their entry in config.json."""

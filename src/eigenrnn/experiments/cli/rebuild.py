@@ -20,14 +20,14 @@ from eigenrnn.experiments.cli.train_options import (
     build_training,
     recipe_with_data_root,
 )
-from eigenrnn.experiments.recipes.origin import Origin
+from eigenrnn.experiments.recipes.runs import RunKey
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
 from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.tasks import Batch, Task
 from eigenrnn.experiments.training import Settings, checkpoint
-from eigenrnn.experiments.training.probe import probe
+from eigenrnn.experiments.training.dynamics import probe_batch
+from eigenrnn.experiments.training.result import selection_split
 from eigenrnn.experiments.training.run_directory import RunDirectory
-from eigenrnn.experiments.training.selection import deciding_split
 
 __all__ = ["RebuiltRun", "rebuild", "registered_options"]
 
@@ -64,7 +64,7 @@ class RebuiltRun:
         missing = self.task.missing_data()
         if missing is not None:
             raise MissingDataError(f"there is no {missing}")
-        return probe(self.task, deciding_split(self.task) or "train", sequences)
+        return probe_batch(self.task, selection_split(self.task) or "train", sequences)
 
 
 def rebuild(path: str | Path, data_root: str | None = None) -> RebuiltRun:
@@ -171,14 +171,14 @@ def _build(entry: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Tas
     if entry["command"] == "train":
         training = build_training(registered_options(entry.get("options")), data_root)
         return training.model, training.task, training.settings
-    is_required = {field.name: field.default_factory is MISSING for field in fields(Origin)}
+    is_required = {field.name: field.default_factory is MISSING for field in fields(RunKey)}
     missing = [name for name, required in is_required.items() if required and name not in entry]
     if missing:
         raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
-    origin = Origin(**{name: entry[name] for name in is_required if name in entry})
+    origin = RunKey(**{name: entry[name] for name in is_required if name in entry})
     if origin.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {origin.recipe}")
-    row = origin.find(recipe_with_data_root(RECIPES[origin.recipe], data_root))
+    row = origin.find_row(recipe_with_data_root(RECIPES[origin.recipe], data_root))
     return row.build(origin.seed), row.task, row.settings
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor
 
-from eigenrnn.analysis.layer_inputs import layer_inputs
+from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.cli.rebuild import RebuiltRun, rebuild
 from eigenrnn.experiments.report import TrainedNetwork, collect, write_report

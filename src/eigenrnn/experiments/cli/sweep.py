@@ -11,10 +11,10 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from eigenrnn.experiments.cli.sweep_file import read_sweep
-from eigenrnn.experiments.recipes.swept import SweptRecipe
+from eigenrnn.experiments.recipes.sweep import RecipeSweep
 from eigenrnn.experiments.sweep import Criterion, Status, StoppedError
-from eigenrnn.experiments.sweep.results import is_current
-from eigenrnn.experiments.sweep.source import shown
+from eigenrnn.experiments.sweep.progress import is_current
+from eigenrnn.experiments.sweep.trials import format_value
 
 __all__ = ["sweep"]
 
@@ -46,7 +46,7 @@ def sweep(options: Namespace, console: Console) -> int:
             f"stopped; finished trials are in {out}: continue with --resume", soft_wrap=True
         )
         return _SIGNALLED + stopped.number
-    criterion = chosen.decides()
+    criterion = chosen.criterion()
     if criterion is not None:
         _show(criterion, statuses, out, console)
     unfinished = Counter(status.state for status in statuses if status.state != "ended")
@@ -56,7 +56,7 @@ def sweep(options: Namespace, console: Console) -> int:
         hint = "; --resume retries those that have not diverged" if retry else ""
         console.print(f"of {len(statuses)} trials {counts}{hint}", soft_wrap=True, highlight=False)
     current = is_current(out, statuses, criterion)
-    results = " and results.md" if isinstance(chosen.source, SweptRecipe) else ""
+    results = " and results.md" if isinstance(chosen.source, RecipeSweep) else ""
     files = f"results.csv{results}" if current else "results.csv is out of date"
     console.print(f"in {out}: {files}", soft_wrap=True, highlight=False)
     return int(retry or not current)
@@ -68,12 +68,12 @@ def _show(criterion: Criterion, statuses: Sequence[Status], out: Path, console: 
         return
     trials = [status.trial for _, status in best]
     names = list(dict.fromkeys(name for trial in trials for name in trial.parameters))
-    values = [{name: shown(value) for name, value in t.parameters.items()} for t in trials]
+    values = [{name: format_value(value) for name, value in t.parameters.items()} for t in trials]
     columns = {name: [value.get(name, "") for value in values] for name in names}
     columns |= {"seed": [str(trial.seed) for trial in trials]}
-    columns |= {criterion.metric: [shown(score.value) for score, _ in best]}
+    columns |= {criterion.metric: [format_value(score.value) for score, _ in best]}
     columns |= {"step": [str(score.step) for score, _ in best]}
-    columns |= {"folder": [trial.place for trial in trials]}
+    columns |= {"folder": [trial.path for trial in trials]}
     title = f"the best of {len(statuses)} trials, by {criterion.metric}"
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for name, cells in columns.items():
@@ -87,4 +87,4 @@ def _show(criterion: Criterion, statuses: Sequence[Status], out: Path, console: 
     if min_width > console.width:  # longer lines, because broken words cannot be copied
         table.width = min_width
     console.print(table, crop=False)
-    console.print(f"best: {out / trials[0].place}", soft_wrap=True, highlight=False)
+    console.print(f"best: {out / trials[0].path}", soft_wrap=True, highlight=False)

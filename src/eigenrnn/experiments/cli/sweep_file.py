@@ -13,15 +13,15 @@ from eigenrnn.experiments.cli.config_sweep import ConfigSweep
 from eigenrnn.experiments.cli.name_lookup import did_you_mean, load_yaml, unknown_name
 from eigenrnn.experiments.cli.parser import commands
 from eigenrnn.experiments.cli.train_options import recipe_with_data_root
-from eigenrnn.experiments.recipes.runs import fetch
-from eigenrnn.experiments.recipes.swept import SweptRecipe
+from eigenrnn.experiments.recipes.runs import download_data
+from eigenrnn.experiments.recipes.sweep import RecipeSweep
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.sweep import Choice, Grid, Range, Search, Source, Sweep
-from eigenrnn.experiments.sweep.values import (
-    check_differ,
+from eigenrnn.experiments.sweep import Choice, Grid, Range, Search, Sweep, TrialSource
+from eigenrnn.experiments.sweep.search_space import (
+    check_bool,
+    check_distinct,
     check_gpus,
-    check_true_or_false,
-    check_whole,
+    check_non_negative_integer,
 )
 
 __all__ = ["TRIAL_KEYS", "check_keys", "check_known_keys", "options", "points", "read_sweep"]
@@ -69,7 +69,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {n: v for n, v in known.items() if v is not None or n not in _NULLABLE_KEYS}
 
 
-def _recipe_source(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, Any]]]:
+def _recipe_source(content: Mapping[str, Any]) -> tuple[TrialSource, list[Mapping[str, Any]]]:
     """Read a sweep of a recipe: its rows, and the points of the grid.
 
     Raises:
@@ -82,12 +82,12 @@ def _recipe_source(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str
     chosen = recipe.select([rows] if isinstance(rows, str) else rows)
     quick, varied = content.get("quick", False), "grid" in content or "search" in content
     labels = tuple(row.label for row in chosen)
-    source = SweptRecipe(recipe, labels, seeds and tuple(seeds), quick, varied)
+    source = RecipeSweep(recipe, labels, seeds and tuple(seeds), quick, varied)
     if not source.rows:
         raise ValueError(
             f"expected at least one row of {recipe.name} that trains a network, got none"
         )
-    fetch([row.quick() if quick else row for row in source.rows.values()])
+    download_data([row.quick() if quick else row for row in source.rows.values()])
     if not varied:
         return source, source.points()
     trained = list(source.rows)
@@ -99,7 +99,7 @@ def _recipe_source(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str
     return source, [{"row": label, **point} for label in trained for point in grid]
 
 
-def _config_source(content: Mapping[str, Any]) -> tuple[Source, list[Mapping[str, Any]]]:
+def _config_source(content: Mapping[str, Any]) -> tuple[TrialSource, list[Mapping[str, Any]]]:
     """Read a sweep of training options: the shared options, and the points of the grid.
 
     Raises:
@@ -232,7 +232,7 @@ def _check_grid(name: str, value: Any) -> None:
     if not _has_text_keys(value) or not all(isinstance(v, list) and v for v in value.values()):
         raise ValueError(f"expected {name} to map names to lists of values, got {value!r}")
     for varied, values in value.items():
-        check_differ(f"{varied} in {name}", values)
+        check_distinct(f"{varied} in {name}", values)
 
 
 def _check_search(name: str, value: Any) -> None:
@@ -252,7 +252,7 @@ def _has_text_keys(value: Any) -> bool:
 _CHECKS: Mapping[str, Callable[[str, Any], None]] = {
     "recipe": _check_text,
     "rows": _check_rows,
-    "quick": check_true_or_false,
+    "quick": check_bool,
     "seeds": _check_seeds,
     "data_root": _check_text,
     "grid": _check_grid,
@@ -260,8 +260,8 @@ _CHECKS: Mapping[str, Callable[[str, Any], None]] = {
     "trials": check_positive_integer,
     "metric": _check_text,
     "mode": _check_text,  # Search checks the value
-    "search_seed": check_whole,
+    "search_seed": check_non_negative_integer,
     "cpus_per_trial": check_positive_integer,
     "gpus_per_trial": check_gpus,
-    "retries": check_whole,
+    "retries": check_non_negative_integer,
 }

@@ -13,9 +13,9 @@ from rich.text import Text
 from eigenrnn.experiments.cli.name_lookup import unknown_name
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, Machine, estimated_seconds
-from eigenrnn.experiments.recipes.table import QUICK, columns, remarks, to_markdown
+from eigenrnn.experiments.recipes.results_files import QUICK_NOTICE, columns, remarks, to_markdown
 from eigenrnn.experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
-from eigenrnn.ops.backend import Backend
+from eigenrnn.ops.dispatch import Backend
 
 __all__ = ["show", "show_outcomes"]
 
@@ -49,7 +49,7 @@ def show(kind: str | None, *, as_json: bool, console: Console) -> None:
         table.add_column("name", no_wrap=True, style="cyan")
         table.add_column("description")
         for name, entry in entries.items():
-            missing = entry.get("missing")
+            missing = entry.get("unavailable")
             reason = f" (not available: {missing})" if missing else ""
             table.add_row(name, f"{entry['summary']}{reason}")
         console.print(table)
@@ -89,7 +89,7 @@ def show_outcomes(
             console.print(Padding(Text(item), (0, 0, 0, 2)))
         console.print()
     if quick:
-        console.print(QUICK, style="yellow")
+        console.print(QUICK_NOTICE, style="yellow")
 
 
 def _facts_of_row(row: Entry) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _seconds(row: Row, machine: Machine) -> int | None:
 def _facts(entry: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {"summary": summary(entry)}
     if isinstance(entry, Backend):
-        facts["missing"] = entry.missing()
+        facts["unavailable"] = entry.unavailable()
     if isinstance(entry, Recipe):
         facts["source"] = entry.source
         facts["seeds"] = list(entry.seeds)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from eigenrnn.experiments.recipes.recipe import Entry, Quoted, Reported, Row
 from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.selection import deciding_split
+from eigenrnn.experiments.training.result import selection_split
 
 __all__ = ["Outcome", "deciding_loss", "measured_value", "standard_error", "validated_test_value"]
 
@@ -225,7 +225,7 @@ def validated_test_value(row: Row, result: Result) -> float | None:
 
 def deciding_loss(row: Row, result: Result) -> float:
     """Return the best loss on the split by which the best point of a search is chosen."""
-    split = deciding_split(row.task)
+    split = selection_split(row.task)
     return result.best[split]["loss"] if split in result.best else result.train_loss
 
 

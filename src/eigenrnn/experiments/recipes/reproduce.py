@@ -15,7 +15,7 @@ from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import read_outcomes, write_results
 from eigenrnn.experiments.recipes.runs import download_data, runs_of
 from eigenrnn.experiments.training import Dynamics
-from eigenrnn.experiments.training.processes import is_first
+from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.experiments.training.run_directory import locked
 
 __all__ = ["reproduce"]
@@ -76,7 +76,7 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
         "max_minutes": max_minutes,
     }
     # the other processes of a run share the lock of the first
-    with locked(folder) if is_first() else nullcontext():
+    with locked(folder) if is_first_process() else nullcontext():
         outcomes = read_outcomes(folder, recipe, quick=quick)
         outcomes |= {row.label: Outcome.not_run(row) for row in chosen}
         for row in chosen:

@@ -11,9 +11,9 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.outcome import Outcome, standard_error
 from eigenrnn.experiments.recipes.panels import Panel
 from eigenrnn.experiments.recipes.recipe import Recipe
-from eigenrnn.experiments.report.files import read_json
-from eigenrnn.experiments.report.tables import printed
-from eigenrnn.experiments.training.identity import versions
+from eigenrnn.experiments.report.reading import read_json
+from eigenrnn.experiments.report.tables import format_reported
+from eigenrnn.experiments.training.fingerprint import versions
 from eigenrnn.experiments.training.run_directory import write_json
 
 __all__ = ["QUICK_NOTICE", "columns", "read_outcomes", "remarks", "to_markdown", "write_results"]
@@ -111,7 +111,7 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
         "network": [o.label for o in outcomes],
         "parameters": ["" if o.parameters is None else f"{o.parameters:,}" for o in outcomes],
         "quantity": [o.quantity for o in outcomes],
-        "paper": [printed(vars(o)) for o in outcomes],
+        "paper": [format_reported(vars(o)) for o in outcomes],
         "ours": [_with_error(o.counted_values) or _reason_for_no_value(o) for o in outcomes],
         "difference": [_difference(o) for o in outcomes],
         "ours, selected on validation": [_with_error(o.counted_selected) for o in outcomes],

@@ -12,8 +12,8 @@ from eigenrnn.experiments.recipes.panels import draw_panels
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.recipes.results_files import write_results
 from eigenrnn.experiments.recipes.runs import RunKey, run_path
-from eigenrnn.experiments.report.files import read_json
-from eigenrnn.experiments.sweep import Prepared, Source, Status, Trial
+from eigenrnn.experiments.report.reading import read_json
+from eigenrnn.experiments.sweep import Status, Trial, TrialSetup, TrialSource
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training.run_directory import RunDirectory
 from eigenrnn.models import count_parameters
@@ -25,7 +25,7 @@ _MAX_FOLDER_NAME = 80  # characters
 
 
 @dataclass(frozen=True)
-class RecipeSweep(Source):
+class RecipeSweep(TrialSource):
     """A sweep over rows of a recipe, their grids and their seeds.
 
     Args:
@@ -81,10 +81,10 @@ class RecipeSweep(Source):
     def task(self, trial: Trial) -> Task:
         return self._row(trial).task
 
-    def prepare(self, trial: Trial, folder: Path) -> Prepared:
+    def prepare(self, trial: Trial, folder: Path) -> TrialSetup:
         row = self._row(trial)
         score = row.score
-        return Prepared(
+        return TrialSetup(
             row.build(trial.seed),
             row.task,
             row.settings,
@@ -113,7 +113,7 @@ class RecipeSweep(Source):
         if not status.is_final:
             return outcome
         row, point = self._row(trial), trial.point
-        count = _recorded_parameters(folder / trial.place)
+        count = _recorded_parameters(folder / trial.path)
         count = count or count_parameters(row.build(trial.seed))
         if status.result is None:
             return outcome.with_failure(row, trial.seed, count, point)

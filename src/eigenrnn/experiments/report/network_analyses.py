@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis import recurrences, recurrent_matrices, schur_structure
+from eigenrnn.analysis.fisher_memory import is_ungated, network_memory
 from eigenrnn.analysis.gradient_map import gradient_map
-from eigenrnn.analysis.in_use import InUse, in_use
-from eigenrnn.analysis.network_memory import has_no_gates, network_memory
+from eigenrnn.analysis.recurrence import RecurrentWeights, recurrent_weights
 from eigenrnn.experiments.report.learning_curves import Group
 from eigenrnn.experiments.report.records import RunRecord, task_name
 from eigenrnn.experiments.report.rounding import (
@@ -195,8 +195,8 @@ def _final_spectrum(matrices: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
 def _analyse_matrices(
     network: NetworkAnalysis, model: nn.Module, matrices: Mapping[str, NDArray[Any]]
 ) -> None:
-    used = in_use(model)
-    if not any(map(has_no_gates, matrices)):
+    used = recurrent_weights(model)
+    if not any(map(is_ungated, matrices)):
         network.explain(
             "its matrices belong to gates, which are not networks by themselves", "fisher"
         )
@@ -205,13 +205,13 @@ def _analyse_matrices(
             # pass the model if possible, because its constraint may store the Schur form
             subject = model if len(matrices) == 1 else W
             network.schur[name] = _schur_chart(schur_structure(subject))
-            if has_no_gates(name):
+            if is_ungated(name):
                 network.fisher[name] = _memory(W, used[name])
         except (ValueError, np.linalg.LinAlgError) as error:
             network.explain(f"{name}: {error}", "schur" if name not in network.schur else "fisher")
 
 
-def _memory(W: NDArray[Any], used: InUse) -> dict[str, Any]:
+def _memory(W: NDArray[Any], used: RecurrentWeights) -> dict[str, Any]:
     found = network_memory(W, used)
     return {"values": rounded_positive(found.curve, _FLOOR), "total": found.total}
 

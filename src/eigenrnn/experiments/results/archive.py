@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.recipes.drawing import run_place
+from eigenrnn.experiments.recipes.runs import run_path
 from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.training.result import Metrics
 
@@ -119,7 +119,7 @@ class ArchivedRun:
 
 def archive_path(recipe: str, row: str, point: str, seed: int | None) -> Path:
     """Return the file of a run, relative to the archive."""
-    place = run_place(row, point, seed or 0)
+    place = run_path(row, point, seed or 0)
     return Path(recipe.replace("/", "-"), place.with_name(_name(seed)))
 
 

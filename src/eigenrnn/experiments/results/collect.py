@@ -11,7 +11,11 @@ import numpy as np
 from eigenrnn import __version__
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Recipe, Row
-from eigenrnn.experiments.recipes.numbers import deciding_loss, number_of, test_of_the_validated
+from eigenrnn.experiments.recipes.outcome import (
+    deciding_loss,
+    measured_value,
+    validated_test_value,
+)
 from eigenrnn.experiments.report.reading import Columns, read_json, read_table
 from eigenrnn.experiments.report.rounding import rounded, spaced_indices
 from eigenrnn.experiments.results.archive import Archive, ArchivedRun, Curve
@@ -194,8 +198,8 @@ def _archived(
 
 def _numbers(row: Row, result: Result) -> dict[str, float | None]:
     return {
-        "value": number_of(row, result),
-        "selected": test_of_the_validated(row, result),
+        "value": measured_value(row, result),
+        "selected": validated_test_value(row, result),
         "deciding": deciding_loss(row, result),
     }
 

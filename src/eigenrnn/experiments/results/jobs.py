@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn.experiments.recipes import Entry, Recipe, Row
-from eigenrnn.experiments.recipes.drawing import run_place
-from eigenrnn.experiments.recipes.runs import runs_of
+from eigenrnn.experiments.recipes.runs import run_path, runs_of
 from eigenrnn.experiments.results.archive import archive_path
 
 __all__ = ["PRIORITY_GROUPS", "Job", "Part", "SharedRuns", "jobs_of", "rows_by_priority"]
@@ -33,7 +32,7 @@ class Job:
     @cached_property
     def run_folder(self) -> Path:
         """The folder of the run, relative to the folder of the recipe."""
-        return run_place(self.row.label, self.point, self.seed)
+        return run_path(self.row.label, self.point, self.seed)
 
     @cached_property
     def archive_path(self) -> Path:
@@ -44,7 +43,14 @@ class Job:
     def result_key(self) -> tuple[Any, ...]:
         """Everything that determines the result: runs with equal keys are the same run."""
         row, options = self.row, tuple(sorted(self.row.options.items()))
-        model = (row.layer, row.hidden_size, options, row.head_init, row.head_bias_init, row.make)
+        model = (
+            row.layer,
+            row.hidden_size,
+            options,
+            row.head_init,
+            row.head_bias_init,
+            row.model_factory,
+        )
         return (self.seed, row.task, row.settings, *model)
 
     def accepts(self, other: "Job") -> bool:
@@ -53,9 +59,9 @@ class Job:
         Callbacks, extra scores and panels need a run whose row has the same ones.
         """
         return (
-            self.row.watch in (None, other.row.watch)
+            self.row.callback_factory in (None, other.row.callback_factory)
             and self.row.score in (None, other.row.score)
-            and not any(self.row.label in panel.needs for panel in self.recipe.panels)
+            and not any(self.row.label in panel.required_rows for panel in self.recipe.panels)
         )
 
 

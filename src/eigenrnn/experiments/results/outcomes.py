@@ -68,7 +68,7 @@ def _mismatch(row: Entry, run: ArchivedRun) -> str:
 
 def outcome_of(row: Entry, runs: Sequence[ArchivedRun]) -> Outcome:
     """Return the outcome of the archived runs of a row; unfinished runs do not count."""
-    outcome = Outcome.before(row)
+    outcome = Outcome.not_run(row)
     for run in runs:
         if run.state == "computed":
             outcome = outcome.with_value(math.nan if run.value is None else run.value, run.seconds)
@@ -113,7 +113,7 @@ def margin(outcome: Outcome) -> float:
     if outcome.error:
         return outcome.error
     theirs = outcome.reported if outcome.at_most is None else outcome.at_most
-    ours = standard_error(outcome.counted)
+    ours = standard_error(outcome.counted_values)
     return max(_half_a_digit(theirs, outcome.decimals), 2 * (ours or 0.0))
 
 
@@ -130,7 +130,7 @@ def disagrees(outcome: Outcome) -> bool:
     if outcome.mean is None:
         return False
     digit = _half_a_digit(outcome.at_most)
-    above = [not _within(value - outcome.at_most, digit) for value in outcome.counted]
+    above = [not _within(value - outcome.at_most, digit) for value in outcome.counted_values]
     return 2 * sum(above) > len(above) or not _within(
         outcome.mean - outcome.at_most, margin(outcome)
     )

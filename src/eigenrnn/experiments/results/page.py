@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eigenrnn.experiments.recipes import Computed, Outcome, Recipe, Row
-from eigenrnn.experiments.recipes.table import columns, remarks
+from eigenrnn.experiments.recipes.results_files import columns, remarks
 from eigenrnn.experiments.results.annotations import read_estimates, read_remarks
 from eigenrnn.experiments.results.archive import Archive, ArchivedRun
 from eigenrnn.experiments.results.formatting import (
@@ -368,7 +368,7 @@ def _run_count(row: RowStatus) -> str:
     """Count the runs in the mean, and those above the paper's bound."""
     if isinstance(row.row, Computed):
         return ""
-    values, bound = row.outcome.counted, row.outcome.at_most
+    values, bound = row.outcome.counted_values, row.outcome.at_most
     above = 0 if bound is None else sum(not value <= bound for value in values)
     return f" ({len(values)}, {above} above)" if above else f" ({len(values)})"
 

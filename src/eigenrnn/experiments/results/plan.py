@@ -12,7 +12,7 @@ from rich.console import Console
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, estimated_seconds
-from eigenrnn.experiments.recipes.runs import fetch
+from eigenrnn.experiments.recipes.runs import download_data
 from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.results.annotations import read_estimates
 from eigenrnn.experiments.results.archive import Archive, archive_path
@@ -158,7 +158,7 @@ class Plan:
                 resume=True,
                 console=console,
                 dynamics_every=dynamics_every,
-                without=frozenset[Path]().union(*(planned.skip for planned in rows)),
+                skip=frozenset[Path]().union(*(planned.skip for planned in rows)),
                 max_minutes=rows[0].minutes,
             )
             after(recipe, outcomes)
@@ -171,7 +171,7 @@ class Plan:
         if not isinstance(planned.row, Row):
             return True
         try:
-            fetch([planned.row.quick() if self.quick else planned.row])
+            download_data([planned.row.quick() if self.quick else planned.row])
         except MissingDataError as error:
             say(f"{planned.recipe.name}: {planned.row.label} is skipped: {error}")
             return False

@@ -10,13 +10,13 @@ import numpy as np
 
 from eigenrnn.errors import CheckpointError
 from eigenrnn.experiments.recipes import Recipe, Row
-from eigenrnn.experiments.recipes.drawing import run_place
+from eigenrnn.experiments.recipes.runs import run_path
 from eigenrnn.experiments.report.reading import read_json, read_table
 from eigenrnn.experiments.results.jobs import Job
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result, checkpoint
+from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
 from eigenrnn.experiments.training.run_directory import RunDirectory
-from eigenrnn.experiments.training.selection import chosen_by, deciding_split, is_better
 
 __all__ = ["RecipeFolder", "latest_result"]
 
@@ -63,7 +63,7 @@ class RecipeFolder:
     def jobs(self, row: Row) -> Iterator[Job]:
         """Yield the runs of a row that have been started."""
         for name, point in row.points().items() if row.layer else ():
-            first = self.path / run_place(row.label, name, 0)
+            first = self.path / run_path(row.label, name, 0)
             seeds = [f.parent.name for f in first.parent.glob("seed-*/config.json")]
             for seed in sorted(int(name.removeprefix("seed-")) for name in seeds):
                 yield Job(self.recipe, point.with_seed(seed), name, seed)
@@ -109,7 +109,7 @@ def latest_result(folder: Path, task: Task) -> Result | None:
     if not path.is_file() or not path.read_bytes().endswith(b"\n"):
         return None  # not started, or being written
     columns = read_table(path)
-    split, best, best_step = deciding_split(task), dict[str, dict[str, float]](), None
+    split, best, best_step = selection_split(task), dict[str, dict[str, float]](), None
     last: dict[str, dict[str, float]] = {}
     for i in range(len(columns["step"])):
         found = _evaluation(task, {name: float(column[i]) for name, column in columns.items()})
@@ -127,7 +127,7 @@ def latest_result(folder: Path, task: Task) -> Result | None:
         last=last,
         best=best,
         best_step=best_step,
-        best_by=chosen_by(task),
+        best_by=selection_metric(task),
         directory=folder,
         interrupted=True,
     )

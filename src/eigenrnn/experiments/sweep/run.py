@@ -262,9 +262,9 @@ def _mode(task: Task, metric: str, mode: str | None) -> str:
         ValueError: If there is no such metric, or its mode is neither given nor known.
     """
     split, _, name = metric.partition(" ")
-    if split == "train" or split not in task.splits or name not in task.figure_names:
+    if split == "train" or split not in task.splits or name not in task.metric_names:
         splits = [split for split in task.splits if split != "train"]
-        known = ", ".join(f"{split} {name}" for split in splits for name in task.figure_names)
+        known = ", ".join(f"{split} {name}" for split in splits for name in task.metric_names)
         raise ValueError(f"expected metric among {known}; got {metric!r}")
     if mode is not None:
         return mode

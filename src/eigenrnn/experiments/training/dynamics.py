@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis.gradient_norms import gradient_norms
-from eigenrnn.analysis.in_use import in_use
-from eigenrnn.atomic import naming_the_file, write_atomically
+from eigenrnn.analysis.recurrence import recurrent_weights
+from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.constraints import Constraint, Schur
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks.base import Batch, Task
@@ -95,7 +95,7 @@ class Dynamics(Callback):
 
     def _snapshot(self, model: nn.Module) -> Snapshot:
         """Measure all matrices and gradients; empty if a matrix is not finite."""
-        found = in_use(model)
+        found = recurrent_weights(model)
         matrices = {name: _to_double(each.W) for name, each in found.items()}
         if not all(np.isfinite(W).all() for W in matrices.values()):
             return {}  # the training loop raises the error
@@ -179,7 +179,7 @@ class _JsonLines:
             WriteError: If it cannot be written.
         """
         line = json.dumps({"step": step, **content}, allow_nan=False)
-        with naming_the_file(self.path), self.path.open("a") as file:
+        with add_filename_to_errors(self.path), self.path.open("a") as file:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -289,7 +289,7 @@ class TrainingLoop:
         columns = ["seconds", "train_loss", "train_loss_mean", "train_penalty", "train_grad_norm"]
         for split in self.task.splits:
             if split != "train":
-                columns += [f"{split}_{name}" for name in self.task.figure_names]
+                columns += [f"{split}_{name}" for name in self.task.metric_names]
         for callback in self.callbacks:
             columns += callback.columns
         files = self.files

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.tensorboard.writer import SummaryWriter
 
-from eigenrnn.atomic import naming_the_file, write_atomically
+from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.experiments.training.callbacks import Measurements
 
 __all__ = ["MetricsWriter"]
@@ -46,7 +46,7 @@ class MetricsWriter:
         write_atomically(metrics, _as_csv(rows).encode())
         self._metrics, self._folder = metrics, tensorboard
         self._file = metrics.open("a", newline="")
-        with naming_the_file(tensorboard):
+        with add_filename_to_errors(tensorboard):
             purge_step = step + 1 if step else None
             self._tensorboard = SummaryWriter(str(tensorboard), purge_step=purge_step)
 
@@ -59,10 +59,10 @@ class MetricsWriter:
             WriteError: If the row cannot be written.
         """
         row = [str(step), *(_cell(numbers.get(name)) for name in self._columns[1:])]
-        with naming_the_file(self._metrics):
+        with add_filename_to_errors(self._metrics):
             self._file.write(_as_csv([row]))
             self._file.flush()
-        with naming_the_file(self._folder):
+        with add_filename_to_errors(self._folder):
             for name, number in numbers.items():
                 tag = name.replace("_", "/", 1)
                 if isinstance(number, np.ndarray):
@@ -76,9 +76,9 @@ class MetricsWriter:
         Raises:
             WriteError: If they cannot be written.
         """
-        with naming_the_file(self._metrics):
+        with add_filename_to_errors(self._metrics):
             os.fsync(self._file.fileno())
-        with naming_the_file(self._folder):
+        with add_filename_to_errors(self._folder):
             self._tensorboard.flush()
 
     def __enter__(self) -> Self:
@@ -86,9 +86,9 @@ class MetricsWriter:
 
     def __exit__(self, *_: object) -> None:
         with (
-            naming_the_file(self._folder),
+            add_filename_to_errors(self._folder),
             closing(self._tensorboard),
-            naming_the_file(self._metrics),
+            add_filename_to_errors(self._metrics),
         ):
             self._file.close()
 

@@ -109,9 +109,9 @@ class TrainStep:
                 # The bare objective: the processes take different numbers of batches, and the
                 # wrapped one would make them wait for each other.
                 with self.fabric.autocast():
-                    sums.append(self._objective.tally(batch.to(self.fabric.device)))
+                    sums.append(self._objective.metric_sums(batch.to(self.fabric.device)))
         self._objective.train()
-        return task.figures(self._total(sums, shared=processes > 1))
+        return task.metrics_from_sums(self._total(sums, shared=processes > 1))
 
     def _evaluation_share(self) -> tuple[int, int]:
         """Return the number of processes that share an evaluation, and the rank of this one.
@@ -215,9 +215,9 @@ class Objective(nn.Module):
         outputs, targets = self._outputs_and_targets(batch())
         return self.task.loss(outputs, targets), penalty(self.model)
 
-    def tally(self, batch: Batch) -> Tensor:
+    def metric_sums(self, batch: Batch) -> Tensor:
         """Return the metric sums of a batch for an evaluation."""
-        return self.task.tally(*self._outputs_and_targets(batch))
+        return self.task.metric_sums(*self._outputs_and_targets(batch))
 
     def _outputs_and_targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
         inputs = batch.inputs
@@ -247,9 +247,9 @@ def _check_can_average(model: nn.Module) -> None:
         ValueError: If a constraint moves its reference.
     """
     for name, module in model.named_modules():
-        if isinstance(module, Constraint) and module.moves_base:
+        if isinstance(module, Constraint) and module.has_moving_base:
             raise ValueError(
-                f"expected no average_after with a constraint whose reference moves, got {name}: "
+                f"expected no average_after with a constraint with a moving base, got {name}: "
                 f"{module}; choose a static one (period=None), or leave average_after out"
             )
 

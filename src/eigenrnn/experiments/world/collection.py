@@ -20,9 +20,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
-from eigenrnn.experiments.training.interrupts import Interrupts
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_directory import write_json
+from eigenrnn.experiments.training.signals import DeferredSignals
 from eigenrnn.experiments.world.drive import check_installed, record_drive, sample_actions
 
 __all__ = ["Collection", "ProgressCounter"]
@@ -168,7 +168,7 @@ class Collection:
         # spawned, not forked: the environment conflicts with libraries loaded by this process
         context, remaining = get_context("spawn"), iter(missing)
         with (
-            Interrupts() as interrupts,
+            DeferredSignals() as signals,
             ProcessPoolExecutor(workers, context, initializer=_ignore_interrupts) as pool,
         ):
             # submit only as many as there are workers: queued drives could not be cancelled
@@ -178,7 +178,7 @@ class Collection:
                 for each in done:
                     _raise_worker_error(each, self.folder)
                     counter.advance()
-                if not interrupts.requested:
+                if not signals.received:
                     next_ones = islice(remaining, len(done))
                     running |= {pool.submit(_write, self, number) for number in next_ones}
         return all(self.path(number).exists() for number in missing)

@@ -15,7 +15,7 @@ THEANO = (
 
 def lstm_init(forget_bias: float) -> dict[str, Any]:
     """Return the options of an LSTM with the initialisation of TensorFlow."""
-    return {"start": "glorot", "forget_bias": forget_bias}
+    return {"init": "glorot", "forget_bias": forget_bias}
 
 
 def tf1(lr: float, lr_recurrent: float | None = None, **settings: Any) -> Settings:

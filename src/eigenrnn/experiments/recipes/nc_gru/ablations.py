@@ -24,7 +24,7 @@ from eigenrnn.experiments.recipes.nc_gru.parenthesis import (
 from eigenrnn.experiments.recipes.panels import Curves, Panel, TrainedRun
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.training import Callback
-from eigenrnn.experiments.training.processes import is_first
+from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.linalg import skew
 
 __all__ = ["RECIPES", "NeumannNormCallback"]
@@ -97,7 +97,7 @@ class NeumannNormCallback(Callback):
         elif step % self.every == 0 and self._previous:
             parts = _skew_parts(model)
             norms = {name: _norm(A, parts[name]) for name, A in self._previous.items()}
-            if is_first():
+            if is_first_process():
                 self._write(step, norms)
 
     def _write(self, step: int, norms: dict[str, float]) -> None:

@@ -104,7 +104,7 @@ def networks(
     fewer = nc_gru * (nc_gru + 1) // 2
     one = nc_gru_options(("candidate",), negative[1], **options)
     two = nc_gru_options(("reset", "candidate"), negative[1], **options)
-    lstm_init = {"start": "glorot", "forget_bias": 1.0}
+    lstm_init = {"init": "glorot", "forget_bias": 1.0}
     return (
         Network(f"LSTM {lstm}", LSTM, lstm, parameters[0], lstm_init, (LSTM_BIASES,)),
         Network(f"GRU {gru}", TensorFlowGRU, gru, parameters[1]),

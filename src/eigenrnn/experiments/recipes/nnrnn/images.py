@@ -66,7 +66,7 @@ def _copying(place: str, *, same_units: bool) -> tuple[Row, ...]:
             128 if same_units else 176,
             1e-3,
             settings={"lr_recurrent": 1e-4},
-            options={"start": "henaff", **glorot},
+            options={"init": "henaff", **glorot},
             parameters=10_697 if same_units else 18_929,
         ),
         row(
@@ -151,7 +151,7 @@ def _pixels(place: str, *, same_units: bool) -> tuple[Row, ...]:
             5e-4,
             (0.96, 0.965),
             settings={"lr_recurrent": 5e-5},
-            options={"start": "cayley", **kaiming},
+            options={"init": "cayley", **kaiming},
             parameters=136_970 if same_units else 268_955,
         ),
         row(

@@ -11,7 +11,7 @@ from eigenrnn.constraints import Exponential
 __all__ = ["EURNN_UNSTATED", "LSTM_BIASES", "LSTM_INIT", "SOURCE", "cayley_", "nnrnn_options"]
 
 SOURCE = "Kerg et al., NeurIPS 2019. https://arxiv.org/abs/1905.12080"
-LSTM_INIT = {"start": "glorot_normal"}
+LSTM_INIT = {"init": "glorot_normal"}
 LSTM_BIASES = "torch's LSTM has two bias vectors per gate, the released code has one"
 EURNN_UNSTATED = (
     "the paper does not state the number of EURNN's layers of rotations, and its code was not "
@@ -23,13 +23,13 @@ def nnrnn_options(
     init: Literal["henaff", "cayley", "haar"], gamma_penalty: float, **options: Any
 ) -> dict[str, Any]:
     """Return nnRNN's options: its initialisation and the penalty of moduli other than one."""
-    basis = partial(Exponential, start=init)
+    basis = partial(Exponential, init=init)
     return {"orthogonal": basis, "gamma_penalty": gamma_penalty, **options}
 
 
 @torch.no_grad()
 def cayley_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Fill with the orthogonal matrix of expRNN's "Cayley" initialisation."""
-    constraint = Exponential(len(weight), start="cayley")
+    constraint = Exponential(len(weight), init="cayley")
     constraint.reset(generator)
     return weight.copy_(constraint())

@@ -124,7 +124,7 @@ def _both(lr: float, lr_recurrent: float | None, alpha: float) -> _Rates:
 
 
 def _exprnn(size: int, parameters: int) -> _Network:
-    options = {"start": "cayley", **_KAIMING}
+    options = {"init": "cayley", **_KAIMING}
     return _Network(f"expRNN {size}", ExpRNN, size, parameters, _both(5e-3, 1e-4, 0.9), options)
 
 

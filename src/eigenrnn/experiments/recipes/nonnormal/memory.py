@@ -11,7 +11,7 @@ from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn.experiments.recipes.panels import Curves, Panel, SideBySide, TrainedRun
 from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Reported
 from eigenrnn.init import orthogonal_
-from eigenrnn.init.chains import chain_, feedback_chain_
+from eigenrnn.init.matrices import chain_, feedback_chain_
 
 __all__ = ["RECIPES", "matrices"]
 

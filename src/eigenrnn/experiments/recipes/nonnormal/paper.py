@@ -8,7 +8,7 @@ from torch import Generator
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.experiments.recipes.recipe import Axis, Row
 from eigenrnn.init import Kind, recurrent_
-from eigenrnn.init.chains import ChainDirection
+from eigenrnn.init.matrices import ChainDirection
 from eigenrnn.layers import LSTM, RNN
 
 __all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "InitLSTM", "PlainRNN", "init_axis"]

@@ -86,7 +86,7 @@ def _copying(delay: int) -> tuple[Row, ...]:
             settings=replace(
                 settings, optimiser="rmsprop", alpha=0.99, lr=2e-4, lr_recurrent=2e-5
             ),
-            options={"start": "henaff"},
+            options={"init": "henaff"},
             parameters=21_764,
             head_init=kaiming_normal_,
             head_bias_init=zeros_,
