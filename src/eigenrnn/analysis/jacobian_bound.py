@@ -126,8 +126,8 @@ def jacobian_bound(
         raise ValueError(f"expected a GRU, ours or torch's, got {type(gru).__name__}")
     if isinstance(gru, GRU) and non_default_options(gru):
         raise ValueError(
-            f"expected a layer without {' and '.join(non_default_options(gru))}, which the theorem "
-            "does not cover"
+            f"expected a layer without {' and '.join(non_default_options(gru))}, "
+            "which the theorem does not cover"
         )
     path = trajectory(layer, x, which)
     gates = _read_gates(gru, which)
