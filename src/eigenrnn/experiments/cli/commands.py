@@ -1,6 +1,7 @@
 """Runs the commands: parses the arguments, dispatches, and reports errors in one line."""
 
 import os
+from importlib import import_module
 from pathlib import Path
 from signal import SIGINT
 from typing import Any
@@ -11,14 +12,9 @@ from rich.text import Text
 from torch import nn
 
 from eigenrnn.errors import NonFiniteLossError, check_positive_integer
-from eigenrnn.experiments import bench
 from eigenrnn.experiments.cli import error_messages, name_lookup, tables
-from eigenrnn.experiments.cli.analyse import analyse
 from eigenrnn.experiments.cli.parser import Parser, commands
-from eigenrnn.experiments.cli.report import report
 from eigenrnn.experiments.cli.reproduce_all import reproduce_all
-from eigenrnn.experiments.cli.results import results
-from eigenrnn.experiments.cli.sweep import sweep
 from eigenrnn.experiments.cli.train_options import (
     build_training,
     config_entry,
@@ -31,7 +27,6 @@ from eigenrnn.experiments.training import Dynamics, Result, fit
 from eigenrnn.experiments.training.processes import check_accelerator, is_first_process
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_directory import write_json
-from eigenrnn.experiments.world import Collection, autoencoder_settings, encode
 from eigenrnn.models import count_parameters
 
 __all__ = ["run"]
@@ -74,16 +69,12 @@ def _run(arguments: list[str]) -> int:
     instantiated = parser.instantiate(options)[options.subcommand]
     if options.subcommand == "train":
         return _train(instantiated, console, config_entry(chosen))
-    handlers = {
-        "reproduce": _reproduce,
-        "analyse": analyse,
-        "report": report,
-        "results": results,
-        "sweep": sweep,
-        "bench": _bench,
-        "collect": _collect,
-    }
-    return handlers[options.subcommand](instantiated, console)
+    handlers = {"reproduce": _reproduce, "bench": _bench, "collect": _collect}
+    if options.subcommand in handlers:
+        return handlers[options.subcommand](instantiated, console)
+    # each of the others has a module of its own, which no other command needs
+    module = import_module(f"eigenrnn.experiments.cli.{options.subcommand}")
+    return getattr(module, options.subcommand)(instantiated, console)
 
 
 def _train(options: Namespace, console: Console, entry: dict[str, Any]) -> int:
@@ -161,6 +152,8 @@ def _reproduce(options: Namespace, console: Console) -> int:
 
 
 def _bench(options: Namespace, console: Console) -> int:
+    from eigenrnn.experiments import bench
+
     sizes = [_size(text) for text in options.sizes or ()] or bench.SIZES
     rounds, everything = options.rounds, options.all
     if rounds < 2:
@@ -181,6 +174,8 @@ def _bench(options: Namespace, console: Console) -> int:
 
 
 def _collect(options: Namespace, console: Console) -> int:
+    from eigenrnn.experiments.world import Collection, autoencoder_settings, encode
+
     if options.what != "car_racing":
         raise ValueError(
             name_lookup.unknown_name("task to collect for", options.what, ["car_racing"])

@@ -37,21 +37,21 @@ def show(kind: str | None, *, as_json: bool, console: Console) -> None:
     if kind is not None and kind not in _KINDS:
         raise ValueError(unknown_name("kind", kind, _KINDS))
     chosen = {kind: _KINDS[kind]} if kind is not None else _KINDS
-    facts = {
-        title: {name: _facts(entry) for name, entry in entries.items()}
-        for title, entries in chosen.items()
-    }
     if as_json:
+        facts = {
+            title: {name: _facts(entry) for name, entry in entries.items()}
+            for title, entries in chosen.items()
+        }
         console.print_json(json.dumps(facts))
         return
-    for title, entries in facts.items():
+    for title, entries in chosen.items():
         table = Table(title=title, title_justify="left", title_style="bold", box=None)
         table.add_column("name", no_wrap=True, style="cyan")
         table.add_column("description")
         for name, entry in entries.items():
-            missing = entry.get("unavailable")
+            missing = entry.unavailable() if isinstance(entry, Backend) else None
             reason = f" (not available: {missing})" if missing else ""
-            table.add_row(name, f"{entry['summary']}{reason}")
+            table.add_row(name, f"{summary(entry)}{reason}")
         console.print(table)
         console.print()
 

@@ -11,7 +11,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.tensorboard.writer import SummaryWriter
 
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.experiments.training.callbacks import Measurements
@@ -48,6 +47,8 @@ class MetricsWriter:
         self._file = metrics.open("a", newline="")
         with add_filename_to_errors(tensorboard):
             purge_step = step + 1 if step else None
+            from torch.utils.tensorboard.writer import SummaryWriter  # takes 0.3 s to import
+
             self._tensorboard = SummaryWriter(str(tensorboard), purge_step=purge_step)
 
     def write(self, step: int, numbers: Measurements) -> None:
