@@ -627,6 +627,26 @@ def patch(monkeypatch, name, value):
     monkeypatch.setattr(importlib.import_module("eigenrnn.experiments.cli.commands"), name, value)
 
 
+INTERRUPT_AT_TORCH = """
+import sys
+
+class Interrupt:
+    def find_spec(name, path=None, target=None):
+        if name == "torch":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt)
+from eigenrnn.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_during_the_imports_ends_without_a_traceback():
+    command = [sys.executable, "-c", INTERRUPT_AT_TORCH, "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: stopped\n")
+
+
 def test_an_interrupt_before_the_first_step_ends_without_a_traceback(eigenrnn, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MEMORY_STEPS = 200
-"""The points of a network's curve, and the steps of noise counted where noise never decays."""
+"""The number of points of the curve; also the number of noise steps if noise never decays."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _MAX_DOUBLINGS = 60  # (1 - eps) to the power of 2^60 is zero
@@ -85,10 +85,11 @@ def fisher_memory(
     .. math:: h_t = W h_{t-1} + v s_t + \xi_t, \qquad \xi_t \sim \mathcal N(0, I), \qquad
         J(k) = v^* (W^k)^* C^{-1} W^k v, \qquad C = \sum_{k \ge 0} W^k (W^k)^*
 
-    C solves the Lyapunov equation :math:`C = W C W^* + I` but is never formed. The computation
-    doubles its triangular root, :math:`[L_m, W^m L_m] = L_{2 m} Q`, whose condition number is the
-    square root of that of C. In table 6 of nnRNN that of C reaches 1e27: each total here keeps
-    seven correct digits, where summing or solving for C itself leaves one.
+    C solves the Lyapunov equation :math:`C = W C W^* + I` but is never formed. Instead, its
+    triangular root L is computed by doubling the number m of terms:
+    :math:`[L_m, W^m L_m] = L_{2 m} Q`. The condition number of L is the square root of that of C.
+    For the matrices in table 6 of the nnRNN paper, the condition number of C reaches 1e27. Each
+    total computed here has seven correct digits; summing or solving for C itself leaves one.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
@@ -196,7 +197,7 @@ def _check_decay(W: NumberArray) -> None:
     Raises:
         ValueError: If they do not; the message gives the spectral radius.
     """
-    # eigenvalues cannot decide: those of a far from normal matrix may be computed outside
+    # not by eigenvalues: if W is far from normal, rounding can move them outside the unit circle
     power = W
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(_MAX_DOUBLINGS):

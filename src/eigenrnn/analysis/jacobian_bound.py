@@ -111,9 +111,9 @@ def jacobian_bound(
             finite.
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, theorem 1 and corollary 1.
-        https://arxiv.org/abs/2208.06496 (departures: absolute values, which the proof needs and
-        the printed maxima of h and c lack; the forms for a reset after the matrix and its bias,
-        and for an update gate that keeps the state, whose limits are
+        https://arxiv.org/abs/2208.06496 (departures: the maxima of h and c are over absolute
+        values, which the proof needs but the paper omits. Two variants are added: an update gate
+        that keeps the state, and a reset gate after the matrix and its bias. For the second,
         :math:`\alpha \le \frac12 \|W_u\|_2 + 1 + \frac14 \|W_r\|_2 (\|W_c\|_\infty + \max |b|)`
         and :math:`\beta \le 1`).
     Example:

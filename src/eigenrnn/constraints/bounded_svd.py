@@ -44,10 +44,11 @@ class BoundedSVD(Constraint):
         ValueError: If `reflections` is not a positive integer or exceeds `size`, or `margin` is
             not in (0, 1].
     Source:
-        Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327. There a row vector is
-        multiplied by :math:`V \Sigma U^\top`, our :math:`W^\top`, and the vectors are the rows of
-        upper triangular matrices, as here (departures: with m = N the last reflections of both
-        sides are one sign, as they cancel; `assign` needs m = N - 1 or m = N).
+        Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327. The paper
+        multiplies row vectors by :math:`V \Sigma U^\top`, which is our :math:`W^\top`. The
+        reflection vectors are the rows of upper triangular matrices in both (departures: with
+        m = N the last reflections of U and V are replaced by one sign, because they cancel;
+        `assign` needs m = N - 1 or m = N).
     Example:
         >>> sigma = torch.linalg.svdvals(BoundedSVD(8, reflections=2, margin=0.1)())
         >>> bool((sigma - 1).abs().max() < 0.1)

@@ -93,9 +93,9 @@ def constrain(
         The module.
     Raises:
         TypeError: If `constraint` does not return a `Constraint`.
-        ValueError: If the module has no such matrix, it carries a foreign parametrisation, the set
-            is complex, the rows are not a square block, or they overlap with rows that are
-            constrained already.
+        ValueError: If the module has no such matrix, the matrix has a parametrisation
+            that `constrain` did not add, the constraint is complex, the rows do not form a square
+            block, or some of them are already constrained.
     Source:
         The design is that of `torch.nn.utils.parametrize`.
     Example:

@@ -45,10 +45,10 @@ class NeumannCayley(Constraint):
         reset_every: The number of optimiser steps between two exact inversions.
         max_error: The inverse is also recomputed exactly when :math:`2 \rho + \rho^2` would exceed
             this bound; `math.inf` disables the check, as published.
-        gradient_rate: None uses the actual change of A as :math:`\delta A`. A number uses this
-            multiple of the gradient, whatever the optimiser did; the released code does so with
-            the learning rate. W is then orthogonal only right after an exact inversion, and
-            `max_error` is ignored.
+        gradient_rate: None sets :math:`\delta A` to the actual change of A. A number sets it to
+            this number times the gradient, even if the optimiser made a different step; the
+            released code does this with the learning rate. W is then orthogonal only right after
+            an exact inversion, and `max_error` is ignored.
     Shape:
         cayley.raw: :math:`(N (N - 1) / 2,)`, the strict lower triangle of A, row by row.
         inverse: :math:`(N, N)`, :math:`\tilde A`.

@@ -1,10 +1,10 @@
 """Calls `advance` on constraints once after each update of an optimiser.
 
 Two global optimiser hooks keep a plain ``loss.backward(); optimiser.step()`` loop correct and the
-forward pass free of side effects. A step that a gradient scaler skips is not counted. Where the
-`step` of one optimiser runs inside that of another, the outer one decides when the update is
-complete: `ZeroRedundancyOptimizer` sends the parameters to the other processes after its inner
-step.
+forward pass free of side effects. A step that a gradient scaler skips is not counted. If one
+optimiser calls the `step` of another, the update is complete only when the outer `step` returns.
+An example is `ZeroRedundancyOptimizer`, which sends the parameters to the other processes after
+its inner step.
 """
 
 import inspect
@@ -93,7 +93,7 @@ def _shared_parameters(constraint: _Advancing, optimiser: Optimizer) -> list[Ten
 
 
 def _outer_optimisers(optimiser: Optimizer) -> list[Optimizer]:
-    """Return the optimisers whose running `step` called the one that has just ended."""
+    """Return the optimisers whose `step` is still running and called that of `optimiser`."""
     found: list[Optimizer] = []
     if torch.compiler.is_compiling():
         return found  # compiled code has no Python frames

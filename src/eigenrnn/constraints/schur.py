@@ -148,11 +148,12 @@ class Schur(Constraint):
 
         .. math:: \min_P \min_\Theta \; \|P^* W P - \Theta\|_F \;/\; \max(1, \|W\|_F / \sqrt N)
 
-        P runs over a few bases: that of the raw parameters, the axes, and the Schur basis of W
-        whose blocks fit best. The result is an upper bound of the distance from the set. It does
-        not compare eigenvalues, because those of a highly non-normal W are much more sensitive
-        than W itself. Its Schur basis is sensitive too, so a W of the set may get a large
-        residual, but never the module's own W.
+        The minimum over P is taken over a few candidates only: the basis of the raw parameters,
+        the coordinate axes, and the Schur basis of W whose blocks fit best. The result is
+        therefore an upper bound on the distance from the set. Eigenvalues are not compared,
+        because those of a highly non-normal W are much more sensitive than W itself. The Schur
+        basis is sensitive too, so another W of the set may get a large residual. The module's own
+        W never does.
         """
         if not self.constrained:
             return 0.0

@@ -17,10 +17,10 @@ __all__ = ["SpectralRadius", "spectral_radius_factors"]
 _Eigenpair: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """An eigenvalue, its right eigenvector u of length 1, its left eigenvector v with v* u = 1."""
 
-# Milliseconds on one core, medians over the steps of a run, measured in turn (torch.linalg.eig
-# computes right vectors only). Runs: adding at N = 64, speech at 94 and text at 720 with the
-# learning rates of the ENRNN paper, where text has many close moduli "at first"; and Gaussian
-# matrices that take a random walk.
+# Time per step in milliseconds on one core: the median over a run. The methods were timed in turn;
+# torch.linalg.eig computes right eigenvectors only. The runs are adding (N = 64), speech (94) and
+# text (720) with the learning rates of the ENRNN paper, and random walks of Gaussian matrices
+# ("walk"). "At first" is the start of the text run, when many eigenvalues have close moduli.
 #
 #       N           torch.linalg.eig    all eigenvalues, one solve    Arnoldi from the last pair
 #      64                        0.9                           0.8                           3.2
@@ -47,9 +47,9 @@ class SpectralRadius(Constraint):
         \text{ permanently, once an optimiser step has made } \rho(T) > 1
 
     A state fades under W, along each eigenvector at its own rate. W need not be normal, so a state
-    may grow first. The gradient includes that of the division. A multiple largest eigenvalue has
-    no derivative; while it is multiple, or nearly, :math:`\rho(T)` counts as a constant. `assign`
-    sets T and switches the division off again.
+    may grow first. The gradient includes that of the division. If the eigenvalue of largest
+    modulus is multiple, :math:`\rho(T)` has no derivative. While it is multiple, or nearly so,
+    :math:`\rho(T)` is treated as a constant. `assign` sets T and switches the division off again.
 
     Args:
         size: The number N of rows and columns.

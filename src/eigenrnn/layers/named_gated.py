@@ -61,12 +61,13 @@ class NCGRU(GRU):
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, equations 19 and 20.
         https://arxiv.org/abs/2208.06496 (departures: the paper gives only the
-        initialisation of A; the others are those of the released TensorFlow cell, with the
-        matrices of the gates from :math:`U(-a, a)`, :math:`a^2 = 6 / (M + N)`, or those of the
-        PyTorch cell with ``as_released="torch"``, with one bias per gate instead of two. Two
-        orthogonal matrices get a gradient each; the code does as with ``faithful_bugs=True``. In
-        the PyTorch code the main optimiser also steps W itself before A gets its gradient, which
-        is not available here. Those of `NeumannCayley`).
+        initialisation of A. All other weights are initialised as in the released TensorFlow cell,
+        with gate matrices from :math:`U(-a, a)`, :math:`a^2 = 6 / (M + N)`. With
+        ``as_released="torch"`` they are initialised as in the PyTorch cell, with one bias per gate
+        instead of two. Each of two orthogonal matrices is trained by its own gradient; for the
+        behaviour of the code, set ``faithful_bugs=True``. In the PyTorch code the main optimiser
+        also updates W itself before A receives its gradient; no option reproduces this. The
+        departures of `NeumannCayley` also apply).
     Example:
         >>> layer = NCGRU(2, 8, orthogonal=("reset", "candidate"), negative=3)
         >>> layer.constrained_gates, layer.orthogonality_error() < 1e-5

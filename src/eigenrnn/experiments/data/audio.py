@@ -67,7 +67,7 @@ def resample(samples: Tensor, rate: int, name: str) -> Tensor:
     except ImportError:
         raise ImportError(
             f"expected scipy, to resample {name} to {RATE} samples per second; install it "
-            "with pip install 'eigenrnn[speech]'"
+            "with pip install 'eigenrnn[experiments]'"
         ) from None
     halved = signal.resample_poly(samples.numpy(), 1, 2)
     return torch.from_numpy(np.ascontiguousarray(halved, np.float32))

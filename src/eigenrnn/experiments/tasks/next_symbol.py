@@ -137,8 +137,9 @@ class NextSymbol(Task):
 
     Args:
         window: The number of steps of a batch, or the base length of random windows.
-        cut: Windows of `fixed` or of `random` length, or separate `lines`: each line starts from a
-            zero state, without its end, and the order is new in every epoch.
+        cut: Windows of `fixed` or of `random` length, or separate `lines`. Each line starts from
+            a zero state and excludes the end-of-line symbol. The lines are shuffled in every
+            epoch.
         validation_streams: The number of streams in validation; None takes the batch size.
         test_streams: The number of streams in the test; None takes the batch size.
         eval_symbols: The number of symbols of the validation and test texts that are used, from

@@ -45,9 +45,10 @@ class Settings:
         weight_decay_of: Substrings of the names of the parameters that decay; None means all.
         clip_norm: The largest norm of the gradient of all parameters together; None disables it.
         clip_value: The largest absolute value of a gradient entry; None disables it.
-        average_after: The parameters are averaged (averaged SGD with the trigger of AWD-LSTM) as
-            soon as the selection metric is worse than its best of more than this number of
-            evaluations ago. From then on the mean is evaluated and saved; None disables it.
+        average_after: The number n of evaluations in the trigger of AWD-LSTM's averaged SGD.
+            Averaging of the parameters starts once the selection metric is worse than its best
+            value from more than n evaluations ago. From then on the mean is evaluated and saved;
+            None disables averaging.
         patience: The run ends after this number of evaluations in a row without improvement; None
             disables it.
         stop_below: The run ends once the loss of the selection split is below this; None disables

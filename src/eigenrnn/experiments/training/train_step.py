@@ -87,8 +87,8 @@ class TrainStep:
         for optimiser, rate in zip(self._optimisers, self._rates, strict=True):
             for group in optimiser.param_groups:
                 group["lr"] = rate * decay * (1.0 if group["constrained"] else scale)
-        # Not through Fabric, which updates the scale after each optimiser: the gradients of the
-        # second one would then be divided by another scale than they were multiplied by.
+        # Not through Fabric: it updates the loss scale after each optimiser. The gradients of the
+        # second would then be divided by a different scale from the one that multiplied them.
         for optimiser in self._optimisers:
             if self._scaler is None:
                 optimiser.step()
