@@ -60,8 +60,7 @@ class SpectralRadius(Constraint):
         seen: :math:`(N, N)`, the T to which `rho`, `right` and `left` belong, as of the last step.
         rho: :math:`()`, its spectral radius.
         right: :math:`(N, 2)`, real and imaginary part of its right eigenvector.
-        left: :math:`(N, 2)`, the same of its left eigenvector, scaled as in
-            `spectral_radius_factors`.
+        left: :math:`(N, 2)`, its left eigenvector; see `spectral_radius_factors` for the scale.
     Raises:
         ValueError: If `epsilon` is negative or not finite.
     Source:
