@@ -426,7 +426,7 @@ def test_without_data_the_other_analyses_run_with_a_note(eigenrnn, monkeypatch):
     monkeypatch.setattr(AnalysisResults, "save", lambda *_: {})
     (Path("run") / "analysis").mkdir()
     told = eigenrnn("analyse run").out
-    assert "without data: there is no file anywhere; say where it is with --data_root" in told
+    assert "without data: there is no file anywhere; name the data folder with --data_root" in told
     assert "skipped lyapunov_l0: it needs inputs" in told
     assert "| henrici_hh_l0 |" in told
 
@@ -440,4 +440,4 @@ def test_a_run_started_in_python_says_how_to_load_it(eigenrnn, tmp_path):
 
 def test_a_missing_run_argument_is_an_error(eigenrnn):
     said = eigenrnn("analyse", status=2).err
-    assert said == "error: expected the folder of a run or a checkpoint; got none\n"
+    assert said == "error: expected the folder of a run or a checkpoint, got none\n"
