@@ -1126,3 +1126,9 @@ def test_the_spectrum_of_weights_with_nan_or_infinity_raises(value):
         layer.directions[0].constraint.raw[0, 1] = value
     with pytest.raises(ValueError, match=r"expected .* in W, got 1 of 9"):
         layer.spectrum()
+
+
+def test_a_type_that_no_weights_can_have_is_not_recommended():
+    with pytest.raises(TypeError) as refusal:
+        RNN(3, 4)(torch.ones(5, 1, 3).to(torch.float8_e4m3fn))
+    assert str(refusal.value).endswith("convert with input.to(torch.float32)")

@@ -23,6 +23,8 @@ __all__ = [
 _MODULE_BYTES = 10_000  # a lower bound on the Python objects of a layer, without its weights
 _UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
+_WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 
 def check_options(
     input_size: int,
@@ -104,7 +106,7 @@ def check_input(x: object, input_size: int, dtype: torch.dtype) -> None:
             f"expected inputs of size {input_size}, got {x.shape[-1]} in shape {tuple(x.shape)}"
         )
     if x.dtype != dtype and not autocasts(x.device.type):
-        alternative = f" or layer.to({x.dtype})" if x.dtype.is_floating_point else ""
+        alternative = f" or layer.to({x.dtype})" if x.dtype in _WEIGHT_DTYPES else ""
         raise TypeError(
             f"expected input of {dtype}, the dtype of the weights, got {x.dtype}: "
             f"convert with input.to({dtype}){alternative}"
