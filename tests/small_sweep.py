@@ -80,16 +80,7 @@ def read_table(folder):
 @contextmanager
 def start_command(tmp_path, *options, environment=None):
     """Run the command on `sweep.yaml` in a process, which is killed when the context ends."""
-    command = [
-        sys.executable,
-        "-m",
-        "eigenrnn.experiments.cli",
-        "sweep",
-        "sweep.yaml",
-        "--out",
-        "out",
-        *options,
-    ]
+    command = [sys.executable, "-m", "eigenrnn", "sweep", "sweep.yaml", "--out", "out", *options]
     with (tmp_path / "output.txt").open("w") as output:
         process = subprocess.Popen(
             command,
