@@ -106,6 +106,33 @@ def test_gradients_are_clipped_by_their_global_norm(tmp_path):
     assert float(read_metrics(tmp_path)[0]["train_grad_norm"]) > 0.1  # before clipping
 
 
+@dataclass(frozen=True)
+class LargeLoss(Copying):
+    """Copying with a loss that is multiplied by a large number."""
+
+    factor: float = 1.0
+
+    def loss(self, outputs, targets):
+        return self.factor * super().loss(outputs, targets)
+
+
+@pytest.mark.parametrize("factor", [1e19, 1e25, 1e30])
+def test_clipping_scales_gradients_whose_norm_overflows_in_float32(tmp_path, factor):
+    settings = small_settings(1, optimiser="sgd", lr=1.0, lr_recurrent=1.0, clip_norm=0.01)
+    moved, norms = [], []
+    for number in (1.0, factor):
+        model = small_model(dropout=0)
+        before = [p.detach().clone() for p in model.parameters()]
+        task = LargeLoss(delay=4, symbols=2, test_examples=30, factor=number)
+        small_fit(tmp_path, settings, model=model, task=task, overwrite=True)
+        pairs = zip(model.parameters(), before, strict=True)
+        moved.append(torch.cat([(p - b).flatten() for p, b in pairs]))
+        norms.append(float(read_metrics(tmp_path)[0]["train_grad_norm"]))
+    assert moved[1].norm().item() == pytest.approx(0.01, rel=1e-3)
+    torch.testing.assert_close(moved[1], moved[0], rtol=1e-3, atol=1e-6)
+    assert norms[1] == pytest.approx(factor * norms[0], rel=1e-3)
+
+
 def test_losses_do_not_depend_on_evaluations(tmp_path):
     small_fit(tmp_path / "few", small_settings(20, eval_every=20))
     small_fit(tmp_path / "many", small_settings(20, eval_every=1, eval_batch_size=7))

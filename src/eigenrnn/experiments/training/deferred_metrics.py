@@ -57,7 +57,8 @@ class DeferredMetrics:
 
     def add(self, step: int, loss: Tensor, penalty: Tensor, norms: Sequence[Tensor]) -> None:
         """Record a step; `norms` are the gradient norms of the parameters."""
-        numbers = [number.detach().to(loss) for number in (loss, penalty, *norms)]
+        like = norms[0] if norms else loss  # norms are in double precision
+        numbers = [number.detach().to(like) for number in (loss, penalty, *norms)]
         self._steps.append(step)
         self._rows.append(torch.stack(numbers))
 

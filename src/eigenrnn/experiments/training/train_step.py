@@ -255,9 +255,18 @@ def _check_can_average(model: nn.Module) -> None:
 
 
 def _norm(parameter: Tensor) -> Tensor:
+    """Return the norm of a gradient in double precision.
+
+    The square of a float32 entry above 1.8e19 overflows in float32. In double precision the norm
+    of a float32 gradient is finite if and only if all its entries are.
+    """
+    # Apple's GPUs have no float64
+    dtype = torch.float32 if parameter.device.type == "mps" else torch.float64
     if parameter.grad is None:
-        return torch.zeros((), device=parameter.device)
-    return torch.linalg.vector_norm(parameter.grad).float()
+        return torch.zeros((), device=parameter.device, dtype=dtype)
+    gradient = parameter.grad
+    parts = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+    return torch.linalg.vector_norm(parts, dtype=dtype)
 
 
 def _gather_state(fabric: "Fabric", state: HiddenState) -> HiddenState:
