@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from eigenrnn.experiments.tasks import Adding
-from eigenrnn.experiments.tasks.sampling import generator_for, splitmix_uniforms
+from eigenrnn.experiments.tasks.adding import splitmix_uniforms
+from eigenrnn.experiments.tasks.sampling import generator_for
 
 # constructor, length, where the first and the second mark may be, channel of the numbers
 VARIANTS = [
@@ -77,8 +78,8 @@ def test_constructors_have_the_options_of_the_papers(
 )
 def test_published_sets_have_the_sizes_of_the_papers(task, train, test, shuffle):
     assert (task.train_examples, task.test_examples, task.shuffle) == (train, test, shuffle)
-    assert len(task._sets.fixed_examples("test")[0]) == test
-    assert len(task._sets.fixed_examples("validation")[0]) == 1_000
+    assert len(task._fixed_examples("test")[0]) == test
+    assert len(task._fixed_examples("validation")[0]) == 1_000
     assert task.steps_per_epoch(50) == (train and train // 50)
 
 
@@ -151,7 +152,7 @@ def test_a_fixed_training_set_is_cycled_in_order_for_every_seed():
 
 
 def test_a_hundred_thousand_long_sequences_are_stored_in_a_few_megabytes():
-    kept = Adding.scornn(750)._sets.fixed_examples("train")
+    kept = Adding.scornn(750)._fixed_examples("train")
     assert sum(each.nbytes for each in kept) < 3e6
     assert all(len(each) == 100_000 for each in kept)
 

@@ -208,10 +208,10 @@ def test_an_epoch_is_one_pass_over_a_fixed_set_and_undefined_without_one():
 
 def test_fixed_sets_are_drawn_at_first_use_and_stored_as_their_symbols():
     task = Copying.scornn(1000)
-    assert not task._sets._stored
+    assert not task._stored
     next(task.batches("train", 20))
-    assert task._sets._stored.keys() == {"train"}
-    (symbols,) = task._sets.fixed_examples("train")
+    assert task._stored.keys() == {"train"}
+    (symbols,) = task._fixed_examples("train")
     assert symbols.shape == (20_000, 10)
     assert symbols.dtype == torch.uint8
 

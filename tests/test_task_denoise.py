@@ -42,7 +42,7 @@ def lay_out_slowly(symbols, places, task):
 
 def test_sequences_equal_a_construction_symbol_by_symbol(task):
     symbols, places = task._draw(50, generator_for(0))
-    batch = task._lay_out(symbols, places)
+    batch = task._lay_out((symbols, places))
     read = codes_read(batch, task)
     for b in range(50):
         expected = lay_out_slowly(symbols[b].tolist(), places[b].tolist(), task)
@@ -157,7 +157,7 @@ def test_no_mixture_with_chance_level_improves_the_optimal_predictor():
 def test_the_lower_bound_is_the_loss_of_a_network_that_knows_the_lost_symbols():
     task = Denoise.nc_gru(50)
     symbols, places = task._draw(20_000, generator_for(0))
-    batch = task._lay_out(symbols, places)
+    batch = task._lay_out((symbols, places))
     lost = torch.zeros_like(places, dtype=torch.bool)
     lost[:, :-1] = places[:, 1:] == places[:, :-1]
     outputs = 1e3 * torch.eye(10)[batch.targets]

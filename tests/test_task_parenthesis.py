@@ -155,7 +155,7 @@ def test_the_cross_entropy_is_the_mean_over_the_counts():
 
 def test_held_out_sets_are_stored_as_bytes():
     task = Parenthesis.nc_gru(100)
-    (tokens,) = task._sets.fixed_examples("test")
+    (tokens,) = task._fixed_examples("test")
     assert tokens.shape == (1_000, 100)
     assert tokens.dtype == torch.uint8
     assert sum(batch.size for batch in task.batches("validation", 64)) == 200

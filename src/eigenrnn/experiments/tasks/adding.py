@@ -1,24 +1,17 @@
 """The adding problem, in all published variants."""
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn.experiments.tasks.sampling import (
-    Examples,
-    ExampleSets,
-    splitmix_uniforms,
-    validation_size,
-)
+from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
+from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic
 
-__all__ = ["Adding"]
+__all__ = ["Adding", "splitmix_uniforms"]
 
 Places = Literal["halves", "early_half", "anywhere"]
 Order = Literal["value_mask", "mask_value"]
@@ -27,7 +20,7 @@ _CLOSE = 0.04
 
 
 @dataclass(frozen=True)
-class Adding(Task):
+class Adding(Synthetic):
     r"""Add the two marked numbers of a sequence, after its last step.
 
     One sequence of length 6::
@@ -77,6 +70,7 @@ class Adding(Task):
     readout: ClassVar[Literal["all", "last"]] = "last"
     metric_name: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
+    default_validation: ClassVar[int] = 1_000
 
     length: int = 750
     places: Places = "halves"
@@ -89,11 +83,11 @@ class Adding(Task):
     data_seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choices(self, places=Places, order=Order)
         # the first half needs at least one step, also in scoRNN's variant
         check_at_least(self, 3 if self.places == "early_half" else 2, "length")
-        check_at_least(self, 1, "train_examples", "test_examples", "validation_examples")
-        check_at_least(self, 0, "decimals", "data_seed")
+        check_at_least(self, 0, "decimals")
 
     @classmethod
     def urnn(cls, length: int = 750) -> Self:
@@ -147,18 +141,6 @@ class Adding(Task):
     def output_size(self) -> int:
         return 1
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
-    def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
-        return self._lay_out(*self._sets.sample(size, generator))
-
-    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
-        return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
-
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return F.mse_loss(outputs, targets)
 
@@ -181,19 +163,6 @@ class Adding(Task):
     def baseline(self) -> float:
         return 1 / 6
 
-    def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
-        return None if self.train_examples is None else math.ceil(self.train_examples / size)
-
-    @cached_property
-    def _sets(self) -> ExampleSets:
-        sizes = {
-            "train": self.train_examples,
-            "validation": validation_size(self.validation_examples, self.test_examples, 1_000),
-            "test": self.test_examples,
-        }
-        return ExampleSets(self._draw, sizes, self.shuffle, self.data_seed)
-
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count,), (count, 2)
         # 100,000 sequences of 750 numbers take 300 megabytes; their seeds take one
         seeds = torch.randint(-(2**63), 2**63 - 1, (count,), generator=generator)
@@ -209,11 +178,8 @@ class Adding(Task):
             first, second = below(middle), middle + below(self.length - middle)
         return seeds, torch.stack([first, second], 1)
 
-    def _lay_out(
-        self,
-        seeds: Tensor,  # (B,)
-        marked: Tensor,  # (B, 2)
-    ) -> Batch:
+    def _lay_out(self, examples: Examples) -> Batch:
+        seeds, marked = examples  # (B,), (B, 2)
         values = splitmix_uniforms(seeds, self.length)
         sums = values.gather(0, marked.T).double().sum(0)
         mask = torch.zeros_like(values).scatter_(0, marked.T, 1.0)
@@ -222,3 +188,28 @@ class Adding(Task):
             sums = sums.round(decimals=self.decimals)
         channels = (values, mask) if self.order == "value_mask" else (mask, values)
         return Batch(torch.stack(channels, -1), sums.float().unsqueeze(-1), targets_batch_dim=0)
+
+
+def splitmix_uniforms(
+    seeds: Tensor,  # (B,)
+    count: int,
+) -> Tensor:  # (count, B)
+    """Draw numbers uniform in [0, 1) from one SplitMix64 stream per seed.
+
+    The k-th number of a stream is a function of the seed and k, so a set of long noise sequences
+    can be stored as one seed per sequence. The numbers are multiples of 2^-24, like torch's in
+    single precision.
+
+    Args:
+        seeds: Any 64-bit integers.
+        count: The length of each stream.
+
+    Source:
+        Steele, Lea and Flood, OOPSLA 2014. https://doi.org/10.1145/2660193.2660195
+    """
+    steps = np.arange(1, count + 1, dtype=np.uint64)[:, None]
+    mixed = seeds.numpy().view(np.uint64) + steps * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(40)
+    return torch.from_numpy(mixed.astype(np.float32) * np.float32(2**-24))

@@ -1,18 +1,15 @@
 """The copying problem, in all published variants."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn.experiments.tasks.metrics import recall_accuracy, symbol_loss
-from eigenrnn.experiments.tasks.sampling import Examples, ExampleSets, validation_size
+from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
+from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic, recall_accuracy, symbol_loss
 
 __all__ = ["Copying"]
 
@@ -22,7 +19,7 @@ Blank = Literal["first", "last"]
 
 
 @dataclass(frozen=True)
-class Copying(Task):
+class Copying(Synthetic):
     r"""Remember `symbols` symbols over `delay` steps, and repeat them after a marker.
 
     One sequence with the 2 symbols 3 and 1 and a delay of 3; 0 is a blank and 9 the marker::
@@ -93,10 +90,9 @@ class Copying(Task):
     data_seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choices(self, recall=Recall, coding=Coding, blank=Blank)
-        sizes = ("train_examples", "test_examples", "validation_examples")
-        check_at_least(self, 1, "delay", "symbols", *sizes)
-        check_at_least(self, 0, "data_seed")
+        check_at_least(self, 1, "delay", "symbols")
         # the code of the marker is alphabet + 1, and codes are stored in a byte
         if not 2 <= self.alphabet <= 254:
             raise ValueError(f"expected 2 <= alphabet <= 254, got {self.alphabet}")
@@ -150,10 +146,6 @@ class Copying(Task):
         return self.alphabet + (1 if self.blank == "first" else 2)
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
-    @property
     def length(self) -> int:
         """The number T + 2K of steps of a sequence."""
         return self.delay + 2 * self.symbols
@@ -164,14 +156,6 @@ class Copying(Task):
         first_recalled = self.delay + self.symbols
         return first_recalled if self.recall == "at" else first_recalled - 1
 
-    def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
-        return self._lay_out(*self._sets.sample(size, generator))
-
-    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
-        return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
-
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return symbol_loss(outputs, targets)
 
@@ -181,10 +165,6 @@ class Copying(Task):
     def baseline(self) -> float:
         return self.symbols * math.log(self.alphabet) / self.length
 
-    def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
-        return None if self.train_examples is None else math.ceil(self.train_examples / size)
-
     @property
     def _first_symbol(self) -> int:
         return 1 if self.blank == "first" else 0
@@ -193,15 +173,6 @@ class Copying(Task):
     def _blank_code(self) -> int:
         return 0 if self.blank == "first" else self.alphabet
 
-    @cached_property
-    def _sets(self) -> ExampleSets:
-        sizes = {
-            "train": self.train_examples,
-            "validation": validation_size(self.validation_examples, self.test_examples, 200),
-            "test": self.test_examples,
-        }
-        return ExampleSets(self._draw, sizes, self.shuffle, self.data_seed)
-
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, K)
         first, shape = self._first_symbol, (count, self.symbols)
         symbols = torch.randint(
@@ -209,7 +180,8 @@ class Copying(Task):
         )
         return (symbols,)
 
-    def _lay_out(self, symbols: Tensor) -> Batch:  # symbols (B, K)
+    def _lay_out(self, examples: Examples) -> Batch:
+        (symbols,) = examples  # (B, K)
         # only the symbols are stored; the long, mostly blank sequences exist only in a batch
         codes = torch.full((self.length, len(symbols)), self._blank_code)
         targets = codes.clone()

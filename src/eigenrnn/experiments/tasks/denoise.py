@@ -1,18 +1,15 @@
 """The denoising problem, without collisions and as in the code of NC-GRU."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn.experiments.tasks.metrics import recall_accuracy, symbol_loss
-from eigenrnn.experiments.tasks.sampling import Examples, ExampleSets, validation_size
+from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
+from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic, recall_accuracy, symbol_loss
 
 __all__ = ["Denoise"]
 
@@ -20,7 +17,7 @@ Marker = Literal["one_hot", "zero"]
 
 
 @dataclass(frozen=True)
-class Denoise(Task):
+class Denoise(Synthetic):
     r"""Remember symbols at random places among blanks, and repeat them after a marker.
 
     One sequence with the 2 symbols 3 and 1 and T = 4; 0 is a blank and M the marker::
@@ -83,9 +80,9 @@ class Denoise(Task):
     data_seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choices(self, marker=Marker)
-        check_at_least(self, 1, "length", "symbols", "test_examples", "validation_examples")
-        check_at_least(self, 0, "data_seed")
+        check_at_least(self, 1, "length", "symbols")
         if not 2 <= self.alphabet <= 255:  # symbols are stored in a byte
             raise ValueError(f"expected 2 <= alphabet <= 255, got {self.alphabet}")
 
@@ -103,21 +100,9 @@ class Denoise(Task):
         return self.alphabet + 1
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
-    @property
     def marker_index(self) -> int:
         """The step of the marker."""
         return self.length + self.symbols - 1
-
-    def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
-        return self._lay_out(*self._sets.sample(size, generator))
-
-    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
-        return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return symbol_loss(outputs, targets)
@@ -136,22 +121,9 @@ class Denoise(Task):
         lost = K - places * (1 - (1 - 1 / places) ** K)
         return lost * math.log(self.alphabet) / self._steps
 
-    def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
-        return None
-
     @property
     def _steps(self) -> int:
         return self.length + 2 * self.symbols
-
-    @cached_property
-    def _sets(self) -> ExampleSets:
-        sizes = {
-            "train": None,
-            "validation": validation_size(self.validation_examples, self.test_examples, 200),
-            "test": self.test_examples,
-        }
-        return ExampleSets(self._draw, sizes, shuffle=False, data_seed=self.data_seed)
 
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # both (count, K)
         shape, last = (count, self.symbols), self.alphabet + 1
@@ -163,11 +135,8 @@ class Denoise(Task):
             places = keys.topk(self.symbols).indices
         return symbols, places.sort().values
 
-    def _lay_out(
-        self,
-        symbols: Tensor,  # (B, K)
-        places: Tensor,  # (B, K)
-    ) -> Batch:
+    def _lay_out(self, examples: Examples) -> Batch:
+        symbols, places = examples  # both (B, K)
         repeated = symbols.T.long()
         # the symbol at each place, the last one of several: 0 is none, k the k-th
         ranks = torch.arange(1, self.symbols + 1)[:, None].expand_as(repeated)

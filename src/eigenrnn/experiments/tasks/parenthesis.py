@@ -1,9 +1,7 @@
 """Counting unmatched brackets, as in the code and as in the text of NC-GRU."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -12,8 +10,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn.experiments.tasks.sampling import Examples, ExampleSets, validation_size
+from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
+from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic
 
 __all__ = ["Parenthesis"]
 
@@ -21,7 +19,7 @@ Criterion = Literal["squared_error", "cross_entropy"]
 
 
 @dataclass(frozen=True)
-class Parenthesis(Task):
+class Parenthesis(Synthetic):
     r"""Count the open brackets of each type after each token.
 
     One sequence with 2 types of brackets, the noise token a and a cap of 2::
@@ -88,11 +86,10 @@ class Parenthesis(Task):
     data_seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choices(self, criterion=Criterion)
-        sizes = ("test_examples", "validation_examples")
-        check_at_least(self, 1, "length", "types", "cap", "pairs", *sizes)
+        check_at_least(self, 1, "length", "types", "cap", "pairs")
         check_at_least(self, 0 if self.pairs is None else 1, "noise")
-        check_at_least(self, 0, "data_seed")
         if self.input_size > 256:  # tokens are stored in a byte
             raise ValueError(f"expected 2 * types + noise <= 256, got {self.input_size}")
         if self.pairs is not None and not 2 * self.pairs <= self.length:
@@ -120,18 +117,6 @@ class Parenthesis(Task):
     def output_size(self) -> int:
         return self.types * (self.cap + 1)
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return "train", "validation", "test"
-
-    def batch(self, size: int, generator: torch.Generator) -> Batch:
-        self.check_request("train", size)
-        return self._lay_out(*self._sets.sample(size, generator))
-
-    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
-        self.check_request(split, size, start)
-        return (self._lay_out(*each) for each in self._sets.batches(split, size, seed, start))
-
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         predictions = outputs.unflatten(-1, (self.types, self.cap + 1))
         if self.criterion == "cross_entropy":
@@ -155,10 +140,6 @@ class Parenthesis(Task):
             if self.pairs is None
             else self._pair_probabilities(self.pairs)
         )
-
-    def steps_per_epoch(self, size: int) -> int | None:
-        self.check_request("train", size)
-        return None
 
     def _walk_probabilities(self) -> Tensor:  # (T, C + 1)
         # the transition matrix of a random walk clamped to [0, C] is diagonal in the cosine basis
@@ -192,15 +173,6 @@ class Parenthesis(Task):
         ]
         return torch.tensor(is_open, dtype=torch.float64) @ torch.tensor(of_type).double()
 
-    @cached_property
-    def _sets(self) -> ExampleSets:
-        sizes = {
-            "train": None,
-            "validation": validation_size(self.validation_examples, self.test_examples, 200),
-            "test": self.test_examples,
-        }
-        return ExampleSets(self._draw, sizes, shuffle=False, data_seed=self.data_seed)
-
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, T)
         def tokens(first: int, last: int, width: int) -> Tensor:  # (count, width)
             return torch.randint(
@@ -218,10 +190,8 @@ class Parenthesis(Task):
         pairs = torch.stack([opens, opens + 1], -1)
         return (drawn.scatter_(1, places.flatten(1), pairs.flatten(1)),)
 
-    def _lay_out(
-        self,
-        tokens: Tensor,  # (B, T)
-    ) -> Batch:
+    def _lay_out(self, examples: Examples) -> Batch:
+        (tokens,) = examples  # (B, T)
         # in numpy, whose overhead for such small arrays is smaller than torch's
         codes = np.ascontiguousarray(tokens.numpy().T)
         one_hot = np.eye(self.input_size, dtype=np.int8)

@@ -1,0 +1,145 @@
+"""The base class of the synthetic tasks: examples drawn from seeds, and fixed sets of them."""
+
+import itertools
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
+from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
+from eigenrnn.memory import check_memory
+
+__all__ = ["Examples", "Synthetic", "recall_accuracy", "symbol_loss"]
+
+_UNCHECKED = 2**28  # bytes; for less it is not worth reading how much memory is free
+
+Examples = tuple[Tensor, ...]
+"""Tensors with one row per example."""
+
+
+class Synthetic(Task):
+    """A task whose examples are drawn at random; a subclass defines `_draw` and `_lay_out`.
+
+    The validation and test sets are fixed; the training set may be. A fixed set stores the
+    compact examples that `_draw` returns, and has its own random stream. `_lay_out` expands them
+    to long sequences, which exist only within a batch.
+
+    Attributes:
+        train_examples: The size of a fixed training set; `None` draws new examples at every step.
+        test_examples: The size of the fixed test set.
+        validation_examples: The size of the fixed validation set; `None` takes that of the test
+            set, at most `default_validation`.
+        shuffle: Whether a fixed training set has a new order in every epoch.
+        data_seed: The seed of the fixed sets.
+        default_validation: The largest size of a validation set that is not chosen.
+    """
+
+    # a subclass states as fields those that are its options
+    train_examples: int | None = None
+    test_examples: int
+    validation_examples: int | None
+    shuffle: bool = False
+    data_seed: int
+    default_validation: ClassVar[int] = 200
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "train_examples", "test_examples", "validation_examples")
+        check_at_least(self, 0, "data_seed")
+
+    @abstractmethod
+    def _draw(self, count: int, generator: Generator) -> Examples:
+        """Draw examples in a compact form, one tensor per part."""
+
+    @abstractmethod
+    def _lay_out(self, examples: Examples) -> Batch:
+        """Expand examples to the sequences of a batch."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return "train", "validation", "test"
+
+    def batch(self, size: int, generator: Generator) -> Batch:
+        self.check_request("train", size)
+        examples = self._fixed_examples("train")
+        if examples is None:
+            return self._lay_out(self._draw(size, generator))
+        rows = torch.randint(len(examples[0]), (size,), generator=generator)
+        return self._lay_out(tuple(each[rows] for each in examples))
+
+    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
+        self.check_request(split, size, start)
+        examples = self._fixed_examples(split)
+        if examples is None:
+            generators = (generator_for(seed, split, step) for step in itertools.count(start))
+            return (self._lay_out(self._draw(size, each)) for each in generators)
+        count = len(examples[0])
+        chosen = (
+            epoch_indices(count, size, seed=seed, start=start, shuffle=self.shuffle)
+            if split == "train"
+            else sequential_slices(count, size, start)
+        )
+        return (self._lay_out(tuple(each[rows] for each in examples)) for rows in chosen)
+
+    def steps_per_epoch(self, size: int) -> int | None:
+        self.check_request("train", size)
+        return None if self.train_examples is None else math.ceil(self.train_examples / size)
+
+    def _fixed_examples(self, split: str) -> Examples | None:
+        """Return the examples of a split, drawn at first use; None if they are not fixed.
+
+        Raises:
+            ValueError: If the fixed sets do not fit into memory.
+        """
+        size = self._set_sizes[split]
+        if size is not None and split not in self._stored:
+            self._stored[split] = self._draw(size, generator_for(self.data_seed, f"{split} set"))
+        return self._stored.get(split)
+
+    @cached_property
+    def _stored(self) -> dict[str, Examples]:
+        return {}
+
+    @cached_property
+    def _set_sizes(self) -> dict[str, int | None]:
+        """The size of each fixed set, after checking that all fit into memory."""
+        validation = self.validation_examples
+        if validation is None:
+            validation = min(self.test_examples, self.default_validation)
+        sizes = {
+            "train": self.train_examples,
+            "validation": validation,
+            "test": self.test_examples,
+        }
+        count = sum(size for size in sizes.values() if size is not None)
+        example = self._draw(1, generator_for(self.data_seed, "size"))
+        needed = count * sum(part.numel() * part.element_size() for part in example)
+        if needed > _UNCHECKED:
+            check_memory(needed, f"the fixed sets of {count} examples", "take fewer examples")
+        return sizes
+
+
+def symbol_loss(
+    outputs: Tensor,  # (T, B, K)
+    targets: Tensor,  # (T, B)
+) -> Tensor:  # ()
+    """Return the mean cross-entropy over all steps, in nats."""
+    # (1, K, T B): torch vectorises over positions but loops over classes; with classes last
+    # the loop would be over all positions and take six times as long
+    logits = outputs.flatten(0, 1).T.contiguous()
+    return F.cross_entropy(logits.unsqueeze(0), targets.flatten().unsqueeze(0))
+
+
+def recall_accuracy(
+    outputs: Tensor,  # (T, B, K)
+    targets: Tensor,  # (T, B)
+    symbols: int,
+) -> Tensor:  # ()
+    """Return the accuracy over the last `symbols` steps."""
+    recalled = outputs[-symbols:].argmax(-1)
+    return (recalled == targets[-symbols:]).float().mean()
