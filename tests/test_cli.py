@@ -157,13 +157,26 @@ def test_help_names_the_commands(eigenrnn):
     assert all(f"    {command}" in done.out for command in COMMANDS)
 
 
+def imports_of(arguments, folder):
+    """The modules that a command imports, and what it prints."""
+    command = [sys.executable, "-X", "importtime", "-m", "eigenrnn", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}, done.stdout
+
+
 def test_help_imports_neither_torch_nor_the_recipes(tmp_path):
-    command = [sys.executable, "-X", "importtime", "-m", "eigenrnn", "--help"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    imported, said = imports_of(["--help"], tmp_path)
     assert "eigenrnn.experiments.cli.main" in imported
     assert imported.isdisjoint({"torch", "eigenrnn.experiments.recipes"})
-    assert "usage: eigenrnn" in done.stdout
+    assert "usage: eigenrnn" in said
+
+
+def test_listing_names_imports_no_package_that_only_other_commands_need(tmp_path):
+    imported, said = imports_of(["list"], tmp_path)
+    assert "eigenrnn.experiments.registry" in imported
+    for package in ("scipy", "matplotlib", "lightning", "tensorboard", "ray", "optuna", "plotly"):
+        assert package not in imported
+    assert "copying" in said
 
 
 def test_version_is_printed(eigenrnn):

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Analysis", "Table"]
 
-# This runs before any module of the package imports scipy or matplotlib.
+# Functions import scipy and matplotlib where they use them, because that takes half a second.
+# This names what is missing beforehand.
 check_installed("analysis", "eigenrnn.analysis", "scipy", "matplotlib")
 
 Table = dict[str, ArrayLike]

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -110,6 +109,8 @@ def fisher_memory(
         >>> round(fisher_memory(0.5 * np.eye(3), [1.0, 0.0, 0.0], 60).total, 6)
         1.0
     """
+    import scipy.linalg
+
     matrix = as_matrix(W)
     v = as_vector(source, len(matrix), "source")
     check_positive_integer("steps", steps)

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
-import scipy.optimize
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
@@ -124,6 +122,8 @@ def numerical_abscissa(
 
 def _farthest(W: NumberArray, direction: float) -> tuple[float, complex]:
     """Return the extent of the numerical range in a direction, and its farthest point."""
+    import scipy.linalg
+
     rotated = W if direction == 0 else np.exp(-1j * direction) * W
     eigh: Any = scipy.linalg.eigh
     last = len(W) - 1
@@ -138,6 +138,8 @@ def _refined_maximum(
     values: NDArray[np.float64],  # (angles,)
 ) -> float:
     """Return the maximum over the circle, starting from values at given angles."""
+    import scipy.optimize
+
     peaks = np.flatnonzero((values >= np.roll(values, 1)) & (values >= np.roll(values, -1)))
     step, best = directions[1], float(values.max())
 

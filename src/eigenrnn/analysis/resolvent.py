@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from eigenrnn.analysis.arguments import NumberArray, power_of_two
@@ -22,6 +21,8 @@ Floats = NDArray[np.float64]
 
 def triangular(W: NumberArray) -> Complexes:  # (N, N)
     """Return an upper triangular matrix that is unitarily similar to W."""
+    import scipy.linalg
+
     check_finite(W)
     # a triangular matrix keeps its eigenvalues exactly
     if not np.tril(W, -1).any():

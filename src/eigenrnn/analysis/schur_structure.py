@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -224,6 +223,8 @@ class SchurForm:
 
 def schur_form(W: NumberArray) -> SchurForm:  # (N, N)
     """Compute a lower Schur form; 2 x 2 blocks of a real one hold complex eigenvalue pairs."""
+    import scipy.linalg
+
     check_finite(W)
     output = "complex" if np.iscomplexobj(W) else "real"
     schur: Any = scipy.linalg.schur

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
@@ -152,6 +150,9 @@ def _ensemble_moments(states: NumberArray) -> tuple[float, float, float, float]:
 
 def _norm(W: NumberArray) -> float:
     """Return the 2-norm."""
+    import scipy.linalg
+    import scipy.sparse.linalg
+
     check_finite(W)
     scale = float(np.abs(W).max())
     if scale == 0 or len(W) <= _MAX_DENSE:
