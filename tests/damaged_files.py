@@ -25,15 +25,16 @@ from eigenrnn.experiments.data.mnist import read_idx
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.text import Corpus, read_text
-from eigenrnn.experiments.report.reading import read_json, read_lines, read_table
 from eigenrnn.experiments.results import ArchivedRun
 from eigenrnn.experiments.sweep import Status, Trial
 from eigenrnn.experiments.sweep.cluster import temporary_folder
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder, read_columns
 from eigenrnn.experiments.sweep.optuna_search import read_suggestions
 from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.files import read_json, read_lines, read_table
 from eigenrnn.experiments.training.metrics_writer import _kept_rows
 from eigenrnn.experiments.training.result import Result
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 RNG = np.random.default_rng(0)
 
@@ -533,8 +534,8 @@ def run_readers() -> dict[str, Reader]:
     def archive(folder: Path) -> str:
         return ArchivedRun.read(folder / archived.relative_path).to_text()
 
-    def result(folder: Path) -> Result:
-        return Result.read(folder / "result.json")
+    def result(folder: Path) -> Result | None:
+        return RunFolder(folder).read_result()
 
     return {
         "config.json": Reader(

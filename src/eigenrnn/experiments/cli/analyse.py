@@ -16,10 +16,9 @@ from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.analyse import analyse as analyse_model
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.cli.rebuild import RebuiltRun, rebuild
-from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.tasks import Batch
+from eigenrnn.experiments.training.files import read_json, write_json
 from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.run_directory import write_json
 
 __all__ = ["analyse"]
 

@@ -24,9 +24,9 @@ from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Dynamics, Result, fit
+from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.processes import check_accelerator, is_first_process
 from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.run_directory import write_json
 from eigenrnn.models import count_parameters
 
 __all__ = ["run"]

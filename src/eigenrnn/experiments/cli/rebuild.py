@@ -22,12 +22,12 @@ from eigenrnn.experiments.cli.train_options import (
 )
 from eigenrnn.experiments.recipes.runs import RunKey
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
-from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.tasks import Batch, Task
 from eigenrnn.experiments.training import Settings, checkpoint
 from eigenrnn.experiments.training.dynamics import probe_batch
+from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.result import selection_split
-from eigenrnn.experiments.training.run_directory import RunDirectory
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = ["RebuiltRun", "rebuild", "registered_options"]
 
@@ -124,7 +124,7 @@ def _config(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: If the folder holds no run; names the runs in its subfolders.
     """
-    file = RunDirectory(folder).config
+    file = RunFolder(folder).config
     if not file.is_file():
         runs = sorted(str(found.parent) for found in folder.glob("**/config.json"))
         hint = f"; there are runs in {', '.join(runs[:_MAX_NAMED])}" if runs else ""
@@ -145,7 +145,7 @@ def _checkpoint_of(folder: Path) -> Path:
     Raises:
         ValueError: If there is no checkpoint yet.
     """
-    files = RunDirectory(folder)
+    files = RunFolder(folder)
     found = next((file for file in (files.best, files.last) if file.exists()), None)
     if found is None:
         raise ValueError(f"{folder} has no checkpoint yet: continue the run with --resume")

@@ -15,8 +15,7 @@ from eigenrnn.analysis.base import Table
 from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.recipes.runs import run_path
 from eigenrnn.experiments.tasks import Batch
-from eigenrnn.experiments.training import checkpoint
-from eigenrnn.experiments.training.run_directory import RunDirectory
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,13 +44,8 @@ class TrainedRun:
 
     def model(self) -> nn.Module:
         """Build the network with the weights of its best evaluation, or else the last weights."""
-        files = RunDirectory(self.folder)
-        if files.best.exists():
-            weights = checkpoint.load(files.best, "model")["model"]
-        else:
-            weights = checkpoint.load(files.last, "learner")["learner"]["model"]
         model = self.row.build(self.seed)
-        model.load_state_dict(weights)
+        model.load_state_dict(RunFolder(self.folder).best_weights())
         return model.eval()
 
     def batch(self, size: int) -> Batch:

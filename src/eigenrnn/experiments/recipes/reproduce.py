@@ -16,7 +16,7 @@ from eigenrnn.experiments.recipes.results_files import read_outcomes, write_resu
 from eigenrnn.experiments.recipes.runs import download_data, runs_of
 from eigenrnn.experiments.training import Dynamics
 from eigenrnn.experiments.training.processes import is_first_process
-from eigenrnn.experiments.training.run_directory import locked
+from eigenrnn.experiments.training.run_folder import locked
 
 __all__ = ["reproduce"]
 

@@ -11,10 +11,9 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.outcome import Outcome, standard_error
 from eigenrnn.experiments.recipes.panels import Panel
 from eigenrnn.experiments.recipes.recipe import Recipe
-from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.report.tables import format_reported
+from eigenrnn.experiments.training.files import read_json, write_json
 from eigenrnn.experiments.training.fingerprint import versions
-from eigenrnn.experiments.training.run_directory import write_json
 
 __all__ = ["QUICK_NOTICE", "columns", "read_outcomes", "remarks", "to_markdown", "write_results"]
 

@@ -9,8 +9,9 @@ from typing import Any
 from eigenrnn.errors import MissingDataError, NonFiniteLossError
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
-from eigenrnn.experiments.training import Callback, checkpoint, fit
+from eigenrnn.experiments.training import Callback, fit
 from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.models import count_parameters
 
 __all__ = ["RecipeRun", "RunKey", "download_data", "run_path", "runs_of"]
@@ -105,7 +106,7 @@ class RecipeRun:
         outcome = outcome.with_run(row, self.seed, count, result, self.point)
         if row.score is None:
             return outcome
-        model.load_state_dict(checkpoint.load(path / "best.pt", "model")["model"])
+        model.load_state_dict(RunFolder(path).best_weights())
         scores = row.score(model.eval(), row.task, path / "scores")
         return replace(outcome, scores=(*outcome.scores, dict(scores)))
 

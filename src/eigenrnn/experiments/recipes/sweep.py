@@ -12,10 +12,10 @@ from eigenrnn.experiments.recipes.panels import draw_panels
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.recipes.results_files import write_results
 from eigenrnn.experiments.recipes.runs import RunKey, run_path
-from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.sweep import Status, Trial, TrialSetup, TrialSource
 from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training.run_directory import RunDirectory
+from eigenrnn.experiments.training.files import read_json
+from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.models import count_parameters
 
 __all__ = ["RecipeSweep"]
@@ -134,5 +134,5 @@ class RecipeSweep(TrialSource):
 
 def _recorded_parameters(folder: Path) -> int | None:
     """Read the number of parameters from the `config.json` of a run."""
-    file = RunDirectory(folder).config
+    file = RunFolder(folder).config
     return read_json(file, ("parameters",))["parameters"] if file.exists() else None

@@ -238,7 +238,7 @@ def _title(records: Records) -> str:
 
 
 def _summary(records: Records, groups: Sequence[Group]) -> str:
-    seconds = sum(float(run.result["seconds"]) for run in records.runs if run.result)
+    seconds = sum(run.result.seconds for run in records.runs if run.result)
     ended = sum(run.result is not None for run in records.runs)
     networks = len({each.network for each in groups})
     parts = [

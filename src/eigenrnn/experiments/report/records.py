@@ -6,28 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.experiments.report.reading import (
-    Columns,
-    check_types,
-    read_json,
-    read_lines,
-    read_markdown_lists,
-    read_table,
-)
+from eigenrnn.experiments.training import Result
+from eigenrnn.experiments.training.files import Columns, check_types, read_json, read_text
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = ["RecipeRecord", "Records", "RunRecord", "collect", "slug", "task_name"]
 
-_METRICS = dict[str, dict[str, float]]
-_CONFIG: dict[str, Any] = {
-    **{"task": str, "model": list[str], "parameters": int},
-    **{"settings": dict, "versions": dict},
-}
-_CONFIG_OPTIONAL: dict[str, Any] = {
-    "name": str | None,
-    "best_by": str | None,
-    "config": dict[str, object] | None,
-}
-_RESULT = {"steps": int, "seconds": float, "last": _METRICS, "best": _METRICS}
 _RECIPE = {"recipe": str, "source": str, "rows": list[dict[str, object]], "versions": dict}
 _ROW = {"label": str, "quantity": str, "reported": float | None, "values": list[float]}
 _ROW_OPTIONAL = {
@@ -36,7 +20,6 @@ _ROW_OPTIONAL = {
     **{"best_point": str | None, "error": float | None, "at_most": float | None},
     "decimals": int | None,
 }
-_RUN_FILES = ("result.json", "last.pt", "best.pt")
 _MAX_NAMED = 5
 
 
@@ -48,14 +31,14 @@ class RunRecord:
         folder: The folder of the run.
         config: Task, model, settings and versions.
         metrics: The columns of metrics.csv.
-        result: The content of result.json; None if the run has not ended.
+        result: The result; None if the run has not ended.
         dynamics: The recorded training dynamics; empty if they were not recorded.
     """
 
     folder: Path
     config: Mapping[str, Any]
     metrics: Columns
-    result: Mapping[str, Any] | None = None
+    result: Result | None = None
     dynamics: Sequence[Mapping[str, Any]] = ()
 
     @property
@@ -189,12 +172,13 @@ def _search(root: Path) -> tuple[list[Path], list[Path]]:
 
 def _lacks_metrics(config: Path) -> bool:
     """Whether a config.json belongs to a run whose metrics.csv is missing."""
-    if (config.parent / "metrics.csv").exists():
+    files = RunFolder(config.parent)
+    if files.metrics.exists():
         return False
-    if any((config.parent / name).exists() for name in _RUN_FILES):
+    if any(file.exists() for file in (files.result, files.last, files.best)):
         return True
     try:
-        read_json(config, _CONFIG)
+        files.read_config()
     except (ValueError, OSError):
         return False
     return True
@@ -212,26 +196,15 @@ def _read_run(folder: Path) -> RunRecord:
     Raises:
         ValueError: If a file is missing or damaged.
     """
-    config, result = folder / "config.json", folder / "result.json"
-    dynamics = folder / "dynamics.jsonl"
-    if not (folder / "metrics.csv").exists():
+    files = RunFolder(folder)
+    if not files.metrics.exists():
         raise ValueError(
             f"{folder} has no metrics.csv: the run ended before its first row, or the file is lost"
         )
-    if not config.exists():
-        raise ValueError(f"expected a config.json beside {folder / 'metrics.csv'}, got none")
-    metrics = read_table(folder / "metrics.csv")
-    if "step" not in metrics:
-        raise ValueError(f"expected a column step in {folder / 'metrics.csv'}, got none")
-    content = read_json(config, _CONFIG)
-    check_types(config, content, _CONFIG | _CONFIG_OPTIONAL)
-    check_types(config, content["settings"], {"seed": int})
-    if not content["model"]:
-        raise ValueError(f"{config} is damaged: expected model to be lines of text, got none")
-    ended = read_json(result, _RESULT) if result.exists() else None
-    check_types(result, ended or {}, _RESULT)
-    recorded = read_lines(dynamics) if dynamics.exists() else ()
-    return RunRecord(folder, content, metrics, ended, recorded)
+    if not files.config.exists():
+        raise ValueError(f"expected a config.json beside {files.metrics}, got none")
+    metrics, config = files.read_metrics(), files.read_config()
+    return RunRecord(folder, config, metrics, files.read_result(), files.read_dynamics())
 
 
 def _read_recipe(folder: Path) -> RecipeRecord:
@@ -251,4 +224,18 @@ def _read_recipe(folder: Path) -> RecipeRecord:
                 "written by another version; run the recipe again with this one"
             )
         check_types(path, row, _ROW | _ROW_OPTIONAL)
-    return RecipeRecord(folder, content, read_markdown_lists(folder / "results.md"))
+    return RecipeRecord(folder, content, _markdown_lists(folder / "results.md"))
+
+
+def _markdown_lists(markdown: Path) -> dict[str, list[str]]:
+    """Read the lists of a Markdown file, by the headings above them."""
+    if not markdown.is_file():
+        return {}
+    found: dict[str, list[str]] = {}
+    title = ""
+    for line in read_text(markdown).splitlines():
+        if line.startswith("## "):
+            title = line.removeprefix("## ")
+        elif line.startswith("- ") and title:
+            found.setdefault(title, []).append(line.removeprefix("- "))
+    return found

@@ -61,7 +61,7 @@ def runs(groups: Sequence[Group]) -> Table:
 def chosen_by(groups: Sequence[Group]) -> str:
     """Return the quantities that selected the best models of the runs."""
     results = [run.result for each in groups for run in each.runs if run.result is not None]
-    return ", ".join(sorted({str(r["best_by"]) for r in results if r.get("best_by")}))
+    return ", ".join(sorted({result.best_by for result in results if result.best_by}))
 
 
 def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
@@ -155,7 +155,7 @@ def _group_results(group: Group) -> dict[str, str]:
     results = [run.result for run in group.runs if run.result is not None]
     found: dict[str, list[float]] = {}
     for result in results:
-        for split, numbers in result["best"].items():
+        for split, numbers in result.best.items():
             for name, number in numbers.items():
                 found.setdefault(f"{split} {name}", []).append(number)
     unfinished = len(group.runs) - len(results)
@@ -164,8 +164,8 @@ def _group_results(group: Group) -> dict[str, str]:
         **{name: _with_error(values) for name, values in found.items()},
         "parameters": f"{group.runs[0].config['parameters']:,}",
         "seeds": _seed_text([run.seed for run in group.runs]),
-        "steps": _range_text([int(r["steps"]) for r in results]),
-        "seconds per run": f"{statistics.fmean(r['seconds'] for r in results):.1f}"
+        "steps": _range_text([result.steps for result in results]),
+        "seconds per run": f"{statistics.fmean(result.seconds for result in results):.1f}"
         if results
         else "",
         "state": "" if not unfinished else f"{unfinished} of {len(group.runs)} unfinished",

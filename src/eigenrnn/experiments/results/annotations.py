@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes import Recipe, Row
 from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, estimated_seconds
-from eigenrnn.experiments.report.reading import read_json
+from eigenrnn.experiments.training.files import read_json
 
 __all__ = ["Estimate", "Remarks", "read_estimates", "read_remarks", "write_estimates"]
 

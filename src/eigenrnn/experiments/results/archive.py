@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, cast
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.runs import run_path
-from eigenrnn.experiments.report.reading import read_json
+from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.result import Metrics
 
 __all__ = ["FORMAT", "Archive", "ArchivedRun", "Curve", "archive_path"]

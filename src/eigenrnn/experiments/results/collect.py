@@ -16,7 +16,6 @@ from eigenrnn.experiments.recipes.outcome import (
     measured_value,
     validated_test_value,
 )
-from eigenrnn.experiments.report.reading import Columns, read_json, read_table
 from eigenrnn.experiments.report.rounding import rounded, spaced_indices
 from eigenrnn.experiments.results.archive import Archive, ArchivedRun, Curve
 from eigenrnn.experiments.results.jobs import Job, SharedRuns
@@ -24,7 +23,8 @@ from eigenrnn.experiments.results.outcomes import changes_since_run, describe_ta
 from eigenrnn.experiments.results.recipe_folder import RecipeFolder, latest_result
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.run_directory import locked
+from eigenrnn.experiments.training.files import Columns, read_json, read_table
+from eigenrnn.experiments.training.run_folder import locked
 
 __all__ = ["MAX_POINTS", "CollectResult", "collect", "evaluated_curve", "training_curve"]
 

@@ -13,11 +13,11 @@ from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, estimated_seconds
 from eigenrnn.experiments.recipes.runs import download_data
-from eigenrnn.experiments.report.reading import read_json
 from eigenrnn.experiments.results.annotations import read_estimates
 from eigenrnn.experiments.results.archive import Archive, archive_path
 from eigenrnn.experiments.results.jobs import Job, Part, SharedRuns, rows_by_priority
 from eigenrnn.experiments.results.recipe_folder import RecipeFolder
+from eigenrnn.experiments.training.files import read_json
 
 __all__ = ["Plan", "PlannedRow"]
 

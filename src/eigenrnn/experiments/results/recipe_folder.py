@@ -11,12 +11,12 @@ import numpy as np
 from eigenrnn.errors import CheckpointError
 from eigenrnn.experiments.recipes import Recipe, Row
 from eigenrnn.experiments.recipes.runs import run_path
-from eigenrnn.experiments.report.reading import read_json, read_table
 from eigenrnn.experiments.results.jobs import Job
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result, checkpoint
+from eigenrnn.experiments.training.files import read_json, read_table
 from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
-from eigenrnn.experiments.training.run_directory import RunDirectory
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = ["RecipeFolder", "latest_result"]
 
@@ -70,7 +70,7 @@ class RecipeFolder:
 
     def has_ended(self, job: Job) -> bool:
         """Whether a run has finished."""
-        return RunDirectory(self.path / job.run_folder).result.exists()
+        return RunFolder(self.path / job.run_folder).result.exists()
 
     def has_diverged(self, job: Job) -> bool:
         """Whether a run without a result has diverged."""
@@ -95,7 +95,7 @@ class RecipeFolder:
 def _trained_seconds(folder: Path) -> float:
     # metrics.csv may lag behind the checkpoint; a damaged checkpoint leaves only metrics.csv
     with suppress(FileNotFoundError, CheckpointError, KeyError):
-        return float(checkpoint.load(RunDirectory(folder).last)["course"]["seconds"])
+        return float(checkpoint.load(RunFolder(folder).last)["course"]["seconds"])
     return 0.0
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from eigenrnn import __version__
 from eigenrnn.errors import RunExistsError
-from eigenrnn.experiments.training.run_directory import write_json
+from eigenrnn.experiments.training.files import write_json
 
 __all__ = [
     "RESULTS",

@@ -17,7 +17,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from eigenrnn.experiments.sweep.folder import SUGGESTIONS, read_json
 from eigenrnn.experiments.sweep.search_space import Choice, Range, Search
-from eigenrnn.experiments.training.run_directory import write_json
+from eigenrnn.experiments.training.files import write_json
 
 __all__ = ["OBJECTIVE", "ResumableSearch", "SuggestedPoint", "read_suggestions"]
 

@@ -33,7 +33,7 @@ from eigenrnn.experiments.sweep.trials import TrialSource
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.result import selection_metric
-from eigenrnn.experiments.training.run_directory import locked
+from eigenrnn.experiments.training.run_folder import locked
 
 __all__ = ["Sweep"]
 

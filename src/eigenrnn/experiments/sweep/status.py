@@ -8,8 +8,9 @@ from typing import Any, Literal, Self
 
 from eigenrnn.experiments.sweep.folder import STATUS_FILE, read_columns, read_json
 from eigenrnn.experiments.sweep.trials import Trial
+from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.result import Result, are_metrics, is_count
-from eigenrnn.experiments.training.run_directory import RunDirectory, write_json
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = ["State", "Status"]
 
@@ -62,7 +63,7 @@ class Status:
 
     def with_result(self, out: Path) -> Self:
         """Read the result of a trial that has ended; without one it is `waiting`."""
-        file = RunDirectory(out / self.trial.path).result
+        file = RunFolder(out / self.trial.path).result
         if not file.exists():
             return replace(self, state="waiting")
         try:
@@ -100,7 +101,7 @@ class Status:
             return {}
         last = self.result.last
         names = [f"{split}_{name}" for split, metrics in last.items() for name in metrics]
-        return read_columns(RunDirectory(self.result.directory).metrics, names)
+        return read_columns(RunFolder(self.result.directory).metrics, names)
 
 
 def _read_status(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from eigenrnn.experiments.sweep.status import Status
 from eigenrnn.experiments.sweep.trials import Trial, TrialSource
 from eigenrnn.experiments.training import Callback, checkpoint, fit
 from eigenrnn.experiments.training.result import Metrics
-from eigenrnn.experiments.training.run_directory import RunDirectory
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = ["train_trials"]
 
@@ -90,7 +90,7 @@ def _train(trial: Trial, source: TrialSource, out: Path, report: _Report) -> Sta
 def _fit(status: Status, source: TrialSource, out: Path, report: _Report) -> Status:
     folder = out / status.trial.path
     if replace(status, state="ended").with_result(out).result is None:  # missing or damaged
-        RunDirectory(folder).result.unlink(missing_ok=True)
+        RunFolder(folder).result.unlink(missing_ok=True)
     setup = source.prepare(status.trial, folder)
     result = fit(
         setup.model,
@@ -105,7 +105,7 @@ def _fit(status: Status, source: TrialSource, out: Path, report: _Report) -> Sta
     )
     scores: Mapping[str, float] | None = None
     if setup.score is not None:
-        state = checkpoint.load(RunDirectory(folder).best)
+        state = checkpoint.load(RunFolder(folder).best)
         setup.model.load_state_dict(state["model"])
         scores = dict(setup.score(setup.model.eval(), folder / "scores"))
     return replace(status, result=result, scores=scores)
@@ -143,6 +143,6 @@ def _error_message(error: Exception, folder: Path) -> str:
     """Describe an error and, for a full disk, the last checkpoint."""
     if not isinstance(error, OSError) or error.errno not in _DISK_FULL:
         return f"{type(error).__name__}: {error}"
-    last = RunDirectory(folder).last
+    last = RunFolder(folder).last
     kept = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
     return f"the disk of {folder} is full ({error.strerror}); {kept}"

@@ -12,6 +12,7 @@ from torch import nn
 from eigenrnn.errors import CheckpointError
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.training.callbacks import Callback
+from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.fingerprint import (
     check_fingerprint,
     run_fingerprint,
@@ -21,7 +22,7 @@ from eigenrnn.experiments.training.loop import TrainingLoop
 from eigenrnn.experiments.training.processes import launch, on_first_process
 from eigenrnn.experiments.training.progress import RunProgress, plain_console
 from eigenrnn.experiments.training.result import Result, selection_metric
-from eigenrnn.experiments.training.run_directory import RunDirectory, locked, write_json
+from eigenrnn.experiments.training.run_folder import RunFolder, locked
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.experiments.training.train_step import TrainStep
 from eigenrnn.experiments.training.training_state import BestModel, TrainingState
@@ -91,7 +92,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     max_seconds = _seconds(max_minutes)
     if resume and overwrite:
         raise ValueError("expected resume or overwrite, got both")
-    files, steps = RunDirectory(directory), settings.total_steps(task)
+    files, steps = RunFolder(directory), settings.total_steps(task)
     # before anything is written: without data or memory no partial run should be left behind
     _check_memory(model, next(task.batches("train", settings.batch_size)))
     fingerprint = run_fingerprint(model, task, settings)
@@ -102,8 +103,9 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         state = files.open(resume=resume, overwrite=overwrite)
         if state is not None:
             is_finished = _is_finished(state, files.last, fingerprint, steps)
-            if is_finished and files.result.exists():
-                return state, Result.read(files.result)
+            finished = files.read_result() if is_finished else None
+            if finished is not None:
+                return state, finished
         names = {"name": name, "best_by": selection_metric(task)}
         metadata = run_metadata(model, task, settings)
         write_json(files.config, {**names, **metadata, "config": config or {}})
@@ -159,7 +161,7 @@ def _is_finished(
 
 
 def _restore(
-    train_step: TrainStep, checkpoint: Mapping[str, Any] | None, files: RunDirectory
+    train_step: TrainStep, checkpoint: Mapping[str, Any] | None, files: RunFolder
 ) -> tuple[TrainingState, BestModel | None]:
     """Restore the state of a checkpoint, if there is one, and its `best.pt`.
 

@@ -26,7 +26,7 @@ from eigenrnn.experiments.training.result import (
     selection_metric,
     selection_split,
 )
-from eigenrnn.experiments.training.run_directory import RunDirectory
+from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.experiments.training.signals import DeferredSignals
 from eigenrnn.experiments.training.train_step import TrainStep
@@ -42,7 +42,7 @@ class TrainingLoop:
     train_step: TrainStep
     task: Task
     settings: Settings
-    files: RunDirectory
+    files: RunFolder
     fingerprint: dict[str, str]
     state: TrainingState
     best: BestModel | None
@@ -97,7 +97,7 @@ class TrainingLoop:
                 "(on the command line: --resume)"
             )
         if self.is_first_process and not is_early:
-            result.write(self.files.result)
+            self.files.write_result(result)
         return result
 
     def _signal_of_any(self, signal: int | None) -> int | None:

@@ -1,6 +1,5 @@
 """The result of a run, and the rule that selects its best evaluation."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,9 +7,10 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training.run_directory import write_json
+from eigenrnn.experiments.training.files import check_types
 
 __all__ = [
+    "RESULT_REMEDY",
     "Metrics",
     "Result",
     "are_metrics",
@@ -21,11 +21,16 @@ __all__ = [
     "selection_split",
 ]
 
-_REMEDY = "delete it: resume=True (--resume) writes it again from the checkpoint"
+RESULT_REMEDY = "delete it: resume=True (--resume) writes it again from the checkpoint"
 _NOT_WRITTEN = ("interrupted", "out_of_time", "signal")
 
 Metrics = dict[str, dict[str, float]]
 """The loss and the metrics of each split, by name."""
+
+_TYPES = {
+    **{"steps": int, "seconds": float, "train_loss": float, "last": Metrics, "best": Metrics},
+    **{"best_step": int | None, "best_by": str | None, "processor_seconds": float | None},
+}
 
 
 @dataclass(frozen=True)
@@ -65,25 +70,12 @@ class Result:
     processor_seconds: float | None = None
     signal: int | None = None
 
-    def write(self, path: Path) -> None:
-        """Write everything except the folder, which may move, and the interruption."""
+    def to_json(self) -> dict[str, Any]:
+        """Return everything except the folder, which may move, and the interruption."""
         numbers = asdict(self)
         for name in ("directory", *_NOT_WRITTEN):
             del numbers[name]
-        write_json(path, numbers)
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the result of a finished run.
-
-        Raises:
-            ValueError: If the file is damaged; the message names a remedy.
-        """
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is truncated or damaged: {error}; {_REMEDY}") from None
-        return cls.from_json(content, path.parent)
+        return numbers
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], directory: Path) -> Self:
@@ -93,13 +85,15 @@ class Result:
             ValueError: If a key or a value is invalid; the message names the file.
         """
         path = directory / "result.json"
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} is damaged: it is not an object; {RESULT_REMEDY}")
         try:
-            result = cls(**content, directory=directory)
+            check_types(path, content, _TYPES)
+            return cls(**content, directory=directory)
+        except ValueError as error:
+            raise ValueError(f"{error}; {RESULT_REMEDY}") from None
         except TypeError as error:
-            raise ValueError(f"{path} is damaged: {error}; {_REMEDY}") from None
-        if not _has_valid_types(content):
-            raise ValueError(f"{path} is damaged: a value has the wrong type; {_REMEDY}")
-        return result
+            raise ValueError(f"{path} is damaged: {error}; {RESULT_REMEDY}") from None
 
 
 def is_number(value: object) -> bool:
@@ -115,20 +109,6 @@ def is_count(value: object) -> bool:
 def are_metrics(value: object) -> bool:
     """Whether a value is a dict of numbers."""
     return isinstance(value, dict) and all(map(is_number, cast("dict[str, Any]", value).values()))
-
-
-def _has_valid_types(content: Mapping[str, Any]) -> bool:
-    optional = {"best_step": is_count, "processor_seconds": is_number}
-    return (
-        is_count(content["steps"])
-        and all(is_number(content[name]) for name in ("seconds", "train_loss"))
-        and all(
-            isinstance(content[name], dict) and all(map(are_metrics, content[name].values()))
-            for name in ("last", "best")
-        )
-        and all(content.get(n) is None or is_valid(content[n]) for n, is_valid in optional.items())
-        and isinstance(content["best_by"], str | None)
-    )
 
 
 def selection_split(task: Task) -> str | None:

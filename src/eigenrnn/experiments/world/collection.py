@@ -20,8 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
+from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.progress import plain_console
-from eigenrnn.experiments.training.run_directory import write_json
 from eigenrnn.experiments.training.signals import DeferredSignals
 from eigenrnn.experiments.world.drive import check_installed, record_drive, sample_actions
 

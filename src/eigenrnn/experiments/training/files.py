@@ -1,4 +1,4 @@
-"""Reads the files of runs and recipes; errors name the damaged file."""
+"""Reads and writes JSON files and tables of numbers; errors name the damaged file."""
 
 import csv
 import io
@@ -12,13 +12,16 @@ from typing import Any, cast, get_args, get_origin
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenrnn.atomic import write_atomically
+
 __all__ = [
     "Columns",
     "check_types",
     "read_json",
     "read_lines",
-    "read_markdown_lists",
     "read_table",
+    "read_text",
+    "write_json",
 ]
 
 _LARGE = 2**63  # larger integers are not sizes, and may not fit into a float
@@ -34,7 +37,7 @@ def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
         ValueError: If the file is damaged, or written by another version of this library.
     """
     try:
-        content = json.loads(_text(path))
+        content = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is truncated or damaged: {error}") from None
     if not isinstance(content, dict):
@@ -47,6 +50,11 @@ def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
             f"written by another version ({_version(values)}); run it again with this one"
         )
     return values
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an indented JSON file atomically; values unknown to JSON become strings."""
+    write_atomically(path, (json.dumps(content, indent=2, default=str) + "\n").encode())
 
 
 def check_types(path: Path, content: Mapping[str, Any], types: Mapping[str, Any]) -> None:
@@ -92,7 +100,7 @@ def read_table(path: Path) -> Columns:
     Raises:
         ValueError: If the file has no header, or a row is damaged.
     """
-    text = _text(path)
+    text = read_text(path)
     try:
         rows = list(csv.reader(io.StringIO(text, newline="")))
     except csv.Error as error:
@@ -120,7 +128,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: If a line is damaged.
     """
-    text = _text(path)
+    text = read_text(path)
     lines = text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
     found: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
@@ -134,21 +142,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def read_markdown_lists(markdown: Path) -> dict[str, list[str]]:
-    """Read the lists of a Markdown file, by the headings above them."""
-    if not markdown.is_file():
-        return {}
-    found: dict[str, list[str]] = {}
-    title = ""
-    for line in _text(markdown).splitlines():
-        if line.startswith("## "):
-            title = line.removeprefix("## ")
-        elif line.startswith("- ") and title:
-            found.setdefault(title, []).append(line.removeprefix("- "))
-    return found
-
-
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Read a text file.
 
     Raises:

@@ -1,0 +1,218 @@
+"""The folder of a run: its files, their readers and writers, and its lock."""
+
+import json
+import os
+import platform
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from eigenrnn.errors import FolderInUseError, RunExistsError
+from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.files import (
+    Columns,
+    check_types,
+    read_json,
+    read_lines,
+    read_table,
+    write_json,
+)
+from eigenrnn.experiments.training.result import RESULT_REMEDY, Result
+
+__all__ = ["RunFolder", "locked"]
+
+_CONFIG: dict[str, Any] = {
+    **{"task": str, "model": list[str], "parameters": int},
+    **{"settings": dict, "versions": dict},
+}
+_CONFIG_OPTIONAL: dict[str, Any] = {
+    "name": str | None,
+    "best_by": str | None,
+    "config": dict[str, object] | None,
+}
+_STATUS = {"state": str, "message": str, "scores": dict[str, float]}
+
+
+class RunFolder:
+    """The files of one run, with their readers and writers.
+
+    =================  ================================================================
+    `config.json`      task, network, settings and versions, written when the run starts
+    `metrics.csv`      losses, metrics and measurements by step
+    `tensorboard/`     the same numbers for TensorBoard
+    `dynamics.jsonl`   spectra and gradient norms, if the callback `Dynamics` is used
+    `last.pt`          the latest checkpoint, from which the run can be resumed
+    `best.pt`          the model at the best evaluation, also part of `last.pt`
+    `result.json`      the result, written when the run is finished
+    `status.json`      whether a run of a recipe or a sweep has ended, diverged or failed
+    =================  ================================================================
+
+    Readers raise a `ValueError` that names a damaged file, and run no code from it.
+
+    Args:
+        path: The folder; it need not exist yet.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.metrics = self.path / "metrics.csv"
+        self.tensorboard = self.path / "tensorboard"
+        self.dynamics = self.path / "dynamics.jsonl"
+        self.last = self.path / "last.pt"
+        self.best = self.path / "best.pt"
+        self.result = self.path / "result.json"
+        self.status = self.path / "status.json"
+
+    def open(self, *, resume: bool, overwrite: bool) -> dict[str, Any] | None:
+        """Prepare the folder for a run, and return the checkpoint to resume from, if any.
+
+        Raises:
+            RunExistsError: If it holds a run that should be neither resumed nor overwritten.
+            CheckpointError: If the checkpoint to resume from is damaged.
+        """
+        if not resume and not overwrite and any(file.exists() for file in self._files()):
+            raise RunExistsError(
+                f"{self.path} already holds a run: resume it with resume=True "
+                "(on the command line: --resume), or delete it with overwrite=True (--overwrite)"
+            )
+        if resume and self.last.exists():
+            state = checkpoint.load(self.last)
+            if "best" not in state:  # of an earlier version, which kept it in `best.pt` only
+                state["best"] = checkpoint.load(self.best) if self.best.exists() else None
+            return state
+        self.path.mkdir(parents=True, exist_ok=True)
+        for file in self._files():  # only the files of a run: the folder may hold others
+            file.unlink(missing_ok=True)
+        return None
+
+    def _files(self) -> list[Path]:
+        # The checkpoint is deleted first: after a crash no new run can resume from it.
+        files = [self.last, self.best, self.result, self.metrics, self.dynamics, self.config]
+        return [*files, *self.tensorboard.glob("events.out.tfevents.*")]
+
+    def read_config(self) -> dict[str, Any]:
+        """Read task, network, settings and versions.
+
+        Raises:
+            ValueError: If the file is damaged, or of another version.
+        """
+        content = read_json(self.config, _CONFIG)
+        check_types(self.config, content, _CONFIG | _CONFIG_OPTIONAL)
+        check_types(self.config, content["settings"], {"seed": int})
+        if not content["model"]:
+            raise ValueError(f"{self.config} is damaged: expected model to be lines, got none")
+        return content
+
+    def read_metrics(self) -> Columns:
+        """Read the columns of `metrics.csv`.
+
+        Raises:
+            ValueError: If the file is damaged, or has no column `step`.
+        """
+        columns = read_table(self.metrics)
+        if "step" not in columns:
+            raise ValueError(f"expected a column step in {self.metrics}, got none")
+        return columns
+
+    def read_dynamics(self) -> list[dict[str, Any]]:
+        """Read the recorded training dynamics; empty if they were not recorded.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        return read_lines(self.dynamics) if self.dynamics.exists() else []
+
+    def read_result(self) -> Result | None:
+        """Read the result; None if the run has not ended.
+
+        Raises:
+            ValueError: If the file is damaged, or of another version.
+        """
+        if not self.result.exists():
+            return None
+        try:
+            content = json.loads(self.result.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{self.result} is truncated or damaged: {error}; {RESULT_REMEDY}"
+            ) from None
+        return Result.from_json(content, self.path)
+
+    def write_result(self, result: Result) -> None:
+        """Write the result, without the folder, which may move."""
+        write_json(self.result, result.to_json())
+
+    def read_status(self) -> dict[str, Any]:
+        """Read the status: at least a `state` and a `message`, and perhaps `scores`.
+
+        Returns:
+            The content of the file; the state `"waiting"` and no message without a file.
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        if not self.status.exists():
+            return {"state": "waiting", "message": ""}
+        content = read_json(self.status, ("state", "message"))
+        check_types(self.status, content, _STATUS)
+        return content
+
+    def write_status(self, state: str, message: str = "", **entries: Any) -> None:
+        """Write the status, with further entries such as `scores`."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.status, {"state": state, "message": message, **entries})
+
+    def best_weights(self) -> dict[str, Tensor]:
+        """Read the weights of the best evaluation, or the last ones of a run without any.
+
+        Raises:
+            CheckpointError: If there is no checkpoint, or it is damaged.
+        """
+        if self.best.exists():
+            return checkpoint.load(self.best, "model")["model"]
+        return checkpoint.load(self.last, "learner")["learner"]["model"]
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Lock a folder against other processes; it is created if it does not exist.
+
+    The operating system holds the lock, so a killed process leaves none behind.
+
+    Raises:
+        FolderInUseError: If another process holds the lock; the message names it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file, holder = folder / ".lock", folder / ".lock.json"
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise FolderInUseError(
+            f"{folder} is in use by {_lock_owner(holder)}: wait until it ends, or choose another "
+            "folder"
+        ) from None
+    try:
+        since = datetime.now().astimezone().isoformat(" ", "seconds")
+        write_json(holder, {"pid": os.getpid(), "host": platform.node(), "since": since})
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        file.unlink(
+            missing_ok=True
+        )  # before the release, after which another process may create it
+        lock.release()
+
+
+def _lock_owner(holder: Path) -> str:
+    """Describe the process that holds the lock."""
+    try:
+        owner = json.loads(holder.read_text())
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+    except (OSError, ValueError, KeyError, TypeError):  # that process is just starting or ending
+        return "another process"
