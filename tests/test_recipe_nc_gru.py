@@ -220,6 +220,8 @@ def test_penn_treebank_has_the_printed_numbers():
     assert found == {
         "NC-GRU(U_c) 435": 1.385,
         "NC-GRU(U_c) 435 as released": 1.385,
+        "LSTM 361": None,
+        "GRU 416": None,
         "LSTM 350-880-350": 1.4,
         "GRU 415-950-415": 1.455,
         "scoRNN 500-2000-500": 1.6,
