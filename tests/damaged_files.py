@@ -17,14 +17,20 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.experiments.data import enwik8, ptb, speech
+from eigenrnn.experiments.data import speech
+from eigenrnn.experiments.data import text as text_data
 from eigenrnn.experiments.data.audio import read_recording, wave_bytes
 from eigenrnn.experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
-from eigenrnn.experiments.data.enwik8 import open_enwik8
 from eigenrnn.experiments.data.mnist import read_idx
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.data.text import Corpus, read_text
+from eigenrnn.experiments.data.text import (
+    PTB_CHARACTER_FILES,
+    Corpus,
+    open_enwik8,
+    read_ptb_characters,
+    read_text,
+)
 from eigenrnn.experiments.results import ArchivedRun
 from eigenrnn.experiments.sweep import Status, Trial
 from eigenrnn.experiments.sweep.cluster import temporary_folder
@@ -363,8 +369,8 @@ def data_readers() -> dict[str, Reader]:
     np.save(rollout, np.zeros(2, ROLLOUT))
     digits = recordings("recordings/0_a_0.wav", "recordings/1_a_7.wav", "recordings/2_a_20.wav")
     spoken = recordings("timit/dr1-fvmh0/si836.wav", "timit/dr8-fbcg1/sx2.wav")
-    symbols = {part: f"t h e _ {part[0]} a t \n ".encode() for part in ptb.CHARACTER_FILES}
-    characters = {p: known(f, symbols[p]) for p, f in ptb.CHARACTER_FILES.items()}
+    symbols = {part: f"t h e _ {part[0]} a t \n ".encode() for part in PTB_CHARACTER_FILES}
+    characters = {p: known(f, symbols[p]) for p, f in PTB_CHARACTER_FILES.items()}
     text = gzip.compress(TEXT.encode())
     wikipedia = TEXT.encode()
     series = {"is_valid": sequences_are_sound}
@@ -377,8 +383,8 @@ def data_readers() -> dict[str, Reader]:
 
     def characters_of(folder: Path) -> Any:
         for part in ("validation", "test"):
-            (folder / Path(ptb.CHARACTER_FILES[part].path).name).write_bytes(symbols[part])
-        return spelled_out(ptb.read_characters(folder))
+            (folder / Path(PTB_CHARACTER_FILES[part].path).name).write_bytes(symbols[part])
+        return spelled_out(read_ptb_characters(folder))
 
     return {
         "ts": Reader("a.ts", TS.encode(), series_of("a.ts"), **series),
@@ -439,15 +445,15 @@ def data_readers() -> dict[str, Reader]:
         "ptb": Reader(
             "ptb.char.train.txt",
             symbols["train"],
-            read_locally(ptb, "CHARACTER_FILES", characters, characters_of),
+            read_locally(text_data, "PTB_CHARACTER_FILES", characters, characters_of),
         ),
         "enwik8": Reader(
             "enwik8",
             wikipedia,
             read_locally(
-                enwik8,
-                "FILE",
-                known(enwik8.FILE, wikipedia),
+                text_data,
+                "ENWIK8",
+                known(text_data.ENWIK8, wikipedia),
                 lambda f: spelled_out(open_enwik8(f)),
             ),
         ),

@@ -9,7 +9,7 @@ import cases
 from eigenrnn import constraints, layers, nonlinearities
 from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import tasks
-from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 
 
 def exported_classes(package, unless):
@@ -26,7 +26,10 @@ def classes_of(cases_by_name):
     [
         (exported_classes(constraints, {Constraint}), classes_of(cases.CONSTRAINTS)),
         (exported_classes(layers, set()), classes_of(cases.LAYERS | cases.NAMED)),
-        (exported_classes(tasks, {Task, tasks.Batch}), {type(t) for t in cases.TASKS.values()}),
+        (
+            exported_classes(tasks, {Task, NextSymbol, Synthetic, tasks.Batch}),
+            {type(t) for t in cases.TASKS.values()},
+        ),
         (set(nonlinearities.NONLINEARITIES), {name for name, _ in cases.NONLINEARITIES.values()}),
     ],
     ids=["constraints", "layers", "tasks", "nonlinearities"],

@@ -10,7 +10,7 @@ from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import registry, tasks
 from eigenrnn.experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
-from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
 
@@ -33,7 +33,7 @@ def exported_classes(package):
     [
         (registry.CONSTRAINTS, exported_classes(constraints) - {Constraint}),
         (registry.LAYERS, exported_classes(layers)),
-        (registry.TASKS, exported_classes(tasks) - {Task, tasks.Batch}),
+        (registry.TASKS, exported_classes(tasks) - {Task, NextSymbol, Synthetic, tasks.Batch}),
     ],
     ids=["constraints", "layers", "tasks"],
 )

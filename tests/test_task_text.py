@@ -12,8 +12,8 @@ import torch
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.tasks import CharPTB, Enwik8, Text, WordPTB
 from eigenrnn.experiments.tasks.base import model_for
-from eigenrnn.experiments.tasks.next_symbol import random_windows
 from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn.experiments.tasks.text import random_windows
 from eigenrnn.layers import ScoRNN
 from synthetic_data import SIZE, patched_enwik8, synthetic_enwik8
 from training_run import losses, small_fit, small_settings

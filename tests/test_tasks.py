@@ -17,12 +17,12 @@ from eigenrnn.experiments.tasks import (
     Copying,
     Denoise,
     Enwik8,
+    NextSymbol,
     Parenthesis,
     PixelMNIST,
     Series,
     Speech,
 )
-from eigenrnn.experiments.tasks.next_symbol import NextSymbol
 from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for
 from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
 

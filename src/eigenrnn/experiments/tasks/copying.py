@@ -36,6 +36,8 @@ class Copying(Synthetic):
     blank correctly and the symbols with equal probability. The papers differ in the place of the
     marker, the coding and the number of examples; a constructor named for a paper sets these.
 
+    See `Synthetic` for the options of the training, validation and test sets.
+
     Args:
         delay: The number T of steps between the last symbol and the first one recalled.
         symbols: The number K of symbols to remember.
@@ -44,12 +46,6 @@ class Copying(Synthetic):
         coding: Whether the input of a step is `one_hot` or its code as one `scalar`.
         blank: Whether the code of the blank comes `first`, 0 before the symbols 1 to A, or `last`,
             A after the symbols 0 to A - 1; then the marker A + 1 is an output class as well.
-        train_examples: The size of a fixed training set; `None` draws new examples at every step.
-        test_examples: The size of the fixed test set.
-        validation_examples: The size of the fixed validation set, which no paper has; `None`
-            takes that of the test set, at most 200.
-        shuffle: Whether a fixed training set has a new order in every epoch.
-        data_seed: The seed of the fixed sets.
 
     Shape:
         inputs: :math:`(T + 2K, B, A + 2)`, or :math:`(T + 2K, B, 1)` for the scalar coding.

@@ -35,16 +35,14 @@ class Denoise(Synthetic):
     has a loss of about 0.007 for T = 200 and 0.002 for T = 400. In that code the marker has no
     channel either, so its input is zero.
 
+    See `Synthetic` for the options of the training, validation and test sets.
+
     Args:
         length: The number T; T + K - 1 steps precede the marker.
         symbols: The number K of symbols.
         alphabet: The number A of different symbols.
         collisions: Whether two symbols may be drawn for the same place, where one of them is lost.
         marker: Whether the marker has its own channel (`one_hot`) or none (`zero`).
-        test_examples: The size of the fixed test set.
-        validation_examples: The size of the fixed validation set; `None` takes that of the test
-            set, at most 200.
-        data_seed: The seed of the fixed sets.
 
     Shape:
         inputs: :math:`(T + 2K, B, A + 2)`, or :math:`(T + 2K, B, A + 1)` with the zero marker.

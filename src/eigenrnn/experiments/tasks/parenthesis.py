@@ -37,6 +37,8 @@ class Parenthesis(Synthetic):
     probabilities :math:`p_t` of the counts after t steps. For the cross-entropy the baseline is
     their mean entropy.
 
+    See `Synthetic` for the options of the training, validation and test sets.
+
     Args:
         length: The number T of tokens.
         types: The number of types of brackets.
@@ -45,10 +47,6 @@ class Parenthesis(Synthetic):
         pairs: The number of bracket pairs in a sequence. Their types and places are random, and
             all other tokens are noise. `None` draws each token uniformly from all tokens.
         criterion: Whether the loss is the `squared_error` or the `cross_entropy`.
-        test_examples: The size of the fixed test set.
-        validation_examples: The size of the fixed validation set; `None` takes that of the test
-            set, at most 200.
-        data_seed: The seed of the fixed sets.
 
     Shape:
         inputs: :math:`(T, B, 2 \cdot \text{types} + \text{noise})`.

@@ -30,22 +30,22 @@ class Synthetic(Task):
     compact examples that `_draw` returns, and has its own random stream. `_lay_out` expands them
     to long sequences, which exist only within a batch.
 
-    Attributes:
+    Args:
         train_examples: The size of a fixed training set; `None` draws new examples at every step.
         test_examples: The size of the fixed test set.
-        validation_examples: The size of the fixed validation set; `None` takes that of the test
-            set, at most `default_validation`.
+        validation_examples: The size of the fixed validation set, which no paper has; `None`
+            takes that of the test set, at most 200.
         shuffle: Whether a fixed training set has a new order in every epoch.
         data_seed: The seed of the fixed sets.
-        default_validation: The largest size of a validation set that is not chosen.
     """
 
-    # a subclass states as fields those that are its options
+    # a subclass declares its options as fields, in the order of its arguments
     train_examples: int | None = None
     test_examples: int
     validation_examples: int | None
     shuffle: bool = False
     data_seed: int
+    # the largest validation set by default
     default_validation: ClassVar[int] = 200
 
     def __post_init__(self) -> None:

@@ -1,17 +1,495 @@
-"""Language modelling of a text file of the user."""
+"""Language modelling: the next character, word or byte of a text."""
 
+import itertools
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
 
 from eigenrnn.experiments.data.files import missing_file
-from eigenrnn.experiments.data.text import TINY_SHAKESPEARE, Corpus, read_text, split_text
-from eigenrnn.experiments.tasks.base import check_choices
-from eigenrnn.experiments.tasks.next_symbol import NextSymbol
+from eigenrnn.experiments.data.text import (
+    ENWIK8,
+    ENWIK8_ZIP,
+    PACKED_PTB_CHARACTER_FILES,
+    PTB_CHARACTER_FILES,
+    PTB_WORD_FILES,
+    TINY_SHAKESPEARE,
+    Corpus,
+    open_enwik8,
+    read_ptb_characters,
+    read_ptb_words,
+    read_text,
+    split_text,
+)
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
 
-__all__ = ["Text"]
+__all__ = ["CharPTB", "Enwik8", "NextSymbol", "Text", "WordPTB", "random_windows"]
 
+Cut = Literal["fixed", "random", "lines"]
 Unit = Literal["characters", "words"]
+
+_NO_TARGET = -100
+# of windows of random length
+_SHORTEST_BASE = 20
+_HALVED = 0.05  # the fraction of windows with half the length
+_SPREAD = 5.0
+_SHORTEST = 5
+
+_CHARACTERS = {"train": 5_017_482, "validation": 393_042, "test": 442_423}
+_WORDS = {"train": 929_589, "validation": 73_760, "test": 82_430}
+_BYTES = 100_000_000
+_FEWEST_BYTES = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSymbol(Task):
+    """Predict each symbol of a text from those before it.
+
+    The text is cut into streams of equal length, one per row of a batch; the remainder is not
+    used. A batch is one window of all streams. It begins where the previous window ended, and the
+    network continues from its final state. A subclass defines how the text is read.
+
+    Args:
+        window: The number of steps of a batch, or the base length of random windows.
+        cut: Windows of `fixed` length; of `random` length, which also scales the learning rate (as
+            in AWD-LSTM); or separate `lines`. Each line starts from a zero state and excludes the
+            end-of-line symbol. The lines are shuffled in every epoch.
+        validation_streams: The number of streams in validation; None takes the batch size.
+        test_streams: The number of streams in the test; None takes the batch size.
+        eval_symbols: The number of symbols of the validation and test texts that are used, from
+            the first on; None takes all, as in every paper.
+        data_root: The only folder to search for the files; see
+            `eigenrnn.experiments.data.locate`.
+    """
+
+    readout: ClassVar[Literal["all", "last"]] = "all"
+    metric_name: ClassVar[str] = "bits"
+    higher_is_better: ClassVar[bool] = False
+    carries: ClassVar[bool] = True
+
+    window: int = 150
+    cut: Cut = "fixed"
+    validation_streams: int | None = None
+    test_streams: int | None = None
+    eval_symbols: int | None = None
+    data_root: str | Path | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        check_choices(self, cut=Cut)
+        check_at_least(self, 1, "window", "validation_streams", "test_streams", "eval_symbols")
+        if self.cut == "random" and self.window < _SHORTEST_BASE:
+            raise ValueError(
+                f"expected window >= {_SHORTEST_BASE} with random lengths, got {self.window}"
+            )
+
+    @abstractmethod
+    def _read(self) -> Corpus: ...
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbol of each index."""
+        return self._corpus.symbols[: self.vocabulary]
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self._corpus.symbols) - (self.cut == "lines")
+
+    @property
+    def input_size(self) -> int:
+        return self.vocabulary
+
+    @property
+    def output_size(self) -> int:
+        return self.vocabulary
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return "train", "validation", "test"
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        line_metrics = ("line_bits",) if self.cut == "lines" else ()
+        return "loss", "bits", "accuracy", *line_metrics
+
+    def batch(self, size: int, generator: torch.Generator) -> Batch:
+        self.check_request("train", size)
+        if self.cut == "lines":
+            rows = torch.randint(len(self._lines["train"][0]), (size,), generator=generator)
+            return self._lay_out_lines("train", rows)
+        codes = self._corpus.parts["train"]
+        steps = min(self.window, len(codes) - 1)
+        begins = torch.randint(len(codes) - steps, (size,), generator=generator)
+        return self._lay_out(codes[begins.numpy() + np.arange(steps + 1)[:, None]])
+
+    def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
+        self.check_request(split, size, start)
+        if self.cut == "lines":
+            return self._line_batches(split, size, seed, start)
+        return self._window_batches(split, size, seed, start)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self.loss(outputs, targets) / math.log(2)
+
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (5,)
+        is_target = targets != _NO_TARGET
+        nats = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
+        nats = nats.view_as(targets)
+        correct = (outputs.argmax(-1) == targets).sum()
+        means = nats.sum(0) / is_target.sum(0)
+        lines = torch.tensor(targets.shape[1], device=nats.device)
+        return torch.stack([nats.sum(), correct, is_target.sum(), means.sum(), lines]).to(nats)
+
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        nats, correct, count, means, lines = sums.tolist()
+        loss = nats / count
+        # `math.exp` raises an OverflowError if the training has diverged
+        metrics = {
+            "loss": loss,
+            "bits": loss / math.log(2),
+            "accuracy": correct / count,
+            "line_bits": means / lines / math.log(2),
+            "perplexity": torch.tensor(loss, dtype=torch.float64).exp().item(),
+        }
+        return {name: metrics[name] for name in self.metric_names}
+
+    def baseline(self) -> float:
+        """The entropy of the symbol frequencies in the training text."""
+        counts = self._counts[: self.vocabulary]
+        frequencies = counts[counts > 0] / counts.sum()
+        return float(-(frequencies * np.log(frequencies)).sum())
+
+    def steps_per_epoch(self, size: int) -> int | None:
+        self.check_request("train", size)
+        if self.cut == "lines":
+            return math.ceil(len(self._lines["train"][0]) / size)
+        length = self._stream_length("train", size) - 1
+        if self.cut == "random":
+            return _expected_count(length, self.window)
+        return math.ceil(length / self.window)
+
+    def _text_length(self, split: str) -> int:
+        return len(self._corpus.parts[split])
+
+    @cached_property
+    def _corpus(self) -> Corpus:
+        return self._read()
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        return self._corpus.counts("train")
+
+    @cached_property
+    def _lines(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        corpus = self._corpus
+        if not corpus.has_lines:
+            raise ValueError(
+                f"expected a text with line ends for cut='lines', got one without: {self}"
+            )
+        end = len(corpus.symbols) - 1
+        return {part: _find_lines(text, end) for part, text in corpus.parts.items()}
+
+    def _stream_length(self, split: str, size: int) -> int:
+        """Return the number of symbols of each stream.
+
+        Raises:
+            ValueError: If the text is too short for `size` streams.
+        """
+        total = self._text_length(split)
+        if split != "train":
+            total = min(total, self.eval_symbols or total)
+        if total < 2 * size:
+            raise ValueError(
+                f"expected at least {2 * size} symbols in the {split} text for {size} streams, "
+                f"got {total}; take a smaller batch or a longer text"
+            )
+        return total // size
+
+    def _window_batches(self, split: str, size: int, seed: int, start: int) -> Iterator[Batch]:
+        streams_of = {"validation": self.validation_streams, "test": self.test_streams}
+        size = streams_of.get(split) or size
+        drawn = split == "train" and self.cut == "random"
+        length = self._stream_length(split, size)
+        streams = self._corpus.parts[split][: size * length].reshape(size, length)
+
+        def bounds(number: int) -> NDArray[np.int64]:
+            """The first step of each window of a pass, followed by the end of the text."""
+            if drawn:
+                return random_windows(length - 1, self.window, seed, number)
+            return np.append(np.arange(0, length - 1, self.window), length - 1)
+
+        first_pass, skipped = divmod(start, len(bounds(0)) - 1)
+        for number in itertools.count(first_pass) if split == "train" else range(first_pass, 1):
+            places = bounds(number).tolist()
+            for k in range(skipped, len(places) - 1):
+                begin, end = places[k : k + 2]
+                scale = (end - begin) / self.window if drawn else 1.0
+                yield self._lay_out(streams[:, begin : end + 1].T, carry=k > 0, lr_scale=scale)
+            skipped = 0
+
+    def _line_batches(self, split: str, size: int, seed: int, start: int) -> Iterator[Batch]:
+        begins = self._lines[split][0]
+        count = len(begins)
+        if split != "train" and self.eval_symbols is not None:
+            count = max(1, int(np.searchsorted(begins, self.eval_symbols)))
+        chosen = (
+            epoch_indices(count, size, seed=seed, start=start, shuffle=True)
+            if split == "train"
+            else (torch.arange(count)[rows] for rows in sequential_slices(count, size, start))
+        )
+        for rows in chosen:
+            yield self._lay_out_lines(split, rows)
+
+    def _lay_out(
+        self,
+        codes: NDArray[Any],  # (T + 1, B)
+        *,
+        carry: bool = False,
+        lr_scale: float = 1.0,
+    ) -> Batch:
+        numbers = self._corpus.to_indices(np.ascontiguousarray(codes))
+        text = torch.from_numpy(numbers)
+        return Batch(text[:-1], text[1:], carry=carry, lr_scale=lr_scale)
+
+    def _lay_out_lines(self, split: str, rows: Tensor) -> Batch:
+        text = self._corpus.parts[split]
+        begins, lengths = (each[rows.numpy()] for each in self._lines[split])
+        steps = np.arange(lengths.max())[:, None]  # (T + 1, 1)
+        places = np.minimum(begins + steps, len(text) - 1)
+        numbers = torch.from_numpy(self._corpus.to_indices(text[places]))
+        input_lengths = torch.from_numpy(lengths) - 1
+        is_valid = torch.from_numpy(steps[:-1]) < input_lengths
+        inputs = numbers[:-1].masked_fill(~is_valid, 0)
+        return Batch(inputs, numbers[1:].masked_fill(~is_valid, _NO_TARGET), input_lengths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharPTB(NextSymbol):
+    r"""Predict each character of the Penn Treebank from those before it.
+
+    The 50 symbols are 49 characters and the end of a line. With two streams and windows of five
+    steps, where `_` is a space and `|` the end of a line::
+
+        batch 1, carry=False    input   n o _ i t     input   w o u l d
+                                target  o _ i t _     target  o u l d _
+
+        batch 2, carry=True     input   _ w a s _     input   _ b e | t
+                                target  w a s _ n     target  b e | t h
+
+    The chance-level baseline is the entropy of the frequencies of the characters. See
+    `NextSymbol` for the options.
+
+    Shape:
+        inputs: :math:`(T, B)`, indices of symbols.
+        targets: :math:`(T, B)`, likewise; -100 after the end of a line.
+
+    Units:
+        Loss and baseline in nats, `bits` and `line_bits` (the mean over lines of the mean of each
+        line) in bits per character.
+
+    Raises:
+        ValueError: If an option is out of range.
+
+    Source:
+        Mikolov et al., 2012, http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf; the cuts of Kerg et
+        al., NeurIPS 2019, Merity, Keskar and Socher, ICLR 2018, and Mhammedi et al., ICML 2017
+        (departures: random lengths are scaled to fill the text, see
+        `eigenrnn.experiments.tasks.text.random_windows`; lines of one character, which
+        have no target, are left out).
+
+    Example:
+        >>> CharPTB.nnrnn(300).vocabulary
+        50
+    """
+
+    @classmethod
+    def nnrnn(cls, window: int = 150) -> Self:
+        """Kerg et al., NeurIPS 2019, published for 150 and 300 steps."""
+        return cls(window=window, validation_streams=10, test_streams=10)
+
+    @classmethod
+    def enrnn(cls) -> Self:
+        """Helfrich and Ye, AAAI 2020, from the text; it does not state the test streams."""
+        return cls(window=50)
+
+    @classmethod
+    def orhan(cls) -> Self:
+        """Orhan and Pitkow, ICLR 2020, with the default window lengths of AWD-LSTM."""
+        return cls(window=150, cut="random", validation_streams=10, test_streams=1)
+
+    @classmethod
+    def nc_gru(cls) -> Self:
+        """Mucllari et al., 2022."""
+        return cls(window=100, cut="random", validation_streams=10, test_streams=1)
+
+    @classmethod
+    def ornn(cls) -> Self:
+        """Mhammedi et al., ICML 2017, who validate by `line_bits` and report `bits`."""
+        return cls(cut="lines")
+
+    @property
+    def vocabulary(self) -> int:
+        return 49 if self.cut == "lines" else 50
+
+    def missing_data(self) -> str | None:
+        either = zip(
+            PTB_CHARACTER_FILES.values(), PACKED_PTB_CHARACTER_FILES.values(), strict=True
+        )
+        return missing_file(either, self.data_root)
+
+    def _read(self) -> Corpus:
+        return read_ptb_characters(self.data_root)
+
+    def _text_length(self, split: str) -> int:
+        return _CHARACTERS[split]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPTB(NextSymbol):
+    r"""Predict each word of the Penn Treebank from those before it.
+
+    The 10,000 symbols are 9,999 words, among them `<unk>` for all rarer ones, and the end of a
+    line. With two streams and windows of three steps::
+
+        batch 1, carry=False    input   no it was       input   he would not
+                                target  it was n't      target  would not say
+
+        batch 2, carry=True     input   n't black <eos>    input   say so <eos>
+                                target  black <eos> the    target  so <eos> in
+
+    The chance-level baseline is the entropy of the frequencies of the words. See
+    `NextSymbol` for the options.
+
+    Shape:
+        inputs: :math:`(T, B)`, indices of words.
+        targets: :math:`(T, B)`, likewise; -100 after the end of a line.
+
+    Units:
+        Loss and baseline in nats, `bits` in bits per word.
+
+    Raises:
+        ValueError: If an option is out of range.
+
+    Source:
+        Mikolov et al., Interspeech 2011; the cuts of Merity, Keskar and Socher, ICLR 2018.
+        https://arxiv.org/abs/1708.02182 (departures: random lengths are scaled to fill
+        the text, see `eigenrnn.experiments.tasks.text.random_windows`).
+
+    Example:
+        >>> WordPTB.orhan().vocabulary
+        10000
+    """
+
+    window: int = 70
+
+    @classmethod
+    def orhan(cls) -> Self:
+        """Orhan and Pitkow, ICLR 2020, with the default window lengths of AWD-LSTM."""
+        return cls(window=70, cut="random", validation_streams=10, test_streams=1)
+
+    @classmethod
+    def nc_gru(cls) -> Self:
+        """Mucllari et al., 2022, who do not state the window lengths; those of AWD-LSTM."""
+        return cls.orhan()
+
+    @property
+    def vocabulary(self) -> int:
+        return 9_999 if self.cut == "lines" else 10_000
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return *super().metric_names, "perplexity"
+
+    def missing_data(self) -> str | None:
+        return missing_file(PTB_WORD_FILES.values(), self.data_root)
+
+    def _read(self) -> Corpus:
+        return read_ptb_words(self.data_root)
+
+    def _text_length(self, split: str) -> int:
+        return _WORDS[split]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enwik8(NextSymbol):
+    r"""Predict each byte of a Wikipedia dump from those before it.
+
+    The first 90 % of the bytes are for training, the next 5 % for validation and the last 5 %
+    for the test. The symbols are the bytes that occur, in the order of their codes, and last the
+    end of a line. With two streams and windows of six steps, where `|` is the end of a line::
+
+        batch 1, carry=False    input   [ [ A n a r     input   = = H i s t
+                                target  [ A n a r c     target  = H i s t o
+
+        batch 2, carry=True     input   c h i s m ]     input   o r y = = |
+                                target  h i s m ] ]     target  r y = = | T
+
+    The text is memory-mapped from the disk. The chance-level baseline is the entropy of the byte
+    frequencies. See `NextSymbol` for the other options.
+
+    Args:
+        cut: Windows of `fixed` length, or of `random` length, which also scales the learning rate
+            (as in AWD-LSTM).
+        length: The number of bytes that are used, from the first on.
+
+    Shape:
+        inputs: :math:`(T, B)`, indices of bytes.
+        targets: :math:`(T, B)`, likewise.
+
+    Units:
+        Loss and baseline in nats, `bits` in bits per byte.
+
+    Raises:
+        ValueError: If an option is out of range.
+
+    Source:
+        Mahoney, 2006, https://mattmahoney.net/dc/textdata.html; the cuts of Merity, Keskar and
+        Socher, ICLR 2018. https://arxiv.org/abs/1803.08240 (departures: a split that ends within a
+        line gets no end of line; random lengths are scaled to fill the text, see
+        `eigenrnn.experiments.tasks.text.random_windows`).
+
+    Example:
+        >>> Enwik8.orhan().steps_per_epoch(128)
+        3615
+    """
+
+    window: int = 200
+    length: int = _BYTES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cut == "lines":
+            raise ValueError("expected cut to be 'fixed' or 'random', got 'lines'")
+        if not _FEWEST_BYTES <= self.length <= _BYTES:
+            raise ValueError(f"expected {_FEWEST_BYTES} <= length <= {_BYTES}, got {self.length}")
+
+    @classmethod
+    def orhan(cls) -> Self:
+        """Orhan and Pitkow, ICLR 2020, with the default window lengths of AWD-LSTM."""
+        return cls(window=200, cut="random", validation_streams=10, test_streams=1)
+
+    def missing_data(self) -> str | None:
+        return missing_file([(ENWIK8, ENWIK8_ZIP)], self.data_root)
+
+    def _read(self) -> Corpus:
+        return open_enwik8(self.data_root, self.length)
+
+    def _text_length(self, split: str) -> int:
+        train, held_out = self.length * 9 // 10, self.length // 20
+        rest = self.length - train - held_out
+        return {"train": train, "validation": held_out, "test": rest}[split]
 
 
 @dataclass(frozen=True)
@@ -25,21 +503,13 @@ class Text(NextSymbol):
         carry=True     input   c a b    target  a b |
 
     The end of the text is held out. The chance-level baseline is the entropy of the symbol
-    frequencies in the rest.
+    frequencies in the rest. See `NextSymbol` for the other options.
 
     Args:
         path: The file, in UTF-8, optionally compressed by gzip; by default Tiny Shakespeare, which
             is located or downloaded like the other data sets.
         unit: Whether the symbols are `characters`, or `words` separated by white space.
         held_out: The fractions at the end of the text for validation and for the test.
-        window: The number of steps of a batch, or the base length of random windows.
-        cut: Windows of `fixed` length; of `random` length, which also scales the learning rate (as
-            in AWD-LSTM); or separate `lines`. Each line starts from a zero state and excludes the
-            end-of-line symbol. The lines are shuffled in every epoch.
-        validation_streams: The number of streams in validation; None takes the batch size.
-        test_streams: The number of streams in the test; None takes the batch size.
-        eval_symbols: The number of symbols of the validation and test texts that are used, from
-            the first on; None takes all, as in every paper.
         data_root: The only folder to search for Tiny Shakespeare; see
             `eigenrnn.experiments.data.locate`.
 
@@ -87,3 +557,51 @@ class Text(NextSymbol):
 
     def _read(self) -> Corpus:
         return split_text(read_text(self.path, self.data_root), self.unit, self.held_out)
+
+
+def random_windows(length: int, window: int, seed: int, number: int) -> NDArray[np.int64]:
+    r"""Cut `length` symbols into windows of random lengths, as in AWD-LSTM.
+
+    A length is the base, or with probability 1/20 half of it, plus :math:`N(0, 5)`, and at least
+    5. In AWD-LSTM a pass has as many windows as fit. Here each pass has the expected number of
+    windows, and their lengths above 5 are scaled until they fill the text (by about 1 % for
+    hundreds of windows). The step number then determines the pass and the window.
+
+    Args:
+        length: The number of symbols.
+        window: The base length.
+        seed: The seed of the run.
+        number: The number of the pass.
+    """
+    count = _expected_count(length, window)
+    generator = generator_for(seed, "windows", number)
+    halved = torch.rand(count, generator=generator) < _HALVED
+    noise = _SPREAD * torch.randn(count, generator=generator, dtype=torch.float64)
+    drawn = torch.where(halved, window / 2, float(window)).double() + noise
+    shortest = min(_SHORTEST, length // count)
+    spare = (drawn - shortest).clamp(min=1e-3).cumsum(0).numpy()
+    stretched = (length - count * shortest) * spare / spare[-1]
+    return np.append(0, np.arange(1, count + 1) * shortest + np.rint(stretched).astype(np.int64))
+
+
+def _expected_count(length: int, window: int) -> int:
+    # AWD-LSTM rounds lengths down, by half a symbol on average
+    return max(1, round(length / ((1 - _HALVED / 2) * window - 0.5)))
+
+
+def _find_lines(
+    numbers: NDArray[Any], end: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (lines), (lines)
+    """Find the lines of a text with at least two symbols, the least that has a target.
+
+    Args:
+        numbers: The text, as symbol indices.
+        end: The symbol index that ends a line; it is not part of the line.
+
+    Returns:
+        The first step of each line, and its length.
+    """
+    ends = np.append(np.flatnonzero(numbers == end), len(numbers))
+    begins = np.append(0, ends[:-1] + 1)
+    some = ends - begins > 1
+    return begins[some], (ends - begins)[some]
