@@ -10,7 +10,8 @@ from torch import nn
 
 from eigenrnn import constraints, init, layers
 from eigenrnn.constraints import Constraint
-from eigenrnn.experiments import recipes, tasks
+from eigenrnn.experiments import claims, recipes, tasks
+from eigenrnn.experiments.claims import Claim
 from eigenrnn.experiments.recipes import Recipe
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.ops.dispatch import Backend
@@ -19,6 +20,7 @@ from eigenrnn.ops.gru import BACKENDS as GRU
 
 __all__ = [
     "BACKENDS",
+    "CLAIMS",
     "CONSTRAINTS",
     "LAYERS",
     "RECIPES",
@@ -63,12 +65,20 @@ def task_name(kind: type[Task]) -> str:
 TASKS: dict[str, type[Task]] = {task_name(kind): kind for kind in _exported(tasks, Task)}
 """Tasks to train on."""
 
-_PAPERS = [getattr(recipes, name) for name in recipes.__all__]
+
+def _papers(package: Any) -> list[Any]:
+    """Return the modules of a package that it exports, one per paper."""
+    exported = [getattr(package, name) for name in package.__all__]
+    return [module for module in exported if inspect.ismodule(module)]
+
 
 RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe for paper in _PAPERS if inspect.ismodule(paper) for recipe in paper.RECIPES
+    recipe.name: recipe for paper in _papers(recipes) for recipe in paper.RECIPES
 }
 """Published experiments."""
+
+CLAIMS: dict[str, Claim] = {claim.id: claim for paper in _papers(claims) for claim in paper.CLAIMS}
+"""The central claims of the papers."""
 
 BACKENDS: dict[str, Backend] = {
     f"{recurrence}/{name}": backend

@@ -1,0 +1,402 @@
+"""A central claim of a paper as data: what it says, the runs that test it, and the test."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean, median
+from typing import Literal, Protocol
+
+__all__ = [
+    "AGREEING_SHARE",
+    "AtLeast",
+    "AtMost",
+    "Check",
+    "CheckResult",
+    "Claim",
+    "Close",
+    "Judgement",
+    "Less",
+    "MoreOften",
+    "Number",
+    "Paper",
+    "RunNumbers",
+    "Runs",
+    "Verdict",
+    "last",
+    "of_baseline",
+    "score",
+    "selected",
+    "steps_below",
+    "value",
+]
+
+Paper = Literal["scoRNN", "ENRNN", "nnRNN", "NC-GRU", "non-normal initialisers"]
+
+Verdict = Literal["holds", "partly", "fails", "holds reduced", "cannot be judged", "not tried"]
+
+AGREEING_SHARE = 0.75
+"""The share of runs, or of pairs of runs, in which a comparison must be true."""
+
+
+class RunNumbers(Protocol):
+    """The numbers of an archived run that a test reads."""
+
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def selected(self) -> float | None: ...
+    @property
+    def baseline(self) -> float | None: ...
+    @property
+    def scores(self) -> Mapping[str, float]: ...
+    @property
+    def evaluated(self) -> Mapping[str, Sequence[float | None]]: ...
+    @property
+    def training(self) -> Mapping[str, Sequence[float | None]]: ...
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a run.
+
+    Args:
+        name: What it is, with its unit, for the page.
+        of: Returns it; None if the run does not have it.
+    """
+
+    name: str
+    of: Callable[[RunNumbers], float | None]
+
+
+value = Number("our number by the paper's rule", lambda run: run.value)
+"""The number that the recipe compares with the paper's."""
+
+selected = Number("test number of the selected model", lambda run: run.selected)
+"""The test number of the model that is best on the validation set."""
+
+
+def last(column: str) -> Number:
+    """Return the last number of a curve, such as ``"test_loss"``."""
+
+    def of(run: RunNumbers) -> float | None:
+        _, numbers = _curve(run, column)
+        known = [number for number in numbers if number is not None]
+        return known[-1] if known else None
+
+    return Number(f"last {column.replace('_', ' ')}", of)
+
+
+def of_baseline(number: Number) -> Number:
+    """Return a loss divided by the chance-level loss of its task."""
+
+    def of(run: RunNumbers) -> float | None:
+        found = number.of(run)
+        return None if found is None or not run.baseline else found / run.baseline
+
+    return Number(f"{number.name} / chance-level loss", of)
+
+
+def steps_below(fraction: float, column: str = "test_loss") -> Number:
+    """Return the first step at which a curve is below a fraction of the chance-level loss.
+
+    It is infinite if the curve never is.
+    """
+
+    def of(run: RunNumbers) -> float | None:
+        steps, numbers = _curve(run, column)
+        if run.baseline is None or not numbers:
+            return None
+        bound = fraction * run.baseline
+        pairs = zip(steps, numbers, strict=True)
+        return next(
+            (s for s, n in pairs if s is not None and n is not None and n < bound), math.inf
+        )
+
+    return Number(f"first step below {fraction:g} of the chance-level loss", of)
+
+
+def score(name: str) -> Number:
+    """Return a further score of the best model of a run."""
+    return Number(name.replace("_", " "), lambda run: run.scores.get(name))
+
+
+def _curve(run: RunNumbers, column: str) -> tuple[Sequence[float | None], Sequence[float | None]]:
+    """Return the steps and the numbers of a curve; both are empty if the run does not have it."""
+    for curve in (run.evaluated, run.training):
+        if column in curve:
+            return curve["step"], curve[column]
+    return (), ()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one network that a claim needs.
+
+    Args:
+        recipe: The name of the recipe.
+        row: The label of the row.
+        seeds: The seeds.
+        points: The points of the row's grid.
+        epochs: The number of epochs, if the runs are reduced; None for full runs.
+    """
+
+    recipe: str
+    row: str
+    seeds: tuple[int, ...] = (0,)
+    points: tuple[str, ...] = ("",)
+    epochs: int | None = None
+
+
+Found = Callable[[Runs], Sequence[RunNumbers]]
+"""Returns the archived runs of a network."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of one comparison.
+
+    Args:
+        share: The share of runs, or of pairs of runs, in which it is true; None if a number is
+            missing.
+        numbers: The median number of each network, in the order of the comparison.
+    """
+
+    share: float | None
+    numbers: tuple[float, ...] = ()
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the comparison is true in most runs."""
+        return self.share is not None and self.share >= AGREEING_SHARE
+
+
+@dataclass(frozen=True)
+class Less:
+    """A number of one network is less than that of another, by a factor.
+
+    Args:
+        smaller: The network with the smaller number.
+        larger: The network with the larger number.
+        factor: The smallest ratio of the two numbers.
+        number: The number to compare.
+    """
+
+    smaller: Runs
+    larger: Runs
+    factor: float = 1.0
+    number: Number = value
+
+    @property
+    def runs(self) -> tuple[Runs, ...]:
+        """The runs that it needs."""
+        return self.smaller, self.larger
+
+    def check(self, find: Found) -> CheckResult:
+        """Compare every run of one network with every run of the other."""
+
+        def is_less(a: float, b: float) -> bool:
+            return self.factor * a < b
+
+        return _compare(is_less, *(_numbers(self.number, find(runs)) for runs in self.runs))
+
+
+@dataclass(frozen=True)
+class MoreOften:
+    """A larger share of the runs of one network succeeds than of those of another.
+
+    Args:
+        more: The network that succeeds more often.
+        rarer: The other network.
+        number: 1 for a run that succeeds, 0 for one that fails.
+    """
+
+    more: Runs
+    rarer: Runs
+    number: Number = value
+
+    @property
+    def runs(self) -> tuple[Runs, ...]:
+        """The runs that it needs."""
+        return self.more, self.rarer
+
+    def check(self, find: Found) -> CheckResult:
+        """Compare the shares of successful runs."""
+        numbers = [_numbers(self.number, find(runs)) for runs in self.runs]
+        more, rarer = (None if found is None else fmean(found) for found in numbers)
+        if more is None or rarer is None:
+            return CheckResult(None)
+        return CheckResult(float(more > rarer), (more, rarer))
+
+
+@dataclass(frozen=True)
+class Close:
+    """A number of two networks differs by at most an amount.
+
+    Args:
+        one: One network.
+        other: The other network.
+        within: The largest difference.
+        number: The number to compare.
+    """
+
+    one: Runs
+    other: Runs
+    within: float
+    number: Number = value
+
+    @property
+    def runs(self) -> tuple[Runs, ...]:
+        """The runs that it needs."""
+        return self.one, self.other
+
+    def check(self, find: Found) -> CheckResult:
+        """Compare every run of one network with every run of the other."""
+
+        def is_close(a: float, b: float) -> bool:
+            return abs(a - b) <= self.within
+
+        return _compare(is_close, *(_numbers(self.number, find(runs)) for runs in self.runs))
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A number of a network is at most a bound.
+
+    Args:
+        network: The network.
+        bound: The bound.
+        number: The number to compare.
+    """
+
+    network: Runs
+    bound: float
+    number: Number = value
+
+    @property
+    def runs(self) -> tuple[Runs, ...]:
+        """The runs that it needs."""
+        return (self.network,)
+
+    def check(self, find: Found) -> CheckResult:
+        """Compare every run with the bound."""
+
+        def is_within(a: float) -> bool:
+            return a <= self.bound
+
+        return _compare(is_within, _numbers(self.number, find(self.network)))
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """A number of a network is at least a bound.
+
+    Args:
+        network: The network.
+        bound: The bound.
+        number: The number to compare.
+    """
+
+    network: Runs
+    bound: float
+    number: Number = value
+
+    @property
+    def runs(self) -> tuple[Runs, ...]:
+        """The runs that it needs."""
+        return (self.network,)
+
+    def check(self, find: Found) -> CheckResult:
+        """Compare every run with the bound."""
+
+        def is_within(a: float) -> bool:
+            return a >= self.bound
+
+        return _compare(is_within, _numbers(self.number, find(self.network)))
+
+
+Check = Less | MoreOften | Close | AtMost | AtLeast
+
+
+def _numbers(number: Number, runs: Sequence[RunNumbers]) -> list[float] | None:
+    """Return the number of every run; None if there is no run or one has no such number."""
+    found = [number.of(run) for run in runs]
+    known = [x for x in found if x is not None]
+    return known if known and len(known) == len(found) else None
+
+
+def _compare(is_true: Callable[..., bool], *networks: list[float] | None) -> CheckResult:
+    """Compare all combinations of one run of each network."""
+    known = [numbers for numbers in networks if numbers is not None]
+    if len(known) < len(networks):
+        return CheckResult(None)
+    outcomes = [is_true(*numbers) for numbers in product(*known)]
+    return CheckResult(sum(outcomes) / len(outcomes), tuple(map(median, known)))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A central claim of a paper.
+
+    It holds if every comparison of its test is true, partly if some are, and fails if none is.
+
+    Args:
+        id: Its short name.
+        paper: The paper.
+        sentence: What the paper claims, in one sentence.
+        place: Where the paper claims it.
+        test: The comparisons; their runs are the experiment.
+        note: How the test differs from the claim; empty if it does not.
+        unjudged: Why it cannot be judged; empty if it can.
+    """
+
+    id: str
+    paper: Paper
+    sentence: str
+    place: str
+    test: tuple[Check, ...]
+    note: str = ""
+    unjudged: str = ""
+
+    @property
+    def experiment(self) -> tuple[Runs, ...]:
+        """The runs that its test needs, each once."""
+        return tuple(dict.fromkeys(runs for check in self.test for runs in check.runs))
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether a run of its experiment is reduced."""
+        return any(runs.epochs is not None for runs in self.experiment)
+
+    def judge(self, find: Found) -> "Judgement":
+        """Decide the claim by the archived runs.
+
+        Args:
+            find: Returns the archived runs of a network.
+        """
+        results = tuple(check.check(find) for check in self.test)
+        return Judgement(self, self._verdict(results), results)
+
+    def _verdict(self, results: Sequence[CheckResult]) -> Verdict:
+        if self.unjudged:
+            return "cannot be judged"
+        if any(result.share is None for result in results):
+            return "not tried"
+        if all(result.is_true for result in results):
+            return "holds reduced" if self.is_reduced else "holds"
+        return "partly" if any(result.is_true for result in results) else "fails"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a claim.
+
+    Args:
+        claim: The claim.
+        verdict: The verdict.
+        results: The result of each comparison, in the order of the claim's test.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    results: tuple[CheckResult, ...]
