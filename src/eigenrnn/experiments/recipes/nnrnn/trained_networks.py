@@ -2,20 +2,35 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from torch import nn
 
 from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
 from eigenrnn.experiments.recipes.nnrnn import images, text
 from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
 from eigenrnn.experiments.recipes.panels import Curves, Panel, TrainedRun, row_of_figure
 from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.tasks import Task
 
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
 
 
+def _schur_scores(model: nn.Module, task: Task, folder: Path) -> dict[str, float]:  # noqa: ARG001
+    """Measure the triangle T: its share of the norm, and how much of a delay line it is."""
+    structure = schur_structure(model)
+    delay_line, below = structure.by_diagonal[1], structure.by_diagonal[2:].mean()
+    return {
+        "share_below_blocks": structure.off_diagonal,
+        # 1 for a T of zeros, where no sub-diagonal stands out
+        "delay_line_ratio": float(delay_line / below) if below else 1.0,
+    }
+
+
 def _schur_row(recipes: tuple[Recipe, ...], name: str, label: str, place: str) -> Row:
-    return replace(row_of_figure(recipes, name, label, place, "best"), seeds=(0,))
+    row = row_of_figure(recipes, name, label, place, "best")
+    return replace(row, seeds=(0,), score=_schur_scores)
 
 
 def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[TrainedRun]]], SchurStructure]:
