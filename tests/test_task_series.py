@@ -14,8 +14,8 @@ from eigenrnn import memory
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.tasks import Series
-from eigenrnn.experiments.tasks.metrics import ClassificationMetrics, RegressionMetrics
 from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn.experiments.tasks.series import ClassificationMetrics, RegressionMetrics
 from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.models import SequenceModel
 

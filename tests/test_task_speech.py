@@ -21,7 +21,7 @@ from eigenrnn.experiments.data.spectrogram import decibels, frame_count, istft, 
 from eigenrnn.experiments.data.speech import CORE_TEST, DEVELOPMENT, FSDD, read_fsdd, read_timit
 from eigenrnn.experiments.tasks import Speech
 from eigenrnn.experiments.tasks.sampling import generator_for
-from eigenrnn.experiments.tasks.speech_scores import pesq, segmental_snr, speech_activity, stoi
+from eigenrnn.experiments.tasks.speech import pesq, segmental_snr, speech_activity, stoi
 from eigenrnn.experiments.training import Resynthesis, Settings, fit, resynthesise
 from eigenrnn.models import SequenceModel
 

@@ -1,4 +1,4 @@
-"""Sequences of unequal length, stored one after the other and padded batch by batch."""
+"""Sequences of unequal length, padded batch by batch, and the error that ignores the padding."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-__all__ = ["RaggedSequences"]
+__all__ = ["RaggedSequences", "squared_errors"]
 
 
 @dataclass(frozen=True)
@@ -88,3 +88,9 @@ class RaggedSequences:
         pieces = self.table.split([*self.lengths.tolist(), 2])
         chosen = [*(pieces[row] for row in rows.tolist()), pieces[-1]]
         return type(self)(torch.cat(chosen), self.lengths[rows])
+
+
+def squared_errors(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the squared errors; a NaN target has zero error and zero gradient."""
+    # mask before squaring: zero times NaN is NaN in the gradient
+    return (outputs - targets).masked_fill(targets.isnan(), 0.0).square()

@@ -1,28 +1,185 @@
 """The user's own time series: classification, regression or prediction."""
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.experiments.data.files import locate, missing_file
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn.experiments.tasks.metrics import ClassificationMetrics, Metrics, RegressionMetrics
-from eigenrnn.experiments.tasks.sampling import epoch_indices, sequential_slices
-from eigenrnn.experiments.tasks.series_splits import SeriesSplit, SeriesSplits, read_splits
+from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
+from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
 from eigenrnn.memory import check_memory
 
-__all__ = ["Series"]
+__all__ = ["ClassificationMetrics", "RegressionMetrics", "Series"]
 
 Answer = Literal["class", "number", "next"]
 Weights = Literal["none", "balanced"]
 Scaling = Literal["z_score", "none"]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The sequences of a split and their targets: class indices or (count, 1) numbers."""
+
+    sequences: RaggedSequences
+    targets: Tensor
+
+
+@dataclass(frozen=True)
+class _Splits:
+    """All splits, the names of the classes, and the number by which targets were divided."""
+
+    splits: dict[str, _Split]
+    class_names: tuple[str, ...]
+    target_scale: Tensor
+
+
+class _Metrics(ABC):
+    """A loss, a metric, and sums from which the metrics of a whole split are computed."""
+
+    metric_names: ClassVar[tuple[str, ...]]
+    metric_name: ClassVar[str]
+    higher_is_better: ClassVar[bool]
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """The number K of outputs."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of a batch."""
+
+    @abstractmethod
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean metric of a batch."""
+
+    @abstractmethod
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (S,)
+        """Return sums over a batch; see `Task.metric_sums`."""
+
+    @abstractmethod
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        """Compute the metrics from the sum of `metric_sums` over all batches."""
+
+
+@dataclass(frozen=True)
+class ClassificationMetrics(_Metrics):
+    r"""Metrics of classification: weighted cross-entropy, accuracy and macro F1.
+
+    .. math:: F_1 = \operatorname{mean}_k \frac{2 TP_k}{2 TP_k + FP_k + FN_k}
+
+    over the classes that occur among the targets or the predictions.
+
+    Args:
+        weights: The weight of each class in the loss.
+
+    Shape:
+        weights: :math:`(K)`.
+        outputs: :math:`(B, K)`.
+        targets: :math:`(B)`.
+    """
+
+    metric_names: ClassVar[tuple[str, ...]] = ("loss", "accuracy", "f1")
+    metric_name: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+
+    weights: Tensor
+
+    @property
+    def output_size(self) -> int:
+        return len(self.weights)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets, self.weights.to(outputs))
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.argmax(-1) == targets).float().mean()
+
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (2 + K * K,)
+        weights = self.weights.to(outputs)
+        loss = F.cross_entropy(outputs, targets, weights, reduction="sum")
+        pairs = targets * self.output_size + outputs.argmax(-1)
+        confusion = torch.bincount(pairs, minlength=self.output_size**2)
+        return torch.cat([torch.stack([loss, weights[targets].sum()]), confusion.to(outputs)])
+
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        confusion = sums[2:].view(
+            self.output_size, self.output_size
+        )  # rows are targets, columns predictions
+        correct = confusion.diagonal()
+        occurring = confusion.sum(0) + confusion.sum(1)
+        f1 = (2 * correct / occurring)[occurring > 0].mean()
+        return {
+            "loss": (sums[0] / sums[1]).item(),
+            "accuracy": (correct.sum() / confusion.sum()).item(),
+            "f1": f1.item(),
+        }
+
+
+@dataclass(frozen=True)
+class RegressionMetrics(_Metrics):
+    r"""Metrics of regression: mean squared error and coefficient of determination.
+
+    .. math:: R^2 = 1 - \sum (\hat y - y)^2 / \sum (y - \bar y)^2
+
+    is averaged over the channels, with the mean :math:`\bar y` of the evaluated split. The loss is
+    that of the scaled numbers; `mse` is in the units of the data. NaN targets do not count.
+
+    Args:
+        scale: The number by which the targets of each channel were divided.
+
+    Shape:
+        scale: :math:`(K)`.
+        outputs: :math:`(..., K)`.
+        targets: :math:`(..., K)`.
+    """
+
+    metric_names: ClassVar[tuple[str, ...]] = ("loss", "mse", "r2")
+    metric_name: ClassVar[str] = "mse"
+    higher_is_better: ClassVar[bool] = False
+
+    scale: Tensor
+
+    @property
+    def output_size(self) -> int:
+        return len(self.scale)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return squared_errors(outputs, targets).sum() / (~targets.isnan()).sum()
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        scale = self.scale.to(outputs)
+        return self.loss(outputs * scale, targets * scale)
+
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (4 K,)
+        # in double precision: the variance is a difference of two large sums
+        y = targets.double().flatten(0, -2)
+        errors = squared_errors(outputs.double(), targets.double()).flatten(0, -2)
+        known = ~y.isnan()
+        y = y.masked_fill(~known, 0.0)
+        return torch.cat([errors.sum(0), y.sum(0), y.square().sum(0), known.sum(0)])
+
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        errors, y, squares, count = sums.view(4, self.output_size)
+        scale = self.scale.to(sums)
+        spread = squares - y.square() / count
+        return {
+            "loss": (errors.sum() / count.sum()).item(),
+            "mse": ((errors * scale.square()).sum() / count.sum()).item(),
+            "r2": (1 - errors / spread).mean().item(),
+        }
 
 
 @dataclass(frozen=True)
@@ -202,15 +359,15 @@ class Series(Task):
         return math.ceil(len(self._splits["train"].sequences) / size)
 
     @property
-    def _metrics_class(self) -> type[Metrics]:
+    def _metrics_class(self) -> type[_Metrics]:
         return ClassificationMetrics if self.answer == "class" else RegressionMetrics
 
     @cached_property
-    def _data(self) -> SeriesSplits:
+    def _data(self) -> _Splits:
         train, test = self.train, self.test
         if self.dataset is not None:
             train, test = (locate(file, self.data_root) for file in ARCHIVE[self.dataset])
-        return read_splits(
+        return _read_splits(
             Path(train or ""),
             None if test is None else Path(test),
             answer=self.answer,
@@ -220,11 +377,11 @@ class Series(Task):
         )
 
     @property
-    def _splits(self) -> dict[str, SeriesSplit]:
+    def _splits(self) -> dict[str, _Split]:
         return self._data.splits
 
     @cached_property
-    def _metrics(self) -> Metrics:
+    def _metrics(self) -> _Metrics:
         if self.answer != "class":
             return RegressionMetrics(self._data.target_scale)
         if self.class_weights == "none":
@@ -237,7 +394,7 @@ class Series(Task):
         targets = self._splits["train"].targets
         return targets.bincount(minlength=len(self.class_names)).double() / len(targets)
 
-    def _lay_out(self, data: SeriesSplit, rows: Tensor) -> Batch:
+    def _lay_out(self, data: _Split, rows: Tensor) -> Batch:
         lengths = data.sequences.lengths[rows]
         if self.answer != "next":
             inputs = data.sequences.padded(rows)
@@ -256,3 +413,159 @@ class Series(Task):
             f"{self.input_size} channels,",
             "take a smaller batch_size, or cut the sequences",
         )
+
+
+def _read_splits(
+    train: Path, test: Path | None, *, answer: str, validation: float, seed: int, scaled: bool
+) -> _Splits:
+    """Read the files, hold out the validation split, and scale all splits.
+
+    Args:
+        train: The training file.
+        test: The test file, if any.
+        answer: The kind of targets: `class`, `number` or `next`.
+        validation: The fraction to hold out.
+        seed: The seed of the held-out sequences.
+        scaled: Whether to scale the splits.
+
+    Raises:
+        ValueError: If the files do not match or lack the targets, or a split lacks a class.
+    """
+    files = {"train": read_series(train)}
+    if test is not None:
+        files["test"] = read_series(test)
+        _check_channels(files)
+    names: tuple[str, ...] = ()
+    for file in files.values():
+        _check_answers(file, answer)
+    if answer == "class":
+        names = _class_names(files)
+    parts = {split: _part(file, names) for split, file in files.items()}
+    if validation:
+        kept, held_out = _hold_out(parts["train"], names, validation, seed, train)
+        whole = parts["train"]
+        chosen = {"train": kept, "validation": held_out}
+        parts |= {
+            split: _Split(whole.sequences.select(rows), whole.targets[rows])
+            for split, rows in chosen.items()
+        }
+    return _scaled(parts, names, answer) if scaled else _Splits(parts, names, _ones(parts, answer))
+
+
+def _check_channels(files: dict[str, Sequences]) -> None:
+    train, test = files["train"], files["test"]
+    if train.channels != test.channels:
+        raise ValueError(
+            f"expected the {len(train.channels)} channels of {train.path} in {test.path}, "
+            f"{', '.join(train.channels)}, got {', '.join(test.channels)}"
+        )
+
+
+def _check_answers(file: Sequences, answer: str) -> None:
+    found = "label" if file.labels is not None else "target" if file.targets is not None else ""
+    needed = {"class": "label", "number": "target", "next": found}[answer]
+    if found != needed:
+        got = f"a {found}" if found else "neither label nor target"
+        raise ValueError(
+            f"expected a {needed} of each sequence in {file.path} for answer={answer!r}, got {got}"
+        )
+    short = (file.lengths < 2).nonzero()[0]
+    if answer == "next" and len(short):
+        raise ValueError(
+            f"expected sequences of at least two steps in {file.path} for answer='next', got one "
+            f"step in {file.location(int(short[0]))}"
+        )
+
+
+def _class_names(files: dict[str, Sequences]) -> tuple[str, ...]:
+    train = files["train"]
+    names = tuple(sorted(set(train.labels or ())))
+    if len(names) < 2:
+        raise ValueError(
+            f"expected at least two classes in {train.path}, got only {', '.join(names)}"
+        )
+    if "test" not in files:
+        return names
+    test, labels = files["test"], files["test"].labels or ()
+    for number, label in enumerate(labels):
+        if label not in names:
+            raise ValueError(
+                f"expected the classes of {train.path}, {', '.join(names)}, in {test.path}, got "
+                f"{label!r} in {test.location(number)}"
+            )
+    if lost := sorted(set(names) - set(labels)):
+        raise ValueError(
+            f"expected each class of {train.path} in {test.path}, got none of {', '.join(lost)}; "
+            "divide the sequences so that each class is in both files"
+        )
+    return names
+
+
+def _part(file: Sequences, names: Sequence[str]) -> _Split:
+    lengths = torch.from_numpy(file.lengths)
+    sequences = RaggedSequences.concatenate([torch.from_numpy(file.values)], lengths)
+    if names:
+        numbers = {name: number for number, name in enumerate(names)}
+        return _Split(sequences, torch.tensor([numbers[label] for label in file.labels or ()]))
+    if file.targets is None:
+        return _Split(sequences, torch.empty(len(file), 0))
+    return _Split(sequences, torch.from_numpy(file.targets).unsqueeze(1))
+
+
+def _hold_out(
+    part: _Split, names: Sequence[str], fraction: float, seed: int, path: Path
+) -> tuple[Tensor, Tensor]:
+    """Divide a split into kept and held-out sequences, with the same fraction of each class.
+
+    Raises:
+        ValueError: If one of the two would be empty.
+    """
+    generator = generator_for(seed, "validation")
+    groups = [torch.arange(len(part.sequences))]
+    if names:
+        groups = [(part.targets == number).nonzero().flatten() for number in range(len(names))]
+    kept: list[Tensor] = []
+    held_out: list[Tensor] = []
+    for number, rows in enumerate(groups):
+        count = math.floor(fraction * len(rows) + 0.5)
+        if not 0 < count < len(rows):
+            of = f"of the class {names[number]!r} " if names else ""
+            raise ValueError(
+                f"expected validation={fraction} to leave some of the {len(rows)} sequences {of}"
+                f"in {path} on either side, got {count} held out; choose another fraction, "
+                "or 0 to hold out none"
+            )
+        shuffled = rows[torch.randperm(len(rows), generator=generator)]
+        held_out.append(shuffled[:count])
+        kept.append(shuffled[count:])
+    return torch.cat(kept).sort().values, torch.cat(held_out).sort().values
+
+
+def _moments(values: Tensor) -> tuple[Tensor, Tensor]:  # (S, M) -> (M,), (M,)
+    """Return the mean and the standard deviation; the latter is 1 for constant channels."""
+    exact = values.double()
+    mean, deviation = exact.mean(0), exact.std(0, correction=0)
+    # channels that are constant up to rounding are only shifted
+    constant = deviation <= 1e-6 * mean.abs()
+    return mean, deviation.masked_fill(constant, 1.0)
+
+
+def _scaled(parts: dict[str, _Split], names: tuple[str, ...], answer: str) -> _Splits:
+    mean, deviation = _moments(parts["train"].sequences.values)
+    centre, width = torch.zeros(1), torch.ones(1)
+    if answer == "number":
+        centre, width = _moments(parts["train"].targets)
+    scaled: dict[str, _Split] = {}
+    for split, part in parts.items():
+        steps = ((part.sequences.values - mean) / deviation).float()
+        answers = part.targets
+        if answer == "number":
+            answers = ((answers - centre) / width).float()
+        scaled[split] = _Split(
+            RaggedSequences.concatenate([steps], part.sequences.lengths), answers
+        )
+    return _Splits(scaled, names, deviation.float() if answer == "next" else width.float())
+
+
+def _ones(parts: dict[str, _Split], answer: str) -> Tensor:
+    return torch.ones(parts["train"].sequences.values.shape[1] if answer == "next" else 1)

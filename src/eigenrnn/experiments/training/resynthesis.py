@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.data.audio import wave_bytes
 from eigenrnn.experiments.data.spectrogram import resynthesis
-from eigenrnn.experiments.tasks.speech import Speech
-from eigenrnn.experiments.tasks.speech_scores import SCORES
+from eigenrnn.experiments.tasks.speech import SCORES, Speech
 from eigenrnn.experiments.training.callbacks import Callback
 from eigenrnn.experiments.training.result import Metrics
 
@@ -53,7 +52,7 @@ def resynthesise(
 
     Source:
         Wisdom et al., NeurIPS 2016, section 5.3. https://arxiv.org/abs/1611.00035 (departures:
-        see `eigenrnn.experiments.tasks.speech_scores`).
+        see `eigenrnn.experiments.tasks.speech`).
     """
     if unknown := set(scores) - set(SCORES):
         raise ValueError(f"expected scores among {', '.join(SCORES)}, got {', '.join(unknown)}")
