@@ -1,5 +1,15 @@
 """The experiments of Kerg et al., NeurIPS 2019 (nnRNN)."""
 
-from eigenrnn.experiments.recipes.nnrnn.tables_and_figures import RECIPES
+from eigenrnn.experiments.recipes.nnrnn import images, text, trained_networks, triangular_matrices
 
 __all__ = ["RECIPES"]
+
+RECIPES = (
+    triangular_matrices.FIGURE_1,
+    *images.RECIPES,
+    *trained_networks.FIGURES_3_AND_5,
+    *text.RECIPES,
+    triangular_matrices.TABLE_6,
+    trained_networks.FIGURE_6,
+)
+"""Six figures, three tables of Penn Treebank and one of memory."""

@@ -1,5 +1,8 @@
 """The experiments of Helfrich, Willmott and Ye, ICML 2018 (scoRNN)."""
 
-from eigenrnn.experiments.recipes.scornn.tables_and_figures import RECIPES
+from eigenrnn.experiments.recipes.scornn import adding, copying, pixels
 
 __all__ = ["RECIPES"]
+
+RECIPES = (*copying.RECIPES, *adding.RECIPES, *pixels.RECIPES)
+"""Four figures and two tables."""
