@@ -20,6 +20,7 @@ from eigenrnn import __version__
 from eigenrnn.errors import RunExistsError
 from eigenrnn.experiments import registry
 from eigenrnn.experiments.cli.main import COMMANDS, main
+from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.cli.train_options import build_training, parse_options
 from eigenrnn.experiments.data.mnist import FILES
 from eigenrnn.experiments.recipes import Outcome
@@ -155,6 +156,7 @@ def test_help_names_the_commands(eigenrnn):
     done = eigenrnn("--help")
     assert done.status == 0
     assert all(f"    {command}" in done.out for command in COMMANDS)
+    assert list(PARSERS) == list(COMMANDS)
 
 
 def imports_of(arguments, folder):
@@ -185,6 +187,7 @@ def test_version_is_printed(eigenrnn):
 
 def test_train_help_names_tasks_and_layers(printed_by):
     said = " ".join(printed_by("train --help").split())
+    assert said.startswith("usage: eigenrnn train ")
     assert f"{TASKS}; set its options with --task.OPTION" in said
     assert f"{LAYERS}; set its options with --layer.OPTION" in said
 

@@ -1,4 +1,4 @@
-"""The command `eigenrnn analyse`, which runs all analyses on a trained network."""
+"""The commands `analyse` and `report`, which look at trained networks."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,17 +10,20 @@ from jsonargparse import Namespace
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.analyse import analyse as analyse_model
+from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.cli.rebuild import RebuiltRun, rebuild
+from eigenrnn.experiments.report import TrainedNetwork, collect, write_report
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training.files import read_json, write_json
 from eigenrnn.experiments.training.progress import plain_console
 
-__all__ = ["analyse"]
+__all__ = ["analyse", "report"]
 
 _SEQUENCES = 4
 _COLUMNS = ("analysis", "quantity", "number")
@@ -131,3 +134,36 @@ def _notes(everything: AnalysisResults, missing: str | None) -> Iterator[str]:
     if missing is not None:
         yield missing
     yield from (f"skipped {name}: {reason}" for name, reason in everything.skipped.items())
+
+
+def report(options: Namespace, console: Console) -> int:
+    """Write the report; return the exit status."""
+    with plain_console(stderr=True).status("reading runs") as status:
+        rebuild_run = _rebuilder(options.data_root, lambda text: status.update(Text(text)))
+        records = collect(options.runs)
+        out = write_report(records, options.out, rebuild=rebuild_run, title=options.title)
+    for reason in records.unreadable.values():
+        console.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _rebuilder(
+    data_root: str | None, say: Callable[[str], None]
+) -> Callable[[Path], TrainedNetwork]:
+    def rebuild_run(folder: Path) -> TrainedNetwork:
+        say(f"analysing {folder}")
+        rebuilt = rebuild(folder, data_root)
+        return TrainedNetwork(rebuilt.model, _inputs(rebuilt))
+
+    return rebuild_run
+
+
+def _inputs(rebuilt: RebuiltRun) -> Tensor | None:  # (T, 1, M)
+    """Return the inputs of the first recurrent layer for one sequence; None without data."""
+    try:
+        batch = rebuilt.batch(1)
+    except MissingDataError:
+        return None
+    first = next(iter(layer_inputs(rebuilt.model, batch.inputs).values()))
+    return first if isinstance(first, Tensor) else None

@@ -1,4 +1,4 @@
-"""Runs the commands: parses the arguments, dispatches, and reports errors in one line."""
+"""Parses the arguments, runs the command, and reports errors in one line."""
 
 import os
 from importlib import import_module
@@ -12,8 +12,8 @@ from rich.text import Text
 from torch import nn
 
 from eigenrnn.errors import NonFiniteLossError, check_positive_integer
-from eigenrnn.experiments.cli import error_messages, name_lookup, tables
-from eigenrnn.experiments.cli.parser import Parser, commands
+from eigenrnn.experiments.cli import name_lookup, tables
+from eigenrnn.experiments.cli.parser import PARSERS, explain
 from eigenrnn.experiments.cli.reproduce_all import reproduce_all
 from eigenrnn.experiments.cli.train_options import (
     build_training,
@@ -32,24 +32,34 @@ from eigenrnn.models import count_parameters
 __all__ = ["run"]
 
 _USER_ERRORS = (
-    *(ArgumentError, ValueError, TypeError, OSError, ImportError, MemoryError, NonFiniteLossError),
+    ArgumentError,
+    ValueError,
+    TypeError,
+    OSError,
+    ImportError,
+    MemoryError,
+    NonFiniteLossError,
 )
 _SIGNALLED = 128  # plus the signal number: the exit status of a program ended by a signal
 _INTERRUPTED = _SIGNALLED + SIGINT
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command named by the arguments; return the exit status."""
+    """Run the command named by the first argument; return the exit status."""
+    command = arguments[0] if arguments else ""
+    if command not in PARSERS:
+        _print_error(
+            f"expected a command among {', '.join(PARSERS)}; see eigenrnn --help"
+            if not command or command.startswith("-")
+            else name_lookup.unknown_name("command", command, PARSERS)
+        )
+        return 2
     try:
-        return _run(arguments)
+        return _run(command, arguments[1:])
     except _USER_ERRORS as error:
         if os.environ.get("EIGENRNN_DEBUG"):
             raise
-        flags = {
-            name: set(parser.get_defaults().as_dict()) for name, (parser, _) in commands().items()
-        }
-        command = next((argument for argument in arguments if argument in flags), "")
-        _print_error(error_messages.explain(str(error), flags, command))
+        _print_error(explain(str(error), command))
         return 2
 
 
@@ -58,23 +68,24 @@ def _print_error(message: str) -> None:
     plain_console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 
-def _run(arguments: list[str]) -> int:
-    parser = Parser.of_program()
-    options = parser.parse_args(name_lookup.resolve_arguments(arguments))
+def _run(command: str, arguments: list[str]) -> int:
+    parser = PARSERS[command]()
+    parser.prog = f"eigenrnn {command}"
+    chosen = parser.parse_args(name_lookup.resolve_arguments(arguments))
     console = plain_console()
-    chosen: Namespace = options[options.subcommand]
-    if options.subcommand == "list":
+    if command == "list":
         tables.show(chosen.kind, as_json=chosen.json, console=console)
         return 0
-    instantiated = parser.instantiate(options)[options.subcommand]
-    if options.subcommand == "train":
-        return _train(instantiated, console, config_entry(chosen))
+    options = parser.instantiate(chosen)
+    if command == "train":
+        return _train(options, console, config_entry(chosen))
     handlers = {"reproduce": _reproduce, "bench": _bench, "collect": _collect}
-    if options.subcommand in handlers:
-        return handlers[options.subcommand](instantiated, console)
-    # each of the others has a module of its own, which no other command needs
-    module = import_module(f"eigenrnn.experiments.cli.{options.subcommand}")
-    return getattr(module, options.subcommand)(instantiated, console)
+    if command in handlers:
+        return handlers[command](options, console)
+    # the others have modules of their own, which no other command needs
+    name = "analyse" if command == "report" else command
+    module = import_module(f"eigenrnn.experiments.cli.{name}")
+    return getattr(module, command)(options, console)
 
 
 def _train(options: Namespace, console: Console, entry: dict[str, Any]) -> int:

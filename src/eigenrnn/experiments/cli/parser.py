@@ -1,6 +1,7 @@
-"""The commands and their options."""
+"""The options of each command, and the errors in them, told in one line."""
 
 import inspect
+import re
 from argparse import SUPPRESS, Action
 from collections.abc import Callable
 from inspect import Parameter
@@ -9,9 +10,8 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_loader
 
-from eigenrnn import __version__
 from eigenrnn.experiments.cli import name_lookup
-from eigenrnn.experiments.cli.main import COMMANDS
+from eigenrnn.experiments.cli.name_lookup import did_you_mean, listing_hint, options_of
 from eigenrnn.experiments.registry import LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Settings
@@ -19,7 +19,7 @@ from eigenrnn.experiments.training.settings import Accelerator
 from eigenrnn.layers import LSTM, TanhRNN, TorchGRU
 from eigenrnn.layers.stacked import Stacked
 
-__all__ = ["Parser", "commands"]
+__all__ = ["PARSERS", "Parser", "explain"]
 
 set_loader("eigenrnn", name_lookup.load_named_yaml, exceptions=(yaml.YAMLError,))
 
@@ -33,7 +33,7 @@ class _Help(DefaultHelpFormatter):
 
 
 class Parser(ArgumentParser):
-    """The argument parser of the program, and of the options of a task or a layer."""
+    """The argument parser of a command, and of the options of a task or a layer."""
 
     def __init__(self, description: str = "", **options: Any) -> None:
         options |= {"exit_on_error": False, "parser_mode": "eigenrnn", "formatter_class": _Help}
@@ -49,35 +49,6 @@ class Parser(ArgumentParser):
                 if action.dest.partition(".")[0] not in own:
                     action.default = SUPPRESS
         return added
-
-    @classmethod
-    def of_program(cls) -> "Parser":
-        """Return the parser of the whole program."""
-        parser = cls(
-            "Recurrent layers whose recurrent matrix has a spectrum that you choose.",
-            prog="eigenrnn",
-            version=__version__,
-        )
-        subcommands = parser.add_subcommands(required=True, dest="subcommand")
-        for name, (command, text) in commands().items():
-            subcommands.add_subcommand(name, command, help=text)
-        return parser
-
-
-def commands() -> dict[str, tuple[Parser, str]]:
-    """Return the parser and the help text of each command."""
-    parsers = {
-        "list": _list,
-        "train": _train,
-        "reproduce": _reproduce,
-        "sweep": _sweep,
-        "analyse": _analyse,
-        "report": _report,
-        "results": _results,
-        "bench": _bench,
-        "collect": _collect,
-    }
-    return {name: (parsers[name](), text) for name, text in COMMANDS.items()}
 
 
 def _list() -> Parser:
@@ -294,3 +265,116 @@ def _add_run_arguments(parser: Parser, default: str) -> None:
     parser.add_argument("--out", type=str, help=f"output folder (default: {default})")
     parser.add_argument("--resume", action="store_true", help="continue existing runs")
     parser.add_argument("--overwrite", action="store_true", help="delete existing runs")
+
+
+PARSERS: dict[str, Callable[[], Parser]] = {
+    "list": _list,
+    "train": _train,
+    "reproduce": _reproduce,
+    "sweep": _sweep,
+    "analyse": _analyse,
+    "report": _report,
+    "results": _results,
+    "bench": _bench,
+    "collect": _collect,
+}
+"""The commands, each with the function that builds its parser."""
+
+# The wording of jsonargparse and argparse, whose errors carry nothing but text. pyproject.toml
+# bounds jsonargparse to versions with this wording. A message that matches none is shown as it is.
+_REQUIRED = re.compile(r"following arguments are required: (\w+)")
+_UNKNOWN_FLAG = re.compile(r"[Uu]nrecognized arguments: --([\w.]+)")
+_UNKNOWN_WORD = re.compile(r"[Uu]nrecognized arguments: ([^-].*)")
+_UNKNOWN_KEY = re.compile(r"Option '([\w.]+)' is not accepted")
+_CLASS = re.compile(r"class_path[ =]'(?:\w+\.)*(\w+)'")
+_KEY = re.compile(r'Parser key "([\w.]+)"')
+_VALUE = re.compile(r"(?:Got|Given) value: (.*?)(?:\. Got value: Namespace.*)?$", re.MULTILINE)
+_TYPES = re.compile(r"Expected an? <class '(\w+)'>")
+_CHOICES = re.compile(r"Expected a typing\.Literal\[(.*?)\]")
+_NO_SUBCLASS = re.compile(r"Expected '([\w.]+)' to be a subclass")
+
+_TYPE_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a text",
+    "NoneType": "null",
+}
+_MISSING = {
+    "task": f"expected --task, got none; {listing_hint('task', TASKS)}",
+    "action": "expected results collect or results write, got neither",
+    "run": "expected the folder of a run or a checkpoint, got none",
+    "file": "expected the YAML file of a sweep, got none",
+    "what": "expected a data set to collect (car_racing), got none",
+}
+
+
+def explain(message: str, command: str) -> str:
+    """Return an error as one line in the terms of this library, with similar names for wrong ones.
+
+    Args:
+        message: The message of the parser or the library.
+        command: The command that the user typed.
+    """
+    explanation = (
+        _missing(message)
+        or _unknown_option(message, command)
+        or _misplaced_folder(message, command)
+        or _wrong_value(message)
+        or _wrong_class(message)
+        or re.sub(f"{_KEY.pattern}:", r"\1:", message)
+    )
+    return " ".join(explanation.split())
+
+
+def _missing(message: str) -> str | None:
+    found = _REQUIRED.search(message)
+    return _MISSING.get(found[1]) if found is not None else None
+
+
+def _unknown_option(message: str, command: str) -> str | None:
+    key, owner, flag = (p.search(message) for p in (_UNKNOWN_KEY, _CLASS, _UNKNOWN_FLAG))
+    if key is not None and owner is not None:
+        hint = did_you_mean(key[1], options_of(owner[1]))
+        return f"{owner[1]} takes no option {key[1]!r}{hint}"
+    if key is not None:
+        return f"{command} takes no option {key[1]!r}{did_you_mean(key[1], _options(command))}"
+    if flag is not None:
+        flags = (f"--{name}" for name in _options(command))
+        return f"{message}{did_you_mean(f'--{flag[1]}', flags)}"
+    return None
+
+
+def _options(command: str) -> set[str]:
+    return set(PARSERS[command]().get_defaults().as_dict())
+
+
+def _misplaced_folder(message: str, command: str) -> str | None:
+    """Explain a folder that follows the options of `results`."""
+    found = _UNKNOWN_WORD.search(message)
+    if found is None or command != "results":
+        return None
+    return f"expected folders before the options, such as --archive, got {found[1]} after them"
+
+
+def _wrong_class(message: str) -> str | None:
+    key, found = _KEY.search(message), _NO_SUBCLASS.search(message)
+    if key is None or found is None or key[1] not in {"task", "layer"}:
+        return None
+    hint = listing_hint(key[1], TASKS if key[1] == "task" else LAYERS)
+    return f"expected a {key[1]}, or a subclass of one, got {found[1]!r}; {hint}"
+
+
+def _wrong_value(message: str) -> str | None:
+    keys: list[str] = _KEY.findall(message)
+    kinds: list[str] = _TYPES.findall(message)
+    value, choices = _VALUE.search(message), _CHOICES.search(message)
+    if not keys or value is None or not (choices or kinds):
+        return None
+    name = ".".join(keys)
+    if choices is None:
+        allowed = " or ".join(str(_TYPE_NAMES.get(kind, kind)) for kind in kinds)
+        return f"expected {name} to be {allowed}, got {value[1]!r}"
+    values = re.findall(r"'(.*?)'", choices[1])
+    hint = did_you_mean(value[1], values)
+    return f"expected {name} among {', '.join(values)}; got {value[1]!r}{hint}"

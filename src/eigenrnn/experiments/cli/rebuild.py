@@ -12,9 +12,8 @@ from torch import nn
 
 from eigenrnn import __version__
 from eigenrnn.errors import CheckpointError, MissingDataError
-from eigenrnn.experiments.cli import error_messages
 from eigenrnn.experiments.cli.name_lookup import annotations_of, did_you_mean
-from eigenrnn.experiments.cli.parser import commands
+from eigenrnn.experiments.cli.parser import PARSERS, explain
 from eigenrnn.experiments.cli.train_options import (
     RUN_ARGUMENTS,
     build_training,
@@ -111,7 +110,7 @@ def _build_error(folder: Path, config: Mapping[str, Any], error: Exception) -> s
     versions = config.get("versions")
     version = versions.get("eigenrnn") if isinstance(versions, dict) else None
     other = f"written by eigenrnn {version or 'of unknown version'}, this is {__version__}: "
-    reason = error_messages.explain(str(error) or type(error).__name__, {}, "train")
+    reason = explain(str(error) or type(error).__name__, "train")
     return (
         f"the model of {folder} cannot be built: {'' if version == __version__ else other}"
         f"{reason[:_MAX_MESSAGE]}"
@@ -196,7 +195,7 @@ def registered_options(content: object) -> Namespace:
     if not isinstance(content, dict):
         raise ValueError(f"its config.json is damaged: expected options, got {content!r}")
     options = cast("dict[str, Any]", content)
-    known = commands()["train"][0].get_defaults().as_dict()
+    known = PARSERS["train"]().get_defaults().as_dict()
     for name in options:
         if name not in known or name in RUN_ARGUMENTS:
             raise ValueError(f"train takes no option {name!r}{did_you_mean(name, known)}")

@@ -11,7 +11,7 @@ import yaml
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.cli.config_sweep import ConfigSweep
 from eigenrnn.experiments.cli.name_lookup import did_you_mean, load_yaml, unknown_name
-from eigenrnn.experiments.cli.parser import commands
+from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.cli.train_options import recipe_with_data_root
 from eigenrnn.experiments.recipes.runs import download_data
 from eigenrnn.experiments.recipes.sweep import RecipeSweep
@@ -168,7 +168,7 @@ def check_keys(content: Mapping[str, Any]) -> None:
 @cache
 def options() -> tuple[str, ...]:
     """Return the options of `eigenrnn train` that a sweep file may set."""
-    known = commands()["train"][0].get_defaults().as_dict()
+    known = PARSERS["train"]().get_defaults().as_dict()
     return tuple(name for name in known if name not in _CALL_OPTIONS)
 
 

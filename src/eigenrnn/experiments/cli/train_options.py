@@ -8,7 +8,7 @@ import yaml
 from jsonargparse import Namespace
 from torch import nn
 
-from eigenrnn.experiments.cli.parser import commands
+from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.recipes import Entry, Recipe, Row
 from eigenrnn.experiments.registry import task_name
 from eigenrnn.experiments.tasks import Task
@@ -101,7 +101,7 @@ def recipe_with_data_root(recipe: Recipe, data_root: str | None) -> Recipe:
 
 
 def _parser() -> Any:
-    return commands()["train"][0]
+    return PARSERS["train"]()
 
 
 def _with_data_root(task: Task, data_root: str | None) -> Task:
