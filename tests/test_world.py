@@ -1,6 +1,5 @@
 """Recording and encoding of drives, with the real environment and command."""
 
-import importlib.util
 import itertools
 import json
 import os
@@ -144,18 +143,6 @@ def test_another_array_is_rejected_by_name(copied):
         ValueError, match=r"expected 15 steps of frames and actions in .*00000.npy"
     ):
         copied.collect(console=QUIET)
-
-
-def test_a_missing_environment_is_named_before_any_file_is_written(tmp_path, monkeypatch, capsys):
-    there = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "Box2D" else there(name)
-    )
-    assert main(["collect", "car_racing", "--out", str(tmp_path / "none")]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "expected Box2D to be installed" in said
-    assert "pip install 'eigenrnn[world]'" in said
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(

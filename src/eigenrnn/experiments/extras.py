@@ -1,4 +1,4 @@
-"""Checks that the extra `experiments` is installed, when the laboratory is first imported."""
+"""Checks that the extra `experiments` is installed, at the first import of this package."""
 
 from eigenrnn.errors import check_installed
 
@@ -7,5 +7,6 @@ __all__: list[str] = []
 check_installed(
     "experiments",
     "eigenrnn.experiments",
-    *("lightning", "jsonargparse", "rich", "pooch", "tensorboard", "scipy", "matplotlib"),
+    *("filelock", "jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy"),
+    "tensorboard",
 )

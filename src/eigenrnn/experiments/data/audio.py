@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eigenrnn.errors import check_installed
+
 __all__ = ["RATE", "read_recording", "resample", "wave_bytes"]
 
 RATE = 8_000
@@ -62,13 +64,8 @@ def resample(samples: Tensor, rate: int, name: str) -> Tensor:
         return samples
     if rate != 2 * RATE:
         raise ValueError(f"expected {RATE} or {2 * RATE} samples per second in {name}, got {rate}")
-    try:
-        signal: Any = importlib.import_module("scipy.signal")  # an extra
-    except ImportError:
-        raise ImportError(
-            f"expected scipy, to resample {name} to {RATE} samples per second; install it "
-            "with pip install 'eigenrnn[experiments]'"
-        ) from None
+    check_installed("experiments", f"resampling {name} to {RATE} samples per second", "scipy")
+    signal: Any = importlib.import_module("scipy.signal")
     halved = signal.resample_poly(samples.numpy(), 1, 2)
     return torch.from_numpy(np.ascontiguousarray(halved, np.float32))
 

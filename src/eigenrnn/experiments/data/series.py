@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.archives import read_arrays, wrap_parser_errors
 from eigenrnn.experiments.data.sequences import (
     Sequences,
@@ -223,14 +224,9 @@ def read_parquet(path: Path) -> Sequences:
         ImportError: If pyarrow is not installed.
         ValueError: If the file is truncated or a value is missing.
     """
-    try:
-        pyarrow: Any = importlib.import_module("pyarrow")  # an extra, without types
-        parquet: Any = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise ImportError(
-            f"expected pyarrow, to read {path}; install it with pip install 'eigenrnn[series]', "
-            "or write the table as .csv or .npz"
-        ) from None
+    check_installed("series", f"reading {path} (unlike .csv and .npz)", "pyarrow")
+    pyarrow: Any = importlib.import_module("pyarrow")  # without types
+    parquet: Any = importlib.import_module("pyarrow.parquet")
     with wrap_parser_errors("Parquet file", path):
         file = parquet.ParquetFile(path, page_checksum_verification=True)
         groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]

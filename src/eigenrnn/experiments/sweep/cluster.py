@@ -92,7 +92,8 @@ def cluster(address: str | None, signals: RaisingSignals) -> Generator[str]:
 
 def has_joined() -> bool:
     """Whether this process is already part of a cluster."""
-    return "ray" in sys.modules and sys.modules["ray"].is_initialized()
+    ray = sys.modules.get("ray")
+    return ray is not None and ray.is_initialized()
 
 
 def check_installed() -> None:

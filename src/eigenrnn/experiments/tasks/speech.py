@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from eigenrnn.errors import check_installed
 from eigenrnn.experiments.data.audio import RATE
 from eigenrnn.experiments.data.spectrogram import BINS, FLOOR_DB, decibels, stft
 from eigenrnn.experiments.data.speech import SpeechCorpus, missing_speech, read_speech
@@ -254,7 +255,8 @@ def stoi(sound: Tensor, recording: Tensor) -> float:
     Source:
         Taal, Hendriks, Heusdens and Jensen, IEEE TASLP 19(7), 2011.
     """
-    pystoi = _import_extra("pystoi", "the score stoi")
+    check_installed("speech", "the score stoi", "pystoi")
+    pystoi: Any = importlib.import_module("pystoi")  # without types
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Not enough STFT frames", RuntimeWarning)
         try:
@@ -274,7 +276,8 @@ def pesq(sound: Tensor, recording: Tensor) -> float:
     Source:
         ITU-T P.862 and P.862.1 (departures: none).
     """
-    module = _import_extra("pesq", "the score pesq", ", which compiles it and needs a C compiler")
+    check_installed("speech", "the score pesq, which a C compiler builds,", "pesq")
+    module: Any = importlib.import_module("pesq")  # without types
     try:
         return float(module.pesq(RATE, recording.numpy(), sound.numpy(), "nb"))
     except (module.NoUtterancesError, module.BufferTooShortError):
@@ -287,16 +290,6 @@ SCORES: dict[str, Callable[[Tensor, Tensor], float]] = {
     "pesq": pesq,
 }
 """The scores by name, each a function of the sound and the recording."""
-
-
-def _import_extra(module: str, purpose: str, hint: str = "") -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError(
-            f"expected the package {module}, for {purpose}; install it with pip install "
-            f"'eigenrnn[speech]'{hint}"
-        ) from None
 
 
 def _smoothed(x: Tensor) -> Tensor:

@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
 from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.signals import DeferredSignals
-from eigenrnn.experiments.world.drive import check_installed, record_drive, sample_actions
+from eigenrnn.experiments.world.drive import record_drive, sample_actions
 
 __all__ = ["Collection", "ProgressCounter"]
 
@@ -148,13 +148,14 @@ class Collection:
             Whether all drives are recorded.
 
         Raises:
-            ImportError: If the environment is not installed.
+            ImportError: If a package of the extra `world` is missing.
             ValueError: If the folder holds other files, or a drive is damaged or a different one.
             ChildProcessError: If a process crashed.
         """
         if processes is not None:
             check_positive_integer("processes", processes)
-        check_installed()
+        packages = "gymnasium", "Box2D", "pygame", "PIL"
+        check_installed("world", "the environment CarRacing", *packages)
         self._prepare_folder()
         missing = [number for number in range(self.rollouts) if not self._is_recorded(number)]
         done = self.rollouts - len(missing)

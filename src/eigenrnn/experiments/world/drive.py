@@ -1,6 +1,5 @@
 """One drive in gymnasium's CarRacing, with the actions of a random network."""
 
-import importlib.util
 import os
 import warnings
 from typing import Any
@@ -10,25 +9,10 @@ from numpy.typing import NDArray
 
 from eigenrnn.experiments.data.car_racing import ACTIONS, FRAME, ROLLOUT, Z_SIZE
 
-__all__ = ["check_installed", "preprocess_frame", "record_drive", "sample_actions"]
+__all__ = ["preprocess_frame", "record_drive", "sample_actions"]
 
 _VISIBLE_ROWS = 84  # the instruments are below them
 _LARGEST_SCALE = 0.01
-
-
-def check_installed() -> None:
-    """Check that the environment is installed.
-
-    Raises:
-        ImportError: If a package is not installed.
-    """
-    # not imported here: see `_environment`
-    missing = [n for n in ("gymnasium", "Box2D", "pygame") if importlib.util.find_spec(n) is None]
-    if missing:
-        raise ImportError(
-            f"expected {', '.join(missing)} to be installed, for the environment CarRacing; "
-            "install it with: pip install 'eigenrnn[world]'"
-        )
 
 
 def sample_actions(seed: int, number: int, steps: int) -> NDArray[np.float32]:  # (S, 3)

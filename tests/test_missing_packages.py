@@ -1,0 +1,126 @@
+"""What needs a package that is not installed names it, with the command that installs it."""
+
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+import torch
+
+from eigenrnn.experiments.bench.layers import benchmarked_layers
+from eigenrnn.experiments.cli.main import main
+from eigenrnn.experiments.data.audio import resample
+from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.report import write_report
+from eigenrnn.experiments.tasks.speech import pesq, stoi
+from eigenrnn.experiments.world import Collection
+
+PACKAGES = {
+    "analysis": ["scipy", "matplotlib"],
+    "experiments": [
+        *("filelock", "jsonargparse", "lightning", "matplotlib", "pooch", "rich", "scipy"),
+        "tensorboard",
+    ],
+    "report": ["jinja2", "plotly"],
+    "sweep": ["ray", "optuna"],
+    "world": ["gymnasium", "Box2D", "pygame", "PIL"],
+}
+SOUND = torch.zeros(8_000)
+FILES = {
+    "mine.parquet": "PAR1",
+    "sweep.yaml": "{task: {name: copying, delay: 3}, steps: 2, grid: {lr: [0.1, 0.2]}}",
+}
+
+FUNCTIONS = {
+    "resample": ("scipy", "experiments", partial(resample, SOUND, 16_000, "a.wav")),
+    "stoi": ("pystoi", "speech", partial(stoi, SOUND, SOUND)),
+    "pesq": ("pesq", "speech", partial(pesq, SOUND, SOUND)),
+    "read_series": ("pyarrow", "series", partial(read_series, "mine.parquet")),
+    "benchmarked_layers": ("geotorch", "dev", partial(benchmarked_layers, 4, slow=True)),
+    **{
+        f"write_report {name}": (name, "report", partial(write_report, ["."], "page.html"))
+        for name in PACKAGES["report"]
+    },
+    **{
+        f"Collection {name}": (name, "world", lambda: Collection("out", 3, 2).collect())
+        for name in PACKAGES["world"]
+    },
+}
+
+COMMANDS = {
+    "collect car_racing": "world",
+    "sweep sweep.yaml": "sweep",
+    "train --task series --task.train mine.parquet --steps 1": "series",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return the current folder, which holds FILES."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def run_without(package, code):
+    """Run Python code in a process that cannot import a package."""
+    hidden = f"import sys; sys.modules[{package!r}] = None; {code}"
+    return subprocess.run(
+        [sys.executable, "-c", hidden], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("eigenrnn.experiments" if extra == "experiments" else "eigenrnn.analysis", package)
+        for extra in ("analysis", "experiments")
+        for package in PACKAGES[extra]
+    ],
+)
+def test_an_import_names_the_missing_package(module, package):
+    extra = module.removeprefix("eigenrnn.")
+    done = run_without(package, f"import {module}")
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {module} needs {package}: pip install 'eigenrnn[{extra}]'"
+    )
+
+
+@pytest.mark.parametrize("package", PACKAGES["experiments"])
+def test_the_command_names_the_missing_package(package):
+    done = run_without(package, "from eigenrnn.__main__ import main; sys.exit(main())")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: eigenrnn.experiments needs {package}: pip install 'eigenrnn[experiments]'\n"
+    )
+
+
+@pytest.mark.parametrize(("package", "extra", "call"), FUNCTIONS.values(), ids=FUNCTIONS)
+def test_a_function_names_the_missing_package_and_writes_nothing(
+    package, extra, call, monkeypatch, folder
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"{package}: pip install 'eigenrnn\[{extra}\]'$"):
+        call()
+    assert {path.name for path in folder.iterdir()} == set(FILES)
+
+
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [
+        (line, package)
+        for line, extra in COMMANDS.items()
+        for package in PACKAGES.get(extra, ["pyarrow"])
+    ],
+)
+def test_a_command_names_the_missing_package_and_writes_nothing(
+    line, package, monkeypatch, folder, capsys
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(line.split()) == 2
+    said = capsys.readouterr().err
+    extra = COMMANDS[line]
+    assert package in said
+    assert said.endswith(f"pip install 'eigenrnn[{extra}]'\n")
+    assert {path.name for path in folder.iterdir()} == set(FILES)
