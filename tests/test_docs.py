@@ -20,7 +20,7 @@ import torch
 import eigenrnn
 from eigenrnn.experiments import registry
 from eigenrnn.experiments.cli import name_lookup
-from eigenrnn.experiments.cli.parser import Parser
+from eigenrnn.experiments.cli.parser import PARSERS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "eigenrnn"
@@ -241,11 +241,6 @@ def eigenrnn_arguments(words):
     return None
 
 
-@pytest.fixture(scope="module")
-def parser():
-    return Parser.of_program()
-
-
 @pytest.mark.parametrize(
     ("page", "arguments"),
     [
@@ -255,14 +250,13 @@ def parser():
         if (arguments := eigenrnn_arguments(split_command(command))) and "--help" not in arguments
     ],
 )
-def test_eigenrnn_accepts_the_options_in_the_command(
-    page, arguments, parser, tmp_path, monkeypatch
-):
+def test_eigenrnn_accepts_the_options_in_the_command(page, arguments, tmp_path, monkeypatch):
     for block in blocks(page):
         if block.language == "yaml":
             write_yaml(page, block, tmp_path)
     monkeypatch.chdir(tmp_path)
-    parser.parse_args(name_lookup.resolve_arguments(arguments))
+    parser = PARSERS[arguments[0]]()
+    parser.parse_args(name_lookup.resolve_arguments(arguments[1:]))
 
 
 @pytest.mark.console
@@ -306,6 +300,11 @@ def test_every_replaced_text_is_on_the_page(page):
 def test_commands_are_in_console_blocks(page):
     others = {"bash", "sh", "shell", "shell-session", "zsh"}
     assert [block.line for block in blocks(page) if block.language in others] == []
+
+
+def test_the_readme_names_every_recipe():
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in registry.RECIPES if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

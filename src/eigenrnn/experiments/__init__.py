@@ -1,3 +1,3 @@
-"""The laboratory: data, tasks, training, published experiments and the command line."""
+"""Data, tasks, training, published experiments and the command line."""
 
 from eigenrnn.experiments import extras as extras  # checks the extra on first import
