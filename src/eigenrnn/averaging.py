@@ -23,17 +23,18 @@ class AveragedModel(swa_utils.AveragedModel):
     With a moving base (`Exponential` with a period, `MovingCayley`) the raw parameters refer to
     another base at each step, so their average is meaningless. This class averages the matrices
     :math:`W_k` themselves and assigns the orthogonal or unitary matrix nearest to the mean. All
-    other weights are averaged as they are. Torch's own `AveragedModel` is refused for a model with
-    a moving base.
+    other weights are averaged as they are. Torch's own `AveragedModel` raises an error for a
+    model with a moving base.
 
     This is a subclass of `torch.optim.swa_utils.AveragedModel` with the same arguments, methods
-    and `state_dict` format. Call `update_parameters(model)` after each optimiser step to include.
+    and `state_dict` format. Call `update_parameters(model)` after each optimiser step whose
+    weights should count.
 
     Args:
         model: A model with recurrent layers; its copy is the attribute `module`.
         device: The device of the copy; that of the model by default.
-        avg_fn: A function of the average, the present weights and the number of averaged models,
-            tensor by tensor; the mean of all by default.
+        avg_fn: Maps the average, the current weights and the number of models averaged so far to
+            the new average, tensor by tensor; by default the mean of all models.
         multi_avg_fn: The same for lists of tensors, in place, such as
             `get_ema_multi_avg_fn(0.999)`.
         use_buffers: Whether buffers are averaged too; those of constraints never are.
@@ -72,7 +73,7 @@ class AveragedModel(swa_utils.AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Add the present weights of `model` to the average."""
+        """Add the current weights of `model` to the average."""
         for part in self.module.modules():
             if isinstance(part, AbstractDirection):
                 part.frozen = None  # it holds matrices of the previous average
@@ -88,7 +89,7 @@ class AveragedModel(swa_utils.AveragedModel):
 
 
 class _Matrices(nn.Module):
-    """The present matrices of constraints, as buffers."""
+    """The current matrices of constraints, as buffers."""
 
     def __init__(self, constraints: list[Constraint]) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ class Dropouts:
 
     @classmethod
     def all(cls, probability: float) -> "Dropouts":
-        """Use one probability everywhere."""
+        """Return dropouts with one probability everywhere."""
         return cls(*[probability] * 5)
 
 
@@ -311,7 +311,7 @@ class SequenceModel(nn.Module):
 
 
 def constrained_parameters(model: nn.Module) -> Iterator[Parameter]:
-    """Yield the raw parameters of all constraints, which the recurrent optimiser trains."""
+    """Yield the raw parameters of all constraints, to give them a learning rate of their own."""
     for constraint in _constraints(model):
         yield from constraint.recurrent_parameters()
 
@@ -322,7 +322,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def penalty(model: nn.Module) -> Tensor:  # ()
-    """Sum the penalties that constraints, and the states of a language model, add to the loss."""
+    """Return what constraints and a language model's activation penalty add to the loss."""
     terms = [constraint.penalty() for constraint in _constraints(model)]
     if isinstance(model, LanguageModel):
         activation = model.pop_activation_penalty()

@@ -1,7 +1,7 @@
 """Pointwise nonlinearities of the recurrences, with derivatives computed from their outputs.
 
-The derivative needs only the output. So a backward pass need not store the pre-activations, and it
-can be differentiated again through the outputs. Complex modReLU also needs the modulus of the
+A backward pass therefore need not store the pre-activations, and second derivatives follow from
+the outputs. Complex modReLU also needs the modulus of the
 pre-activation: |f(z)| - b loses the digits of |z| if |z| is far below b.
 """
 
@@ -96,7 +96,7 @@ NONLINEARITIES = {
 
 
 def nonlinearity(name: str) -> Nonlinearity:
-    """Return the nonlinearity of a name.
+    """Look up a nonlinearity by its name.
 
     Raises:
         ValueError: If no nonlinearity has that name.

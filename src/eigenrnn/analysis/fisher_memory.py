@@ -88,7 +88,7 @@ def fisher_memory(
     triangular root L is computed by doubling the number m of terms:
     :math:`[L_m, W^m L_m] = L_{2 m} Q`. The condition number of L is the square root of that of C.
     For the matrices in table 6 of the nnRNN paper, the condition number of C reaches 1e27. Each
-    total computed here has seven correct digits; summing or solving for C itself leaves one.
+    total computed here has seven correct digits. Summing or solving for C itself leaves only one.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.
@@ -277,10 +277,10 @@ def fisher_bound(
         \frac{\alpha - 1}{\alpha^{k + 1} - 1}, \qquad k < N, \qquad W = D A
 
     D is the chain, with :math:`\sqrt \alpha` below the diagonal. A is lower triangular with a unit
-    diagonal; :math:`\sigma_{\max}` is its largest singular value. D drops the last row of A,
-    so its off-diagonal entries are set to zero, which gives the tightest bound. The input enters
-    at the first unit. The power of :math:`\sigma_{\max}` is large, so the bound can lie far below
-    the curve.
+    diagonal; :math:`\sigma_{\max}` is its largest singular value. W does not depend on the last
+    row of A, so the off-diagonal entries of that row are set to zero, which gives the tightest
+    bound. The input enters at the first unit. The power of :math:`\sigma_{\max}` is large, so the
+    bound can lie far below the curve.
 
     Args:
         W: The recurrent matrix, or a layer with one. It must be real and strictly lower

@@ -104,7 +104,7 @@ def fixed_points(
     The Levenberg-Marquardt method minimises q from all initial states at once. Its damping shrinks
     after a step that helps and grows after one that does not. A state within the tolerance is a
     fixed point; of points closer than the square root of the tolerance only the best is kept. The
-    search may miss fixed points, and it returns only some points of a line of them.
+    search may miss fixed points. Of a line of fixed points, it returns only some.
 
     Args:
         layer: A recurrent layer, ours or torch's, or a model with one.

@@ -96,7 +96,7 @@ def gradient_map(
     product is stored with a scale, so a norm is infinite or zero only where a double cannot hold
     it; entries 1e100 times smaller than the norm of their product may count as zero. Norms of
     matrices larger than 16 by 16 are correct to half a per cent, see `SpectralNorms`; others are
-    correct up to rounding. Memory is that of :math:`T B S (S + M)` numbers.
+    correct up to rounding. It needs memory for :math:`T B S (S + M)` numbers.
 
     Args:
         layer: A recurrent layer, ours or torch's, or a model with one.
@@ -113,7 +113,7 @@ def gradient_map(
             finite, or `of` names something else.
     Source:
         Helfrich and Ye, AAAI 2020, figures 4 and 5. https://arxiv.org/abs/1911.07964 (departures:
-        the mean of the norms of each sequence's own gradients, where the paper names a batch).
+        norms are computed for each sequence and averaged; the paper only mentions a batch).
     Example:
         >>> maps = gradient_map(torch.nn.RNN(2, 3), torch.zeros(5, 1, 2))
         >>> maps.by_state["whole"].shape, float(maps.by_state["whole"][4, 4])

@@ -63,7 +63,7 @@ def henrici(
         = \lVert \Theta - \operatorname{diag} \Theta \rVert_F, \qquad W = P \Theta P^*
 
     The computation uses the second form, the off-diagonal part of a triangular :math:`\Theta`.
-    Nothing cancels there, so a normal matrix gives zero up to rounding, not up to its root.
+    Without cancellation, the result for a normal matrix is a rounding error, not the root of one.
 
     Args:
         W: The matrix, real or complex, or a layer with one.

@@ -105,8 +105,8 @@ def linear_decodability(
             own.
         noise: The standard deviation of the noise in each real entry of a state.
         source: The vector v for a matrix; by default the signal enters at the first unit.
-        samples: The number n of sequences; None takes 40 per feature, but at least 4000. With 40
-            the fit loses about a twentieth of the unexplained variance. Between draws the
+        samples: The number n of sequences; None takes 40 per feature, but at least 4000. With 40,
+            overfitting increases the unexplained variance by about a twentieth. Between draws the
             standard deviation of :math:`R^2` is at most :math:`1.1 / \sqrt n`, 0.017 for 4000.
         generator: NumPy's generator of the signal and the noise.
     Shape:

@@ -98,8 +98,8 @@ def pseudospectrum(
     Shape:
         W: :math:`(N, N)`; memory grows with :math:`N^2` and with the number of points.
     Returns:
-        The smallest singular values, at least the rounding error,
-        :math:`10^{-16} \|z I - W\|_2`.
+        The smallest singular values. Those below the rounding error,
+        :math:`10^{-16} \|z I - W\|_2`, are replaced by it.
     Raises:
         ValueError: If W is not square or not finite, the extent is empty, or the resolution is
             below 2.

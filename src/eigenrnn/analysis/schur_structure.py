@@ -85,7 +85,7 @@ class SchurStructure(Analysis):
 def schur_structure(
     W: Matrix,  # (N, N)
 ) -> SchurStructure:
-    r"""Split a recurrent matrix into rotation and scaling of modes, and feed-forward between them.
+    r"""Split a recurrent matrix into rotation and scaling of modes, and connections between them.
 
     .. math:: W = P \Theta P^*, \qquad \Theta = \Lambda + T, \qquad h_t = W h_{t-1} + \dots
 

@@ -89,7 +89,7 @@ def transient_growth(
     ensemble: int = 0,
     generator: np.random.Generator | None = None,
 ) -> TransientGrowth:
-    r"""Compute how far the states of a linear network can grow, and how far random states do.
+    r"""Compute the largest growth of any state of a linear network, and the growth of random ones.
 
     .. math:: \|W^k\|_2 = \max_{\|h_0\| = 1} \|h_k\|, \qquad h_k = W h_{k-1}
 

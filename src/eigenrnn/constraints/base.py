@@ -23,9 +23,9 @@ class Constraint(nn.Module, ABC):
 
     .. math:: W = \phi(\text{raw}) \in \mathcal S \quad \text{for every value of raw}
 
-    Calling the module gives W. Raw parameters are real numbers, also where W is complex. They and
-    the map stay in float32 or better: autocast does not apply to them, and moving the module to a
-    16-bit type leaves them as they are. A new set defines `_matrix`, `_assign`, `residual` and
+    Calling the module gives W. The raw parameters are real even if W is complex. They and the map
+    stay in float32 or better: autocast does not apply to them, and moving the module to a 16-bit
+    type leaves them as they are. A new set defines `_matrix`, `_assign`, `residual` and
     `reset`. A set that must be updated after each optimiser step also sets `needs_advance` and
     defines `advance`.
 
@@ -144,7 +144,7 @@ class Constraint(nn.Module, ABC):
         return torch.zeros((), device=self.device)
 
     def recurrent_parameters(self) -> Iterator[Parameter]:
-        """Yield the raw parameters for the recurrent optimiser: all if W is constrained."""
+        """Yield the raw parameters that the optimiser of the constrained matrices trains."""
         if self.constrained:
             yield from self.parameters()
 
@@ -161,7 +161,7 @@ class Constraint(nn.Module, ABC):
         """Check that `advance` can read and set all raw parameters.
 
         Args:
-            whole: Whether to refuse parameters that are sharded over several processes, too.
+            whole: Whether to refuse also parameters that are sharded over several processes.
         Raises:
             ValueError: If a parameter was replaced, for instance by a parametrisation or a shard.
         """
@@ -234,7 +234,7 @@ class Constraint(nn.Module, ABC):
 
 
 def real_type(dtype: torch.dtype | None) -> torch.dtype:
-    """Return the real type of the raw parameters of a W of type `dtype`; None is torch's default.
+    """Return the type of the raw parameters for a W of type `dtype`, by default torch's default.
 
     Raises:
         ValueError: If `dtype` is not a real or complex type of float32 precision or better.

@@ -1,4 +1,4 @@
-"""Block triangular matrices of a long memory, a short memory and their coupling."""
+"""Block triangular matrices: a long memory, a short memory and their coupling."""
 
 import copy
 import math
@@ -23,8 +23,9 @@ class BlockTriangular(Constraint):
         W_L \in \mathcal L, \quad W_S \in \mathcal S
 
     The eigenvalues of W are those of both blocks for every coupling :math:`W_C`. The first
-    :math:`N - N_S` units are the long memory; the coupling feeds them the last :math:`N_S`, the
-    short memory. The blocks may be any two sets, both real or both complex.
+    :math:`N - N_S` units are the long memory, and the last :math:`N_S` the short one. The
+    coupling feeds the short memory into the long one. The blocks may be any two sets, both real
+    or both complex.
 
     Args:
         size: The number N of rows and columns.

@@ -36,7 +36,7 @@ class BoundedSVD(Constraint):
         margin: The largest distance r of a singular value from one.
     Shape:
         left: :math:`(m N - m (m - 1) / 2,)`, the free entries of one :math:`u` after the other;
-        one number fewer if m = N, as the last reflection is a sign.
+        one number fewer if m = N, where `sign` replaces the last reflection, of one coordinate.
         right: as left, for v.
         stretch: :math:`(N,)`, p.
         sign: :math:`()`, the sign of the determinant, 1 unless `assign` changes it.
@@ -47,7 +47,7 @@ class BoundedSVD(Constraint):
         Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327. The paper
         multiplies row vectors by :math:`V \Sigma U^\top`, which is our :math:`W^\top`. The
         reflection vectors are the rows of upper triangular matrices in both (departures: with
-        m = N the last reflections of U and V are replaced by one sign, because they cancel;
+        m = N one sign replaces the last reflections of U and V, of which only the product matters;
         `assign` needs m = N - 1 or m = N).
     Example:
         >>> sigma = torch.linalg.svdvals(BoundedSVD(8, reflections=2, margin=0.1)())

@@ -18,7 +18,7 @@ _GATES = {nn.GRU: "rzn", nn.GRUCell: "rzn", nn.LSTM: "ifgo", nn.LSTMCell: "ifgo"
 
 
 class ConstrainedRows(nn.Module):
-    """A matrix with some square blocks of rows from constraints; the other rows are free.
+    """A matrix in which constraints give square blocks of rows; the other rows are free.
 
     Args:
         blocks: The first row of each block and its constraint.
@@ -191,7 +191,7 @@ def _register(
 
 
 def rebuild_each_pass(module: nn.RNNBase) -> None:
-    """Make a layer of torch read its parametrised weights anew in each forward pass."""
+    """Make a torch layer evaluate its parametrised weights in each forward pass."""
     hooks: list[object] = list(
         vars(module)["_forward_pre_hooks"].values()
     )  # torch has no public list

@@ -44,8 +44,9 @@ class Givens(Constraint):
         All angles in radians.
     Raises:
         ValueError: If N is odd in the tunable style or not a power of two in the FFT style,
-            `layers` is not a positive integer or not that of the FFT style, `style` is unknown, or
-            `dtype` is not a real or complex type of float32 precision or better.
+            `layers` is not a positive integer or, in the FFT style, not :math:`\log_2 N`,
+            `style` is unknown, or `dtype` is not a real or complex type of float32 precision or
+            better.
     Source:
         Jing et al., ICML 2017, section 4. https://arxiv.org/abs/1612.05231 (departures: angles
         are drawn from :math:`U(-\pi, \pi)`, where the code writes 3.14; L may be odd; the code

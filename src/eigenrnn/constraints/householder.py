@@ -27,9 +27,9 @@ class Householder(Constraint):
         H_k = I - 2 \frac{v_k v_k^\top}{v_k^\top v_k}, \qquad
         v_k \in \{0\}^{k - 1} \times \mathbb R^{N - k + 1}
 
-    W is orthogonal for all v. With m = N the last reflection is the scalar sign of the last
-    column, and W is any orthogonal matrix. Fewer reflections need fewer numbers and reach the
-    matrices with :math:`\operatorname{rank}(I - W) \le m` and :math:`\det W = (-1)^m`.
+    W is orthogonal for all v. With m = N the last reflection only multiplies the last column by a
+    sign, and every orthogonal matrix can be reached. Fewer reflections need fewer numbers and
+    reach the matrices with :math:`\operatorname{rank}(I - W) \le m` and :math:`\det W = (-1)^m`.
 
     Args:
         size: The number N of rows and columns.
@@ -38,7 +38,7 @@ class Householder(Constraint):
             W. False gives the gradient of the released code, which assumes unit lengths.
     Shape:
         raw: :math:`(m N - m (m - 1) / 2,)`, the free entries of one vector after the other; one
-        number fewer if m = N, as the last reflection is a sign.
+        number fewer if m = N, where `sign` replaces the last reflection, of one coordinate.
         sign: :math:`()`, the sign of the last column, 1 unless m = N.
     Raises:
         ValueError: If `reflections` is not a positive integer or exceeds `size`.

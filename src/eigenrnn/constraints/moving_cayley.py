@@ -30,7 +30,7 @@ class MovingCayley(Constraint):
         \left(I - \tfrac \eta 2 C\right) W, \qquad C = G W^* - W G^*
 
     with the gradient :math:`G = \partial L / \partial \Re W + i\, \partial L / \partial \Im W`.
-    Training keeps the determinant of a real W; `assign` moves the base to a matrix.
+    Training keeps the determinant of a real W. `assign(W)` moves the base to W.
 
     Args:
         size: The number N of rows and columns.
@@ -50,7 +50,7 @@ class MovingCayley(Constraint):
     Source:
         Wisdom, Powers, Hershey, Le Roux and Atlas, NIPS 2016, section 4.
         https://arxiv.org/abs/1611.00035 (departures: the code initialises by ``"urnn"``;
-        one Newton step of the polar decomposition at each move keeps rounding from accumulating;
+        one Newton step of the polar decomposition at each move removes rounding errors;
         the code takes G from the upper block row of the augmented real matrix alone, and for MNIST
         divides G by its running magnitude, where RMSprop here divides C).
     Example:

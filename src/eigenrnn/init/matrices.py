@@ -1,7 +1,7 @@
-"""Initialisers of weights, in place, in the style of `torch.nn.init`, with a generator each.
+"""In-place initialisers of weights, in the style of `torch.nn.init`; each takes a generator.
 
-The chains let a signal pass from unit to unit. Matrices act on a state as W h, as in
-`torch.nn.RNN`: the entry at row i and column j connects unit j to unit i.
+In a chain, a signal passes from unit to unit. The entry at row i and column j connects unit j to
+unit i, as in `torch.nn.RNN`.
 """
 
 import math
@@ -35,7 +35,7 @@ ChainDirection = Literal["forward", "backward"]
 
 
 class Initializer(Protocol):
-    """A function that fills a weight in place, as all functions here do."""
+    """The type of the initialisers: a function that fills a weight in place."""
 
     def __call__(self, weight: Tensor, *, generator: Generator | None = None) -> Tensor: ...
 
@@ -63,7 +63,7 @@ def fan_uniform_(
 def glorot_uniform_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
     r"""Fill with draws from :math:`U(-a, a)`, :math:`a^2 = 6 / (\text{fan in} + \text{fan out})`.
 
-    A vector counts as a map of its own length to its own length, as in TensorFlow 1.
+    For a vector of length n, both fans are n, as in TensorFlow 1.
 
     Source:
         Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
@@ -79,7 +79,7 @@ def glorot_normal_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    r"""Fill with draws of standard deviation :math:`\sqrt{2 / (N + M)}`.
+    r"""Fill an (N, M) weight with normal draws of standard deviation :math:`\sqrt{2 / (N + M)}`.
 
     Source:
         Glorot and Bengio, AISTATS 2010. https://proceedings.mlr.press/v9/glorot10a.html
@@ -94,7 +94,7 @@ def kaiming_normal_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    r"""Fill with draws of standard deviation :math:`\sqrt{2 / M}`.
+    r"""Fill an (N, M) weight with normal draws of standard deviation :math:`\sqrt{2 / M}`.
 
     Source:
         He, Zhang, Ren and Sun, ICCV 2015. https://arxiv.org/abs/1502.01852
@@ -154,7 +154,7 @@ def fan_normal_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    r"""Fill with draws of standard deviation :math:`s / \sqrt N`, s the scale.
+    r"""Fill with normal draws of standard deviation :math:`s / \sqrt N`, where s is the scale.
 
     Source:
         Orhan and Pitkow, ICLR 2020: the input matrix beside an orthogonal or identity W.
@@ -189,7 +189,7 @@ def orthogonal_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    r"""Fill with :math:`\lambda Q`, the leading rows and columns of a rotation from `haar_`.
+    r"""Fill with :math:`\lambda Q`; Q is the leading rows and columns of a rotation from `haar_`.
 
     Raises the errors of `check_matrix`.
     """
@@ -268,7 +268,7 @@ def ramp_(
     direction: ChainDirection = "forward",
     generator: Generator | None = None,  # noqa: ARG001
 ) -> Tensor:
-    r"""Fill with a Toeplitz matrix that rises from one corner to the other.
+    r"""Fill with a Toeplitz matrix whose diagonals rise linearly from -e to e.
 
     .. math:: W_{i j} = e\, \frac{i - j}{N - 1}
 

@@ -68,8 +68,8 @@ def interleave(
     """Run all functions in every round, each once untimed and then once timed.
 
     The untimed run warms the caches and the memory allocator, as the previous step does in a
-    training loop. Without it, the host of a virtual machine may reclaim free memory while a slow
-    function runs, and the next function pays for it.
+    training loop. Without it, the host of a virtual machine may take back free memory while a slow
+    function runs, and the next function would have to request it again.
 
     On a shared machine, use one thread and `time.process_time` as the clock: it does not count
     the time of other processes.
@@ -137,7 +137,7 @@ def measure(
 
     Args:
         sizes: T, B and N of each table.
-        rounds: The number of timed rounds.
+        rounds: How often each layer is timed.
         slow: Whether to time Python loops over torch's cells too.
         details: Whether to measure memory, streaming and scaling too.
         say: Called with the name of each measurement.

@@ -77,7 +77,7 @@ class Encoded:
 def split_slices(count: int) -> dict[str, slice]:
     """Return the slices of the splits; validation and test have a tenth of the rollouts each.
 
-    The rollouts are independent, so the last ones are held out, at least one for each split.
+    The rollouts are independent, so the last ones are held out: at least one for each split.
 
     Raises:
         ValueError: If `count` is below 3.

@@ -36,7 +36,7 @@ def stft(
     """Compute the transform with periodic Hann windows of 256 samples and a hop of 128.
 
     The recording is padded with zeros to a whole number of hops, and then by one window at both
-    ends. The first and the last frame are therefore silent, and each sample is in two frames.
+    ends. The first and the last frame are therefore silent, and each sample lies in two frames.
     """
     behind = -len(samples) % HOP
     padded = F.pad(samples, (WINDOW, behind + WINDOW))

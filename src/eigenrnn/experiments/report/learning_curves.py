@@ -31,7 +31,7 @@ class Group:
         label: The label of the group.
         runs: The runs, sorted by seed.
         task: The task, without its seed.
-        network: The network that the colour stands for: a row of a recipe, or the group itself.
+        network: What determines the colour: the row of a recipe, or the group itself.
         shown: Whether its curve is shown initially; a search shows only its best point.
     """
 
@@ -55,7 +55,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Curve:
-    """A quantity over steps, over the runs of a group.
+    """The mean and range of a quantity over the runs of a group, by step.
 
     Args:
         step: The steps.

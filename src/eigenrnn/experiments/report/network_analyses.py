@@ -352,7 +352,7 @@ def gradient_charts(
 ) -> dict[str, Any]:
     """Return charts of how each state depends on earlier ones, by layer and part of the state.
 
-    They use one sequence, and as many of its first steps as take a few seconds.
+    They use one sequence, shortened so that the computation takes a few seconds.
 
     Raises:
         ValueError: If the model has no recurrent layer, or the inputs do not fit it.

@@ -178,7 +178,7 @@ class TrainStep:
 class Objective(nn.Module):
     """The loss of a model on a batch of its task.
 
-    The loss is computed in single precision or higher, whatever the precision of the model.
+    The loss is computed in at least single precision, whatever the precision of the model.
 
     Args:
         model: Called as `model(inputs)`, or as `model(inputs, lengths)` for a batch with lengths.
