@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from eigenrnn.analysis import GradientMap, gradient_map, recurrences
-from eigenrnn.analysis.gradient_map import SpectralNorms
+from eigenrnn.analysis.gradients import SpectralNorms
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, GRU, LSTM, RNN, ScoRNN, ScuRNN
 

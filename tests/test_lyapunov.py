@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from eigenrnn.analysis import lyapunov, recurrences
-from eigenrnn.analysis.lyapunov import Lyapunov
+from eigenrnn.analysis.dynamics import Lyapunov
 from eigenrnn.analysis.trajectory import Trajectory
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import ENRNN, LSTM, RNN, ScoRNN

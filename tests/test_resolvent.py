@@ -1,9 +1,14 @@
 """Smallest singular values of shifted matrices, against a decomposition at each point."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
-from eigenrnn.analysis.resolvent import smallest_singular_values, triangular
+from eigenrnn.analysis.pseudospectrum import smallest_singular_values, triangular
+
+# the function of this name hides the module from attribute access
+MODULE = import_module("eigenrnn.analysis.pseudospectrum")
 
 
 def points(count, reach=1.3):
@@ -37,7 +42,7 @@ def test_values_agree_with_a_decomposition_at_each_point(W):
 
 
 def test_points_that_do_not_converge_are_decomposed(monkeypatch):
-    monkeypatch.setattr("eigenrnn.analysis.resolvent._MAX_STEPS", 2)
+    monkeypatch.setattr(MODULE, "_MAX_STEPS", 2)
     W = np.random.default_rng(3).standard_normal((20, 20))
     z = points(30)
     result = smallest_singular_values(triangular(W), z)
@@ -47,7 +52,7 @@ def test_points_that_do_not_converge_are_decomposed(monkeypatch):
 def test_chunks_of_points_do_not_change_the_result(monkeypatch):
     T, z = triangular(np.random.default_rng(3).standard_normal((10, 10))), points(50)
     whole = smallest_singular_values(T, z)
-    monkeypatch.setattr("eigenrnn.analysis.resolvent._CHUNK_ENTRIES", 70)
+    monkeypatch.setattr(MODULE, "_CHUNK_ENTRIES", 70)
     np.testing.assert_allclose(smallest_singular_values(T, z), whole, rtol=1e-12)
 
 

@@ -2,34 +2,49 @@
 
 from eigenrnn.analysis.analyse import AnalysisResults, analyse
 from eigenrnn.analysis.base import Analysis
-from eigenrnn.analysis.dimension import Dimension, effective_rank, participation_ratio
-from eigenrnn.analysis.fisher_memory import (
+from eigenrnn.analysis.dynamics import (
+    Dimension,
+    FixedPoints,
+    Lyapunov,
+    effective_rank,
+    fixed_points,
+    lyapunov,
+    participation_ratio,
+)
+from eigenrnn.analysis.gradients import (
+    GradientMap,
+    GradientNorms,
+    JacobianBound,
+    gradient_map,
+    gradient_norms,
+    jacobian_bound,
+)
+from eigenrnn.analysis.hidden_chain import HiddenChain, hidden_chain
+from eigenrnn.analysis.memory import (
     FisherBound,
     FisherMemory,
+    LinearDecodability,
     fisher_bound,
     fisher_memory,
+    linear_decodability,
 )
-from eigenrnn.analysis.fixed_points import FixedPoints, fixed_points
-from eigenrnn.analysis.gradient_map import GradientMap, gradient_map
-from eigenrnn.analysis.gradient_norms import GradientNorms, gradient_norms
-from eigenrnn.analysis.henrici import Henrici, henrici
-from eigenrnn.analysis.hidden_chain import HiddenChain, hidden_chain
-from eigenrnn.analysis.jacobian_bound import JacobianBound, jacobian_bound
-from eigenrnn.analysis.kreiss import Kreiss, kreiss
-from eigenrnn.analysis.linear_decodability import LinearDecodability, linear_decodability
-from eigenrnn.analysis.lyapunov import Lyapunov, lyapunov
 from eigenrnn.analysis.neumann_condition import NeumannCondition, neumann_condition
-from eigenrnn.analysis.numerical_abscissa import NumericalAbscissa, numerical_abscissa
-from eigenrnn.analysis.pseudospectrum import Pseudospectrum, pseudospectrum
+from eigenrnn.analysis.nonnormality import (
+    Henrici,
+    NumericalAbscissa,
+    TransientGrowth,
+    henrici,
+    numerical_abscissa,
+    transient_growth,
+)
+from eigenrnn.analysis.pseudospectrum import Kreiss, Pseudospectrum, kreiss, pseudospectrum
 from eigenrnn.analysis.recurrence import (
     Recurrence,
     recurrences,
     recurrent_layers,
     recurrent_matrices,
 )
-from eigenrnn.analysis.schur_structure import SchurStructure, schur_structure
-from eigenrnn.analysis.spectrum import Spectrum, spectrum
-from eigenrnn.analysis.transient_growth import TransientGrowth, transient_growth
+from eigenrnn.analysis.spectrum import SchurStructure, Spectrum, schur_structure, spectrum
 
 __all__ = [
     "Analysis",

@@ -11,24 +11,18 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis.arguments import NumberArray, spectral_radius
 from eigenrnn.analysis.base import Analysis
-from eigenrnn.analysis.dimension import effective_rank, participation_ratio
-from eigenrnn.analysis.fisher_memory import (
+from eigenrnn.analysis.dynamics import effective_rank, fixed_points, lyapunov, participation_ratio
+from eigenrnn.analysis.forward_pass import layer_inputs
+from eigenrnn.analysis.gradients import gradient_map, gradient_norms, jacobian_bound
+from eigenrnn.analysis.hidden_chain import hidden_chain
+from eigenrnn.analysis.memory import (
     MEMORY_STEPS,
     is_ungated,
     network_memory,
     noise_accumulates,
 )
-from eigenrnn.analysis.fixed_points import fixed_points
-from eigenrnn.analysis.forward_pass import layer_inputs
-from eigenrnn.analysis.gradient_map import gradient_map
-from eigenrnn.analysis.gradient_norms import gradient_norms
-from eigenrnn.analysis.henrici import henrici
-from eigenrnn.analysis.hidden_chain import hidden_chain
-from eigenrnn.analysis.jacobian_bound import jacobian_bound
-from eigenrnn.analysis.kreiss import kreiss
-from eigenrnn.analysis.lyapunov import lyapunov
-from eigenrnn.analysis.numerical_abscissa import numerical_abscissa
-from eigenrnn.analysis.pseudospectrum import pseudospectrum
+from eigenrnn.analysis.nonnormality import henrici, numerical_abscissa, transient_growth
+from eigenrnn.analysis.pseudospectrum import kreiss, pseudospectrum
 from eigenrnn.analysis.recurrence import (
     Recurrence,
     RecurrentWeights,
@@ -37,10 +31,8 @@ from eigenrnn.analysis.recurrence import (
     recurrent_matrices,
     recurrent_weights,
 )
-from eigenrnn.analysis.schur_structure import schur_structure
-from eigenrnn.analysis.spectrum import spectrum
+from eigenrnn.analysis.spectrum import schur_structure, spectrum
 from eigenrnn.analysis.trajectory import trajectory
-from eigenrnn.analysis.transient_growth import transient_growth
 from eigenrnn.constraints import Schur
 
 __all__ = ["AnalysisResults", "analyse"]

@@ -1,27 +1,56 @@
-"""Pseudospectra: where the eigenvalues of a matrix move under small perturbations."""
+"""Pseudospectra and the Kreiss constant, from the norm of the resolvent."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.arguments import Matrix, as_matrix
+from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix, power_of_two
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.resolvent import smallest_singular_values, triangular
+from eigenrnn.analysis.nonnormality import numerical_abscissa
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Extent", "Pseudospectrum", "pseudospectrum"]
+__all__ = [
+    "Extent",
+    "Kreiss",
+    "Pseudospectrum",
+    "kreiss",
+    "pseudospectrum",
+    "smallest_singular_values",
+    "triangular",
+]
 
 Extent = tuple[float, float, float, float]
 """Left, right, bottom and top of a rectangle in the complex plane."""
 
+Complexes = NDArray[np.complex128]
+Floats = NDArray[np.float64]
+
+# of Pseudospectrum
 _MARGIN = 1.25
 _LOWEST_LEVEL = -8
+
+# of Kreiss
+_MIN_DISTANCE = 1e-7  # to the unit circle: any closer, rounding of z is too large
+_MAX_DISTANCE = 1e3  # in units of the norm
+_RADII, _ANGLES, _EIGENVALUES = 40, 73, 24
+_MAX_PEAKS = 3
+_MAX_ITERATIONS = 40
+_RANGE_ANGLES = 36
+_GRID_ERROR = 0.02  # the error of values on the grid
+
+# of smallest_singular_values
+_BLOCK = 32  # rows solved one by one between matrix products
+_CHUNK_ENTRIES = 2**19
+_MAX_STEPS = 256
+_CHECK_AFTER = frozenset((1, 2, 3, 4, 6, 8, 11, 14, 18, 22, 27, 32, 40, 50, 64, 90, 128, 180, 256))
 
 
 @dataclass(frozen=True)
@@ -145,3 +174,326 @@ def _check_extent(extent: Extent) -> None:
         left, right, bottom, top = np.nan, np.nan, np.nan, np.nan
     if not (np.isfinite([left, right, bottom, top]).all() and left < right and bottom < top):
         raise ValueError(f"expected an extent (left < right, bottom < top), got {extent}")
+
+
+@dataclass(frozen=True)
+class Kreiss(Analysis):
+    r"""The Kreiss constant, and the curve whose maximum it is.
+
+    Args:
+        constant: K; infinite if the powers are unbounded.
+        where: The maximiser z; infinite if K is 1, its limit at infinity, or if K is infinite.
+        lower: A lower bound on :math:`\sup_k \|W^k\|_2`: K.
+        upper: An upper bound on it: :math:`e N K`.
+        distances: :math:`|z| - 1`.
+        curve: :math:`(|z| - 1) \|(z I - W)^{-1}\|_2`, its maximum over the angles of the grid.
+    Shape:
+        distances, curve: (radii,).
+    """
+
+    constant: float
+    where: complex
+    lower: float
+    upper: float
+    distances: Floats
+    curve: Floats
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        is_wide = bool(self.curve.max() > 10 * self.curve.min())
+        plot.lines(axes, np.log10(self.distances), {"curve": self.curve}, log=is_wide)
+        if not is_wide:
+            axes.set_ylim(0, 1.1 * self.curve.max())
+        title = f"Kreiss constant {self.constant:.4g}"
+        plot.label(
+            axes,
+            r"$\log_{10}(|z| - 1)$",
+            r"$(|z| - 1)\,\|(zI - W)^{-1}\|_2$, maximum over angles",
+            title,
+        )
+        return figure
+
+    def table(self) -> Table:
+        return {"distance": self.distances, "value": self.curve}
+
+    def headline(self) -> dict[str, float]:
+        return {"Kreiss constant": self.constant}
+
+
+def kreiss(
+    W: Matrix,  # (N, N)
+) -> Kreiss:
+    r"""Compute the Kreiss constant, which bounds the transient growth of a linear network.
+
+    .. math:: K(W) = \sup_{|z| > 1} (|z| - 1)\, \|(z I - W)^{-1}\|_2, \qquad
+        K(W) \le \sup_{k \ge 0} \|W^k\|_2 \le e N K(W)
+
+    It is 1 exactly if the numerical radius is at most 1, as for a normal matrix without
+    eigenvalues outside the unit circle. The maximum is searched on a grid of radii and
+    angles, which include those of the largest eigenvalues, and refined from its three highest
+    peaks. It is never overestimated beyond rounding, but a peak much narrower than the grid can
+    be missed. Against closed forms the relative error was below 1e-7.
+
+    Args:
+        W: The recurrent matrix, or a layer with only one. Use double precision: rounding to
+            single precision moves eigenvalues on the unit circle outside.
+    Shape:
+        W: :math:`(N, N)`.
+    Returns:
+        The constant. It is infinite if an eigenvalue lies outside the unit circle by more than
+        :math:`10 N \epsilon \max(1, \|W\|_2)`. It is also infinite if the curve still rises
+        within 1e-7 of the circle, as for a defective eigenvalue on it.
+    Raises:
+        ValueError: If W is not square or not finite.
+    Source:
+        Kreiss, BIT 2, 1962. https://doi.org/10.1007/BF01957330; Trefethen and Embree, Spectra and
+        Pseudospectra, 2005, section 18 (departures: none).
+    Example:
+        >>> result = kreiss([[0.0, 8.0], [0.0, 0.0]])
+        >>> round(result.constant, 6), round(abs(result.where), 3)
+        (2.125, 2.133)
+    """
+    matrix = as_matrix(W)
+    T, is_real = triangular(matrix), not np.iscomplexobj(matrix)
+    norm = max(1.0, float(np.linalg.norm(matrix, 2)))
+    angles = _angles(T.diagonal(), is_real=is_real)
+    distances = _distances(T, angles, norm)
+    values = _values(T, distances[:, None], angles, tolerance=1e-2)
+    curve = values.max(1)
+    rounding = 10 * len(T) * np.finfo(np.float64).eps * norm
+    outside = np.abs(T.diagonal()).max() - 1 > rounding
+    if outside or _still_rises(distances, curve):
+        constant, where = np.inf, complex(np.inf)
+    elif numerical_abscissa(matrix, angles=_RANGE_ANGLES).radius <= 1 + rounding:
+        constant, where = 1.0, complex(np.inf)  # exact, and cheaper
+    else:
+        constant, where = _refined_maximum(T, distances, angles, values)
+    return Kreiss(
+        constant=constant,
+        where=where,
+        lower=constant,
+        upper=float(np.e * len(T) * constant),
+        distances=distances,
+        curve=curve,
+    )
+
+
+def _angles(eigenvalues: Complexes, *, is_real: bool) -> Floats:
+    largest = eigenvalues[np.argsort(-np.abs(eigenvalues))[:_EIGENVALUES]]
+    even = np.linspace(0, np.pi if is_real else 2 * np.pi, _ANGLES)
+    own_angles = np.abs(np.angle(largest)) if is_real else np.angle(largest) % (2 * np.pi)
+    return np.unique(np.concatenate([even, own_angles]))
+
+
+def _distances(T: Complexes, angles: Floats, norm: float) -> Floats:
+    # closer than this the resolvent is about that on the circle, so the curve is below 1
+    circle: Complexes = np.exp(1j * angles).astype(np.complex128)
+    nearest = smallest_singular_values(T, circle, tolerance=1e-2).min() / 10
+    return np.geomspace(max(nearest, _MIN_DISTANCE), _MAX_DISTANCE * norm, _RADII)
+
+
+def _still_rises(distances: Floats, curve: Floats) -> bool:
+    near = distances <= 1e3 * _MIN_DISTANCE
+    return bool(near.sum() > 1 and curve[0] > 2 * curve[near][-1])
+
+
+def _values(T: Complexes, distances: Floats, angles: Floats, tolerance: float) -> Floats:
+    distances, angles = np.broadcast_arrays(distances, angles)
+    z: Complexes = ((1 + distances) * np.exp(1j * angles)).astype(np.complex128)
+    sigma = smallest_singular_values(T, z.ravel(), tolerance=tolerance)
+    return distances / sigma.reshape(z.shape)
+
+
+def _refined_maximum(
+    T: Complexes,  # (N, N)
+    distances: Floats,  # (radii,)
+    angles: Floats,  # (angles,)
+    values: Floats,  # (radii, angles)
+) -> tuple[float, complex]:
+    """Return the maximum and the maximiser, starting from values on a grid."""
+    padded = np.pad(values, 1, constant_values=-np.inf)
+    neighbours = [
+        padded[1 + i : len(padded) - 1 + i, 1 + j : padded.shape[1] - 1 + j]
+        for i in (-1, 0, 1)
+        for j in (-1, 0, 1)
+    ]
+    peaks = np.argwhere(values >= np.max(neighbours, axis=0))
+    # a rise to the end of the grid is a rise to 1, up to 1e-6
+    peaks = peaks[(peaks[:, 0] < len(distances) - 1) & (values[tuple(peaks.T)] > 1 - _GRID_ERROR)]
+    if not len(peaks):
+        return 1.0, complex(np.inf)
+    peaks = peaks[np.argsort(-values[tuple(peaks.T)], kind="stable")][:_MAX_PEAKS]
+    initial = np.stack([np.log(distances[peaks[:, 0]]), angles[peaks[:, 1]]], axis=1)
+    widths = np.array([np.log(distances[1] / distances[0]), np.pi / (_ANGLES - 1)])
+
+    def f(points: Floats) -> Floats:
+        within_grid = np.clip(np.exp(points[..., 0]), distances[0], distances[-1])
+        return _values(T, within_grid, points[..., 1], tolerance=1e-5)
+
+    log, angle = _stencil_search(f, initial, widths)
+    distance = np.clip(np.exp(log), distances[0], distances[-1])
+    z = complex((1 + distance) * np.exp(1j * angle))
+    sigma = np.linalg.svd(z * np.eye(len(T)) - T, compute_uv=False)[-1]
+    maximum = float(distance / sigma)
+    # the limit at infinity is 1: a maximum must exceed it by more than rounding
+    slack = 10 * len(T) * np.finfo(np.float64).eps * np.linalg.norm(T, 2) / distance
+    return (maximum, z) if maximum > 1 + slack else (1.0, complex(np.inf))
+
+
+def _stencil_search(
+    f: Callable[[Floats], Floats],  # (..., 2) to (...)
+    initial: Floats,  # (points, 2)
+    width: Floats,  # (2,)
+) -> Floats:  # (2,)
+    """Return the maximiser near any initial point, by stencils that move or else shrink."""
+    side = np.linspace(-1, 1, 5)
+    stencil = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
+    stencil = stencil[np.abs(stencil).sum(1).argsort()]  # centre first
+    centres, widths = initial, np.tile(width, (len(initial), 1))
+    best = np.full(len(initial), -np.inf)
+    for _ in range(_MAX_ITERATIONS):
+        points = centres[:, None] + stencil * widths[:, None]
+        values = f(points)
+        best_index, rows = values.argmax(1), np.arange(len(initial))
+        # a gain within rounding does not count
+        best_index[values[rows, best_index] <= values[:, 0] * (1 + 1e-9)] = 0
+        best, centres = values[rows, best_index], points[rows, best_index]
+        at_edge = np.abs(stencil[best_index]) == 1
+        widths = np.where(at_edge, widths, widths * 0.5)
+        if (widths < 1e-5 * width).all():
+            break
+    return centres[best.argmax()]
+
+
+def triangular(W: NumberArray) -> Complexes:  # (N, N)
+    """Return an upper triangular matrix that is unitarily similar to W."""
+    import scipy.linalg
+
+    check_finite(W)
+    # a triangular matrix keeps its eigenvalues exactly
+    if not np.tril(W, -1).any():
+        return W.astype(np.complex128)
+    if not np.triu(W, 1).any():
+        return W[::-1, ::-1].astype(np.complex128)
+    schur: Any = scipy.linalg.schur
+    return schur(W, output="complex")[0]
+
+
+def smallest_singular_values(
+    T: Complexes,  # (N, N)
+    z: Complexes,  # (points,)
+    *,
+    tolerance: float = 1e-4,
+) -> Floats:  # (points,)
+    r"""Compute the smallest singular value of :math:`z I - T` for each z.
+
+    The Lanczos iteration runs on :math:`((z I - T)^H (z I - T))^{-1}`, applied by two triangular
+    solves, at all points together. For a normal matrix the results are the distances to the
+    nearest eigenvalue.
+
+    Args:
+        T: An upper triangular matrix; `triangular` reduces any other matrix to one.
+        z: The points.
+        tolerance: The residual, relative to the eigenvalue, at which the iteration stops. The
+            relative error is at most half of it, unless the iteration converges to the second
+            smallest value; it is mostly close to its square. Results below
+            :math:`\epsilon \|z I - T\|` are replaced by it and mean zero.
+    Shape:
+        T: :math:`(N, N)`; z and the result: (points,).
+    Source:
+        Trefethen, Computation of pseudospectra, Acta Numerica 8, 1999, section 8.
+        https://doi.org/10.1017/S0962492900002932 (departures: all points iterate together, and
+        points that do not converge get a singular value decomposition).
+    Example:
+        >>> smallest_singular_values(np.diag([1.0 + 0j, 2.0]), np.array([4.0 + 0j, 1.0])).round(6)
+        array([2., 0.])
+    """
+    # scaled so that squares stay in range
+    scale = max(power_of_two(T), power_of_two(z))
+    return scale * _scaled_values(T / scale, z / scale, tolerance)
+
+
+def _scaled_values(T: Complexes, z: Complexes, tolerance: float) -> Floats:  # (points,)
+    eps, size = np.finfo(np.float64).eps, float(np.linalg.norm(T, 2))
+    chunk = max(1, _CHUNK_ENTRIES // len(T))
+    chunks = [z[k : k + chunk] for k in range(0, len(z), chunk)]
+    if np.linalg.norm(np.triu(T, 1)) <= 10 * len(T) * eps * size:
+        sigma = [np.abs(part[:, None] - T.diagonal()).min(1) for part in chunks]
+    else:
+        with np.errstate(all="ignore"):  # overflow marks a singular matrix
+            sigma = [_lanczos(T, part, tolerance) for part in chunks]
+    return np.maximum(np.concatenate(sigma), eps * (np.abs(z) + size))
+
+
+def _lanczos(T: Complexes, z: Complexes, tolerance: float) -> Floats:
+    largest = np.full(len(z), np.nan)  # eigenvalue of the squared inverse
+    active = np.arange(len(z))
+    q = _initial_vectors(len(T), len(z))
+    previous, beta = np.zeros_like(q), np.zeros(len(z))
+    alphas, betas = np.empty((_MAX_STEPS, len(z))), np.empty((_MAX_STEPS, len(z)))
+    for k in range(_MAX_STEPS):
+        r = _solve(T, z[active], _solve_adjoint(T, z[active], q))
+        r -= beta * previous
+        alpha = np.einsum("np,np->p", q.conj(), r).real
+        r -= alpha * q
+        beta = np.linalg.norm(r, axis=0)
+        alphas[k, active], betas[k, active] = alpha, beta
+        previous, q = q, r / np.where(beta > 0, beta, 1)
+        if k + 1 in _CHECK_AFTER:
+            largest[active], done = _ritz_values(
+                alphas[: k + 1, active], betas[: k + 1, active], tolerance
+            )
+            active, previous, q, beta = active[~done], previous[:, ~done], q[:, ~done], beta[~done]
+            if not len(active):
+                break
+    sigma = 1 / np.sqrt(largest)
+    I = np.eye(len(T))
+    for point in active:
+        sigma[point] = np.linalg.svd(z[point] * I - T, compute_uv=False)[-1]
+    return sigma
+
+
+def _initial_vectors(n: int, points: int) -> Complexes:
+    # one isotropic vector for all points, the same at every call
+    parts = np.random.default_rng(0).standard_normal((2, n))
+    q = parts[0] + 1j * parts[1]
+    return np.repeat((q / np.linalg.norm(q))[:, None], points, axis=1)
+
+
+def _ritz_values(
+    alphas: Floats, betas: Floats, tolerance: float
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the largest eigenvalue estimate of each point, and whether it has converged."""
+    steps, points = alphas.shape
+    overflowed = ~(np.isfinite(alphas).all(0) & np.isfinite(betas).all(0))
+    tridiagonal = np.zeros((points, steps, steps))
+    k = np.arange(steps)
+    tridiagonal[:, k, k] = np.where(overflowed, 1, alphas).T
+    tridiagonal[:, k[1:], k[:-1]] = np.where(overflowed, 0, betas[:-1]).T
+    values, vectors = np.linalg.eigh(tridiagonal)
+    top = values[:, -1]
+    residual = np.where(overflowed, 0, betas[-1]) * np.abs(vectors[:, -1, -1])
+    top = np.where(overflowed, np.inf, top)
+    return top, overflowed | (residual <= tolerance * top)
+
+
+def _solve(T: Complexes, z: Complexes, B: Complexes) -> Complexes:
+    """Solve (z I - T) x = b for each column b of B, with its own z."""
+    X = B.copy()
+    for top in reversed(range(0, len(T), _BLOCK)):
+        end = min(top + _BLOCK, len(T))
+        X[top:end] += T[top:end, end:] @ X[end:]
+        for i in reversed(range(top, end)):
+            X[i] = (X[i] + T[i, i + 1 : end] @ X[i + 1 : end]) / (z - T[i, i])
+    return X
+
+
+def _solve_adjoint(T: Complexes, z: Complexes, B: Complexes) -> Complexes:
+    """Solve (z I - T)^H x = b for each column b of B, with its own z."""
+    X, H, conjugate = B.copy(), T.conj().T, z.conj()
+    for top in range(0, len(T), _BLOCK):
+        end = min(top + _BLOCK, len(T))
+        X[top:end] += H[top:end, :top] @ X[:top]
+        for i in range(top, end):
+            X[i] = (X[i] + H[i, top:i] @ X[top:i]) / (conjugate - H[i, i])
+    return X

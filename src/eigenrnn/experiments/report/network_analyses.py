@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis import recurrences, recurrent_matrices, schur_structure
-from eigenrnn.analysis.fisher_memory import is_ungated, network_memory
-from eigenrnn.analysis.gradient_map import gradient_map
+from eigenrnn.analysis.gradients import gradient_map
+from eigenrnn.analysis.memory import is_ungated, network_memory
 from eigenrnn.analysis.recurrence import RecurrentWeights, recurrent_weights
 from eigenrnn.experiments.report.learning_curves import Group
 from eigenrnn.experiments.report.records import RunRecord, task_name

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn import __version__
-from eigenrnn.analysis.fisher_memory import MEMORY_STEPS
+from eigenrnn.analysis.memory import MEMORY_STEPS
 from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_installed
 from eigenrnn.experiments.report import tables

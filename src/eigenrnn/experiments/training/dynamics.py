@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.gradient_norms import gradient_norms
+from eigenrnn.analysis.gradients import gradient_norms
 from eigenrnn.analysis.recurrence import recurrent_weights
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.constraints import Constraint, Schur

@@ -1,0 +1,540 @@
+"""Dynamics of the states: fixed points, Lyapunov exponents, and effective dimension."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Generator, Tensor, nn
+
+from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import (
+    Matrix,
+    NumberArray,
+    as_array,
+    as_matrix,
+    as_real_tensor,
+    check_torch_generator,
+    power_of_two,
+)
+from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.recurrence import Recurrence, recurrences, select_recurrence
+from eigenrnn.analysis.trajectory import trajectory
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.linalg import check_finite
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "Dimension",
+    "FixedPoints",
+    "Lyapunov",
+    "effective_rank",
+    "fixed_points",
+    "lyapunov",
+    "participation_ratio",
+]
+
+# of FixedPoints
+_MIN_DAMPING, _MAX_DAMPING = 1e-12, 1e6
+_KINDS = ("stable", "marginal", "saddle", "unstable")
+_MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class FixedPoints(Analysis):
+    r"""Fixed points of the states under a constant input.
+
+    Args:
+        points: The fixed points, in order of rising spectral radius.
+        eigenvalues: The eigenvalues of the Jacobian at each point, by falling modulus.
+        residuals: :math:`\|F(h) - h\|_2` at each point.
+        starts: The number of initial states of the search.
+        failed: The number of initial states from which it did not converge.
+    Shape:
+        points: :math:`(P, S)`; eigenvalues: :math:`(P, S)`; residuals: :math:`(P,)`.
+    """
+
+    points: NDArray[np.float64]
+    eigenvalues: NDArray[np.complex128]
+    residuals: NDArray[np.float64]
+    starts: int
+    failed: int
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kind of each point: stable, marginal, saddle or unstable.
+
+        In this order: all moduli of its eigenvalues are below one; the largest is one; only some
+        are above one; all are above one.
+        """
+        return [_kind(np.abs(moduli)) for moduli in self.eigenvalues]
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        kinds = np.array(self.kinds)
+        points = {
+            f"{int((kinds == kind).sum())} {kind}": self.eigenvalues[kinds == kind].ravel()
+            for kind in _KINDS
+            if kind in kinds
+        }
+        plot.plane(axes, points)
+        title = f"eigenvalues at {', '.join(points) or 'no'} fixed points"
+        plot.label(axes, "real part", "imaginary part", title)
+        return figure
+
+    def table(self) -> Table:
+        P, S = self.eigenvalues.shape
+        values = self.eigenvalues.ravel()
+        return {
+            "point": np.repeat(np.arange(P), S),
+            "kind": np.repeat(np.array(self.kinds, dtype=str), S),
+            "residual": np.repeat(self.residuals, S),
+            "unit": np.tile(np.arange(S), P),
+            "state": self.points.ravel(),
+            "eigenvalue_real": values.real,
+            "eigenvalue_imaginary": values.imag,
+        }
+
+    def headline(self) -> dict[str, float]:
+        counts = {kind: float(self.kinds.count(kind)) for kind in _KINDS}
+        return {"points": float(len(self.points)), **counts, "failed": float(self.failed)}
+
+
+@torch.no_grad()
+def fixed_points(
+    layer: nn.Module,
+    *,
+    input: Tensor | ArrayLike | None = None,  # (M,)
+    starts: int | Tensor = 64,  # (P, S)
+    tolerance: float = 1e-9,
+    steps: int = 200,
+    generator: Generator | None = None,
+    which: str = "l0",
+) -> FixedPoints:
+    r"""Find fixed points of a network under a constant input, and classify their stability.
+
+    .. math:: F(h^*) = h^*, \qquad q(h) = \tfrac12 \|F(h) - h\|^2, \qquad
+        \lambda_i\!\left(\frac{\partial F}{\partial h}(h^*)\right)
+
+    The Levenberg-Marquardt method minimises q from all initial states at once. Its damping shrinks
+    after a step that helps and grows after one that does not. A state within the tolerance is a
+    fixed point; of points closer than the square root of the tolerance only the best is kept. The
+    search may miss fixed points. Of a line of fixed points, it returns only some.
+
+    Args:
+        layer: A recurrent layer, ours or torch's, or a model with one.
+        input: The input of the layer or direction at every step; zero by default.
+        starts: The initial states, or how many to draw from the normal distribution; the first
+            of these is zero.
+        tolerance: The largest :math:`\|F(h) - h\|_2` of a fixed point, relative to
+            :math:`1 + \|h\|_2`.
+        steps: The largest number of iterations of the search.
+        generator: Torch's generator of initial states; its global stream by default.
+        which: The layer and direction.
+    Shape:
+        input: :math:`(M,)`; starts: :math:`(P, S)`.
+    Raises:
+        ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
+            finite, or `starts`, `steps` or `tolerance` is not positive.
+        TypeError: If the generator is not torch's.
+    Source:
+        Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
+        (departures: the Levenberg-Marquardt method in place of Newton's with a trust region).
+    Example:
+        >>> fixed_points(torch.nn.RNN(1, 1, bias=False), starts=5).kinds
+        ['stable']
+    """
+    recurrence = select_recurrence({each.name: each for each in recurrences(layer)}, which)
+    check_torch_generator(generator)
+    check_positive_integer("steps", steps)
+    if not tolerance > 0:
+        raise ValueError(f"expected tolerance > 0, got {tolerance}")
+    M, S = recurrence.input_size, recurrence.state_size
+    x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
+    h = _initial_states(starts, S, generator)
+    if not len(h) or h.dim() != 2:
+        raise ValueError(
+            f"expected starts to contain at least one state, (P, {S}), got {tuple(h.shape)}"
+        )
+    h, residual = _minimise(recurrence, x.expand(len(h), M), h, steps, tolerance)
+    converged = residual <= tolerance * (1 + h.norm(dim=1))
+    h, residual, count = h[converged], residual[converged], len(h)
+    kept = _distinct(h, residual, tolerance**0.5)
+    h, residual = h[kept], residual[kept]
+    J, _ = recurrence.jacobians(x.expand(len(h), M), h) if len(h) else (h.new_zeros(0, S, S), None)
+    check_finite(J, "the Jacobians of fixed points")
+    eigenvalues = torch.linalg.eigvals(J)
+    order = eigenvalues.abs().argsort(dim=1, descending=True)
+    eigenvalues = eigenvalues.gather(1, order)
+    by_stability = eigenvalues.abs()[:, 0].argsort(stable=True)
+    return FixedPoints(
+        h[by_stability].numpy(),
+        eigenvalues[by_stability].numpy(),
+        residual[by_stability].numpy(),
+        count,
+        count - int(converged.sum()),
+    )
+
+
+def _minimise(
+    recurrence: Recurrence,
+    x: Tensor,  # (P, M)
+    h: Tensor,  # (P, S)
+    steps: int,
+    tolerance: float,
+) -> tuple[Tensor, Tensor]:  # (P, S), (P,)
+    """Minimise q from every state; return the final states and their residuals."""
+    I = torch.eye(h.shape[1], dtype=h.dtype)
+    damping = h.new_ones(len(h))
+    r = recurrence.step(x, h) - h
+    for _ in range(steps):
+        # beyond the tolerance: the last steps are cheap and separate nearby points
+        active = (r.norm(dim=1) > 1e-3 * tolerance) & (damping < _MAX_DAMPING)
+        if not bool(active.any()):
+            break
+        G = recurrence.jacobians(x[active], h[active])[0] - I
+        normal = G.mT @ G + damping[active, None, None] * I
+        step = torch.linalg.lstsq(normal, -(G.mT @ r[active, :, None])).solution.squeeze(2)
+        proposal = h[active] + step
+        proposal_residual = recurrence.step(x[active], proposal) - proposal
+        better = proposal_residual.norm(dim=1) < r[active].norm(dim=1)
+        h[active] = torch.where(better[:, None], proposal, h[active])
+        r[active] = torch.where(better[:, None], proposal_residual, r[active])
+        damping[active] *= torch.where(better, 0.1, 8.0)
+        damping = damping.clamp(min=_MIN_DAMPING)
+    return h, r.norm(dim=1)
+
+
+def _distinct(
+    h: Tensor,  # (P, S)
+    residual: Tensor,  # (P,)
+    min_distance: float,
+) -> list[int]:
+    """Return the indices of distinct points, the best first."""
+    kept: list[int] = []
+    for i in residual.argsort(stable=True).tolist():
+        near = (h[kept] - h[i]).norm(dim=1) <= min_distance * (1 + h[i].norm())
+        if not bool(near.any()):
+            kept.append(i)
+    return kept
+
+
+def _initial_states(
+    starts: int | Tensor | ArrayLike, size: int, generator: Generator | None
+) -> Tensor:  # (P, S)
+    """Return the initial states, or draw the requested number of them.
+
+    Raises:
+        ValueError: If the argument is neither states nor a number.
+    """
+    if isinstance(starts, bool):
+        raise ValueError(f"expected starts to be a number or states, got {starts}")
+    if not isinstance(starts, int | np.integer):
+        return _finite_tensor(starts, "starts", (size,))
+    h = torch.randn(max(int(starts), 0), size, generator=generator, dtype=torch.float64)
+    h[:1] = 0
+    return h
+
+
+def _finite_tensor(values: Tensor | ArrayLike, name: str, shape: tuple[int, ...]) -> Tensor:
+    """Return numbers in double precision.
+
+    Raises:
+        ValueError: If a number is not finite, or the last dimension is wrong.
+    """
+    tensor = as_real_tensor(values, name).clone()
+    if tensor.shape[-1:] != shape:
+        raise ValueError(f"expected {name} of size {shape[0]}, got shape {tuple(tensor.shape)}")
+    if not bool(tensor.isfinite().all()):
+        raise ValueError(f"expected finite numbers in {name}, got others")
+    return tensor
+
+
+def _kind(moduli: NDArray[np.float64]) -> str:
+    if moduli.max() < 1 - _MODULUS_TOLERANCE:
+        return "stable"
+    if moduli.max() <= 1 + _MODULUS_TOLERANCE:
+        return "marginal"
+    return "unstable" if moduli.min() > 1 else "saddle"
+
+
+@dataclass(frozen=True)
+class Lyapunov(Analysis):
+    """The Lyapunov exponents of a network.
+
+    Args:
+        exponents: Largest first; averaged over the batch.
+        spread: Their standard deviation over the batch; zero for one sequence, NaN where an
+            exponent is infinite.
+        state_size: The size S of the state, which is the number of all exponents.
+    Shape:
+        exponents, spread: :math:`(k,)`.
+    Units:
+        Nats per step.
+    """
+
+    exponents: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    state_size: int
+
+    @property
+    def dimension(self) -> float:
+        """The Kaplan-Yorke dimension; NaN if it needs more exponents than were computed."""
+        sums = np.cumsum(self.exponents)
+        finite = np.abs(self.exponents[np.isfinite(self.exponents)])
+        rounding = 10 * self.state_size * _EPSILON * max(1.0, finite.max(initial=0.0))
+        count = int(np.cumprod(sums >= -rounding).sum())  # of leading exponents with a sum >= 0
+        if count == len(sums):
+            return float(count) if count == self.state_size else math.nan
+        if count == 0:
+            return math.nan if np.isnan(self.exponents[0]) else 0.0
+        return float(count + max(sums[count - 1], 0.0) / -self.exponents[count])
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        number = np.arange(1, len(self.exponents) + 1)
+        finite = np.where(np.isfinite(self.exponents), self.exponents, np.nan)
+        curves = {"exponents": finite}
+        plot.lines(axes, number, curves, bands={"exponents": self.spread}, marker="o")
+        lost = int(np.isneginf(self.exponents).sum())
+        title = f"{lost} of {len(number)} are minus infinity" if lost else ""
+        plot.label(axes, "number of the exponent", "Lyapunov exponent [nats per step]", title)
+        return figure
+
+    def table(self) -> Table:
+        number = np.arange(1, len(self.exponents) + 1)
+        return {"number": number, "exponent_nats": self.exponents, "spread_nats": self.spread}
+
+    def headline(self) -> dict[str, float]:
+        k, dimension = len(self.exponents), self.dimension
+        summed = "the exponents" if k == self.state_size else f"the first {k} exponents"
+        numbers = {
+            "largest exponent (nats a step)": float(self.exponents[0]),
+            f"sum of {summed} (nats a step)": float(self.exponents.sum()),
+        }
+        return (
+            numbers if math.isnan(dimension) else {**numbers, "Kaplan-Yorke dimension": dimension}
+        )
+
+
+@torch.no_grad()
+def lyapunov(
+    layer: nn.Module,
+    x: Tensor | ArrayLike,  # (T, B, M)
+    *,
+    discard: int = 0,
+    exponents: int | None = None,
+    which: str = "l0",
+) -> Lyapunov:
+    r"""Compute the Lyapunov exponents of a network along its trajectories under an input.
+
+    .. math:: J_t Q_{t-1} = Q_t R_t, \qquad
+        \lambda_i = \frac{1}{T - d} \sum_{t=d+1}^{T} \log |(R_t)_{ii}|, \qquad
+        J_t = \frac{\partial h_t}{\partial h_{t-1}}
+
+    A step with a singular Jacobian, as with ReLU, gives an exponent of minus infinity: diagonal
+    entries below :math:`S \epsilon \|J_t Q_{t-1}\|_F` count as zero. Finite-time exponents
+    depend on the initial Q, which is random but the same at every call. This dependence decays
+    with the number of steps; `discard` removes the first ones.
+
+    Args:
+        layer: A recurrent layer, ours or torch's, or a model with one.
+        x: The sequences, in the layout that the first layer takes.
+        discard: The number d of first steps that update Q but do not count.
+        exponents: The number of largest exponents to compute; all by default.
+        which: The layer and direction. A later layer reads the outputs of the earlier ones.
+    Shape:
+        x: :math:`(T, B, M)`, or :math:`(T, M)`; :math:`(B, T, M)` of a layer with `batch_first`.
+    Units:
+        Nats per step.
+    Raises:
+        ValueError: If the layer or direction does not exist, an input does not fit or is not
+            finite, no step remains, or `exponents` exceeds the size of the state.
+    Source:
+        Benettin et al., Meccanica 15, 1980. https://doi.org/10.1007/BF02128236; Engelken, Wolf and
+        Abbott, 2023. https://arxiv.org/abs/2006.02427; Vogt et al., 2022.
+        https://arxiv.org/abs/2006.14123 (departures: Q is orthonormalised at every step).
+    Example:
+        >>> layer = eigenrnn.layers.ScoRNN(2, 4, nonlinearity="identity")
+        >>> bool(np.abs(lyapunov(layer, torch.zeros(50, 1, 2)).exponents).max() < 1e-6)
+        True
+    """
+    path = trajectory(layer, x, which)
+    T, B, S = path.x.shape[0], path.x.shape[1], path.states.shape[2]
+    count = S if exponents is None else exponents
+    check_positive_integer("exponents", count)
+    if count > S:
+        raise ValueError(f"expected 1 <= exponents <= {S}, the size of the state, got {count}")
+    if not 0 <= discard < T:
+        raise ValueError(f"expected 0 <= discard < {T}, the number of steps, got {discard}")
+    basis = _random_basis(S)[:, :count].expand(B, S, count)
+    total = torch.zeros(B, count, dtype=torch.float64)
+    for t, (J, _) in enumerate(path.jacobians()):
+        image = J @ basis
+        basis, R = torch.linalg.qr(image)
+        if t >= discard:
+            sizes = R.diagonal(dim1=1, dim2=2).abs()
+            rounding = S * _EPSILON * torch.linalg.matrix_norm(image)
+            total += sizes.where(sizes > rounding[:, None], 0).log()
+    per_sequence = (total / (T - discard)).sort(dim=1, descending=True).values.numpy()
+    with np.errstate(invalid="ignore"):
+        spread = per_sequence.std(axis=0)  # NaN for infinite exponents
+    return Lyapunov(per_sequence.mean(axis=0), spread, S)
+
+
+def _random_basis(size: int) -> Tensor:  # (S, S)
+    """Return a random orthonormal basis, almost surely without an invariant subspace."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    return torch.linalg.qr(drawn)[0]
+
+
+@dataclass(frozen=True)
+class Dimension(Analysis):
+    """An effective dimension, and the spectrum that it summarises.
+
+    Args:
+        name: The name of the measure.
+        value: The dimension; 0 if the spectrum is zero.
+        spectrum: The variances or singular values, largest first.
+        shares: Each value over their sum; correct even where squares of the states overflow.
+        kind: The quantity in the spectrum.
+    Shape:
+        spectrum, shares: (dimensions,).
+    """
+
+    name: str
+    value: float
+    spectrum: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    kind: str
+
+    def plot(self) -> "Figure":
+        figure, (left, right) = plot.canvas(2)
+        rank = np.arange(1, len(self.spectrum) + 1)
+        plot.lines(left, rank, {"spectrum": self.spectrum}, marker="o")
+        plot.label(left, "rank", self.kind, f"{self.name} {self.value:.4g} of {len(rank)}")
+        plot.lines(right, rank, {"share": self._cumulative()}, marker="o")
+        right.set_ylim(0, 1.05)
+        plot.label(right, "rank", f"share of {self.kind}s up to this rank")
+        return figure
+
+    def table(self) -> Table:
+        return {
+            "rank": np.arange(1, len(self.spectrum) + 1),
+            self.kind.replace(" ", "_"): self.spectrum,
+            "cumulative_share": self._cumulative(),
+        }
+
+    def headline(self) -> dict[str, float]:
+        return {self.name: self.value}
+
+    def _cumulative(self) -> NDArray[np.float64]:
+        return np.cumsum(self.shares)
+
+
+def participation_ratio(
+    states: Tensor | ArrayLike,  # (T, B, N) or (n, N)
+) -> Dimension:
+    r"""Compute the participation ratio of the eigenvalues of the covariance of states.
+
+    .. math:: \mathrm{PR} = \frac{\big(\sum_i \lambda_i\big)^2}{\sum_i \lambda_i^2}, \qquad
+        1 \le \mathrm{PR} \le N
+
+    It is N for an isotropic cloud, 1 for a line, and 0 for states that do not vary.
+
+    Args:
+        states: States; time steps and sequences are pooled.
+    Shape:
+        states: :math:`(T, B, N)` or :math:`(n, N)`, at least two states.
+    Returns:
+        The ratio, with the eigenvalues :math:`\lambda` of the covariance.
+    Raises:
+        ValueError: If the shape is wrong, there is only one state, or a number is not finite.
+    Source:
+        Gao et al., A theory of multineuronal dimensionality, dynamics and measurement, 2017.
+        https://doi.org/10.1101/214262 (departures: none).
+    Example:
+        >>> round(participation_ratio([[1, 0], [-1, 0], [0, 1], [0, -1]]).value, 6)
+        2.0
+    """
+    rows = _state_rows(states)
+    if len(rows) < 2:
+        raise ValueError("expected at least 2 states, to vary between them, got 1")
+    size = power_of_two(rows)
+    centred = rows / size - (rows / size).mean(0)
+    spread = power_of_two(centred)
+    centred = centred / spread
+    covariance = centred.conj().T @ centred / (len(rows) - 1)
+    # rounding can make a zero eigenvalue negative
+    variances = np.maximum(np.linalg.eigvalsh(covariance)[::-1], 0)
+    shares = _shares(variances)
+    squares = float(shares @ shares)
+    value = 1 / squares if squares else 0.0
+    with np.errstate(over="ignore"):
+        spectrum = variances * spread**2 * size * size
+    return Dimension("participation ratio", value, spectrum, shares, "variance")
+
+
+def effective_rank(
+    states_or_matrix: Matrix,  # (T, B, N) or (n, N)
+) -> Dimension:
+    r"""Compute the effective rank, the exponential of the entropy of the singular values.
+
+    .. math:: \mathrm{erank} = \exp\Big({-\sum_i} p_i \ln p_i\Big), \qquad
+        p_i = \frac{\sigma_i}{\sum_j \sigma_j}, \qquad 1 \le \mathrm{erank} \le \mathrm{rank}
+
+    States are not centred, as in the paper; subtract their mean first to measure only their
+    variation. It is 0 for a zero matrix.
+
+    Args:
+        states_or_matrix: States, whose time steps and sequences are pooled; or any matrix; or a
+            layer with one recurrent matrix.
+    Shape:
+        states_or_matrix: :math:`(T, B, N)` or :math:`(n, N)`.
+    Returns:
+        The rank, with the singular values :math:`\sigma`.
+    Raises:
+        ValueError: If the shape is wrong, or a number is not finite.
+    Source:
+        Roy and Vetterli, EUSIPCO 2007, section 2. https://infoscience.epfl.ch/record/110188
+        (departures: none).
+    Example:
+        >>> round(effective_rank(np.diag([3.0, 3.0, 0.0])).value, 6)
+        2.0
+    """
+    if isinstance(states_or_matrix, nn.Module):
+        rows = as_matrix(states_or_matrix)
+    else:
+        rows = _state_rows(states_or_matrix)
+    sigma: NDArray[np.float64] = np.linalg.svd(rows, compute_uv=False).astype(np.float64)
+    shares = _shares(sigma / power_of_two(sigma))
+    nonzero = shares[shares > 0]
+    value = float(np.exp(-nonzero @ np.log(nonzero))) if len(nonzero) else 0.0
+    return Dimension("effective rank", value, sigma, shares, "singular value")
+
+
+def _state_rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)
+    """Return all states in double precision, one per row.
+
+    Raises:
+        ValueError: If the shape is wrong, or a number is not finite.
+    """
+    array = as_array(states, "states")
+    if array.ndim not in (2, 3) or not array.size:
+        raise ValueError(f"expected states (T, B, N) or (n, N), got shape {array.shape}")
+    rows: NumberArray = array.reshape(-1, array.shape[-1])
+    if not np.isfinite(rows).all():
+        raise ValueError("expected finite states, got others")
+    return rows
+
+
+def _shares(spectrum: NDArray[np.float64]) -> NDArray[np.float64]:
+    total = spectrum.sum()
+    return spectrum / total if total else spectrum
