@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from eigenrnn.experiments.data.files import missing_file
 from eigenrnn.experiments.data.mnist import FILES, read_mnist
-from eigenrnn.experiments.tasks.base import Batch, Task
-from eigenrnn.experiments.tasks.sampling import epoch_indices, sequential_slices
+from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.sampling import batch_indices
 
 __all__ = ["PixelMNIST"]
 
@@ -79,14 +79,11 @@ class PixelMNIST(Task):
     data_root: str | Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if self.split not in get_args(Split):
-            allowed = " or ".join(map(repr, get_args(Split)))
-            raise ValueError(f"expected split to be {allowed}, got {self.split!r}")
+        check_choices(self, split=Split)
+        check_at_least(self, 1, "eval_examples")
         seed = self.permutation_seed
         if seed is not None and not 0 <= seed < 2**32:
             raise ValueError(f"expected 0 <= permutation_seed < 2**32, got {seed}")
-        if self.eval_examples is not None and self.eval_examples < 1:
-            raise ValueError(f"expected eval_examples >= 1, got {self.eval_examples}")
 
     def missing_data(self) -> str | None:
         return missing_file(FILES.values(), self.data_root)
@@ -119,10 +116,8 @@ class PixelMNIST(Task):
         images = self._images(split)
         if split != "train":
             images = images[: self.eval_examples]
-        chosen = (
-            epoch_indices(len(images), size, seed=seed, start=start, shuffle=self.shuffle)
-            if split == "train"
-            else sequential_slices(len(images), size, start)
+        chosen = batch_indices(
+            split, len(images), size, seed=seed, start=start, shuffle=self.shuffle
         )
         return (self._lay_out(split, images[rows]) for rows in chosen)
 

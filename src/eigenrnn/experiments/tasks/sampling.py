@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["epoch_indices", "generator_for", "sequential_slices"]
+__all__ = ["batch_indices", "epoch_indices", "generator_for", "sequential_slices"]
 
 
 def generator_for(seed: int, *keys: int | str) -> torch.Generator:
@@ -64,3 +64,22 @@ def epoch_indices(
         for rows in sequential_slices(count, size, skipped):
             yield order[rows]
         skipped = 0
+
+
+def batch_indices(
+    split: str, count: int, size: int, *, seed: int, start: int, shuffle: bool
+) -> Iterator[Tensor]:
+    """Yield the indices of the examples of each batch of a split; see `Task.batches`.
+
+    Args:
+        split: The name of the split; `train` has epochs without end, any other one ordered pass.
+        count: The number of examples.
+        size: The number of examples in a batch.
+        seed: The seed of the shuffles of the training set.
+        start: The first batch to yield.
+        shuffle: Whether each epoch of the training set has a new order.
+    """
+    if split == "train":
+        return epoch_indices(count, size, seed=seed, start=start, shuffle=shuffle)
+    order = torch.arange(count)
+    return (order[rows] for rows in sequential_slices(count, size, start))

@@ -18,7 +18,7 @@ from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
-from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
+from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 from eigenrnn.memory import check_memory
 
 __all__ = ["ClassificationMetrics", "RegressionMetrics", "Series"]
@@ -322,11 +322,8 @@ class Series(Task):
         data = self._splits[split]
         count = len(data.sequences)
         self._check_memory(split, min(size, count))
-        if split == "train":
-            chosen = epoch_indices(count, size, seed=seed, start=start, shuffle=self.shuffle)
-            return (self._lay_out(data, rows) for rows in chosen)
-        order = torch.arange(count)
-        return (self._lay_out(data, order[rows]) for rows in sequential_slices(count, size, start))
+        chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
+        return (self._lay_out(data, rows) for rows in chosen)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self._metrics.loss(outputs, targets)

@@ -18,7 +18,7 @@ from eigenrnn.experiments.data.spectrogram import BINS, FLOOR_DB, decibels, stft
 from eigenrnn.experiments.data.speech import SpeechCorpus, missing_speech, read_speech
 from eigenrnn.experiments.tasks.base import Batch, Task, check_choices
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
-from eigenrnn.experiments.tasks.sampling import epoch_indices, sequential_slices
+from eigenrnn.experiments.tasks.sampling import batch_indices
 from eigenrnn.memory import check_memory
 
 __all__ = ["SCORES", "Speech", "pesq", "segmental_snr", "speech_activity", "stoi"]
@@ -127,12 +127,10 @@ class Speech(Task):
             f"a batch of {min(size, count)} recordings of the {split} split, of {longest} frames,",
             "take a smaller batch_size",
         )
+        chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
         if split != "train":
-            order = torch.arange(count)
-            chosen = (order[rows] for rows in sequential_slices(count, size, start))
             return (_lay_out(frames, rows, longest) for rows in chosen)
-        shuffled = epoch_indices(count, size, seed=seed, start=start, shuffle=self.shuffle)
-        return (_lay_out(frames, rows, int(frames.lengths[rows].max())) for rows in shuffled)
+        return (_lay_out(frames, rows, int(frames.lengths[rows].max())) for rows in chosen)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return squared_errors(outputs, targets).sum() / (~targets.isnan()).sum()

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
-from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
+from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 from eigenrnn.memory import check_memory
 
 __all__ = ["Examples", "Synthetic", "recall_accuracy", "symbol_loss"]
@@ -78,11 +78,8 @@ class Synthetic(Task):
         if examples is None:
             generators = (generator_for(seed, split, step) for step in itertools.count(start))
             return (self._lay_out(self._draw(size, each)) for each in generators)
-        count = len(examples[0])
-        chosen = (
-            epoch_indices(count, size, seed=seed, start=start, shuffle=self.shuffle)
-            if split == "train"
-            else sequential_slices(count, size, start)
+        chosen = batch_indices(
+            split, len(examples[0]), size, seed=seed, start=start, shuffle=self.shuffle
         )
         return (self._lay_out(tuple(each[rows] for each in examples)) for rows in chosen)
 

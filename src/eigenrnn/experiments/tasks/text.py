@@ -31,7 +31,7 @@ from eigenrnn.experiments.data.text import (
     split_text,
 )
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
-from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
+from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 
 __all__ = ["CharPTB", "Enwik8", "NextSymbol", "Text", "WordPTB", "random_windows"]
 
@@ -244,12 +244,7 @@ class NextSymbol(Task):
         count = len(begins)
         if split != "train" and self.eval_symbols is not None:
             count = max(1, int(np.searchsorted(begins, self.eval_symbols)))
-        chosen = (
-            epoch_indices(count, size, seed=seed, start=start, shuffle=True)
-            if split == "train"
-            else (torch.arange(count)[rows] for rows in sequential_slices(count, size, start))
-        )
-        for rows in chosen:
+        for rows in batch_indices(split, count, size, seed=seed, start=start, shuffle=True):
             yield self._lay_out_lines(split, rows)
 
     def _lay_out(
