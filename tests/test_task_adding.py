@@ -199,10 +199,6 @@ def stream_of_seeds(count):
         ({"places": "ends"}, r"expected places to be 'halves' or .* or 'anywhere', got 'ends'"),
         ({"order": "both"}, r"expected order to be 'value_mask' or 'mask_value', got 'both'"),
         ({"decimals": -1}, r"expected decimals >= 0, got -1"),
-        ({"train_examples": 0}, r"expected train_examples >= 1, got 0"),
-        ({"test_examples": 0}, r"expected test_examples >= 1, got 0"),
-        ({"validation_examples": 0}, r"expected validation_examples >= 1, got 0"),
-        ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):

@@ -226,10 +226,6 @@ def test_fixed_sets_are_drawn_at_first_use_and_stored_as_their_symbols():
         ({"recall": "before"}, r"expected recall to be 'after' or 'at', got 'before'"),
         ({"coding": "binary"}, r"expected coding to be 'one_hot' or 'scalar', got 'binary'"),
         ({"blank": "middle"}, r"expected blank to be 'first' or 'last', got 'middle'"),
-        ({"train_examples": 0}, r"expected train_examples >= 1, got 0"),
-        ({"test_examples": 0}, r"expected test_examples >= 1, got 0"),
-        ({"validation_examples": 0}, r"expected validation_examples >= 1, got 0"),
-        ({"data_seed": -1}, r"expected data_seed >= 0, got -1"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):

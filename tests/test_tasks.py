@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -276,7 +276,21 @@ def test_shuffled_epochs_differ_and_ordered_ones_do_not():
     assert [rows.tolist() for rows in ordered] == [[*range(10)]] * 2
 
 
-@pytest.mark.parametrize("task", [Adding, Copying, Denoise, Parenthesis])
+SYNTHETIC = [Adding, Copying, Denoise, Parenthesis]
+LEAST = {"train_examples": 1, "test_examples": 1, "validation_examples": 1, "data_seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("task", "option"),
+    [(task, each.name) for task in SYNTHETIC for each in fields(task) if each.name in LEAST],
+)
+def test_options_of_the_sets_that_are_out_of_range_are_rejected(task, option):
+    least = LEAST[option]
+    with pytest.raises(ValueError, match=f"expected {option} >= {least}, got {least - 1}"):
+        task(**{option: least - 1})
+
+
+@pytest.mark.parametrize("task", SYNTHETIC)
 def test_sets_larger_than_memory_are_rejected_before_they_are_drawn(task):
     task = task(test_examples=10**12)
     with pytest.raises(ValueError, match=r"expected the fixed sets of 1\d+ examples to fit into"):
