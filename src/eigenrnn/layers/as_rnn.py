@@ -12,8 +12,8 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, Exponential
 from eigenrnn.errors import NoInverseError, NotInSetError
-from eigenrnn.init import orthogonal_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, construct_constraint
+from eigenrnn.init import Initializer, orthogonal_, zeros_
+from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import elman
@@ -27,41 +27,24 @@ class AsDirection(AbstractDirection):
     r"""One layer of `AsRNN` in one direction.
 
     Args:
-        input_size: The number M of input features.
-        hidden_size: The number N of hidden units.
-        constraint: A function of N that returns the constraint of W.
-        mixing: A function of N that returns the constraint of :math:`U_f`.
-        bias: Whether there is a bias b.
-        scale: The bounds of the uniform distribution that initialises s.
+        config: The sizes, the constraints of W and of :math:`U_f`, and the initialisers.
         epsilon: Added to :math:`|s|`.
-        trainable_h0: Whether the initial state is trained; initialised to zero.
     Shape:
         s: :math:`(N,)`, signed; the layer uses :math:`|s|`.
         input_bias: :math:`(N,)`, b, or None.
     """
 
-    def __init__(  # noqa: PLR0913, the options of AsRNN
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        constraint: Callable[[int], Constraint],
-        mixing: Callable[[int], Constraint],
-        bias: bool,
-        scale: tuple[float, float],
-        epsilon: float,
-        trainable_h0: bool,
-    ) -> None:
-        super().__init__(input_size, hidden_size, 1, trainable_h0=trainable_h0)
-        self.scale = scale
-        self.epsilon = epsilon
-        self.constraint = _construct_orthogonal("constraint", constraint, hidden_size)
-        self.mixing = _construct_orthogonal("mixing", mixing, hidden_size)
-        self.s = Parameter(torch.empty(hidden_size))
-        self.input_bias = Parameter(torch.empty(hidden_size)) if bias else None
+    constraint: Constraint
+    mixing: Constraint
+    s: Parameter
 
-    def constraints(self) -> list[Constraint]:
-        return [self.constraint, self.mixing]
+    def __init__(self, config: DirectionConfig, epsilon: float) -> None:
+        super().__init__(config)
+        for name, constraint in zip(self.matrix_names, self.constraints(), strict=True):
+            _check_orthogonal(name, constraint)
+        self.epsilon = epsilon
+        self.s = Parameter(torch.empty(self.hidden_size))
+        self.input_bias = self._parameter("input_bias", self.hidden_size)
 
     def forward(
         self,
@@ -97,22 +80,14 @@ class AsDirection(AbstractDirection):
         )
         return g @ W_f_inverse.T, last @ W_f_inverse.T
 
-    def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
-        if self.input_bias is not None:
-            self.input_bias.copy_(bias_ih + bias_hh)
-
     @torch.no_grad()
-    def _reset(self, generator: Generator | None) -> None:
-        orthogonal_(self.weight_ih, generator=generator)
+    def _reset_matrices(self, generator: Generator | None) -> None:
         self.constraint.reset(generator)
         I = torch.eye(self.hidden_size, dtype=self.mixing.dtype, device=self.mixing.device)
         try:
             self.mixing.assign(I)
         except (NoInverseError, NotInSetError):  # the identity cannot be assigned
             self.mixing.reset(generator)
-        self.s.uniform_(*self.scale, generator=generator)
-        if self.input_bias is not None:
-            zeros_(self.input_bias)
 
 
 class AsRNN(Stacked[AsDirection]):
@@ -203,30 +178,32 @@ class AsRNN(Stacked[AsDirection]):
                 f"expected either init or constraint, got init={init!r} beside a constraint; "
                 "pass it to the constraint itself"
             )
+        initializers: dict[str, Sequence[Initializer]] = {
+            "weight_ih": [orthogonal_],
+            "s": [partial(_uniform_between_, bounds=scale)],
+        }
+        if bias:
+            initializers["input_bias"] = [zeros_]
+        if trainable_h0:
+            initializers["h0"] = [zeros_]
+        published = partial(Exponential, init=init or "cayley")
+        constraints = {"constraint": constraint or published, "mixing": mixing}
         super().__init__(
-            input_size,
-            hidden_size,
+            partial(AsDirection, epsilon=epsilon),
+            DirectionConfig(
+                input_size, hidden_size, constraints, initializers, layer_norm, zoneout
+            ),
             num_layers,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            backend=backend,
-            layer_norm=layer_norm,
-            zoneout=zoneout,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
             locked_dropout=locked_dropout,
+            backend=backend,
+            generator=generator,
         )
-        self.bias = bias
-        make_direction = partial(
-            AsDirection,
-            hidden_size=hidden_size,
-            constraint=constraint or partial(Exponential, init=init or "cayley"),
-            mixing=mixing,
-            bias=bias,
-            scale=scale,
-            epsilon=epsilon,
-            trainable_h0=trainable_h0,
-        )
-        self._build_directions(make_direction, generator, device, dtype)
 
     def _spectrum_matrices(self) -> Tensor:  # (L D, N, N)
         return torch.stack([d.matrices()[0] for d in self.all_directions()])
@@ -235,19 +212,17 @@ class AsRNN(Stacked[AsDirection]):
         return {"bias": True}
 
 
-def _construct_orthogonal(name: str, factory: Callable[[int], object], size: int) -> Constraint:
-    """Construct the constraint of W or of U_f.
+def _check_orthogonal(name: str, constraint: Constraint) -> None:
+    """Check that all matrices of a set are real and orthogonal.
 
     Raises:
-        ValueError: If its matrices are complex, or not orthogonal for all raw parameters.
+        ValueError: If they are complex, or not orthogonal for all raw parameters.
     """
-    constraint = construct_constraint(factory, size)
     if constraint.is_complex or not _stays_orthogonal(constraint):
         raise ValueError(
             f"expected {name} to be a set of real orthogonal matrices, got {constraint}; use "
             "Exponential, ScaledCayley or Householder"
         )
-    return constraint
 
 
 @torch.no_grad()
@@ -258,3 +233,10 @@ def _stays_orthogonal(constraint: Constraint) -> bool:
     for raw in moved.parameters():  # a larger set may be initialised to an orthogonal matrix
         raw.add_(torch.linspace(0.1, 0.3, raw.numel()).to(raw).view_as(raw))
     return orthogonality_error(moved()) <= moved.tolerance
+
+
+@torch.no_grad()
+def _uniform_between_(
+    weight: Tensor, bounds: tuple[float, float], *, generator: Generator | None = None
+) -> Tensor:
+    return weight.uniform_(*bounds, generator=generator)

@@ -1,8 +1,9 @@
 """The base class of a single layer in one direction, and how it fuses with a linear head."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -11,65 +12,85 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.constraints.base import make_constraint
-from eigenrnn.init import Initializer, zeros_
+from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
 
-__all__ = ["AbstractDirection", "construct_constraint", "head_kwargs"]
+__all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs"]
+
+
+@dataclass(frozen=True)
+class DirectionConfig:
+    """The weights of one layer in one direction, and how they are initialised.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        constraints: For each recurrent matrix, in the order of `weight_hh`, the attribute of the
+            direction and a function of N that returns its constraint.
+        initializers: The initialisers of each other weight, in the order of drawing, by the name
+            of its attribute. Each of them fills an equal block of rows. A bias or an initial
+            state that is not named does not exist.
+        layer_norm: Whether the arguments of the nonlinearities are normalised.
+        zoneout: The zoneout probability.
+    """
+
+    input_size: int
+    hidden_size: int
+    constraints: Mapping[str, Callable[[int], Constraint]]
+    initializers: Mapping[str, Sequence[Initializer]]
+    layer_norm: bool
+    zoneout: float
 
 
 class AbstractDirection(nn.Module, ABC):
     """One layer in one direction: an input map, constrained matrices and an initial state.
 
-    A subclass implements `constraints`, `forward`, `load_biases` and `_reset`.
+    A subclass adds its biases after this constructor, and implements `forward`. A state has
+    S = N real numbers, or 2N if a recurrent matrix is complex.
 
     Args:
-        input_size: The number M of input features.
-        hidden_size: The number N of hidden units.
-        gates: The number G of input maps, and of recurrent matrices.
-        trainable_h0: Whether the initial state is trained.
-        h0_init: The initialiser of that state, which fills it in place; zero by default.
-        state_size: The number S of real numbers in a state; N by default.
-        output_size: The number of real numbers in the output of a time step; S by default.
+        config: The sizes, the constraints and the initialisers.
     Shape:
-        weight_ih: :math:`(G N, M)`; :math:`(S, M)` if the states are complex.
-        weight_hh: :math:`(G N, N)`, the rows of all recurrent matrices.
+        weight_ih: :math:`(G S, M)` for G initialisers of `weight_ih`, one for each input map.
+        weight_hh: :math:`(R N, N)`, the rows of the R recurrent matrices.
         input_bias: the bias added to the input map, or None.
         h0: :math:`(S,)`, or None.
     """
 
     input_bias: Parameter | None
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        gates: int,
-        *,
-        trainable_h0: bool,
-        h0_init: Initializer | None = None,
-        state_size: int | None = None,
-        output_size: int | None = None,
-    ) -> None:
+    def __init__(self, config: DirectionConfig) -> None:
         super().__init__()
-        self.hidden_size = hidden_size
-        self.state_size = state_size or hidden_size
-        self.output_size = output_size or self.state_size
-        self.weight_ih = Parameter(torch.empty(gates * self.state_size, input_size))
-        self.h0_init = h0_init or zeros_
-        self.h0 = Parameter(torch.empty(self.state_size)) if trainable_h0 else None
-        self.norm_zoneout: NormZoneout | None = None  # see add_norm_zoneout
+        self.hidden_size = N = config.hidden_size
+        self.initializers = config.initializers
+        self.matrix_names = tuple(config.constraints)
+        for name, factory in config.constraints.items():
+            self.add_module(name, _construct_constraint(factory, N))
+        is_complex = any(constraint.is_complex for constraint in self.constraints())
+        self.state_size = self.output_size = 2 * N if is_complex else N
+        gates = len(config.initializers["weight_ih"])
+        self.weight_ih = Parameter(torch.empty(gates * self.state_size, config.input_size))
+        self.h0 = self._parameter("h0", self.state_size)
+        self.norm_zoneout: NormZoneout | None = None
+        if config.layer_norm or config.zoneout:
+            self.norm_zoneout = NormZoneout(
+                N, gates, config.layer_norm, config.zoneout, is_complex
+            )
         self.weight_drop = 0.0
         self.frozen: Tensor | None
         self.register_buffer("frozen", None, persistent=False)
         self.register_load_state_dict_post_hook(_unfreeze)
 
     def reset(self, generator: Generator | None = None) -> None:
-        """Initialise all weights again."""
+        """Initialise all weights again: first the input maps, then the recurrent matrices."""
         self.frozen = None
-        self._reset(generator)
-        if self.h0 is not None:
-            self.h0_init(self.h0, generator=generator)
+        for name, initializers in self.initializers.items():
+            weight = cast("Parameter", getattr(self, name)).detach()
+            for block, init in zip(weight.chunk(len(initializers)), initializers, strict=True):
+                init(block, generator=generator)
+            if name == "weight_ih":
+                self._reset_matrices(generator)
         if self.norm_zoneout is not None:
             self.norm_zoneout.reset()
 
@@ -87,7 +108,7 @@ class AbstractDirection(nn.Module, ABC):
         return super().train(mode)
 
     @property
-    def weight_hh(self) -> Tensor:  # (G N, N)
+    def weight_hh(self) -> Tensor:  # (R N, N)
         """The recurrent matrices of a forward pass: the frozen ones, or those of the constraints.
 
         While training with `weight_drop`, dropout is applied to their entries.
@@ -116,15 +137,6 @@ class AbstractDirection(nn.Module, ABC):
             return self.h0.expand(batch_size, -1).to(self.weight_ih.dtype)
         return self.weight_ih.new_zeros(batch_size, self.state_size)
 
-    def add_norm_zoneout(self, layer_norm: bool, zoneout: float) -> None:
-        """Add LayerNorm or zoneout to the recurrence.
-
-        Raises the errors of `NormZoneout`.
-        """
-        is_complex = any(constraint.is_complex for constraint in self.constraints())
-        gates = len(self.weight_ih) // self.state_size
-        self.norm_zoneout = NormZoneout(self.hidden_size, gates, layer_norm, zoneout, is_complex)
-
     def norm_zoneout_kwargs(
         self,
         x: Tensor,  # (T, B, M)
@@ -132,9 +144,9 @@ class AbstractDirection(nn.Module, ABC):
         """Return the arguments `layer_norm` and `zoneout` of the recurrence, if they are set."""
         return {} if self.norm_zoneout is None else self.norm_zoneout(x)
 
-    @abstractmethod
     def constraints(self) -> list[Constraint]:
         """Return the constraints of the recurrent matrices, in the order of weight_hh."""
+        return [cast("Constraint", getattr(self, name)) for name in self.matrix_names]
 
     @abstractmethod
     def forward(
@@ -169,12 +181,18 @@ class AbstractDirection(nn.Module, ABC):
         """Convert a state to the real numbers that `forward` takes as h0."""
         return h
 
-    @abstractmethod
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
         """Copy the two biases of a torch layer."""
+        if self.input_bias is not None:
+            self.input_bias.copy_(bias_ih + bias_hh)
 
-    @abstractmethod
-    def _reset(self, generator: Generator | None) -> None: ...
+    def _parameter(self, name: str, size: int) -> Parameter | None:
+        """Return a new vector, or None if it has no initialiser."""
+        return Parameter(torch.empty(size)) if name in self.initializers else None
+
+    def _reset_matrices(self, generator: Generator | None) -> None:
+        for constraint in self.constraints():
+            constraint.reset(generator)
 
     def _concatenated(self) -> Tensor:
         matrices = [constraint() for constraint in self.constraints()]
@@ -188,8 +206,8 @@ class AbstractDirection(nn.Module, ABC):
         return W * F.dropout(torch.ones_like(W.real), self.weight_drop)
 
 
-def construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:
-    """Construct a constraint without advancing the global generator; `reset` draws it later."""
+def _construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:
+    """Construct a constraint; what it draws does not count, as `reset` draws it in order."""
     with torch.random.fork_rng(devices=()):
         return make_constraint(factory, size)
 

@@ -6,17 +6,19 @@ from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, construct_constraint
+from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
 from eigenrnn.layers.stacked import Stacked, check_same_options, copy_torch_weights
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS
 
-__all__ = ["GRU", "GatedDirection"]
+__all__ = ["GATES", "GRU", "GatedDirection"]
+
+GATES = ("reset", "update", "candidate")
+"""The names of the three recurrent matrices, in their order in `weight_hh`."""
 
 
 class GatedDirection(AbstractDirection):
@@ -28,23 +30,11 @@ class GatedDirection(AbstractDirection):
     The candidate and the new state follow as in `GRU`.
 
     Args:
-        input_size: The number M of input features.
-        hidden_size: The number N of hidden units.
-        reset: A function of N that returns the constraint of :math:`W_r`.
-        update: The same for :math:`W_u`.
-        candidate: The same for :math:`W_c`.
+        config: The sizes, the constraints of the `GATES`, and the initialisers: two for
+            :math:`b_r` and :math:`b_u`, and three for the input maps.
         nonlinearity: The name of f.
-        bias: Whether there are biases: of the gates, and of the candidate, whose bias is inside f
-            if f is modReLU, else :math:`b_c`.
         reset_after: Whether the reset gate is applied after :math:`W_c`.
         update_keeps: Whether an update gate of one keeps the state.
-        trainable_h0: Whether the initial state is trained.
-        input_init: The initialiser of :math:`U_r` and :math:`U_u`, which fills them in place.
-        candidate_init: The initialiser of :math:`U_c`; `input_init` by default.
-        reset_bias_init: The initialiser of :math:`b_r`.
-        update_bias_init: The initialiser of :math:`b_u`.
-        bias_init: The initialiser of the bias inside f.
-        h0_init: The initialiser of the trained initial state.
     Shape:
         weight_ih: :math:`(3 N, M)`, the rows of :math:`U_r, U_u, U_c` in this order.
         gate_bias: :math:`(2 N,)`, :math:`b_r` and :math:`b_u`, or None.
@@ -53,51 +43,32 @@ class GatedDirection(AbstractDirection):
         bias: :math:`(N,)`, the bias inside f, or None.
         h0: :math:`(N,)`, or None.
     Raises:
-        ValueError: If the nonlinearity is unknown, or a constraint is complex.
+        ValueError: If a constraint is complex.
         TypeError: If a function does not return a `Constraint`.
     """
 
-    def __init__(  # noqa: PLR0913, the options of GRU
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        reset: Callable[[int], Constraint],
-        update: Callable[[int], Constraint],
-        candidate: Callable[[int], Constraint],
-        nonlinearity: str,
-        bias: bool,
-        reset_after: bool,
-        update_keeps: bool,
-        trainable_h0: bool,
-        input_init: Initializer | None,
-        candidate_init: Initializer | None,
-        reset_bias_init: Initializer | None,
-        update_bias_init: Initializer | None,
-        bias_init: Initializer | None,
-        h0_init: Initializer | None,
+    reset_gate: Constraint
+    update_gate: Constraint
+    candidate: Constraint
+
+    def __init__(
+        self, config: DirectionConfig, nonlinearity: str, reset_after: bool, update_keeps: bool
     ) -> None:
-        f = look_up(nonlinearity)
-        super().__init__(input_size, hidden_size, 3, trainable_h0=trainable_h0, h0_init=h0_init)
+        super().__init__(config)
+        for gate, constraint in zip(GATES, self.constraints(), strict=True):
+            if constraint.is_complex:
+                raise ValueError(
+                    f"expected a set of real matrices for {gate}, because gates need real states, "
+                    f"got complex {constraint}; use RNN for complex states"
+                )
         self.nonlinearity = nonlinearity
         self.reset_after = reset_after
         self.update_keeps = update_keeps
-        self.reset_gate = _construct_real("reset", reset, hidden_size)
-        self.update_gate = _construct_real("update", update, hidden_size)
-        self.candidate = _construct_real("candidate", candidate, hidden_size)
-        self.input_init = input_init or fan_uniform_
-        self.candidate_init = candidate_init or self.input_init
-        self.reset_bias_init = reset_bias_init or fan_uniform_
-        self.update_bias_init = update_bias_init or fan_uniform_
-        self.bias_init = bias_init or zeros_
-        N, outside = hidden_size, bias and not f.has_bias
-        self.gate_bias = _bias_parameter(2 * N, bias)
-        self.input_bias = _bias_parameter(N, outside)
-        self.recurrent_bias = _bias_parameter(N, outside and reset_after)
-        self.bias = _bias_parameter(N, bias and f.has_bias)
-
-    def constraints(self) -> list[Constraint]:
-        return [self.reset_gate, self.update_gate, self.candidate]
+        N = self.hidden_size
+        self.gate_bias = self._parameter("gate_bias", 2 * N)
+        self.input_bias = self._parameter("input_bias", N)
+        self.recurrent_bias = self._parameter("recurrent_bias", N)
+        self.bias = self._parameter("bias", N)
 
     def forward(
         self,
@@ -141,42 +112,6 @@ class GatedDirection(AbstractDirection):
             return None
         zero = self.gate_bias.new_zeros(self.hidden_size)  # the candidate's bias is inside f
         return torch.cat([self.gate_bias, zero if self.input_bias is None else self.input_bias])
-
-    def _reset(self, generator: Generator | None) -> None:
-        *gates, candidate = self.weight_ih.detach().split(self.hidden_size)
-        for U in gates:
-            self.input_init(U, generator=generator)
-        self.candidate_init(candidate, generator=generator)
-        for constraint in self.constraints():
-            constraint.reset(generator)
-        if self.gate_bias is not None:
-            reset, update = self.gate_bias.detach().split(self.hidden_size)
-            self.reset_bias_init(reset, generator=generator)
-            self.update_bias_init(update, generator=generator)
-        for bias in (self.input_bias, self.recurrent_bias):
-            if bias is not None:
-                fan_uniform_(bias, generator=generator)
-        if self.bias is not None:
-            self.bias_init(self.bias, generator=generator)
-
-
-def _bias_parameter(size: int, exists: bool) -> Parameter | None:
-    return Parameter(torch.empty(size)) if exists else None
-
-
-def _construct_real(gate: str, factory: Callable[[int], object], size: int) -> Constraint:
-    """Construct the constraint of a gate.
-
-    Raises:
-        ValueError: If its matrices are complex.
-    """
-    constraint = construct_constraint(factory, size)
-    if constraint.is_complex:
-        raise ValueError(
-            f"expected a set of real matrices for {gate}, because gates need real states, "
-            f"got complex {constraint}; use RNN for complex states"
-        )
-    return constraint
 
 
 class GRU(Stacked[GatedDirection]):
@@ -295,47 +230,53 @@ class GRU(Stacked[GatedDirection]):
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
+        f = look_up(nonlinearity)
+        gate_init = input_init or fan_uniform_
+        initializers: dict[str, Sequence[Initializer]] = {
+            "weight_ih": [gate_init, gate_init, candidate_init or gate_init]
+        }
+        if bias:
+            bias_inits = [reset_bias_init or fan_uniform_, update_bias_init or fan_uniform_]
+            initializers["gate_bias"] = bias_inits
+        if bias and not f.has_bias:
+            initializers["input_bias"] = [fan_uniform_]
+        if bias and not f.has_bias and reset_after:
+            initializers["recurrent_bias"] = [fan_uniform_]
+        if bias and f.has_bias:
+            initializers["bias"] = [bias_init or zeros_]
+        if trainable_h0:
+            initializers["h0"] = [h0_init or zeros_]
+        constraints = {"reset_gate": reset, "update_gate": update, "candidate": candidate}
         super().__init__(
-            input_size,
-            hidden_size,
+            partial(
+                GatedDirection,
+                nonlinearity=nonlinearity,
+                reset_after=reset_after,
+                update_keeps=update_keeps,
+            ),
+            DirectionConfig(
+                input_size, hidden_size, constraints, initializers, layer_norm, zoneout
+            ),
             num_layers,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            backend=backend,
-            layer_norm=layer_norm,
-            zoneout=zoneout,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
             locked_dropout=locked_dropout,
+            backend=backend,
+            generator=generator,
         )
         self.nonlinearity = nonlinearity
-        self.bias = bias
         self.reset_after = reset_after
         self.update_keeps = update_keeps
-        make_direction = partial(
-            GatedDirection,
-            hidden_size=self.hidden_size,
-            reset=reset,
-            update=update,
-            candidate=candidate,
-            nonlinearity=nonlinearity,
-            bias=bias,
-            reset_after=reset_after,
-            update_keeps=update_keeps,
-            trainable_h0=trainable_h0,
-            input_init=input_init,
-            candidate_init=candidate_init,
-            reset_bias_init=reset_bias_init,
-            update_bias_init=update_bias_init,
-            bias_init=bias_init,
-            h0_init=h0_init,
-        )
-        self._build_directions(make_direction, generator, device, dtype)
 
     @property
     def constrained_gates(self) -> list[str]:
         """The gates among reset, update and candidate whose matrix is constrained to a set."""
         constraints = self.all_directions()[0].constraints()
-        gates = zip(("reset", "update", "candidate"), constraints, strict=True)
+        gates = zip(GATES, constraints, strict=True)
         return [name for name, constraint in gates if constraint.constrained]
 
     def load_torch(self, torch_rnn: nn.GRU) -> Self:

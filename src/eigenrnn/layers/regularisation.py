@@ -64,7 +64,6 @@ class NormZoneout(nn.Module):
         self.zoneout = zoneout
         self.gain = Parameter(torch.empty(gates * hidden_size)) if layer_norm else None
         self.shift = Parameter(torch.empty(gates * hidden_size)) if layer_norm else None
-        self.reset()
 
     @torch.no_grad()
     def reset(self) -> None:

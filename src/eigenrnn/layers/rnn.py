@@ -6,11 +6,10 @@ from typing import Any, Literal, Self
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, ScaledCayley
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, construct_constraint
+from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
 from eigenrnn.layers.stacked import Stacked, check_same_options, copy_torch_weights
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
@@ -29,18 +28,9 @@ class Direction(AbstractDirection):
     first, then the imaginary parts.
 
     Args:
-        input_size: The number M of input features.
-        hidden_size: The number N of hidden units.
-        constraint: A function of N that returns the constraint of W.
+        config: The sizes, the constraint of W and the initialisers of U, c, the bias inside f and
+            the initial state.
         nonlinearity: The name of f.
-        bias: Whether there is a bias: inside f if f is modReLU, else c.
-        input_bias: Whether there is a bias c; by default only if f has no bias of its own.
-        trainable_h0: Whether the initial state is trained.
-        input_init: The initialiser of U, which fills it in place.
-        bias_init: The initialiser of the biases; by default zero inside f, and that of
-            `torch.nn.RNN` for c.
-        input_bias_init: The initialiser of c; `bias_init` by default.
-        h0_init: The initialiser of the trained initial state.
         output: The output for complex states: ``"real_imag"`` for both parts, ``"real"`` for the
             real part.
     Shape:
@@ -49,55 +39,28 @@ class Direction(AbstractDirection):
         input_bias: :math:`(N,)`, c, or :math:`(2N,)`, or None.
         h0: :math:`(N,)`, or :math:`(2N,)`, or None.
     Raises:
-        ValueError: If the nonlinearity is unknown, or is not defined on complex states.
+        ValueError: If the nonlinearity is not defined on complex states, or `output` is unknown.
         TypeError: If `constraint` does not return a `Constraint`.
     """
 
-    def __init__(  # noqa: PLR0913, the options of RNN
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        constraint: Callable[[int], Constraint],
-        nonlinearity: str,
-        bias: bool,
-        input_bias: bool | None,
-        trainable_h0: bool,
-        input_init: Initializer | None,
-        bias_init: Initializer | None,
-        input_bias_init: Initializer | None,
-        h0_init: Initializer | None,
-        output: Literal["real_imag", "real"],
+    constraint: Constraint
+
+    def __init__(
+        self, config: DirectionConfig, nonlinearity: str, output: Literal["real_imag", "real"]
     ) -> None:
-        f = look_up(nonlinearity)
-        matrix_set = construct_constraint(constraint, hidden_size)
-        if matrix_set.is_complex and not f.takes_complex:
+        super().__init__(config)
+        if self.constraint.is_complex and not look_up(nonlinearity).takes_complex:
             raise ValueError(
-                f"expected modrelu or identity, as {type(matrix_set).__name__} is complex, "
+                f"expected modrelu or identity, as {type(self.constraint).__name__} is complex, "
                 f"got {nonlinearity!r}"
             )
         if output not in ("real_imag", "real"):
             raise ValueError(f"expected output to be 'real_imag' or 'real', got {output!r}")
-        super().__init__(
-            input_size,
-            hidden_size,
-            1,
-            trainable_h0=trainable_h0,
-            h0_init=h0_init,
-            state_size=2 * hidden_size if matrix_set.is_complex else None,
-            output_size=hidden_size if output == "real" else None,
-        )
+        if output == "real":
+            self.output_size = self.hidden_size
         self.nonlinearity = nonlinearity
-        self.constraint = matrix_set
-        self.input_init = input_init or (uniform_ if f.has_bias else fan_uniform_)
-        self.bias_init = bias_init or zeros_
-        self.input_bias_init = input_bias_init or bias_init or fan_uniform_
-        self.bias = Parameter(torch.empty(hidden_size)) if bias and f.has_bias else None
-        with_input_bias = bias and not f.has_bias if input_bias is None else input_bias
-        self.input_bias = Parameter(torch.empty(self.state_size)) if with_input_bias else None
-
-    def constraints(self) -> list[Constraint]:
-        return [self.constraint]
+        self.bias = self._parameter("bias", self.hidden_size)
+        self.input_bias = self._parameter("input_bias", self.state_size)
 
     def forward(  # noqa: PLR0913, the arguments of all directions, and an output map
         self,
@@ -147,18 +110,6 @@ class Direction(AbstractDirection):
         if not h.is_complex():
             return h
         return torch.cat([h.real, h.imag], dim=-1).to(self.weight_ih.dtype)
-
-    def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:
-        if self.input_bias is not None:
-            self.input_bias.copy_(bias_ih + bias_hh)
-
-    def _reset(self, generator: Generator | None) -> None:
-        self.input_init(self.weight_ih, generator=generator)
-        self.constraint.reset(generator)
-        if self.input_bias is not None:
-            self.input_bias_init(self.input_bias, generator=generator)
-        if self.bias is not None:
-            self.bias_init(self.bias, generator=generator)
 
 
 def _as_real(parts: Tensor) -> Tensor:
@@ -271,35 +222,34 @@ class RNN(Stacked[Direction]):
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
+        f = look_up(nonlinearity)
+        initializers: dict[str, Sequence[Initializer]] = {
+            "weight_ih": [input_init or (uniform_ if f.has_bias else fan_uniform_)]
+        }
+        if (bias and not f.has_bias) if input_bias is None else input_bias:
+            initializers["input_bias"] = [input_bias_init or bias_init or fan_uniform_]
+        if bias and f.has_bias:
+            initializers["bias"] = [bias_init or zeros_]
+        if trainable_h0:
+            initializers["h0"] = [h0_init or zeros_]
+        constraints = {"constraint": constraint}
         super().__init__(
-            input_size,
-            hidden_size,
+            partial(Direction, nonlinearity=nonlinearity, output=output),
+            DirectionConfig(
+                input_size, hidden_size, constraints, initializers, layer_norm, zoneout
+            ),
             num_layers,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            backend=backend,
-            layer_norm=layer_norm,
-            zoneout=zoneout,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
             locked_dropout=locked_dropout,
+            backend=backend,
+            generator=generator,
         )
         self.nonlinearity = nonlinearity
-        self.bias = bias
-        make_direction = partial(
-            Direction,
-            hidden_size=self.hidden_size,
-            constraint=constraint,
-            nonlinearity=nonlinearity,
-            bias=bias,
-            input_bias=input_bias,
-            trainable_h0=trainable_h0,
-            input_init=input_init,
-            bias_init=bias_init,
-            input_bias_init=input_bias_init,
-            h0_init=h0_init,
-            output=output,
-        )
-        self._build_directions(make_direction, generator, device, dtype)
 
     def load_torch(self, torch_rnn: nn.RNN) -> Self:
         """Copy the weights of a `torch.nn.RNN`; the bias c becomes the sum of its two biases.

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -9,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from eigenrnn.layers.direction import AbstractDirection, head_kwargs
+from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
 from eigenrnn.layers.regularisation import (
     NORM_ZONEOUT_DEFAULTS,
     apply_dropout,
@@ -43,20 +44,20 @@ class Stacked(nn.Module, Generic[_D]):
     `hidden_size`, `num_layers`, `bias`, `batch_first`, `dropout`, `bidirectional`, `proj_size`,
     `flatten_parameters`, `reset_parameters`. The weights are in `all_directions()`.
 
-    A subclass calls `_build_directions` last in its `__init__`.
-
     Args:
-        input_size: The number M of input features.
-        hidden_size: The number N of hidden units in each layer and direction.
+        make_direction: The class of the directions, or a function that constructs one.
+        config: The weights of each direction; M is the input size of the first layer.
         num_layers: The number of stacked layers.
+        bias: Whether there are biases.
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        device: The device of the weights.
+        dtype: The dtype of the weights; constraints stay in float32 or better.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence.
         backend: The name of the implementation of the recurrence; the fastest available by
             default.
-        layer_norm: Whether the arguments of the nonlinearities are normalised over the units.
-        zoneout: The probability that a unit keeps its state for a time step while training.
-        locked_dropout: Whether dropout uses one mask for all time steps of a sequence.
+        generator: The generator that draws the weights; torch's global one by default.
     Raises:
         ValueError: If a size is not a positive integer, `dropout` or `zoneout` is not a
             probability, the backend is unknown, or LayerNorm is not defined on the states.
@@ -73,55 +74,46 @@ class Stacked(nn.Module, Generic[_D]):
 
     def __init__(  # noqa: PLR0913, the options of all layers
         self,
-        input_size: int,
-        hidden_size: int,
+        make_direction: Callable[[DirectionConfig], _D],
+        config: DirectionConfig,
         num_layers: int,
-        *,
+        bias: bool,
         batch_first: bool,
         dropout: float,
         bidirectional: bool,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+        *,
+        locked_dropout: bool,
         backend: str | None,
-        layer_norm: bool = False,
-        zoneout: float = 0.0,
-        locked_dropout: bool = False,
+        generator: Generator | None,
     ) -> None:
-        check_options(input_size, hidden_size, num_layers, dropout, locked_dropout)
-        check_zoneout_rate(zoneout)
+        check_options(config.input_size, config.hidden_size, num_layers, dropout, locked_dropout)
+        check_zoneout_rate(config.zoneout)
+        check_dtype(dtype)
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
-        self.input_size, self.hidden_size = int(input_size), int(hidden_size)
+        self.input_size, self.hidden_size = int(config.input_size), int(config.hidden_size)
         self.num_layers = int(num_layers)
+        self.bias = bias
         self.batch_first = batch_first
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
         self.backend = backend
-        self.layer_norm = layer_norm
-        self.zoneout = float(zoneout)
+        self.layer_norm = config.layer_norm
+        self.zoneout = float(config.zoneout)
         self.locked_dropout = locked_dropout
         self.num_directions = 2 if bidirectional else 1
-
-    def _build_directions(
-        self,
-        make_direction: Callable[[int], _D],
-        generator: Generator | None,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
-    ) -> None:
-        """Construct every layer and direction; `make_direction` takes the input size.
-
-        Raises the errors of `check_dtype` and `NormZoneout`.
-        """
-        check_dtype(dtype)
-        directions = [make_direction(self.input_size) for _ in range(self.num_directions)]
+        sizes = {"input_size": self.input_size, "hidden_size": self.hidden_size}
+        config = replace(config, **sizes, zoneout=self.zoneout)
+        directions = [make_direction(config) for _ in range(self.num_directions)]
         self.output_size = directions[0].output_size * self.num_directions
+        config = replace(config, input_size=self.output_size)
         upper_directions = (self.num_layers - 1) * self.num_directions
         self.directions = nn.ModuleList(
-            directions + [make_direction(self.output_size) for _ in range(upper_directions)]
+            directions + [make_direction(config) for _ in range(upper_directions)]
         )
-        if non_default_options(self):
-            for direction in self.all_directions():
-                direction.add_norm_zoneout(self.layer_norm, self.zoneout)
         self.reset(generator)
         self.to(device=device, dtype=dtype)
 
