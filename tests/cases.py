@@ -231,7 +231,7 @@ LAYERS = {
     ),
     "NCGRU": NCGRU,
     "NCGRU-all": partial(NCGRU, orthogonal=("reset", "update", "candidate"), reset_every=2),
-    "NCGRU-torch": partial(NCGRU, as_released="torch"),
+    "NCGRU-torch": partial(NCGRU, reset_after=True, update_keeps=True),
     "GORU": GORU,
     "GORU-fft": partial(GORU, style="fft"),
     "TorchGRU": TorchGRU,

@@ -1,13 +1,18 @@
 """NC-GRU with two orthogonal matrices, against its released code step by step in NumPy."""
 
 import copy
-import math
 
 import numpy as np
 import pytest
 import torch
 
 from eigenrnn import GRU, NCGRU
+from eigenrnn.constraints import NeumannCayley, Unconstrained
+from eigenrnn.experiments.recipes.nc_gru.released import (
+    BorrowingCayley,
+    LendingCayley,
+    ReleasedNCGRU,
+)
 from eigenrnn.linalg import skew, tol
 
 N, M, RATE = 6, 3, 0.05
@@ -16,12 +21,12 @@ PAIR = ("reset", "candidate")
 
 def build(**options):
     generator = torch.Generator().manual_seed(0)
-    options = {"negative": 2, "max_error": math.inf, "reset_every": 3} | options
-    return NCGRU(
+    options = {"negative": 2, "reset_every": 3} | options
+    return ReleasedNCGRU(
         M,
         N,
         orthogonal=PAIR,
-        faithful_bugs=True,
+        code="tensorflow",
         dtype=torch.float64,
         generator=generator,
         **options,
@@ -40,7 +45,7 @@ def step(layer, k, optimiser):
 
 def gradient_by_free_weights(layer, W_r, W_c, k):
     """dL / dW_r of the same recurrence with plain weights as matrices."""
-    free = GRU(M, N, nonlinearity="modrelu", reset_after=False, update_keeps=False).double()
+    free = GRU(M, N, nonlinearity="modrelu", reset_after=False).double()
     mine, others = free.all_directions()[0], layer.all_directions()[0]
     with torch.no_grad():
         for name in ("weight_ih", "gate_bias", "bias"):
@@ -119,7 +124,20 @@ def test_by_default_each_matrix_has_its_own_gradient_and_inverse():
     assert (layer.orthogonality_error() <= 0.01 + tol(torch.float64, N)).all()
 
 
-@pytest.mark.parametrize("orthogonal", [("candidate",), ("reset", "update", "candidate"), ()])
-def test_faithful_bugs_need_two_orthogonal_matrices(orthogonal):
-    with pytest.raises(ValueError, match=r"\('reset', 'candidate'\) with faithful_bugs"):
-        NCGRU(M, N, orthogonal=orthogonal, faithful_bugs=True)
+@pytest.mark.parametrize("orthogonal", [("reset",), ("reset", "update", "candidate"), ()])
+def test_the_released_code_has_one_or_two_orthogonal_matrices(orthogonal):
+    with pytest.raises(ValueError, match=r"\('reset', 'candidate'\), as in the released code"):
+        ReleasedNCGRU(M, N, code="tensorflow", orthogonal=orthogonal)
+
+
+@pytest.mark.parametrize(
+    ("orthogonal", "kinds"),
+    [
+        (("candidate",), [Unconstrained, Unconstrained, NeumannCayley]),
+        (PAIR, [BorrowingCayley, Unconstrained, LendingCayley]),
+    ],
+    ids=str,
+)
+def test_two_orthogonal_matrices_share_an_inverse_and_one_does_not(orthogonal, kinds):
+    layer = ReleasedNCGRU(M, N, code="torch", orthogonal=orthogonal)
+    assert [type(each) for each in layer.all_directions()[0].constraints()] == kinds

@@ -18,6 +18,7 @@ from eigenrnn.constraints import (
     ScaledCayley,
     Unconstrained,
 )
+from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn.init import haar_, uniform_
 from eigenrnn.linalg import tol
 from eigenrnn.models import SequenceModel, constrained_parameters, count_parameters
@@ -105,8 +106,8 @@ def parameters_of(direction):
 CELLS = {
     "nc-gru": (NCGRU, nc_gru_cell),
     "nc-gru-2": (partial(NCGRU, orthogonal=("reset", "candidate")), nc_gru_cell),
-    "nc-gru-tensorflow": (partial(NCGRU, as_released="tensorflow"), nc_gru_tensorflow_cell),
-    "nc-gru-torch": (partial(NCGRU, as_released="torch"), nc_gru_torch_cell),
+    "nc-gru-tensorflow": (partial(ReleasedNCGRU, code="tensorflow"), nc_gru_tensorflow_cell),
+    "nc-gru-torch": (partial(ReleasedNCGRU, code="torch"), nc_gru_torch_cell),
     "goru": (partial(GORU, capacity=4), goru_cell),
 }
 
@@ -276,8 +277,8 @@ def test_nc_gru_rejects_an_unknown_gate(orthogonal):
 
 
 def test_nc_gru_rejects_an_unknown_release():
-    with pytest.raises(ValueError, match="'tensorflow', 'torch' or None, got 'jax'"):
-        NCGRU(M, N, as_released="jax")
+    with pytest.raises(ValueError, match="'tensorflow' or 'torch', got 'jax'"):
+        ReleasedNCGRU(M, N, code="jax")
 
 
 def largest(tensor):
@@ -297,7 +298,7 @@ def test_nc_gru_has_the_initialisation_of_the_tensorflow_cell():
 
 
 def test_nc_gru_has_the_initialisation_of_the_pytorch_cell():
-    layer = NCGRU(20, 40, as_released="torch", generator=seeded_generator())
+    layer = ReleasedNCGRU(20, 40, code="torch", generator=seeded_generator())
     direction = layer.all_directions()[0]
     bound = 1 / math.sqrt(40)
     assert not direction.bias.any()

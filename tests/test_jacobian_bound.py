@@ -20,7 +20,7 @@ LAYERS = {
     "replacing": partial(GRU, update_keeps=False),
     "relu": partial(GRU, nonlinearity="relu", reset_after=False, update_keeps=False),
     "nc-gru": NCGRU,
-    "nc-gru-torch": partial(NCGRU, as_released="torch"),
+    "nc-gru-torch": partial(NCGRU, reset_after=True, update_keeps=True),
     "nc-gru-two": partial(NCGRU, orthogonal=("reset", "candidate")),
     "goru": GORU,
     "no-bias": partial(GRU, bias=False),

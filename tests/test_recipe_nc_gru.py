@@ -12,6 +12,7 @@ from eigenrnn.experiments.recipes import Quoted, Row
 from eigenrnn.experiments.recipes.nc_gru import RECIPES
 from eigenrnn.experiments.recipes.nc_gru.ablations import NeumannNormCallback
 from eigenrnn.experiments.recipes.nc_gru.paper import TensorFlowGRU
+from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn.experiments.tasks import Parenthesis
 from eigenrnn.experiments.training import Callback, fit
 from training_run import QUIET, one_thread
@@ -210,9 +211,9 @@ def test_weight_decay_applies_to_the_variables_named_w_in_the_code():
 )
 def test_a_network_as_released_has_the_options_of_the_code(place, label, code, lr, reset_every):
     options = rows(place)[label].options
-    found = options["as_released"], options["gradient_rate"], options["reset_every"]
+    found = options["code"], options["gradient_rate"], options["reset_every"]
     assert found == (code, lr, reset_every)
-    assert options["faithful_bugs"] == ("U_r" in label)
+    assert rows(place)[label].layer is ReleasedNCGRU
 
 
 def test_penn_treebank_has_the_printed_numbers():

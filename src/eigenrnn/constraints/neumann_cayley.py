@@ -21,7 +21,7 @@ from eigenrnn.linalg import (
 )
 from eigenrnn.tracing import is_dual, is_traced, under_transform
 
-__all__ = ["BorrowingCayley", "LendingCayley", "NeumannCayley"]
+__all__ = ["NeumannCayley"]
 
 
 class NeumannCayley(Constraint):
@@ -204,68 +204,6 @@ class NeumannCayley(Constraint):
         if torch.finfo(self.inverse.dtype).eps < epsilon:  # entries still have the old precision
             self._invert()
         return self
-
-
-class LendingCayley(NeumannCayley):
-    r"""A `NeumannCayley` that a `BorrowingCayley` trains: its own W has no gradient.
-
-    Args:
-        options: The arguments of `NeumannCayley`.
-    Source:
-        As `BorrowingCayley`.
-    """
-
-    needs_advance = False  # the borrower calls `advance` of the lender before its own
-
-    def _matrix(self) -> Tensor:
-        return super()._matrix().detach()
-
-
-class BorrowingCayley(NeumannCayley):
-    r"""A `NeumannCayley` that trains a second one, a mistake in the released code of NC-GRU.
-
-    .. math:: V_c = \tilde A_c^\top G_r (D + W_c^\top), \qquad
-        V_r = \tilde A_r^\top G_r (D + W_r^\top), \qquad
-        \tilde A_r \leftarrow \sum_{i=0}^{q} (\tilde A_c\, \delta A_r)^i \tilde A_c
-
-    The index r marks this constraint and c the lender, which is updated first. Both receive the
-    gradient :math:`G_r` of this constraint's W, and both are inverted exactly in the same steps.
-    In between W_r is far from orthogonal, and `max_error` applies to the lender alone.
-
-    Args:
-        size: The number N of rows and columns.
-        options: The other arguments of `NeumannCayley`.
-    Source:
-        The code of Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, for two orthogonal
-        matrices; the paper does not mention it. https://arxiv.org/abs/2208.06496 (departures:
-        those of `NeumannCayley`).
-    """
-
-    def __init__(self, size: int, **options: Any) -> None:
-        self._lenders: tuple[LendingCayley, ...] = ()  # not a submodule: another gate owns it
-        super().__init__(size, **options)
-
-    def borrow_from(self, lender: LendingCayley) -> None:
-        """Train `lender` too, and begin each step from its inverse."""
-        self._lenders = (lender,)
-
-    @torch.no_grad()
-    def advance(self) -> None:
-        for lender in self._lenders:
-            lender.advance()
-            self._steps_here = lender._steps_here  # noqa: SLF001, another of its kind
-            if self._steps_here == 0:
-                self._invert()
-            else:
-                self.inverse.copy_(lender.inverse)
-                self._expand(self._change())
-
-    def _matrix(self) -> Tensor:
-        matrix = super()._matrix()
-        for lender in self._lenders:
-            other = NeumannCayley._matrix(lender)  # noqa: SLF001, with its gradient
-            matrix = matrix + (other - other.detach())  # a zero that passes the gradient on
-        return matrix
 
 
 def _current(

@@ -12,7 +12,30 @@ from eigenrnn.layers.validation import check_sizes
 __all__ = ["LSTM", "TanhRNN", "TorchGRU"]
 
 
-class LSTM(nn.LSTM):
+class _FromGenerator(nn.Module):
+    """Constructs one of torch's recurrent layers, and draws its weights from a generator."""
+
+    gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        generator: Generator | None = None,
+        **options: Any,
+    ) -> None:
+        check_sizes(input_size, hidden_size, num_layers, self.gates)
+        with torch.random.fork_rng(devices=(), enabled=generator is not None):
+            super().__init__(input_size, hidden_size, num_layers, **options)
+        if generator is None:
+            return
+        for weight in self.parameters():
+            uniform_(weight, 1 / math.sqrt(hidden_size), generator=generator)
+
+
+class LSTM(_FromGenerator, nn.LSTM):
     r"""Long short-term memory: `torch.nn.LSTM` with a choice of initialisation.
 
     .. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad h_t = o_t \odot \tanh(c_t)
@@ -40,6 +63,8 @@ class LSTM(nn.LSTM):
         torch.Size([5, 3, 8])
     """
 
+    gates = 4
+
     def __init__(
         self,
         input_size: int,
@@ -57,10 +82,7 @@ class LSTM(nn.LSTM):
             )
         if forget_bias and not options.get("bias", True):
             raise ValueError(f"expected no forget_bias without biases, got {forget_bias}")
-        check_sizes(input_size, hidden_size, num_layers, 4)
-        with torch.random.fork_rng(devices=(), enabled=generator is not None):
-            super().__init__(input_size, hidden_size, num_layers, **options)
-        _initialise_uniform(self, generator)
+        super().__init__(input_size, hidden_size, num_layers, generator=generator, **options)
         if init == "glorot":
             _glorot_kernel(self, generator)
         if init == "glorot_normal":
@@ -71,7 +93,7 @@ class LSTM(nn.LSTM):
                     weight[hidden_size : 2 * hidden_size] += forget_bias
 
 
-class TorchGRU(nn.GRU):
+class TorchGRU(_FromGenerator, nn.GRU):
     r"""Gated recurrent unit: `torch.nn.GRU` initialised from a generator.
 
     .. math:: h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}
@@ -90,22 +112,10 @@ class TorchGRU(nn.GRU):
         torch.Size([5, 3, 8])
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        generator: Generator | None = None,
-        **options: Any,
-    ) -> None:
-        check_sizes(input_size, hidden_size, num_layers, 3)
-        with torch.random.fork_rng(devices=(), enabled=generator is not None):
-            super().__init__(input_size, hidden_size, num_layers, **options)
-        _initialise_uniform(self, generator)
+    gates = 3
 
 
-class TanhRNN(nn.RNN):
+class TanhRNN(_FromGenerator, nn.RNN):
     r"""Elman RNN with tanh: `torch.nn.RNN` initialised from a generator.
 
     .. math:: h_t = \tanh(U x_t + b + W h_{t-1} + c)
@@ -123,29 +133,6 @@ class TanhRNN(nn.RNN):
         >>> TanhRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
     """
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        generator: Generator | None = None,
-        **options: Any,
-    ) -> None:
-        check_sizes(input_size, hidden_size, num_layers)
-        with torch.random.fork_rng(devices=(), enabled=generator is not None):
-            super().__init__(input_size, hidden_size, num_layers, **options)
-        _initialise_uniform(self, generator)
-
-
-def _initialise_uniform(layer: nn.RNNBase, generator: Generator | None) -> None:
-    """Draw all weights from the generator, from the distribution that torch uses."""
-    if generator is None:
-        return
-    bound = 1 / math.sqrt(layer.hidden_size)
-    for weight in layer.parameters():
-        uniform_(weight, bound, generator=generator)
 
 
 @torch.no_grad()

@@ -99,6 +99,9 @@ class ScoRNN(RNN):
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
+_EXP_OPTIONS = {"input_init": kaiming_normal_, "bias_init": uniform_}
+
+
 class ExpRNN(RNN):
     r"""Exponential RNN: W is the matrix exponential of a skew-symmetric matrix.
 
@@ -132,7 +135,7 @@ class ExpRNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(Exponential, init=init)
-        options = {"input_init": kaiming_normal_, "bias_init": uniform_} | options
+        options = _EXP_OPTIONS | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -174,7 +177,7 @@ class DtrivRNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(Exponential, init=init, period=period)
-        options = {"input_init": kaiming_normal_, "bias_init": uniform_} | options
+        options = _EXP_OPTIONS | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -213,27 +216,33 @@ class ORNN(RNN):
         projected: bool = True,
         **options: Any,
     ) -> None:
-        check_positive_integer("hidden_size", hidden_size)
         constraint = partial(Householder, reflections=reflections, projected=projected)
-        h0_init = partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
-        paper_options = {
+        options = {
             "nonlinearity": "leaky_relu_0.1",
             "trainable_h0": True,
-            "h0_init": h0_init,
-        }
-        options = {**paper_options, "input_init": glorot_uniform_, "bias_init": zeros_, **options}
+            "h0_init": _h0_init(hidden_size),
+            "input_init": glorot_uniform_,
+            "bias_init": zeros_,
+        } | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
-def _urnn_h0_options(hidden_size: int) -> dict[str, Any]:
-    """Return the options of uRNN's trained initial state: 2N numbers of variance 1 / (2N).
+def _h0_init(hidden_size: int) -> Initializer:
+    """Return the initialiser of 2N numbers of variance 1 / (2N).
 
     Raises:
         ValueError: If `hidden_size` is not a positive integer.
     """
     check_positive_integer("hidden_size", hidden_size)
-    bound = math.sqrt(3 / (2 * hidden_size))
-    return {"trainable_h0": True, "h0_init": partial(uniform_, bound=bound)}
+    return partial(uniform_, bound=math.sqrt(3 / (2 * hidden_size)))
+
+
+_UNITARY_OPTIONS = {
+    "trainable_h0": True,
+    "h0_init": uniform_,
+    "input_init": glorot_uniform_,
+    "bias_init": uniform_,
+}
 
 
 class ScuRNN(RNN):
@@ -272,8 +281,7 @@ class ScuRNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(ScaledCayley, dtype=torch.complex64, init=init)
-        paper_options = {"trainable_h0": True, "h0_init": uniform_, "input_init": glorot_uniform_}
-        options = {**paper_options, "bias_init": uniform_, **options}
+        options = _UNITARY_OPTIONS | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -313,8 +321,7 @@ class URNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(FourierProduct, permutation_seed=permutation_seed)
-        paper_options = {**_urnn_h0_options(hidden_size), "input_init": glorot_uniform_}
-        options = {**paper_options, "bias_init": uniform_, **options}
+        options = _UNITARY_OPTIONS | {"h0_init": _h0_init(hidden_size)} | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -354,8 +361,7 @@ class FullCapacityURNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(MovingCayley, init=init, dtype=torch.complex64)
-        paper_options = {**_urnn_h0_options(hidden_size), "input_init": glorot_uniform_}
-        options = {**paper_options, "bias_init": uniform_, **options}
+        options = _UNITARY_OPTIONS | {"h0_init": _h0_init(hidden_size)} | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -401,7 +407,7 @@ class EURNN(RNN):
     ) -> None:
         constraint = partial(Givens, layers=capacity, style=style, dtype=dtype)
         double = dtype in (torch.float64, torch.complex128)
-        options = {"output": "real", "dtype": torch.float64 if double else None, **options}
+        options = {"output": "real", "dtype": torch.float64 if double else None} | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -466,7 +472,7 @@ class NnRNN(RNN):
             in_block=in_block,
             orthogonal=orthogonal,
         )
-        options = {"input_init": glorot_normal_, "bias_init": uniform_, **options}
+        options = {"input_init": glorot_normal_, "bias_init": uniform_} | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -563,12 +569,8 @@ class SpectralRNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(BoundedSVD, reflections=reflections, margin=margin)
-        paper_options = {
-            "nonlinearity": "relu",
-            "input_init": glorot_uniform_,
-            "bias_init": zeros_,
-        }
-        options = {**paper_options, **options}
+        defaults = {"nonlinearity": "relu", "input_init": glorot_uniform_, "bias_init": zeros_}
+        options = defaults | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -602,8 +604,8 @@ class IRNN(RNN):
         **options: Any,
     ) -> None:
         constraint = partial(Unconstrained, init=partial(identity_, scale=scale))
-        paper_options = {"nonlinearity": "relu", "input_init": _small_normal_, "bias_init": zeros_}
-        options = {**paper_options, **options}
+        defaults = {"nonlinearity": "relu", "input_init": _small_normal_, "bias_init": zeros_}
+        options = defaults | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -630,7 +632,7 @@ class RNNOrth(RNN):
         self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
     ) -> None:
         constraint = partial(Unconstrained, init=orthogonal_)
-        options = {**_KERG_OPTIONS, **options}
+        options = _KERG_OPTIONS | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -657,7 +659,7 @@ class RNNGlorot(RNN):
         self, input_size: int, hidden_size: int, num_layers: int = 1, **options: Any
     ) -> None:
         constraint = partial(Unconstrained, init=glorot_normal_)
-        options = {**_KERG_OPTIONS, **options}
+        options = _KERG_OPTIONS | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 

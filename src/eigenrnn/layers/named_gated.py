@@ -1,22 +1,42 @@
 """The gated layers of published papers: each is `GRU` with constraints and an initialisation."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
 
-from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
-from eigenrnn.constraints.neumann_cayley import BorrowingCayley, LendingCayley
+from eigenrnn.constraints import Givens, NeumannCayley, Unconstrained
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.init import constant_, fan_uniform_, glorot_uniform_, uniform_, zeros_
-from eigenrnn.layers.gru import GRU
+from eigenrnn.init import constant_, glorot_uniform_, uniform_, zeros_
+from eigenrnn.layers.gru import GATES, GRU
 
-__all__ = ["GORU", "NCGRU"]
+__all__ = ["GORU", "NCGRU", "NC_GRU_OPTIONS"]
 
-_GATES = ("reset", "update", "candidate")
+
+@torch.no_grad()
+def _he_uniform_(
+    weight: Tensor,  # (N, M)
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    bound = math.sqrt(6 / weight.shape[1])
+    return weight.uniform_(-bound, bound, generator=generator)
+
+
+NC_GRU_OPTIONS: dict[str, Any] = {
+    "nonlinearity": "modrelu",
+    "reset_after": False,
+    "update_keeps": False,
+    "input_init": glorot_uniform_,  # as He initialisation with M + N inputs
+    "candidate_init": _he_uniform_,
+    "reset_bias_init": zeros_,
+    "update_bias_init": zeros_,
+    "bias_init": partial(uniform_, bound=0.1),
+}
+"""The formula of NC-GRU and its initialisation, apart from that of the recurrent matrices."""
 
 
 class NCGRU(GRU):
@@ -46,28 +66,16 @@ class NCGRU(GRU):
         gradient_rate: None updates the stored inverse from the actual change of A. A number
             assumes a change of this rate times the gradient, as the released code does with its
             learning rate. See `NeumannCayley`.
-        as_released: None computes the paper's formulas. The two released programs differ from
-            them: ``"tensorflow"`` (parenthesis and denoise) updates by
-            :math:`h_t = u_t \odot h_{t-1} + (1 - u_t) \odot c_t`; ``"torch"`` (characters)
-            does so too, and uses :math:`r_t \odot (W_c h_{t-1})` in the candidate.
-        faithful_bugs: Whether to reproduce a bug of the released code, for the gates
-            ``("reset", "candidate")``: the gradient of :math:`W_r` trains both matrices, and
-            :math:`W_r` is computed with the stored inverse of :math:`W_c`. It is then far from
-            orthogonal between two exact inversions.
         options: Further keyword arguments of `GRU`.
     Raises:
-        ValueError: If `orthogonal` has other names than those of the gates, `as_released` is
-            unknown, or `faithful_bugs` is set with other gates than the two.
+        ValueError: If `orthogonal` has other names than those of the gates.
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, equations 19 and 20.
         https://arxiv.org/abs/2208.06496 (departures: the paper gives only the
         initialisation of A. All other weights are initialised as in the released TensorFlow cell,
-        with gate matrices from :math:`U(-a, a)`, :math:`a^2 = 6 / (M + N)`. With
-        ``as_released="torch"`` they are initialised as in the PyTorch cell, with one bias per gate
-        instead of two. Each of two orthogonal matrices is trained by its own gradient; for the
-        behaviour of the code, set ``faithful_bugs=True``. In the PyTorch code the main optimiser
-        also updates W itself before A receives its gradient; no option reproduces this. The
-        departures of `NeumannCayley` also apply).
+        with gate matrices from :math:`U(-a, a)`, :math:`a^2 = 6 / (M + N)`. The departures of
+        `NeumannCayley` also apply. The recipes `nc_gru` have rows for the released code, which
+        computes another formula).
     Example:
         >>> layer = NCGRU(2, 8, orthogonal=("reset", "candidate"), negative=3)
         >>> layer.constrained_gates, layer.orthogonality_error() < 1e-5
@@ -87,23 +95,10 @@ class NCGRU(GRU):
         reset_every: int = 50,
         max_error: float = 0.01,
         gradient_rate: float | None = None,
-        as_released: Literal["tensorflow", "torch"] | None = None,
-        faithful_bugs: bool = False,
         **options: Any,
     ) -> None:
-        if isinstance(orthogonal, str) or not set(orthogonal) <= set(_GATES):
-            raise ValueError(
-                f"expected orthogonal to be gates out of {_GATES}, got {orthogonal!r}"
-            )
-        if as_released not in (None, "tensorflow", "torch"):
-            raise ValueError(
-                f"expected as_released to be 'tensorflow', 'torch' or None, got {as_released!r}"
-            )
-        if faithful_bugs and set(orthogonal) != {"reset", "candidate"}:
-            raise ValueError(
-                "expected orthogonal=('reset', 'candidate') with faithful_bugs, as in the "
-                f"released code, got {orthogonal!r}"
-            )
+        if isinstance(orthogonal, str) or not set(orthogonal) <= set(GATES):
+            raise ValueError(f"expected orthogonal to be gates out of {GATES}, got {orthogonal!r}")
         check_positive_integer("input_size", input_size)
         check_positive_integer("hidden_size", hidden_size)
         orthogonal_set = partial(
@@ -117,28 +112,9 @@ class NCGRU(GRU):
         )
         # the bound of one Glorot kernel for inputs and states
         gate_init = partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size)))
-        initialisers = {
-            "input_init": glorot_uniform_,  # as He initialisation with M + N inputs
-            "candidate_init": _he_uniform_,
-            "reset_bias_init": zeros_,
-            "update_bias_init": zeros_,
-            "bias_init": partial(uniform_, bound=0.1),
-        }
-        if as_released == "torch":
-            gate_init, initialisers = fan_uniform_, {"candidate_init": uniform_}
-        constraints: dict[str, Callable[[int], Constraint]] = {
-            gate: orthogonal_set if gate in orthogonal else partial(Unconstrained, init=gate_init)
-            for gate in _GATES
-        }
-        if faithful_bugs:
-            constraints["reset"] = partial(BorrowingCayley, **orthogonal_set.keywords)
-            constraints["candidate"] = partial(LendingCayley, **orthogonal_set.keywords)
-        formula = {
-            "nonlinearity": "modrelu",
-            "reset_after": as_released == "torch",
-            "update_keeps": as_released is not None,
-        }
-        options = {**initialisers, **formula, **options}
+        free_set = partial(Unconstrained, init=gate_init)
+        constraints = {gate: orthogonal_set if gate in orthogonal else free_set for gate in GATES}
+        options = {**NC_GRU_OPTIONS, **options}
         super().__init__(
             input_size,
             hidden_size,
@@ -148,9 +124,6 @@ class NCGRU(GRU):
             candidate=constraints["candidate"],
             **options,
         )
-        for direction in self.all_directions():
-            if isinstance(direction.reset_gate, BorrowingCayley):
-                direction.reset_gate.borrow_from(cast("LendingCayley", direction.candidate))
 
 
 class GORU(GRU):
@@ -212,13 +185,3 @@ class GORU(GRU):
             candidate=partial(Givens, layers=capacity, style=style),
             **options,
         )
-
-
-@torch.no_grad()
-def _he_uniform_(
-    weight: Tensor,  # (N, M)
-    *,
-    generator: Generator | None = None,
-) -> Tensor:
-    bound = math.sqrt(6 / weight.shape[1])
-    return weight.uniform_(-bound, bound, generator=generator)

@@ -14,13 +14,14 @@ from eigenrnn.analysis import neumann_condition
 from eigenrnn.atomic import write_atomically
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.experiments.recipes.nc_gru import parenthesis
-from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, Network, nc_gru_options, released
+from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, Network, nc_gru_options
 from eigenrnn.experiments.recipes.nc_gru.parenthesis import (
     LR,
     NEGATIVE,
     NETWORKS,
     RESET_EVERY_RELEASED,
 )
+from eigenrnn.experiments.recipes.nc_gru.released import released
 from eigenrnn.experiments.recipes.panels import Curves, Panel, TrainedRun
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.training import Callback

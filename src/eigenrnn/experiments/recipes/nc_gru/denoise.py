@@ -10,8 +10,8 @@ from eigenrnn.experiments.recipes.nc_gru.paper import (
     SOURCE,
     Network,
     networks,
-    released,
 )
+from eigenrnn.experiments.recipes.nc_gru.released import released
 from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Denoise
 from eigenrnn.experiments.training import Settings

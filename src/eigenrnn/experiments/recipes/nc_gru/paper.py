@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from torch import Generator
 
@@ -20,7 +20,6 @@ __all__ = [
     "CURVES",
     "INIT_UNKNOWN",
     "LSTM_BIASES",
-    "RELEASED_INIT",
     "SOURCE",
     "Network",
     "TensorFlowGRU",
@@ -28,7 +27,6 @@ __all__ = [
     "decimals_of",
     "nc_gru_options",
     "networks",
-    "released",
 ]
 
 SOURCE = "Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022. https://arxiv.org/abs/2208.06496"
@@ -41,10 +39,6 @@ BEST_ON_TEST = (
 INIT_UNKNOWN = (
     "the code of this task was not released; the head is initialised as in scoRNN's code, the "
     "layers as in the code of the other tasks"
-)
-RELEASED_INIT = (
-    "the code initialises the gates of its second cell with other random numbers than those of "
-    "its first cell; here both are initialised alike"
 )
 _CAPACITY = "the capacity of 4 is that of the code"
 
@@ -129,27 +123,6 @@ def nc_gru_options(orthogonal: _Gates, negative: int, **options: Any) -> dict[st
         options: Further arguments of `NCGRU`.
     """
     return {"orthogonal": orthogonal, "negative": negative, "max_error": math.inf, **options}
-
-
-def released(
-    network: Network, code: Literal["tensorflow", "torch"], lr: float, **options: Any
-) -> Network:
-    """Return an NC-GRU as the released code computes it.
-
-    Args:
-        network: The network as the paper defines it.
-        code: The framework of the released code.
-        lr: The learning rate, with which the code updates the inverse.
-        options: Further arguments of `NCGRU` that differ in the code.
-    """
-    has_two = len(network.options["orthogonal"]) > 1
-    chosen = {"as_released": code, "gradient_rate": lr, "faithful_bugs": has_two, **options}
-    return replace(
-        network,
-        label=f"{network.label} as released",
-        options={**network.options, **chosen},
-        departures=(*network.departures, *((RELEASED_INIT,) if has_two else ())),
-    )
 
 
 def decayed_gates(network: Network) -> _Gates:

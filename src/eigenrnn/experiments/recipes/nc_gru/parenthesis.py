@@ -12,8 +12,8 @@ from eigenrnn.experiments.recipes.nc_gru.paper import (
     Network,
     decayed_gates,
     networks,
-    released,
 )
+from eigenrnn.experiments.recipes.nc_gru.released import released
 from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Parenthesis
 from eigenrnn.experiments.training import Settings

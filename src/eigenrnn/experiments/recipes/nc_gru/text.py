@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Generator, nn
 
-from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, Network, nc_gru_options, released
+from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, Network, nc_gru_options
+from eigenrnn.experiments.recipes.nc_gru.released import released
 from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row
 from eigenrnn.experiments.tasks import CharPTB, WordPTB
 from eigenrnn.experiments.training import Settings
