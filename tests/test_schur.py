@@ -19,7 +19,7 @@ from eigenrnn.constraints import (
 )
 from eigenrnn.constraints.schur import complex_schur_basis, equalise_diagonals, real_schur_basis
 from eigenrnn.errors import NotInSetError
-from eigenrnn.linalg import tol
+from eigenrnn.linalg import planar_rotation, tol
 from eigenrnn.models import count_parameters
 from random_constraints import distance, initialised, perturbed, state_of, stream, take_steps
 
@@ -339,6 +339,44 @@ def test_a_matrix_whose_basis_is_out_of_reach_is_refused_with_a_hint():
     assert all(torch.equal(before[name], value) for name, value in state_of(constraint).items())
 
 
+def defective(dtype, n=8):
+    """A matrix with fewer eigenvectors than rows, whose eigenvalues are complex."""
+    basis, _ = torch.linalg.qr(gaussian(n, dtype=dtype))
+    if dtype.is_complex:
+        blocks = 0.9j * torch.eye(n, dtype=dtype) + torch.ones(n - 1, dtype=dtype).diag(1)
+    else:
+        turns = planar_rotation(torch.full((n // 2,), 0.9), torch.ones(n // 2)).to(dtype)
+        blocks = turns + torch.ones(n - 2, dtype=dtype).diag(2)
+    return basis @ blocks @ basis.mH
+
+
+each_defective = pytest.mark.parametrize(
+    ("make", "W"),
+    [(Schur, defective(DOUBLE)), (complex_form, defective(torch.complex128))],
+    ids=["real", "complex"],
+)
+
+
+@each_defective
+def test_a_matrix_whose_eigenvectors_are_too_close_is_refused(make, W):
+    constraint = initialised(make, len(W)).double()
+    with pytest.raises(NotInSetError, match="its eigenvectors are too close") as error:
+        constraint.assign(W)
+    assert error.value.residual > error.value.tolerance
+
+
+@each_defective
+def test_such_a_matrix_is_assigned_in_the_schur_basis_of_scipy(make, W):
+    P = torch.from_numpy(scipy.linalg.schur(array(W))[1]).flip(1)
+    if not P.is_complex():
+        P = equalise_diagonals(P, W)
+        P[:, 0] *= torch.linalg.det(P).sign()
+    constraint = initialised(make, len(W)).double()
+    constraint.P.assign(P)
+    constraint.assign(W)
+    assert distance(constraint(), W) <= tol(DOUBLE, len(W)) * W.norm().item()
+
+
 # ----------------------------------------------------------------------------- the residual
 
 
@@ -389,6 +427,22 @@ def test_a_real_basis_is_orthogonal_and_gives_lower_blocks(n):
     assert distance(P.T @ P, torch.eye(n)) <= tol(DOUBLE, n)
     assert above.norm() <= 10 * tol(DOUBLE, n) * W.norm()
     assert (Theta.diagonal()[::2] - Theta.diagonal()[1::2]).norm() <= tol(DOUBLE, n) * W.norm()
+
+
+@pytest.mark.parametrize("n", [2, 8, 30])
+@pytest.mark.parametrize("dtype", [DOUBLE, torch.complex128], ids=str)
+def test_a_basis_gives_the_eigenvalues_and_the_departure_of_scipys_schur_form(n, dtype):
+    W = gaussian(n, dtype=dtype)
+    P = complex_schur_basis(W) if dtype.is_complex else real_schur_basis(W)
+    Theta, size = P.mH @ W @ P, 1 if dtype.is_complex else 2
+    blocks = torch.stack([Theta[i : i + size, i : i + size] for i in range(0, n, size)])
+    found = torch.linalg.eigvals(blocks).flatten()
+    T, _ = scipy.linalg.schur(array(W), output="complex")
+    expected = T.diagonal()
+    gaps = np.abs(array(found)[:, None] - expected)
+    assert max(gaps.min(0).max(), gaps.min(1).max()) <= 1e-10
+    departure = math.sqrt(W.norm().item() ** 2 - found.abs().square().sum().item())
+    assert departure == pytest.approx(np.linalg.norm(T - np.diag(expected)), rel=1e-9)
 
 
 def test_a_complex_basis_is_unitary_and_gives_a_lower_triangle():

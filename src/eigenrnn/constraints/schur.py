@@ -41,6 +41,10 @@ class Schur(Constraint):
     Without that entry, and in the complex form, which the paper leaves to future work, the moduli
     are :math:`|\gamma_i|`.
 
+    `assign` computes P from the eigenvectors of W, unless the present P fits. If eigenvectors are
+    too close to each other, as those of a defective matrix, it raises `NotInSetError`. A Schur
+    basis of W that is known from elsewhere can be assigned to P first.
+
     Args:
         size: The number N of rows and columns; even, unless W is complex.
         gamma_penalty: :math:`\delta`; the paper tunes it to 1e-4 (copying; Penn Treebank with 300
@@ -233,7 +237,10 @@ class Schur(Constraint):
             if least <= self.tolerance:
                 self.load_state_dict(twin.state_dict())
                 return
-        hint = f"its eigenvectors are too close to each other, or out of reach of {self.P}"
+        hint = (
+            f"its eigenvectors are too close to each other, or out of reach of {self.P}; if you "
+            "know a Schur basis of it, assign that to P first"
+        )
         raise NotInSetError(type(self).__name__, least, self.tolerance, hint)
 
     def _set(self, W: Tensor) -> float:
