@@ -33,9 +33,9 @@ from eigenrnn.experiments.data.text import (
 )
 from eigenrnn.experiments.results import ArchivedRun
 from eigenrnn.experiments.sweep import Status, Trial
-from eigenrnn.experiments.sweep.cluster import temporary_folder
-from eigenrnn.experiments.sweep.folder import check_folder, open_folder, read_columns
-from eigenrnn.experiments.sweep.optuna_search import read_suggestions
+from eigenrnn.experiments.sweep.folder import check_folder, open_folder
+from eigenrnn.experiments.sweep.search_space import Range, Search
+from eigenrnn.experiments.sweep.study import read_points
 from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.files import read_json, read_lines, read_table
 from eigenrnn.experiments.training.metrics_writer import _kept_rows
@@ -303,7 +303,7 @@ def result_is_sound(result: Result) -> bool:
 def status_is_sound(status: Status) -> bool:
     """A trial with damaged files is repeated and states the reason; otherwise it is complete."""
     if status.state == "waiting":
-        return "trial.json" in status.message or "result.json" in status.message
+        return "status.json" in status.message or "result.json" in status.message
     return (
         status.result is not None
         and result_is_sound(status.result)
@@ -315,7 +315,7 @@ def status_is_sound(status: Status) -> bool:
 
 
 def columns_are_sound(columns: Any) -> bool:
-    return list(columns) == ["test_loss"] and bool(columns["test_loss"])
+    return 4 in columns["step"] and "test_loss" in columns
 
 
 # The readers
@@ -468,7 +468,7 @@ def sweep_readers() -> dict[str, Reader]:
     written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     result = json_bytes(written)
     place = trial().path
-    points = {"points": [{"number": 0, "parameters": {"lr": 0.01}}]}
+    points = {"points": [{"lr": 0.01}]}
     file = {"task": {"name": "copying", "delay": 3}, "steps": 8}
 
     def status_of(beside: str, content: bytes) -> Callable[[Path], Any]:
@@ -478,14 +478,9 @@ def sweep_readers() -> dict[str, Reader]:
 
         return read
 
-    def abandoned(folder: Path) -> bool:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tempfile, "tempdir", str(folder))
-            with temporary_folder():
-                return True
-
     def columns(folder: Path) -> Any:
-        return read_columns(folder / "metrics.csv", ["test_loss"])
+        result = replace(RESULT, steps=4, directory=folder)
+        return Status(trial(), "ended", result=result).metrics
 
     def sweep(folder: Path) -> Any:
         check_folder(folder, file, resume=True, overwrite=False)
@@ -494,13 +489,9 @@ def sweep_readers() -> dict[str, Reader]:
     with tempfile.TemporaryDirectory() as folder:
         open_folder(Path(folder), file, overwrite=False)
         described = (Path(folder) / "sweep.json").read_bytes()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tempfile, "tempdir", folder)
-            with temporary_folder() as own:
-                driver = (Path(own) / "driver.json").read_bytes()
     return {
-        "trial.json": Reader(
-            f"{place}/trial.json",
+        "status.json": Reader(
+            f"{place}/status.json",
             json_bytes(status),
             status_of("result.json", result),
             status_is_sound,
@@ -508,7 +499,7 @@ def sweep_readers() -> dict[str, Reader]:
         "result.json of a trial": Reader(
             f"{place}/result.json",
             result,
-            status_of("trial.json", json_bytes(status)),
+            status_of("status.json", json_bytes(status)),
             status_is_sound,
         ),
         "metrics.csv of a trial": Reader(
@@ -516,14 +507,11 @@ def sweep_readers() -> dict[str, Reader]:
         ),
         # the error of a sweep of another file or version names the folder
         "sweep.json": Reader("sweep.json", described, sweep, bool, names=""),
-        "driver.json": Reader("eigenrnn-a/driver.json", driver, abandoned, bool),
         "suggestions.json": Reader(
             "suggestions.json",
             json_bytes(points),
-            read_suggestions,
-            lambda found: all(
-                isinstance(p.number, int) and isinstance(p.parameters, dict) for p in found
-            ),
+            lambda folder: read_points(folder, Search({"lr": Range(0.001, 0.1)})),
+            lambda found: all(isinstance(point, dict) for point in found),
         ),
     }
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from eigenrnn.experiments.cli.sweep_file import read_sweep
+from eigenrnn.experiments.sweep import worker
 from eigenrnn.experiments.sweep.folder import open_folder
-from eigenrnn.experiments.sweep.worker import train_trials
 from eigenrnn.experiments.training import fit
 from training_run import QUIET, one_thread, read_metrics
 
@@ -47,11 +47,21 @@ def open_sweep(tmp_path, content=TINY | SEEDS):
     return sweep, sweep.source.trials(0, sweep.plan.points[0])
 
 
-def train(sweep, trials, tmp_path, report=lambda *_: None):
-    """Train trials as in a worker."""
+def train(sweep, trials, tmp_path, report=bool):
+    """Train trials one after another, as in a worker; `report` receives their events."""
     mark = json.loads((tmp_path / "out" / "sweep.json").read_text())["mark"]
     with one_thread():
-        return train_trials(trials, sweep.source, tmp_path / "out", mark, 1, report)
+        return [
+            worker.train(trial, sweep.source, tmp_path / "out", mark, 1, report)
+            for trial in trials
+        ]
+
+
+def train_two_seeds(folder):
+    """Train a sweep of two seeds in a folder, for tests that change copies of it."""
+    sweep, trials = open_sweep(folder, TINY | {"seeds": [0, 1]})
+    train(sweep, trials, folder)
+    return folder
 
 
 def write_yaml(path, content):
@@ -102,7 +112,7 @@ def wait_until_saved(process, out, attempt, output):
     while time.time() < deadline:
         assert process.poll() is None, output.read_text()
         for file in out.glob("*/seed-0/last.pt"):
-            attempts = json.loads((file.parent / "trial.json").read_text())["attempts"]
+            attempts = json.loads((file.parent / "status.json").read_text())["attempts"]
             if attempts == attempt and file.stat().st_mtime > before:
                 return
         time.sleep(0.01)

@@ -1,13 +1,12 @@
 """The cluster of a sweep: signals while it starts, addresses, and temporary folders."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,9 @@ from eigenrnn.experiments.sweep.cluster import (
     cluster,
     temporary_folder,
 )
-from eigenrnn.experiments.sweep.signals import RaisingSignals
-from small_sweep import SEEDS, TINY
+from eigenrnn.experiments.training.signals import DeferredSignals, blocked_signals
+from small_sweep import SEEDS, TINY, read_content
+from training_run import QUIET
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -35,64 +35,60 @@ def own_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_the_sweep_and_restores_the_handlers(number):
-    before = signal.getsignal(number)
-    with pytest.raises(StoppedError) as stopped, RaisingSignals():
-        signal.raise_signal(number)
-    assert stopped.value.number == number
-    assert signal.getsignal(number) is before
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_an_error_of_ray_after_a_signal_becomes_stopped_error(number, error):
-    def run():
-        with RaisingSignals():
-            with suppress(StoppedError):
-                signal.raise_signal(number)
-            raise error("raised by Ray")
-
-    with pytest.raises(StoppedError) as stopped:
-        run()
-    assert stopped.value.number == number
-
-
-def test_an_error_without_a_signal_is_unchanged():
-    with pytest.raises(RuntimeError, match="a fault"), RaisingSignals():
-        raise RuntimeError("a fault")
-
-
 def handler_of_ray(*_):
     raise AssertionError("Ray's handler was left in place")
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_ray_starts_is_not_lost(monkeypatch, tmp_path, number):
-    shutdowns = []
-
     def start(**_):
         signal.signal(signal.SIGTERM, handler_of_ray)
-        with suppress(StoppedError):  # Python drops exceptions in the hooks of a fork
-            signal.raise_signal(number)
+        signal.raise_signal(number)
 
     monkeypatch.setattr(ray, "init", start)
-    monkeypatch.setattr(ray, "shutdown", lambda: shutdowns.append(True))
-    with (
-        pytest.raises(StoppedError) as stopped,
-        RaisingSignals() as signals,
-        cluster(None, signals),
-    ):
-        pytest.fail("the sweep continued")
-    assert (stopped.value.number, shutdowns) == (number, [True])
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with DeferredSignals() as signals, cluster(None):
+        assert signals.number == number
     assert list(tmp_path.iterdir()) == []
 
 
 def test_our_handler_is_installed_after_ray_has_started(monkeypatch):
     monkeypatch.setattr(ray, "init", lambda **_: signal.signal(signal.SIGTERM, handler_of_ray))
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.1")
     monkeypatch.setattr(ray, "shutdown", lambda: None)
-    with pytest.raises(StoppedError), RaisingSignals() as signals, cluster(None, signals):
+    with DeferredSignals() as signals, cluster(None):
         signal.raise_signal(signal.SIGTERM)
+    assert signals.number == signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt, RuntimeError])
+def test_a_signal_ends_the_sweep_even_if_ray_raises_an_error(monkeypatch, tmp_path, number, error):
+    monkeypatch.setattr("eigenrnn.experiments.sweep.cluster.cluster", lambda _: nullcontext())
+
+    def run(*_):
+        signal.raise_signal(number)
+        if error is not None:
+            raise error("raised by Ray")
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr("eigenrnn.experiments.sweep.scheduler.Scheduler.run", run)
+    with pytest.raises(StoppedError) as stopped:
+        read_content(tmp_path, TINY | SEEDS).run(tmp_path / "out", console=QUIET)
+    assert stopped.value.number == number
+    assert signal.getsignal(number) is before
+
+
+def test_an_error_without_a_signal_is_unchanged(monkeypatch, tmp_path):
+    monkeypatch.setattr("eigenrnn.experiments.sweep.cluster.cluster", lambda _: nullcontext())
+
+    def run(*_):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("eigenrnn.experiments.sweep.scheduler.Scheduler.run", run)
+    with pytest.raises(RuntimeError, match="a fault"):
+        read_content(tmp_path, TINY | SEEDS).run(tmp_path / "out", console=QUIET)
 
 
 def test_a_ray_that_listens_beyond_loopback_is_shut_down(monkeypatch):
@@ -101,22 +97,18 @@ def test_a_ray_that_listens_beyond_loopback_is_shut_down(monkeypatch):
     monkeypatch.setattr(ray, "shutdown", lambda: shutdowns.append(True))
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.2")
     message = r"expected Ray to listen on loopback, got 192\.0\.2\.2 from Ray \d"
-    with (
-        pytest.raises(ImportError, match=message),
-        RaisingSignals() as signals,
-        cluster(None, signals),
-    ):
+    with pytest.raises(ImportError, match=message), cluster(None):
         pytest.fail("the sweep continued")
     assert shutdowns == [True]
 
 
 def test_our_handler_is_installed_where_signals_cannot_be_blocked(monkeypatch):
     monkeypatch.delattr(signal, "pthread_sigmask")
-    with RaisingSignals() as signals:
-        with signals.sigterm_blocked():
+    with DeferredSignals() as signals:
+        with blocked_signals():
             signal.signal(signal.SIGTERM, handler_of_ray)
-        with pytest.raises(StoppedError):
-            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert signals.number == signal.SIGTERM
 
 
 def test_only_the_folders_of_killed_sweeps_are_removed(tmp_path):
@@ -129,27 +121,23 @@ def test_only_the_folders_of_killed_sweeps_are_removed(tmp_path):
     killed = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert killed.returncode == 9
     (abandoned,) = tmp_path.glob("eigenrnn-*")
+    (tmp_path / "eigenrnn-bare").mkdir()
     with temporary_folder() as first:
         assert not abandoned.exists()
-        known = json.loads((tmp_path / first / "driver.json").read_text())
-        assert known["pid"] == os.getpid()
-        others = {
-            "reused": {"began": "0"},  # our process number, but of an earlier process
-            "elsewhere": {"began": "0", "where": "another machine"},
-            "unknown": {"began": None},
-            "damaged": {"pid": "\0"},
-        }
-        for name, changes in others.items():
-            folder = tmp_path / f"eigenrnn-{name}"
-            folder.mkdir()
-            (folder / "driver.json").write_text(json.dumps(known | changes))
-        (tmp_path / "eigenrnn-bare").mkdir()
         with temporary_folder() as second:
-            left = {path.name for path in tmp_path.iterdir()}
-    kept = {f"eigenrnn-{name}" for name in ("elsewhere", "unknown", "damaged", "bare")}
-    assert left - kept == {Path(folder).name for folder in (first, second)}
-    assert kept < left
-    assert {path.name for path in tmp_path.iterdir()} == kept
+            left = set(tmp_path.iterdir())
+    assert left == {first, second, tmp_path / "eigenrnn-bare"}
+    assert list(tmp_path.iterdir()) == [tmp_path / "eigenrnn-bare"]
+
+
+def test_a_folder_of_another_user_is_kept(tmp_path, monkeypatch):
+    (tmp_path / "eigenrnn-a").mkdir()
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "eigenrnn-a" / "lock").symlink_to(tmp_path / "precious")
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    with temporary_folder():
+        assert (tmp_path / "precious").read_text() == "mine"
+        assert (tmp_path / "eigenrnn-a").exists()
 
 
 # addresses

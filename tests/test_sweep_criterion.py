@@ -2,14 +2,14 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from eigenrnn.experiments.sweep import Criterion, Score, Status, StoppedError
 from eigenrnn.experiments.sweep.progress import write_table
-from eigenrnn.experiments.sweep.ray_tune import objective
-from small_sweep import TINY, open_sweep, read_content, read_table, train
+from small_sweep import TINY, open_sweep, read_content, read_table, train, train_two_seeds
 from training_run import read_metrics
 
 STEPS = (2, 4, 6, 8)
@@ -35,11 +35,17 @@ def rewrite(file, losses, accuracies):
         writer.writerows(rows)
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train_two_seeds(tmp_path_factory.mktemp("trained"))
+
+
 @pytest.fixture
-def two(tmp_path):
+def two(tmp_path, trained):
     """Two finished trials with the metrics above."""
-    sweep, trials = open_sweep(tmp_path, TINY | {"seeds": [0, 1]})
-    for status in train(sweep, trials, tmp_path):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    trials = read_content(tmp_path, TINY | {"seeds": [0, 1]}).source.trials(0, {})
+    for status in [Status.read(trial, tmp_path / "out") for trial in trials]:
         losses, accuracies = LOSSES[status.trial.seed], ACCURACIES[status.trial.seed]
         folder, best = status.result.directory, accuracies.index(max(accuracies))
         rewrite(folder / "metrics.csv", losses, accuracies)
@@ -64,8 +70,8 @@ def test_the_default_metric_scores_the_evaluation_of_the_best_model(two):
 
 
 def test_the_objective_is_the_mean_of_the_scores(two):
-    assert objective(two, LOSS) == (1.451 + 1.55) / 2
-    assert objective(two, ACCURACY) == (0.4 + 0.35) / 2
+    assert LOSS.objective(two) == (1.451 + 1.55) / 2
+    assert ACCURACY.objective(two) == (0.4 + 0.35) / 2
 
 
 @pytest.mark.parametrize(("criterion", "first"), [(LOSS, 0), (ACCURACY, 0), (None, 1)])
@@ -78,7 +84,7 @@ def test_the_best_trial_has_the_best_score(two, criterion, first):
 def test_an_unfinished_trial_has_no_score(two):
     unfinished = [replace(two[0], state=state, result=None) for state in ("diverged", "stopped")]
     assert [LOSS.score(status) for status in unfinished] == [None, None]
-    assert objective([*two, unfinished[0]], LOSS) is None
+    assert LOSS.objective([*two, unfinished[0]]) is None
     assert [status for _, status in LOSS.best_first([*unfinished, two[1]])] == [two[1]]
 
 
@@ -87,7 +93,7 @@ def test_nan_evaluations_do_not_count(two):
     rewrite(two[0].result.directory / "metrics.csv", (nan, 3.0, nan, 2.0), (nan,) * 4)
     assert LOSS.score(two[0]) == Score(2.0, 8)
     assert ACCURACY.score(two[0]) is None
-    assert objective(two, ACCURACY) is None
+    assert ACCURACY.objective(two) is None
 
 
 def test_the_table_shows_the_score_of_an_explicit_metric(two, tmp_path):
@@ -125,8 +131,8 @@ def test_a_resumed_trial_has_the_same_score(tmp_path):
         folder.mkdir()
         sweep, (trial,) = open_sweep(folder, TINY | {"seeds": [0]})
 
-        def stop(_, step, __, last=last):
-            if step == last:
+        def stop(event, last=last):
+            if event[1] == last:
                 raise StoppedError(2)
 
         if last is not None:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,12 @@ from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.sweep import Criterion, Status, Trial
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
-from eigenrnn.experiments.sweep.optuna_search import read_suggestions
 from eigenrnn.experiments.sweep.progress import write_table
-from eigenrnn.experiments.sweep.ray_tune import objective
-from eigenrnn.experiments.sweep.worker import train_trials
+from eigenrnn.experiments.sweep.search_space import Range, Search
+from eigenrnn.experiments.sweep.study import propose, read_points
+from eigenrnn.experiments.sweep.worker import train as train_trial
 from eigenrnn.experiments.training import checkpoint
-from small_sweep import TINY, open_sweep, read_content, train
+from small_sweep import TINY, open_sweep, read_content, train, train_two_seeds
 from training_run import QUIET, one_thread, read_metrics
 
 # the folder
@@ -45,7 +46,7 @@ def test_a_sweep_of_another_version_raises_and_is_kept(tmp_path, options):
     open_folder(tmp_path, TINY, overwrite=False)
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"eigenrnn": "0.0.7"}))
-    with pytest.raises(ValueError, match=r"a sweep of eigenrnn 0\.0\.7, and this is"):
+    with pytest.raises(ValueError, match=r"a sweep of eigenrnn 0\.0\.7 \(format 2\), and this is"):
         check_folder(tmp_path, TINY, **NEITHER | options)
 
 
@@ -57,7 +58,7 @@ def test_a_sweep_with_a_damaged_description_raises_and_can_be_overwritten(tmp_pa
     open_folder(tmp_path, TINY, overwrite=False)
     (tmp_path / "sweep.json").write_text(content)
     for options in ({"resume": True}, {}):
-        with pytest.raises(ValueError, match=r"sweep\.json is .*damaged.*--overwrite"):
+        with pytest.raises(ValueError, match=r"sweep\.json.*--overwrite"):
             check_folder(tmp_path, TINY, **NEITHER | options)
     check_folder(tmp_path, TINY, resume=False, overwrite=True)
     open_folder(tmp_path, TINY, overwrite=True)
@@ -99,9 +100,11 @@ def test_overwriting_keeps_files_that_are_not_of_the_sweep(tmp_path):
 
 def test_a_trial_reports_its_evaluations(tmp_path):
     sweep, trials = open_sweep(tmp_path)
-    reports = []
-    train(sweep, trials, tmp_path, lambda _, step, metrics: reports.append((step, set(metrics))))
-    assert reports == [(step, {"validation", "test"}) for step in (2, 4, 6, 8)]
+    events = []
+    train(sweep, trials, tmp_path, events.append)
+    found = [(path, step, set(metrics)) for path, step, metrics in events]
+    evaluations = [(trials[0].path, step, {"validation", "test"}) for step in (2, 4, 6, 8)]
+    assert found == [(trials[0].path, None, set()), *evaluations]
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
@@ -114,8 +117,8 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         return write(path, mode, *args, **options)
 
-    def fill(_, step, __):
-        room[0] = step < 6
+    def fill(event):
+        room[0] = event[1] is None or event[1] < 6
 
     monkeypatch.setattr(Path, "open", limited)
     (status,) = train(sweep, [trial], tmp_path, fill)
@@ -131,24 +134,30 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
 
 
 DAMAGED = {
-    "trial.json": ['{"parameters": {"l', "[]", '{"state": "well"}', ""],
+    "status.json": ['{"parameters": {"l', "[]", '{"state": "well"}', ""],
     "result.json": ["", '{"steps": 8, "seco', "{}"],
 }
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train_two_seeds(tmp_path_factory.mktemp("trained"))
 
 
 @pytest.mark.parametrize(
     ("name", "content"), [(name, text) for name, texts in DAMAGED.items() for text in texts]
 )
-def test_a_damaged_file_affects_its_own_trial_only(tmp_path, name, content):
-    sweep, trials = open_sweep(tmp_path, TINY | {"seeds": [0, 1]})
-    before, out = train(sweep, trials, tmp_path), tmp_path / "out"
+def test_a_damaged_file_affects_its_own_trial_only(tmp_path, trained, name, content):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    sweep, out = read_content(tmp_path, TINY | {"seeds": [0, 1]}), tmp_path / "out"
+    trials = sweep.source.trials(0, {})
+    before = [Status.read(trial, out) for trial in trials]
     rows, file = read_metrics(out / trials[0].path), out / trials[0].path / name
     file.write_text(content)
 
     found = [Status.read(trial, out) for trial in trials]
     assert [status.state for status in found] == ["waiting", "ended"]
-    assert f"{file} is " in found[0].message
-    assert "damaged" in found[0].message
+    assert str(file) in found[0].message
     assert found[0].message.endswith("the trial is trained again from its checkpoint")
     after = train(sweep, trials, tmp_path)
     assert [status.state for status in after] == ["ended", "ended"]
@@ -164,11 +173,11 @@ RESULT |= {"last": {"test": {"loss": 0.5}}, "best": {"test": {"loss": 0.5}}}
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("trial.json", "[" * 100_000),
-        ("trial.json", "1" * 5_000),
-        ("trial.json", json.dumps(STATUS | {"attempts": -1})),
-        ("trial.json", json.dumps(STATUS | {"state": ["ended"]})),
-        ("trial.json", json.dumps(STATUS | {"scores": [1]})),
+        ("status.json", "[" * 100_000),
+        ("status.json", "1" * 5_000),
+        ("status.json", json.dumps(STATUS | {"attempts": -1})),
+        ("status.json", json.dumps(STATUS | {"state": ["ended"]})),
+        ("status.json", json.dumps(STATUS | {"scores": [1]})),
         ("result.json", json.dumps(RESULT | {"seconds": "1"})),
         ("result.json", json.dumps(RESULT | {"last": {"test": 0.5}})),
         ("result.json", json.dumps(RESULT | {"best": {"test": {"loss": "0.5"}}})),
@@ -176,7 +185,7 @@ RESULT |= {"last": {"test": {"loss": 0.5}}, "best": {"test": {"loss": 0.5}}}
 )
 def test_values_of_the_wrong_type_are_treated_as_damage(tmp_path, name, content):
     trial = Trial(0, {}, 0, "seed-0")
-    files = {"trial.json": json.dumps(STATUS), "result.json": json.dumps(RESULT)}
+    files = {"status.json": json.dumps(STATUS), "result.json": json.dumps(RESULT)}
     (tmp_path / trial.path).mkdir()
     for file, text in files.items():
         (tmp_path / trial.path / file).write_text(text)
@@ -189,20 +198,33 @@ def test_values_of_the_wrong_type_are_treated_as_damage(tmp_path, name, content)
 
 
 @pytest.mark.parametrize(
-    "content", ['{"points": [', '{"points": [{}]}', '{"points": [{"number": 0, "parameters": 1}]}']
+    "content", ['{"points": [', '{"points": [{}]}', '{"points": [1]}', '{"points": [{"a": 1}]}']
 )
 def test_damaged_suggestions_raise(tmp_path, content):
     (tmp_path / "suggestions.json").write_text(content)
     with pytest.raises(ValueError, match=r"suggestions\.json is .*damaged"):
-        read_suggestions(tmp_path)
+        read_points(tmp_path, Search({"lr": Range(0.1, 1)}))
+
+
+def test_a_resumed_search_proposes_the_points_of_an_uninterrupted_one():
+    search = Search({"lr": Range(0.001, 0.1, log=True), "units": Range(1, 9)}, trials=14)
+    points, restored = [], []
+    for number in range(14):  # beyond the first ten, which Optuna draws at random
+        results = [(point, point["lr"]) for point in points]
+        points.append(propose(search, "min", number, results))
+        restored.append(propose(search, "min", number, json.loads(json.dumps(results))))
+    assert points == restored
+    assert len({point["lr"] for point in points}) == 14
+    other = [propose(Search(search.space, seed=1), "min", number, []) for number in range(5)]
+    assert not {point["lr"] for point in other} & {point["lr"] for point in points}
 
 
 def test_a_machine_that_comes_back_stops_writing(tmp_path):
     sweep, (trial,) = open_sweep(tmp_path)
     out = tmp_path / "out"
 
-    def take_over(_, step, __):
-        if step == 4:
+    def take_over(event):
+        if event[1] == 4:
             Status(trial, "running", attempts=2, owner="another").write(out)
 
     (status,) = train(sweep, [trial], tmp_path, take_over)
@@ -213,7 +235,7 @@ def test_a_machine_that_comes_back_stops_writing(tmp_path):
 
 def test_a_machine_without_the_folder_fails(tmp_path):
     sweep, trials = open_sweep(tmp_path)
-    (status,) = train_trials(trials, sweep.source, tmp_path / "elsewhere", "mark", 1, print)
+    status = train_trial(trials[0], sweep.source, tmp_path / "elsewhere", "mark", 1, print)
     assert status.state == "failed"
     assert "a folder that all machines share" in status.message
 
@@ -222,8 +244,8 @@ def test_an_error_affects_its_own_trial_only(tmp_path):
     sweep = read_content(tmp_path, TINY | {"seeds": [0, 1]})
     open_folder(tmp_path / "out", sweep.description, overwrite=False)
 
-    def fail(trial, *_):
-        if trial.seed == 0:
+    def fail(event):
+        if event[0].endswith("seed-0"):
             raise RuntimeError("a fault")
 
     statuses = train(sweep, sweep.source.trials(0, {}), tmp_path, fail)
@@ -252,8 +274,8 @@ def test_a_point_with_a_diverged_trial_has_no_objective(tmp_path):
     sweep, (trial,) = open_sweep(tmp_path)
     (ended,) = train(sweep, [trial], tmp_path)
     criterion = Criterion("test accuracy", "max")
-    assert objective([ended, Status(trial, "diverged")], criterion) is None
-    assert objective([ended, ended], criterion) == ended.result.best["test"]["accuracy"]
+    assert criterion.objective([ended, Status(trial, "diverged")]) is None
+    assert criterion.objective([ended, ended]) == ended.result.best["test"]["accuracy"]
 
 
 def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):

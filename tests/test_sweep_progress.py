@@ -14,8 +14,6 @@ from rich.console import Console
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.sweep import Status, StoppedError, Sweep
 from eigenrnn.experiments.sweep.progress import SweepProgress, is_current
-from eigenrnn.experiments.sweep.ray_tune import TrialRunner, _ProgressCallback
-from eigenrnn.experiments.sweep.signals import RaisingSignals
 from small_sweep import TINY, open_sweep, train
 
 SEEDS = TINY | {"seeds": [0, 1, 2]}
@@ -40,32 +38,32 @@ def states(tmp_path):
 def test_the_table_is_updated_for_each_seed(tmp_path):
     opened = open_progress(tmp_path)
     assert states(tmp_path) == ["waiting"] * 3
-    opened.progress.started(opened.trials)
-    assert states(tmp_path) == ["running", "waiting", "waiting"]
     seen = []
 
-    def report(trial, step, metrics):
-        opened.progress.evaluated(trial, step, metrics)
-        seen.append((trial.seed, states(tmp_path)))
+    def report(event):
+        opened.progress.report(event)
+        seen.append((event[1], states(tmp_path)))
 
-    opened.progress.ended(train(opened.sweep, opened.trials, tmp_path, report))
-    assert (0, ["running", "waiting", "waiting"]) in seen
-    assert (1, ["ended", "running", "waiting"]) in seen
-    assert (2, ["ended", "ended", "running"]) in seen
+    for trial in opened.trials:
+        (status,) = train(opened.sweep, [trial], tmp_path, report)
+        opened.progress.ended(status)
+    assert (None, ["running", "waiting", "waiting"]) in seen
+    assert (8, ["ended", "running", "waiting"]) in seen
+    assert (8, ["ended", "ended", "running"]) in seen
     assert states(tmp_path) == ["ended"] * 3
 
 
 def test_the_table_shows_the_stopped_trial(tmp_path):
     opened = open_progress(tmp_path)
-    opened.progress.started(opened.trials)
 
-    def stop(trial, step, _):
-        if (trial.seed, step) == (1, 4):
+    def stop(event):
+        opened.progress.report(event)
+        if event[:2] == (opened.trials[1].path, 4):
             raise StoppedError(2)
 
     with pytest.raises(StoppedError):
         train(opened.sweep, opened.trials, tmp_path, stop)
-    opened.progress.close(is_over=False)
+    opened.progress.close()
     assert states(tmp_path) == ["ended", "stopped", "waiting"]
     assert "out of date" not in opened.output()
     found = [Status.read(trial, tmp_path / "out") for trial in opened.trials]
@@ -82,26 +80,25 @@ def test_a_table_that_cannot_be_written_is_reported_once(tmp_path, monkeypatch):
         return write(path, mode, *args, **options)
 
     monkeypatch.setattr(Path, "open", full)
-    opened.progress.started(opened.trials)
-    statuses = train(opened.sweep, opened.trials, tmp_path)
-    opened.progress.ended(statuses)
-    opened.progress.close(is_over=True)
+    statuses = train(opened.sweep, opened.trials, tmp_path, opened.progress.report)
+    for status in statuses:
+        opened.progress.ended(status)
+    opened.progress.close()
     assert opened.output().count("could not be written: cannot write") == 1
     assert opened.output().endswith("results.csv is out of date: --resume writes it again\n")
     assert states(tmp_path) == ["waiting"] * 3, "the old table is unchanged"
     assert not is_current(tmp_path / "out", statuses, opened.sweep.criterion())
 
     monkeypatch.undo()
-    opened.progress.close(is_over=True)
+    opened.progress.close()
     assert states(tmp_path) == ["ended"] * 3
     assert is_current(tmp_path / "out", statuses, opened.sweep.criterion())
 
 
 def test_an_evaluation_prints_the_metric_of_the_criterion(tmp_path):
     opened = open_progress(tmp_path)
-    opened.progress.evaluated(
-        opened.trials[0], 4, {"validation": {"loss": 0.25, "accuracy": 0.5}, "test": {}}
-    )
+    metrics = {"validation": {"loss": 0.25, "accuracy": 0.5}, "test": {}}
+    opened.progress.report((opened.trials[0].path, 4, metrics))
     assert opened.output() == "seed 0: step 4, validation accuracy 0.5\n"
 
 
@@ -109,25 +106,17 @@ def test_a_trial_that_failed_before_does_not_count_as_finished(tmp_path):
     opened = open_progress(tmp_path)
     Status(opened.trials[0], "failed", "a fault", attempts=1).write(tmp_path / "out")
     opened.progress.add(opened.trials)
-    opened.progress.ended([Status(opened.trials[1], "ended")])
+    opened.progress.ended(Status(opened.trials[1], "ended"))
     assert "[1/3] seed 1 ended" in opened.output()
 
 
 def test_a_damaged_file_is_reported_on_resuming(tmp_path):
     opened = open_progress(tmp_path)
     (tmp_path / "out" / opened.trials[1].path).mkdir(parents=True)
-    (tmp_path / "out" / opened.trials[1].path / "trial.json").write_text("")
+    (tmp_path / "out" / opened.trials[1].path / "status.json").write_text("")
     opened.progress.add(opened.trials)
     assert "seed 1: " in opened.output()
-    assert "trial.json is truncated or damaged" in opened.output()
-
-
-def test_ray_tune_ends_the_sweep_after_a_dropped_signal(tmp_path):
-    opened, signals = open_progress(tmp_path), RaisingSignals()
-    signals._received = 2
-    runner = TrialRunner(opened.sweep.source, tmp_path / "out", "mark", 1, 0, 3, None)
-    with pytest.raises(StoppedError):
-        _ProgressCallback(opened.progress, runner, [opened.trials], signals).on_step_begin(0, [])
+    assert "status.json is truncated or damaged" in opened.output()
 
 
 def run_command(tmp_path, monkeypatch, capsys, outcomes):

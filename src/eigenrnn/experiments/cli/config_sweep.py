@@ -13,7 +13,7 @@ from jsonargparse import Namespace
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
 from eigenrnn.experiments.cli.train_options import build_training, parse_options
 from eigenrnn.experiments.sweep import Trial, TrialSetup, TrialSource
-from eigenrnn.experiments.sweep.trials import format_value
+from eigenrnn.experiments.sweep.trial import format_value
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Settings
 

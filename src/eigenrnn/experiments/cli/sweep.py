@@ -14,7 +14,7 @@ from eigenrnn.experiments.cli.sweep_file import read_sweep
 from eigenrnn.experiments.recipes.sweep import RecipeSweep
 from eigenrnn.experiments.sweep import Criterion, Status, StoppedError
 from eigenrnn.experiments.sweep.progress import is_current
-from eigenrnn.experiments.sweep.trials import format_value
+from eigenrnn.experiments.sweep.trial import format_value
 
 __all__ = ["sweep"]
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import yaml
 
-from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.cli.config_sweep import ConfigSweep
 from eigenrnn.experiments.cli.name_lookup import did_you_mean, load_yaml, unknown_name
 from eigenrnn.experiments.cli.parser import PARSERS
@@ -17,12 +16,7 @@ from eigenrnn.experiments.recipes.runs import download_data
 from eigenrnn.experiments.recipes.sweep import RecipeSweep
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.sweep import Choice, Grid, Range, Search, Sweep, TrialSource
-from eigenrnn.experiments.sweep.search_space import (
-    check_bool,
-    check_distinct,
-    check_gpus,
-    check_non_negative_integer,
-)
+from eigenrnn.experiments.sweep.search_space import check_distinct, check_non_negative_integer
 
 __all__ = ["TRIAL_KEYS", "check_keys", "check_known_keys", "options", "points", "read_sweep"]
 
@@ -160,9 +154,12 @@ def check_keys(content: Mapping[str, Any]) -> None:
         raise ValueError("expected grid or search in a sweep, got both")
     if "search" not in content and (wrong := [name for name in _SEARCH_KEYS if name in content]):
         raise ValueError(f"expected {wrong[0]} only with search, got it without search")
-    for name, check in _CHECKS.items():
-        if name in content:
-            check(name, content[name])
+    for name, (is_valid, kind) in _KINDS.items():
+        if name in content and not is_valid(content[name]):
+            raise ValueError(f"expected {name} {kind}, got {content[name]!r}")
+    for name, values in content.get("grid", {}).items():
+        check_distinct(f"{name} in grid", values)
+    check_non_negative_integer("search_seed", content.get("search_seed", 0))
 
 
 @cache
@@ -189,79 +186,40 @@ def points(grid: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def _check_text(name: str, value: object) -> None:
-    """Check that a value is a text.
-
-    Raises:
-        ValueError: If it is not.
-    """
-    if not isinstance(value, str):
-        raise ValueError(f"expected {name} to be a text, got {value!r}")
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def _check_rows(name: str, value: Any) -> None:
-    """Check that a value is a text or a list of texts.
-
-    Raises:
-        ValueError: If it is neither.
-    """
+def _are_texts(value: Any) -> bool:
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not texts or not all(isinstance(v, str) for v in texts):
-        raise ValueError(f"expected {name} to be a text or a list of texts, got {value!r}")
+    return isinstance(texts, list) and bool(texts) and all(map(_is_text, cast("list[Any]", texts)))
 
 
-def _check_seeds(name: str, value: Any) -> None:
-    """Check that a value is a list of different whole numbers.
-
-    Raises:
-        ValueError: If it is not.
-    """
-    whole = isinstance(value, list) and all(type(seed) is int and seed >= 0 for seed in value)
-    if not whole or not value or len(set(value)) < len(value):
-        raise ValueError(
-            f"expected {name} to be a list of different whole numbers >= 0, got {value!r}"
-        )
+def _are_seeds(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(type(seed) is int and seed >= 0 for seed in value)
+        and len(set(value)) == len(value)
+    )
 
 
-def _check_grid(name: str, value: Any) -> None:
-    """Check that a value maps names to lists of different values.
-
-    Raises:
-        ValueError: If it does not.
-    """
-    if not _has_text_keys(value) or not all(isinstance(v, list) and v for v in value.values()):
-        raise ValueError(f"expected {name} to map names to lists of values, got {value!r}")
-    for varied, values in value.items():
-        check_distinct(f"{varied} in {name}", values)
+def _maps_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, cast("dict[Any, Any]", value)))
 
 
-def _check_search(name: str, value: Any) -> None:
-    """Check that a value maps names to something.
-
-    Raises:
-        ValueError: If it does not.
-    """
-    if not _has_text_keys(value):
-        raise ValueError(f"expected {name} to map names to ranges or choices, got {value!r}")
+def _maps_texts_to_lists(value: Any) -> bool:
+    return _maps_texts(value) and all(isinstance(v, list) and v for v in value.values())
 
 
-def _has_text_keys(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(name, str) for name in value)
-
-
-_CHECKS: Mapping[str, Callable[[str, Any], None]] = {
-    "recipe": _check_text,
-    "rows": _check_rows,
-    "quick": check_bool,
-    "seeds": _check_seeds,
-    "data_root": _check_text,
-    "grid": _check_grid,
-    "search": _check_search,
-    "trials": check_positive_integer,
-    "metric": _check_text,
-    "mode": _check_text,  # Search checks the value
-    "search_seed": check_non_negative_integer,
-    "cpus_per_trial": check_positive_integer,
-    "gpus_per_trial": check_gpus,
-    "retries": check_non_negative_integer,
+_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "recipe": (_is_text, "to be a text"),
+    "rows": (_are_texts, "to be a text or a list of texts"),
+    "quick": (lambda value: isinstance(value, bool), "to be true or false"),
+    "seeds": (_are_seeds, "to be a list of different whole numbers >= 0"),
+    "data_root": (_is_text, "to be a text"),
+    "grid": (_maps_texts_to_lists, "to map names to lists of values"),
+    "search": (_maps_texts, "to map names to ranges or choices"),
+    "metric": (_is_text, "to be a text"),
 }
+"""What the values of a file must be; `Search` and `Sweep` check their numbers themselves."""

@@ -1,39 +1,26 @@
 """The folder of a sweep: its files, and which sweep may write to it."""
 
-import csv
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from eigenrnn import __version__
 from eigenrnn.errors import RunExistsError
-from eigenrnn.experiments.training.files import write_json
+from eigenrnn.experiments.training.files import check_types, read_json, write_json
 
-__all__ = [
-    "RESULTS",
-    "STATUS_FILE",
-    "SUGGESTIONS",
-    "check_folder",
-    "check_shared",
-    "open_folder",
-    "read_columns",
-    "read_json",
-]
+__all__ = ["POINTS", "RESULTS", "check_folder", "check_shared", "open_folder"]
 
-FORMAT = 1
+FORMAT = 2
 """The version of the layout."""
 
 RESULTS = "results.csv"
-SUGGESTIONS = "suggestions.json"
-STATUS_FILE = "trial.json"
-"""The file in the folder of a run to which a worker writes the status of the trial."""
+POINTS = "suggestions.json"
 
 _SWEEP = "sweep.json"
-_SWEEP_FILES = (_SWEEP, SUGGESTIONS, RESULTS, "results.json", "results.md")
+_SWEEP_FILES = (_SWEEP, POINTS, RESULTS, "results.json", "results.md")
 _MAY_CHANGE_ON_RESUME = frozenset(
     {"trials", "cpus_per_trial", "gpus_per_trial", "retries", "data_root"}
 )
@@ -102,44 +89,6 @@ def check_shared(out: Path, fingerprint: str) -> None:
         )
 
 
-def read_json(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Read a JSON object with at least the given keys.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not JSON or UTF-8, too long a number, too deep
-        raise ValueError(f"{path} is truncated or damaged: {error}") from None
-    entries = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-    missing = [key for key in keys if key not in entries]
-    if missing or not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: it has no {' and no '.join(missing) or 'object'}")
-    return entries
-
-
-def read_columns(metrics: Path, names: Sequence[str]) -> dict[str, dict[int, float]]:
-    """Read columns of the `metrics.csv` of a finished run, by step, without blank cells.
-
-    Raises:
-        ValueError: If the file is damaged, or a column is empty.
-    """
-    columns: dict[str, dict[int, float]] = {name: {} for name in names}
-    with suppress(FileNotFoundError, KeyError, TypeError, ValueError, csv.Error):
-        with metrics.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                for name in names:
-                    if row[name]:
-                        columns[name][int(row["step"])] = float(row[name])
-        if all(columns.values()):
-            return columns
-    raise ValueError(
-        f"expected the evaluations of a run that has ended in {metrics}, which is missing or "
-        f"damaged: delete {metrics.parent}, and --resume trains it again"
-    )
-
-
 def _fingerprint(description: Mapping[str, Any]) -> str:
     fixed = {name: v for name, v in description.items() if name not in _MAY_CHANGE_ON_RESUME}
     text = json.dumps(fixed, sort_keys=True, default=str)
@@ -168,8 +117,7 @@ def _read_sweep(file: Path, *, overwrite: bool) -> dict[str, Any]:
     """
     try:
         stored = read_json(file, ("format", "eigenrnn", "file"))
-        if not isinstance(stored["file"], dict):
-            raise ValueError(f"{file} is damaged: its description of the sweep is not an object")
+        check_types(file, stored, {"file": dict})
     except ValueError as error:
         if overwrite:
             return {}
@@ -179,8 +127,9 @@ def _read_sweep(file: Path, *, overwrite: bool) -> dict[str, Any]:
         ) from None
     if (stored["format"], stored["eigenrnn"]) != (FORMAT, __version__):
         raise ValueError(
-            f"{file.parent} holds a sweep of eigenrnn {stored['eigenrnn']}, and this is "
-            f"{__version__}: choose another folder with --out"
+            f"{file.parent} holds a sweep of eigenrnn {stored['eigenrnn']} (format "
+            f"{stored['format']}), and this is {__version__} (format {FORMAT}): choose another "
+            "folder with --out"
         )
     return stored
 
@@ -214,7 +163,7 @@ def _shortened(content: Mapping[str, Any], name: str) -> str:
 
 def _clear(out: Path) -> None:
     # only the files of a sweep: the folder may hold others
-    for file in list(out.glob(f"**/{STATUS_FILE}")):
+    for file in list(out.glob("**/seed-*/status.json")):
         shutil.rmtree(file.parent)
     for name in _SWEEP_FILES:
         (out / name).unlink(missing_ok=True)

@@ -10,11 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.sweep.criterion import Criterion
 from eigenrnn.experiments.sweep.folder import RESULTS
-from eigenrnn.experiments.sweep.status import Status
-from eigenrnn.experiments.sweep.trials import Trial, TrialSource
-from eigenrnn.experiments.training.result import Metrics
+from eigenrnn.experiments.sweep.trial import Criterion, Status, Trial, TrialSource
+from eigenrnn.experiments.sweep.worker import Event
 
 __all__ = ["SweepProgress", "is_current", "write_table"]
 
@@ -52,64 +50,56 @@ class SweepProgress:
         """The statuses of all trials added so far."""
         return list(self._statuses.values())
 
+    @property
+    def _total(self) -> int:
+        return max(self._expected, len(self._statuses))
+
     def add(self, trials: Sequence[Trial]) -> list[Status]:
-        """Add trials with the status stored in their folders."""
-        statuses = [_not_running(Status.read(trial, self._out)) for trial in trials]
-        self._update(statuses)
-        self._finished |= {status.trial.path for status in statuses if status.is_final}
-        for status in statuses:
-            if status.state == "waiting" and status.message:  # its files are damaged
-                self._print(f"{status.trial.name}: {status.message}")
-        return statuses
+        """Add trials with the status stored in their folders, and return it."""
+        for trial in trials:
+            status = self._statuses[trial.path] = _not_running(Status.read(trial, self._out))
+            if status.is_final:
+                self._finished.add(trial.path)
+            elif status.state == "waiting" and status.message:  # its files are damaged
+                self._print(f"{trial.name}: {status.message}")
+        return [self._statuses[trial.path] for trial in trials]
 
-    def started(self, trials: Sequence[Trial]) -> None:
-        """Record that a worker has started the first unfinished one of these trials."""
-        statuses = [_not_running(Status.read(trial, self._out)) for trial in trials]
-        unfinished = [index for index, status in enumerate(statuses) if not status.is_final]
-        if unfinished:
-            first = unfinished[0]
-            statuses[first] = replace(statuses[first], state="running", message="")
-        self._update(statuses)
+    def announce(self) -> None:
+        """Write the table, and print how many trials a resumed sweep has finished before."""
         self.write()
+        if self._finished:
+            self._print(f"{len(self._finished)} trials had ended already")
 
-    def evaluated(self, trial: Trial, step: int, metrics: Metrics) -> None:
-        """Print an evaluation; the first one of a seed also marks it as running."""
-        metric = "" if self._criterion is None else self._criterion.metric
-        split, _, name = metric.partition(" ")
-        value = metrics.get(split, {}).get(name)
-        text = "" if value is None else f", {metric} {value:.4g}"
-        self._print(f"{trial.name}: step {step}{text}")
-        known = self._statuses.get(trial.path)
-        if known is not None and known.state != "running":  # the worker has started this seed
-            same_point = [s.trial for s in self.statuses if s.trial.number == trial.number]
-            self._update([Status.read(other, self._out) for other in same_point])
+    def report(self, event: Event) -> None:
+        """Record the start of a trial, or print an evaluation."""
+        path, step, metrics = event
+        trial = self._statuses[path].trial
+        if step is None:
+            self._statuses[path] = Status.read(trial, self._out)
             self.write()
+            return
+        split, _, name = ("" if self._criterion is None else self._criterion.metric).partition(" ")
+        value = metrics.get(split, {}).get(name)
+        text = "" if value is None else f", {split} {name} {value:.4g}"
+        self._print(f"{trial.name}: step {step}{text}")
 
-    def ended(self, statuses: Sequence[Status]) -> None:
-        """Record and print the outcome of trials."""
-        self._update(statuses)
-        self._finished |= {status.trial.path for status in statuses}
-        for status in statuses:
-            outcome = "ended" if status.state == "ended" else f"{status.state}: {status.message}"
-            count = f"[{len(self._finished)}/{self._expected}]"
-            self._print(f"{count} {status.trial.name} {outcome}")
+    def ended(self, status: Status) -> None:
+        """Record and print the outcome of a trial."""
+        path, name = status.trial.path, status.trial.name
+        self._statuses[path] = status
+        self._finished.add(path)
+        outcome = "ended" if status.state == "ended" else f"{status.state}: {status.message}"
+        self._print(f"[{len(self._finished)}/{self._total}] {name} {outcome}")
         self.write()
 
-    def lost(self, trials: Sequence[Trial], reason: str) -> None:
-        """Record the trials that have not ended as lost."""
-        found = [Status.read(trial, self._out) for trial in trials]
-        self.ended([s if s.is_final else replace(s, state="lost", message=reason) for s in found])
-
-    def close(self, *, is_over: bool) -> None:
-        """Write the final table, once no trial is running.
-
-        Args:
-            is_over: Whether all trials have finished; otherwise the sweep was stopped.
-        """
+    def close(self) -> None:
+        """Write the final table, once no trial is running."""
         # not the others: their workers reported them, and on a full disk their files are old
-        left = [s.trial for s in self.statuses if s.state in ("waiting", "running", "stopped")]
-        self._update([_not_running(Status.read(trial, self._out)) for trial in left])
-        self.write(is_over=is_over)
+        for status in self.statuses:
+            if status.state in ("waiting", "running", "stopped"):
+                found = _not_running(Status.read(status.trial, self._out))
+                self._statuses[status.trial.path] = found
+        self.write(is_over=len(self._finished) == self._total)
         if self._write_failed:
             self._print(f"{self._out / RESULTS} is out of date: --resume writes it again")
 
@@ -123,9 +113,6 @@ class SweepProgress:
             if not self._write_failed:
                 self._print(f"the table in {self._out} could not be written: {error}")
             self._write_failed = True
-
-    def _update(self, statuses: Sequence[Status]) -> None:
-        self._statuses |= {status.trial.path: status for status in statuses}
 
     def _print(self, message: str) -> None:
         self._console.print(message, markup=False, emoji=False, highlight=False, soft_wrap=True)

@@ -1,24 +1,16 @@
 """The class `Sweep`, which checks and runs a sweep."""
 
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from torch.cuda import device_count
 
-from eigenrnn.errors import check_positive_integer
-from eigenrnn.experiments.sweep.cluster import (
-    check_address,
-    check_cluster,
-    check_installed,
-    cluster,
-    has_joined,
-)
-from eigenrnn.experiments.sweep.criterion import Criterion
+from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
 from eigenrnn.experiments.sweep.progress import SweepProgress
 from eigenrnn.experiments.sweep.search_space import (
@@ -27,15 +19,26 @@ from eigenrnn.experiments.sweep.search_space import (
     check_gpus,
     check_non_negative_integer,
 )
-from eigenrnn.experiments.sweep.signals import RaisingSignals
-from eigenrnn.experiments.sweep.status import Status
-from eigenrnn.experiments.sweep.trials import TrialSource
+from eigenrnn.experiments.sweep.trial import Criterion, Status, TrialSource
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.result import selection_metric
 from eigenrnn.experiments.training.run_folder import locked
+from eigenrnn.experiments.training.signals import DeferredSignals
 
-__all__ = ["Sweep"]
+__all__ = ["StoppedError", "Sweep"]
+
+
+class StoppedError(KeyboardInterrupt):
+    """A signal ended the sweep.
+
+    Args:
+        number: The number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Sweep:
             RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
             FolderInUseError: If another process is writing to the folder.
             ConnectionError: If there is no cluster at the address.
-            ImportError: If Ray Tune or Optuna is missing, or other machines could reach this
+            ImportError: If Ray or Optuna is missing, or other machines could reach this
                 version of Ray.
             StoppedError: If Ctrl-C or SIGTERM ended the sweep; it is a `KeyboardInterrupt`.
         """
@@ -105,24 +108,41 @@ class Sweep:
         console = console or plain_console(stderr=True)
         if trials_at_once is not None:
             check_positive_integer("trials_at_once", trials_at_once)
-        joins = address is not None and not has_joined()
-        if address is None:
+        check_installed("sweep", "a sweep", "ray", "optuna")
+        import ray
+
+        # only here, because they import Ray and Optuna
+        from eigenrnn.experiments.sweep.cluster import check_address, check_cluster, cluster
+        from eigenrnn.experiments.sweep.scheduler import Scheduler
+
+        if ray.is_initialized():
+            address = None  # this process stays in its cluster
+        elif address is None:
             self._check_machine()
-        elif joins:
+        else:
             check_address(address)
         self._check_trials()
         check_folder(folder, self.description, resume=resume, overwrite=overwrite)
-        check_installed()
-        if address is not None and joins:
+        if address is not None:
             check_cluster(address)
-        with locked(folder), RaisingSignals() as signals:
+        with locked(folder), DeferredSignals() as signals:
             fingerprint = open_folder(folder, self.description, overwrite=overwrite)
-            execution = _Execution(
-                self, folder, fingerprint, trials_at_once, console, address, signals
+            progress = SweepProgress(
+                folder, self.source, self._count_trials(), console, self.criterion()
             )
-            if isinstance(self.plan, Grid):
-                return execution.grid(self.plan)
-            return execution.search(self.plan)
+            scheduler = Scheduler(self, folder, fingerprint, progress, trials_at_once)
+            progress.announce()
+            try:
+                if not scheduler.is_over:
+                    with cluster(address):
+                        try:
+                            scheduler.run(signals)
+                        finally:  # before the cluster stops: SIGKILL may soon follow SIGTERM
+                            progress.close()
+            finally:  # instead of an error of Ray, whose processes may receive the signal too
+                if signals.number is not None:
+                    raise StoppedError(signals.number)
+        return progress.statuses
 
     def criterion(self) -> Criterion | None:
         """Return the metric by which trials are compared; None if the task has none.
@@ -130,7 +150,7 @@ class Sweep:
         Raises:
             ValueError: If the search names an unknown metric, or one without a known mode.
         """
-        task = self.source.task(self.source.trials(0, self._first_point())[0])
+        task = self.source.task(self.source.trials(0, self.plan.examples[0])[0])
         search = self.plan if isinstance(self.plan, Search) else None
         explicit = None if search is None else search.metric
         metric = selection_metric(task) if explicit is None else explicit
@@ -139,8 +159,11 @@ class Sweep:
         mode = _mode(task, metric, search and search.mode)
         return Criterion(metric, mode, explicit is not None)
 
-    def _first_point(self) -> Mapping[str, Any]:
-        return self.plan.points[0] if isinstance(self.plan, Grid) else self.plan.corners[0]
+    def _count_trials(self) -> int:
+        """Return the number of trials of all points."""
+        points = self.plan.points if isinstance(self.plan, Grid) else self.plan.examples[:1]
+        count = sum(len(self.source.trials(0, point)) for point in points)
+        return count if isinstance(self.plan, Grid) else count * self.plan.trials
 
     def _check_machine(self) -> None:
         """Check that a trial fits on this machine; otherwise it would wait forever.
@@ -148,9 +171,8 @@ class Sweep:
         Raises:
             ValueError: If it does not.
         """
-        gpus = 0 if has_joined() else self.gpus_per_trial
         available = {"cpus_per_trial": os.cpu_count() or 1, "gpus_per_trial": device_count()}
-        requested = (self.cpus_per_trial, gpus)
+        requested = (self.cpus_per_trial, self.gpus_per_trial)
         for (name, most), number in zip(available.items(), requested, strict=True):
             if number > most:
                 raise ValueError(
@@ -163,95 +185,11 @@ class Sweep:
         Raises:
             ValueError: If a search has no metric.
         """
-        points = self.plan.points if isinstance(self.plan, Grid) else self.plan.corners
         if self.criterion() is None and isinstance(self.plan, Search):
             raise ValueError("expected a task with a metric for a search, got one without")
         # one seed is enough: seeds are valid or invalid together
-        self.source.check([self.source.trials(0, parameters)[0] for parameters in points])
-
-
-@dataclass(frozen=True)
-class _Execution:
-    """The execution of a sweep whose folder is open."""
-
-    sweep: Sweep
-    out: Path
-    fingerprint: str
-    max_concurrent: int | None
-    console: Console
-    address: str | None
-    signals: RaisingSignals
-
-    def grid(self, plan: Grid) -> list[Status]:
-        source = self.sweep.source
-        points = enumerate(plan.points)
-        trials = [trial for n, point in points for trial in source.trials(n, point)]
-        progress = self._progress(len(trials))
-        left = [status.trial for status in progress.add(trials) if not status.is_final]
-        self._announce(progress)
-        if left:
-            with self._cluster(progress) as folder:
-                jobs = [[trial] for trial in left]
-                self._runner(None).run_grid(jobs, progress, folder, self.signals)
-        return progress.statuses
-
-    def search(self, plan: Search) -> list[Status]:
-        from eigenrnn.experiments.sweep.optuna_search import ResumableSearch, read_suggestions
-        from eigenrnn.experiments.sweep.ray_tune import objective
-
-        criterion = self.sweep.criterion()
-        mode = criterion.mode if criterion else ""  # `_check_trials` requires a criterion
-        source = self.sweep.source
-        progress = self._progress(plan.trials * len(source.trials(0, plan.corners[0])))
-        points = read_suggestions(self.out)
-        for index, point in enumerate(points):
-            statuses = progress.add(source.trials(point.number, point.parameters))
-            is_over = all(status.is_final for status in statuses)
-            value = objective(statuses, criterion)
-            points[index] = replace(point, objective=value, is_over=is_over)
-        self._announce(progress)
-        left = max(plan.trials, len(points)) - sum(point.is_over for point in points)
-        if left:
-            with self._cluster(progress) as folder:
-                search = ResumableSearch(plan, mode, self.out, points)
-                runner = self._runner(criterion)
-                runner.run_search(search, left, progress, folder, self.signals)
-        return progress.statuses
-
-    def _progress(self, expected: int) -> SweepProgress:
-        criterion = self.sweep.criterion()
-        return SweepProgress(self.out, self.sweep.source, expected, self.console, criterion)
-
-    @contextmanager
-    def _cluster(self, progress: SweepProgress) -> Generator[str]:
-        """Start or join a cluster; however the context ends, write the final table."""
-        is_over = False
-        with cluster(self.address, self.signals) as folder:
-            try:
-                yield folder
-                is_over = True
-            finally:  # before the cluster stops: SIGKILL may soon follow SIGTERM
-                progress.close(is_over=is_over)
-
-    def _announce(self, progress: SweepProgress) -> None:
-        progress.write()
-        finished = sum(status.is_final for status in progress.statuses)
-        if finished:
-            self.console.print(f"{finished} trials had ended already", highlight=False)
-
-    def _runner(self, criterion: Criterion | None) -> Any:
-        from eigenrnn.experiments.sweep.ray_tune import TrialRunner
-
-        sweep = self.sweep
-        return TrialRunner(
-            source=sweep.source,
-            out=self.out,
-            fingerprint=self.fingerprint,
-            cpus=sweep.cpus_per_trial,
-            gpus=sweep.gpus_per_trial,
-            retries=sweep.retries,
-            max_concurrent=self.max_concurrent,
-            criterion=criterion,
+        self.source.check(
+            [self.source.trials(0, parameters)[0] for parameters in self.plan.examples]
         )
 
 

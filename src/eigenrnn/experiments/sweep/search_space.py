@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex
 
 from eigenrnn.errors import check_positive_integer
@@ -35,6 +35,11 @@ class Grid:
     def __post_init__(self) -> None:
         if not self.points:
             raise ValueError("expected a grid of one point or more, got none")
+
+    @property
+    def examples(self) -> tuple[Mapping[str, Any], ...]:
+        """The points to validate before the sweep starts."""
+        return self.points
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,6 @@ class Search:
     metric: str | None = None
     mode: Literal["min", "max"] | None = None
     seed: int = 0
-    corners: tuple[Mapping[str, Any], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.space:
@@ -138,9 +142,13 @@ class Search:
         check_non_negative_integer("seed", self.seed)
         if self.mode not in (None, "min", "max"):
             raise ValueError(f"expected mode to be min or max, got {self.mode!r}")
+
+    @property
+    def examples(self) -> tuple[Mapping[str, Any], ...]:
+        """The points to validate before the sweep starts: each end of each domain."""
         first = {name: domain.ends[0] for name, domain in self.space.items()}
         others = ({**first, n: v} for n, d in self.space.items() for v in d.ends[1:])
-        object.__setattr__(self, "corners", (first, *others))
+        return first, *others
 
 
 def check_non_negative_integer(name: str, value: object) -> None:

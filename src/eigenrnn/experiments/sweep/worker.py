@@ -1,9 +1,11 @@
-"""Training the trials of a point, in a worker on some machine of the cluster."""
+"""Training a trial, in a worker on some machine of the cluster."""
 
 import errno
 import platform
+import signal
+import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,56 +17,49 @@ from torch import nn
 
 from eigenrnn.errors import NonFiniteLossError
 from eigenrnn.experiments.sweep.folder import check_shared
-from eigenrnn.experiments.sweep.status import Status
-from eigenrnn.experiments.sweep.trials import Trial, TrialSource
+from eigenrnn.experiments.sweep.trial import Status, Trial, TrialSource
 from eigenrnn.experiments.training import Callback, checkpoint, fit
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["train_trials"]
+__all__ = ["Event", "train"]
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_Report = Callable[[Trial, int, Metrics], None]
+Event = tuple[str, int | None, Metrics]
+"""The path of a trial, and the step and metrics of an evaluation; no step when it starts."""
 
 
 class _TakenOverError(RuntimeError):
     """Another worker has resumed the run, so this one must stop writing to its folder."""
 
 
-def train_trials(
-    trials: Sequence[Trial],
+def train(
+    trial: Trial,
     source: TrialSource,
     out: Path,
     fingerprint: str,
     threads: int,
-    report: _Report,
-) -> list[Status]:
-    """Train the trials of a point one after another, and return their statuses.
-
-    An error in one is recorded in its status and does not stop the next.
+    report: Callable[[Event], object],
+) -> Status:
+    """Train a trial, and return its status; errors are recorded in it.
 
     Args:
-        trials: The trials.
-        source: Builds their models.
+        trial: The trial.
+        source: Builds its model.
         out: The folder of the sweep, which all machines must share.
         fingerprint: The fingerprint of the sweep, stored in that folder.
         threads: The number of threads to use.
-        report: Called after each evaluation.
+        report: Called when the trial starts, and after each evaluation.
     """
-    torch.set_num_threads(threads)  # holds for the current thread only
+    torch.set_num_threads(threads)
     try:
         check_shared(out, fingerprint)
     except ValueError as error:
-        return [Status(trial, "failed", f"{error}: {_node()}") for trial in trials]
-    return [_train(trial, source, out, report) for trial in trials]
-
-
-def _train(trial: Trial, source: TrialSource, out: Path, report: _Report) -> Status:
+        return Status(trial, "failed", f"{error}: {_node()}")
     before = Status.read(trial, out)
     if before.is_final:
         return before
-    folder = out / trial.path
     status = replace(
         before,
         state="running",
@@ -75,40 +70,44 @@ def _train(trial: Trial, source: TrialSource, out: Path, report: _Report) -> Sta
     )
     try:
         status.write(out)
-        status = replace(_fit(status, source, out, report), state="ended")
+        report((trial.path, None, {}))
+        status = _fit(status, source, out, report)
     except _TakenOverError as error:  # nothing is written: the folder belongs to another worker
         return replace(status, state="failed", message=str(error))
     except NonFiniteLossError as error:
         status = replace(status, state="diverged", message=str(error))
     except Exception as error:  # any other error: the other trials continue
-        status = replace(status, state="failed", message=_error_message(error, folder))
+        message = _error_message(error, RunFolder(out / trial.path))
+        status = replace(status, state="failed", message=message)
     with suppress(OSError):  # on a full disk the status is still returned
         status.write(out)
     return status
 
 
-def _fit(status: Status, source: TrialSource, out: Path, report: _Report) -> Status:
-    folder = out / status.trial.path
-    if replace(status, state="ended").with_result(out).result is None:  # missing or damaged
-        RunFolder(folder).result.unlink(missing_ok=True)
-    setup = source.prepare(status.trial, folder)
+def _fit(
+    status: Status, source: TrialSource, out: Path, report: Callable[[Event], object]
+) -> Status:
+    folder = RunFolder(out / status.trial.path)
+    folder.result.unlink(missing_ok=True)  # it may be damaged; the checkpoint gives it again
+    setup = source.prepare(status.trial, folder.path)
     result = fit(
         setup.model,
         setup.task,
         setup.settings,
-        folder,
+        folder.path,
         resume=True,
         callbacks=[*setup.callbacks, _ReportCallback(status, out, report)],
         console=Console(quiet=True),
         config=setup.config,
         name=setup.name,
     )
+    if result.signal is not None:
+        signal.raise_signal(result.signal)  # ends the worker: Ray resumes the trial elsewhere
     scores: Mapping[str, float] | None = None
     if setup.score is not None:
-        state = checkpoint.load(RunFolder(folder).best)
-        setup.model.load_state_dict(state["model"])
-        scores = dict(setup.score(setup.model.eval(), folder / "scores"))
-    return replace(status, result=result, scores=scores)
+        setup.model.load_state_dict(checkpoint.load(folder.best)["model"])
+        scores = dict(setup.score(setup.model.eval(), folder.path / "scores"))
+    return replace(status, state="ended", result=result, scores=scores)
 
 
 class _ReportCallback(Callback):
@@ -117,32 +116,30 @@ class _ReportCallback(Callback):
     A machine that was considered dead may come back, and two writers would corrupt the folder.
     """
 
-    def __init__(self, status: Status, out: Path, report: _Report) -> None:
+    def __init__(self, status: Status, out: Path, report: Callable[[Event], object]) -> None:
         self._status = status
         self._out = out
         self._report = report
 
     def after_evaluation(self, step: int, metrics: Metrics, model: nn.Module) -> None:
         del model
-        owner = Status.read(self._status.trial, self._out).owner
-        if owner != self._status.owner:
-            raise _TakenOverError(
-                f"another worker has taken over {self._out / self._status.trial.path}"
-            )
-        self._report(self._status.trial, step, metrics)
+        trial = self._status.trial
+        if Status.read(trial, self._out).owner != self._status.owner:
+            raise _TakenOverError(f"another worker has taken over {self._out / trial.path}")
+        self._report((trial.path, step, metrics))
 
 
 def _node() -> str:
-    import ray
+    ray: Any = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return platform.node()
+    return f"{platform.node()} {ray.get_runtime_context().get_node_id()}"
 
-    context: Any = ray.get_runtime_context() if ray.is_initialized() else None
-    return platform.node() if context is None else f"{platform.node()} {context.get_node_id()}"
 
-
-def _error_message(error: Exception, folder: Path) -> str:
+def _error_message(error: Exception, folder: RunFolder) -> str:
     """Describe an error and, for a full disk, the last checkpoint."""
     if not isinstance(error, OSError) or error.errno not in _DISK_FULL:
         return f"{type(error).__name__}: {error}"
-    last = RunFolder(folder).last
+    last = folder.last
     kept = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
-    return f"the disk of {folder} is full ({error.strerror}); {kept}"
+    return f"the disk of {folder.path} is full ({error.strerror}); {kept}"

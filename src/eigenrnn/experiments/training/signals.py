@@ -2,10 +2,12 @@
 
 import signal
 import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["DeferredSignals"]
+__all__ = ["DeferredSignals", "blocked_signals"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -52,7 +54,30 @@ class DeferredSignals:
         self._restore()
 
     def _restore(self) -> None:
-        for number, handler in self._previous.items():
-            # None is a handler that was not installed from Python and cannot be restored.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        _install(self._previous)
         self._previous = {}
+
+
+@contextmanager
+def blocked_signals() -> Generator[None]:
+    """Deliver Ctrl-C and SIGTERM after the context, to the handlers from before it.
+
+    For libraries that install their own handlers. Processes started in the context inherit the
+    block: a batch queue sends SIGTERM to all processes of a job, and these end with ours instead.
+    """
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
+    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows, which has no SIGTERM
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if can_block else ()
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            _install(handlers)
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _install(handlers: Mapping[int, Any]) -> None:
+    for number, handler in handlers.items():
+        # None is a handler that was not installed from Python and cannot be restored.
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)

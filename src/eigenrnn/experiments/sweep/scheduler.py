@@ -1,0 +1,144 @@
+"""Gives the trials of a sweep to the processors of a Ray cluster."""
+
+import math
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.queue import Queue
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from eigenrnn.experiments.sweep.progress import SweepProgress
+from eigenrnn.experiments.sweep.search_space import Grid, Search
+from eigenrnn.experiments.sweep.study import propose, read_points, write_points
+from eigenrnn.experiments.sweep.trial import Status, Trial
+from eigenrnn.experiments.sweep.worker import train
+from eigenrnn.experiments.training.signals import DeferredSignals
+
+if TYPE_CHECKING:
+    from eigenrnn.experiments.sweep.run import Sweep
+
+__all__ = ["Scheduler"]
+
+_POLL_S = 0.2
+
+
+class Scheduler:
+    """Trains the trials of a sweep, each in a Ray task of its own.
+
+    All state is in the folder of the sweep: the status of each trial, and the points of a search.
+
+    Args:
+        sweep: The sweep.
+        out: Its folder.
+        fingerprint: The fingerprint stored in that folder.
+        progress: Records and prints the statuses.
+        trials_at_once: The maximal number of concurrent trials; None means as many as fit.
+    """
+
+    def __init__(
+        self,
+        sweep: "Sweep",
+        out: Path,
+        fingerprint: str,
+        progress: SweepProgress,
+        trials_at_once: int | None,
+    ) -> None:
+        self._sweep = sweep
+        self._criterion = sweep.criterion()
+        self._out = out
+        self._fingerprint = fingerprint
+        self._progress = progress
+        self._trials_at_once = trials_at_once or math.inf
+        plan = sweep.plan
+        self._points = list(plan.points) if isinstance(plan, Grid) else read_points(out, plan)
+        self._deaths: Counter[str] = Counter()
+        self._waiting: deque[Trial] = deque()
+        for number, parameters in enumerate(self._points):
+            self._add(number, parameters)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no trial waits, and no point is left to propose."""
+        plan = self._sweep.plan
+        return not self._waiting and (isinstance(plan, Grid) or len(self._points) >= plan.trials)
+
+    def run(self, signals: DeferredSignals) -> None:
+        """Train the unfinished trials on the cluster of this process, until a signal arrives."""
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
+        sweep, source = self._sweep, ray.put(self._sweep.source)
+        # Ray itself would retry without end what exceeds the memory
+        task = ray.remote(train).options(
+            num_cpus=sweep.cpus_per_trial, num_gpus=sweep.gpus_per_trial, max_retries=0
+        )
+        fixed = (source, self._out, self._fingerprint, sweep.cpus_per_trial, events.put)
+        running: dict[Any, Trial] = {}
+        while not signals.received:
+            while len(running) < self._max_running() and (trial := self._next()) is not None:
+                running[task.remote(trial, *fixed)] = trial
+            if not running:
+                return
+            ended, _ = ray.wait(list(running), timeout=_POLL_S)
+            for event in events.get_nowait_batch(events.size()):
+                self._progress.report(event)
+            for reference in ended:
+                self._finish(reference, running.pop(reference))
+
+    def _finish(self, reference: Any, trial: Trial) -> None:
+        """Record the status of a trial whose task has ended, or try the trial again."""
+        try:
+            self._progress.ended(ray.get(reference))
+        except RayTaskError as error:  # before the training, as in an import
+            self._progress.ended(Status(trial, "failed", str(error.cause)))
+        except RayError:
+            self._deaths[trial.path] += 1
+            if self._deaths[trial.path] <= self._sweep.retries:
+                self._waiting.appendleft(trial)
+                return
+            found = Status.read(trial, self._out)
+            message = f"its worker or machine has died {self._deaths[trial.path]} times"
+            lost = replace(found, state="lost", message=f"{message}; see --resume")
+            self._progress.ended(found if found.is_final else lost)
+
+    def _add(self, number: int, parameters: Mapping[str, Any]) -> None:
+        statuses = self._progress.add(self._sweep.source.trials(number, parameters))
+        self._waiting.extend(status.trial for status in statuses if not status.is_final)
+
+    def _next(self) -> Trial | None:
+        """Return the next trial; None if there is none at the moment."""
+        while not self._waiting and not self.is_over:
+            self._propose()
+        return self._waiting.popleft() if self._waiting else None
+
+    def _propose(self) -> None:
+        """Add the next point of a search."""
+        plan, criterion = self._sweep.plan, self._criterion
+        if isinstance(plan, Search) and criterion is not None:
+            of_points: dict[int, list[Status]] = {}
+            for status in self._progress.statuses:
+                of_points.setdefault(status.trial.number, []).append(status)
+            results = [
+                (self._points[number], criterion.objective(statuses))
+                for number, statuses in of_points.items()
+                if all(status.is_final for status in statuses)
+            ]
+            number = len(self._points)
+            self._points.append(propose(plan, criterion.mode, number, results))
+            write_points(self._out, self._points)
+            self._add(number, self._points[number])
+
+    def _max_running(self) -> float:
+        """Return how many trials fit on the machines that are now in the cluster."""
+        needs = {"CPU": self._sweep.cpus_per_trial, "GPU": self._sweep.gpus_per_trial}
+        fitting = sum(
+            min(int(node["Resources"].get(name, 0) / n + 1e-9) for name, n in needs.items() if n)
+            for node in ray.nodes()
+            if node["Alive"]
+        )
+        # if none fits, one waits until a machine joins
+        return min(self._trials_at_once, max(1, fitting))

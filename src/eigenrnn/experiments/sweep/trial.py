@@ -1,0 +1,258 @@
+"""A trial of a sweep: its setup, its status and its score."""
+
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from torch import nn
+
+from eigenrnn.experiments.tasks.base import Task
+from eigenrnn.experiments.training import Callback, Settings
+from eigenrnn.experiments.training.files import Columns, check_types
+from eigenrnn.experiments.training.result import Result
+from eigenrnn.experiments.training.run_folder import RunFolder
+
+__all__ = ["Criterion", "Score", "Status", "Trial", "TrialSetup", "TrialSource", "format_value"]
+
+State = Literal["waiting", "running", "stopped", "ended", "diverged", "failed", "lost"]
+
+_STATUS: Mapping[str, Any] = {
+    **{"state": str, "message": str, "attempts": int, "node": str, "owner": str},
+    "scores": dict[str, float],
+}
+_STATES_IN_FILE = ("waiting", "running", "ended", "diverged", "failed")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a sweep.
+
+    Args:
+        number: The number of its point in the sweep; all seeds of a point share it.
+        parameters: The values of the varied parameters, by name.
+        seed: The seed of the run.
+        path: The folder of the run, relative to that of the sweep.
+        point: The label of the point, as in the recipe.
+    """
+
+    number: int
+    parameters: Mapping[str, Any]
+    seed: int
+    path: str
+    point: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the trial on the console."""
+        parameters = [f"{name}={format_value(value)}" for name, value in self.parameters.items()]
+        return ", ".join([*parameters, f"seed {self.seed}"])
+
+
+@dataclass(frozen=True)
+class Status:
+    """The status of a trial, stored in the `status.json` of its run.
+
+    Args:
+        trial: The trial.
+        state: `waiting`, `running`, `stopped` (with the sweep, while running), `ended`,
+            `diverged` (a loss was not finite), `failed` (with an error) or `lost` (its worker or
+            machine died too often).
+        message: The error that ended it, or the reason why it must be trained again.
+        attempts: The number of times a worker started or resumed it.
+        node: The machine of the last attempt.
+        owner: The attempt that may write to its folder.
+        scores: Further numbers of its best model.
+        result: The result of a trial that has ended.
+    """
+
+    trial: Trial
+    state: State = "waiting"
+    message: str = ""
+    attempts: int = 0
+    node: str = ""
+    owner: str = ""
+    scores: Mapping[str, float] | None = None
+    result: Result | None = None
+
+    @classmethod
+    def read(cls, trial: Trial, out: Path) -> Self:
+        """Read the status of a trial from its folder; if a file is damaged it is `waiting`."""
+        folder, status = RunFolder(out / trial.path), cls(trial)
+        try:
+            status = replace(status, **_read_status(folder))
+            result = folder.read_result() if status.state == "ended" else None
+        except ValueError as error:
+            message = f"{error}; the trial is trained again from its checkpoint"
+            return replace(status, state="waiting", message=message)
+        if status.state == "ended" and result is None:
+            return replace(status, state="waiting")
+        return replace(status, result=result)
+
+    def write(self, out: Path) -> None:
+        """Write the status into the folder of the trial."""
+        content: dict[str, Any] = {name: getattr(self, name) for name in _STATUS}
+        if self.scores is None:
+            del content["scores"]
+        content |= {"parameters": dict(self.trial.parameters), "seed": self.trial.seed}
+        RunFolder(out / self.trial.path).write_status(**content)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether training again would give the same outcome."""
+        return self.state in ("ended", "diverged")
+
+    @cached_property
+    def metrics(self) -> Columns:
+        """The columns of the `metrics.csv` of a trial that has ended.
+
+        Raises:
+            ValueError: If the file is missing or damaged.
+        """
+        if self.result is None:
+            return {}
+        folder, last = RunFolder(self.result.directory), self.result.last
+        names = {f"{split}_{name}" for split, numbers in last.items() for name in numbers}
+        columns: Columns = {}
+        with suppress(OSError, ValueError):
+            columns = folder.read_metrics()
+        if not names <= set(columns) or self.result.steps not in columns["step"]:
+            raise ValueError(
+                f"expected the evaluations of a run that has ended in {folder.metrics}, which is "
+                f"missing or damaged: delete {folder.path}, and --resume trains it again"
+            )
+        return columns
+
+
+def _read_status(folder: RunFolder) -> dict[str, Any]:
+    """Read the fields of a status.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    content = folder.read_status()
+    check_types(folder.status, content, _STATUS)
+    if content["state"] not in _STATES_IN_FILE or content.get("attempts", 0) < 0:
+        raise ValueError(f"{folder.status} is damaged: a value is out of range")
+    return {name: content[name] for name in _STATUS if name in content}
+
+
+class Score(NamedTuple):
+    """The score of a trial.
+
+    Args:
+        value: The value of the metric.
+        step: The step of the evaluation.
+    """
+
+    value: float
+    step: int | None
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A metric by which trials are compared.
+
+    Args:
+        metric: A split and the name of a metric, such as `test loss`.
+        mode: `min` if lower is better, `max` if higher is.
+        explicit: Whether a search names this metric. The score of a run is then its best value at
+            any evaluation, otherwise its value at the evaluation that the task selects.
+    """
+
+    metric: str
+    mode: str
+    explicit: bool = False
+
+    def score(self, status: Status) -> Score | None:
+        """Return the score of a trial; None if it has not ended or lacks the metric.
+
+        Raises:
+            ValueError: If `metrics.csv`, which holds an explicit metric, is damaged.
+        """
+        if status.result is None:
+            return None
+        split, _, name = self.metric.partition(" ")
+        if not self.explicit:
+            value = status.result.best.get(split, {}).get(name)
+            return None if value is None else Score(value, status.result.best_step)
+        values = status.metrics.get(f"{split}_{name}", np.empty(0))
+        if np.isnan(values).all():  # at steps without an evaluation too
+            return None
+        best = int((np.nanargmax if self.mode == "max" else np.nanargmin)(values))
+        return Score(float(values[best]), int(status.metrics["step"][best]))
+
+    def best_first(self, statuses: Sequence[Status]) -> list[tuple[Score, Status]]:
+        """Sort the trials that have a score, the best first."""
+        scored = [(score, each) for each in statuses if (score := self.score(each)) is not None]
+        return sorted(scored, key=lambda pair: pair[0].value, reverse=self.mode == "max")
+
+    def objective(self, statuses: Sequence[Status]) -> float | None:
+        """Return the mean score of the trials of a point; None unless all have a score."""
+        values = [score.value for status in statuses if (score := self.score(status))]
+        return statistics.fmean(values) if values and len(values) == len(statuses) else None
+
+
+@dataclass(frozen=True)
+class TrialSetup:
+    """The model, task and settings of a trial.
+
+    Args:
+        model: The model, initialised with the seed of the trial.
+        task: The task.
+        settings: The training settings.
+        name: The name of the run.
+        config: Additional content of `config.json`.
+        callbacks: Called after steps and evaluations.
+        score: Computes further numbers of the best model; it may write to the given folder.
+    """
+
+    model: nn.Module
+    task: Task
+    settings: Settings
+    name: str
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    callbacks: Sequence[Callback] = ()
+    score: Callable[[nn.Module, Path], Mapping[str, float]] | None = None
+
+
+class TrialSource(ABC):
+    """Builds the trials of a sweep; it is sent to the machines that train them."""
+
+    @abstractmethod
+    def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
+        """Return the trials of a point, one per seed."""
+
+    @abstractmethod
+    def check(self, trials: Sequence[Trial]) -> None:
+        """Raise an error if a trial is invalid; nothing is trained or written."""
+
+    @abstractmethod
+    def prepare(self, trial: Trial, folder: Path) -> TrialSetup:
+        """Build the model, task and settings of a trial that is trained in a folder."""
+
+    @abstractmethod
+    def task(self, trial: Trial) -> Task:
+        """Return the task of a trial."""
+
+    def summarise(
+        self, folder: Path, statuses: Sequence[Status], *, is_over: bool = False
+    ) -> None:
+        """Write a summary of the finished trials beside the table of the sweep.
+
+        Args:
+            folder: The folder of the sweep.
+            statuses: The current status of each trial.
+            is_over: Whether the sweep is finished.
+        """
+        del folder, statuses, is_over
+
+
+def format_value(value: Any) -> str:
+    """Format the value of a parameter for the console."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
