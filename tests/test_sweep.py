@@ -314,7 +314,7 @@ def test_a_stopped_search_can_be_resumed(stopped, machines, tmp_path, own_tempor
     assert status.trial.parameters["lr"] == float(row["lr"])
     expected = fit_alone(read_sweep(stopped.folder / "out.yaml"), status, tmp_path / "plain")
     assert untimed_rows(out / status.trial.path) == untimed_rows(expected.directory)
-    assert not list(own_temporary_folder.glob("eigenrnn-*")), "abandoned folders are removed"
+    assert not list(own_temporary_folder.glob("eigenrnn-*")), "no folder is left"
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc/net")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -42,14 +42,13 @@ def cluster(address: str | None) -> Generator[None]:
     if ray.is_initialized():
         yield
         return
-    with temporary_folder() as folder:
+    with temporary_folder() if address is None else nullcontext() as folder:
         try:
             with blocked_signals():
-                if address is None:
-                    # a short name: the path of a socket has at most 107 bytes
-                    _start(folder / "r")
-                else:
+                if folder is None:
                     ray.init(address=address, **_INIT)
+                else:
+                    _start(folder / "r")  # the path of a socket has at most 107 bytes
             yield
         finally:
             ray.shutdown()
