@@ -12,6 +12,8 @@ import torch
 
 from eigenrnn import GRU, RNN
 from eigenrnn.ops import compiled
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.elman import ElmanOperands
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("csrc", "src", "pyproject.toml", "README.md", "LICENSE")
@@ -111,11 +113,8 @@ def test_torch_compile_does_not_change_a_layer_with_large_states(make):
 
 @pytest.mark.skipif(compiled.kernels is None, reason=f"needs kernels: {compiled.unavailable()}")
 def test_the_operator_itself_reads_any_strides():
-    x = torch.randn(5, 3, 8)[..., ::2]
-    W, h0 = torch.eye(4), torch.zeros(3, 4)
-    options = ("tanh", None, False, False)
-    nothing = (None,) * 5
-    run = torch.ops.eigenrnn.elman_cpu
-    found, *_ = run(x, W, h0, *nothing, *options)
-    expected, *_ = run(x.contiguous(), W, h0, *nothing, *options)
+    tensors = ElmanOperands(torch.randn(5, 3, 8)[..., ::2], torch.eye(4), torch.zeros(3, 4))
+    run, options = torch.ops.eigenrnn.elman_cpu, Options("tanh")
+    found, *_ = run(*tensors, *options)
+    expected, *_ = run(*tensors._replace(x=tensors.x.contiguous()), *options)
     assert torch.equal(found, expected)

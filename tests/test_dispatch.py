@@ -1,5 +1,6 @@
 """Choice of a backend: automatic, forced, and refused with a reason; checks of the arguments."""
 
+import copy
 import dataclasses
 import threading
 
@@ -9,9 +10,11 @@ import torch
 from eigenrnn import ops
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled, explain, use_backend
+from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call, choose
-from eigenrnn.ops.elman import BACKENDS
+from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
+from eigenrnn.ops.gru import GRUOperands, GRUOptions
 from states import elman
 
 CALL = Call("cpu", torch.float32, "tanh", transformed=False, state_size=2)
@@ -24,6 +27,13 @@ def no_wish(monkeypatch):
     monkeypatch.delenv("EIGENRNN_BACKEND", raising=False)
 
 
+def changed(backend, **attributes):
+    """A copy of a backend with other attributes or methods."""
+    other = copy.copy(backend)
+    vars(other).update(attributes)
+    return other
+
+
 @pytest.fixture
 def ran(monkeypatch):
     """The names of the backends that ran, in order."""
@@ -34,7 +44,7 @@ def ran(monkeypatch):
             names.append(backend.name)
             return backend.run(*arguments)
 
-        return dataclasses.replace(backend, run=run)
+        return changed(backend, run=run)
 
     for name, backend in list(BACKENDS.items()):
         monkeypatch.setitem(BACKENDS, name, spied(backend))
@@ -154,13 +164,13 @@ def test_forcing_an_unsupported_backend_raises_the_reason():
 
 
 def test_forcing_an_unavailable_backend_raises_the_reason():
-    lost = dataclasses.replace(BACKENDS["loop"], unavailable=lambda: "no compiler was found")
+    lost = changed(BACKENDS["loop"], unavailable=lambda: "no compiler was found")
     with pytest.raises(ValueError, match="backend 'loop' can compute: no compiler was found"):
         choose({"loop": lost}, CALL, "loop")
 
 
 def test_an_unavailable_backend_is_skipped():
-    lost = dataclasses.replace(BACKENDS["loop"], unavailable=lambda: "no compiler was found")
+    lost = changed(BACKENDS["loop"], unavailable=lambda: "no compiler was found")
     assert choose({"loop": lost, "reference": BACKENDS["reference"]}, CALL).name == "reference"
 
 
@@ -172,7 +182,7 @@ def test_explain_says_which_backend_is_chosen_and_which_are_possible():
 
 
 def test_an_experimental_backend_is_chosen_only_by_name():
-    slow = dataclasses.replace(BACKENDS["loop"], experimental=lambda _: "it is slow")
+    slow = changed(BACKENDS["loop"], experimental=lambda _: "it is slow")
     backends = {"loop": slow, "reference": BACKENDS["reference"]}
     assert choose(backends, CALL).name == "reference"
     assert choose(backends, CALL, "loop").name == "loop"
@@ -251,10 +261,10 @@ def operator_inputs(operator, dtype):
 
 
 def call_operator(name, x, W, h0):
-    missing = [None] * (5 if name == "elman_cpu" else 4)
-    form = ["tanh"] if name == "elman_cpu" else ["tanh", True, True]
-    more = [False] if name == "elman_cpu" else [False, False]
-    getattr(torch.ops.eigenrnn, name)(x, W, h0, *missing, *form, None, False, *more)
+    operator = getattr(torch.ops.eigenrnn, name)
+    if name == "elman_cpu":
+        return operator(*ElmanOperands(x, W, h0), *Options())
+    return operator(*GRUOperands(x, W, h0), *GRUOptions(), False)
 
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")

@@ -14,7 +14,8 @@ from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled
-from eigenrnn.ops.elman import cpu, loop, reference
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.elman import BACKENDS, ElmanOperands, cpu
 from kernel_testing import assert_near
 
 pytestmark = pytest.mark.skipif(
@@ -130,7 +131,7 @@ def leaves_of(tensors):
 def evaluated(backend, tensors, options):
     """Return all states, the last states and the gradients of all tensors, by name."""
     leaves = leaves_of(tensors)
-    h, last = backend.run(*leaves, *options)
+    h, last = backend.run(ElmanOperands(*leaves), Options(*options))
     present = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
     weights = weights_like(h, 7), weights_like(last, 8)
     found = torch.autograd.grad((h, last), tuple(present.values()), weights)
@@ -138,8 +139,8 @@ def evaluated(backend, tensors, options):
     return values | dict(zip((f"d{name}" for name in present), found, strict=True))
 
 
-def assert_equals_reference(tensors, options, against=reference.BACKEND):
-    got = evaluated(cpu.BACKEND, tensors, options)
+def assert_equals_reference(tensors, options, against=BACKENDS["reference"]):
+    got = evaluated(BACKENDS["cpu"], tensors, options)
     exact = [None if v is None else v.to(wider(v.dtype)) for v in tensors]
     T, _, N = got["h"].shape
     with one_thread():  # more threads of torch would wait longer than they compute
@@ -224,7 +225,7 @@ def test_a_kernel_agrees_at_the_size_of_an_experiment(case, dtype, ragged):
     tensors = operands_of(case, shape, dtype, M=1)
     options = options_of(case, shape, ragged=ragged)
     # the reference would take a minute; other tests compare the loop with it
-    assert_equals_reference(tensors, options, against=loop.BACKEND)
+    assert_equals_reference(tensors, options, against=BACKENDS["loop"])
 
 
 @each_raggedness
@@ -258,11 +259,13 @@ def test_sixteen_bit_inputs_are_summed_in_float32(case, M):
     shape = 63, 3, 33
     tensors = operands_of(case, shape, torch.bfloat16, M=M)
     options = options_of(case, shape)
-    got = evaluated(cpu.BACKEND, tensors, options)
+    got = evaluated(BACKENDS["cpu"], tensors, options)
     assert all(found.dtype == torch.bfloat16 for found in got.values())
     exact = [None if v is None else v.double() for v in tensors]
     # each result is rounded once, for any number of steps
-    assert_near(got, evaluated(reference.BACKEND, exact, options), torch.finfo(torch.bfloat16).eps)
+    assert_near(
+        got, evaluated(BACKENDS["reference"], exact, options), torch.finfo(torch.bfloat16).eps
+    )
 
 
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
@@ -277,7 +280,7 @@ def test_steps_at_which_no_sequence_runs_give_zeros(sizes, M, reverse):
 @each_direction
 def test_an_empty_batch_gives_empty_states_and_no_gradient(M, reverse):
     tensors = operands_of("modrelu", (4, 0, 3), M=M)
-    got = evaluated(cpu.BACKEND, tensors, ("modrelu", None, reverse))
+    got = evaluated(BACKENDS["cpu"], tensors, ("modrelu", None, reverse))
     assert got["h"].shape == (4, 0, 3)
     assert not any(found.any() for found in got.values())
 
@@ -297,11 +300,15 @@ def test_non_finite_values_spread_as_in_the_reference(case, M, value):
     shape = 4, 3, 5
     tensors = operands_of(case, shape, M=M)
     tensors[0][1, 2, 0] = value
-    for run in (cpu.BACKEND.run, reference.BACKEND.run):
-        assert run(*tensors, *options_of(case, shape))[0][:, :2].isfinite().all()
+    for run in (BACKENDS["cpu"].run, BACKENDS["reference"].run):
+        assert (
+            run(ElmanOperands(*tensors), Options(*options_of(case, shape)))[0][:, :2]
+            .isfinite()
+            .all()
+        )
     (h, last), (h_, last_) = (
-        backend.run(*tensors, *options_of(case, shape))
-        for backend in (cpu.BACKEND, reference.BACKEND)
+        backend.run(ElmanOperands(*tensors), Options(*options_of(case, shape)))
+        for backend in (BACKENDS["cpu"], BACKENDS["reference"])
     )
     bound = tol(h.dtype, sum(shape))
     torch.testing.assert_close((h, last), (h_, last_), rtol=bound, atol=bound, equal_nan=True)
@@ -311,7 +318,7 @@ def test_non_finite_values_spread_as_in_the_reference(case, M, value):
 def test_gradients_of_nan_are_nan(which):
     tensors = dict(zip(NAMES, operands_of("tanh", (4, 3, 5)), strict=True))
     tensors[which].view(-1)[0] = torch.nan
-    got = evaluated(cpu.BACKEND, tensors.values(), ("tanh", None, False))
+    got = evaluated(BACKENDS["cpu"], tensors.values(), ("tanh", None, False))
     assert got["dW"].isnan().any()
 
 
@@ -359,7 +366,7 @@ def test_strides_do_not_change_the_results(layout, M, ragged):
 def test_batch_first_tensors_are_read_and_written_without_copies(spied):
     x, *others = operands_of("tanh", (5, 3, 16))
     x = batch_first(x).requires_grad_()
-    h, _ = cpu.BACKEND.run(x, *others, "tanh", None, False)
+    h, _ = BACKENDS["cpu"].run(ElmanOperands(x, *others), Options("tanh"))
     assert spied.views[0] == (x.data_ptr(), *x.stride()[:2])
     assert h.stride() == x.stride()
     g = batch_first(weights_like(h, 7))
@@ -373,14 +380,14 @@ def test_batch_first_tensors_are_read_and_written_without_copies(spied):
 def test_contiguous_rows_are_never_copied(spied, lay_out):
     tensors = operands_of("modrelu", (5, 3, 16), M=4)
     tensors[0] = lay_out(tensors[0])
-    cpu.BACKEND.run(*tensors, "modrelu", None, False)
+    BACKENDS["cpu"].run(ElmanOperands(*tensors), Options("modrelu"))
     x, W, h0, bias, U, c = (v.data_ptr() for v in tensors)
     assert [view[0] for view in spied.views[:6]] == [x, U, c, W, h0, bias]
 
 
 def test_an_expanded_gradient_equals_a_full_one(spied):
     leaves = leaves_of(operands_of("modrelu", (5, 3, 19)))
-    h, _ = cpu.BACKEND.run(*leaves, "modrelu", None, False)
+    h, _ = BACKENDS["cpu"].run(ElmanOperands(*leaves), Options("modrelu"))
     present = [leaf for leaf in leaves if leaf is not None]
     expanded = torch.autograd.grad(h.sum(), present, retain_graph=True)
     assert spied.gradients[0][1:] == (0, 0)  # one row, expanded
@@ -391,7 +398,7 @@ def test_an_expanded_gradient_equals_a_full_one(spied):
 def test_inputs_are_not_modified():
     tensors = operands_of("modrelu", (5, 3, 19), M=3)
     before = [tensor.clone() for tensor in tensors]
-    evaluated(cpu.BACKEND, tensors, ("modrelu", None, False))
+    evaluated(BACKENDS["cpu"], tensors, ("modrelu", None, False))
     assert all(map(torch.equal, tensors, before))
 
 
@@ -402,7 +409,7 @@ def test_inputs_are_not_modified():
 @each_map
 def test_only_the_requested_gradients_are_computed(spied, M, size):
     tensors = dict(zip(NAMES, operands_of("modrelu", (5, 3, 7), M=M), strict=True))
-    whole = evaluated(cpu.BACKEND, tensors.values(), ("modrelu", None, False))
+    whole = evaluated(BACKENDS["cpu"], tensors.values(), ("modrelu", None, False))
     places = {"x": 2, "W": 5, "h0": 6, "bias": 7, "U": 3, "c": 4}
     for requested in itertools.combinations(
         [n for n, v in tensors.items() if v is not None], size
@@ -411,7 +418,7 @@ def test_only_the_requested_gradients_are_computed(spied, M, size):
             name: v if v is None else v.clone().requires_grad_(name in requested)
             for name, v in tensors.items()
         }
-        h, last = cpu.BACKEND.run(*leaves.values(), "modrelu", None, False)
+        h, last = BACKENDS["cpu"].run(ElmanOperands(*leaves.values()), Options("modrelu"))
         weights = weights_like(h, 7), weights_like(last, 8)
         found = torch.autograd.grad((h, last), [leaves[name] for name in requested], weights)
         for name, gradient in zip(requested, found, strict=True):
@@ -428,7 +435,7 @@ def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
     leaves = leaves_of(operands_of("tanh", shape, torch.float64, M=3))
     leaves[0].requires_grad_(False)
     options = options_of("tanh", shape, reverse=reverse, ragged=ragged)
-    _, last = cpu.BACKEND.run(*leaves, *options)
+    _, last = BACKENDS["cpu"].run(ElmanOperands(*leaves), Options(*options))
     buffers = []
     new_empty = torch.Tensor.new_empty
 
@@ -441,7 +448,7 @@ def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
     got = torch.autograd.grad(last, requested, weights_like(last, 8))
     assert spied.gradients[0] == (0, 0, 0)
     assert max(buffer.numel() for buffer in buffers) < T * B * N
-    _, expected = reference.BACKEND.run(*leaves, *options)
+    _, expected = BACKENDS["reference"].run(ElmanOperands(*leaves), Options(*options))
     other = torch.autograd.grad(expected, requested, weights_like(last, 8))
     torch.testing.assert_close(got, other, rtol=0, atol=tol(last.dtype, T * N))
 
@@ -456,8 +463,8 @@ def test_last_only_returns_the_same_last_states(spied, dtype, M, reverse, ragged
     shape = 9, 5, 19
     tensors = operands_of("modrelu", shape, dtype, M=M)
     options = options_of("modrelu", shape, reverse=reverse, ragged=ragged)
-    _, expected = cpu.BACKEND.run(*tensors, *options)
-    h, last = cpu.BACKEND.run(*tensors, *options, last_only=True)
+    _, expected = BACKENDS["cpu"].run(ElmanOperands(*tensors), Options(*options))
+    h, last = BACKENDS["cpu"].run(ElmanOperands(*tensors), Options(*options, last_only=True))
     assert spied.views[6] == (0, 0, 0)
     assert h.numel() == 0
     assert torch.equal(last, expected)
@@ -476,22 +483,22 @@ def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
     tensors = operands_of(case, shape, M=M)
     options = options_of(case, shape, ragged=ragged)
     threads(1)
-    alone = evaluated(cpu.BACKEND, tensors, options)
+    alone = evaluated(BACKENDS["cpu"], tensors, options)
     for number in (2, 3, 5):
         threads(number)
-        shared = evaluated(cpu.BACKEND, tensors, options)
+        shared = evaluated(BACKENDS["cpu"], tensors, options)
         assert same({n: alone[n] for n in ("h", "last", "dx", "dh0")}, shared) == []
         assert_near(shared, alone, tol(torch.float32, sum(shape)))
-        assert same(shared, evaluated(cpu.BACKEND, tensors, options)) == []
+        assert same(shared, evaluated(BACKENDS["cpu"], tensors, options)) == []
 
 
 def test_a_sequence_does_not_depend_on_its_batch():
     tensors = operands_of("modrelu", (31, 29, 65), M=1)
-    whole = evaluated(cpu.BACKEND, tensors, ("modrelu", None, False))
+    whole = evaluated(BACKENDS["cpu"], tensors, ("modrelu", None, False))
     for b in (0, 7, 28):
         x, W, h0, *others = tensors
         one = [x[:, b : b + 1], W, h0[b : b + 1], *others]
-        h, last = cpu.BACKEND.run(*one, "modrelu", None, False)
+        h, last = BACKENDS["cpu"].run(ElmanOperands(*one), Options("modrelu"))
         assert torch.equal(h[:, 0], whole["h"][:, b])
         assert torch.equal(last[0], whole["last"][b])
 

@@ -15,8 +15,9 @@ from eigenrnn.init import haar_
 from eigenrnn.layers import RNN
 from eigenrnn.ops import elman, explain
 from eigenrnn.ops import gpu as gpu_calls
+from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
-from eigenrnn.ops.elman import BACKENDS, gpu, reference
+from eigenrnn.ops.elman import BACKENDS, ElmanOperands, gpu
 from eigenrnn.ops.gpu import pieces, sequence_lengths
 from kernel_testing import (
     DEVICE,
@@ -91,7 +92,7 @@ def options_of(case, shape, *, reverse=False, ragged=False):
 def evaluated(backend, tensors, options):
     """Return all states, the last states and the gradients of all tensors, by name."""
     leaves = [None if v is None else v.detach().requires_grad_() for v in tensors]
-    h, last = backend.run(*leaves, *options)
+    h, last = backend.run(ElmanOperands(*leaves), Options(*options))
     present = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
     generator = torch.Generator().manual_seed(7)
     weights = tuple(normal(generator, v.shape, v.dtype) for v in (h, last))
@@ -107,9 +108,9 @@ def wider(tensor):
 
 
 def assert_equals_reference(tensors, options, bound=None):
-    got = evaluated(gpu.BACKEND, tensors, options)
+    got = evaluated(BACKENDS["gpu"], tensors, options)
     T, _, N = got["h"].shape
-    expected = evaluated(reference.BACKEND, [wider(v) for v in tensors], options)
+    expected = evaluated(BACKENDS["reference"], [wider(v) for v in tensors], options)
     # rounding errors accumulate over T steps, each with a sum over N
     assert_near(got, expected, tol(tensors[1].dtype, T + N) if bound is None else bound)
 
@@ -168,9 +169,9 @@ def test_a_kernel_agrees_for_complex_states_of_two_pieces():
 def test_sixteen_bit_inputs_have_float32_sums_and_states(case, dtype):
     shape = 9, 2, 33
     tensors, options = operands_of(case, shape, dtype), options_of(case, shape)
-    got = evaluated(gpu.BACKEND, tensors, options)
+    got = evaluated(BACKENDS["gpu"], tensors, options)
     assert all(found.dtype == dtype for found in got.values())
-    expected = evaluated(reference.BACKEND, [wider(v) for v in tensors], options)
+    expected = evaluated(BACKENDS["reference"], [wider(v) for v in tensors], options)
     # the states are rounded once, for any number of steps
     for name in ("h", "last"):
         error = (got[name].double() - expected[name]).abs().max()
@@ -186,7 +187,7 @@ def test_steps_at_which_no_sequence_runs_give_zeros(sizes, reverse):
 
 
 def test_an_empty_batch_gives_empty_states_and_no_gradient():
-    got = evaluated(gpu.BACKEND, operands(4, 0, 3), ("tanh", None, False))
+    got = evaluated(BACKENDS["gpu"], operands(4, 0, 3), ("tanh", None, False))
     assert got["h"].shape == (4, 0, 3)
     assert not any(found.any() for found in got.values())
 
@@ -198,8 +199,8 @@ def test_non_finite_values_spread_as_in_the_reference(case, value):
     tensors = operands_of(case, shape)
     tensors[0][1, 1, 0] = value
     got, expected = (
-        backend.run(*tensors, *options_of(case, shape))
-        for backend in (gpu.BACKEND, reference.BACKEND)
+        backend.run(ElmanOperands(*tensors), Options(*options_of(case, shape)))
+        for backend in (BACKENDS["gpu"], BACKENDS["reference"])
     )
     assert got[0][:, :1].isfinite().all()
     bound = tol(torch.float32, sum(shape))
@@ -279,7 +280,7 @@ def test_an_expanded_gradient_equals_a_full_one():
 def test_inputs_are_not_modified():
     tensors = operands_of("modrelu", (3, 2, 5), M=3)
     before = [tensor.clone() for tensor in tensors]
-    evaluated(gpu.BACKEND, tensors, ("modrelu", None, False))
+    evaluated(BACKENDS["gpu"], tensors, ("modrelu", None, False))
     assert all(map(torch.equal, tensors, before))
 
 
@@ -289,14 +290,14 @@ def test_inputs_are_not_modified():
 def test_every_run_gives_the_same_bits():
     shape = 5, 3, 40
     tensors, options = operands_of("elu", shape), options_of("elu", shape, ragged=True)
-    once, again = (evaluated(gpu.BACKEND, tensors, options) for _ in range(2))
+    once, again = (evaluated(BACKENDS["gpu"], tensors, options) for _ in range(2))
     assert same(once, again) == []
 
 
 def test_a_sequence_does_not_depend_on_its_batch():
     x, W, h0, *others = operands(5, 3, 40)
-    whole = evaluated(gpu.BACKEND, [x, W, h0, *others], ("tanh", None, False))
-    h, last = gpu.BACKEND.run(x[:, 1:2], W, h0[1:2], *others, "tanh", None, False)
+    whole = evaluated(BACKENDS["gpu"], [x, W, h0, *others], ("tanh", None, False))
+    h, last = BACKENDS["gpu"].run(ElmanOperands(x[:, 1:2], W, h0[1:2], *others), Options("tanh"))
     assert torch.equal(h[:, 0], whole["h"][:, 1])
     assert torch.equal(last[0], whole["last"][1])
 
@@ -348,12 +349,13 @@ def test_batched_gradients_equal_single_ones():
 
 @pytest.mark.parametrize("sizes", [None, [2, 1, 1]], ids=["full", "ragged"])
 def test_the_operators_pass_opcheck(sizes):
-    x, W, h0, bias, *_ = (v.requires_grad_() for v in operands(3, 2, 3, bias=True, M=3))
-    arguments = (x, W, h0, bias, "modrelu", sizes, False)
-    torch.library.opcheck(gpu.elman_gpu, arguments)
-    g, h, moduli, *others = (v.detach() for v in (x, *gpu.elman_gpu(*arguments), W, h0, bias))
-    arguments = g, h, moduli, *others, "modrelu", sizes, True
-    torch.library.opcheck(gpu._elman_gpu_backward, arguments)
+    leaves = ElmanOperands(*(v.requires_grad_() for v in operands(3, 2, 3, bias=True, M=3)))
+    options = Options("modrelu", sizes)
+    torch.library.opcheck(gpu.elman_gpu, (*leaves, *options))
+    tensors = ElmanOperands(*(v if v is None else v.detach() for v in leaves))
+    h, moduli = gpu.elman_gpu(*tensors, *options)
+    needed = [v is not None for v in tensors]
+    torch.library.opcheck(gpu._elman_gpu_backward, (h, h, moduli, *tensors, *options, needed))
 
 
 def test_a_compiled_layer_gives_the_same():
@@ -393,7 +395,7 @@ def test_importing_eigenrnn_imports_no_triton_and_running_it_does():
 
 
 def refusal(**facts):
-    return gpu.BACKEND.reason_against(dataclasses.replace(CALL, **facts))
+    return BACKENDS["gpu"].reason_against(dataclasses.replace(CALL, **facts))
 
 
 def test_a_supported_call_is_not_refused():
@@ -433,7 +435,7 @@ def test_a_transform_is_refused():
 
 
 def test_layer_norm_and_zoneout_are_refused():
-    assert refusal(options=("layer_norm",)) == "it does not compute layer_norm"
+    assert refusal(features=("layer_norm",)) == "it does not compute layer_norm"
 
 
 def test_without_the_interpreter_cpu_tensors_are_refused_and_gpu_tensors_are_not(monkeypatch):
@@ -506,7 +508,7 @@ def test_lengths_follow_from_the_batch_sizes(sizes):
 
 
 def test_pieces_are_powers_of_two_that_hold_all_units():
-    for N in range(1, gpu.LIMITS[torch.float32] + 1):
+    for N in range(1, BACKENDS["gpu"].limits[torch.float32] + 1):
         sizes = pieces(N)
         assert all(size & (size - 1) == 0 for size in sizes)
         assert sum(sizes[:-1]) < N <= sum(sizes)

@@ -13,7 +13,7 @@ from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, gru
-from eigenrnn.ops.gru import cpu, reference
+from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, cpu
 from kernel_testing import assert_near
 
 pytestmark = pytest.mark.skipif(
@@ -148,7 +148,7 @@ def leaves_of(tensors):
 def evaluated(backend, tensors, options):
     """Return all states, the last states and the gradients of all tensors, by name."""
     leaves = leaves_of(tensors)
-    h, last = backend.run(*leaves, *options)
+    h, last = backend.run(GRUOperands(*leaves), GRUOptions(*options))
     present = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
     weights = weights_like(h, 7), weights_like(last, 8)
     found = torch.autograd.grad((h, last), tuple(present.values()), weights)
@@ -157,12 +157,12 @@ def evaluated(backend, tensors, options):
 
 
 def assert_equals_reference(tensors, options):
-    got = evaluated(cpu.BACKEND, tensors, options)
+    got = evaluated(BACKENDS["cpu"], tensors, options)
     exact = [None if v is None else v.double() for v in tensors]
     T, _, N = got["h"].shape
     # rounding errors accumulate over T steps, each with a sum over N
     bound = tol(tensors[1].dtype, T + N)
-    assert_near(got, evaluated(reference.BACKEND, exact, options), bound)
+    assert_near(got, evaluated(BACKENDS["reference"], exact, options), bound)
 
 
 def same(one, other):
@@ -224,11 +224,13 @@ def test_sixteen_bit_inputs_are_summed_in_float32(form, M):
     shape = 63, 3, 33
     tensors = operands(shape, form, dtype=torch.bfloat16, M=M)
     options = options_of(form, "tanh", shape)
-    got = evaluated(cpu.BACKEND, tensors, options)
+    got = evaluated(BACKENDS["cpu"], tensors, options)
     assert all(found.dtype == torch.bfloat16 for found in got.values())
     exact = [None if v is None else v.double() for v in tensors]
     # each result is rounded once, for any number of steps
-    assert_near(got, evaluated(reference.BACKEND, exact, options), torch.finfo(torch.bfloat16).eps)
+    assert_near(
+        got, evaluated(BACKENDS["reference"], exact, options), torch.finfo(torch.bfloat16).eps
+    )
 
 
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
@@ -243,7 +245,7 @@ def test_steps_at_which_no_sequence_runs_give_zeros(form, reverse, sizes):
 @each_order
 def test_an_empty_batch_gives_empty_states_and_no_gradient(form, M):
     tensors = operands((4, 0, 3), form, M=M)
-    got = evaluated(cpu.BACKEND, tensors, options_of(form, "tanh", (4, 0, 3)))
+    got = evaluated(BACKENDS["cpu"], tensors, options_of(form, "tanh", (4, 0, 3)))
     assert got["h"].shape == (4, 0, 3)
     assert not any(found.any() for found in got.values())
 
@@ -262,7 +264,10 @@ def test_non_finite_values_spread_as_in_the_reference(form, M, value):
     tensors = operands(shape, form, "relu", M=M)
     tensors[0][1, 2, 0] = value
     options = options_of(form, "relu", shape)
-    (h, last), expected = (b.run(*tensors, *options) for b in (cpu.BACKEND, reference.BACKEND))
+    (h, last), expected = (
+        b.run(GRUOperands(*tensors), GRUOptions(*options))
+        for b in (BACKENDS["cpu"], BACKENDS["reference"])
+    )
     assert h[:, :2].isfinite().all()
     bound = tol(h.dtype, sum(shape))
     torch.testing.assert_close((h, last), expected, rtol=bound, atol=bound, equal_nan=True)
@@ -305,7 +310,9 @@ def test_strides_do_not_change_the_results(layout, form, M):
 def test_batch_first_tensors_are_read_and_written_without_copies(spied):
     x, *others = operands((5, 3, 16))
     x = batch_first(x).requires_grad_()
-    h, _ = cpu.BACKEND.run(x, *others, *options_of("torch", "tanh", (5, 3, 16)))
+    h, _ = BACKENDS["cpu"].run(
+        GRUOperands(x, *others), GRUOptions(*options_of("torch", "tanh", (5, 3, 16)))
+    )
     assert spied.views[0] == (x.data_ptr(), *x.stride()[:2])
     assert h.transpose(0, 1).is_contiguous()
     g = batch_first(weights_like(h, 7))
@@ -324,7 +331,7 @@ def test_only_the_requested_gradients_are_computed(spied, form, M, size):
     shape = 5, 3, 7
     options = options_of(form, "modrelu", shape)
     tensors = dict(zip(NAMES, operands(shape, form, "modrelu", M=M), strict=True))
-    whole = evaluated(cpu.BACKEND, tensors.values(), options)
+    whole = evaluated(BACKENDS["cpu"], tensors.values(), options)
     places = {"x": 2, "U": 3, "c": 4, "W": 5, "h0": 6, "bias": 7, "recurrent_bias": 8}
     for requested in itertools.combinations(
         [n for n, v in tensors.items() if v is not None], size
@@ -333,7 +340,7 @@ def test_only_the_requested_gradients_are_computed(spied, form, M, size):
             name: v if v is None else v.clone().requires_grad_(name in requested)
             for name, v in tensors.items()
         }
-        h, last = cpu.BACKEND.run(*leaves.values(), *options)
+        h, last = BACKENDS["cpu"].run(GRUOperands(*leaves.values()), GRUOptions(*options))
         weights = weights_like(h, 7), weights_like(last, 8)
         found = torch.autograd.grad((h, last), [leaves[name] for name in requested], weights)
         for name, gradient in zip(requested, found, strict=True):
@@ -351,7 +358,7 @@ def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
     leaves = leaves_of(operands(shape, form, dtype=torch.float64, M=3))
     leaves[0].requires_grad_(False)
     options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
-    _, last = cpu.BACKEND.run(*leaves, *options)
+    _, last = BACKENDS["cpu"].run(GRUOperands(*leaves), GRUOptions(*options))
     buffers = []
     new_empty = torch.Tensor.new_empty
 
@@ -364,7 +371,7 @@ def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
     got = torch.autograd.grad(last, requested, weights_like(last, 8))
     assert spied.gradients[0] == (0, 0, 0)
     assert sum(buffer.numel() for buffer in buffers) == sum(leaf.numel() for leaf in requested)
-    _, expected = reference.BACKEND.run(*leaves, *options)
+    _, expected = BACKENDS["reference"].run(GRUOperands(*leaves), GRUOptions(*options))
     other = torch.autograd.grad(expected, requested, weights_like(last, 8))
     torch.testing.assert_close(got, other, rtol=0, atol=tol(last.dtype, T * N))
 
@@ -376,12 +383,14 @@ def test_without_gradients_nothing_is_saved(spied, form, reverse, ragged):
     shape = 9, 5, 19
     leaves = leaves_of(operands(shape, form, M=3))
     options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
-    h, last = cpu.BACKEND.run(*leaves, *options)
+    h, last = BACKENDS["cpu"].run(GRUOperands(*leaves), GRUOptions(*options))
     assert spied.views[9][0] != 0
     with torch.no_grad():
-        plain = cpu.BACKEND.run(*leaves, *options)
+        plain = BACKENDS["cpu"].run(GRUOperands(*leaves), GRUOptions(*options))
         assert spied.views[9][0] == 0
-        none, alone = cpu.BACKEND.run(*leaves, *options, last_only=True)
+        none, alone = BACKENDS["cpu"].run(
+            GRUOperands(*leaves), GRUOptions(*options, last_only=True)
+        )
         assert spied.views[7][0] == 0
     assert none.numel() == 0
     assert torch.equal(plain[0], h)
@@ -403,13 +412,13 @@ def test_gradients_have_the_gradients_of_the_definition(form, M, reverse, ragged
     def second(backend):
         leaves = leaves_of(operands(shape, form, dtype=torch.float64, M=M))
         present = [leaf for leaf in leaves if leaf is not None]
-        h, last = backend.run(*leaves, *options)
+        h, last = backend.run(GRUOperands(*leaves), GRUOptions(*options))
         loss = (h * weights_like(h, 7)).sum() + (last**3 * weights_like(last, 8)).sum()
         first = torch.autograd.grad(loss, present, create_graph=True)
         return torch.autograd.grad(sum((g**2).sum() for g in first), present)
 
-    expected = second(reference.BACKEND)
-    torch.testing.assert_close(second(cpu.BACKEND), expected, rtol=1e-9, atol=1e-9)
+    expected = second(BACKENDS["reference"])
+    torch.testing.assert_close(second(BACKENDS["cpu"]), expected, rtol=1e-9, atol=1e-9)
 
 
 # ----------------------------------------------------------------------------- reproducibility
@@ -425,13 +434,13 @@ def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
     tensors = operands(shape, form, "modrelu", M=M)
     options = options_of(form, "modrelu", shape, ragged=ragged)
     threads(1)
-    alone = evaluated(cpu.BACKEND, tensors, options)
+    alone = evaluated(BACKENDS["cpu"], tensors, options)
     for number in (2, 3, 5):
         threads(number)
-        shared = evaluated(cpu.BACKEND, tensors, options)
+        shared = evaluated(BACKENDS["cpu"], tensors, options)
         assert same({n: alone[n] for n in ("h", "last", "dx", "dh0")}, shared) == []
         assert_near(shared, alone, tol(torch.float32, sum(shape)))
-        assert same(shared, evaluated(cpu.BACKEND, tensors, options)) == []
+        assert same(shared, evaluated(BACKENDS["cpu"], tensors, options)) == []
 
 
 @each_order
@@ -439,9 +448,11 @@ def test_a_sequence_does_not_depend_on_its_batch(form):
     shape = 31, 29, 65
     x, W, h0, *others = operands(shape, form, "modrelu", M=1)
     options = options_of(form, "modrelu", shape)
-    whole, last = cpu.BACKEND.run(x, W, h0, *others, *options)
+    whole, last = BACKENDS["cpu"].run(GRUOperands(x, W, h0, *others), GRUOptions(*options))
     for b in (0, 7, 28):
-        h, end = cpu.BACKEND.run(x[:, b : b + 1], W, h0[b : b + 1], *others, *options)
+        h, end = BACKENDS["cpu"].run(
+            GRUOperands(x[:, b : b + 1], W, h0[b : b + 1], *others), GRUOptions(*options)
+        )
         assert torch.equal(h[:, 0], whole[:, b])
         assert torch.equal(end[0], last[b])
 

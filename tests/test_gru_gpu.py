@@ -13,7 +13,7 @@ from eigenrnn.init import haar_
 from eigenrnn.layers import GRU
 from eigenrnn.ops import gru
 from eigenrnn.ops.dispatch import Call
-from eigenrnn.ops.gru import gpu, reference
+from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, gpu
 from kernel_testing import (
     DEVICE,
     assert_near,
@@ -92,7 +92,7 @@ def options_of(form, case, shape, *, reverse=False, ragged=False):
 def evaluated(backend, tensors, options):
     """Return all states, the last states and the gradients of all tensors, by name."""
     leaves = [None if v is None else v.detach().requires_grad_() for v in tensors]
-    h, last = backend.run(*leaves, *options)
+    h, last = backend.run(GRUOperands(*leaves), GRUOptions(*options))
     present = {name: v for name, v in zip(NAMES, leaves, strict=True) if v is not None}
     generator = torch.Generator().manual_seed(7)
     weights = tuple(normal(generator, v.shape, v.dtype) for v in (h, last))
@@ -103,11 +103,11 @@ def evaluated(backend, tensors, options):
 
 def defined(tensors, options):
     exact = [None if v is None else v.double() for v in tensors]
-    return evaluated(reference.BACKEND, exact, options)
+    return evaluated(BACKENDS["reference"], exact, options)
 
 
 def assert_equals_reference(tensors, options):
-    got = evaluated(gpu.BACKEND, tensors, options)
+    got = evaluated(BACKENDS["gpu"], tensors, options)
     T, _, N = got["h"].shape
     # rounding errors accumulate over T steps, each with a sum over N
     assert_near(got, defined(tensors, options), tol(tensors[1].dtype, T + N))
@@ -154,7 +154,7 @@ def test_a_kernel_agrees_at_odd_sizes(form, shape):
 def test_sixteen_bit_inputs_have_float32_sums_and_states(form, dtype):
     shape = 6, 1, 17
     tensors, options = operands(shape, form, dtype=dtype), options_of(form, "tanh", shape)
-    got, expected = evaluated(gpu.BACKEND, tensors, options), defined(tensors, options)
+    got, expected = evaluated(BACKENDS["gpu"], tensors, options), defined(tensors, options)
     assert all(found.dtype == dtype for found in got.values())
     # the states are rounded once, for any number of steps
     for name in ("h", "last"):
@@ -175,7 +175,7 @@ def test_steps_at_which_no_sequence_runs_give_zeros(form, reverse, sizes):
 @each_order
 def test_an_empty_batch_gives_empty_states_and_no_gradient(form):
     shape = 4, 0, 3
-    got = evaluated(gpu.BACKEND, operands(shape, form), options_of(form, "tanh", shape))
+    got = evaluated(BACKENDS["gpu"], operands(shape, form), options_of(form, "tanh", shape))
     assert got["h"].shape == shape
     assert not any(found.any() for found in got.values())
 
@@ -188,7 +188,10 @@ def test_non_finite_values_spread_as_in_the_reference(form, value):
     tensors = operands(shape, form, "relu")
     tensors[0][1, 1, 0] = value
     options = options_of(form, "relu", shape)
-    got, expected = (b.run(*tensors, *options) for b in (gpu.BACKEND, reference.BACKEND))
+    got, expected = (
+        b.run(GRUOperands(*tensors), GRUOptions(*options))
+        for b in (BACKENDS["gpu"], BACKENDS["reference"])
+    )
     assert got[0][:, :1].isfinite().all()
     bound = tol(torch.float32, sum(shape))
     torch.testing.assert_close(got, expected, rtol=bound, atol=bound, equal_nan=True)
@@ -219,7 +222,7 @@ def test_strides_do_not_change_the_results(layout, form):
 def test_inputs_are_not_modified():
     tensors = [v for v in operands((3, 2, 3), case="modrelu", M=2) if v is not None]
     before = [tensor.clone() for tensor in tensors]
-    evaluated(gpu.BACKEND, tensors, options_of("torch", "modrelu", (3, 2, 3)))
+    evaluated(BACKENDS["gpu"], tensors, options_of("torch", "modrelu", (3, 2, 3)))
     assert all(map(torch.equal, tensors, before))
 
 
@@ -229,16 +232,16 @@ def test_inputs_are_not_modified():
 def test_every_run_gives_the_same_bits():
     shape = 3, 2, 20
     tensors, options = operands(shape), options_of("torch", "tanh", shape, ragged=True)
-    once, again = (evaluated(gpu.BACKEND, tensors, options) for _ in range(2))
+    once, again = (evaluated(BACKENDS["gpu"], tensors, options) for _ in range(2))
     assert same(once, again) == []
 
 
 def test_without_gradients_nothing_is_saved():
     shape = 3, 2, 5
-    tensors = operands(shape)[:5]
-    h, gates = gpu.gru_gpu(*tensors, *options_of("torch", "tanh", shape), False)
+    arguments = *GRUOperands(*operands(shape)), *GRUOptions(*options_of("torch", "tanh", shape))
+    h, gates = gpu.gru_gpu(*arguments, False)
     assert gates.numel() == 0
-    kept, gates = gpu.gru_gpu(*tensors, *options_of("torch", "tanh", shape), True)
+    kept, gates = gpu.gru_gpu(*arguments, True)
     assert gates.shape == (3, 2, 20)
     assert torch.equal(h, kept)
 
@@ -264,12 +267,13 @@ def test_it_can_be_differentiated_twice(form, ragged):
 @each_order
 def test_the_operators_pass_opcheck(form):
     shape = 2, 2, 3
-    leaves = [v if v is None else v.requires_grad_() for v in operands(shape, form)[:5]]
-    options = options_of(form, "tanh", shape, ragged=True)
-    torch.library.opcheck(gpu.gru_gpu, (*leaves, *options, True))
-    _, W, h0, bias, _ = tensors = [v if v is None else v.detach() for v in leaves]
+    leaves = [v if v is None else v.requires_grad_() for v in operands(shape, form)]
+    options = GRUOptions(*options_of(form, "tanh", shape, ragged=True))
+    torch.library.opcheck(gpu.gru_gpu, (*GRUOperands(*leaves), *options, True))
+    tensors = GRUOperands(*(v if v is None else v.detach() for v in leaves))
     h, gates = gpu.gru_gpu(*tensors, *options, True)
-    torch.library.opcheck(gpu._gru_gpu_backward, (h, h, gates, W, h0, bias, *options))
+    needed = [v is not None for v in tensors]
+    torch.library.opcheck(gpu._gru_gpu_backward, (h, h, gates, *tensors, *options, needed))
 
 
 def test_a_compiled_layer_gives_the_same():
@@ -298,8 +302,8 @@ def test_autocast_runs_the_recurrence_in_float32(dtype):
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.bfloat16, 128), (torch.float64, 64)], ids=str)
 def test_matrices_above_the_limit_are_refused(dtype, limit):
     call = Call(DEVICE, dtype, "tanh", transformed=False, state_size=limit)
-    assert gpu.BACKEND.reason_against(call) is None
-    reason = gpu.BACKEND.reason_against(dataclasses.replace(call, state_size=limit + 1))
+    assert BACKENDS["gpu"].reason_against(call) is None
+    reason = BACKENDS["gpu"].reason_against(dataclasses.replace(call, state_size=limit + 1))
     assert reason.startswith(f"states of {limit + 1} numbers are too many")
     assert reason.endswith(f"at most {limit}")
 

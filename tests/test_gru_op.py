@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
-from eigenrnn.ops.gru import BACKENDS, backward, loop
+from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
 from states import gru
 
 # (reset after the candidate's matrix, update keeps the state)
@@ -330,23 +330,24 @@ each_op_case = pytest.mark.parametrize(
 
 @each_op_case
 def test_the_operator_passes_opcheck(form, case, dtype, sizes, reverse):
-    arguments = (*operands(4, 3, 2, form, case, dtype), case, *FORMS[form], sizes, reverse, True)
+    tensors = GRUOperands(*operands(4, 3, 2, form, case, dtype))
+    arguments = *tensors, *GRUOptions(case, *FORMS[form], sizes, reverse), True
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop.default, arguments)
 
 
 @each_op_case
 def test_the_operator_of_the_backward_pass_passes_opcheck(form, case, dtype, sizes, reverse):
     tensors = [None if t is None else t.detach() for t in operands(4, 3, 2, form, case, dtype)]
-    options = (case, *FORMS[form], sizes, reverse)
-    h, gates = torch.ops.eigenrnn.gru_loop(*tensors, *options, True)
-    arguments = (weights_like(h), h, gates, *tensors[1:4], *options)
+    inputs, options = GRUOperands(*tensors), GRUOptions(case, *FORMS[form], sizes, reverse)
+    h, gates = torch.ops.eigenrnn.gru_loop(*inputs, *options, True)
+    needed = [v is not None for v in inputs]
+    arguments = (weights_like(h), h, gates, *inputs, *options, needed)
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop_backward.default, arguments)
 
 
 @each_form
 def test_the_operator_gives_the_same_states_without_saving_gates(form):
-    tensors = operands(4, 3, 2, form)
-    options = ("tanh", *FORMS[form], None, False)
+    tensors, options = GRUOperands(*operands(4, 3, 2, form)), GRUOptions("tanh", *FORMS[form])
     kept, lost = (torch.ops.eigenrnn.gru_loop(*tensors, *options, keep) for keep in (True, False))
     assert torch.equal(kept[0], lost[0])
     assert lost[1].shape == (1, 3, 8)
@@ -449,7 +450,7 @@ def test_inference_mode_does_not_change_the_states():
 
 INSIDE = {
     torch.ops.eigenrnn.gru_loop.default: loop.gru_loop._init_fn,
-    torch.ops.eigenrnn.gru_loop_backward.default: backward.gru_loop_backward._init_fn,
+    torch.ops.eigenrnn.gru_loop_backward.default: loop._gru_loop_backward._init_fn,
 }
 
 

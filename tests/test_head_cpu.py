@@ -18,7 +18,8 @@ from eigenrnn.init import haar_
 from eigenrnn.layers import GRU, RNN, AsRNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, elman, use_backend
-from eigenrnn.ops.elman import cpu
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.elman import ElmanOperands, cpu
 from kernel_testing import assert_near
 
 pytestmark = pytest.mark.skipif(
@@ -321,20 +322,20 @@ def test_the_operator_passes_opcheck(reads, last_only):
     if not reads:
         tensors |= {"V": None, "d": None}
     # without stored states there are no gradients
-    tensors = [v if v is None else v.requires_grad_(not last_only) for v in tensors.values()]
-    arguments = (*tensors, "modrelu", [3, 2, 1, 1], False, last_only)
+    tensors = {n: v if v is None else v.requires_grad_(not last_only) for n, v in tensors.items()}
+    options = Options("modrelu", [3, 2, 1, 1], last_only=last_only)
+    arguments = *ElmanOperands(**tensors), *options
     torch.library.opcheck(torch.ops.eigenrnn.elman_cpu.default, arguments)
 
 
 @pytest.mark.parametrize("with_states", [False, True], ids=["outputs", "all"])
 def test_the_operator_of_the_backward_pass_passes_opcheck(with_states):
-    x, W, h0, bias, U, c, V, d = operands((4, 3, 2, 2), bias=True).values()
-    options = "modrelu", [3, 2, 1, 1], False
-    run = torch.ops.eigenrnn.elman_cpu
-    h, last, y, moduli = run(x, W, h0, bias, U, c, V, d, *options, False)
+    tensors = ElmanOperands(**operands((4, 3, 2, 2), bias=True))
+    options = Options("modrelu", [3, 2, 1, 1])
+    h, last, y, moduli = torch.ops.eigenrnn.elman_cpu(*tensors, *options)
     g, g_last = (normal(7, *h.shape), normal(8, *last.shape)) if with_states else (None, None)
-    saved = x, W, h0, bias, U, V, h, moduli
-    arguments = (g, g_last, normal(9, *y.shape), *saved, [True] * 8, *options)
+    needed = [v is not None for v in tensors]
+    arguments = g, g_last, normal(9, *y.shape), h, moduli, *tensors, *options, needed
     torch.library.opcheck(torch.ops.eigenrnn.elman_cpu_backward.default, arguments)
 
 

@@ -9,8 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cases import NONLINEARITIES
 from eigenrnn.ops import explain
+from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
-from eigenrnn.ops.elman import BACKENDS
+from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from states import elman, gru
 from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
@@ -325,14 +326,15 @@ def test_the_operators_pass_opcheck(kind, normed, ragged):
     gain, shift = norm_of(normed, dtype=torch.float32) or (None, None)
     zoneout = zoneout_of(kind)
     mask, rate = (zoneout, 0.0) if torch.is_tensor(zoneout) else (None, zoneout or 0.0)
-    sizes = ragged_sizes(T, B) if ragged else None
-    options = (bias, gain, shift, mask, rate, "modrelu", sizes, False)
-    there = torch.ops.eigenrnn.elman_norm_zoneout.default
-    torch.library.opcheck(there, (x, W, h0, *options, True))
-    detached = [t.detach() if torch.is_tensor(t) else t for t in (x, W, h0, *options)]
-    h, *kept = there(*detached, True)
-    back = torch.ops.eigenrnn.elman_norm_zoneout_backward.default
-    torch.library.opcheck(back, (weights_like(h), h, *kept, *detached[1:]))
+    options = Options("modrelu", ragged_sizes(T, B) if ragged else None, rate=rate)
+    leaves = ElmanOperands(x, W, h0, bias, gain=gain, shift=shift, mask=mask)
+    there = torch.ops.eigenrnn.elman_loop.default
+    torch.library.opcheck(there, (*leaves, *options, True))
+    tensors = [v if v is None else v.detach() for v in leaves]
+    h, *saved = there(*tensors, *options, True)
+    needed = [v is not None and v.is_floating_point() for v in tensors]
+    back = torch.ops.eigenrnn.elman_loop_backward.default
+    torch.library.opcheck(back, (weights_like(h), h, *saved, *tensors, *options, needed))
 
 
 class Numbers(TorchDispatchMode):
@@ -344,7 +346,7 @@ class Numbers(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         results = func(*args, **(kwargs or {}))
-        if func is torch.ops.eigenrnn.elman_norm_zoneout.default:
+        if func is torch.ops.eigenrnn.elman_loop.default:
             self.kept = sum(each.numel() for each in results)
         return results
 

@@ -19,7 +19,10 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman import gpu as elman
+from eigenrnn.ops.gru import GRUOperands, GRUOptions
 from eigenrnn.ops.gru import gpu as gru
 
 FORMS = {"gru": (True, True), "nc-gru": (False, False)}
@@ -76,16 +79,18 @@ def call(recurrence, nonlinearity, dtype, N):
     bias = torch.zeros(N, dtype=dtype) if nonlinearity.startswith("modrelu") else None
     h0, h = torch.zeros(B, N, dtype=dtype), torch.zeros(T, B, N, dtype=dtype)
     if recurrence == "elman":
-        W, options = torch.zeros(N, N, dtype=dtype), (nonlinearity, sizes, False)
-        _, moduli = elman.elman_gpu(h, W, h0, bias, *options)
-        elman._elman_gpu_backward(h, h, moduli, W, h0, bias, *options)
+        W, options = torch.zeros(N, N, dtype=dtype), Options(nonlinearity, sizes)
+        tensors = ElmanOperands(h, W, h0, bias)
+        _, moduli = elman.elman_gpu(*tensors, *options)
+        elman._elman_gpu_backward(h, h, moduli, *tensors, *options, [False] * len(tensors))
         return
     x, W = torch.zeros(T, B, 3 * N, dtype=dtype), torch.zeros(3 * N, N, dtype=dtype)
-    options = nonlinearity, *FORMS[recurrence], sizes, False
-    shift = torch.zeros(N, dtype=dtype) if options[1] else None
+    options = GRUOptions(nonlinearity, *FORMS[recurrence], sizes)
+    shift = torch.zeros(N, dtype=dtype) if options.reset_after else None
     gates = torch.zeros(T, B, 4 * N, dtype=dtype)
-    gru.gru_gpu(x, W, h0, bias, shift, *options, True)
-    gru._gru_gpu_backward(h, h, gates, W, h0, bias, *options)
+    tensors = GRUOperands(x, W, h0, bias, shift)
+    gru.gru_gpu(*tensors, *options, True)
+    gru._gru_gpu_backward(h, h, gates, *tensors, *options, [False] * len(tensors))
 
 
 def kernel_usage(name):

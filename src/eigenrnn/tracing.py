@@ -23,9 +23,11 @@ def is_batched(*tensors: Tensor | None) -> bool:
     return any(tensor is not None and _is_batched(tensor) for tensor in tensors)
 
 
-def is_dual(tensor: Tensor) -> bool:
-    """Whether the tensor carries a tangent of `torch.autograd.forward_ad`."""
-    return not torch.compiler.is_compiling() and forward_ad.unpack_dual(tensor).tangent is not None
+def is_dual(*tensors: Tensor | None) -> bool:
+    """Whether any of the tensors carries a tangent of `torch.autograd.forward_ad`."""
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return False
+    return any(v is not None and forward_ad.unpack_dual(v).tangent is not None for v in tensors)
 
 
 def autocasts(device_type: str) -> bool:

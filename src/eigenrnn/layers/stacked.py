@@ -198,7 +198,7 @@ class Stacked(nn.Module, Generic[_D]):
         """Return for each backend whether it is chosen for an input, could be, or why not."""
         x = input.data if isinstance(input, PackedSequence) else input
         size, options = self.all_directions()[0].state_size, non_default_options(self)
-        call = Call.of(x, self.nonlinearity, *self.parameters(), state_size=size, options=options)
+        call = Call.of(x, self.nonlinearity, *self.parameters(), state_size=size, features=options)
         return explain(self.backends, call, self.backend)
 
     def freeze(self) -> Self:

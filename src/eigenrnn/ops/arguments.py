@@ -1,14 +1,104 @@
-"""Checks of the arguments of a recurrence, and its input map."""
+"""The records of a call, its tensors and its options, with their checks.
 
-from collections.abc import Iterable, Sequence
+A recurrence has a named tuple of its tensors, its operands. Every function here accepts any of
+them. A torch operator takes the operands and the options one by one, in the order of the records.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from numbers import Integral
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["check_batch_sizes", "check_flags", "check_tensors", "check_types", "map_inputs"]
+__all__ = [
+    "Options",
+    "check_batch_sizes",
+    "check_dtypes",
+    "check_flags",
+    "check_shapes",
+    "check_tensors",
+    "features_of",
+    "map_inputs",
+    "map_tensors",
+    "needs_gradient",
+    "schema",
+    "to_float32",
+]
+
+_Operands = TypeVar("_Operands", bound=Any)
+
+_NORM_ZONEOUT = ("gain", "shift", "mask")  # checked in `norm_zoneout`
+
+
+class Options(NamedTuple):
+    """What a recurrence does with its operands.
+
+    Args:
+        nonlinearity: The name of the nonlinearity.
+        batch_sizes: The number of running sequences at each step; None for the whole batch.
+        reverse: Whether to run from the last step to the first.
+        last_only: Whether only the last states are computed and stored.
+        rate: The zoneout rate of evaluation; zero without zoneout, or with a mask.
+    """
+
+    nonlinearity: str = "tanh"
+    batch_sizes: Sequence[int] | None = None
+    reverse: bool = False
+    last_only: bool = False
+    rate: float = 0.0
+
+
+_SCHEMA_TYPES: Mapping[Any, str] = {
+    Tensor: "Tensor",
+    Tensor | None: "Tensor?",
+    str: "str",
+    bool: "bool",
+    float: "float",
+    Sequence[int] | None: "SymInt[]?",
+}
+
+
+def schema(*records: type) -> str:
+    """Return the fields of records as the arguments in the schema of a torch operator.
+
+    Example:
+        >>> schema(Options)
+        'str nonlinearity, SymInt[]? batch_sizes, bool reverse, bool last_only, float rate'
+    """
+    hints = [hint for record in records for hint in get_type_hints(record).items()]
+    return ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in hints)
+
+
+def map_tensors(f: Callable[[Tensor], Tensor], operands: _Operands) -> _Operands:
+    """Return the operands with f applied to each tensor; None stays None."""
+    return operands._make([None if tensor is None else f(tensor) for tensor in operands])
+
+
+def to_float32(operands: _Operands) -> _Operands:
+    """Return the operands with 16-bit tensors in float32, for autocast."""
+    return map_tensors(_to_float32, operands)
+
+
+def _to_float32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def needs_gradient(operands: Iterable[Tensor | None]) -> bool:
+    """Whether autograd records a call with these operands."""
+    return torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in operands)
+
+
+def features_of(operands: Any, options: Any) -> list[str]:
+    """Return the optional features that a call uses, as in `Backend.features`."""
+    features: list[str] = []
+    if operands.gain is not None:
+        features.append("layer_norm")
+    if operands.mask is not None or options.rate:
+        features.append("zoneout")
+    return features
 
 
 def map_inputs(
@@ -25,19 +115,31 @@ def map_inputs(
     return torch.complex(F.linear(x, U.real, real), F.linear(x, U.imag, imaginary))
 
 
-def check_tensors(x: object, W: object, **others: object) -> None:
-    """Check that all arguments are dense tensors; all but x and W may be None.
+def check_tensors(operands: Any) -> None:
+    """Check that all operands are dense tensors; all but x and W may be None.
 
     Raises:
         TypeError: If one is not.
     """
-    for name, value in {"x": x, "W": W, **others}.items():
+    for name, value in zip(operands._fields, operands, strict=True):
         if value is None and name not in ("x", "W"):
             continue
         if not isinstance(value, Tensor):
             raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
         if value.layout != torch.strided:
             raise TypeError(f"expected {name} to be a dense tensor, got one of {value.layout}")
+
+
+def check_shapes(operands: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Check the shapes of the operands that have an expected one.
+
+    Raises:
+        ValueError: If one is wrong.
+    """
+    for name, shape in shapes.items():
+        tensor: Tensor | None = getattr(operands, name)
+        if tensor is not None and tensor.shape != shape:
+            raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
 
 
 def check_flags(**flags: object) -> None:
@@ -51,10 +153,8 @@ def check_flags(**flags: object) -> None:
             raise TypeError(f"expected {name} to be True or False, got {type(flag).__name__}")
 
 
-def check_types(
-    supported: Iterable[torch.dtype], x: Tensor, W: Tensor, **others: Tensor | None
-) -> None:
-    """Check the dtypes and devices of all tensors.
+def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
+    """Check the dtypes and devices of all operands.
 
     The bias is real. If U is complex, x may be real.
 
@@ -62,18 +162,24 @@ def check_types(
         TypeError: If no backend supports a dtype, or the dtypes differ.
         ValueError: If the tensors are on several devices.
     """
+    x, W = operands.x, operands.W
     for name, tensor in (("x", x), ("W", W)):
         if tensor.dtype not in supported:
             names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in supported))
             raise TypeError(f"expected {name} of one of the types {names}, got {tensor.dtype}")
-    for name, tensor in {"W": W, **others}.items():
-        if tensor is not None and tensor.device != x.device:
+    others = [
+        (name, tensor)
+        for name, tensor in zip(operands._fields[1:], operands[1:], strict=True)
+        if tensor is not None and name not in _NORM_ZONEOUT
+    ]
+    for name, tensor in others:
+        if tensor.device != x.device:
             raise ValueError(f"expected {name} on {x.device}, where x is, got {tensor.device}")
-    mapped_from_real = others["U"] is not None and W.real.dtype == x.dtype
+    mapped_from_real = operands.U is not None and W.real.dtype == x.dtype
     expected = W.dtype if mapped_from_real else x.dtype
-    for name, tensor in {"W": W, **others}.items():
+    for name, tensor in others:
         wanted = x.real.dtype if name == "bias" else expected
-        if tensor is not None and tensor.dtype != wanted:
+        if tensor.dtype != wanted:
             raise TypeError(f"expected {name} of {wanted} to go with x, got {tensor.dtype}")
 
 

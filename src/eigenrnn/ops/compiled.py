@@ -1,12 +1,16 @@
-"""The compiled CPU kernels, if they were built, and the conversion of tensors for them."""
+"""The compiled CPU kernels, if they were built, and what the backends that call them share."""
 
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, overload
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES
-from eigenrnn.ops.dispatch import Call
+from eigenrnn.ops.arguments import to_float32
+from eigenrnn.ops.dispatch import Backend, Call
 
 try:
     # `from eigenrnn.ops import _cpu` would report a missing module as a circular import
@@ -24,20 +28,17 @@ else:
     _unavailable_reason = None
 
 __all__ = [
-    "DESCRIPTION",
+    "CompiledBackend",
     "activation",
-    "contiguous_rows",
     "empty_buffer",
+    "empty_like_steps",
+    "gradient_buffers",
     "kernels",
     "number_type",
     "pointer",
     "rows",
     "unavailable",
-    "unsupported",
 ]
-
-DESCRIPTION = "compiled C++ on the CPU" + (f", {kernels.isa}" if kernels else "")
-"""The description of the backends that use these kernels."""
 
 _ACTIVATIONS = ("identity", "tanh", "relu", "elu", "leaky_relu", "modrelu", "modrelu_paired")
 _NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
@@ -49,13 +50,35 @@ def unavailable() -> str | None:
     return _unavailable_reason
 
 
-def unsupported(call: Call) -> str | None:
-    """Return why the compiled kernels cannot compute a call, or None."""
-    if call.device != "cpu":
-        return f"the tensors are on {call.device}"
-    if call.transformed:
-        return "torch.func transforms and forward mode need differentiable operations"
-    return None
+class CompiledBackend(Backend):
+    """A backend that calls these kernels; a subclass implements `run_kernels`."""
+
+    name = "cpu"
+    description = "compiled C++ on the CPU" + (f", {kernels.isa}" if kernels else "")
+    supports_last_only = True
+
+    def unavailable(self) -> str | None:
+        return unavailable()
+
+    def unsupported(self, call: Call) -> str | None:
+        if call.device != "cpu":
+            return f"the tensors are on {call.device}"
+        if call.transformed:
+            return "torch.func transforms and forward mode need differentiable operations"
+        return None
+
+    def run(self, operands: Any, options: Any) -> tuple[Tensor, Tensor]:
+        U = operands.U
+        if operands.W.dtype == torch.bfloat16:
+            h, last = self.run(to_float32(operands), options)
+            return h.bfloat16(), last.bfloat16()
+        if U is not None and U.shape[1] == 0:  # the kernels take M = 0 for no input map
+            operands = operands._replace(x=F.pad(operands.x, (0, 1)), U=F.pad(U, (0, 1)))
+        return self.run_kernels(operands, options)
+
+    @abstractmethod
+    def run_kernels(self, operands: Any, options: Any) -> tuple[Tensor, Tensor]:
+        """Run on float32, float64 or complex operands."""
 
 
 def activation(name: str, bias: Tensor | None) -> tuple[int, float]:  # index in csrc, slope
@@ -93,6 +116,22 @@ def empty_buffer(like: Tensor, *shape: int) -> Tensor:
     return buffer
 
 
+def empty_like_steps(
+    steps: Tensor,  # (T, B, any)
+    K: int,
+    typed: Tensor | None = None,
+) -> Tensor:  # (T, B, K)
+    """Return an uninitialised buffer with the layout of `steps` and the dtype of `typed`."""
+    (T, B, _), typed = steps.shape, steps if typed is None else typed
+    if steps.stride(0) < steps.stride(1):
+        return empty_buffer(typed, B, T, K).transpose(0, 1)
+    return empty_buffer(typed, T, B, K)
+
+
+@overload
+def rows(tensor: Tensor) -> Tensor: ...
+@overload
+def rows(tensor: Tensor | None) -> Tensor | None: ...
 def rows(tensor: Tensor | None) -> Tensor | None:
     """Return a tensor whose last axis is contiguous, as the kernels require."""
     if tensor is None or tensor.shape[-1] == 1 or tensor.stride(-1) == 1 or not tensor.numel():
@@ -104,9 +143,22 @@ def rows(tensor: Tensor | None) -> Tensor | None:
     return tensor.contiguous()
 
 
-def contiguous_rows(*tensors: Any) -> tuple[Any, ...]:
-    """Apply `rows` to several tensors; None stays None."""
-    return tuple(map(rows, tensors))
+def gradient_buffers(
+    operands: Any,
+    h: Tensor,  # (T, B, N)
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    """Allocate the needed gradients as the kernels write them; the others are None."""
+
+    def buffer(name: str, tensor: Tensor) -> Tensor:
+        if name == "x":
+            return empty_like_steps(h if operands.U is None else tensor, tensor.shape[2])
+        if name in ("W", "U"):
+            return tensor.new_empty(tensor.shape[::-1]).T
+        return tensor.new_empty(tensor.shape)
+
+    fields = zip(operands._fields, operands, needed, strict=True)
+    return [buffer(name, tensor) if is_needed else None for name, tensor, is_needed in fields]
 
 
 def pointer(tensor: Tensor | None) -> tuple[int, int, int]:

@@ -2,9 +2,11 @@
 
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +32,7 @@ class Call:
         nonlinearity: The name of the nonlinearity.
         transformed: Whether a `torch.func` transform or forward-mode differentiation is active.
         state_size: The number of real numbers in one state.
-        options: The optional features in use: ``"layer_norm"``, ``"zoneout"``, both or none.
+        features: The optional features in use: ``"layer_norm"``, ``"zoneout"``, both or none.
     """
 
     device: str
@@ -38,7 +40,7 @@ class Call:
     nonlinearity: str
     transformed: bool
     state_size: int
-    options: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -47,50 +49,59 @@ class Call:
         nonlinearity: str,
         *others: Tensor | None,
         state_size: int,
-        options: Iterable[str] = (),
+        features: Iterable[str] = (),
     ) -> "Call":
         """Describe a call by its tensors."""
-        transformed = under_transform() or any(
-            is_dual(tensor) for tensor in (x, *others) if tensor is not None
-        )
-        return cls(x.device.type, x.dtype, nonlinearity, transformed, state_size, tuple(options))
+        transformed = under_transform() or is_dual(x, *others)
+        return cls(x.device.type, x.dtype, nonlinearity, transformed, state_size, tuple(features))
 
 
-@dataclass(frozen=True, repr=False)
-class Backend:
-    r"""One implementation of a recurrence.
+class Backend(ABC):
+    """One implementation of a recurrence.
 
-    Args:
-        name: The value of `backend=`.
-        run: The implementation. It returns all states (or the outputs of the head) and the last
-            states. All backends of a recurrence share one signature, and apply the input map if
-            there is one. Optional features are keyword arguments, passed only to a backend that
-            lists them in `features`.
-        description: A few words for the list of backends.
-        dtypes: The supported dtypes.
-        unavailable: Returns why this machine cannot use the backend, or None.
-        unsupported: Returns why the backend cannot compute a call, or None.
-        supports_last_only: Whether `run` accepts ``last_only=True`` and then stores only the last
-            states.
-        experimental: Returns why the backend is never chosen automatically, or None.
-        features: The optional features that it computes.
-        fuses_head: Whether `run` accepts this ``V`` (and ``d``) and then returns the outputs
-            :math:`h_t V^\top + d` instead of the states.
+    A subclass sets the attributes and implements `run`. It overrides a method below only to
+    restrict or extend what it supports.
     """
 
     name: str
-    run: Callable[..., tuple[Tensor, Tensor]]
-    description: str
-    dtypes: frozenset[torch.dtype]
-    unavailable: Callable[[], str | None]
-    unsupported: Callable[[Call], str | None]
-    experimental: Callable[[Call], str | None] = lambda _: None
-    features: frozenset[str] = frozenset()
-    supports_last_only: bool = False
-    fuses_head: Callable[[Tensor], bool] = lambda _: False
+    """The value of `backend=`."""
 
-    def __repr__(self) -> str:
-        return f"<backend {self.name!r}>"
+    description: str
+    """A few words for the list of backends."""
+
+    dtypes: frozenset[torch.dtype]
+    """The supported dtypes."""
+
+    features: frozenset[str] = frozenset()
+    """The optional features that it computes: ``"layer_norm"``, ``"zoneout"``."""
+
+    supports_last_only = False
+    """Whether it stores only the last states if ``options.last_only`` is set."""
+
+    @abstractmethod
+    def run(self, operands: Any, options: Any) -> tuple[Tensor, Tensor]:
+        """Return all states, or the outputs of the head, and the last states.
+
+        Args:
+            operands: The tensors of the call, a named tuple such as `ElmanOperands`.
+            options: The options of the call, such as `Options`.
+        """
+
+    def unavailable(self) -> str | None:
+        """Return why this machine cannot use the backend, or None."""
+        return None
+
+    def unsupported(self, call: Call) -> str | None:  # noqa: ARG002, for subclasses
+        """Return why the backend cannot compute a call, or None."""
+        return None
+
+    def experimental(self, call: Call) -> str | None:  # noqa: ARG002, for subclasses
+        """Return why the backend is never chosen automatically, or None."""
+        return None
+
+    def fuses_head(self, V: Tensor) -> bool:  # noqa: ARG002, for subclasses
+        """Whether `run` takes this V and returns the outputs instead of all states."""
+        return False
 
     def reason_against(self, call: Call) -> str | None:
         """Return why the backend cannot compute the call, or None."""
@@ -105,8 +116,11 @@ class Backend:
         return None if call.dtype in self.dtypes else f"it has no kernels for {call.dtype}"
 
     def _lacks_feature(self, call: Call) -> str | None:
-        lacking = [option for option in call.options if option not in self.features]
+        lacking = [feature for feature in call.features if feature not in self.features]
         return f"it does not compute {' and '.join(lacking)}" if lacking else None
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name!r}>"
 
 
 class _Forced(threading.local):

@@ -1,7 +1,7 @@
 """Which calls the Triton kernels support, and how they are launched; imports no Triton."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -11,20 +11,15 @@ import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES
-from eigenrnn.ops.dispatch import Call
+from eigenrnn.ops.dispatch import Backend, Call
 
 __all__ = [
-    "DESCRIPTION",
     "INTERPRETED",
-    "experimental",
+    "TritonBackend",
     "launch",
     "sequence_lengths",
     "unavailable",
-    "unsupported",
 ]
-
-DESCRIPTION = "Triton on NVIDIA GPUs, the matrix in the registers of one multiprocessor"
-"""The description of the backends that use these kernels."""
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "y", "yes")
 """Whether Triton's interpreter runs the kernels on the CPU."""
@@ -34,11 +29,6 @@ _GPU = "cuda", "a CUDA device"
 _INTERPRETER = "cpu", "the CPU, because TRITON_INTERPRET is set"
 _WARPS = {16: 1, 32: 2, 64: 4, 128: 8}  # by the size of the first piece, for 32-bit numbers
 _STATE_DTYPES = {16: torch.float32, 32: torch.float32, 64: torch.float64}  # by bits of x
-
-
-def unavailable() -> str | None:
-    """Return why this machine cannot run the Triton kernels, or None."""
-    return _UNAVAILABLE
 
 
 def _triton_unavailable() -> str | None:
@@ -57,14 +47,24 @@ def _triton_unavailable() -> str | None:
 _UNAVAILABLE = _triton_unavailable()
 
 
-def unsupported(limits: Mapping[torch.dtype, int]) -> Callable[[Call], str | None]:
-    """Return a function that returns why a call is unsupported, or None.
+def unavailable() -> str | None:
+    """Return why this machine cannot run the Triton kernels, or None."""
+    return _UNAVAILABLE
 
-    Args:
-        limits: The largest number of real numbers in a state, by the dtype that holds it.
-    """
 
-    def reason(call: Call) -> str | None:
+class TritonBackend(Backend):
+    """A backend that launches these kernels."""
+
+    name = "gpu"
+    description = "Triton on NVIDIA GPUs, the matrix in the registers of one multiprocessor"
+
+    limits: Mapping[torch.dtype, int]
+    """The largest number of real numbers in a state, by the dtype that holds it."""
+
+    def unavailable(self) -> str | None:
+        return unavailable()
+
+    def unsupported(self, call: Call) -> str | None:
         device, where = _INTERPRETER if INTERPRETED else _GPU
         if call.device != device:
             return f"it needs tensors on {where}, and they are on {call.device}"
@@ -72,7 +72,7 @@ def unsupported(limits: Mapping[torch.dtype, int]) -> Callable[[Call], str | Non
             return "its kernels support only NVIDIA GPUs"
         if call.transformed:
             return "torch.func transforms and forward mode need differentiable operations"
-        limit = limits[_state_dtype(call.dtype)]
+        limit = self.limits[_state_dtype(call.dtype)]
         if call.state_size > limit:
             return (
                 f"states of {call.state_size} numbers are too many: the registers of one "
@@ -80,26 +80,20 @@ def unsupported(limits: Mapping[torch.dtype, int]) -> Callable[[Call], str | Non
             )
         return None
 
-    return reason
+    def experimental(self, call: Call) -> str | None:  # noqa: ARG002, the same for all calls
+        if INTERPRETED:
+            return "Triton's interpreter is for tests: used only if requested by name"
+        return "it has never been run on a GPU: used only if requested by name"
 
 
-def experimental(_: Call) -> str:
-    """Return why the backend is never chosen automatically."""
-    if INTERPRETED:
-        return "Triton's interpreter is for tests: used only if requested by name"
-    return "it has never been run on a GPU: used only if requested by name"
-
-
-def launch(  # noqa: PLR0913, the arguments of all kernels
+def launch(
     kernel: Any,
     B: int,
     N: int,
     arguments: Sequence[Any],
-    nonlinearity: str,
     bias: Tensor | None,
-    ragged: bool,
-    reverse: bool,
-    **options: bool,
+    options: Any,
+    **flags: bool,
 ) -> None:
     """Launch one program per sequence on the device of the first argument."""
     from triton.language import float32, float64
@@ -107,7 +101,7 @@ def launch(  # noqa: PLR0913, the arguments of all kernels
     first: Tensor = arguments[0]
     state_dtype = _state_dtype(first.dtype)
     sizes = pieces(N)
-    name, slope = _kernel_nonlinearity(nonlinearity, bias)
+    name, slope = _kernel_nonlinearity(options.nonlinearity, bias)
     with torch.cuda.device_of(first):
         kernel[(B,)](
             *arguments,
@@ -116,11 +110,11 @@ def launch(  # noqa: PLR0913, the arguments of all kernels
             NAME=name,
             SLOPE=slope,
             BIASED=bias is not None,
-            RAGGED=ragged,
-            REVERSE=reverse,
+            RAGGED=options.batch_sizes is not None,
+            REVERSE=options.reverse,
             num_warps=warps(sizes, state_dtype),
             enable_fp_fusion=True,
-            **options,
+            **flags,
         )
 
 

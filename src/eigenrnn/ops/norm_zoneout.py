@@ -1,6 +1,5 @@
 """LayerNorm and zoneout, the optional features of a recurrence."""
 
-from collections.abc import Mapping
 from numbers import Real
 from typing import Any, TypeAlias, cast
 
@@ -8,19 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.linalg import at_least_float32
-
 __all__ = [
     "EPSILON",
     "Norm",
     "Zoneout",
     "apply_layer_norm",
     "apply_zoneout",
-    "backend_options",
-    "check_option_types",
-    "check_options",
+    "check_norm_dtype",
+    "check_norm_zoneout",
     "check_zoneout_rate",
-    "norm_to_float32",
 ]
 
 EPSILON = 1e-5
@@ -35,89 +30,80 @@ Zoneout: TypeAlias = Tensor | float
 
 def apply_layer_norm(
     z: Tensor,  # (B, N)
-    norm: Norm | None,
+    gain: Tensor | None,  # (N,)
+    shift: Tensor | None,  # (N,)
 ) -> Tensor:  # (B, N)
     r"""Return :math:`g \odot (z - \mu) / \sqrt{\sigma^2 + \epsilon} + c` over the units."""
-    return z if norm is None else F.layer_norm(z, z.shape[-1:], *norm, EPSILON)
+    return z if gain is None else F.layer_norm(z, z.shape[-1:], gain, shift, EPSILON)
 
 
 def apply_zoneout(
     h_new: Tensor,  # (B, N)
     h: Tensor,  # (B, N)
-    zoneout: Zoneout | None,
+    mask: Tensor | None,  # (T, B, N), bool
+    rate: float,
     t: int,
 ) -> Tensor:  # (B, N)
     """Return the state after zoneout: masked units keep their previous state at step t.
 
     A rate gives the mean over all masks.
     """
-    if isinstance(zoneout, Tensor):
-        return torch.where(zoneout[t, : len(h)], h, h_new)
-    return h_new if zoneout is None else zoneout * h + (1 - zoneout) * h_new
+    if mask is not None:
+        return torch.where(mask[t, : len(h)], h, h_new)
+    return rate * h + (1 - rate) * h_new if rate else h_new
 
 
-def backend_options(layer_norm: Norm | None, zoneout: Zoneout | None) -> dict[str, Any]:
-    """Return the keyword arguments of a backend for the features in use.
-
-    Raises the errors of `check_zoneout_rate`.
-    """
-    options: dict[str, Any] = {} if layer_norm is None else {"layer_norm": layer_norm}
-    if zoneout is None:
-        return options
-    if not isinstance(zoneout, Tensor):
-        check_zoneout_rate(zoneout)
-        if zoneout == 0:
-            return options
-    return options | {"zoneout": zoneout}
-
-
-def norm_to_float32(layer_norm: Norm | None) -> Norm | None:
-    """Return the norm in at least float32, for autocast."""
-    if layer_norm is None:
-        return None
-    gain, shift = (v.to(at_least_float32(v.dtype)) for v in layer_norm)
-    return gain, shift
-
-
-def check_options(
-    options: Mapping[str, Any],
+def check_norm_zoneout(
+    layer_norm: Norm | None,
+    zoneout: Zoneout | None,
     x: Tensor,  # (T, B, .)
     W: Tensor,  # (G N, N)
-) -> None:
-    """Check the shapes and devices of LayerNorm and zoneout for G gates of N units.
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, float]:
+    """Check LayerNorm and zoneout for G gates of N units; return gain, shift, mask and rate.
 
     Raises:
-        ValueError: If a shape or a device is wrong, or layer_norm is used with complex states.
+        ValueError: If a shape, a device or the rate is wrong, or layer_norm is used with complex
+            states.
         TypeError: If the norm is not two tensors, or the mask is not boolean.
     """
+    gain = shift = mask = None
+    rate = 0.0
+    if isinstance(zoneout, Tensor):
+        mask = zoneout
+    elif zoneout is not None:
+        check_zoneout_rate(zoneout)
+        rate = float(zoneout)
     (T, B, _), (width, N) = x.shape, W.shape
-    if "layer_norm" in options:
-        norm = options["layer_norm"]
+    if layer_norm is not None:
         if W.is_complex():
             raise ValueError(
                 f"expected real W, as layer_norm is not defined on complex states, got {W.dtype}; "
                 "the bias of modReLU sets their scale"
             )
-        if not isinstance(norm, tuple | list) or len(norm) != 2:
+        pair: Any = layer_norm
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise TypeError(
-                f"expected layer_norm to be a pair, gain and shift, got {type(norm).__name__}"
+                f"expected layer_norm to be a pair, gain and shift, got {type(pair).__name__}"
             )
-        for name, tensor in zip(("gain", "shift"), norm, strict=True):
-            _check(f"{name} of layer_norm", tensor, (width,), W.device)
-    mask = options.get("zoneout")
-    if isinstance(mask, Tensor):
+        gain, shift = layer_norm
+        _check("gain of layer_norm", gain, (width,), W.device)
+        _check("shift of layer_norm", shift, (width,), W.device)
+    if mask is not None:
         _check("the mask of zoneout", mask, (T, B, N), W.device)
-        _check_type("the mask of zoneout", mask, torch.bool)
+        _check_dtype("the mask of zoneout", mask, torch.bool)
+    return gain, shift, mask, rate
 
 
-def check_option_types(options: Mapping[str, Any], W: Tensor) -> None:
+def check_norm_dtype(operands: Any) -> None:
     """Check that gain and shift have the dtype of W.
 
     Raises:
         TypeError: If one has another dtype.
     """
-    for name, tensor in zip(("gain", "shift"), options.get("layer_norm", ()), strict=False):
-        _check_type(f"{name} of layer_norm", tensor, W.dtype)
+    for name in ("gain", "shift"):
+        tensor = getattr(operands, name)
+        if tensor is not None:
+            _check_dtype(f"{name} of layer_norm", tensor, operands.W.dtype)
 
 
 def check_zoneout_rate(zoneout: object) -> None:
@@ -142,6 +128,6 @@ def _check(name: str, tensor: object, shape: tuple[int, ...], device: torch.devi
         raise ValueError(f"expected {name} on {device}, where W is, got {tensor.device}")
 
 
-def _check_type(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
+def _check_dtype(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
     if tensor.dtype != dtype:
         raise TypeError(f"expected {name} to be of {dtype}, got {tensor.dtype}")

@@ -86,6 +86,6 @@ def weight_gradient(
     """Return the gradient of W in one product over all steps, without a copy of h."""
     later, earlier = (delta[:-1], h[1:]) if reverse else (delta[1:], h[:-1])
     # padding is zero in delta or in h, so it adds nothing
-    grad = first.T @ h0.conj()
+    grad = first.T @ h0.conj_physical()
     rows, (K, N) = later.shape[0] * later.shape[1], grad.shape
-    return torch.addmm(grad, later.reshape(rows, K).T, earlier.reshape(rows, N).conj())
+    return torch.addmm(grad, later.reshape(rows, K).T, earlier.reshape(rows, N).conj_physical())

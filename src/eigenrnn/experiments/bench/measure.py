@@ -15,6 +15,8 @@ import torch
 from eigenrnn.experiments.bench.layers import REFERENCE, benchmarked_layers, product_gflops, step
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman.cpu import forward_arguments
 
 __all__ = ["SIZES", "Bench", "Size", "Timing", "interleave", "measure"]
@@ -201,8 +203,8 @@ def _kernel_call(
     x: torch.Tensor, U: torch.Tensor, W: torch.Tensor, h0: torch.Tensor, bias: torch.Tensor
 ) -> Callable[[], object]:
     h, last = torch.empty(1, 1, len(W)), torch.empty(1, len(W))
-    inputs = x, W, h0, bias, U, None, None, None
-    arguments = forward_arguments(*inputs, "modrelu", None, False, h, last, None)
+    operands, options = ElmanOperands(x, W, h0, bias, U), Options("modrelu")
+    arguments = forward_arguments(operands, options, h, last, None)
 
     def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:
         compiled.kernels.elman_forward(

@@ -1,28 +1,36 @@
 """The public Elman recurrence: checks the arguments and calls a backend."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.nonlinearities import nonlinearity as look_up
-from eigenrnn.ops.arguments import check_batch_sizes, check_flags, check_tensors, check_types
-from eigenrnn.ops.dispatch import Call, choose
-from eigenrnn.ops.elman import cpu, gpu, loop, reference
-from eigenrnn.ops.norm_zoneout import (
-    Norm,
-    Zoneout,
-    backend_options,
-    check_option_types,
-    check_options,
-    norm_to_float32,
+from eigenrnn.ops.arguments import (
+    Options,
+    check_batch_sizes,
+    check_dtypes,
+    check_flags,
+    check_tensors,
+    features_of,
+    to_float32,
 )
+from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.elman.cpu import ElmanCPU
+from eigenrnn.ops.elman.gpu import ElmanGPU
+from eigenrnn.ops.elman.loop import ElmanLoop
+from eigenrnn.ops.elman.operands import ElmanOperands, check_operand_shapes
+from eigenrnn.ops.elman.reference import ElmanReference
+from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "elman"]
 
-BACKENDS = {b.name: b for b in (cpu.BACKEND, gpu.BACKEND, loop.BACKEND, reference.BACKEND)}
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend for backend in (ElmanCPU(), ElmanGPU(), ElmanLoop(), ElmanReference())
+}
 """The backends by name, in order of preference."""
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
@@ -111,86 +119,49 @@ def elman(  # noqa: PLR0913, the tensors and the options
         tensor([5., 5., 5.])
     """
     check_flags(reverse=reverse, last_only=last_only)
-    check_tensors(x, W, h0=h0, bias=bias, U=U, c=c, V=V, d=d)
-    _check_shapes(x, W, h0, bias, U, c, V, d)
-    options = backend_options(layer_norm, zoneout)
-    check_options(options, x, W)
+    operands = ElmanOperands(x, W, cast("Tensor", h0), bias, U, c, V, d)
+    check_tensors(operands)
+    check_operand_shapes(operands)
+    gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
+    if gain is not None or mask is not None:
+        operands = operands._replace(gain=gain, shift=shift, mask=mask)
     if V is not None and last_only:
         raise ValueError("expected either last_only or V, which returns all outputs, got both")
-    if autocasts(x.device.type):
-        with torch.autocast(x.device.type, enabled=False):
-            x, W, h0, bias, U, c = (_float32(v) for v in (x, W, h0, bias, U, c))  # type: ignore[assignment]
-            h, last = elman(
-                x,
-                W,
-                h0,
-                bias,
-                U=U,
-                c=c,
-                nonlinearity=nonlinearity,
-                layer_norm=norm_to_float32(layer_norm),
-                zoneout=zoneout,
-                batch_sizes=batch_sizes,
-                reverse=reverse,
-                last_only=last_only,
-                backend=backend,
-            )
-        return h if V is None else F.linear(h, V, d), last
-    if h0 is None:
-        h0 = W.new_zeros(x.shape[1], W.shape[0])
-    check_types(_DTYPES, x, W, h0=h0, bias=bias, U=U, c=c, V=V, d=d)
-    check_option_types(options, W)
-    _check_nonlinearity(nonlinearity, W, bias)
-    if batch_sizes is not None:
-        check_batch_sizes(batch_sizes, *x.shape[:2])
-    others = W, h0, bias, U, c, V, d, *(layer_norm or ())
-    state_size = 2 * len(W) if W.is_complex() else len(W)
-    call = Call.of(x, nonlinearity, *others, state_size=state_size, options=options)
+    options = Options(nonlinearity, batch_sizes, reverse, last_only, rate)
+    if not autocasts(x.device.type):
+        return _run(operands, options, backend)
+    with torch.autocast(x.device.type, enabled=False):
+        h, last = _run(to_float32(operands._replace(V=None, d=None)), options, backend)
+    return h if V is None else F.linear(h, V, d), last
+
+
+def _run(
+    operands: ElmanOperands, options: Options, backend: str | None
+) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
+    """Check what depends on dtypes, which autocast may change, and run a backend."""
+    x, W, V, d = operands.x, operands.W, operands.V, operands.d
+    if cast("Tensor | None", operands.h0) is None:
+        operands = operands._replace(h0=W.new_zeros(x.shape[1], W.shape[0]))
+    check_dtypes(_DTYPES, operands)
+    check_norm_dtype(operands)
+    _check_nonlinearity(options.nonlinearity, W, operands.bias)
+    if options.batch_sizes is not None:
+        check_batch_sizes(options.batch_sizes, *x.shape[:2])
+    state_size, features = len(W) * (1 + W.is_complex()), features_of(operands, options)
+    call = Call.of(
+        x, options.nonlinearity, *operands[1:], state_size=state_size, features=features
+    )
     chosen = choose(BACKENDS, call, backend)
     fused = V is not None and chosen.fuses_head(V)
-    if fused:
-        options |= {"V": V, "d": d}
-    if (last_only or fused) and chosen.supports_last_only and not torch.is_grad_enabled():
-        options |= {"last_only": True}
-    h, last = chosen.run(x, W, h0, bias, U, c, nonlinearity, batch_sizes, reverse, **options)
+    if V is not None and not fused:
+        operands = operands._replace(V=None, d=None)
+    last_only = (
+        (options.last_only or fused) and chosen.supports_last_only and not torch.is_grad_enabled()
+    )
+    if last_only != options.last_only:
+        options = options._replace(last_only=last_only)
+    h, last = chosen.run(operands, options)
     return h if V is None or fused else F.linear(h, V, d), last
-
-
-def _float32(tensor: Tensor | None) -> Tensor | None:
-    if tensor is None or tensor.dtype not in (torch.float16, torch.bfloat16):
-        return tensor
-    return tensor.float()
-
-
-def _check_shapes(  # noqa: PLR0913, all tensors of a call
-    x: Tensor,
-    W: Tensor,
-    h0: Tensor | None,
-    bias: Tensor | None,
-    U: Tensor | None,
-    c: Tensor | None,
-    V: Tensor | None,
-    d: Tensor | None,
-) -> None:
-    if x.dim() != 3 or x.shape[0] < 1:
-        raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
-    for name, one, other, bias_of in (("c", c, "U", U), ("d", d, "V", V)):
-        if one is not None and bias_of is None:
-            raise ValueError(f"expected {name} to go with {other}, got {name} alone")
-    (_, B, M), N = x.shape, W.shape[-1] if U is not None and W.dim() else x.shape[2]
-    K = V.shape[0] if V is not None and V.dim() else 1
-    shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
-        "W": (W, (N, N)),
-        "h0": (h0, (B, N)),
-        "bias": (bias, (N,)),
-        "U": (U, (N, M)),
-        "c": (c, (N,)),
-        "V": (V, (K, N)),
-        "d": (d, (K,)),
-    }
-    for name, (tensor, shape) in shapes.items():
-        if tensor is not None and tensor.shape != shape:
-            raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
 
 
 def _check_nonlinearity(nonlinearity: str, W: Tensor, bias: Tensor | None) -> None:

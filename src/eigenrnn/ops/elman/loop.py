@@ -9,145 +9,194 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.arguments import Options, map_inputs, needs_gradient
+from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Call
-from eigenrnn.ops.elman.backward import register_gradients
-from eigenrnn.ops.elman.loop_norm_zoneout import run_norm_zoneout
+from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
+from eigenrnn.ops.elman.operands import SCHEMA, ElmanOperands, records
+from eigenrnn.ops.elman.reference import elman_reference
 from eigenrnn.ops.inplace_nonlinearities import (
     apply_in_place,
     backward_in_place,
     moduli_like,
     split_moduli,
 )
+from eigenrnn.ops.norm_zoneout import EPSILON
 from eigenrnn.ops.time_steps import previous_state, split_steps, states_and_last
 
-__all__ = ["BACKEND", "elman_loop"]
+__all__ = ["ElmanLoop", "elman_loop"]
 
-_OPTIONS = "str nonlinearity, SymInt[]? batch_sizes, bool reverse"
+_norm = torch.ops.aten.native_layer_norm.out
+_norm_backward = torch.ops.aten.native_layer_norm_backward
 
 
 @torch.library.custom_op(
     "eigenrnn::elman_loop",
     mutates_args=(),
-    schema=f"(Tensor x, Tensor W, Tensor h0, Tensor? bias, {_OPTIONS}) -> (Tensor, Tensor)",
+    schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
-def elman_loop(
-    x: Tensor,  # (T, B, N)
-    W: Tensor,  # (N, N)
-    h0: Tensor,  # (B, N)
-    bias: Tensor | None,  # (N,)
-    nonlinearity: str,
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, N) or (0, B, N)
+def elman_loop(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Evaluate the recurrence with one product and a few in-place operations per step.
 
-    Return the states and, for complex modReLU, the moduli of the pre-activations.
+    Return the states and, with `save`, what the backward pass needs: for complex modReLU the
+    moduli of the pre-activations; with LayerNorm its arguments z and their moments; with a zoneout
+    rate the states before zoneout.
     """
-    T, B, _ = x.shape
-    sizes = batch_sizes or [B] * T
-    h = x.new_zeros(x.shape) if sizes[-1] < B else x.new_empty(x.shape)
-    moduli = moduli_like(x, nonlinearity, bias, zeros=sizes[-1] < B)
-    f_ = apply_in_place(nonlinearity, bias, h0)
+    (operands, options), save = records(arguments), arguments[-1]
+    x, W, h0, bias, U, c, _, _, gain, shift, mask = operands
+    x = map_inputs(x, U, c)
+    T, B, N = x.shape
+    sizes = options.batch_sizes or [B] * T
+    ragged, rate = sizes[-1] < B, options.rate
+    h = x.new_zeros(x.shape) if ragged else x.new_empty(x.shape)
+    moduli, z, moments, candidates = saved = _allocate_saved(
+        h, operands, options, save, zeros=ragged
+    )
+    f_ = apply_in_place(options.nonlinearity, bias, h0)
     Wt = W.T.contiguous()
     xs, hs, ms = split_steps(x, sizes), split_steps(h, sizes), split_moduli(moduli, sizes)
-    for t in reversed(range(T)) if reverse else range(T):
-        torch.addmm(xs[t], previous_state(t, hs, h0, sizes, reverse), Wt, out=hs[t])
-        f_(hs[t], ms[t])
-    return h, moduli
+    zs, means, scales, cs = (_split_saved(v, sizes) for v in (z, *moments, candidates))
+    masks = None if mask is None else split_steps(mask, sizes)
+    for t in reversed(range(T)) if options.reverse else range(T):
+        h_before = previous_state(t, hs, h0, sizes, options.reverse)
+        h_new = cs[t] if rate else hs[t]
+        argument = h_new if gain is None else zs[t]
+        torch.addmm(xs[t], h_before, Wt, out=argument)
+        if gain is not None:
+            _norm(argument, (N,), gain, shift, EPSILON, out0=h_new, out1=means[t], out2=scales[t])
+        f_(h_new, ms[t])
+        if masks is not None:
+            torch.where(masks[t], h_before, h_new, out=hs[t])
+        elif rate:
+            torch.lerp(h_new, h_before, rate, out=hs[t])
+    return h, *saved
+
+
+def _allocate_saved(
+    h: Tensor,  # (T, B, N)
+    operands: ElmanOperands,
+    options: Options,
+    save: bool,
+    *,
+    zeros: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (T, B, N), (2, T, B, 1), (T, B, N)
+    """Allocate memory for the moduli, z, its moments and the states before zoneout.
+
+    Without gradients all steps share the memory of one; unused tensors have no steps.
+    """
+    T, B, N = h.shape
+    make, steps = h.new_zeros if zeros else h.new_empty, T if save else 1
+    moduli = moduli_like(h if save else h[:0], options.nonlinearity, operands.bias, zeros=zeros)
+    normed, mixed = steps if operands.gain is not None else 0, steps if options.rate else 0
+    return moduli, make(normed, B, N), make(2, normed, B, 1), make(mixed, B, N)
+
+
+def _split_saved(
+    saved: Tensor,  # (T or 1 or 0, B, N)
+    sizes: Sequence[int],
+) -> list[Tensor]:  # T of (sizes[t], N), or none
+    return split_steps(saved.expand(len(sizes), -1, -1), sizes) if len(saved) else []
 
 
 @torch.library.custom_op(
     "eigenrnn::elman_loop_backward",
     mutates_args=(),
-    schema="(Tensor g, Tensor h, Tensor moduli, Tensor W, Tensor h0, Tensor? bias, "
-    f"{_OPTIONS}) -> Tensor",
+    schema="(Tensor g, Tensor h, Tensor moduli, Tensor z, Tensor moments, Tensor candidates, "
+    f"{SCHEMA}, bool[] needed) -> Tensor[]",
 )
-def _elman_loop_backward(  # noqa: PLR0913, the signature of all backends
+def _elman_loop_backward(
     g: Tensor,  # (T, B, N)
     h: Tensor,  # (T, B, N)
     moduli: Tensor,  # (T, B, N) or (0, B, N)
-    W: Tensor,  # (N, N)
-    h0: Tensor,  # (B, N)
-    bias: Tensor | None,  # (N,)
-    nonlinearity: str,
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-) -> Tensor:  # (T, B, N)
-    """Return the gradients of all pre-activations."""
-    T, B, _ = h.shape
-    sizes = batch_sizes or [B] * T
+    z: Tensor,  # (T, B, N) or (0, B, N)
+    moments: Tensor,  # (2, T, B, 1) or (2, 0, B, 1)
+    candidates: Tensor,  # (T, B, N) or (0, B, N)
+    *arguments: Any,
+) -> list[Tensor]:
+    """Return the needed gradients in the order of the operands."""
+    (operands, options), needed = records(arguments), arguments[-1]
+    _, W, h0, bias, *_, gain, shift, mask = operands
+    T, B, N = h.shape
+    sizes = options.batch_sizes or [B] * T
+    rate, candidates = options.rate, candidates if options.rate else h
     delta = h.new_zeros(h.shape) if sizes[-1] < B else h.new_empty(h.shape)
-    backward_ = backward_in_place(nonlinearity, bias, h0)
+    dh = h.new_zeros(B, N)  # of the state between two steps; in the end that of h0
+    # LayerNorm overwrites the gradient that the bias needs, and that of complex numbers loses it
+    sum_bias = bias is not None and (gain is not None or bool(len(moduli)))
+    dbias, dgain, dshift = (h.real.new_zeros(N) for _ in range(3))
+    backward_ = backward_in_place(options.nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
-    gs, hs, deltas = split_steps(g, sizes), split_steps(h, sizes), split_steps(delta, sizes)
-    ms = split_moduli(moduli, sizes)
-    delta_next: Tensor | None = None
-    for t in range(T) if reverse else reversed(range(T)):
-        if delta_next is None:
-            deltas[t].copy_(gs[t])
-        elif delta_next.shape[0] < sizes[t]:  # only forward: some sequences end at this step
-            n = delta_next.shape[0]
-            torch.addmm(gs[t][:n], delta_next, conjugate, out=deltas[t][:n])
-            deltas[t][n:].copy_(gs[t][n:])
+    gs, deltas, cs = (split_steps(v, sizes) for v in (g, delta, candidates))
+    dhs, ms = split_steps(dh.expand(T, B, N), sizes), split_moduli(moduli, sizes)
+    masks = None if mask is None else split_steps(mask, sizes)
+    # zoneout passes a part of the gradient on to the state before
+    zoned_out, kept = mask is not None or bool(rate), rate if mask is None else 1
+    for t in range(T) if options.reverse else reversed(range(T)):
+        dh_t, delta_t, n = dhs[t], deltas[t], sizes[t]
+        if zoned_out:
+            torch.mul(dh_t.add_(gs[t]), 1 - rate, out=delta_t)
         else:
-            torch.addmm(gs[t], delta_next[: sizes[t]], conjugate, out=deltas[t])
-        backward_(deltas[t], hs[t], ms[t])
-        delta_next = deltas[t]
-    return delta
+            torch.add(dh_t, gs[t], out=delta_t)
+        if sum_bias:
+            moving = delta_t if masks is None else delta_t.masked_fill(masks[t], 0)
+            dbias += _along_phases(moving, cs[t])
+        backward_(delta_t, cs[t], ms[t])
+        if masks is not None:
+            delta_t.masked_fill_(masks[t], 0)  # zoned-out units ignore the value of f
+            dh_t.mul_(masks[t])
+        if gain is not None:
+            mean, scale = moments[:, t, :n]
+            dz, dgain_t, dshift_t = _norm_backward(
+                delta_t, z[t, :n], (N,), mean, scale, gain, shift, (True, True, True)
+            )
+            delta_t.copy_(dz)
+            dgain += dgain_t
+            dshift += dshift_t
+        dh_t.addmm_(delta_t, conjugate, beta=kept)
+    if bias is not None and not sum_bias:
+        dbias = bias_gradient(delta, candidates, options.nonlinearity)
+    known = {"h0": dh, "bias": dbias, "gain": dgain, "shift": dshift}
+    return operand_gradients(delta, h, operands, options, needed, known)
+
+
+def _along_phases(
+    delta: Tensor,  # (B, N)
+    h: Tensor,  # (B, N)
+) -> Tensor:  # (N,)
+    return (delta * h.sgn().conj_physical()).real.sum(0)
 
 
 @elman_loop.register_fake
-def _(
-    x: Tensor,
-    W: Tensor,  # noqa: ARG001, the operator's signature
-    h0: Tensor,  # noqa: ARG001
-    bias: Tensor | None,
-    nonlinearity: str,
-    *_: Any,
-) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), moduli_like(x, nonlinearity, bias)
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    (operands, options), save = records(arguments), arguments[-1]
+    h = operands.W.new_empty(*operands.x.shape[:2], len(operands.W))
+    return h, *_allocate_saved(h, operands, options, save)
 
 
 @_elman_loop_backward.register_fake
-def _(g: Tensor, h: Tensor, *_: Any) -> Tensor:  # noqa: ARG001, the operator's signature
-    return h.new_empty(h.shape)
+def _(*arguments: Any) -> list[Tensor]:
+    operands, _ = records(arguments[6:])
+    return empty_gradients(operands, arguments[-1])
 
 
-register_gradients(elman_loop, _elman_loop_backward)
+register_gradients(elman_loop, records, elman_reference, 1, from_operator(_elman_loop_backward))
 
 
-def _run(  # noqa: PLR0913, the signature of all backends
-    x: Tensor,  # (T, B, N) or (T, B, M)
-    W: Tensor,  # (N, N)
-    h0: Tensor,  # (B, N)
-    bias: Tensor | None,  # (N,)
-    U: Tensor | None,  # (N, M)
-    c: Tensor | None,  # (N,)
-    nonlinearity: str,
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-    **options: Any,
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    arguments = map_inputs(x, U, c), W, h0, bias, nonlinearity, batch_sizes, reverse
-    h = run_norm_zoneout(*arguments, **options) if options else elman_loop(*arguments)[0]
-    return states_and_last(h, batch_sizes, reverse)
+class ElmanLoop(Backend):
+    """One product per step, in torch operations."""
 
+    name = "loop"
+    description = "in-place torch operations, any device"
+    dtypes = REAL | COMPLEX
+    features = frozenset({"layer_norm", "zoneout"})
 
-def _unsupported(call: Call) -> str | None:
-    if call.transformed:
-        return "torch.func transforms and forward mode need differentiable operations"
-    if "layer_norm" in call.options and call.dtype in (torch.float16, torch.bfloat16):
-        return "layer_norm in 16 bits keeps its moments in dtypes that differ between devices"
-    return None
+    def unsupported(self, call: Call) -> str | None:
+        if call.transformed:
+            return "torch.func transforms and forward mode need differentiable operations"
+        if "layer_norm" in call.features and call.dtype in (torch.float16, torch.bfloat16):
+            return "layer_norm in 16 bits keeps its moments in dtypes that differ between devices"
+        return None
 
-
-BACKEND = Backend(
-    name="loop",
-    run=_run,
-    description="in-place torch operations, any device",
-    dtypes=REAL | COMPLEX,
-    unavailable=lambda: None,
-    unsupported=_unsupported,
-    features=frozenset({"layer_norm", "zoneout"}),
-)
+    def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
+        h, *_ = elman_loop(*operands, *options, needs_gradient(operands))
+        return states_and_last(h, options.batch_sizes, options.reverse)

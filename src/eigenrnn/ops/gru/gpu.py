@@ -3,67 +3,46 @@
 README.md in this folder explains the design and the limits on N.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs
-from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.gpu import (
-    DESCRIPTION,
-    experimental,
-    launch,
-    sequence_lengths,
-    unavailable,
-    unsupported,
-)
-from eigenrnn.ops.gru.backward import OPTIONS, register_gradients
+from eigenrnn.ops.arguments import map_inputs, needs_gradient
+from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
+from eigenrnn.ops.dispatch import REAL
+from eigenrnn.ops.gpu import TritonBackend, launch, sequence_lengths
+from eigenrnn.ops.gru.backward import operand_gradients
+from eigenrnn.ops.gru.operands import SCHEMA, GRUOperands, GRUOptions, records
+from eigenrnn.ops.gru.reference import gru_reference
 from eigenrnn.ops.time_steps import states_and_last
 
-__all__ = ["BACKEND", "LIMITS", "gru_gpu"]
-
-LIMITS = {torch.float32: 128, torch.float64: 64}
-"""The largest number of real numbers in a state, by the dtype that holds it."""
+__all__ = ["GRUGPU", "gru_gpu"]
 
 
 @torch.library.custom_op(
-    "eigenrnn::gru_gpu",
-    mutates_args=(),
-    schema="(Tensor x, Tensor W, Tensor h0, Tensor? bias, Tensor? recurrent_bias, "
-    f"{OPTIONS}, bool save) -> (Tensor, Tensor)",
+    "eigenrnn::gru_gpu", mutates_args=(), schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor)"
 )
-def gru_gpu(  # noqa: PLR0913, the signature of all backends
-    x: Tensor,  # (T, B, 3 N)
-    W: Tensor,  # (3 N, N)
-    h0: Tensor,  # (B, N)
-    bias: Tensor | None,  # (N,)
-    recurrent_bias: Tensor | None,  # (N,)
-    nonlinearity: str,
-    reset_after: bool,
-    update_keeps: bool,
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-    save: bool,
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
+def gru_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
     """Evaluate the states in one launch; with `save` also return r, u, q and c."""
     from eigenrnn.ops.gru.triton_kernels import gru_forward
 
-    h, gates = results = _results(x, h0, save)
+    (operands, options), save = records(arguments), arguments[-1]
+    _, W, h0, bias, recurrent_bias, *_ = operands
+    x = map_inputs(operands.x, operands.U, operands.c)
+    h, gates = results = _results(operands, save)
     T, B, N = h.shape
     if not h.numel():
         return results
     Wt = W.reshape(3, N, N).transpose(1, 2).contiguous()
-    lengths = sequence_lengths(batch_sizes, B, x.device)
+    lengths = sequence_lengths(options.batch_sizes, B, x.device)
     vectors = (Wt if v is None else v.contiguous() for v in (bias, recurrent_bias, lengths))
     arguments = x, Wt, h0.contiguous(), *vectors, h, gates, T, B, N, *x.stride()
     launch(
-        gru_forward,
-        *(B, N, arguments, nonlinearity, bias, lengths is not None, reverse),
+        *(gru_forward, B, N, arguments, bias, options),
         SHIFTED=recurrent_bias is not None,
-        RESET_AFTER=reset_after,
-        UPDATE_KEEPS=update_keeps,
+        RESET_AFTER=options.reset_after,
+        UPDATE_KEEPS=options.update_keeps,
         SAVE=save,
     )
     return results
@@ -72,92 +51,60 @@ def gru_gpu(  # noqa: PLR0913, the signature of all backends
 @torch.library.custom_op(
     "eigenrnn::gru_gpu_backward",
     mutates_args=(),
-    schema="(Tensor g, Tensor h, Tensor gates, Tensor W, Tensor h0, Tensor? bias, "
-    f"{OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    schema=f"(Tensor g, Tensor h, Tensor gates, {SCHEMA}, bool[] needed) -> Tensor[]",
 )
-def _gru_gpu_backward(  # noqa: PLR0913, the signature of all backends
+def _gru_gpu_backward(
     g: Tensor,  # (T, B, N)
     h: Tensor,  # (T, B, N)
     gates: Tensor,  # (T, B, 4 N)
-    W: Tensor,  # (3 N, N)
-    h0: Tensor,  # (B, N)
-    bias: Tensor | None,  # (N,)
-    nonlinearity: str,
-    reset_after: bool,
-    update_keeps: bool,
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, 3 N), (T, B, N), (B, N)
-    """Return the gradients of x, of q (empty if the reset is before W) and of h0."""
+    *arguments: Any,
+) -> list[Tensor]:
+    """Return the needed gradients in the order of the operands."""
     from eigenrnn.ops.gru.triton_kernels import gru_backward
 
-    gradients = _gradients(h, reset_after)
+    (operands, options), needed = records(arguments), arguments[-1]
+    W, h0, bias = operands.W.contiguous(), operands.h0, operands.bias
     T, B, N = h.shape
-    if not h.numel():
-        return gradients
-    rows = W.contiguous()
-    lengths = sequence_lengths(batch_sizes, B, g.device)
-    vectors = (rows if v is None else v.contiguous() for v in (bias, lengths))
-    tensors = g, rows, h0.contiguous(), *vectors, h.contiguous(), gates.contiguous(), *gradients
-    launch(
-        gru_backward,
-        B,
-        N,
-        (*tensors, T, B, N, *g.stride()),
-        *(nonlinearity, bias, lengths is not None, reverse),
-        RESET_AFTER=reset_after,
-        UPDATE_KEEPS=update_keeps,
-    )
-    return gradients
+    dx, dh0 = h.new_empty(T, B, 3 * N), h.new_empty(B, N)
+    dq = h.new_empty(T if options.reset_after else 0, B, N)
+    if h.numel():
+        lengths = sequence_lengths(options.batch_sizes, B, g.device)
+        vectors = (W if v is None else v.contiguous() for v in (bias, lengths))
+        tensors = g, W, h0.contiguous(), *vectors, h.contiguous(), gates.contiguous(), dx, dq, dh0
+        launch(
+            *(gru_backward, B, N, (*tensors, T, B, N, *g.stride()), bias, options),
+            RESET_AFTER=options.reset_after,
+            UPDATE_KEEPS=options.update_keeps,
+        )
+    return operand_gradients((dx, dq, dh0), h, gates, operands, options, needed)
 
 
-def _results(x: Tensor, h0: Tensor, save: bool) -> tuple[Tensor, Tensor]:
-    T, (B, N) = x.shape[0], h0.shape
-    return x.new_empty(T, B, N), x.new_empty(T if save else 0, B, 4 * N)
-
-
-def _gradients(h: Tensor, reset_after: bool) -> tuple[Tensor, Tensor, Tensor]:
-    T, B, N = h.shape
-    dq = h.new_empty(T if reset_after else 0, B, N)
-    return h.new_empty(T, B, 3 * N), dq, h.new_empty(B, N)
+def _results(operands: GRUOperands, save: bool) -> tuple[Tensor, Tensor]:
+    make, T, (B, N) = operands.x.new_empty, len(operands.x), operands.h0.shape
+    return make(T, B, N), make(T if save else 0, B, 4 * N)
 
 
 @gru_gpu.register_fake
-def _(x: Tensor, W: Tensor, h0: Tensor, *options: Any) -> tuple[Tensor, Tensor]:  # noqa: ARG001, the operator's signature
-    return _results(x, h0, options[-1])
+def _(*arguments: Any) -> tuple[Tensor, Tensor]:
+    operands, _ = records(arguments)
+    return _results(operands, arguments[-1])
 
 
 @_gru_gpu_backward.register_fake
-def _(g: Tensor, h: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ARG001, the operator's signature
-    return _gradients(h, others[5])
+def _(*arguments: Any) -> list[Tensor]:
+    operands, _ = records(arguments[3:])
+    return empty_gradients(operands, arguments[-1])
 
 
-register_gradients(gru_gpu, _gru_gpu_backward)
+register_gradients(gru_gpu, records, gru_reference, 1, from_operator(_gru_gpu_backward))
 
 
-def _run(
-    x: Tensor,  # (T, B, 3 N) or (T, B, M)
-    W: Tensor,  # (3 N, N)
-    h0: Tensor,  # (B, N)
-    bias: Tensor | None,  # (N,)
-    recurrent_bias: Tensor | None,  # (N,)
-    U: Tensor | None,  # (3 N, M)
-    c: Tensor | None,  # (3 N,)
-    *options: Any,
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    tensors = (map_inputs(x, U, c), W, h0, bias, recurrent_bias)
-    save = torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in tensors)
-    h, _ = gru_gpu(*tensors, *options, save)
-    *_, batch_sizes, reverse = options
-    return states_and_last(h, batch_sizes, reverse)
+class GRUGPU(TritonBackend):
+    """One launch for all steps."""
 
+    dtypes = REAL
+    limits = {torch.float32: 128, torch.float64: 64}  # noqa: RUF012
 
-BACKEND = Backend(
-    name="gpu",
-    run=_run,
-    description=DESCRIPTION,
-    dtypes=REAL,
-    unavailable=unavailable,
-    unsupported=unsupported(LIMITS),
-    experimental=experimental,
-)
+    def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
+        h, _ = gru_gpu(*operands, *options, needs_gradient(operands))
+        return states_and_last(h, options.batch_sizes, options.reverse)

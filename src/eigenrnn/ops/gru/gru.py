@@ -1,29 +1,34 @@
 """The public gated recurrence: checks the arguments and calls a backend."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
-from eigenrnn.ops.arguments import check_batch_sizes, check_flags, check_tensors, check_types
-from eigenrnn.ops.dispatch import Call, choose
-from eigenrnn.ops.gru import cpu, gpu, loop, reference
-from eigenrnn.ops.norm_zoneout import (
-    Norm,
-    Zoneout,
-    backend_options,
-    check_option_types,
-    check_options,
-    norm_to_float32,
+from eigenrnn.ops.arguments import (
+    check_batch_sizes,
+    check_dtypes,
+    check_flags,
+    check_tensors,
+    features_of,
+    to_float32,
 )
+from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.gru.cpu import GRUCPU
+from eigenrnn.ops.gru.gpu import GRUGPU
+from eigenrnn.ops.gru.loop import GRULoop
+from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, check_operand_shapes
+from eigenrnn.ops.gru.reference import GRUReference
+from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "gru"]
 
-BACKENDS = {b.name: b for b in (cpu.BACKEND, gpu.BACKEND, loop.BACKEND, reference.BACKEND)}
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend for backend in (GRUCPU(), GRUGPU(), GRULoop(), GRUReference())
+}
 """The backends by name, in order of preference."""
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
@@ -117,82 +122,52 @@ def gru(  # noqa: PLR0913, the tensors and the options
     """
     check_flags(reverse=reverse, last_only=last_only)
     check_flags(reset_after=reset_after, update_keeps=update_keeps)
-    check_tensors(x, W, h0=h0, bias=bias, recurrent_bias=recurrent_bias, U=U, c=c)
-    _check_shapes(x, W, h0, bias, recurrent_bias, U, c)
-    options = backend_options(layer_norm, zoneout)
-    check_options(options, x, W)
-    if autocasts(x.device.type):
-        with torch.autocast(x.device.type, enabled=False):
-            tensors: list[Any] = [
-                None if v is None else v.to(at_least_float32(v.dtype))
-                for v in (x, W, h0, bias, recurrent_bias, U, c)
-            ]
-            return gru(
-                *tensors[:5],
-                U=tensors[5],
-                c=tensors[6],
-                nonlinearity=nonlinearity,
-                reset_after=reset_after,
-                update_keeps=update_keeps,
-                layer_norm=norm_to_float32(layer_norm),
-                zoneout=zoneout,
-                batch_sizes=batch_sizes,
-                reverse=reverse,
-                last_only=last_only,
-                backend=backend,
-            )
-    if h0 is None:
-        h0 = x.new_zeros(x.shape[1], W.shape[1])
-    weights = (W, h0, bias, recurrent_bias, U, c)
+    operands = GRUOperands(x, W, cast("Tensor", h0), bias, recurrent_bias, U, c)
+    check_tensors(operands)
+    check_operand_shapes(operands)
+    gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
+    if gain is not None or mask is not None:
+        operands = operands._replace(gain=gain, shift=shift, mask=mask)
+    form = reset_after, update_keeps
+    options = GRUOptions(nonlinearity, *form, batch_sizes, reverse, last_only, rate)
+    if not autocasts(x.device.type):
+        return _run(operands, options, backend)
+    with torch.autocast(x.device.type, enabled=False):
+        return _run(to_float32(operands), options, backend)
+
+
+def _run(
+    operands: GRUOperands, options: GRUOptions, backend: str | None
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    """Check what depends on dtypes, which autocast may change, and run a backend.
+
+    Raises:
+        TypeError: If a dtype is wrong.
+    """
+    x, W = operands.x, operands.W
+    if cast("Tensor | None", operands.h0) is None:
+        operands = operands._replace(h0=x.new_zeros(x.shape[1], W.shape[1]))
     if not x.is_floating_point():
         raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
-    check_types(_DTYPES, x, W, h0=h0, bias=bias, recurrent_bias=recurrent_bias, U=U, c=c)
-    check_option_types(options, W)
-    _check_biases(bias, recurrent_bias, nonlinearity, reset_after)
-    if batch_sizes is not None:
-        check_batch_sizes(batch_sizes, *x.shape[:2])
-    others = *weights, *(layer_norm or ())
-    call = Call.of(x, nonlinearity, *others, state_size=W.shape[1], options=options)
+    check_dtypes(_DTYPES, operands)
+    check_norm_dtype(operands)
+    _check_biases(operands, options)
+    if options.batch_sizes is not None:
+        check_batch_sizes(options.batch_sizes, *x.shape[:2])
+    state_size, features = W.shape[1], features_of(operands, options)
+    call = Call.of(
+        x, options.nonlinearity, *operands[1:], state_size=state_size, features=features
+    )
     chosen = choose(BACKENDS, call, backend)
-    if last_only and chosen.supports_last_only and not torch.is_grad_enabled():
-        options |= {"last_only": True}
-    positional = (nonlinearity, reset_after, update_keeps, batch_sizes, reverse)
-    return chosen.run(x, *weights, *positional, **options)
+    last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
+    if last_only != options.last_only:
+        options = options._replace(last_only=last_only)
+    return chosen.run(operands, options)
 
 
-def _check_biases(
-    bias: Tensor | None, recurrent_bias: Tensor | None, nonlinearity: str, reset_after: bool
-) -> None:
-    f = look_up(nonlinearity)
-    if bias is not None and not f.has_bias:
-        raise ValueError(f"expected no bias, as {nonlinearity} has none: add it to x")
-    if recurrent_bias is not None and not reset_after:
+def _check_biases(operands: GRUOperands, options: GRUOptions) -> None:
+    f = look_up(options.nonlinearity)
+    if operands.bias is not None and not f.has_bias:
+        raise ValueError(f"expected no bias, as {f.name} has none: add it to x")
+    if operands.recurrent_bias is not None and not options.reset_after:
         raise ValueError("expected no recurrent_bias with the reset before W: add it to x")
-
-
-def _check_shapes(
-    x: Tensor,
-    W: Tensor,
-    h0: Tensor | None,
-    bias: Tensor | None,
-    recurrent_bias: Tensor | None,
-    U: Tensor | None,
-    c: Tensor | None,
-) -> None:
-    mapped, last = (U is not None), "M" if U is not None else "3 N"
-    if x.dim() != 3 or x.shape[0] < 1 or (not mapped and (x.shape[2] % 3 or not x.shape[2])):
-        raise ValueError(f"expected x of shape (T, B, {last}) with T >= 1, got {tuple(x.shape)}")
-    if c is not None and U is None:
-        raise ValueError("expected c to go with U, got c alone: add it to x")
-    (_, B, M), N = x.shape, W.shape[-1] if mapped and W.dim() else x.shape[2] // 3
-    shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
-        "W": (W, (3 * N, N)),
-        "h0": (h0, (B, N)),
-        "bias": (bias, (N,)),
-        "recurrent_bias": (recurrent_bias, (N,)),
-        "U": (U, (3 * N, M)),
-        "c": (c, (3 * N,)),
-    }
-    for name, (tensor, shape) in shapes.items():
-        if tensor is not None and tensor.shape != shape:
-            raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")

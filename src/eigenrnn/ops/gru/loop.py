@@ -3,46 +3,38 @@
 README.md in this folder has the derivation and the reasons for each choice.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs
-from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.gru.backward import OPTIONS, gru_loop_backward, register_gradients
-from eigenrnn.ops.inplace_nonlinearities import apply_in_place
+from eigenrnn.ops.arguments import map_inputs, needs_gradient
+from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
+from eigenrnn.ops.dispatch import REAL, Backend, Call
+from eigenrnn.ops.gru.backward import operand_gradients
+from eigenrnn.ops.gru.operands import SCHEMA, GRUOperands, GRUOptions, records
+from eigenrnn.ops.gru.reference import gru_reference
+from eigenrnn.ops.inplace_nonlinearities import apply_in_place, backward_in_place
 from eigenrnn.ops.time_steps import previous_state, split_steps, states_and_last
 
-__all__ = ["BACKEND", "gru_loop"]
+__all__ = ["GRULoop", "gru_loop"]
+
+_sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 
 @torch.library.custom_op(
-    "eigenrnn::gru_loop",
-    mutates_args=(),
-    schema="(Tensor x, Tensor W, Tensor h0, Tensor? bias, Tensor? recurrent_bias, "
-    f"{OPTIONS}, bool save) -> (Tensor, Tensor)",
+    "eigenrnn::gru_loop", mutates_args=(), schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor)"
 )
-def gru_loop(  # noqa: PLR0913, the signature of all backends
-    x: Tensor,  # (T, B, 3 N)
-    W: Tensor,  # (3 N, N)
-    h0: Tensor,  # (B, N)
-    bias: Tensor | None,  # (N,)
-    recurrent_bias: Tensor | None,  # (N,)
-    nonlinearity: str,
-    reset_after: bool,
-    update_keeps: bool,
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-    save: bool,
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
+def gru_loop(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
     """Evaluate the states; with `save` also save r, u, q and c for a backward pass."""
+    (operands, options), save = records(arguments), arguments[-1]
+    x, W, h0, bias, recurrent_bias, U, c, *_ = operands
+    x = map_inputs(x, U, c)
     T, B, N = x.shape[0], *h0.shape
-    sizes = batch_sizes or [B] * T
+    sizes = options.batch_sizes or [B] * T
     make = x.new_zeros if sizes[-1] < B else x.new_empty  # later products also read the padding
     h, gates = make(T, B, N), make(T if save else 1, B, 4 * N)
-    f_ = apply_in_place(nonlinearity, bias, h0)
+    f_ = apply_in_place(options.nonlinearity, bias, h0)
     W_ru, W_c = W[: 2 * N].T.contiguous(), W[2 * N :].T.contiguous()
     b = W.new_zeros(N) if recurrent_bias is None else recurrent_bias
     all_gates = gates.expand(T, B, 4 * N)
@@ -50,57 +42,107 @@ def gru_loop(  # noqa: PLR0913, the signature of all backends
     rs, us, qs, cs = (split_steps(part, sizes) for part in all_gates.split(N, dim=2))
     x_rus, x_cs = split_steps(x[..., : 2 * N], sizes), split_steps(x[..., 2 * N :], sizes)
     hs = split_steps(h, sizes)
-    for t in reversed(range(T)) if reverse else range(T):
-        h_before = previous_state(t, hs, h0, sizes, reverse)
+    for t in reversed(range(T)) if options.reverse else range(T):
+        h_before = previous_state(t, hs, h0, sizes, options.reverse)
         q, c = qs[t], cs[t]
         torch.addmm(x_rus[t], h_before, W_ru, out=rus[t]).sigmoid_()
-        if reset_after:
+        if options.reset_after:
             torch.addmm(b, h_before, W_c, out=q)
             torch.addcmul(x_cs[t], rs[t], q, out=c)
         else:
             torch.mul(rs[t], h_before, out=q)
             torch.addmm(x_cs[t], q, W_c, out=c)
         f_(c, None)
-        start, end = (c, h_before) if update_keeps else (h_before, c)
+        start, end = (c, h_before) if options.update_keeps else (h_before, c)
         torch.lerp(start, end, us[t], out=hs[t])
     return h, gates
 
 
-@gru_loop.register_fake
-def _(x: Tensor, W: Tensor, h0: Tensor, *options: Any) -> tuple[Tensor, Tensor]:  # noqa: ARG001, the operator's signature
-    T, B, N = x.shape[0], *h0.shape
-    return x.new_empty(T, B, N), x.new_empty(T if options[-1] else 1, B, 4 * N)
-
-
-register_gradients(gru_loop, gru_loop_backward)
-
-
-def _run(
-    x: Tensor,  # (T, B, 3 N) or (T, B, M)
-    W: Tensor,  # (3 N, N)
-    h0: Tensor,  # (B, N)
-    bias: Tensor | None,  # (N,)
-    recurrent_bias: Tensor | None,  # (N,)
-    U: Tensor | None,  # (3 N, M)
-    c: Tensor | None,  # (3 N,)
-    *options: Any,
-) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    tensors = (map_inputs(x, U, c), W, h0, bias, recurrent_bias)
-    save = torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in tensors)
-    h, _ = gru_loop(*tensors, *options, save)
-    *_, batch_sizes, reverse = options
-    return states_and_last(h, batch_sizes, reverse)
-
-
-BACKEND = Backend(
-    name="loop",
-    run=_run,
-    description="in-place torch operations, any device",
-    dtypes=REAL,
-    unavailable=lambda: None,
-    unsupported=lambda call: (
-        "torch.func transforms and forward mode need differentiable operations"
-        if call.transformed
-        else None
-    ),
+@torch.library.custom_op(
+    "eigenrnn::gru_loop_backward",
+    mutates_args=(),
+    schema=f"(Tensor g, Tensor h, Tensor gates, {SCHEMA}, bool[] needed) -> Tensor[]",
 )
+def _gru_loop_backward(
+    g: Tensor,  # (T, B, N)
+    h: Tensor,  # (T, B, N)
+    gates: Tensor,  # (T, B, 4 N)
+    *arguments: Any,
+) -> list[Tensor]:
+    """Return the needed gradients in the order of the operands."""
+    (operands, options), needed = records(arguments), arguments[-1]
+    W, h0, bias = operands.W, operands.h0, operands.bias
+    T, B, N = h.shape
+    sizes = options.batch_sizes or [B] * T
+    make = h.new_zeros if sizes[-1] < B else h.new_empty
+    dx, dq_steps = make(T, B, 3 * N), make(T if options.reset_after else 1, B, N)
+    dh0 = h.new_zeros(B, N)  # of the state between two steps; in the end that of h0
+    backward_ = backward_in_place(options.nonlinearity, bias, h0)
+    W_ru, W_c = W[: 2 * N].contiguous(), W[2 * N :].contiguous()
+    rus = split_steps(gates[..., : 2 * N], sizes)
+    rs, us, qs, cs = (split_steps(part, sizes) for part in gates.split(N, dim=2))
+    drus = split_steps(dx[..., : 2 * N], sizes)
+    drs, dus, dcs = (split_steps(part, sizes) for part in dx.split(N, dim=2))
+    hs, gs = split_steps(h, sizes), split_steps(g, sizes)
+    dqs, dhs = (
+        split_steps(dq_steps.expand(T, B, N), sizes),
+        split_steps(dh0.expand(T, B, N), sizes),
+    )
+    for t in range(T) if options.reverse else reversed(range(T)):
+        h_before, u, c = previous_state(t, hs, h0, sizes, options.reverse), us[t], cs[t]
+        dh, dr, du, dq, dc = dhs[t], drs[t], dus[t], dqs[t], dcs[t]
+        dh.add_(gs[t])
+        if options.update_keeps:
+            torch.sub(h_before, c, out=du).mul_(dh)
+            torch.addcmul(dh, dh, u, value=-1, out=dc)
+            dh.mul_(u)
+        else:
+            torch.sub(c, h_before, out=du).mul_(dh)
+            torch.mul(dh, u, out=dc)
+            dh.sub_(dc)
+        backward_(dc, c, None)
+        if options.reset_after:
+            torch.mul(dc, qs[t], out=dr)
+            torch.mul(dc, rs[t], out=dq)
+            dh.addmm_(dq, W_c)
+        else:
+            torch.mm(dc, W_c, out=dq)
+            torch.mul(dq, h_before, out=dr)
+            dh.addcmul_(dq, rs[t])
+        _sigmoid_backward(drus[t], rus[t], grad_input=drus[t])
+        dh.addmm_(drus[t], W_ru)
+    return operand_gradients((dx, dq_steps, dh0), h, gates, operands, options, needed)
+
+
+@gru_loop.register_fake
+def _(*arguments: Any) -> tuple[Tensor, Tensor]:
+    (operands, _), save = records(arguments), arguments[-1]
+    T, (B, N) = len(operands.x), operands.h0.shape
+    make = operands.x.new_empty
+    return make(T, B, N), make(T if save else 1, B, 4 * N)
+
+
+@_gru_loop_backward.register_fake
+def _(*arguments: Any) -> list[Tensor]:
+    operands, _ = records(arguments[3:])
+    return empty_gradients(operands, arguments[-1])
+
+
+register_gradients(gru_loop, records, gru_reference, 1, from_operator(_gru_loop_backward))
+
+
+class GRULoop(Backend):
+    """Two products per step, in torch operations."""
+
+    name = "loop"
+    description = "in-place torch operations, any device"
+    dtypes = REAL
+
+    def unsupported(self, call: Call) -> str | None:
+        if call.transformed:
+            return "torch.func transforms and forward mode need differentiable operations"
+        return None
+
+    def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
+        h, _ = gru_loop(*operands, *options, needs_gradient(operands))
+        return states_and_last(h, options.batch_sizes, options.reverse)

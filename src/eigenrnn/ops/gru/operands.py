@@ -1,0 +1,64 @@
+"""The operands and the options of the gated recurrence."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from eigenrnn.ops.arguments import check_shapes, schema
+
+__all__ = ["SCHEMA", "GRUOperands", "GRUOptions", "check_operand_shapes", "records"]
+
+
+class GRUOperands(NamedTuple):
+    """The tensors of one call, as `gru` describes them."""
+
+    x: Tensor  # (T, B, 3 N) or (T, B, M)
+    W: Tensor  # (3 N, N)
+    h0: Tensor  # (B, N)
+    bias: Tensor | None = None  # (N,)
+    recurrent_bias: Tensor | None = None  # (N,)
+    U: Tensor | None = None  # (3 N, M)
+    c: Tensor | None = None  # (3 N,)
+    gain: Tensor | None = None  # (3 N,)
+    shift: Tensor | None = None  # (3 N,)
+    mask: Tensor | None = None  # (T, B, N), bool
+
+
+class GRUOptions(NamedTuple):
+    """The options of one call: those of `gru` and, like all recurrences, those of `Options`."""
+
+    nonlinearity: str = "tanh"
+    reset_after: bool = True
+    update_keeps: bool = True
+    batch_sizes: Sequence[int] | None = None
+    reverse: bool = False
+    last_only: bool = False
+    rate: float = 0.0
+
+
+SCHEMA = schema(GRUOperands, GRUOptions)
+"""The arguments that all operators of this recurrence share."""
+
+
+def records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
+    """Return the operands and the options from the arguments of an operator."""
+    n, m = len(GRUOperands._fields), len(GRUOptions._fields)
+    return GRUOperands(*arguments[:n]), GRUOptions(*arguments[n : n + m])
+
+
+def check_operand_shapes(operands: GRUOperands) -> None:
+    """Check the shapes of x, the weights, the biases and the initial state.
+
+    Raises:
+        ValueError: If one is wrong.
+    """
+    x, W, U, c = operands.x, operands.W, operands.U, operands.c
+    mapped, last = (U is not None), "M" if U is not None else "3 N"
+    if x.dim() != 3 or x.shape[0] < 1 or (not mapped and (x.shape[2] % 3 or not x.shape[2])):
+        raise ValueError(f"expected x of shape (T, B, {last}) with T >= 1, got {tuple(x.shape)}")
+    if c is not None and U is None:
+        raise ValueError("expected c to go with U, got c alone: add it to x")
+    (_, B, M), N = x.shape, W.shape[-1] if mapped and W.dim() else x.shape[2] // 3
+    shapes = {"W": (3 * N, N), "h0": (B, N), "bias": (N,), "recurrent_bias": (N,)}
+    check_shapes(operands, {**shapes, "U": (3 * N, M), "c": (3 * N,)})
