@@ -37,7 +37,7 @@ from eigenrnn.experiments.sweep.folder import check_folder, open_folder
 from eigenrnn.experiments.sweep.search_space import Range, Search
 from eigenrnn.experiments.sweep.study import read_points
 from eigenrnn.experiments.training import checkpoint
-from eigenrnn.experiments.training.files import read_json, read_lines, read_table
+from eigenrnn.experiments.training.files import read_lines, read_table
 from eigenrnn.experiments.training.metrics_writer import _kept_rows
 from eigenrnn.experiments.training.result import Result
 from eigenrnn.experiments.training.run_folder import RunFolder
@@ -517,7 +517,13 @@ def sweep_readers() -> dict[str, Reader]:
 
 
 def run_readers() -> dict[str, Reader]:
-    config = {"settings": {"steps": 8}, "task": "Copying(delay=3)", "parameters": 12}
+    config = {
+        "settings": {"steps": 8},
+        "task": {"class": "Copying", "options": {"delay": 3}},
+        "network": {"class": "SequenceModel", "modules": {"layer": {"class": "ScoRNN"}}},
+        "parameters": 12,
+        "versions": {"torch": "2.6"},
+    }
     written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     look = {"step": 4, "spectrum": {"W": [[0.5, 0.5]]}, "henrici": {"W": 0.1}}
     archived = ArchivedRun("mine/table1", "row", "", 0, "ended", steps=8, parameters=12)
@@ -535,7 +541,7 @@ def run_readers() -> dict[str, Reader]:
         "config.json": Reader(
             "config.json",
             json_bytes(config),
-            lambda f: read_json(f / "config.json", ("settings", "task", "parameters")),
+            lambda f: RunFolder(f).read_config(),
             lambda known: isinstance(known, dict),
         ),
         "metrics.csv": Reader(

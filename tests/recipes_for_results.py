@@ -8,7 +8,6 @@ from eigenrnn import ScoRNN
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
 from eigenrnn.experiments.results import ArchivedRun, collect
-from eigenrnn.experiments.results.outcomes import describe_task
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from training_run import QUIET, one_thread
@@ -97,17 +96,9 @@ def of_figure(recipe: Recipe, seed, values, quantity="test_accuracy"):
         "",
         seed,
         "ended",
-        task=describe_task(first.task),
-        settings=vars(first.with_seed(seed).settings),
+        **first.with_seed(seed).describe(),
         value=1.0,
         deciding=1.0,
         training={"step": [10, 20, 30], "train_loss": values},
         evaluated={"step": [10, 20, 30], quantity: values},
     )
-
-
-def estimated(archive, seconds):
-    """Estimate as many seconds on two cores, and twice as many on a GPU."""
-    archive.folder.mkdir(exist_ok=True)
-    pairs = {name: {r: [s, 2 * s] for r, s in rows.items()} for name, rows in seconds.items()}
-    archive.folder.joinpath("estimates.json").write_text(json.dumps(pairs))

@@ -65,7 +65,7 @@ def rebuild(folder):
     return TrainedNetwork(model, next(TASK.batches("test", 4)).inputs)
 
 
-def write_recipe(folder, rows):
+def write_recipe(folder, rows, notes=None):
     """Write the results of a recipe as `eigenrnn reproduce` does."""
     folder.mkdir(exist_ok=True, parents=True)
     content = {
@@ -74,9 +74,9 @@ def write_recipe(folder, rows):
         "quick": False,
         "versions": {"eigenrnn": "0.1.0", "torch": "2.6"},
         "rows": rows,
+        "notes": notes or {"Departures": ["Batches are drawn anew."]},
     }
     (folder / "results.json").write_text(json.dumps(content))
-    (folder / "results.md").write_text("# x\n\n## Departures\n\n- Batches are drawn anew.\n")
 
 
 def recipe_row(label="scoRNN 8", **known):

@@ -23,7 +23,9 @@ from eigenrnn.experiments.report.rounding import (
     spaced_indices,
 )
 from eigenrnn.experiments.report.tables import machines, paper_and_ours
+from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings, fit
+from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.dynamics import Dynamics
 from reported_runs import (
     STEPS,
@@ -84,8 +86,8 @@ def record(folder, seed=0, *, name=None, step=(1, 2), settings=None, **columns):
     """Return the record of a run without training it."""
     config = {
         "name": name,
-        "task": "Copying(delay=10, data_seed=0)",
-        "model": ["SequenceModel(", "  (layer): ScoRNN(", ")"],
+        "task": {"class": "Copying", "options": {"delay": 10, "data_seed": 0}},
+        "network": {"class": "SequenceModel", "modules": {"layer": {"class": "ScoRNN"}}},
         "parameters": 7,
         "settings": {"lr": 0.1, "seed": seed, **(settings or {})},
         "versions": {"eigenrnn": "0.1.0"},
@@ -176,8 +178,8 @@ WRONG = {
     "a result of numbers": ("result.json", {"best": 3}),
     "a metric of text": ("result.json", {"best": {"test": {"loss": "low"}}}),
     "a time of text": ("result.json", {"seconds": "long"}),
-    "no model": ("config.json", {"model": []}),
-    "a model of numbers": ("config.json", {"model": [1]}),
+    "a task of text": ("config.json", {"task": "Copying(delay=4)"}),
+    "a network of numbers": ("config.json", {"network": [1]}),
     "a seed of text": ("config.json", {"settings": {"seed": "a"}}),
     "versions in a list": ("config.json", {"versions": ["1.0"]}),
     "a size of text": ("config.json", {"parameters": "many"}),
@@ -331,7 +333,7 @@ def test_runs_that_differ_by_a_setting_have_it_in_their_label(tmp_path):
 
 def test_data_seeds_do_not_separate_runs(tmp_path):
     pair = [record(tmp_path / f"run-{n}", n) for n in (10, 11)]
-    pair[1].config["task"] = "Copying(delay=10, data_seed=1)"
+    pair[1].config["task"]["options"]["data_seed"] = 1
     assert [each.label for each in group(records(*pair))] == ["run"]
 
 
@@ -463,7 +465,7 @@ def test_machines_are_counted_by_run(runs):
 
 
 def test_task_name_has_the_main_options():
-    assert task_name("Copying(delay=10, symbols=10, blank='first')") == "Copying (delay 10)"
+    assert task_name(describe(Copying(delay=10))) == "Copying (delay 10)"
 
 
 # the page
@@ -542,10 +544,9 @@ def test_labels_from_files_stay_text(runs, tmp_path):
     for folder in runs.iterdir():
         config = json.loads((folder / "config.json").read_text())
         config["name"], config["config"] = HOSTILE, {"remark": HOSTILE}
-        config["model"] = [HOSTILE, *config["model"]]
+        config["network"]["modules"][HOSTILE] = {"class": HOSTILE}
         (folder / "config.json").write_text(json.dumps(config))
-    write_recipe(runs / "r", [recipe_row(HOSTILE, note=HOSTILE)])
-    (runs / "r" / "results.md").write_text(f"## Notes\n\n- {HOSTILE}\n")
+    write_recipe(runs / "r", [recipe_row(HOSTILE, note=HOSTILE)], {HOSTILE: [HOSTILE]})
     text = write_report([runs], tmp_path / "p.html", rebuild=rebuild, title=HOSTILE).read_text()
     found = Page(text)
     assert not any(tag == "img" for tag, _ in found.tags)
@@ -651,7 +652,7 @@ def test_network_keeps_its_colour_on_another_task_but_not_its_label(runs, tmp_pa
     for folder in runs.iterdir():
         config = json.loads((folder / "config.json").read_text())
         config["name"], seed = folder.name.split("-")
-        config["task"] = config["task"].replace("delay=10", f"delay=1{seed}")
+        config["task"]["options"]["delay"] = int(f"1{seed}")
         (folder / "config.json").write_text(json.dumps(config))
     data = data_of(write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text())
     styles = [

@@ -3,18 +3,28 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import pytest
 
-from eigenrnn.experiments.recipes import Computed
+from eigenrnn import ScoRNN
+from eigenrnn.experiments.recipes import Computed, Row
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import ArchivedRun, collect, to_markdown
-from eigenrnn.experiments.results.archive import FORMAT, archive_path
+from eigenrnn.experiments.results import Archive, ArchivedRun, Plan, collect, to_markdown
+from eigenrnn.experiments.results.archive import (
+    FORMAT,
+    archive_path,
+    changes_since_run,
+    current_runs,
+    outcome_of,
+)
 from eigenrnn.experiments.results.collect import MAX_POINTS, evaluated_curve, training_curve
-from eigenrnn.experiments.results.jobs import SharedRuns
-from eigenrnn.experiments.results.outcomes import changes_since_run, describe_task, outcome_of
+from eigenrnn.experiments.results.plan import SharedRuns
+from eigenrnn.experiments.training.description import describe
+from eigenrnn.experiments.training.run_folder import RunFolder
 from recipes_for_results import (
     FIGURE,
     SEEDS,
@@ -29,6 +39,7 @@ from recipes_for_results import (
 )
 
 RUN = Path("scornn-6", "seed-0")
+ROOT = Path(__file__).parents[1]
 
 
 # archived content
@@ -52,6 +63,8 @@ def test_a_run_keeps_its_settings_and_versions(archive, reproduced):
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
     config = json.loads((reproduced / RUN / "config.json").read_text())
     assert (known.settings, known.versions) == (config["settings"], config["versions"])
+    assert (known.task, known.revision) == (config["task"], config["revision"])
+    assert known.network == {"layer": "ScoRNN", "hidden_size": 6, "options": {}}
 
 
 def test_a_number_without_training_is_kept(archive, reproduced):
@@ -81,7 +94,8 @@ def test_an_archived_run_takes_a_few_kilobytes(archive, reproduced):
 def test_no_two_runs_of_all_recipes_share_a_file():
     same = SharedRuns(RECIPES)
     rows = [(recipe, r) for recipe in RECIPES.values() for r in recipe.rows]
-    files = [job.archive_path for recipe, r in rows for job in same.of_row(recipe, r.label)]
+    keys = [run.key for recipe, r in rows for run in same.of_row(recipe, r.label)]
+    files = [archive_path(key.recipe, key.row, key.point, key.seed) for key in keys]
     files += [
         archive_path(recipe.name, r.label, "", None)
         for recipe, r in rows
@@ -155,23 +169,23 @@ def test_a_run_does_not_count_for_a_row_with_other_settings(changes):
     known = recipes()
     known[FIGURE] = changed(known[FIGURE], "scoRNN 6", **changes)
     same = SharedRuns(known)
-    (job, _) = same.of_row(known[TABLE], "scoRNN 6")
-    assert same.jobs_served_by(job) == []
+    (trained, _) = same.of_row(known[TABLE], "scoRNN 6")
+    assert same.runs_served_by(trained) == []
 
 
 def test_a_run_does_not_count_for_a_row_with_a_callback():
     known = recipes()
     known[FIGURE] = changed(known[FIGURE], "scoRNN 6", callback_factory=lambda _: None)
     same = SharedRuns(known)
-    (job, _), (watched,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
-    assert (same.jobs_served_by(job), same.jobs_served_by(watched)) == ([], [job])
+    (trained, _), (watched,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
+    assert (same.runs_served_by(trained), same.runs_served_by(watched)) == ([], [trained])
 
 
 def test_rows_of_different_recipes_that_share_a_run_are_found():
     same = SharedRuns(RECIPES)
     table = RECIPES["scornn/table1"]
-    (job,) = same.of_row(table, "scoRNN 170")
-    assert [(j.recipe.name, j.row.label) for j in same.jobs_served_by(job)] == [
+    (trained,) = same.of_row(table, "scoRNN 170")
+    assert [(r.key.recipe, r.key.row) for r in same.runs_served_by(trained)] == [
         ("scornn/fig3", "scoRNN 170")
     ]
 
@@ -235,9 +249,7 @@ def test_an_unfinished_run_is_replaced_by_the_finished_one(archive, reproduced):
 def diverge(reproduced):
     """Mark the run of the first seed as diverged."""
     (reproduced / RUN / "result.json").unlink()
-    content = json.loads((reproduced / "results.json").read_text())
-    content["rows"][0]["failed"] = ["seed 0"]
-    (reproduced / "results.json").write_text(json.dumps(content))
+    RunFolder(reproduced / RUN).write_status("diverged", "a loss was not finite")
 
 
 def test_a_diverged_run_is_archived_as_diverged(archive, reproduced):
@@ -270,7 +282,9 @@ def test_quick_runs_among_others_are_skipped_by_name(archive, reproduced):
 
 
 def test_a_folder_without_a_recipe_is_refused(archive, tmp_path):
-    with pytest.raises(ValueError, match=r"expected the folder of a recipe .* no results\.json"):
+    with pytest.raises(
+        ValueError, match=r"expected the folder of a recipe .* holds no run of a recipe"
+    ):
         collect([tmp_path], archive.folder, recipes())
 
 
@@ -285,7 +299,9 @@ def test_a_run_of_a_changed_recipe_is_named(archive, reproduced):
         known[TABLE], "scoRNN 6", settings=replace(row().settings, lr=0.5), hidden_size=6
     )
     collected = collect([reproduced], archive.folder, known)
-    assert set(collected.skipped.values()) == {"differs from its recipe: lr was 0.01, now 0.5"}
+    assert set(collected.skipped.values()) == {
+        "differs from its recipe: settings.lr was 0.01, now 0.5"
+    }
 
 
 def test_a_different_run_of_the_same_name_is_kept(archive, reproduced):
@@ -346,30 +362,103 @@ def test_a_file_of_another_version_is_named_and_kept(archive, reproduced, damage
     assert path.read_bytes() == before
 
 
-def test_a_run_that_matches_no_current_recipe_is_named(archive, reproduced):
+CHANGES = {
+    "nothing": ({}, ""),
+    "the task": ({"task": replace(row().task, delay=9)}, "task.delay was 4, now 9"),
+    "the units": ({"hidden_size": 7}, "network.hidden_size was 6, now 7"),
+    "an option": ({"options": {"negative": 2}}, "network.negative was absent, now 2"),
+    "a setting": ({"settings": replace(row().settings, lr=0.5)}, "settings.lr was 0.01, now 0.5"),
+    "the label": ({"label": "scoRNN six"}, "there is no such row"),
+}
+
+
+@pytest.mark.parametrize(("changes", "said"), CHANGES.values(), ids=CHANGES)
+def test_a_run_whose_row_has_changed_is_named_and_does_not_count(
+    archive, reproduced, changes, said
+):
     archived(archive, reproduced)
     known = recipes()
-    known[TABLE] = changed(known[TABLE], "scoRNN 6", task=replace(row().task, delay=9))
-    with pytest.raises(
-        ValueError,
-        match=r"a run that differs \(written by eigenrnn .*delay was 4, now 9; run it again",
-    ):
-        to_markdown(archive.folder, known)
+    known[TABLE] = changed(known[TABLE], "scoRNN 6", **changes)
+    del known[FIGURE]
+    for path in archive.folder.glob("tiny-fig1/**/*.json"):
+        path.unlink()
+    page = to_markdown(archive.folder, known)
+    assert page.count(f"/seed-0.json: {said}.") == bool(said)
+    assert ("**2 of 2 rows**" in page) == (not said)
+    planned = Plan.of(known, archive.folder / "no runs", archive.folder).rows
+    assert sum(len(each.runs) for each in planned) == (len(SEEDS) if said else 0)
+
+
+ROWS = {
+    "EURNN's capacity": ("nnrnn/fig2", "EURNN 128 copying", {"capacity": 4}),
+    "nnRNN's units": ("nnrnn/fig2", "nnRNN 128 copying", {"hidden_size": 130}),
+    "scoRNN's rho": ("scornn/table1", "scoRNN 170", {"negative": 18}),
+}
+
+
+@pytest.mark.parametrize(("name", "label", "changes"), ROWS.values(), ids=ROWS)
+def test_the_committed_runs_of_a_row_that_changes_do_not_count(name, label, changes):
+    (known,) = (r for r in RECIPES[name].rows if r.label == label)
+    options = changes if "hidden_size" in changes else {"options": {**known.options, **changes}}
+    edited = changed(RECIPES[name], label, **options)
+    runs = [r for r in Archive(ROOT / "results").runs() if (r.recipe, r.row) == (name, label)]
+    assert runs
+    assert current_runs(RECIPES, runs) == (runs, {})
+    counted, reasons = current_runs({**RECIPES, name: edited}, runs)
+    assert counted == []
+    (option,) = changes
+    assert all(f"network.{option} was" in reason for reason in reasons.values())
+    assert len(reasons) == len(runs)
 
 
 def test_an_option_newer_than_a_run_must_have_its_default():
-    known, settings = row(), vars(row().settings)
-    older = describe_task(known.task).replace(", data_seed=0", "")
-    assert changes_since_run(known, older, settings) == []
+    known, recorded = row(), row().describe()
+    del recorded["task"]["options"]["data_seed"]
+    assert changes_since_run(known, recorded) == []
     newer = replace(known, task=replace(known.task, data_seed=3))
-    assert changes_since_run(newer, older, settings) == ["data_seed was absent, now 3"]
+    assert changes_since_run(newer, recorded) == ["task.data_seed was 0, now 3"]
 
 
 def test_a_setting_newer_than_a_run_must_have_its_default():
-    known = row()
-    settings = {k: v for k, v in vars(known.settings).items() if k != "weight_decay"}
+    known, recorded = row(), row().describe()
+    del recorded["settings"]["weight_decay"]
     decayed = replace(known, settings=replace(known.settings, weight_decay=0.1))
-    assert changes_since_run(known, describe_task(known.task), settings) == []
-    assert changes_since_run(decayed, describe_task(known.task), settings) == [
-        "weight_decay was 0.0, now 0.1"
-    ]
+    assert changes_since_run(known, recorded) == []
+    assert changes_since_run(decayed, recorded) == ["settings.weight_decay was 0.0, now 0.1"]
+
+
+def test_rows_of_equal_structure_share_a_run():
+    known = recipes()
+    for name in (TABLE, FIGURE):  # two partials with equal options are different objects
+        known[name] = changed(known[name], "scoRNN 6", layer=partial(ScoRNN, negative=2))
+    same = SharedRuns(known)
+    (trained, _), (shown,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
+    assert same.runs_served_by(trained) == [shown]
+
+
+def test_a_name_in_a_description_stands_for_one_object():
+    meanings = {}
+    for recipe in RECIPES.values():
+        for known in (r for r in recipe.rows if isinstance(r, Row)):
+            parts = (known.layer, known.model_factory, known.head_init, known.head_bias_init)
+            for part in (*parts, *known.options.values(), type(known.task)):
+                if isinstance(part, type | FunctionType):
+                    meanings.setdefault(describe(part), set()).add(part)
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+
+
+def test_the_descriptions_of_all_rows_are_strict_json():
+    for recipe in RECIPES.values():
+        for known in (r for r in recipe.rows if isinstance(r, Row) and r.layer):
+            described = known.describe()
+            assert json.loads(json.dumps(described, allow_nan=False)) == described
+
+
+def test_a_run_of_an_earlier_version_is_named_and_skipped(archive, reproduced):
+    config = json.loads((reproduced / RUN / "config.json").read_text())
+    del config["network"]
+    config |= {"task": "Copying(delay=4)", "model": ["SequenceModel("]}
+    (reproduced / RUN / "config.json").write_text(json.dumps(config))
+    (reason,) = collect([reproduced], archive.folder, recipes()).skipped.values()
+    assert "expected network in" in reason
+    assert "written by another version" in reason

@@ -1,6 +1,5 @@
-"""The numbers of RESULTS.md: differences, remarks, durations and estimates; and the figures."""
+"""The numbers of RESULTS.md: differences, remarks and durations; and the figures."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +11,11 @@ from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results import Archive, ArchivedRun
-from eigenrnn.experiments.results.annotations import read_estimates, read_remarks, write_estimates
-from eigenrnn.experiments.results.formatting import duration, merge_remarks
+from eigenrnn.experiments.results.agreement import disagrees, is_comparable, margin
+from eigenrnn.experiments.results.archive import current_runs, outcome_of, runs_by_row
 from eigenrnn.experiments.results.learning_curves import curve_figures
-from eigenrnn.experiments.results.outcomes import (
-    disagrees,
-    is_comparable,
-    margin,
-    outcome_of,
-    runs_by_row,
-)
-from recipes_for_results import ABSENT, FIGURE, TABLE, changed, of_figure, recipes, row
+from eigenrnn.experiments.results.page import duration, merge_notes, read_remarks
+from recipes_for_results import FIGURE, TABLE, of_figure, recipes, row
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,7 +57,9 @@ def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
 def test_every_number_of_ours_that_differs_has_a_remark():
     archive = Archive(ROOT / "results")
     said = read_remarks(archive.folder, RECIPES)
-    of_rows = runs_by_row(RECIPES, archive.runs())
+    runs, changed_since = current_runs(RECIPES, archive.runs())
+    assert changed_since == {}
+    of_rows = runs_by_row(RECIPES, runs)
     silent = [
         f"{name}: {label}"
         for (name, label), runs in of_rows.items()
@@ -96,9 +91,9 @@ def test_a_remark_on_an_unknown_row_is_refused(tmp_path, text, said):
 
 def test_a_remark_on_every_row_has_no_labels():
     items = ["a: one", "b: one", "a: two", "four"]
-    assert merge_remarks(items, ["a", "b"]) == ["one", "a: two", "four"]
-    assert merge_remarks(items) == ["a, b: one", "a: two", "four"]
-    assert merge_remarks(["a: one"], ["a"]) == ["a: one"]
+    assert merge_notes(items, ["a", "b"]) == ["one", "a: two", "four"]
+    assert merge_notes(items) == ["a, b: one", "a: two", "four"]
+    assert merge_notes(["a: one"], ["a"]) == ["a: one"]
 
 
 def reported(value, error=None, runs=(1.0, 1.0), decimals=None):
@@ -188,29 +183,6 @@ def test_curves_that_end_below_a_number_have_it_as_a_bound():
     bounds = {r.reported.at_most for r in known if "is below 0.02" in r.reported.note}
     assert bounds == {0.02}
     assert all("is below" in r.reported.note for r in known if r.reported.at_most is not None)
-
-
-def test_estimates_of_rows_without_data_are_kept(tmp_path):
-    known = recipes()
-    known[FIGURE] = changed(known[FIGURE], "scoRNN 8", task=ABSENT)
-    (tmp_path / "estimates.json").write_text(
-        json.dumps(
-            {FIGURE: {"scoRNN 8": [77, 78], "scoRNN 6": [55, 55]}, "old/fig1": {"GRU": [3, 3]}}
-        )
-    )
-    write_estimates(tmp_path, known)
-    found = json.loads((tmp_path / "estimates.json").read_text())
-    assert found[FIGURE]["scoRNN 8"] == [77, 78]
-    assert 55 not in found[FIGURE]["scoRNN 6"]
-    assert "old/fig1" not in found
-
-
-def test_estimates_of_another_version_are_named(tmp_path):
-    (tmp_path / "estimates.json").write_text(json.dumps({FIGURE: {"scoRNN 8": 77}}))
-    with pytest.raises(
-        ValueError, match=r"two durations for each row in .*estimates.json.* delete the file"
-    ):
-        read_estimates(tmp_path)
 
 
 # figures

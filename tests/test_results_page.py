@@ -1,6 +1,5 @@
 """RESULTS.md, written from the archive of runs."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +8,8 @@ import pytest
 from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results import Plan, collect, to_markdown
-from eigenrnn.experiments.results.annotations import read_estimates
-from eigenrnn.experiments.results.formatting import describe_quantity
-from eigenrnn.experiments.results.row_status import remaining_runs, row_statuses
+from eigenrnn.experiments.results.page import describe_quantity
+from eigenrnn.experiments.results.plan import remaining_rows
 from eigenrnn.experiments.training import Settings
 from recipes_for_results import (
     FIGURE,
@@ -19,7 +17,6 @@ from recipes_for_results import (
     TABLE,
     archived,
     changed,
-    estimated,
     journal,
     of_figure,
     recipes,
@@ -63,7 +60,7 @@ def test_the_page_compares_the_mean_with_the_papers_number(archive, reproduced):
     error = abs(values[0] - values[1]) / 2
     assert cells["paper"] == "0.5 (table 1)"
     assert cells["ours"].replace("*", "") == f"{mean:#.4g} ± {error:#.3g} (2)"
-    assert (cells["updates"], cells["machine"]) == ("20", "M1")
+    assert cells["updates"] == "20"
 
 
 def test_the_page_describes_the_compared_quantity(archive, reproduced):
@@ -81,16 +78,10 @@ def test_quantities_are_described_without_code_names(name):
         assert not {"validation test", "best test", "last test"} & {words}
 
 
-def test_a_row_without_runs_has_its_estimate(archive, reproduced):
+def test_a_row_without_runs_has_their_number(archive, reproduced):
     archived(archive, reproduced)
-    estimated(archive, {FIGURE: {"scoRNN 8": 1_234}})
     cells = line(to_markdown(archive.folder, recipes()), "scoRNN 8", FIGURE)
-    assert cells == {
-        "network": "scoRNN 8",
-        "paper": "not printed (figure 1)",
-        "two cores": "21 min",
-        "one GPU": "41 min",
-    }
+    assert cells == {"network": "scoRNN 8", "paper": "not printed (figure 1)", "runs": "1"}
 
 
 def test_a_row_counts_its_remaining_runs(archive, reproduced):
@@ -121,7 +112,7 @@ def test_an_empty_archive_has_a_page(tmp_path):
     page = to_markdown(tmp_path, recipes())
     assert "**0 of 4 rows** in 2 tables and figures have all their runs.\n" in page
     assert "## Runs\n" not in page
-    assert "no training has been archived to check them" in page
+    assert "3 trainings of 2 rows remain." in page
 
 
 def test_the_page_begins_with_one_line_per_recipe(archive, reproduced):
@@ -132,16 +123,15 @@ def test_the_page_begins_with_one_line_per_recipe(archive, reproduced):
             seconds=3_600.0,
             value=0.5,
         )
-    estimated(archive, {FIGURE: {"scoRNN 8": 7_200}})
     page = to_markdown(archive.folder, recipes())
     assert overview(page) == {
         TABLE: ["2 / 2", "1", "1", "2", ""],
-        FIGURE: ["1 / 2", "", "", "", "2"],
+        FIGURE: ["1 / 2", "", "", "", "1"],
     }
     assert page.index(f"| [{TABLE}](#tinytable1) |") < page.index("## How to read it")
 
 
-def test_a_recipe_whose_runs_are_all_shared_has_no_hours_left(tmp_path):
+def test_a_recipe_whose_runs_are_all_shared_has_none_left(tmp_path):
     known = recipes()
     known[FIGURE] = replace(known[FIGURE], rows=known[FIGURE].rows[:1])
     assert overview(to_markdown(tmp_path, known))[FIGURE][-1] == "shared"
@@ -154,18 +144,12 @@ def test_a_computed_recipe_has_no_training_left(tmp_path):
 
 
 def test_the_remaining_runs_equal_those_of_the_plan(tmp_path):
-    shutil.copy(ROOT / "results" / "estimates.json", tmp_path)
     known = {n: recipe for n, recipe in RECIPES.items() if n.startswith(("scornn/", "nnrnn/"))}
-    left = remaining_runs(known, row_statuses(known, {}, read_estimates(tmp_path)), [])
-    planned = [
-        each
-        for each in Plan.of(known, tmp_path / "runs", tmp_path).rows
-        if each.jobs and each.minutes is None
-    ]
-    assert [
-        (each.row.recipe.name, each.row.row.label, each.runs, each.seconds) for each in left
-    ] == [
-        (each.recipe.name, each.row.label, len(each.jobs), each.total_seconds) for each in planned
+    planned = Plan.of(known, tmp_path / "runs", tmp_path).rows
+    left = list(remaining_rows(known, []))
+    assert [each.row for each in left] == [each.row for each in planned]
+    assert [run.key for each in left for run in each.runs] == [
+        run.key for each in planned for run in each.runs
     ]
 
 
@@ -177,18 +161,6 @@ def test_a_shared_run_is_compared_once(archive, reproduced):
     page = to_markdown(archive.folder, known)
     assert "We compare 2 numbers with a paper's number" in page
     assert overview(page)[FIGURE][1:3] == ["", ""]
-
-
-def test_trainings_on_one_thread_are_counted(archive):
-    known = recipes()
-    estimated(archive, {TABLE: {"scoRNN 6": 40}})
-    for seed, threads in zip(SEEDS, ("1 threads", "2 threads"), strict=True):
-        made = of_figure(known[TABLE], seed, [4.0, 2.0, 1.0])
-        versions = {"processor": f"some processor, 2 cores, {threads}"}
-        archive.add(replace(made, steps=20, all_steps=20, seconds=40.0, versions=versions))
-    page = " ".join(to_markdown(archive.folder, known).split())
-    assert "the 2 archived trainings, 1 of them on one thread, took" in page
-    assert "2 cores, 1 thread; " in page
 
 
 def test_recipes_with_runs_come_first(archive):
@@ -203,21 +175,6 @@ def test_recipes_with_runs_come_first(archive):
         "## Not run",
         f"### {TABLE}",
     ]
-
-
-def test_the_page_reports_the_accuracy_of_the_estimates(archive):
-    known = recipes()
-    for seed, seconds in zip(SEEDS, (40.0, 60.0), strict=True):
-        run_of = of_figure(known[TABLE], seed, [4.0, 2.0, 1.0])
-        archive.add(replace(run_of, steps=10, all_steps=20, seconds=seconds))
-    archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), seconds=9.0))
-    estimated(archive, {TABLE: {"scoRNN 6": 40}})  # half of the steps should take 20 s
-    page = " ".join(to_markdown(archive.folder, known).split())
-    assert (
-        "the 2 archived trainings took 2.5 times their estimates in the median, 2 times at the "
-        "fastest and 3 times at the slowest." in page
-    )
-    assert "factor of two" not in page
 
 
 def test_a_number_that_differs_needs_a_remark(archive, reproduced):
@@ -265,7 +222,6 @@ def test_the_page_shows_the_progress_of_an_unfinished_run(archive):
     known = recipes()
     begun = replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="unfinished", value=0.0955)
     archive.add(replace(begun, steps=12, all_steps=1_500, seconds=90.0))
-    estimated(archive, {TABLE: {"scoRNN 6": 7_200}})
     cells = line(to_markdown(archive.folder, known), "scoRNN 6")
     assert cells["ours"] == "0.09550 so far; 1 unfinished, 1 not run"
     assert cells["updates"] == "12 of 1,500"
@@ -274,7 +230,7 @@ def test_the_page_shows_the_progress_of_an_unfinished_run(archive):
     known[TABLE] = changed(known[TABLE], "scoRNN 6", settings=Settings(**epochs))
     page = to_markdown(archive.folder, known)
     assert line(page, "scoRNN 6")["updates"] == "12 of 1,500, 0.8 of 100 epochs"
-    assert cells["time per run"] == "1.5 min so far; estimated 2 h"
+    assert cells["time per run"] == "1.5 min so far"
 
 
 def test_the_page_shows_the_processor_time_if_it_is_known(archive):

@@ -302,10 +302,26 @@ def test_a_different_model_task_or_setting_raises(tmp_path):
         )
     message = str(caught.value)
     assert "task.delay was 4, now 5" in message
-    assert "period=7), now" in message
-    assert "dropout=0.5" in message
+    assert "period was 7, now 8" in message
+    assert "network.layer.dropout was 0.0, now 0.5" in message
     assert "log_every" not in message
     assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_a_changed_printed_form_of_the_model_is_no_difference(tmp_path, monkeypatch):
+    small_fit(tmp_path, small_settings(4))
+    monkeypatch.setattr(type(small_model().layer), "extra_repr", lambda _: "another text")
+    assert small_fit(tmp_path, small_settings(6), resume=True).steps == 6
+
+
+def test_a_run_of_an_earlier_version_is_refused_with_a_remedy(tmp_path):
+    small_fit(tmp_path, small_settings(2))
+    content = checkpoint.load(tmp_path / "last.pt")
+    content["identity"] = {"task": "Copying", "model line 1": "SequenceModel("}
+    del content["fingerprint"]
+    checkpoint.save(tmp_path / "last.pt", content)
+    with pytest.raises(CheckpointError, match=r"last\.pt was written by an earlier version"):
+        small_fit(tmp_path, small_settings(4), resume=True)
 
 
 def test_logging_intervals_may_change(tmp_path):
@@ -323,7 +339,9 @@ def test_a_damaged_checkpoint_raises(tmp_path):
         small_fit(tmp_path, small_settings(30), resume=True)
 
 
-@pytest.mark.parametrize("part", ["identity", "course", "learner", "course.step", "learner.model"])
+@pytest.mark.parametrize(
+    "part", ["fingerprint", "course", "learner", "course.step", "learner.model"]
+)
 def test_a_checkpoint_that_lacks_a_part_raises(tmp_path, part):
     small_fit(tmp_path, small_settings(1))
     content = checkpoint.load(tmp_path / "last.pt")

@@ -1,7 +1,7 @@
 """Rebuilds the trained model of a run from its folder."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin
@@ -170,15 +170,11 @@ def _build(entry: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Tas
     if entry["command"] == "train":
         training = build_training(registered_options(entry.get("options")), data_root)
         return training.model, training.task, training.settings
-    is_required = {field.name: field.default_factory is MISSING for field in fields(RunKey)}
-    missing = [name for name, required in is_required.items() if required and name not in entry]
-    if missing:
-        raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
-    origin = RunKey(**{name: entry[name] for name in is_required if name in entry})
-    if origin.recipe not in RECIPES:
-        raise ValueError(f"there is no recipe {origin.recipe}")
-    row = origin.find_row(recipe_with_data_root(RECIPES[origin.recipe], data_root))
-    return row.build(origin.seed), row.task, row.settings
+    key = RunKey.from_config(entry)
+    if key.recipe not in RECIPES:
+        raise ValueError(f"there is no recipe {key.recipe}")
+    row = key.find_row(recipe_with_data_root(RECIPES[key.recipe], data_root))
+    return row.build(key.seed), row.task, row.settings
 
 
 def registered_options(content: object) -> Namespace:

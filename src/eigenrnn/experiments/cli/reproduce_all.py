@@ -10,7 +10,7 @@ from eigenrnn.experiments.cli import tables
 from eigenrnn.experiments.cli.train_options import recipe_with_data_root
 from eigenrnn.experiments.recipes import Outcome, Recipe
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results.formatting import duration
+from eigenrnn.experiments.results.page import duration
 from eigenrnn.experiments.results.plan import Plan, PlannedRow
 
 __all__ = ["reproduce_all"]
@@ -84,10 +84,9 @@ def _describe(plan: Plan) -> str:
     lines += [
         f"skipped, because {data} is missing: {'; '.join(rows)}" for data, rows in skipped.items()
     ]
-    runs, gpu_time = sum(map(_count, available)), duration(plan.total_gpu_seconds)
     summary = (
-        f"{runs:,} runs of {len(available):,} rows, about {duration(total)} on two cores (the "
-        f"times above), or {gpu_time} on one GPU"
+        f"{sum(map(_count, available)):,} runs of {len(available):,} rows, roughly "
+        f"{duration(total)} on two cores"
     )
     return "\n".join(
         [*lines, f"remaining: {summary}"] if available else [*lines[1:], "no runs remain"]
@@ -95,4 +94,4 @@ def _describe(plan: Plan) -> str:
 
 
 def _count(planned: PlannedRow) -> int:
-    return len(planned.jobs) or 1  # one for a number without training
+    return len(planned.runs) or 1  # one for a number without training

@@ -10,10 +10,9 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.cli.name_lookup import unknown_name
 from eigenrnn.experiments.cli.train_options import recipe_with_data_root
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results.annotations import write_estimates
+from eigenrnn.experiments.results.archive import Archive, current_runs
 from eigenrnn.experiments.results.collect import collect
 from eigenrnn.experiments.results.page import to_markdown
-from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["results"]
 
@@ -66,9 +65,8 @@ def _write(options: Namespace, console: Console) -> int:
         raise ValueError(f"expected an archive of runs in {folder}, got no such folder")
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ValueError(f"expected --out to be a file in a folder that exists, got {out}")
-    to_markdown(folder, recipes)  # raises before anything is written
-    with plain_console(stderr=True).status("estimating the time of the runs that are left"):
-        write_estimates(folder, recipes)
     write_atomically(out, to_markdown(folder, recipes).encode())
-    console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
+    _, changed = current_runs(recipes, Archive(folder).runs())
+    lines = [f"{path} does not count, its row has changed: {why}" for path, why in changed.items()]
+    console.print("\n".join([*lines, f"in {out}"]), soft_wrap=True, highlight=False, markup=False)
     return 0

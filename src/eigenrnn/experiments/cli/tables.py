@@ -12,8 +12,8 @@ from rich.text import Text
 
 from eigenrnn.experiments.cli.name_lookup import unknown_name
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
-from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, Machine, estimated_seconds
-from eigenrnn.experiments.recipes.results_files import QUICK_NOTICE, columns, remarks, to_markdown
+from eigenrnn.experiments.recipes.cost import estimated_seconds
+from eigenrnn.experiments.recipes.results_files import QUICK_NOTICE, columns, notes, to_markdown
 from eigenrnn.experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 from eigenrnn.ops.dispatch import Backend
 
@@ -83,7 +83,7 @@ def show_outcomes(
     for row in zip(*cells.values(), strict=True):
         table.add_row(*row)
     console.print(table)
-    for heading, items in remarks(recipe, outcomes).items():
+    for heading, items in notes(recipe, outcomes).items():
         console.print(heading, style="bold")
         for item in items:
             console.print(Padding(Text(item), (0, 0, 0, 2)))
@@ -95,24 +95,17 @@ def show_outcomes(
 def _facts_of_row(row: Entry) -> dict[str, Any]:
     if not isinstance(row, Row):
         kind = "computed" if isinstance(row, Computed) else "quoted"
-        unknown = dict.fromkeys(
-            ("parameters", "seconds_per_run", "gpu_seconds_per_run", "missing_data")
-        )
+        unknown = dict.fromkeys(("parameters", "seconds_per_run", "missing_data"))
         return {"kind": kind, **unknown, "runs_per_seed": 0, "can_run": kind == "computed"}
+    seconds = estimated_seconds(row)
     return {
         "kind": "search" if row.grid else "trained",
         "parameters": row.parameters,
         "runs_per_seed": len(row.points()),
-        "seconds_per_run": _seconds(row, TWO_CORES),
-        "gpu_seconds_per_run": _seconds(row, ONE_GPU),
+        "seconds_per_run": None if seconds is None else round(seconds),
         "missing_data": row.task.missing_data(),
         "can_run": row.layer is not None,
     }
-
-
-def _seconds(row: Row, machine: Machine) -> int | None:
-    seconds = estimated_seconds(row, machine)
-    return None if seconds is None else round(seconds)
 
 
 def _facts(entry: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Callback, Settings
+from eigenrnn.experiments.training.description import describe, describe_options
 from eigenrnn.init import Initializer
 from eigenrnn.models import SequenceModel, count_parameters
 
@@ -175,6 +176,16 @@ class Row:
                 f"expected {self.parameters} parameters in {self.label}, got {counted}"
             )
         return model
+
+    def describe(self) -> dict[str, Any]:
+        """Return task, network and settings as data: what determines the numbers of a run."""
+        names = ("layer", "hidden_size", "options", "head_init", "head_bias_init", "model_factory")
+        parts = {name: getattr(self, name) for name in names}
+        return {
+            "task": describe(self.task),
+            "network": describe({name: part for name, part in parts.items() if part is not None}),
+            "settings": describe_options(self.settings),
+        }
 
     def with_seed(self, seed: int) -> "Row":
         """Return the row with this seed for batches, dropout and, if it draws data, the task."""

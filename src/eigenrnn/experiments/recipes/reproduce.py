@@ -1,8 +1,8 @@
 """Trains the rows of a recipe and compares the published numbers with ours."""
 
-import time
 from collections.abc import Container, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import filterfalse
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from eigenrnn.errors import RunExistsError, check_positive_integer
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
 from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Row
-from eigenrnn.experiments.recipes.results_files import read_outcomes, write_results
+from eigenrnn.experiments.recipes.results_files import read_outcomes, write_computed, write_results
 from eigenrnn.experiments.recipes.runs import download_data, runs_of
 from eigenrnn.experiments.training import Dynamics
 from eigenrnn.experiments.training.processes import is_first_process
@@ -38,8 +38,8 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
     """Train the networks of a recipe, draw its pictures and write `results.json` and `results.md`.
 
     Both files are rewritten after every run, so finished runs are never lost. Rows of an earlier
-    call that are not run again stay in the files. A picture is drawn from the finished runs as
-    `NAME.png`, and its numbers are written to `NAME.csv`.
+    call that are not run again are read from the folders of their runs. A picture is drawn from
+    the finished runs as `NAME.png`, and its numbers are written to `NAME.csv`.
 
     Args:
         recipe: The published comparison.
@@ -77,11 +77,13 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
     }
     # the other processes of a run share the lock of the first
     with locked(folder) if is_first_process() else nullcontext():
-        outcomes = read_outcomes(folder, recipe, quick=quick)
+        labels = {row.label for row in chosen}
+        others = tuple(row for row in recipe.rows if row.label not in labels)
+        outcomes = read_outcomes(folder, replace(recipe, rows=others), quick=quick)
         outcomes |= {row.label: Outcome.not_run(row) for row in chosen}
         for row in chosen:
             if isinstance(row, Computed):
-                outcomes[row.label] = _computed(row, outcomes[row.label])
+                outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
             runs = runs_of(recipe, row, seeds, quick=quick) if isinstance(row, Row) else ()
             for run in filterfalse(lambda run: run.path in skip, runs):
                 callbacks = [] if dynamics_every is None else [Dynamics(dynamics_every)]
@@ -94,12 +96,6 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
         if not recipe.panels:
             return in_order
         return write_results(folder, recipe, outcomes, quick=quick, drawn=drawn)
-
-
-def _computed(row: Computed, outcome: Outcome) -> Outcome:
-    began = time.monotonic()
-    value = row.compute()
-    return outcome.with_value(value, time.monotonic() - began)
 
 
 def _refuse_existing_runs(folder: Path) -> None:

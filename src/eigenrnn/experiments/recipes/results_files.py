@@ -1,25 +1,42 @@
-"""Writes and reads the results of a recipe: `results.json`, and `results.md` with its table."""
+"""The results of a recipe: its runs as outcomes, and the pages written from them."""
 
 import math
 import statistics
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.outcome import Outcome, standard_error
 from eigenrnn.experiments.recipes.panels import Panel
-from eigenrnn.experiments.recipes.recipe import Recipe
+from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Row
+from eigenrnn.experiments.recipes.runs import run_path, runs_in
 from eigenrnn.experiments.report.tables import format_reported
-from eigenrnn.experiments.training.files import read_json, write_json
-from eigenrnn.experiments.training.fingerprint import versions
+from eigenrnn.experiments.training.files import check_types, read_json, write_json
+from eigenrnn.experiments.training.fingerprint import revision, versions
+from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["QUICK_NOTICE", "columns", "read_outcomes", "remarks", "to_markdown", "write_results"]
+__all__ = [
+    "QUICK_NOTICE",
+    "columns",
+    "computed_path",
+    "notes",
+    "read_computed",
+    "read_outcomes",
+    "recipe_of_folder",
+    "to_markdown",
+    "write_computed",
+    "write_results",
+]
 
 QUICK_NOTICE = (
     "A quick run: it shows that the recipe works; its numbers are not comparable with the paper's."
 )
+_COMPUTED: dict[str, Any] = {
+    **{"recipe": str, "row": str, "quick": bool},
+    **{"value": float, "seconds": float, "versions": dict[str, str]},
+}
 _SCIENTIFIC_BELOW = 1e-4  # smaller numbers are written with a power of ten
 
 
@@ -39,6 +56,7 @@ def write_results(
         "quick": quick,
         "versions": versions(),
         "rows": [outcome.to_json() for outcome in in_order],
+        "notes": notes(recipe, in_order),
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", content)
@@ -47,27 +65,74 @@ def write_results(
     return in_order
 
 
-def read_outcomes(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Outcome]:
-    """Read the outcomes that an earlier call wrote into a folder, by label.
+def write_computed(folder: Path, recipe: Recipe, row: Computed, *, quick: bool) -> Outcome:
+    """Compute a number without training, store it in its own folder, and return its outcome."""
+    began = time.monotonic()
+    value, seconds = row.compute(), time.monotonic() - began
+    content = {
+        **{"recipe": recipe.name, "row": row.label, "quick": quick},
+        **{"value": value, "seconds": seconds},
+        **{"revision": revision(), "versions": versions()},
+    }
+    file = folder / computed_path(row.label)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, content)
+    return Outcome.not_run(row).with_value(value, seconds)
+
+
+def read_computed(folder: Path, label: str) -> dict[str, Any] | None:
+    """Read what `write_computed` has written; None if the number has not been computed.
 
     Raises:
-        ValueError: If `results.json` is damaged.
+        ValueError: If the file is damaged.
     """
-    path = folder / "results.json"
-    if not path.exists():
-        return {}
-    content = read_json(path, ("recipe", "quick", "rows"))
-    if (content["recipe"], content["quick"]) != (recipe.name, quick):
-        return {}
-    labels = {row.label for row in recipe.rows}
-    try:
-        outcomes = [Outcome.from_json(row) for row in content["rows"]]
-    except (TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is damaged: {error}; delete it: resume=True (--resume) writes it again from "
-            "the runs"
-        ) from None
-    return {o.label: replace(o, signal=None) for o in outcomes if o.label in labels}
+    file = folder / computed_path(label)
+    if not file.exists():
+        return None
+    content = read_json(file, _COMPUTED)
+    check_types(file, content, _COMPUTED)
+    return content
+
+
+def computed_path(label: str) -> Path:
+    """Return the file of a number without training, relative to the folder of its recipe."""
+    return run_path(label, "", 0).with_name("computed.json")
+
+
+def recipe_of_folder(folder: Path) -> tuple[str, bool] | None:
+    """Return the name of the recipe that was run in a folder, and whether the runs are quick.
+
+    Returns:
+        None if the folder is not that of a recipe.
+    Raises:
+        ValueError: If the first file found is damaged.
+    """
+    patterns = ("*/computed.json", "*/seed-*/config.json", "*/*/seed-*/config.json")
+    for file in (file for pattern in patterns for file in sorted(folder.glob(pattern))):
+        content = read_json(file, ())
+        key = content if file.name == "computed.json" else content.get("config") or {}
+        if isinstance(key.get("recipe"), str):
+            return key["recipe"], bool(key.get("quick"))
+    return None
+
+
+def read_outcomes(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Outcome]:
+    """Read the outcomes of the rows that have been run in a folder, by label.
+
+    Raises:
+        ValueError: If a file of a run is damaged, or of another version.
+    """
+    found: dict[str, Outcome] = {}
+    for row in recipe.rows:
+        outcome = not_run = Outcome.not_run(row)
+        computed = read_computed(folder, row.label) if isinstance(row, Computed) else None
+        if computed is not None:
+            outcome = outcome.with_value(computed["value"], computed["seconds"])
+        for run in runs_in(folder, recipe, row, quick=quick) if isinstance(row, Row) else ():
+            outcome = run.add_to(outcome, RunFolder(folder / run.path))
+        if outcome != not_run:
+            found[row.label] = outcome
+    return found
 
 
 def to_markdown(
@@ -77,7 +142,7 @@ def to_markdown(
     quick: bool = False,
     drawn: Sequence[Panel] | None = None,
 ) -> str:
-    """Write a Markdown page: the table, the pictures if `drawn` is given, and the remarks."""
+    """Write a Markdown page: the table, the pictures if `drawn` is given, and the notes."""
     lines = [f"# {recipe.name}", "", recipe.summary, "", f"Source: {recipe.source}.", ""]
     if quick:
         lines += [f"**{QUICK_NOTICE}**", ""]
@@ -88,7 +153,7 @@ def to_markdown(
     lines += [_markdown_row(list(cells)) for cells in zip(*table.values(), strict=True)]
     if drawn is not None:
         lines += _pictures(recipe, drawn)
-    for title, items in remarks(recipe, outcomes).items():
+    for title, items in notes(recipe, outcomes).items():
         lines += ["", f"## {title}", "", *(f"- {item}" for item in items)]
     return "\n".join(lines) + "\n"
 
@@ -121,7 +186,7 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
     return {name: cells for name, cells in table.items() if any(cells)}
 
 
-def remarks(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
     """Collect notes, scores, diverged runs, best points and departures, by heading."""
     rows = {row.label: row for row in recipe.rows}
     of_rows = [(o.label, text) for o in outcomes for text in rows[o.label].departures]

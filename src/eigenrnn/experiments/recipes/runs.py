@@ -3,18 +3,26 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from torch import nn
 
 from eigenrnn.errors import MissingDataError, NonFiniteLossError
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.training import Callback, fit
+from eigenrnn.experiments.training.files import check_types
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.models import count_parameters
 
-__all__ = ["RecipeRun", "RunKey", "download_data", "run_path", "runs_of"]
+__all__ = ["Run", "RunKey", "download_data", "run_path", "runs_in", "runs_of"]
+
+_KEY_TYPES: dict[str, Any] = {
+    **{"recipe": str, "row": str, "point": str, "seed": int},
+    **{"quick": bool, "varied": dict[str, object]},
+}
 
 
 @dataclass(frozen=True)
@@ -35,13 +43,32 @@ class RunKey:
     row: str
     point: str
     seed: int
-    quick: bool
+    quick: bool = False
     varied: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run, relative to that of its recipe."""
+        return run_path(self.row, self.point, self.seed)
 
     def to_config(self) -> dict[str, Any]:
         """Return the entries of `config.json` from which the key can be read back."""
         entries = {name: value for name, value in vars(self).items() if value or name != "varied"}
         return {"command": "reproduce", **entries}
+
+    @classmethod
+    def from_config(cls, entry: Mapping[str, Any]) -> Self:
+        """Read the key that `to_config` has written.
+
+        Raises:
+            ValueError: If an entry is missing or has another type.
+        """
+        required = [name for name in _KEY_TYPES if name != "varied"]
+        missing = [name for name in required if name not in entry]
+        if missing:
+            raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
+        check_types(Path("config.json"), entry, _KEY_TYPES)
+        return cls(**{name: entry[name] for name in _KEY_TYPES if name in entry})
 
     def find_row(self, recipe: Recipe) -> Row:
         """Return the row of the recipe with the settings of this run.
@@ -64,66 +91,120 @@ class RunKey:
         return points[self.point].with_seed(self.seed)
 
 
-@dataclass(frozen=True)
-class RecipeRun:
-    """One training run of a row.
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One training of a row.
 
     Args:
+        recipe: The recipe.
         row: The row at one point of its grid, with the seed of the run.
-        point: The name of the point; empty without a grid.
-        seed: The seed of the run.
-        path: The folder of the run, relative to that of the recipe.
         key: The name of the run.
     """
 
+    recipe: Recipe
     row: Row
-    point: str
-    seed: int
-    path: Path
     key: RunKey
+
+    @cached_property
+    def path(self) -> Path:
+        """The folder of the run, relative to that of the recipe."""
+        return self.key.path
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """Task, network and settings as data: runs with equal descriptions are the same run."""
+        return self.row.describe()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The entries of `config.json` that name the run and describe its network."""
+        return {**self.key.to_config(), "network": self.description["network"]}
+
+    def accepts(self, other: "Run") -> bool:
+        """Whether the same run of another row records everything that this row needs.
+
+        Callbacks, extra scores and panels need a run whose row has the same ones.
+        """
+        return (
+            self.row.callback_factory in (None, other.row.callback_factory)
+            and self.row.score in (None, other.row.score)
+            and not any(self.row.label in panel.required_rows for panel in self.recipe.panels)
+        )
 
     def train(
         self, folder: Path, outcome: Outcome, callbacks: Sequence[Callback], **options: Any
     ) -> Outcome:
         """Train the network and add its numbers to the outcome; a diverged run has none."""
-        row, path = self.row, folder / self.path
-        model = row.build(self.seed)
-        count = count_parameters(model)
+        row, files = self.row, RunFolder(folder / self.path)
         # "lr-0-1, seed 3"
         point_and_seed = ", ".join(self.path.parts[1:]).replace("seed-", "seed ")
-        if row.callback_factory is not None:
-            callbacks = [*callbacks, row.callback_factory(path)]
         name = f"{row.label}, {point_and_seed}"
-        options |= {"callbacks": callbacks, "name": name, "config": self.key.to_config()}
+        if row.callback_factory is not None:
+            callbacks = [*callbacks, row.callback_factory(files.path)]
+        options |= {"callbacks": callbacks, "name": name, "config": self.config}
+        model = row.build(self.key.seed)
         try:
-            result = fit(model, row.task, row.settings, path, **options)
+            result = fit(model, row.task, row.settings, files.path, **options)
         except NonFiniteLossError as error:
             console = options["console"] or plain_console(stderr=True)
             console.print(f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True)
-            return outcome.with_failure(row, self.seed, count, self.point)
-        if result.interrupted:
-            return replace(outcome, signal=result.signal)  # there is none if the time was over
-        outcome = outcome.with_run(row, self.seed, count, result, self.point)
-        if row.score is None:
+        else:
+            if result.interrupted:
+                return replace(outcome, signal=result.signal)  # none if the time was over
+            if row.score is not None and "scores" not in files.read_status():
+                model.load_state_dict(files.best_weights())
+                self.score(model.eval(), files)
+        return self.add_to(outcome, files)
+
+    def score(self, model: nn.Module, files: RunFolder) -> dict[str, float]:
+        """Compute the further scores of the best model, and store them in the run's folder."""
+        if self.row.score is None:
+            return {}
+        scores = dict(self.row.score(model, self.row.task, files.path / "scores"))
+        files.write_status("ended", scores=scores)
+        return scores
+
+    def add_to(self, outcome: Outcome, files: RunFolder) -> Outcome:
+        """Add the numbers of a run that has ended or diverged to the outcome of its row.
+
+        Raises:
+            ValueError: If a file is damaged, or of another version.
+        """
+        state, key = files.state, self.key
+        if state not in ("ended", "diverged"):
             return outcome
-        model.load_state_dict(RunFolder(path).best_weights())
-        scores = row.score(model.eval(), row.task, path / "scores")
-        return replace(outcome, scores=(*outcome.scores, dict(scores)))
+        parameters, result = files.read_config()["parameters"], files.read_result()
+        if result is None:
+            return outcome.with_failure(self.row, key.seed, parameters, key.point)
+        outcome = outcome.with_run(self.row, key.seed, parameters, result, key.point)
+        scores = files.read_status().get("scores")
+        return replace(outcome, scores=(*outcome.scores, scores)) if scores else outcome
 
 
 def runs_of(
-    recipe: Recipe, row: Row, seeds: Sequence[int] | None, *, quick: bool
-) -> Iterator[RecipeRun]:
+    recipe: Recipe, row: Row, seeds: Sequence[int] | None = None, *, quick: bool = False
+) -> Iterator[Run]:
     """Yield the runs of a row; none if this version has no such layer."""
-    if row.layer is None:
-        return
     if seeds is None:
         seeds = (row.seeds or recipe.seeds)[: 1 if quick else None]
-    for name, point in (row.quick() if quick else row).points().items():
+    for point, chosen in _points(row, quick=quick):
         for seed in seeds:
-            key = RunKey(recipe.name, row.label, name, seed, quick)
-            path = run_path(row.label, name, seed)
-            yield RecipeRun(point.with_seed(seed), name, seed, path, key)
+            key = RunKey(recipe.name, row.label, point, seed, quick)
+            yield Run(recipe, chosen.with_seed(seed), key)
+
+
+def runs_in(folder: Path, recipe: Recipe, row: Row, *, quick: bool = False) -> Iterator[Run]:
+    """Yield the runs of a row that have been started in the folder of its recipe."""
+    for point, chosen in _points(row, quick=quick):
+        configs = (folder / run_path(row.label, point, 0)).parent.glob("seed-*/config.json")
+        for seed in sorted(int(file.parent.name.removeprefix("seed-")) for file in configs):
+            key = RunKey(recipe.name, row.label, point, seed, quick)
+            yield Run(recipe, chosen.with_seed(seed), key)
+
+
+def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:
+    if row.layer is not None:
+        yield from (row.quick() if quick else row).points().items()
 
 
 def run_path(label: str, point: str, seed: int) -> Path:

@@ -11,10 +11,9 @@ from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.recipes.results_files import write_results
-from eigenrnn.experiments.recipes.runs import RunKey, run_path
+from eigenrnn.experiments.recipes.runs import Run, RunKey, run_path
 from eigenrnn.experiments.sweep import Status, Trial, TrialSetup, TrialSource
 from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.models import count_parameters
 
@@ -82,16 +81,16 @@ class RecipeSweep(TrialSource):
         return self._row(trial).task
 
     def prepare(self, trial: Trial, folder: Path) -> TrialSetup:
-        row = self._row(trial)
-        score = row.score
+        run = self._run(trial)
+        row, files = run.row, RunFolder(folder)
         return TrialSetup(
             row.build(trial.seed),
             row.task,
             row.settings,
             f"{row.label}, {trial.point} seed {trial.seed}".replace(",  ", ", "),
-            self._key(trial).to_config(),
+            run.config,
             () if row.callback_factory is None else (row.callback_factory(folder),),
-            None if score is None else lambda model, place: score(model, row.task, place),
+            None if row.score is None else lambda model, _: run.score(model, files),
         )
 
     def summarise(
@@ -123,16 +122,17 @@ class RecipeSweep(TrialSource):
         return replace(outcome, scores=(*outcome.scores, dict(status.scores)))
 
     def _row(self, trial: Trial) -> Row:
-        return self._key(trial).find_row(self.recipe)
+        return self._run(trial).row
 
-    def _key(self, trial: Trial) -> RunKey:
+    def _run(self, trial: Trial) -> Run:
         label = trial.parameters[_ROW]
         changes = {name: value for name, value in trial.parameters.items() if name != _ROW}
         varied = changes if self.varied else {}
-        return RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied)
+        key = RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied)
+        return Run(self.recipe, key.find_row(self.recipe), key)
 
 
 def _recorded_parameters(folder: Path) -> int | None:
     """Read the number of parameters from the `config.json` of a run."""
-    file = RunFolder(folder).config
-    return read_json(file, ("parameters",))["parameters"] if file.exists() else None
+    files = RunFolder(folder)
+    return files.read_config()["parameters"] if files.config.exists() else None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.report.records import Records, RunRecord, slug
+from eigenrnn.experiments.report.records import Records, RunRecord, format_description, slug
 
 __all__ = ["MAX_POINTS", "Curve", "Group", "curve", "group"]
 
@@ -30,7 +30,7 @@ class Group:
     Args:
         label: The label of the group.
         runs: The runs, sorted by seed.
-        task: The task, without its seed.
+        task: The task as text, without its seed.
         network: What determines the colour: the row of a recipe, or the group itself.
         shown: Whether its curve is shown initially; a search shows only its best point.
     """
@@ -143,12 +143,14 @@ def _group_key(records: Records, run: RunRecord) -> str:
     settings = {**run.config["settings"], **dict.fromkeys(("seed", *_IGNORED_SETTINGS))}
     row = records.recipe_row(run)
     point = None if row is None else (row[0]["label"], row[1])
-    return json.dumps([_task(run), run.config["model"], settings, point], default=str)
+    return json.dumps([_task(run), run.config["network"], settings, point], default=str)
 
 
 def _task(run: RunRecord) -> str:
     # the task may contain the seed of the run
-    return re.sub(r"seed=\d+", "seed=...", re.sub(r" at 0x[0-9a-fA-F]+", "", run.config["task"]))
+    task = run.config["task"]
+    options = {k: v for k, v in task.get("options", {}).items() if not k.endswith("seed")}
+    return format_description({"class": task["class"], "options": options})
 
 
 def _make_group(records: Records, runs: list[RunRecord]) -> Group:

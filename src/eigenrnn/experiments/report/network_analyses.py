@@ -111,7 +111,9 @@ def analyse_networks(
         NetworkAnalysis(
             each,
             _chosen(each),
-            task_label="" if labels.count(each.label) == 1 else task_name(each.task),
+            task_label=""
+            if labels.count(each.label) == 1
+            else task_name(each.runs[0].config["task"]),
         )
         for each in groups
         if each.shown

@@ -24,7 +24,7 @@ from eigenrnn.experiments.report.network_analyses import (
     RebuildModel,
     analyse_networks,
 )
-from eigenrnn.experiments.report.records import Records, collect, task_name
+from eigenrnn.experiments.report.records import Records, collect, format_description, task_name
 
 __all__ = ["write_report"]
 
@@ -186,7 +186,7 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     found: dict[str, list[Group]] = {}
     for each in groups:
         found.setdefault(each.task, []).append(each)
-    names = [task_name(task) for task in found]
+    names = [task_name(its[0].runs[0].config["task"]) for its in found.values()]
     tasks: list[dict[str, Any]] = []
     for number, (name, its) in enumerate(zip(names, found.values(), strict=True), start=1):
         shared, differing = tables.configuration(its)
@@ -210,22 +210,19 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def _model(group: Group) -> dict[str, str]:
     return {
         "label": group.label,
-        "text": "\n".join(group.runs[0].config["model"]),
+        "text": format_description(group.runs[0].config["network"]),
         "folders": ", ".join(str(run.folder) for run in group.runs),
     }
 
 
 def _recipe(recipe: Any) -> dict[str, Any]:
     content = recipe.content
-    noted = [row for row in content["rows"] if row.get("note")]
-    notes = [f"{row['label']}, {row.get('place', '')}: {row['note']}." for row in noted]
-    remarks = dict(recipe.remarks) or ({"Notes": notes} if notes else {})
     return {
         "name": content["recipe"],
         "source": content["source"],
         "quick": bool(content.get("quick")),
         "table": tables.paper_and_ours(recipe),
-        "remarks": list(remarks.items()),
+        "notes": list(content.get("notes", {}).items()),
     }
 
 
@@ -233,7 +230,7 @@ def _title(records: Records) -> str:
     names = [str(recipe.content["recipe"]) for recipe in records.recipes]
     if len(names) == 1 and all(records.recipe_row(run) for run in records.runs):
         return f"Reproduction of {names[0]}"
-    tasks = {run.config["task"].partition("(")[0] for run in records.runs}
+    tasks = {run.config["task"]["class"] for run in records.runs}
     return f"Runs on {', '.join(sorted(tasks))}" if tasks else ", ".join(names)
 
 

@@ -7,10 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.files import Columns, check_types, read_json, read_text
+from eigenrnn.experiments.training.files import Columns, check_types, read_json
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["RecipeRecord", "Records", "RunRecord", "collect", "slug", "task_name"]
+__all__ = [
+    "RecipeRecord",
+    "Records",
+    "RunRecord",
+    "collect",
+    "format_description",
+    "slug",
+    "task_name",
+]
 
 _RECIPE = {"recipe": str, "source": str, "rows": list[dict[str, object]], "versions": dict}
 _ROW = {"label": str, "quantity": str, "reported": float | None, "values": list[float]}
@@ -20,6 +28,7 @@ _ROW_OPTIONAL = {
     **{"best_point": str | None, "error": float | None, "at_most": float | None},
     "decimals": int | None,
 }
+_LAYER_NAMES = ("layer", "layers", "0")
 _MAX_NAMED = 5
 
 
@@ -48,12 +57,9 @@ class RunRecord:
 
     @property
     def network(self) -> str:
-        """The class name of the recurrent layer, from the printed model."""
-        for line in self.config["model"][1:] or self.config["model"]:
-            found = re.match(r"\s*\((?:layer|layers|0)\): (\w+)\(", line)
-            if found and found[1] != "ModuleList":
-                return found[1]
-        return re.split(r"\W", self.config["model"][0], maxsplit=1)[0]
+        """The class name of the recurrent layer."""
+        tree = self.config["network"]
+        return str((_layer(tree) or tree)["class"]).rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -62,13 +68,11 @@ class RecipeRecord:
 
     Args:
         folder: The folder of the recipe.
-        content: The content of `results.json`: name, source, versions and rows.
-        remarks: The lists below the table of `results.md`, by heading.
+        content: The content of `results.json`: name, source, versions, rows and notes.
     """
 
     folder: Path
     content: Mapping[str, Any]
-    remarks: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def row_of(self, run: RunRecord) -> tuple[Mapping[str, Any], str] | None:
         """Return the row of a run and the folder name of its point; None for another run."""
@@ -143,12 +147,31 @@ def slug(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
 
 
-def task_name(task: str) -> str:
-    """Shorten the text of a task to its name and its main options."""
-    name, _, text = task.partition("(")
-    options = dict(re.findall(r"(\w+)=('[^']*'|[^,()]+)", text))
+def task_name(task: Mapping[str, Any]) -> str:
+    """Return the name of a task and its main options, from its description."""
+    options = task.get("options", {})
     main = [f"{k} {options[k]}" for k in ("delay", "length", "steps", "permuted") if k in options]
-    return f"{name} ({', '.join(main)})" if main else name
+    return f"{task['class']} ({', '.join(main)})" if main else task["class"]
+
+
+def format_description(content: Mapping[str, Any]) -> str:
+    """Write a description as a call, with one line for each module: "Copying(delay=4)"."""
+    options = (f"{name}={value}" for name, value in content.get("options", {}).items())
+    lines = [f"{content['class']}({', '.join(options)})"]
+    for name, module in content.get("modules", {}).items():
+        lines += [f"  {line}" for line in f"{name}: {format_description(module)}".splitlines()]
+    return "\n".join(lines)
+
+
+def _layer(tree: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Find the recurrent layer in the description of a network; None for another network."""
+    for name, module in tree.get("modules", {}).items():
+        if name in _LAYER_NAMES and not module["class"].endswith("ModuleList"):
+            return module
+        found = _layer(module)
+        if found is not None:
+            return found
+    return None
 
 
 def _search(root: Path) -> tuple[list[Path], list[Path]]:
@@ -215,7 +238,7 @@ def _read_recipe(folder: Path) -> RecipeRecord:
     """
     path = folder / "results.json"
     content = read_json(path, _RECIPE)
-    check_types(path, content, _RECIPE)
+    check_types(path, content, _RECIPE | {"notes": dict[str, list[str]]})
     for row in content["rows"]:
         missing = [key for key in _ROW if key not in row]
         if missing:
@@ -224,18 +247,4 @@ def _read_recipe(folder: Path) -> RecipeRecord:
                 "written by another version; run the recipe again with this one"
             )
         check_types(path, row, _ROW | _ROW_OPTIONAL)
-    return RecipeRecord(folder, content, _markdown_lists(folder / "results.md"))
-
-
-def _markdown_lists(markdown: Path) -> dict[str, list[str]]:
-    """Read the lists of a Markdown file, by the headings above them."""
-    if not markdown.is_file():
-        return {}
-    found: dict[str, list[str]] = {}
-    title = ""
-    for line in read_text(markdown).splitlines():
-        if line.startswith("## "):
-            title = line.removeprefix("## ")
-        elif line.startswith("- ") and title:
-            found.setdefault(title, []).append(line.removeprefix("- "))
-    return found
+    return RecipeRecord(folder, content)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eigenrnn.experiments.report.learning_curves import Group
-from eigenrnn.experiments.report.records import RecipeRecord, RunRecord
+from eigenrnn.experiments.report.records import RecipeRecord, RunRecord, format_description
 
 __all__ = [
     "Table",
@@ -185,7 +185,7 @@ def _range_text(numbers: Sequence[int]) -> str:
 
 def _options(run: RunRecord) -> dict[str, str]:
     config = run.config
-    task = {"layer": run.network, "task": config["task"]}
+    task = {"layer": run.network, "task": format_description(config["task"])}
     settings = {k: v for k, v in config["settings"].items() if k != "seed"}
     entry = {k: v for k, v in (config.get("config") or {}).items() if not isinstance(v, dict)}
     every = {**task, "parameters": f"{config['parameters']:,}", **settings, **entry}

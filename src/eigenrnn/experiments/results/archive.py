@@ -1,20 +1,33 @@
-"""The archive of runs: one small JSON file per run, kept in the repository."""
+"""The archive of runs: one small JSON file per run, and which of them count."""
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.recipes import Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.runs import run_path
+from eigenrnn.experiments.training import Settings
+from eigenrnn.experiments.training.description import describe, differences
 from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.result import Metrics
 
-__all__ = ["FORMAT", "Archive", "ArchivedRun", "Curve", "archive_path"]
+__all__ = [
+    "FORMAT",
+    "Archive",
+    "ArchivedRun",
+    "Curve",
+    "archive_path",
+    "changes_since_run",
+    "current_runs",
+    "outcome_of",
+    "runs_by_row",
+]
 
-FORMAT = 2
+FORMAT = 3
 
 Curve = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None for a missing value."""
@@ -32,9 +45,11 @@ class ArchivedRun:
         state: `ended`, `diverged`, `unfinished`, or `computed` for a number without training.
         trained_for: The recipe and row that trained the run, if it is shared; else None.
         parameters: The number of trained parameters.
-        task: The task with its options.
-        baseline: The chance-level loss; None if unknown.
+        task: The description of the task.
+        network: The description of the network: its layer, size and options.
         settings: The training settings.
+        baseline: The chance-level loss; None if unknown.
+        revision: The commit of the source tree, and whether it was modified; None if unknown.
         versions: The versions of the software, and the machine.
         steps: The number of optimiser steps taken.
         all_steps: The number of optimiser steps of the full run; None if unknown.
@@ -61,9 +76,11 @@ class ArchivedRun:
     state: Literal["ended", "diverged", "unfinished", "computed"]
     trained_for: str | None = None
     parameters: int | None = None
-    task: str | None = None
-    baseline: float | None = None
+    task: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    network: Mapping[str, Any] = field(default_factory=dict[str, Any])
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    baseline: float | None = None
+    revision: Mapping[str, Any] | None = None
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     steps: int = 0
     all_steps: int | None = None
@@ -190,8 +207,119 @@ def _is_replaced(existing: ArchivedRun, new: ArchivedRun) -> bool:
     return existing.state == "unfinished" and continues
 
 
+def current_runs(
+    recipes: Mapping[str, Recipe], runs: Iterable[ArchivedRun]
+) -> tuple[list[ArchivedRun], dict[Path, str]]:
+    """Separate the runs of the current rows from those whose row has changed since.
+
+    Returns:
+        The runs that count, and the reason for each other run, by its file.
+    """
+    rows = {(r.name, row.label): row for r in recipes.values() for row in r.rows}
+    found: list[ArchivedRun] = []
+    changed: dict[Path, str] = {}
+    for run in runs:
+        row = rows.get((run.recipe, run.row))
+        reason = "there is no such row" if row is None else _mismatch(row, run)
+        if reason:
+            changed[run.relative_path] = reason
+        else:
+            found.append(run)
+    return found, changed
+
+
+def _mismatch(row: Entry, run: ArchivedRun) -> str:
+    """Say how a run differs from its row; empty if it matches."""
+    if not isinstance(row, Row) or run.seed is None:
+        return "" if run.state == "computed" else "the row is not trained"
+    points = row.points()
+    if run.point not in points:
+        return f"there is no point {run.point!r}"
+    return "; ".join(changes_since_run(points[run.point].with_seed(run.seed), vars(run)))
+
+
+# these change where a run is trained and how often it is saved, but its numbers only by rounding
+_IGNORED_SETTINGS = ("accelerator", "devices", "num_nodes", "strategy", "checkpoint_every")
+
+
+def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
+    """List the options in which a run differs from its current row, each by its path.
+
+    Options that did not exist when the run was recorded must have their default in the row.
+
+    Args:
+        row: The row at one point of its grid, with a seed.
+        recorded: The descriptions of task, network and settings that the run has recorded.
+    """
+    task = dict(recorded["task"])
+    if task.get("class") == type(row.task).__name__:
+        task["options"] = _defaults(type(row.task)) | task["options"]
+    settings = _defaults(Settings) | dict(recorded["settings"])
+    then = {"task": task, "network": recorded["network"], "settings": settings}
+    now = row.describe()
+    for options in (settings, now["settings"]):
+        for name in _IGNORED_SETTINGS:
+            options.pop(name, None)
+    return differences(then, now)
+
+
+def _defaults(dataclass_type: Any) -> dict[str, Any]:
+    return {
+        f.name: describe(f.default)
+        for f in fields(dataclass_type)
+        if f.compare and f.default is not MISSING
+    }
+
+
+def runs_by_row(
+    recipes: Mapping[str, Recipe], runs: Iterable[ArchivedRun]
+) -> dict[tuple[str, str], list[ArchivedRun]]:
+    """Group current runs by recipe and row, sorted by the point and seed of the recipe."""
+    rows = {(r.name, row.label): row for r in recipes.values() for row in r.rows}
+    found: dict[tuple[str, str], list[ArchivedRun]] = {}
+    for run in runs:
+        found.setdefault((run.recipe, run.row), []).append(run)
+    for name, row_runs in found.items():
+        row = rows[name]
+        order = {point: i for i, point in enumerate(row.points() if isinstance(row, Row) else ())}
+        row_runs.sort(key=lambda run: (order.get(run.point, 0), run.seed or 0))
+    return found
+
+
+def outcome_of(row: Entry, runs: Sequence[ArchivedRun]) -> Outcome:
+    """Return the outcome of the archived runs of a row; unfinished runs do not count."""
+    outcome = Outcome.not_run(row)
+    for run in runs:
+        if run.state == "computed":
+            outcome = outcome.with_value(math.nan if run.value is None else run.value, run.seconds)
+        elif run.state != "unfinished":
+            outcome = _with_run(outcome, row, run)
+    return outcome
+
+
+def _with_run(outcome: Outcome, row: Entry, run: ArchivedRun) -> Outcome:
+    outcome = replace(outcome, parameters=run.parameters)
+    if run.state == "diverged":
+        if isinstance(row, Row):
+            return outcome.with_failure(row, run.seed or 0, run.parameters or 0, run.point)
+        return outcome
+    if run.scores:
+        outcome = replace(outcome, scores=(*outcome.scores, dict(run.scores)))
+    if run.value is None:
+        return outcome
+    return replace(
+        outcome,
+        seeds=(*outcome.seeds, run.seed or 0),
+        values=(*outcome.values, run.value),
+        selected=outcome.selected if run.selected is None else (*outcome.selected, run.selected),
+        points=(*outcome.points, run.point),
+        deciding=(*outcome.deciding, math.inf if run.deciding is None else run.deciding),
+        seconds=(*outcome.seconds, run.seconds),
+    )
+
+
 def _json(value: Any) -> str:
-    return json.dumps(_finite(value), allow_nan=False, default=str)
+    return json.dumps(_finite(value), allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

@@ -1,10 +1,10 @@
 """Collects the folders written by `reproduce` into the archive."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,15 +16,21 @@ from eigenrnn.experiments.recipes.outcome import (
     measured_value,
     validated_test_value,
 )
+from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
+from eigenrnn.experiments.recipes.runs import Run, runs_in
 from eigenrnn.experiments.report.rounding import rounded, spaced_indices
-from eigenrnn.experiments.results.archive import Archive, ArchivedRun, Curve
-from eigenrnn.experiments.results.jobs import Job, SharedRuns
-from eigenrnn.experiments.results.outcomes import changes_since_run, describe_task
-from eigenrnn.experiments.results.recipe_folder import RecipeFolder, latest_result
+from eigenrnn.experiments.results.archive import (
+    Archive,
+    ArchivedRun,
+    Curve,
+    changes_since_run,
+)
+from eigenrnn.experiments.results.plan import SharedRuns
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.files import Columns, read_json, read_table
-from eigenrnn.experiments.training.run_folder import locked
+from eigenrnn.experiments.training.files import Columns, read_table
+from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
+from eigenrnn.experiments.training.run_folder import RunFolder, locked
 
 __all__ = ["MAX_POINTS", "CollectResult", "collect", "evaluated_curve", "training_curve"]
 
@@ -73,8 +79,8 @@ def collect(
     shared = SharedRuns(recipes)
     recipe_folders = _recipe_folders(folders, recipes, collected)
     with locked(target.folder):
-        for folder in recipe_folders:
-            for run in _runs(folder, shared, collected, unfinished=unfinished):
+        for folder, recipe in recipe_folders.items():
+            for run in _runs(folder, recipe, shared, collected, unfinished=unfinished):
                 _add(run, target, collected, overwrite=overwrite)
     return collected
 
@@ -96,104 +102,127 @@ def _add(run: ArchivedRun, archive: Archive, collected: CollectResult, *, overwr
 
 def _recipe_folders(
     folders: Sequence[str | Path], recipes: Mapping[str, Recipe], collected: CollectResult
-) -> list[RecipeFolder]:
+) -> dict[Path, Recipe]:
     """Find the folders of recipes; an unsuitable one is an error only if it is named directly.
 
     Raises:
-        ValueError: If a folder holds no recipe, or holds quick runs or an unknown recipe.
+        ValueError: If a folder holds no runs, or holds quick runs or runs of an unknown recipe.
     """
-    found: list[RecipeFolder] = []
+    found: dict[Path, Recipe] = {}
     for path in map(Path, folders):
-        if (path / "results.json").is_file():
-            found.append(RecipeFolder.read(path, recipes))
-            continue
-        subfolders = sorted(file.parent for file in path.glob("*/results.json"))
-        if not subfolders:
+        inside = [path] if recipe_of_folder(path) else sorted(filter(Path.is_dir, path.glob("*")))
+        inside = [each for each in inside if recipe_of_folder(each)]
+        if not inside:
             raise ValueError(
                 "expected the folder of a recipe that was run, or a folder of such folders, got "
-                f"{path}, which has no results.json"
+                f"{path}, which holds no run of a recipe"
             )
-        for subfolder in subfolders:
+        for folder in inside:
             try:
-                found.append(RecipeFolder.read(subfolder, recipes))
+                found[folder] = _suitable_recipe(folder, recipes)
             except ValueError as error:
-                collected.skipped[str(subfolder)] = str(error)
+                if folder == path:
+                    raise
+                collected.skipped[str(folder)] = str(error)
     return found
 
 
+def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
+    """Return the recipe whose full runs a folder holds.
+
+    Raises:
+        ValueError: If it holds quick runs, or runs of an unknown recipe.
+    """
+    name, quick = recipe_of_folder(folder) or ("", False)
+    if quick:
+        raise ValueError(
+            f"expected full runs in {folder}, got quick ones, whose numbers are not comparable: "
+            "run eigenrnn reproduce without --quick"
+        )
+    if name not in recipes:
+        raise ValueError(f"expected a recipe of this version in {folder}, got {name!r}")
+    return recipes[name]
+
+
 def _runs(
-    folder: RecipeFolder, shared: SharedRuns, collected: CollectResult, *, unfinished: bool
+    folder: Path,
+    recipe: Recipe,
+    shared: SharedRuns,
+    collected: CollectResult,
+    *,
+    unfinished: bool,
 ) -> Iterator[ArchivedRun]:
     """Yield the runs of a folder that belong in the archive."""
-    for row in folder.recipe.rows:
+    for row in recipe.rows:
         if isinstance(row, Computed):
-            yield from _computed(folder, row)
-        for job in folder.jobs(row) if isinstance(row, Row) else ():
-            path, state = folder.path / job.run_folder, "ended"
-            config = read_json(path / "config.json", ("task", "settings", "versions"))
-            changed = changes_since_run(job.row, config["task"], config["settings"])
-            if changed:
-                collected.skipped[str(path)] = f"differs from its recipe: {'; '.join(changed)}"
+            yield from _computed(folder, recipe, row)
+        for run in runs_in(folder, recipe, row) if isinstance(row, Row) else ():
+            archived, reason = _archived(run, RunFolder(folder / run.path), unfinished=unfinished)
+            if archived is None:
+                collected.skipped[str(folder / run.path)] = reason
                 continue
-            if folder.has_ended(job):
-                result = folder.result(job)
-            else:
-                state = "diverged" if folder.has_diverged(job) else "unfinished"
-                result = latest_result(path, job.row.task)
-            if state == "unfinished" and not (unfinished and result):
-                collected.skipped[str(path)] = "has not ended"
-                continue
-            run = _archived(folder, job, config, result, state)
-            yield run
-            yield from (
-                _for_other_row(run, job, other, result) for other in shared.jobs_served_by(job)
-            )
+            result = _result(run, RunFolder(folder / run.path))
+            yield archived
+            for other in shared.runs_served_by(run):
+                yield _for_other_row(archived, run, other, result)
 
 
-def _computed(folder: RecipeFolder, row: Computed) -> Iterator[ArchivedRun]:
-    outcome = folder.outcome(row.label)
-    for value, seconds in zip(outcome.get("values", ()), outcome.get("seconds", ()), strict=True):
-        yield ArchivedRun(
-            recipe=folder.recipe.name,
-            row=row.label,
-            point="",
-            seed=None,
-            state="computed",
-            versions=folder.content["versions"],
-            seconds=seconds,
-            value=value,
-        )
+def _computed(folder: Path, recipe: Recipe, row: Computed) -> Iterator[ArchivedRun]:
+    content = read_computed(folder, row.label)
+    if content is not None:
+        names = ("value", "seconds", "revision", "versions")
+        known: dict[str, Any] = {name: content.get(name) for name in names}
+        yield ArchivedRun(recipe.name, row.label, "", None, "computed", **known)
 
 
-def _archived(
-    folder: RecipeFolder, job: Job, config: Mapping[str, Any], result: Result | None, state: Any
-) -> ArchivedRun:
-    """Return the archived record of a run."""
-    path, task = folder.path / job.run_folder, job.row.task
-    training = training_curve(path / "metrics.csv")
+def _archived(run: Run, files: RunFolder, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
+    """Return the archived record of a run, or the reason why it is not archived."""
+    try:
+        config = files.read_config()
+    except ValueError as error:
+        return None, str(error)
+    network, state = (config.get("config") or {}).get("network"), files.state
+    recorded: dict[str, Any] = {
+        **{name: config[name] for name in ("task", "settings")},
+        "network": network,
+    }
+    changed = changes_since_run(run.row, recorded)
+    if changed:
+        return None, f"differs from its recipe: {'; '.join(changed)}"
+    result = _result(run, files)
+    if state == "unfinished" and not (unfinished and result):
+        return None, "has not ended"
+    training = training_curve(files.metrics)
     steps = int((training["step"] or [0])[-1] or 0)
-    run = ArchivedRun(
-        recipe=job.recipe.name,
-        row=job.row.label,
-        point=job.point,
-        seed=job.seed,
-        state=state,
+    key, task = run.key, run.row.task
+    archived = ArchivedRun(
+        recipe=key.recipe,
+        row=key.row,
+        point=key.point,
+        seed=key.seed,
+        state=cast("Any", state),
+        **recorded,
         parameters=config["parameters"],
-        task=describe_task(task),
         baseline=_baseline(task),
-        settings=config["settings"],
+        revision=config.get("revision"),
         versions=config["versions"],
         steps=steps,
-        all_steps=_all_steps(job.row) or (steps if state == "ended" else None),
-        scores=_scores(folder, job),
+        all_steps=_all_steps(run.row) or (steps if state == "ended" else None),
+        scores=files.read_status().get("scores", {}),
         training=training,
-        evaluated=evaluated_curve(path / "metrics.csv"),
+        evaluated=evaluated_curve(files.metrics),
     )
     if result is None:
-        return run
-    shared = {f.name for f in fields(ArchivedRun)} & {f.name for f in fields(Result)}
-    run = replace(run, **{name: value for name, value in asdict(result).items() if name in shared})
-    return run if state == "diverged" else replace(run, **_numbers(job.row, result))
+        return archived, ""
+    names = {f.name for f in fields(ArchivedRun)} & {f.name for f in fields(Result)}
+    archived = replace(archived, **{name: getattr(result, name) for name in names})
+    numbers = {} if state == "diverged" else _numbers(run.row, result)
+    return replace(archived, **numbers), ""
+
+
+def _result(run: Run, files: RunFolder) -> Result | None:
+    """Return the result of a run, so far if it has not ended."""
+    return files.read_result() or latest_result(files, run.row.task)
 
 
 def _numbers(row: Row, result: Result) -> dict[str, float | None]:
@@ -204,27 +233,20 @@ def _numbers(row: Row, result: Result) -> dict[str, float | None]:
     }
 
 
-def _for_other_row(run: ArchivedRun, job: Job, other: Job, result: Result | None) -> ArchivedRun:
+def _for_other_row(
+    archived: ArchivedRun, run: Run, other: Run, result: Result | None
+) -> ArchivedRun:
     """Return the record of a shared run for a row of another recipe, by its paper's rule."""
-    numbers = {} if result is None or run.state == "diverged" else _numbers(other.row, result)
+    numbers = {} if result is None or archived.state == "diverged" else _numbers(other.row, result)
     return replace(
-        run,
-        recipe=other.recipe.name,
-        row=other.row.label,
-        point=other.point,
-        trained_for=f"{job.recipe.name}: {job.row.label}",
-        scores={} if other.row.score is None else run.scores,
+        archived,
+        recipe=other.key.recipe,
+        row=other.key.row,
+        point=other.key.point,
+        trained_for=f"{run.key.recipe}: {run.key.row}",
+        scores={} if other.row.score is None else archived.scores,
         **numbers,
     )
-
-
-def _scores(folder: RecipeFolder, job: Job) -> dict[str, float]:
-    """Return the further scores of the best model of a run."""
-    outcome = folder.outcome(job.row.label)
-    runs = list(zip(outcome.get("points", ()), outcome.get("seeds", ()), strict=True))
-    scores = outcome.get("scores", ())
-    has_scores = (job.point, job.seed) in runs and len(scores) == len(runs)
-    return dict(scores[runs.index((job.point, job.seed))]) if has_scores else {}
 
 
 @cache
@@ -237,6 +259,53 @@ def _all_steps(row: Row) -> int | None:
         return row.settings.total_steps(row.task) if row.task.missing_data() is None else None
     except MissingDataError:
         return None
+
+
+def latest_result(files: RunFolder, task: Task) -> Result | None:
+    """Return the result so far of an unfinished run; None before its first evaluation.
+
+    Raises:
+        ValueError: If its metrics.csv is damaged.
+    """
+    if not files.metrics.is_file() or not files.metrics.read_bytes().endswith(b"\n"):
+        return None  # not started, or being written
+    columns = files.read_metrics()
+    split, best, best_step = selection_split(task), dict[str, dict[str, float]](), None
+    last: dict[str, dict[str, float]] = {}
+    for i in range(len(columns["step"])):
+        found = _evaluation(task, {name: float(column[i]) for name, column in columns.items()})
+        if split not in found:
+            continue
+        last = found
+        if best_step is None or is_better(task, found[split], best[split]):
+            best, best_step = found, int(columns["step"][i])
+    if best_step is None:
+        return None
+    return Result(
+        steps=int(columns["step"][-1]),
+        seconds=max(float(columns["seconds"][-1]), files.trained_seconds()),
+        train_loss=float(columns["train_loss"][-1]),
+        last=last,
+        best=best,
+        best_step=best_step,
+        best_by=selection_metric(task),
+        directory=files.path,
+        interrupted=True,
+    )
+
+
+def _evaluation(task: Task, numbers: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return the loss and metrics of each split that was evaluated at a step."""
+    found: dict[str, dict[str, float]] = {}
+    for split in task.splits:
+        measured = {
+            name.removeprefix(f"{split}_"): number
+            for name, number in numbers.items()
+            if split != "train" and name.startswith(f"{split}_") and not np.isnan(number)
+        }
+        if measured:
+            found[split] = measured
+    return found
 
 
 MAX_POINTS = 120

@@ -1,5 +1,6 @@
 """Figures of the learning curves of the archived runs."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,14 @@ from numpy.typing import NDArray
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
 from eigenrnn.experiments.recipes import Recipe, Row
-from eigenrnn.experiments.results.archive import Archive, ArchivedRun, Curve
-from eigenrnn.experiments.results.outcomes import outcome_of, runs_by_row
+from eigenrnn.experiments.results.archive import (
+    Archive,
+    ArchivedRun,
+    Curve,
+    current_runs,
+    outcome_of,
+    runs_by_row,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,14 +89,15 @@ def curve_figures(folder: str | Path, recipes: Mapping[str, Recipe]) -> list[Cur
     Raises:
         ValueError: If a file is damaged, has another format, or does not belong to the archive.
     """
-    runs_of_rows = runs_by_row(recipes, Archive(folder).runs())
+    runs, _ = current_runs(recipes, Archive(folder).runs())
+    runs_of_rows = runs_by_row(recipes, runs)
     found: list[CurveFigure] = []
     for recipe in recipes.values():
         groups: dict[tuple[str, str], dict[str, list[ArchivedRun]]] = {}
         for row in (row for row in recipe.rows if isinstance(row, Row)):
             runs = _shown(row, runs_of_rows.get((recipe.name, row.label), []))
             if runs:
-                key = (str(row.task), _quantity(row, runs))
+                key = (json.dumps(row.describe()["task"]), _quantity(row, runs))
                 groups.setdefault(key, {})[row.label] = runs
         for number, ((_, quantity), rows) in enumerate(groups.items(), start=1):
             name = f"results-{recipe.name.replace('/', '-')}-{number}"

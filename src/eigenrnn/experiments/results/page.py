@@ -2,47 +2,33 @@
 
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, cast
 
-from eigenrnn.experiments.recipes import Computed, Outcome, Recipe, Row
-from eigenrnn.experiments.recipes.results_files import columns, remarks
-from eigenrnn.experiments.results.annotations import read_estimates, read_remarks
-from eigenrnn.experiments.results.archive import Archive, ArchivedRun
-from eigenrnn.experiments.results.formatting import (
-    MachineNames,
-    describe_quantity,
-    duration,
-    markdown_table,
-    merge_remarks,
-    pluralise,
-    two_digits,
-    used_one_thread,
+from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
+from eigenrnn.experiments.recipes.results_files import columns, notes
+from eigenrnn.experiments.results.agreement import disagrees, is_comparable, margin
+from eigenrnn.experiments.results.archive import (
+    Archive,
+    ArchivedRun,
+    current_runs,
+    outcome_of,
+    runs_by_row,
 )
-from eigenrnn.experiments.results.outcomes import disagrees, is_comparable, margin, runs_by_row
-from eigenrnn.experiments.results.row_status import (
-    RemainingRuns,
-    RowStatus,
-    estimate_ratios,
-    remaining_runs,
-    row_statuses,
-)
+from eigenrnn.experiments.results.plan import PlannedRow, remaining_rows
 
-__all__ = [
-    "estimate_accuracy",
-    "overview",
-    "section_with_runs",
-    "section_without_runs",
-    "to_markdown",
-    "totals",
-]
+__all__ = ["describe_quantity", "duration", "merge_notes", "read_remarks", "to_markdown"]
 
 _INTRODUCTION = """\
 # Results
 
 The numbers of the papers beside those of our own runs. `eigenrnn results write` generates this
-page from the files under `results/`: one file per run, with its settings, versions, machine and
-curves. Every number of ours was measured. The costs of the remaining runs are estimates.
+page from the files under `results/`: one file per run, with its network, settings, versions,
+machine and curves. Every number of ours was measured.
 """
 _READING = """\
 ## How to read it
@@ -60,18 +46,67 @@ more than half a unit of its last digit. A paragraph explains each number that d
 
 The time of a run is wall-clock time. The runs shared their machines with other work, so an idle
 machine is faster. *Processor time*, where it was recorded, is the total time of all threads of the
-run; other work hardly changes it.
-
-The tables of rows that were *not run* give the cost of a run on two cores and on one GPU. The
-estimates are rough; `docs/reproducing.md` has the formula. On two shared cores,"""
-_GPU = """\
-The GPU column was not measured. It assumes a data-centre GPU, our layers on the loop backend,
-8 microseconds to launch each kernel, and cuDNN for torch's own layers. Use it only for
-planning."""
+run; other work hardly changes it."""
 _NOT_RUN = """
 ## Not run
 
-The numbers that each paper reports, and the estimated time of our runs."""
+The numbers that each paper reports, and the number of runs that our recipe makes."""
+
+
+_CHANGED = """
+## Runs of rows that have changed
+
+These runs do not count, because their rows have changed since. Run the rows again."""
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """A row of a recipe with its archived runs.
+
+    Args:
+        recipe: The recipe of the row.
+        row: The row.
+        runs: Its archived runs.
+    """
+
+    recipe: Recipe
+    row: Entry
+    runs: Sequence[ArchivedRun]
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The outcome of the runs, with the paper's number."""
+        return outcome_of(self.row, self.runs)
+
+    @property
+    def can_run(self) -> bool:
+        """Whether the row can be run: it is not quoted, and its layer is implemented."""
+        return isinstance(self.row, Computed) or (
+            isinstance(self.row, Row) and self.row.layer is not None
+        )
+
+    @property
+    def requested(self) -> int:
+        """The number of runs of the full row."""
+        if not isinstance(self.row, Row):
+            return int(self.can_run)
+        seeds = self.row.seeds or self.recipe.seeds
+        return len(self.row.points()) * len(seeds) if self.row.layer else 0
+
+    @property
+    def has_own_runs(self) -> bool:
+        """Whether a run was trained for this row; a shared run is compared at its own row only."""
+        return any(run.trained_for is None for run in self.runs)
+
+    @property
+    def unfinished_runs(self) -> list[ArchivedRun]:
+        """The archived runs that have not ended."""
+        return [run for run in self.runs if run.state == "unfinished"]
+
+    @property
+    def remaining(self) -> int:
+        """The number of runs still to finish; runs with other seeds count as done."""
+        return max(0, self.requested - (len(self.runs) - len(self.unfinished_runs)))
 
 
 def to_markdown(folder: str | Path, recipes: Mapping[str, Recipe]) -> str:
@@ -84,23 +119,25 @@ def to_markdown(folder: str | Path, recipes: Mapping[str, Recipe]) -> str:
         ValueError: If a file is damaged, has another format, or does not belong to the archive.
     """
     archive = Archive(folder)
-    runs = archive.runs()
-    row_remarks = read_remarks(archive.folder, recipes)
-    rows = row_statuses(recipes, runs_by_row(recipes, runs), read_estimates(archive.folder))
-    remaining, machines = remaining_runs(recipes, rows, runs), MachineNames(runs)
-    with_runs = {
-        name: statuses for name, statuses in rows.items() if any(r.runs for r in statuses)
+    runs, changed = current_runs(recipes, archive.runs())
+    by_row, remarks = runs_by_row(recipes, runs), read_remarks(archive.folder, recipes)
+    rows = {
+        name: [PageRow(recipe, row, by_row.get((name, row.label), ())) for row in recipe.rows]
+        for name, recipe in recipes.items()
     }
-    lines = [_INTRODUCTION, *totals(rows, runs, remaining), *overview(rows, remaining), ""]
-    lines += [f"{_READING} {estimate_accuracy(rows)}", "", _GPU]
-    if with_runs:
-        lines += ["", "Machines:", "", *machines.lines(), "", "## Runs"]
-    for name, statuses in with_runs.items():
-        lines += section_with_runs(statuses, machines, row_remarks.get(name, {}))
-    without_runs = [statuses for name, statuses in rows.items() if name not in with_runs]
+    remaining = [row for row in remaining_rows(recipes, runs) if row.runs and row.minutes is None]
+    with_runs = {name: of for name, of in rows.items() if any(row.runs for row in of)}
+    lines = [_INTRODUCTION, *_totals(rows, runs, remaining), *_overview(rows, remaining), ""]
+    lines += [_READING, *(["", "## Runs"] if with_runs else [])]
+    for name, its in with_runs.items():
+        lines += _section_with_runs(its, remarks.get(name, {}))
+    without_runs = [its for name, its in rows.items() if name not in with_runs]
     lines += [_NOT_RUN] if without_runs else []
-    for statuses in without_runs:
-        lines += section_without_runs(statuses)
+    for its in without_runs:
+        lines += _section_without_runs(its)
+    lines += (
+        [_CHANGED, "", *(f"- {path}: {why}." for path, why in changed.items())] if changed else []
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -109,10 +146,10 @@ _SHARED = "shared"
 _SHARED_NOTE = "*Shared*: all remaining runs also belong to other tables or figures."
 
 
-def totals(
-    rows: Mapping[str, Sequence[RowStatus]],
+def _totals(
+    rows: Mapping[str, Sequence[PageRow]],
     runs: Sequence[ArchivedRun],
-    remaining: Sequence[RemainingRuns],
+    remaining: Sequence[PlannedRow],
 ) -> list[str]:
     """Count the rows that were run, the numbers that agree, and the remaining runs."""
     return [
@@ -123,62 +160,35 @@ def totals(
     ]
 
 
-def overview(
-    rows: Mapping[str, Sequence[RowStatus]], remaining: Sequence[RemainingRuns]
-) -> list[str]:
+def _overview(rows: Mapping[str, Sequence[PageRow]], remaining: Sequence[PlannedRow]) -> list[str]:
     """Return a table with one line per recipe."""
     columns: dict[str, list[str]] = {
-        name: [] for name in ("recipe", "rows run", "agree", "differ", "hours done", "hours left")
+        name: [] for name in ("recipe", "rows run", "agree", "differ", "hours done", "runs left")
     }
     for name, statuses in rows.items():
         compared = [row for row in statuses if row.has_own_runs and is_comparable(row.outcome)]
         differ = sum(disagrees(row.outcome) for row in compared)
         can_run = [row for row in statuses if row.can_run]
         own = [run for row in statuses for run in row.runs if run.trained_for is None]
-        of_recipe = [each for each in remaining if each.row.recipe.name == name]
+        left = sum(len(planned.runs) for planned in remaining if planned.recipe.name == name)
         cells = (
             f"[{name}](#{_anchor(name)})",
             f"{sum(not row.remaining for row in can_run)} / {len(can_run)}",
             str(len(compared) - differ) if compared else "",
             str(differ) if compared else "",
             _hours(sum(run.seconds for run in own)) if own else "",
-            _hours_left(of_recipe) or _no_hours_left(statuses),
+            f"{left:,}" if left else _nothing_left(statuses),
         )
         for column, cell in zip(columns.values(), cells, strict=True):
             column.append(cell)
     return (
         [*markdown_table(columns), "", _SHARED_NOTE]
-        if _SHARED in columns["hours left"]
+        if _SHARED in columns["runs left"]
         else markdown_table(columns)
     )
 
 
-def estimate_accuracy(rows: Mapping[str, Sequence[RowStatus]]) -> str:
-    """Compare the time of the archived trainings with their estimates."""
-    ratios = estimate_ratios(row for statuses in rows.values() for row in statuses)
-    if not ratios:
-        return "no training has been archived to check them."
-    if len(ratios) == 1:
-        return f"the one archived training took {two_digits(ratios[0])} times its estimate."
-    low, median, high = min(ratios), statistics.median(ratios), max(ratios)
-    return (
-        f"the {len(ratios)} archived trainings{_on_one_thread(rows)} took {two_digits(median)} "
-        f"times their estimates in the median, {two_digits(low)} times at the fastest and "
-        f"{two_digits(high)} times at the slowest."
-    )
-
-
-def _on_one_thread(rows: Mapping[str, Sequence[RowStatus]]) -> str:
-    """Count the trainings that used one thread."""
-    runs = [run for statuses in rows.values() for row in statuses for run in row.runs]
-    own = [run for run in runs if run.trained_for is None and run.state != "computed"]
-    single = sum(used_one_thread(run) for run in own)
-    if not single:
-        return ""
-    return f", {'all' if single == len(own) else single} of them on one thread,"
-
-
-def _completed(rows: Mapping[str, Sequence[RowStatus]], runs: Sequence[ArchivedRun]) -> str:
+def _completed(rows: Mapping[str, Sequence[PageRow]], runs: Sequence[ArchivedRun]) -> str:
     can_run = [row for statuses in rows.values() for row in statuses if row.can_run]
     full = sum(not row.remaining for row in can_run)
     part = sum(bool(row.runs) for row in can_run) - full
@@ -197,7 +207,7 @@ def _completed(rows: Mapping[str, Sequence[RowStatus]], runs: Sequence[ArchivedR
     return text
 
 
-def _agreement(rows: Mapping[str, Sequence[RowStatus]]) -> str:
+def _agreement(rows: Mapping[str, Sequence[PageRow]]) -> str:
     own = [row for statuses in rows.values() for row in statuses if row.has_own_runs]
     compared = [disagrees(row.outcome) for row in own if is_comparable(row.outcome)]
     if not compared:
@@ -212,20 +222,14 @@ def _agreement(rows: Mapping[str, Sequence[RowStatus]]) -> str:
     )
 
 
-def _remaining(remaining: Sequence[RemainingRuns]) -> str:
+def _remaining(remaining: Sequence[PlannedRow]) -> str:
     if not remaining:
         return ""
-    known = [each for each in remaining if each.row.cost is not None]
-    unknown = len(remaining) - len(known)
-    text = (
-        f"{pluralise(sum(each.runs for each in known), 'training')} of "
-        f"{pluralise(len(known), 'row')} remain: about "
-        f"{duration(sum(each.seconds for each in known))} on two cores, or "
-        f"{duration(sum(each.gpu_seconds for each in known))} on one GPU"
+    count = pluralise(sum(len(row.runs) for row in remaining), "training")
+    return (
+        f"{count} of {pluralise(len(remaining), 'row')} remain. `eigenrnn reproduce --all --plan` "
+        "lists them in order, with a rough estimate of their time."
     )
-    if unknown:
-        text += f". Another {pluralise(unknown, 'row')} could not be estimated without their data"
-    return f"{text}. `eigenrnn reproduce --all --plan` lists the remaining runs in order."
 
 
 def _anchor(heading: str) -> str:
@@ -233,8 +237,8 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _no_hours_left(rows: Sequence[RowStatus]) -> str:
-    """Say why a recipe needs no time of its own; empty if all its runs are done."""
+def _nothing_left(rows: Sequence[PageRow]) -> str:
+    """Say why a recipe needs no run of its own; empty if all its runs are done."""
     remaining = [row for row in rows if row.remaining]
     if any(isinstance(row.row, Row) for row in remaining):
         return _SHARED
@@ -245,49 +249,40 @@ def _hours(seconds: float) -> str:
     return two_digits(seconds / _HOUR) if seconds >= _HOUR / 10 else "< 0.1"
 
 
-def _hours_left(remaining: Sequence[RemainingRuns]) -> str:
-    known = [each.seconds for each in remaining if each.row.cost is not None]
-    if not known:
-        return "not estimated" if remaining else ""
-    return f"{'over ' if len(known) < len(remaining) else ''}{_hours(sum(known))}"
-
-
 _NO_REMARK = "No remark yet."
 
 
-def section_with_runs(
-    rows: Sequence[RowStatus], machines: MachineNames, row_remarks: Mapping[str, str]
-) -> list[str]:
+def _section_with_runs(rows: Sequence[PageRow], row_remarks: Mapping[str, str]) -> list[str]:
     """Write the section of a recipe that has runs."""
     with_runs = [row for row in rows if row.runs]
     recipe, outcomes = with_runs[0].recipe, [row.outcome for row in with_runs]
     lines = _heading(with_runs)
     for quantity in dict.fromkeys(describe_quantity(row.row) for row in with_runs):
         same = [row for row in with_runs if describe_quantity(row.row) == quantity]
-        lines += ["", f"Compared: {quantity}.", "", *markdown_table(_comparison(same, machines))]
+        lines += ["", f"Compared: {quantity}.", "", *markdown_table(_comparison(same))]
     lines += _paragraphs(outcomes, row_remarks)
-    notes = [f"{o.label}: {o.note}." for o in outcomes if o.note]
+    own_notes = [f"{o.label}: {o.note}." for o in outcomes if o.note]
     labels = [outcome.label for outcome in outcomes]
-    lists = {**remarks(recipe, outcomes), **({"Notes": notes} if notes else {})}
+    lists = {**notes(recipe, outcomes), **({"Notes": own_notes} if own_notes else {})}
     for title, items in lists.items():
         heading = "Departures from the paper" if title == "Departures" else title
-        lines += ["", f"{heading}:", "", *(f"- {item}" for item in merge_remarks(items, labels))]
+        lines += ["", f"{heading}:", "", *(f"- {item}" for item in merge_notes(items, labels))]
     others = [row for row in rows if not row.runs]
-    return [*lines, "", "Not run:", "", *markdown_table(_estimates(others))] if others else lines
+    return [*lines, "", "Not run:", "", *markdown_table(_not_run(others))] if others else lines
 
 
-def section_without_runs(rows: Sequence[RowStatus]) -> list[str]:
+def _section_without_runs(rows: Sequence[PageRow]) -> list[str]:
     """Write the section of a recipe without a run."""
     quantities = "; ".join(dict.fromkeys(describe_quantity(row.row) for row in rows))
-    return [*_heading(rows), "", f"Compared: {quantities}.", "", *markdown_table(_estimates(rows))]
+    return [*_heading(rows), "", f"Compared: {quantities}.", "", *markdown_table(_not_run(rows))]
 
 
-def _heading(rows: Sequence[RowStatus]) -> list[str]:
+def _heading(rows: Sequence[PageRow]) -> list[str]:
     recipe = rows[0].recipe
     return ["", f"### {recipe.name}", "", recipe.summary, "", f"Source: {recipe.source}."]
 
 
-def _comparison(rows: Sequence[RowStatus], machines: MachineNames) -> dict[str, list[str]]:
+def _comparison(rows: Sequence[PageRow]) -> dict[str, list[str]]:
     """Return the columns that compare our numbers with the paper's."""
     outcomes = [row.outcome for row in rows]
     known, blank = columns(outcomes), [""] * len(rows)
@@ -302,24 +297,22 @@ def _comparison(rows: Sequence[RowStatus], machines: MachineNames) -> dict[str, 
         "updates": [_updates(row.runs) for row in rows],
         "time per run": [_time(row) for row in rows],
         "processor time": [_processor_time(row) for row in rows],
-        "machine": [machines.of_runs(row.runs) for row in rows],
     }
 
 
-def _estimates(rows: Sequence[RowStatus]) -> dict[str, list[str]]:
-    """Return the columns of rows without runs: the paper's number and the estimated time."""
+def _not_run(rows: Sequence[PageRow]) -> dict[str, list[str]]:
+    """Return the columns of rows without runs."""
     known = columns([row.outcome for row in rows])
     paper = zip(known["paper"], rows, strict=True)
     return {
         "network": known["network"],
         "parameters": _parameters(rows),
         "paper": [f"{cell} ({row.outcome.place})" for cell, row in paper],
-        "two cores": [_estimate(row) for row in rows],
-        "one GPU": [_gpu_estimate(row) for row in rows],
+        "runs": [_requested(row) for row in rows],
     }
 
 
-def _parameters(rows: Sequence[RowStatus]) -> list[str]:
+def _parameters(rows: Sequence[PageRow]) -> list[str]:
     """Return the numbers of trained parameters, from the runs or else from the row."""
     stated = [row.row.parameters if isinstance(row.row, Row) else None for row in rows]
     known = [row.outcome.parameters or count for row, count in zip(rows, stated, strict=True)]
@@ -349,7 +342,7 @@ def _difference(outcome: Outcome) -> str:
     return f"more than {margin(outcome):.3g} from the paper's number"
 
 
-def _ours(row: RowStatus, cell: str) -> str:
+def _ours(row: PageRow, cell: str) -> str:
     """Write our number, in bold if it differs from the paper's, or why there is none."""
     parts: list[str] = []
     if row.outcome.values:
@@ -364,7 +357,7 @@ def _ours(row: RowStatus, cell: str) -> str:
     return "; ".join(parts)
 
 
-def _run_count(row: RowStatus) -> str:
+def _run_count(row: PageRow) -> str:
     """Count the runs in the mean, and those above the paper's bound."""
     if isinstance(row.row, Computed):
         return ""
@@ -395,36 +388,162 @@ def _progress(run: ArchivedRun) -> str:
     return f"{steps}, {two_digits(run.steps / run.all_steps * epochs)} of {epochs} epochs"
 
 
-def _time(row: RowStatus) -> str:
-    """Write the mean time of a run, and its estimate while runs remain."""
+def _time(row: PageRow) -> str:
+    """Write the mean time of a run."""
     ended = [run.seconds for run in row.runs if run.state != "unfinished" and run.seconds > 0]
     parts = [duration(statistics.fmean(ended))] if ended else []
     parts += [f"{duration(run.seconds)} so far" for run in row.unfinished_runs]
-    if row.remaining and row.cost is not None:
-        parts.append(f"estimated {duration(row.cost.two_cores)}")
     return "; ".join(parts)
 
 
-def _processor_time(row: RowStatus) -> str:
+def _processor_time(row: PageRow) -> str:
     """Write the mean processor time of a run, over all its threads, if it was recorded."""
     known = [run.processor_seconds for run in row.runs if run.state != "unfinished"]
     seconds = [each for each in known if each is not None]
     return duration(statistics.fmean(seconds)) if seconds else ""
 
 
-def _estimate(row: RowStatus) -> str:
-    """Write the estimated time of the runs of a row, or why it has none."""
+def _requested(row: PageRow) -> str:
+    """Write the number of runs of a row, or why it has none."""
     if not row.can_run:
         return "layer not implemented" if isinstance(row.row, Row) else "quoted"
-    if not isinstance(row.row, Row):
-        return "no training"
-    if row.cost is None:
-        return "not estimated: its data was not available"
-    runs = "" if row.requested == 1 else f"{row.requested} runs of "
-    return f"{runs}{duration(row.cost.two_cores)}"
+    return f"{row.requested:,}" if isinstance(row.row, Row) else "no training"
 
 
-def _gpu_estimate(row: RowStatus) -> str:
-    if row.cost is None or not (row.can_run and isinstance(row.row, Row)):
-        return ""
-    return duration(row.cost.one_gpu)
+def read_remarks(folder: Path, recipes: Mapping[str, Recipe]) -> dict[str, dict[str, str]]:
+    """Read the remarks on rows, by recipe and row.
+
+    Raises:
+        ValueError: If the file is not TOML, names an unknown row, or has two remarks on one row.
+    """
+    path = folder / "remarks.toml"
+    if not path.is_file():
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    known = {recipe.name: [row.label for row in recipe.rows] for recipe in recipes.values()}
+    found: dict[str, dict[str, str]] = {}
+    for name, remarks in content.items():
+        recipe_remarks = found.setdefault(name, {})
+        for label, text in (
+            pair for key, remark in remarks.items() for pair in _by_row(key, remark, path)
+        ):
+            if label not in known.get(name, ()) or label in recipe_remarks:
+                raise ValueError(
+                    f"expected one remark on a row of a recipe in {path}, got {name}: {label}"
+                )
+            recipe_remarks[label] = " ".join(text.split())
+    return found
+
+
+def _by_row(key: str, remark: Any, path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the labels of the rows of a remark, each with the text.
+
+    Raises:
+        ValueError: If the remark is neither a text nor a table of rows and text.
+    """
+    if isinstance(remark, str):
+        yield key, remark
+        return
+    content = cast("dict[str, Any]", remark) if isinstance(remark, dict) else {}
+    rows, text = content.get("rows"), content.get("text")
+    if set(content) != {"rows", "text"} or not isinstance(rows, list) or not isinstance(text, str):
+        raise ValueError(
+            f"expected {key} in {path} to be a text, or rows and text, got {remark!r}"
+        )
+    for row in cast("list[str]", rows):
+        yield row, text
+
+
+_UNITS = ((86_400, "days", 48 * 3_600), (3_600, "h", 90 * 60), (60, "min", 90))
+_QUANTITIES = {
+    "bits": "bits per symbol",
+    "henrici": "departure from normality",
+    "padded_mse": "squared error with padded frames",
+}
+_SPLITS = {
+    "validation": "on the validation set",
+    "test": "on the test set",
+}
+_RULES = {
+    "best": "best of the run",
+    "last": "at the end of training",
+    "validation": "of the model selected on the validation set",
+}
+
+
+def describe_quantity(row: Entry) -> str:
+    """Describe the quantity that a row compares, and the rule that picks one number per run."""
+    reported = row.reported
+    name = _QUANTITIES.get(reported.quantity, reported.quantity.replace("_", " "))
+    if not isinstance(row, Row):
+        return name
+    if reported.quantity == "success":
+        bound = f"{reported.success:g} of the chance level"
+        return f"share of the runs whose best loss {_SPLITS[reported.split]} is below {bound}"
+    if reported.quantity == "epoch_seconds":
+        return "seconds per epoch"
+    if reported.quantity == "loss_mean":
+        return (
+            f"training loss, mean over {row.settings.log_every} updates, {_RULES[reported.rule]}"
+        )
+    if reported.split == "train":
+        return f"training {name}, {_RULES[reported.rule]}"
+    if reported.file is not None:  # a property of the network, not of a split
+        return f"{name}, {_RULES[reported.rule]}"
+    return f"{name} {_SPLITS[reported.split]}, {_RULES[reported.rule]}"
+
+
+def pluralise(number: int, noun: str) -> str:
+    """Write a count with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def two_digits(number: float) -> str:
+    """Round to two significant digits."""
+    rounded = float(f"{number:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
+def duration(seconds: float) -> str:
+    """Write a duration with two significant digits, in a suitable unit."""
+    for size, unit, minimum in _UNITS:
+        if seconds >= minimum:
+            return f"{two_digits(seconds / size)} {unit}"
+    return f"{two_digits(seconds)} s"
+
+
+def merge_notes(items: Iterable[str], all_labels: Collection[str] = ()) -> list[str]:
+    """Merge notes of equal text, and drop the labels of a note on all rows.
+
+    An item is a label, a colon and a text.
+    """
+    labels_by_text: dict[str, list[str]] = {}
+    for item in items:
+        label, colon, text = item.partition(": ")
+        labels_by_text.setdefault(text if colon else item, []).extend([label] if colon else [])
+    return [
+        text
+        if not labels or (len(all_labels) > 1 and set(all_labels) <= set(labels))
+        else f"{', '.join(labels)}: {text}"
+        for text, labels in labels_by_text.items()
+    ]
+
+
+_TEXT_COLUMNS = {"recipe", "network"}
+
+
+def markdown_table(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the lines of a table; empty columns are dropped."""
+    kept = {name: cells for name, cells in columns.items() if any(cells)}
+    return [
+        _line(kept),
+        _line("---" if name in _TEXT_COLUMNS else "---:" for name in kept),
+        *map(_line, zip(*kept.values(), strict=True)),
+    ]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,25 +1,163 @@
-"""The plan of `reproduce --all`: the remaining runs of all recipes, with their estimated time."""
+"""The plan of `reproduce --all`: the remaining runs of all recipes, in order of priority."""
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
-from eigenrnn.experiments.recipes.cost import ONE_GPU, TWO_CORES, estimated_seconds
-from eigenrnn.experiments.recipes.runs import download_data
-from eigenrnn.experiments.results.annotations import read_estimates
-from eigenrnn.experiments.results.archive import Archive, archive_path
-from eigenrnn.experiments.results.jobs import Job, Part, SharedRuns, rows_by_priority
-from eigenrnn.experiments.results.recipe_folder import RecipeFolder
-from eigenrnn.experiments.training.files import read_json
+from eigenrnn.experiments.recipes.cost import estimated_seconds
+from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
+from eigenrnn.experiments.recipes.runs import Run, download_data, runs_of
+from eigenrnn.experiments.results.archive import (
+    Archive,
+    ArchivedRun,
+    archive_path,
+    current_runs,
+)
+from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["Plan", "PlannedRow"]
+__all__ = ["PRIORITY_GROUPS", "Plan", "PlannedRow", "Selection", "SharedRuns", "rows_by_priority"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Some rows of a recipe.
+
+    Args:
+        recipe: The name of the recipe.
+        rows: Labels of rows, or parts of labels; empty for all rows.
+        points: Points of their grids; empty for all points.
+        seeds: Seeds of the runs; empty for all seeds.
+        minutes: Train each run for this long only; it is finished after all groups.
+    """
+
+    recipe: str
+    rows: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    minutes: float | None = None
+
+    def includes(self, point: str, seed: int) -> bool:
+        """Whether a run of its rows belongs to the selection."""
+        return (not self.points or point in self.points) and (not self.seeds or seed in self.seeds)
+
+
+PRIORITY_GROUPS: tuple[tuple[Selection, ...], ...] = (
+    (
+        Selection("nnrnn/table6"),
+        Selection("nnrnn/fig2", ("copying",)),
+        Selection("nnrnn/fig4", ("copying",)),
+        Selection("scornn/fig1", ("scoRNN 190", "LSTM 68", "expRNN 190")),
+        Selection("enrnn/fig2", ("ENRNN 192",)),
+        Selection("enrnn/fig1", ("ENRNN 96/64",)),
+    ),
+    (
+        Selection("scornn/table2", ("scoRNN 170",)),
+        Selection("scornn/table1", ("scoRNN 170",)),
+        Selection("scornn/fig2", ("scoRNN 170", "LSTM 60")),
+        Selection("nc_gru/table3"),
+    ),
+    (
+        Selection("nc_gru/table1"),
+        Selection("nc_gru/table2"),
+        Selection(
+            "nc_gru/table4",
+            ("NC-GRU(U_c) 96 T=1000", "NC-GRU(U_c,U_r) 96 T=1000", "GORU 100 T=1000"),
+        ),
+        Selection("scornn/fig1", ("full-capacity uRNN 128 T=1000",)),
+    ),
+    (
+        # train each for an hour and a half
+        *(
+            Selection(recipe, (row,), seeds=(0,), minutes=90)
+            for recipe, row in (
+                ("nnrnn/table1", "nnRNN 1024 T=150"),
+                ("nnrnn/table1", "LSTM 475 T=150"),
+                ("nc_gru/table5", "NC-GRU(U_c) 435"),
+                ("enrnn/table3", "ENRNN 310/720"),
+            )
+        ),
+    ),
+    (
+        # the middle point of each search
+        Selection(
+            "nonnormal/fig3",
+            ("copying",),
+            ("lr=5e-05 lambda=1.01", "lr=5e-05 alpha=1.02", "lr=5e-05 beta=0.04"),
+        ),
+        Selection("scornn/fig1", ("restricted-capacity uRNN 470 T=1000",)),
+    ),
+)
+"""The rows that run first, by group; all others follow in the order of the recipes."""
+
+
+def rows_by_priority(
+    recipes: Mapping[str, Recipe],
+) -> Iterator[tuple[int, Recipe, Entry, Selection]]:
+    """Yield each row of all recipes with its group number, recipe and selection.
+
+    A row that belongs to several selections is yielded once for each.
+    """
+    for number, group in enumerate(PRIORITY_GROUPS, start=1):
+        for chosen in (chosen for chosen in group if chosen.recipe in recipes):
+            recipe = recipes[chosen.recipe]
+            for row in recipe.select(list(chosen.rows)):
+                yield number, recipe, row, chosen
+    for recipe in recipes.values():
+        for row in recipe.rows:
+            yield len(PRIORITY_GROUPS), recipe, row, Selection(recipe.name)
+
+
+class SharedRuns:
+    """Finds the rows of all recipes that share a run.
+
+    Args:
+        recipes: All recipes, by name.
+        seeds: Replace the seeds of the recipes.
+        quick: Whether the runs are quick ones.
+    """
+
+    def __init__(
+        self,
+        recipes: Mapping[str, Recipe],
+        *,
+        seeds: Sequence[int] | None = None,
+        quick: bool = False,
+    ) -> None:
+        self._rows: dict[tuple[str, str], list[Run]] = {}
+        self._same: dict[str, list[Run]] = {}
+        for recipe in recipes.values():
+            for row in (row for row in recipe.rows if isinstance(row, Row)):
+                runs = list(runs_of(recipe, row, seeds, quick=quick))
+                self._rows[recipe.name, row.label] = runs
+                for run in runs:
+                    self._same.setdefault(_text(run), []).append(run)
+
+    def of_row(self, recipe: Recipe, label: str) -> list[Run]:
+        """Return the runs of a row; empty for a row without training."""
+        return self._rows.get((recipe.name, label), [])
+
+    def runs_served_by(self, run: Run) -> list[Run]:
+        """Return the runs of other rows that this run can be used for."""
+        return [other for other in self._others(run) if other.accepts(run)]
+
+    def runs_serving(self, run: Run) -> list[Run]:
+        """Return the runs of other rows that can be used for this run."""
+        return [other for other in self._others(run) if run.accepts(other)]
+
+    def _others(self, run: Run) -> list[Run]:
+        return [other for other in self._same.get(_text(run), []) if other.key != run.key]
+
+
+def _text(run: Run) -> str:
+    return json.dumps([run.description, run.key.seed], sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -29,35 +167,36 @@ class PlannedRow:
     Args:
         group: The number of its priority group.
         recipe: Its recipe.
-        row: The row.
-        jobs: The remaining runs; empty for a number without training.
+        row: The row, as it is trained.
+        runs: The remaining runs; empty for a number without training.
         skip: Run folders, relative to the recipe's folder, that are not trained now: another row
             or the archive has the run, or it comes later.
-        seconds: The estimated time of one run on two cores; None if it depends on missing data.
-        gpu_seconds: The same on one GPU.
-        missing_data: The data that is not on this machine.
         minutes: The training time of each run at this point of the plan; None to finish it.
     """
 
     group: int
     recipe: Recipe
     row: Row | Computed
-    jobs: tuple[Job, ...]
-    skip: frozenset[Path]
-    seconds: float | None
-    gpu_seconds: float | None
-    missing_data: str | None
+    runs: tuple[Run, ...] = ()
+    skip: frozenset[Path] = frozenset()
     minutes: float | None = None
+
+    @property
+    def missing_data(self) -> str | None:
+        """The data that is not on this machine."""
+        return self.row.task.missing_data() if isinstance(self.row, Row) else None
+
+    @cached_property
+    def seconds(self) -> float | None:
+        """A rough estimate of the time of one run on two cores; None if it needs missing data."""
+        seconds = estimated_seconds(self.row) if isinstance(self.row, Row) else 0.0
+        limit = math.inf if self.minutes is None else 60 * self.minutes
+        return None if seconds is None else min(seconds, limit)
 
     @property
     def total_seconds(self) -> float:
         """The estimated time of all its runs; 0 without an estimate."""
-        return len(self.jobs) * (self.seconds or 0.0)
-
-    @property
-    def total_gpu_seconds(self) -> float:
-        """The same on one GPU."""
-        return len(self.jobs) * (self.gpu_seconds or 0.0)
+        return len(self.runs) * (self.seconds or 0.0)
 
 
 @dataclass(frozen=True)
@@ -88,8 +227,9 @@ class Plan:
     ) -> "Plan":
         """Plan all runs that are not done.
 
-        A run is done if it has ended or diverged in the folder of its recipe, or is archived. It
-        is also done if another row shares the run and that one is done or planned earlier.
+        A run is done if it has ended or diverged in the folder of its recipe, or is archived and
+        its row has not changed since. It is also done if another row shares the run and that one
+        is done or planned earlier.
 
         Args:
             recipes: All recipes, by name.
@@ -100,26 +240,14 @@ class Plan:
         Raises:
             ValueError: If a file of the archive or of a folder is damaged or of another version.
         """
-        planner = _Planner(recipes, Path(folder), Path(archive), seeds, quick)
-        rows = tuple(
-            planned
-            for group, recipe, row, part in rows_by_priority(recipes)
-            if (planned := planner.plan_row(group, recipe, row, part)) is not None
-        )
-        chosen = None if seeds is None else tuple(seeds)
-        return cls(rows, Path(folder), chosen, quick)
+        archived = [] if quick else current_runs(recipes, Archive(archive).runs())[0]
+        rows = remaining_rows(recipes, archived, Path(folder), seeds=seeds, quick=quick)
+        return cls(tuple(rows), Path(folder), None if seeds is None else tuple(seeds), quick)
 
     @property
     def total_seconds(self) -> float:
         """The estimated time on two cores; rows without an estimate count as 0."""
         return sum(planned.total_seconds for planned in self.rows if planned.missing_data is None)
-
-    @property
-    def total_gpu_seconds(self) -> float:
-        """The same on one GPU."""
-        return sum(
-            planned.total_gpu_seconds for planned in self.rows if planned.missing_data is None
-        )
 
     def run_remaining(
         self,
@@ -171,16 +299,38 @@ class Plan:
         if not isinstance(planned.row, Row):
             return True
         try:
-            download_data([planned.row.quick() if self.quick else planned.row])
+            download_data([planned.row])
         except MissingDataError as error:
             say(f"{planned.recipe.name}: {planned.row.label} is skipped: {error}")
             return False
         return True
 
 
-def recipe_folder_path(recipe: Recipe, root: Path, *, quick: bool) -> Path:
-    """Return the folder of a recipe below the folder of all recipes."""
-    return root / (recipe.name.replace("/", "-") + ("-quick" if quick else ""))
+def remaining_rows(
+    recipes: Mapping[str, Recipe],
+    archived: Sequence[ArchivedRun],
+    folder: Path | None = None,
+    *,
+    seeds: Sequence[int] | None = None,
+    quick: bool = False,
+) -> Iterator[PlannedRow]:
+    """Yield the rows with remaining runs in the order of `reproduce --all`; no run comes twice.
+
+    Args:
+        recipes: All recipes, by name.
+        archived: The archived runs that count.
+        folder: The folder of the folders of the recipes; None to consider the archive alone.
+        seeds: Replace the seeds of the recipes.
+        quick: Whether the runs are quick ones.
+    Raises:
+        ValueError: If a file of a folder is damaged, or holds another recipe.
+    """
+    planner = _Planner(recipes, archived, folder, seeds, quick)
+    for group, recipe, row, chosen in rows_by_priority(recipes):
+        if isinstance(row, Computed):
+            yield from planner.computed(group, recipe, row)
+        elif isinstance(row, Row):
+            yield from planner.trained(group, recipe, row, chosen)
 
 
 class _Planner:
@@ -189,104 +339,95 @@ class _Planner:
     def __init__(
         self,
         recipes: Mapping[str, Recipe],
-        root: Path,
-        archive: Path,
+        archived: Sequence[ArchivedRun],
+        root: Path | None,
         seeds: Sequence[int] | None,
         quick: bool,
     ) -> None:
-        self._quick, self._root = quick, root
+        self._quick = quick
         self._shared = SharedRuns(recipes, seeds=seeds, quick=quick)
-        archived_runs = [] if quick else Archive(archive).runs()
-        self._archived = {run.relative_path for run in archived_runs if run.state != "unfinished"}
-        self._unfinished_seconds = {
-            run.relative_path: run.seconds for run in archived_runs if run.state == "unfinished"
+        self._done = {run.relative_path for run in archived if run.state != "unfinished"}
+        self._unfinished = {run.relative_path: run for run in archived}
+        self._folders = {
+            recipe.name: folder
+            for recipe in recipes.values()
+            if root is not None and (folder := _existing_folder(recipe, root, quick=quick))
         }
-        self._folders = {recipe.name: self._open(recipe) for recipe in recipes.values()}
-        self._estimates = {} if quick else read_estimates(archive)
-        self._planned: set[Path] = set()
 
-    def plan_row(self, group: int, recipe: Recipe, row: Entry, part: Part) -> PlannedRow | None:
-        """Plan the remaining runs of a row; None if there are none."""
-        if isinstance(row, Computed):
-            return self._computed(group, recipe, row)
-        if not isinstance(row, Row):
-            return None
-        jobs = self._shared.of_row(recipe, row.label)
-        chosen = [job for job in jobs if part.includes(job.point, job.seed)]
-        remaining = tuple(job for job in chosen if not self._is_covered(job))
-        limit = math.inf if part.minutes is None else 60 * part.minutes
-        if limit < math.inf:
-            # quick runs are shorter than the limit; runs past the limit are finished later
-            under_limit = (j for j in remaining if self._trained_seconds(j) < limit)
-            remaining = () if self._quick else tuple(under_limit)
+    def trained(
+        self, group: int, recipe: Recipe, row: Row, chosen: Selection
+    ) -> Iterator[PlannedRow]:
+        """Yield the row with its remaining runs, if there are any."""
+        runs = self._shared.of_row(recipe, row.label)
+        selected = (run for run in runs if chosen.includes(run.key.point, run.key.seed))
+        remaining = [run for run in selected if not self._is_covered(run)]
+        if chosen.minutes is None:
+            self._done.update(map(_archive_path, remaining))
         else:
-            self._planned.update(job.archive_path for job in remaining)
-        if not remaining:
-            return None
-        run_here = {job.run_folder for job in (*remaining, *filter(self._is_done_here, jobs))}
-        whole = row.quick() if self._quick else row
-        two_cores, one_gpu = self._seconds(recipe, whole)
-        return PlannedRow(
-            group=group,
-            recipe=recipe,
-            row=row,
-            jobs=remaining,
-            skip=frozenset(job.run_folder for job in jobs) - run_here,
-            seconds=None if two_cores is None else min(two_cores, limit),
-            gpu_seconds=None if one_gpu is None else min(one_gpu, limit),
-            missing_data=whole.task.missing_data(),
-            minutes=part.minutes,
+            # quick runs are shorter than the limit; runs past the limit are finished later
+            limit = 60 * chosen.minutes
+            under_limit = [run for run in remaining if self._trained_seconds(run) < limit]
+            remaining = [] if self._quick else under_limit
+        if remaining:
+            run_here = {run.path for run in (*remaining, *filter(self._is_done_here, runs))}
+            skip = frozenset(run.path for run in runs) - run_here
+            whole = row.quick() if self._quick else row
+            yield PlannedRow(group, recipe, whole, tuple(remaining), skip, chosen.minutes)
+
+    def computed(self, group: int, recipe: Recipe, row: Computed) -> Iterator[PlannedRow]:
+        """Yield the row unless its number is known."""
+        file, folder = archive_path(recipe.name, row.label, "", None), self._folder(recipe)
+        if file in self._done or (folder is not None and read_computed(folder, row.label)):
+            return
+        self._done.add(file)
+        yield PlannedRow(group, recipe, row)
+
+    def _is_covered(self, run: Run) -> bool:
+        """Whether the run, or another one that can be used for it, is done or planned."""
+        return any(
+            _archive_path(each) in self._done or self._is_done_here(each)
+            for each in (run, *self._shared.runs_serving(run))
         )
 
-    def _computed(self, group: int, recipe: Recipe, row: Computed) -> PlannedRow | None:
-        file, folder = archive_path(recipe.name, row.label, "", None), self._folders[recipe.name]
-        computed = folder is not None and folder.outcome(row.label).get("values")
-        if computed or file in self._archived | self._planned:
-            return None
-        self._planned.add(file)
-        return PlannedRow(group, recipe, row, (), frozenset(), 0.0, 0.0, None)
-
-    def _seconds(self, recipe: Recipe, row: Row) -> tuple[float | None, float | None]:
-        # prefer the stored estimate: computing it may require reading all data
-        estimate = self._estimates.get(recipe.name, {}).get(row.label)
-        return estimate or (estimated_seconds(row, TWO_CORES), estimated_seconds(row, ONE_GPU))
-
-    def _is_covered(self, job: Job) -> bool:
-        """Whether the run, or another one that can be used for it, is done or planned."""
-        return any(map(self._is_done, self._with_shared(job)))
-
-    def _with_shared(self, job: Job) -> Iterator[Job]:
-        yield job
-        yield from self._shared.jobs_serving(job)
-
-    def _is_done(self, job: Job) -> bool:
-        path = job.archive_path
-        return path in self._archived or path in self._planned or self._is_done_here(job)
-
-    def _trained_seconds(self, job: Job) -> float:
+    def _trained_seconds(self, run: Run) -> float:
         """Return the seconds that an unfinished run has trained."""
-        folder = self._folders[job.recipe.name]
-        here = 0.0 if folder is None else folder.trained_seconds(job)
-        return max(here, self._unfinished_seconds.get(job.archive_path, 0.0))
+        files, archived = self._files(run), self._unfinished.get(_archive_path(run))
+        here = 0.0 if files is None else files.trained_seconds()
+        return max(here, 0.0 if archived is None else archived.seconds)
 
-    def _is_done_here(self, job: Job) -> bool:
-        folder = self._folders[job.recipe.name]
-        return folder is not None and (folder.has_ended(job) or folder.has_diverged(job))
+    def _is_done_here(self, run: Run) -> bool:
+        files = self._files(run)
+        return files is not None and files.state in ("ended", "diverged")
 
-    def _open(self, recipe: Recipe) -> RecipeFolder | None:
-        """Open the folder of a recipe, if it exists.
+    def _files(self, run: Run) -> RunFolder | None:
+        folder = self._folder(run.recipe)
+        return None if folder is None else RunFolder(folder / run.path)
 
-        Raises:
-            ValueError: If it is damaged, or holds another recipe.
-        """
-        folder = recipe_folder_path(recipe, self._root, quick=self._quick)
-        if not (folder / "results.json").is_file():
-            return RecipeFolder(folder, recipe, {"rows": []}) if folder.is_dir() else None
-        content: dict[str, Any] = read_json(folder / "results.json", ("recipe", "quick", "rows"))
-        if (content["recipe"], content["quick"]) != (recipe.name, self._quick):
-            kind = "quick runs" if content["quick"] else "runs"
-            raise ValueError(
-                f"expected {recipe.name} in {folder}, got {kind} of {content['recipe']}: choose "
-                "another folder with --out"
-            )
-        return RecipeFolder(folder, recipe, content)
+    def _folder(self, recipe: Recipe) -> Path | None:
+        return self._folders.get(recipe.name)
+
+
+def _archive_path(run: Run) -> Path:
+    return archive_path(run.key.recipe, run.key.row, run.key.point, run.key.seed)
+
+
+def recipe_folder_path(recipe: Recipe, root: Path, *, quick: bool) -> Path:
+    """Return the folder of a recipe below the folder of all recipes."""
+    return root / (recipe.name.replace("/", "-") + ("-quick" if quick else ""))
+
+
+def _existing_folder(recipe: Recipe, root: Path, *, quick: bool) -> Path | None:
+    """Return the folder of a recipe if it exists.
+
+    Raises:
+        ValueError: If it holds another recipe.
+    """
+    folder = recipe_folder_path(recipe, root, quick=quick)
+    found = recipe_of_folder(folder)
+    if found not in (None, (recipe.name, quick)):
+        kind = "quick runs" if found[1] else "runs"
+        raise ValueError(
+            f"expected {recipe.name} in {folder}, got {kind} of {found[0]}: choose "
+            "another folder with --out"
+        )
+    return folder if folder.is_dir() else None

@@ -1,35 +1,67 @@
-"""Descriptions of a run: metadata for `config.json`, and the fingerprint checked on resuming."""
+"""What a run was: metadata for `config.json`, and the fingerprint checked on resuming."""
 
 import os
 import platform
-import re
+import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+import eigenrnn
 from eigenrnn import __version__
 from eigenrnn.experiments.tasks.base import Task
+from eigenrnn.experiments.training.description import (
+    describe,
+    describe_network,
+    describe_options,
+    differences,
+)
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.models import count_parameters
 
-__all__ = ["check_fingerprint", "run_fingerprint", "run_metadata", "versions"]
+__all__ = ["check_fingerprint", "revision", "run_fingerprint", "run_metadata", "versions"]
 
 _CPU_INFO = Path("/proc/cpuinfo")  # Linux, where `platform.processor` returns nothing
 
 
 def run_metadata(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
-    """Return the entries of `config.json` that describe the run and the software."""
+    """Return the entries of `config.json` that describe the run and the software.
+
+    Raises:
+        TypeError: If the task has an option that cannot be stored as data.
+    """
     return {
-        "task": str(task),
-        "model": str(model).splitlines(),
+        "task": describe(task),
+        "network": describe_network(model),
         "parameters": count_parameters(model),
-        "settings": asdict(settings),
+        "settings": describe_options(settings),
+        "revision": revision(),
         "versions": versions(),
     }
+
+
+@cache
+def revision() -> dict[str, Any] | None:
+    """Return the commit of the source tree that the package runs from; None without one.
+
+    `modified` says whether the package differs from the commit.
+    """
+    package = Path(eigenrnn.__file__).parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # not the repository of someone else
+        commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--", ".")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return {"commit": commit, "modified": bool(changes)}
 
 
 def versions() -> dict[str, str]:
@@ -55,33 +87,28 @@ def _hardware() -> dict[str, str]:
     return hardware
 
 
-def run_fingerprint(model: nn.Module, task: Task, settings: Settings) -> dict[str, str]:
-    """Describe everything that determines the numbers of a run.
+def run_fingerprint(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
+    """Describe everything that determines the numbers of a run, as data.
 
     Fields of the task with `compare=False`, such as its data folder, are left out.
+
+    Raises:
+        TypeError: If the task has an option that cannot be stored as data.
     """
-    description = {k: repr(v) for k, v in settings.fingerprint_options().items()}
-    description["task"] = type(task).__name__
-    for field in fields(task):  # pyright: ignore[reportArgumentType]  tasks are dataclasses
-        if field.compare:
-            description[f"task.{field.name}"] = repr(getattr(task, field.name))
-    for number, line in enumerate(repr(model).splitlines(), start=1):
-        # Memory addresses differ between two processes that run the same model.
-        description[f"model line {number}"] = re.sub(r" at 0x[0-9a-fA-F]+", "", line).strip()
-    return description
+    return {
+        "settings": describe(settings.fingerprint_options()),
+        "task": describe(task),
+        "network": describe_network(model),
+    }
 
 
-def check_fingerprint(stored: Mapping[str, str], current: Mapping[str, str]) -> None:
+def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Check that a run to resume has the model, task and settings of its checkpoint.
 
     Raises:
         ValueError: If anything differs; the message lists what.
     """
-    changed = [
-        f"{name} was {stored.get(name, 'absent')}, now {current.get(name, 'absent')}"
-        for name in dict.fromkeys([*stored, *current])
-        if stored.get(name) != current.get(name)
-    ]
+    changed = differences(stored, current)
     if changed:
         raise ValueError(
             f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"

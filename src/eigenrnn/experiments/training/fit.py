@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from eigenrnn.errors import CheckpointError
+from eigenrnn.errors import CheckpointError, NonFiniteLossError
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.training.callbacks import Callback
 from eigenrnn.experiments.training.files import write_json
@@ -76,13 +76,14 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     Raises:
         RunExistsError: If `directory` holds a run and neither `resume` nor `overwrite` is set.
         FolderInUseError: If another process is writing to `directory`.
-        CheckpointError: If the checkpoint to resume from is damaged.
+        CheckpointError: If the checkpoint to resume from is damaged, or of an earlier version.
         WriteError: If a file cannot be written; its previous content is unchanged.
         NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is sound.
         ValueError: If the run to resume differs or its result is damaged, if both `resume` and
             `overwrite` are set, if the processes cannot share a batch evenly, if the states of a
             batch do not fit into memory, if the model has no trainable parameters, or if
             `max_minutes` is not positive.
+        TypeError: If an option of the task cannot be stored as data, such as a lambda.
 
     Example:
         >>> settings = Settings(steps=1_000, optimiser="rmsprop_tf1")
@@ -109,7 +110,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         names = {"name": name, "best_by": selection_metric(task)}
         metadata = run_metadata(model, task, settings)
         write_json(files.config, {**names, **metadata, "config": config or {}})
-        files.result.unlink(missing_ok=True)  # of a finished run that is now extended
+        files.clear_end()  # of a finished run that is now extended
         return state, None
 
     with ExitStack() as stack:
@@ -135,22 +136,29 @@ def fit(  # noqa: PLR0913  the options are independent of each other
             callbacks,
             max_seconds,
         )
-        result = loop.train()
+        with _record_divergence(files if fabric.is_global_zero else None):
+            result = loop.train()
         fabric.barrier()
     return result
 
 
 def _is_finished(
-    checkpoint: Mapping[str, Any], path: Path, fingerprint: Mapping[str, str], steps: int
+    checkpoint: Mapping[str, Any], path: Path, fingerprint: Mapping[str, Any], steps: int
 ) -> bool:
     """Whether a checkpoint is of the last step of the requested run.
 
     Raises:
-        CheckpointError: If the checkpoint lacks a part.
+        CheckpointError: If the checkpoint lacks a part, or is of an earlier version.
         ValueError: If the checkpoint is of a different run, or of a longer one.
     """
+    if "fingerprint" not in checkpoint and "identity" in checkpoint:
+        raise CheckpointError(
+            f"{path} was written by an earlier version of eigenrnn, whose runs this version does "
+            "not resume: finish the run with that version, or start a new one with overwrite=True "
+            "(on the command line: --overwrite)"
+        )
     with _checkpoint_errors(path):
-        stored = checkpoint["identity"]
+        stored = checkpoint["fingerprint"]
         state = TrainingState.from_checkpoint(checkpoint["course"])
     check_fingerprint(stored, fingerprint)
     if steps < state.step:
@@ -194,6 +202,21 @@ def _checkpoint_errors(path: Path) -> Generator[None]:
             f"cannot resume from the checkpoint {path}: {cause}; replace it, or start a new run "
             "with overwrite=True (on the command line: --overwrite)"
         ) from error
+
+
+@contextmanager
+def _record_divergence(files: RunFolder | None) -> Generator[None]:
+    """Write the status of a run whose loss is not finite.
+
+    Raises:
+        NonFiniteLossError: If the run raises it.
+    """
+    try:
+        yield
+    except NonFiniteLossError as error:
+        if files is not None:
+            files.write_status("diverged", str(error))
+        raise
 
 
 def _seconds(minutes: float | None) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ class TrainingLoop:
     task: Task
     settings: Settings
     files: RunFolder
-    fingerprint: dict[str, str]
+    fingerprint: dict[str, Any]
     state: TrainingState
     best: BestModel | None
     progress: RunProgress
@@ -275,7 +276,7 @@ class TrainingLoop:
                 f"got NaN or infinity in {', '.join(lost)}"
             )
         content = {
-            "identity": self.fingerprint,
+            "fingerprint": self.fingerprint,
             "course": asdict(self.state),
             "learner": self.train_step.state_dict(),
             # with its model: `best.pt` may be of a later step, which a crash undoes

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from eigenrnn.errors import FolderInUseError, RunExistsError
+from eigenrnn.errors import CheckpointError, FolderInUseError, RunExistsError
 from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.description import is_description
 from eigenrnn.experiments.training.files import (
     Columns,
     check_types,
@@ -27,7 +28,7 @@ from eigenrnn.experiments.training.result import RESULT_REMEDY, Result
 __all__ = ["RunFolder", "locked"]
 
 _CONFIG: dict[str, Any] = {
-    **{"task": str, "model": list[str], "parameters": int},
+    **{"task": dict, "network": dict, "parameters": int},
     **{"settings": dict, "versions": dict},
 }
 _CONFIG_OPTIONAL: dict[str, Any] = {
@@ -105,8 +106,8 @@ class RunFolder:
         content = read_json(self.config, _CONFIG)
         check_types(self.config, content, _CONFIG | _CONFIG_OPTIONAL)
         check_types(self.config, content["settings"], {"seed": int})
-        if not content["model"]:
-            raise ValueError(f"{self.config} is damaged: expected model to be lines, got none")
+        if not is_description(content["task"]) or not is_description(content["network"]):
+            raise ValueError(f"{self.config} is damaged: its task or network has no class")
         return content
 
     def read_metrics(self) -> Columns:
@@ -166,6 +167,31 @@ class RunFolder:
         """Write the status, with further entries such as `scores`."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.status, {"state": state, "message": message, **entries})
+
+    @property
+    def state(self) -> str:
+        """`ended`, `diverged`, `unfinished`, or `waiting` if the run has not started."""
+        if self.result.exists():
+            return "ended"
+        if self.read_status()["state"] == "diverged":
+            return "diverged"
+        return "unfinished" if self.config.exists() else "waiting"
+
+    def trained_seconds(self) -> float:
+        """Return the training time so far, from the checkpoint; 0 without a sound one."""
+        with suppress(CheckpointError, KeyError):
+            return float(checkpoint.load(self.last)["course"]["seconds"])
+        return 0.0
+
+    def clear_end(self) -> None:
+        """Delete the result and the final status of a run that is trained again or further."""
+        self.result.unlink(missing_ok=True)
+        try:
+            is_final = self.read_status()["state"] in ("ended", "diverged")
+        except ValueError:  # damaged: the run writes it again
+            is_final = True
+        if is_final:
+            self.status.unlink(missing_ok=True)
 
     def best_weights(self) -> dict[str, Tensor]:
         """Read the weights of the best evaluation, or the last ones of a run without any.

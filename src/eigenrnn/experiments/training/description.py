@@ -1,0 +1,173 @@
+"""Descriptions: a task, a network or a setting as data that JSON can hold."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from pathlib import PurePath
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+__all__ = [
+    "describe",
+    "describe_network",
+    "describe_options",
+    "differences",
+    "is_description",
+]
+
+_LEVELS = ("options", "modules")  # left out of the path of a difference
+_ABSENT = object()
+
+
+def describe(value: Any) -> Any:
+    """Return a value as data that JSON can hold; equal values have equal descriptions.
+
+    A dataclass becomes its class and options, without the fields with ``compare=False``. A class
+    or function becomes its name, and a `functools.partial` its function, arguments and options.
+
+    Raises:
+        TypeError: If it holds a value without a description, such as a lambda.
+
+    Example:
+        >>> from eigenrnn.experiments.tasks import Adding
+        >>> describe({"task": Adding(length=10, test_examples=5)})
+        {'task': {'class': 'Adding', 'options': {'length': 10, 'test_examples': 5}}}
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        is_number = not isinstance(value, float) or math.isfinite(value)
+        return value if is_number else str(value)  # strict JSON has no infinity
+    if isinstance(value, Mapping):
+        return _describe_mapping(cast("Mapping[Any, Any]", value))
+    if isinstance(value, tuple | list):
+        return [describe(item) for item in cast("list[Any]", value)]
+    if isinstance(value, partial):
+        described = {"function": _name(value.func)}
+        arguments, options = describe(value.args), _describe_mapping(value.keywords)
+        return described | {n: v for n, v in (("arguments", arguments), ("options", options)) if v}
+    if isinstance(value, MethodType):
+        return {"function": _name(value.__func__), "arguments": [describe(value.__self__)]}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"class": _name(type(value)), "options": describe_options(value)}
+    return _describe_leaf(value)
+
+
+def describe_options(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as data, without those with ``compare=False``."""
+    return {f.name: describe(getattr(value, f.name)) for f in fields(value) if f.compare}
+
+
+def describe_network(module: nn.Module) -> dict[str, Any]:
+    """Return a module as data: its class, options, weights and submodules.
+
+    The options are the public attributes that `describe` accepts. Parameters and buffers are
+    described by shape and type, without their values.
+    """
+    attributes = {name: _try(v) for name, v in vars(module).items() if _is_option(name)}
+    options = {name: value for name, value in attributes.items() if value is not _ABSENT}
+    parameters = dict(module.named_parameters(recurse=False))
+    buffers = dict(module.named_buffers(recurse=False))
+    parts = {
+        "options": options,
+        "parameters": {name: _describe_tensor(p) for name, p in parameters.items()},
+        "buffers": {name: _describe_tensor(b) for name, b in buffers.items()},
+        "modules": {name: describe_network(m) for name, m in module.named_children()},
+    }
+    return {"class": _name(type(module)), **{name: part for name, part in parts.items() if part}}
+
+
+def is_description(content: object) -> bool:
+    """Whether some JSON describes an object: a class, its options, and its modules if any."""
+    if not isinstance(content, dict):
+        return False
+    entries = cast("dict[str, Any]", content)
+    options, modules = entries.get("options", {}), entries.get("modules", {})
+    return (
+        isinstance(entries.get("class"), str)
+        and isinstance(options, dict)
+        and isinstance(modules, dict)
+        and all(map(is_description, cast("dict[str, Any]", modules).values()))
+    )
+
+
+def differences(then: Any, now: Any, path: str = "") -> list[str]:
+    """List where two descriptions differ, each by its path: "task.delay was 4, now 5"."""
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        old, new = cast("Mapping[str, Any]", then), cast("Mapping[str, Any]", now)
+        names = dict.fromkeys([*old, *new])
+        if old.get("class") != new.get("class"):  # the options of another class say nothing more
+            names = ["class"]
+        return [
+            text
+            for name in names
+            for text in differences(
+                old.get(name, _ABSENT),
+                new.get(name, _ABSENT),
+                path if name in _LEVELS else f"{path}.{name}".removeprefix("."),
+            )
+        ]
+    if isinstance(then, list | tuple) and isinstance(now, list | tuple):
+        then, now = list(cast("list[Any]", then)), list(cast("list[Any]", now))
+    return [] if then == now else [f"{path} was {_show(then)}, now {_show(now)}"]
+
+
+def _describe_leaf(value: Any) -> Any:
+    if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.ndim == 0):
+        return describe(value.item())
+    return str(value) if isinstance(value, torch.dtype | PurePath) else _name(value)
+
+
+def _describe_mapping(options: Mapping[Any, Any]) -> dict[str, Any]:
+    """Describe the values of a mapping.
+
+    Raises:
+        TypeError: If a key is not a string.
+    """
+    wrong = [key for key in options if not isinstance(key, str)]
+    if wrong:
+        raise TypeError(f"expected names as the keys of a description, got {wrong[0]!r}")
+    return {name: describe(value) for name, value in options.items()}
+
+
+def _name(value: Any) -> str:
+    """Return the name of a class or function; that of another package begins with the package.
+
+    Names in eigenrnn are unique and omit the module, which may move.
+
+    Raises:
+        TypeError: If the value has no name that identifies it.
+    """
+    name = getattr(value, "__qualname__", None)
+    if not isinstance(value, type | FunctionType | BuiltinFunctionType) or "<" in str(name):
+        raise TypeError(
+            "expected numbers, texts, dataclasses, or classes and functions at the top level of "
+            f"a module, which can be stored by name, got {value!r}; a field with compare=False is "
+            "left out"
+        )
+    if isinstance(value, BuiltinFunctionType):
+        name = value.__name__
+    package = (value.__module__ or "torch").partition(".")[0]
+    return str(name) if package in ("eigenrnn", "builtins") else f"{package}.{name}"
+
+
+def _is_option(name: str) -> bool:
+    return not name.startswith("_") and name != "training"
+
+
+def _try(value: Any) -> Any:
+    try:
+        return describe(value)
+    except TypeError:
+        return _ABSENT
+
+
+def _describe_tensor(tensor: Tensor) -> dict[str, Any]:
+    return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+
+
+def _show(value: Any) -> str:
+    return "absent" if value is _ABSENT else str(value)

@@ -1,0 +1,124 @@
+"""Descriptions: values as data that JSON can hold."""
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn import EURNN, ScoRNN
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training.description import (
+    describe,
+    describe_network,
+    differences,
+    is_description,
+)
+from eigenrnn.init import uniform_
+
+
+@dataclass(frozen=True)
+class Options:
+    rates: tuple[float, ...] = (0.1, 0.2)
+    folder: Path | None = field(default=None, compare=False)
+
+    def build(self):
+        return self
+
+
+class Custom(nn.Module):
+    """A module of a user, with an attribute of each kind."""
+
+    def __init__(self, units):
+        super().__init__()
+        self.units = units
+        self.activation = torch.tanh
+        self.key = lambda: None
+        self._cache = {}
+        self.inner = nn.Linear(2, units, dtype=torch.float64)
+        self.register_buffer("mask", torch.ones(units))
+
+
+DESCRIPTIONS = {
+    "numbers": ([None, True, 2, 0.5, "a"], [None, True, 2, 0.5, "a"]),
+    "a dataclass": (
+        Options(folder=Path("data")),
+        {"class": "test_description.Options", "options": {"rates": [0.1, 0.2]}},
+    ),
+    "a class of ours": (ScoRNN, "ScoRNN"),
+    "a function of torch": (torch.tanh, "torch.tanh"),
+    "a class of torch": (nn.LSTM, "torch.LSTM"),
+    "a partial": (
+        partial(uniform_, bound=0.5),
+        {"function": "uniform_", "options": {"bound": 0.5}},
+    ),
+    "a method": (
+        Options().build,
+        {"function": "test_description.Options.build", "arguments": [describe(Options())]},
+    ),
+    "scalars": ([np.float64(2), torch.tensor(3), torch.float32], [2.0, 3, "torch.float32"]),
+    "numbers that JSON lacks": ([math.inf, -math.inf, math.nan], ["inf", "-inf", "nan"]),
+    "a mapping": ({"a": (1, {"b": 2})}, {"a": [1, {"b": 2}]}),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_a_value_becomes_data(value, expected):
+    assert describe(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [lambda: None, object(), torch.ones(3), {1: 2}, {1, 2}], ids=type
+)
+def test_a_value_without_a_description_is_refused(value):
+    with pytest.raises(TypeError, match="expected"):
+        describe({"options": [value]})
+
+
+def test_equal_partials_have_equal_descriptions():
+    assert describe(partial(EURNN, capacity=2)) == describe(partial(EURNN, capacity=2))
+    assert describe(partial(EURNN, capacity=2)) != describe(partial(EURNN, capacity=3))
+
+
+def test_a_network_is_a_tree_of_modules():
+    linear = {
+        "class": "torch.Linear",
+        "options": {"in_features": 2, "out_features": 3},
+        "parameters": {
+            "weight": {"shape": [3, 2], "dtype": "float64"},
+            "bias": {"shape": [3], "dtype": "float64"},
+        },
+    }
+    found = describe_network(Custom(3))
+    assert found == {
+        "class": "test_description.Custom",
+        "options": {"units": 3, "activation": "torch.tanh"},
+        "buffers": {"mask": {"shape": [3], "dtype": "float32"}},
+        "modules": {"inner": linear},
+    }
+    assert is_description(found)
+
+
+def test_each_difference_has_its_path():
+    now = describe_network(Custom(4))
+    assert differences({"network": describe_network(Custom(3))}, {"network": now}) == [
+        "network.units was 3, now 4",
+        "network.buffers.mask.shape was [3], now [4]",
+        "network.inner.out_features was 3, now 4",
+        "network.inner.parameters.weight.shape was [3, 2], now [4, 2]",
+        "network.inner.parameters.bias.shape was [3], now [4]",
+    ]
+
+
+def test_another_class_is_one_difference():
+    then, now = {"task": describe(Copying(delay=4))}, {"task": describe(Options())}
+    assert differences(then, now) == ["task.class was Copying, now test_description.Options"]
+
+
+def test_an_option_that_one_side_lacks_is_absent():
+    assert differences({"a": [1]}, {"a": (1,)}) == []
+    assert differences({"a": 1}, {"b": 2}) == ["a was 1, now absent", "b was absent, now 2"]
