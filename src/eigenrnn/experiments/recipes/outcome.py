@@ -3,8 +3,7 @@
 import csv
 import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -177,24 +176,6 @@ class Outcome:
         """Return all fields, and the mean, error, difference and best point computed from them."""
         derived = ("mean", "standard_error", "difference", "best_point")
         return {**asdict(self), **{name: getattr(self, name) for name in derived}}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Read an outcome that `to_json` has written."""
-        names = {field.name for field in fields(cls)}
-        values: dict[str, Any] = {name: value for name, value in content.items() if name in names}
-        for name in (
-            "seeds",
-            "values",
-            "selected",
-            "points",
-            "deciding",
-            "seconds",
-            "scores",
-            "failed",
-        ):
-            values[name] = tuple(values.get(name, ()))
-        return cls(**values)
 
 
 def standard_error(values: tuple[float, ...]) -> float | None:

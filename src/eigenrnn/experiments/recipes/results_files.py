@@ -111,8 +111,11 @@ def recipe_of_folder(folder: Path) -> tuple[str, bool] | None:
     for file in (file for pattern in patterns for file in sorted(folder.glob(pattern))):
         content = read_json(file, ())
         key = content if file.name == "computed.json" else content.get("config") or {}
-        if isinstance(key.get("recipe"), str):
-            return key["recipe"], bool(key.get("quick"))
+        name, label = key.get("recipe"), str(key.get("row"))
+        # a folder of folders of recipes has the names of the recipes there
+        is_row = file.relative_to(folder).parts[0] == run_path(label, "", 0).parts[0]
+        if isinstance(name, str) and is_row:
+            return name, bool(key.get("quick"))
     return None
 
 

@@ -13,7 +13,7 @@ from eigenrnn.errors import MissingDataError, NonFiniteLossError
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.training import Callback, fit
-from eigenrnn.experiments.training.files import check_types
+from eigenrnn.experiments.training.files import check_types, read_json
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_folder import RunFolder
 
@@ -194,12 +194,20 @@ def runs_of(
 
 
 def runs_in(folder: Path, recipe: Recipe, row: Row, *, quick: bool = False) -> Iterator[Run]:
-    """Yield the runs of a row that have been started in the folder of its recipe."""
+    """Yield the runs of a row that have been started in the folder of its recipe.
+
+    Raises:
+        ValueError: If a `config.json` is damaged.
+    """
     for point, chosen in _points(row, quick=quick):
         configs = (folder / run_path(row.label, point, 0)).parent.glob("seed-*/config.json")
         for seed in sorted(int(file.parent.name.removeprefix("seed-")) for file in configs):
-            key = RunKey(recipe.name, row.label, point, seed, quick)
-            yield Run(recipe, chosen.with_seed(seed), key)
+            run = Run(
+                recipe, chosen.with_seed(seed), RunKey(recipe.name, row.label, point, seed, quick)
+            )
+            entry = read_json(RunFolder(folder / run.path).config, ()).get("config") or {}
+            if (entry.get("recipe"), entry.get("quick")) == (recipe.name, quick):
+                yield run
 
 
 def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:

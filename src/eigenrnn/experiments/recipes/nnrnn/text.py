@@ -83,7 +83,7 @@ class _Network:
             layer=self.layer,
             hidden_size=self.size,
             options=options,
-            model_factory=_language_model,
+            model_factory=_nnrnn_language_model,
             parameters=self.parameters,
             settings=Settings(
                 epochs=100,
@@ -104,7 +104,7 @@ class _Network:
         )
 
 
-def _language_model(row: Row, generator: Generator) -> nn.Module:
+def _nnrnn_language_model(row: Row, generator: Generator) -> nn.Module:
     make_layer: Any = row.layer
     layer = make_layer(_EMBEDDING, row.hidden_size, generator=generator, **row.options)
     vocabulary = row.task.output_size
