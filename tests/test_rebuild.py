@@ -19,6 +19,7 @@ from eigenrnn.experiments.cli.train_options import build_training, parse_options
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import checkpoint
+from eigenrnn.experiments.training.description import describe_network, differences
 from training_run import one_thread, small_fit, small_settings
 
 TINY = (
@@ -76,9 +77,10 @@ def test_the_model_has_the_weights_of_the_run(run, options):
     folder = run(f"{TINY} {options}")
     found = rebuild(folder)
     assert same(found.model, weights(folder / "best.pt"))
-    assert (
-        str(found.model).splitlines() == json.loads((folder / "config.json").read_text())["model"]
-    )
+    built = json.loads((folder / "config.json").read_text())["network"]
+    changes = differences(built, describe_network(found.model))
+    assert all("dtype was" in change for change in changes)
+    assert bool(changes) == ("64" in options)
     assert found.task == Copying(delay=3, symbols=2, test_examples=10)
 
 
@@ -158,6 +160,7 @@ def test_a_run_of_a_recipe_can_be_rebuilt(of_a_recipe):
 
 def test_the_config_of_a_recipe_run_identifies_it(of_a_recipe):
     (folder,) = of_a_recipe.glob("**/seed-0")
+    (row,) = RECIPES["scornn/fig1"].select(["scoRNN 190 T=1000"])
     assert json.loads((folder / "config.json").read_text())["config"] == {
         "command": "reproduce",
         "recipe": "scornn/fig1",
@@ -165,6 +168,7 @@ def test_the_config_of_a_recipe_run_identifies_it(of_a_recipe):
         "point": "",
         "seed": 0,
         "quick": True,
+        "network": row.quick().describe()["network"],
     }
 
 

@@ -263,7 +263,7 @@ def test_config_of_another_version_is_refused_with_that_version(runs):
     content = {"versions": {"eigenrnn": "9.1"}, "task": "x"}
     (runs / "lstm-1" / "config.json").write_text(json.dumps(content))
     said = unreadable(runs)
-    assert "expected model, " in said
+    assert "expected network, " in said
     assert "written by another version (eigenrnn 9.1)" in said
 
 
