@@ -135,7 +135,7 @@ def fixed_points(
         tolerance: The largest :math:`\|F(h) - h\|_2` of a fixed point, relative to
             :math:`1 + \|h\|_2`.
         steps: The largest number of iterations of the search.
-        generator: Torch's generator of initial states; its global stream by default.
+        generator: Torch's generator of initial states; its global generator by default.
         which: The layer and direction.
     Shape:
         input: :math:`(M,)`; starts: :math:`(P, S)`.

@@ -161,7 +161,7 @@ class Constraint(nn.Module, ABC):
         """Check that `advance` can read and set all raw parameters.
 
         Args:
-            whole: Whether to refuse also parameters that are sharded over several processes.
+            whole: Whether to also reject parameters that are sharded over several processes.
         Raises:
             ValueError: If a parameter was replaced, for instance by a parametrisation or a shard.
         """
@@ -190,7 +190,7 @@ class Constraint(nn.Module, ABC):
 
     @abstractmethod
     def reset(self, generator: Generator | None = None) -> None:
-        """Draw the published initialisation; by default from torch's global random stream."""
+        """Draw the published initialisation; by default from torch's global generator."""
 
     @abstractmethod
     def residual(
@@ -267,7 +267,7 @@ def make_constraint(factory: Callable[[int], object], size: int) -> Constraint:
     return constraint
 
 
-def _refuse_moving_base(module: nn.Module, _name: str, submodule: nn.Module | None) -> None:
+def _reject_moving_base(module: nn.Module, _name: str, submodule: nn.Module | None) -> None:
     """Stop torch's `AveragedModel` from averaging raw parameters with a moving base.
 
     Raises:
@@ -280,11 +280,11 @@ def _refuse_moving_base(module: nn.Module, _name: str, submodule: nn.Module | No
     for name, part in (submodule or module).named_modules():
         if isinstance(part, Constraint) and part.has_moving_base:
             raise ValueError(
-                "expected eigenrnn.AveragedModel for a model with a moving base, got torch's, and "
-                f"{name}: {part}: its raw parameters stand for another matrix at each base; "
-                "eigenrnn.AveragedModel takes the same arguments"
+                "expected eigenrnn.AveragedModel for a model with a moving base, got torch's "
+                f"AveragedModel and {name}: {part}. Its raw parameters describe another matrix at "
+                "each base, so they must not be averaged; both classes take the same arguments"
             )
 
 
 # here and not beside our AveragedModel, which may never be imported
-register_module_module_registration_hook(_refuse_moving_base)
+register_module_module_registration_hook(_reject_moving_base)

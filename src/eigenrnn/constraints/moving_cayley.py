@@ -94,7 +94,7 @@ class MovingCayley(Constraint):
         if self.init == "haar":
             self._assign(haar_(self._base(), generator=generator))
             return
-        with torch.random.fork_rng(devices=()):  # its constructor draws from the global stream
+        with torch.random.fork_rng(devices=()):  # its constructor draws from the global generator
             factors = FourierProduct(self.size).to(self.base)
         self._assign(factors.sample(generator))
 

@@ -64,7 +64,7 @@ class AsDirection(AbstractDirection):
         W_f = U_f * d
         W_f_inverse = U_f.T / d.unsqueeze(1)
         b = None if self.input_bias is None else W_f @ self.input_bias
-        # in terms of g = W_f h this is a plain tanh recurrence, so it needs no kernel of its own
+        # g = W_f h follows a plain tanh recurrence, which the backends of `elman` compute
         g, last = elman(
             x,
             W_f @ W @ W_f_inverse,
@@ -112,11 +112,11 @@ class AsRNN(Stacked[AsDirection]):
         dtype: The dtype of the weights; constraints stay in float32 or better.
         init: The initialisation of W: ``"cayley"``, ``"henaff"`` or ``"haar"``, see
             `Exponential`; ``"cayley"`` by default.
-        constraint: A function of N that returns the constraint of W, such as `ScaledCayley`, which
-            keeps its own initialisation; by default `Exponential` with `init`, as published.
+        constraint: A function of N that returns the constraint of W, such as `ScaledCayley`, with
+            its own initialisation; by default `Exponential` with `init`, as published.
         mixing: A function of N that returns the constraint of :math:`U_f`; `Exponential` by
-            default, as published. :math:`U_f` is initialised to the identity; if
-            that cannot be assigned, by the set's own initialisation.
+            default, as published. :math:`U_f` is initialised to the identity, or, if the set
+            cannot represent it, as the set is.
         scale: The bounds of the uniform distribution that initialises s.
         epsilon: The number :math:`\epsilon`.
         trainable_h0: Whether the initial states are trained; initialised to zero.

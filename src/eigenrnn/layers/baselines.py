@@ -57,7 +57,8 @@ class LSTM(_FromGenerator, nn.LSTM):
             not fit into memory.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
-        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `torch.nn.LSTM`).
+        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: a forget gate, as in
+        `torch.nn.LSTM`).
     Example:
         >>> LSTM(2, 8, forget_bias=1.0)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
@@ -105,8 +106,8 @@ class TorchGRU(_FromGenerator, nn.GRU):
         generator: The generator that draws the weights; torch's global one by default.
         options: Further keyword arguments of `torch.nn.GRU`.
     Source:
-        Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: those of
-        `torch.nn.GRU`).
+        Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: the reset
+        after the recurrent matrix, as in `torch.nn.GRU`).
     Example:
         >>> TorchGRU(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
@@ -128,7 +129,7 @@ class TanhRNN(_FromGenerator, nn.RNN):
         options: Further keyword arguments of `torch.nn.RNN`.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
-        (departures: those of `torch.nn.RNN`).
+        (departures: tanh and two biases, as in `torch.nn.RNN`).
     Example:
         >>> TanhRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])

@@ -28,9 +28,9 @@ class DirectionConfig:
         hidden_size: The number N of hidden units.
         constraints: For each recurrent matrix, in the order of `weight_hh`, the attribute of the
             direction and a function of N that returns its constraint.
-        initializers: The initialisers of each other weight, in the order of drawing, by the name
-            of its attribute. Each of them fills an equal block of rows. A bias or an initial
-            state that is not named does not exist.
+        initializers: For each other weight, in the order of drawing: the name of its attribute
+            and its initialisers, each of which fills an equal block of rows. A bias or an initial
+            state without an entry is absent.
         layer_norm: Whether the arguments of the nonlinearities are normalised.
         zoneout: The zoneout probability.
     """
@@ -207,7 +207,7 @@ class AbstractDirection(nn.Module, ABC):
 
 
 def _construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:
-    """Construct a constraint; what it draws does not count, as `reset` draws it in order."""
+    """Construct a constraint without using up random numbers: `reset` draws its parameters."""
     with torch.random.fork_rng(devices=()):
         return make_constraint(factory, size)
 
@@ -222,8 +222,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 def head_kwargs(head: nn.Linear | None, direction: AbstractDirection) -> dict[str, Tensor | None]:
     """Return the arguments with which a direction computes the outputs of a linear head.
 
-    Empty if the direction cannot, or if calling the head does more than the linear map: it has
-    hooks, parametrisations or its own `forward`.
+    Empty if the direction does not support a head, or if the head does more than a linear map: it
+    has hooks, parametrisations or its own `forward`.
     """
     if head is None or type(head) is not nn.Linear or not direction.fuses_head():
         return {}

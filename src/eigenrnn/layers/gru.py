@@ -132,15 +132,15 @@ class GRU(Stacked[GatedDirection]):
     `constrained_gates`, or all gates if none is constrained.
 
     LayerNorm normalises the arguments of the three nonlinearities as in `RNN`, each over its own
-    units. For f this happens after the reset gate, in both forms above.
-    With zoneout some units keep :math:`h_{t-1}` for any values of the gates.
+    units. The argument of f is normalised after the reset, in both forms above. With zoneout, some
+    units keep :math:`h_{t-1}` whatever the gates are.
 
     Args:
         input_size: The number M of input features.
         hidden_size: The number N of hidden units in each layer and direction.
         num_layers: The number of stacked layers.
-        bias: Whether there are biases. modReLU has its own, which replaces :math:`b_c` and b;
-            without it modReLU is the identity.
+        bias: Whether the layer has biases. With modReLU, the bias inside f replaces :math:`b_c`
+            and b; without it, modReLU is the identity.
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
@@ -186,8 +186,8 @@ class GRU(Stacked[GatedDirection]):
         reset after :math:`W_c`, as in `torch.nn.GRU`; one bias instead of the two of
         `torch.nn.GRU`).
         LayerNorm: Ba, Kiros and Hinton, 2016, equation 4. https://arxiv.org/abs/1607.06450
-        (departures: one norm of each sum; their GRU has one for each of its two terms, the second
-        before the reset). Zoneout: Krueger et al., ICLR 2017.
+        (departures: each sum is normalised once; their GRU normalises its two terms separately,
+        the second before the reset). Zoneout: Krueger et al., ICLR 2017.
         https://arxiv.org/abs/1606.01305 (departures: none).
         Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
         (departures: only between layers, as in AWD-LSTM).

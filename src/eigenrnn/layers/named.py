@@ -107,7 +107,7 @@ class ExpRNN(RNN):
 
     .. math:: h_t = \operatorname{modReLU}(U x_t + W h_{t-1}), \qquad W = \exp(A)
 
-    W can reach every orthogonal matrix of determinant 1, and no other. Unlike `ScoRNN`, it has no
+    W reaches exactly the orthogonal matrices with determinant 1. Unlike `ScoRNN`, it has no
     `negative` to choose.
 
     Args:
@@ -160,7 +160,7 @@ class DtrivRNN(RNN):
         The period in optimiser steps.
     Source:
         Lezcano-Casado, NeurIPS 2019, algorithm 1. https://arxiv.org/abs/1909.09501 (departures:
-        those of `Exponential`).
+        see `Exponential`).
     Example:
         >>> DtrivRNN(2, 8, period=100).orthogonality_error() < 1e-6
         tensor([True])
@@ -200,7 +200,7 @@ class ORNN(RNN):
         options: Further keyword arguments of `RNN`.
     Source:
         Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
-        (departures: those of `Householder`).
+        (departures: see `Householder`).
     Example:
         >>> ORNN(2, 8, reflections=4).orthogonality_error() < 1e-5
         tensor([True])
@@ -264,8 +264,8 @@ class ScuRNN(RNN):
         output: :math:`(T, B, 2N)`, real parts first; with ``output="real"`` :math:`(T, B, N)`.
         h_n: :math:`(1, B, 2N)`.
     Source:
-        Maduranga, Helfrich and Ye, AAAI 2019. https://arxiv.org/abs/1811.04142 (departures: no
-        epsilon in modReLU, as in the paper but not its code; those of `ScaledCayley`).
+        Maduranga, Helfrich and Ye, AAAI 2019. https://arxiv.org/abs/1811.04142 (departures: none
+        from the paper; its code adds an epsilon in modReLU. See also `ScaledCayley`).
     Example:
         >>> ScuRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 16])
@@ -305,7 +305,7 @@ class URNN(RNN):
         h_n: :math:`(1, B, 2N)`.
     Source:
         Arjovsky, Shah and Bengio, ICML 2016. https://arxiv.org/abs/1511.06464 (departures: no
-        epsilon in modReLU; those of `FourierProduct`).
+        epsilon in modReLU; see also `FourierProduct`).
     Example:
         >>> URNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 16])
@@ -345,7 +345,7 @@ class FullCapacityURNN(RNN):
         h_n: :math:`(1, B, 2N)`.
     Source:
         Wisdom, Powers, Hershey, Le Roux and Atlas, NeurIPS 2016. https://arxiv.org/abs/1611.00035
-        (departures: no epsilon in modReLU, unlike the code; those of `MovingCayley`).
+        (departures: no epsilon in modReLU, unlike the code; see also `MovingCayley`).
     Example:
         >>> FullCapacityURNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 16])
@@ -387,8 +387,8 @@ class EURNN(RNN):
         h_n: :math:`(1, B, 2N)`, or :math:`(1, B, N)` if the hidden units are real.
     Source:
         Jing et al., ICML 2017. https://arxiv.org/abs/1612.05231 (departures: no epsilon in
-        modReLU, which in the released real code adds 0.01 to every unit at each step, as
-        ``bias_init=partial(constant_, value=0.01)`` does; those of `Givens`).
+        modReLU. In the released real code, the epsilon adds 0.01 to every unit at each step;
+        ``bias_init=partial(constant_, value=0.01)`` does the same. See also `Givens`).
     Example:
         >>> EURNN(2, 8, capacity=4)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
@@ -432,9 +432,9 @@ class NnRNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of hidden units; must be even.
         num_layers: The number of stacked layers.
-        gamma_penalty: The weight :math:`\delta` of the penalty that draws the moduli of the
-            eigenvalues towards 1.
-        decay: The weight of the penalty that draws the triangle below the blocks towards zero.
+        gamma_penalty: The weight :math:`\delta` of the penalty on the distance of the moduli of
+            the eigenvalues from 1.
+        decay: The weight of the penalty on the entries below the blocks.
         gamma: ``"trained"``, or ``"clamped"`` at `gamma_value`.
         gamma_value: The initial value of every modulus, or its fixed value if clamped; the paper
             clamps at 1 and at 0.958.
@@ -443,7 +443,7 @@ class NnRNN(RNN):
             default.
         options: Further keyword arguments of `RNN`.
     Source:
-        Kerg et al., NeurIPS 2019. https://arxiv.org/abs/1905.12080 (departures: those of `Schur`).
+        Kerg et al., NeurIPS 2019. https://arxiv.org/abs/1905.12080 (departures: see `Schur`).
     Example:
         >>> NnRNN(2, 8)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
@@ -500,7 +500,7 @@ class ENRNN(RNN):
         epsilon: Added to the spectral radius by which :math:`W_S` is divided.
         options: Further keyword arguments of `RNN`.
     Source:
-        Helfrich and Ye, AAAI 2020. https://arxiv.org/abs/1911.07964 (departures: those of
+        Helfrich and Ye, AAAI 2020. https://arxiv.org/abs/1911.07964 (departures: see
         `SpectralRadius` and `BlockTriangular`).
     Example:
         >>> layer = ENRNN(2, 160, short_size=64, negative=29)
@@ -551,7 +551,7 @@ class SpectralRNN(RNN):
         margin: The margin r.
         options: Further keyword arguments of `RNN`.
     Source:
-        Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327 (departures: those of
+        Zhang, Lei and Dhillon, ICML 2018. https://arxiv.org/abs/1803.09327 (departures: see
         `BoundedSVD`).
     Example:
         >>> SpectralRNN(2, 8, reflections=4)(torch.randn(5, 3, 2))[0].shape
@@ -579,7 +579,7 @@ class IRNN(RNN):
 
     .. math:: h_t = \operatorname{ReLU}(U x_t + b + W h_{t-1}), \qquad W_0 = \lambda I
 
-    A simple baseline: W preserves gradients at initialisation, but training can change that.
+    A simple baseline: W preserves gradients at initialisation, but not necessarily after training.
 
     Args:
         input_size: The number M of input features.
@@ -665,5 +665,5 @@ class RNNGlorot(RNN):
 
 @torch.no_grad()
 def _small_normal_(weight: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """Fill from N(0, 0.001), where 0.001 is the standard deviation, as section 4 of the paper."""
+    """Fill with normal draws of standard deviation 0.001, as in section 4 of IRNN's paper."""
     return weight.normal_(0, 0.001, generator=generator)

@@ -63,12 +63,12 @@ class NCGRU(GRU):
         order: The order of the Neumann series; see `NeumannCayley`.
         reset_every: The number of optimiser steps between two exact inversions.
         max_error: The orthogonality error above which the inverse is also computed exactly.
-        gradient_rate: None updates the stored inverse from the actual change of A. A number
-            assumes a change of this rate times the gradient, as the released code does with its
-            learning rate. See `NeumannCayley`.
+        gradient_rate: None updates the stored inverse by the actual change of A. A number updates
+            it as if A had changed by this number times the gradient, as in the released code. See
+            `NeumannCayley`.
         options: Further keyword arguments of `GRU`.
     Raises:
-        ValueError: If `orthogonal` has other names than those of the gates.
+        ValueError: If a name in `orthogonal` is not that of a gate.
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, equations 19 and 20.
         https://arxiv.org/abs/2208.06496 (departures: the paper gives only the
@@ -150,8 +150,9 @@ class GORU(GRU):
             `capacity` differs from the number of layers of the FFT style.
     Source:
         Jing et al., Neural Computation 31, 2019. https://arxiv.org/abs/1706.02761 (departures: the
-        code's modReLU adds 0.001 to the modulus and initialises its bias to 0.01, which a bias of
-        0.011 replaces here; the code's default is the FFT style; those of `Givens`).
+        code's modReLU adds 0.001 to the modulus and initialises its bias to 0.01; here the bias is
+        initialised to 0.011, which is the same. The code's default is the FFT style. See also
+        `Givens`).
     Example:
         >>> layer = GORU(2, 8, capacity=4)
         >>> layer.constrained_gates, layer.orthogonality_error() < 1e-5

@@ -142,8 +142,8 @@ class RNN(Stacked[Direction]):
         num_layers: The number of stacked layers.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu, leaky_relu_0.1 or
             identity.
-        bias: Whether there is a bias: inside f if f is modReLU, else c. modReLU without a bias is
-            the identity.
+        bias: Whether the layer has a bias: inside f if f is modReLU, and c otherwise. modReLU
+            without a bias is the identity.
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
         dropout: The dropout probability between two layers while training.
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
@@ -159,10 +159,10 @@ class RNN(Stacked[Direction]):
             `torch.nn.RNN` for c.
         input_bias_init: The initialiser of c, if it differs from that of the bias inside f.
         h0_init: The initialiser of the trained initial states; zero by default.
-        output: The output of a complex constraint: ``"real_imag"`` for the real parts of the
-            states, then the imaginary parts, 2N numbers; ``"real"`` for the real parts, N numbers.
+        output: The output if W is complex: ``"real_imag"`` for 2N numbers, the real parts of the
+            states and then the imaginary parts; ``"real"`` for the N real parts.
         layer_norm: Whether the argument of f is normalised; only for real states. The norm of W
-            then does not bound the gradient of a time step any more; see the guide.
+            then no longer bounds the gradient through a time step.
         zoneout: The probability that a unit keeps its state for a time step while training; in
             evaluation the new state is the expected one. The masks come from torch's global
             generator.

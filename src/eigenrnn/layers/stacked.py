@@ -177,9 +177,9 @@ class Stacked(nn.Module, Generic[_D]):
         x_t: Tensor,  # (B, M) or (M,)
         h: Tensor | None = None,  # (L, B, N) or (L, N)
     ) -> tuple[Tensor, Tensor]:
-        """Process one time step; return the output and the states to pass with the next one.
+        """Process one time step; return the output and the new states.
 
-        Call `freeze` first if no gradient is needed; else every call evaluates the constraints.
+        Without gradients, call `freeze` first: otherwise every call evaluates the constraints.
 
         Raises:
             ValueError: If the layer is bidirectional, or a shape is wrong.
@@ -195,7 +195,7 @@ class Stacked(nn.Module, Generic[_D]):
         return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
 
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
-        """Return for each backend whether it is chosen for an input, could be, or why not."""
+        """Return for each backend whether it is chosen, could be, or why it cannot be."""
         x = input.data if isinstance(input, PackedSequence) else input
         size, options = self.all_directions()[0].state_size, non_default_options(self)
         call = Call.of(x, self.nonlinearity, *self.parameters(), state_size=size, features=options)

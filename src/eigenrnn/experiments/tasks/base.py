@@ -219,7 +219,7 @@ def model_for(
         hidden_size: The number N of units.
         embedding_size: The size of the embedding, for a task with symbols as inputs; N by
             default, where the output weights are tied to the embedding.
-        generator: The generator of the initialisation; torch's global stream by default.
+        generator: The generator of the initialisation; torch's global generator by default.
 
     Raises:
         ValueError: If `embedding_size` is set for a task with real inputs.

@@ -26,12 +26,12 @@ class VAE(nn.Module):
 
     .. math:: z = \mu + e^{\ell / 2} \epsilon, \qquad \epsilon \sim \mathcal{N}(0, I)
 
-    In training, z is sampled from torch's global stream; in evaluation it is :math:`\mu`. The
+    In training, z is sampled from torch's global generator; in evaluation it is :math:`\mu`. The
     encoder has four convolutions of width 4 and stride 2 with 32, 64, 128 and 256 channels, the
     decoder four transposed convolutions of widths 5, 5, 6 and 6.
 
     Args:
-        generator: The generator of the initialisation; torch's global stream by default.
+        generator: The generator of the initialisation; torch's global generator by default.
 
     Shape:
         frames: :math:`(1, B, 12288)`, bytes, as in the batches of `Frames`.
