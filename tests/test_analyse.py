@@ -113,7 +113,7 @@ def test_packed_sequences_are_analysed_in_any_precision(make, dtype):
     packed = pack_padded_sequence(X.to(dtype), [12, 7, 2])
     done = analyse(make(2, 4), packed, lambda h: h.data.sum())
     assert "gradient_norms" in done.results
-    assert "no batch of plain sequences" in done.skipped["lyapunov_l0"]
+    assert "not a batch of padded sequences" in done.skipped["lyapunov_l0"]
 
 
 def test_packed_numbers_that_are_not_finite_are_refused():

@@ -215,7 +215,7 @@ def test_table_6_agrees_with_the_printed_totals(key):
     ("W", "source", "steps", "message"),
     [
         (np.eye(3), np.ones(3), 5, "expected a spectral radius below 1.*got 1; scale W down"),
-        (2 * np.eye(3), np.ones(3), 5, "got 2; scale W down, or give noise_steps"),
+        (2 * np.eye(3), np.ones(3), 5, "got 2; scale W down, or set noise_steps"),
         (1e60 * chain(1), FIRST, 5, "vanish within double precision.*spectral radius of 0 but"),
         (np.ones((2, 3)), np.ones(2), 5, r"expected a square matrix W \(N, N\)"),
         (np.eye(3), np.ones(2), 5, r"expected source \(3,\)"),

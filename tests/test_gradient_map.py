@@ -231,8 +231,8 @@ def test_figure_table_and_headline_agree():
         (None, {}, "expected x to be a tensor or an array of numbers, got NoneType"),
         ("abc", {}, "expected x to be a tensor or an array of numbers, got str"),
         (draw(T, B, M), {"which": "l1"}, "expected which to be one of l0, got 'l1'"),
-        (draw(T, B, M), {"of": "weights"}, "expected of to name 'input', 'state' or both"),
-        (draw(T, B, M), {"of": ()}, "expected of to name"),
+        (draw(T, B, M), {"of": "weights"}, "expected of to contain 'input', 'state' or both"),
+        (draw(T, B, M), {"of": ()}, "expected of to contain"),
     ],
 )
 def test_invalid_argument_raises(x, options, message):

@@ -129,7 +129,7 @@ def test_figure_and_table_include_an_ensemble_if_present():
         (np.full((2, 2), np.nan), {}, "expected finite numbers in W"),
         (np.eye(2), {"steps": 0}, "expected steps to be a positive integer"),
         (np.eye(2), {"ensemble": -1}, "expected ensemble to be a positive integer"),
-        (1e80 * np.eye(2), {}, "entries above 1e150 at step 2; give fewer steps, or scale W"),
+        (1e80 * np.eye(2), {}, "entries above 1e150 at step 2; use fewer steps, or scale W"),
         (NCGRU(2, 4), {}, "expected a layer with one recurrent matrix"),
         (torch.nn.Linear(2, 2), {}, "expected a recurrent layer"),
     ],

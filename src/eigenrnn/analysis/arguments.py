@@ -100,8 +100,8 @@ def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:
         ) from error
     if tensor.is_complex():
         raise ValueError(
-            f"expected real numbers in {name}, got complex ones; give real and imaginary parts "
-            "beside each other"
+            f"expected real numbers in {name}, got complex ones; concatenate the real "
+            "and imaginary parts"
         )
     return tensor.to(torch.float64)
 
@@ -145,7 +145,7 @@ def check_layer_input(layer: nn.Module, x: Any) -> None:
         raise ValueError(f"expected x to be a tensor, got {type(x).__name__}")
     if not x.is_floating_point():
         kind = str(x.dtype).removeprefix("torch.")
-        raise ValueError(f"expected floating-point numbers in x, got {kind}; give x.double()")
+        raise ValueError(f"expected floating-point numbers in x, got {kind}; pass x.double()")
     recurrent: Any = layer
     check_sequence_shape(x, recurrent.input_size, batch_first=recurrent.batch_first)
 

@@ -123,7 +123,7 @@ def fixed_points(
         \lambda_i\!\left(\frac{\partial F}{\partial h}(h^*)\right)
 
     The Levenberg-Marquardt method minimises q from all initial states at once. Its damping shrinks
-    after a step that helps and grows after one that does not. A state within the tolerance is a
+    after a step that reduces q, and grows after any other. A state within the tolerance is a
     fixed point; of points closer than the square root of the tolerance only the best is kept. The
     search may miss fixed points. Of a line of fixed points, it returns only some.
 
@@ -340,13 +340,13 @@ def lyapunov(
 
     A step with a singular Jacobian, as with ReLU, gives an exponent of minus infinity: diagonal
     entries below :math:`S \epsilon \|J_t Q_{t-1}\|_F` count as zero. Finite-time exponents
-    depend on the initial Q, which is random but the same at every call. This dependence decays
-    with the number of steps; `discard` removes the first ones.
+    depend on the initial Q, which is random but the same in every call. This dependence decays
+    over the steps; `discard` leaves the first ones out of the mean.
 
     Args:
         layer: A recurrent layer, ours or torch's, or a model with one.
         x: The sequences, in the layout that the first layer takes.
-        discard: The number d of first steps that update Q but do not count.
+        discard: The number d of initial steps that update Q but are left out of the mean.
         exponents: The number of largest exponents to compute; all by default.
         which: The layer and direction. A later layer reads the outputs of the earlier ones.
     Shape:

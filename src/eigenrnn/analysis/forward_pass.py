@@ -44,7 +44,7 @@ def layer_inputs(model: nn.Module, inputs: Any) -> dict[str, Tensor | str]:
     def record(path: str, layer: Any, arguments: tuple[Any, ...]) -> None:
         x = arguments[0] if arguments else None
         if x is None or isinstance(x, PackedSequence):
-            recorded[path] = "the layer reads no batch of plain sequences"
+            recorded[path] = "its input is not a batch of padded sequences"
             return
         check_layer_input(layer, x)
         batch_dim = 0 if layer.batch_first else 1

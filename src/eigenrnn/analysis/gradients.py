@@ -245,7 +245,7 @@ def gradient_map(
     """
     kinds = (of,) if isinstance(of, str) else tuple(of)
     if not kinds or not set(kinds) <= {"input", "state"}:
-        raise ValueError(f"expected of to name 'input', 'state' or both, got {of!r}")
+        raise ValueError(f"expected of to contain 'input', 'state' or both, got {of!r}")
     path = trajectory(layer, x, which)
     T, B, M = path.x.shape
     S = path.states.shape[2]
@@ -310,9 +310,9 @@ class SpectralNorms:
     Subspace iteration runs on eight left vectors of each product. A new factor on the right hardly
     changes them, and it updates their images as it updates P. The vectors are refreshed at every
     fourth step, and until :math:`\|P v - \sigma u\| \le 0.005\, \sigma`. Then a singular value
-    lies within half a per cent of :math:`\sigma`, which never exceeds the norm. Products that do
-    not converge in eight iterations are decomposed, and so are all with at most 16 rows or
-    columns. Against exact norms of products of up to 200 Jacobians the largest error was below
+    lies within half a per cent of :math:`\sigma`, which never exceeds the norm. The norms of
+    products that do not converge in eight iterations, or have at most 16 rows or columns, are
+    computed exactly. For products of up to 200 Jacobians, the largest error measured was below
     0.2 per cent, and most errors were far smaller.
 
     Args:

@@ -135,7 +135,7 @@ def fisher_memory(
     if not (np.isfinite(root).all() and np.isfinite(states).all()):
         raise ValueError(
             "expected noise and signal within double precision, got numbers above 1e308; "
-            "scale W down, or give fewer steps and noise_steps"
+            "scale W down, or use fewer steps and noise_steps"
         )
     solve: Any = scipy.linalg.solve_triangular
     white: NumberArray = solve(root, states, lower=True, check_finite=False)
@@ -219,7 +219,7 @@ def _check_decay(W: NumberArray) -> None:
             if not np.isfinite(size):
                 break
             power = power @ power
-    radius, advice = spectral_radius(W), "scale W down, or give noise_steps"
+    radius, advice = spectral_radius(W), "scale W down, or set noise_steps"
     if radius < 1:
         raise ValueError(
             "expected powers of W that vanish within double precision, got a spectral radius of "

@@ -405,5 +405,5 @@ def _check_range(power: NumberArray, k: int) -> None:
     if not np.abs(power).max() < 1e150:  # room for squares
         raise ValueError(
             f"expected powers of W within double precision, got entries above 1e150 at step {k}; "
-            "give fewer steps, or scale W down"
+            "use fewer steps, or scale W down"
         )

@@ -24,9 +24,9 @@ class Givens(Constraint):
         \begin{pmatrix} h_i \\ h_j \end{pmatrix}
 
     W is unitary for all angles; a real W has no phases and no D. N tunable layers reach all
-    unitary matrices or, if real, all rotations. Fewer layers reach a thin subset, and only a
-    search would find the angles. So `residual` measures the distance from all unitary matrices,
-    and `assign` raises an error.
+    unitary matrices or, if real, all rotations. Fewer layers reach only a subset of lower
+    dimension, in which the angles of a matrix have no closed form. So `residual` measures the
+    distance from all unitary matrices, and `assign` raises an error.
 
     Args:
         size: The number N of rows and columns.

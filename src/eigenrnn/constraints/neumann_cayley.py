@@ -60,8 +60,8 @@ class NeumannCayley(Constraint):
         ValueError: If an argument is outside its range.
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, section 3.2 and algorithm 1.
-        https://arxiv.org/abs/2208.06496 (departures: `max_error`; and W is exact after A was
-        changed by anything but an optimiser).
+        https://arxiv.org/abs/2208.06496 (departures: `max_error`; and W is computed exactly
+        after A has changed in another way than by an optimiser).
     Example:
         >>> constraint = NeumannCayley(8, negative=3, order=2, reset_every=50)
         >>> constraint.residual(constraint()) < 1e-5

@@ -41,17 +41,17 @@ class Schur(Constraint):
     Without that entry, and in the complex form, which the paper leaves to future work, the moduli
     are :math:`|\gamma_i|`.
 
-    `assign` computes P from the eigenvectors of W, unless the present P fits. If eigenvectors are
-    too close to each other, as those of a defective matrix, it raises `NotInSetError`. A Schur
-    basis of W that is known from elsewhere can be assigned to P first.
+    `assign` computes P from the eigenvectors of W, unless the current P fits. If eigenvectors are
+    too close to each other, as those of a defective matrix, it raises `NotInSetError`. If you know
+    a Schur basis of W, assign it to P first.
 
     Args:
         size: The number N of rows and columns; even, unless W is complex.
         gamma_penalty: :math:`\delta`; the paper tunes it to 1e-4 (copying; Penn Treebank with 300
             steps), 0.1 (permuted MNIST) and 1 (Penn Treebank with 150 steps).
         decay: The factor of :math:`\|T\|_F^2 / 2` in the penalty. The paper's code uses the weight
-            decay of its optimiser instead, which differs where gradients are rescaled, as by
-            RMSprop: to do so, put `triangle` in a parameter group of its own with `weight_decay`.
+            decay of its optimiser instead. With RMSprop, which rescales gradients, the two differ.
+            For weight decay, put `triangle` in a parameter group with `weight_decay`.
         gamma: ``"trained"``, or ``"clamped"`` at `gamma_value`.
         gamma_value: The initial or clamped value of every :math:`\gamma_i`; positive.
         in_block: Whether T of a real W has entries inside the 2 x 2 blocks; True by default.
@@ -200,7 +200,7 @@ class Schur(Constraint):
         return gamma, theta, T.flatten()[self.entry_indices.to(T.device)]
 
     def _bases(self, W: Tensor) -> Iterator[Tensor]:
-        """Yield candidates for the P of the Schur form of W, the present P first."""
+        """Yield candidates for the P of the Schur form of W, the current P first."""
         with torch.no_grad():
             own = polar_step(self._exact(self.P()))
         yield own
@@ -208,7 +208,7 @@ class Schur(Constraint):
         for P in (I, I.flip(1), self._schur_basis(W)):
             gamma = None if self.trained else self.gamma.to(W)
             basis = equalise_diagonals(P, W, gamma) if self.in_block else P
-            # the phases of its columns are free; choose those nearest to the present P
+            # the phases of its columns are free; choose those nearest to the current P
             products = (basis.conj() * own).sum(0)
             basis = basis * torch.where(products == 0, 1, products.sgn())
             for j in products.abs().argsort()[:4].tolist():  # then with a few signs changed

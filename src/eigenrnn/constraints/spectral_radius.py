@@ -55,8 +55,8 @@ class SpectralRadius(Constraint):
     .. math:: W = T \text{ while } \rho(T) \le 1, \qquad W = \frac{T}{\rho(T) + \epsilon}
         \text{ permanently, once an optimiser step has made } \rho(T) > 1
 
-    A state fades under W, along each eigenvector at its own rate. W need not be normal, so a state
-    may grow first. The gradient includes that of the division. If the eigenvalue of largest
+    A state decays under W, along each eigenvector at its own rate. W need not be normal, so a
+    state may grow first. The gradient includes that of the division. If the eigenvalue of largest
     modulus is multiple, :math:`\rho(T)` has no derivative. While it is multiple, or nearly so,
     :math:`\rho(T)` is treated as a constant. `assign` sets T and switches the division off again.
 
@@ -74,14 +74,14 @@ class SpectralRadius(Constraint):
         ValueError: If `epsilon` is negative or not finite.
     Source:
         Helfrich and Ye, AAAI 2020, section 3.1 and Proposition 3.2.
-        https://arxiv.org/abs/1911.07964 (departures: with :math:`\epsilon > 0` the gradient is the
-        derivative of W, by finite differences too, where Proposition 3.2 as printed is not: its
-        inner :math:`1 / \tilde\rho` must be :math:`1 / \rho`, as in equation 7 of the paper,
-        for :math:`\tilde\rho = \rho(T) + \epsilon`; near multiple eigenvalues the paper suggests
-        to omit the normalisation for a few steps, and here only its gradient is omitted; the
-        initialisation has moduli uniform on [0, 1], as in the code, which the paper calls uniform
-        on the disc; if N is odd, the unpaired eigenvalue is the last, not the first as in the
-        code, which thereby breaks up the pairs).
+        https://arxiv.org/abs/1911.07964 (departures: the gradient is the derivative of W, as
+        finite differences confirm. With :math:`\epsilon > 0`, Proposition 3.2 as printed is not:
+        the inner :math:`1 / \tilde\rho`, with :math:`\tilde\rho = \rho(T) + \epsilon`, must be
+        :math:`1 / \rho`, as in equation 7. Near multiple eigenvalues the paper suggests omitting
+        the normalisation for a few steps; here only its gradient is omitted. The moduli are
+        initialised uniformly on [0, 1], as in the code; the paper calls this uniform on the disc.
+        If N is odd, the unpaired eigenvalue is the last. In the code it is the first, which breaks
+        up the pairs).
     Example:
         >>> W = SpectralRadius(8)()
         >>> bool((torch.linalg.eigvals(W).abs() <= 1).all())

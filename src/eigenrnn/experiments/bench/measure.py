@@ -71,7 +71,7 @@ def interleave(
 
     The untimed run warms the caches and the memory allocator, as the previous step does in a
     training loop. Without it, the host of a virtual machine may take back free memory while a slow
-    function runs, and the next function would have to request it again.
+    function runs, and the next function must allocate it again.
 
     On a shared machine, use one thread and `time.process_time` as the clock: it does not count
     the time of other processes.

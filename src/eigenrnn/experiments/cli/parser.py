@@ -1,4 +1,4 @@
-"""The options of each command, and the errors in them, told in one line."""
+"""The parser of each command, and error messages of one line."""
 
 import inspect
 import re
@@ -297,7 +297,7 @@ _TYPE_NAMES = {
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
-    "str": "a text",
+    "str": "a string",
     "NoneType": "null",
 }
 _MISSING = {

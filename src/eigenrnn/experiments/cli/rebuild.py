@@ -207,7 +207,7 @@ def registered_options(content: object) -> Namespace:
 
 
 def _value(owner: str, name: str, value: Any, annotation: object = None) -> Any:
-    """Return the value of an option: a number, a text, or a registered class or function.
+    """Return the value of an option: a number, a string, or a registered class or function.
 
     Raises:
         ValueError: If it names a class or function that is not registered.
@@ -258,7 +258,7 @@ def _lookup(owner: str, name: str, path: object) -> Any:
 
 
 def _accepts_text(annotation: object) -> bool:
-    """Whether an option takes a text that is not the name of a class or function."""
+    """Whether an option takes a string that is not the name of a class or function."""
     if annotation is str or annotation is Path or get_origin(annotation) is Literal:
         return True
     return any(map(_accepts_text, get_args(annotation)))

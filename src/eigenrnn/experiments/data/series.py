@@ -36,7 +36,7 @@ def from_columns(
     Every other column is a channel. Sequences are in the order of their first rows.
 
     Args:
-        columns: The one-dimensional array of each column; texts have the dtype object.
+        columns: The one-dimensional array of each column; strings have the dtype object.
         path: The file.
         row_location: Describes the location of a row in the file, for error messages.
 
@@ -77,7 +77,7 @@ def from_columns(
 
 def _times(column: Any, path: Path, row_location: Callable[[int], str]) -> Any:
     times = np.asarray(column)
-    if times.dtype.kind == "O":  # texts: numbers, or dates, which are sorted as text
+    if times.dtype.kind == "O":  # strings: numbers, or dates, which are sorted as text
         try:
             times = times.astype(np.float64)
         except (TypeError, ValueError):
@@ -175,7 +175,7 @@ def read_csv(path: Path) -> Sequences:
             f"{', '.join(names)}"
         )
     columns = {
-        # as objects: in an array of texts each takes as much memory as the longest
+        # as objects: in an array of strings each takes as much memory as the longest
         name: np.array(column, object) if name in _TEXTS else _numbers(column, name, path, at)
         for name, column in zip(names, zip(*rows, strict=True), strict=True)
     }
@@ -242,7 +242,7 @@ def read_parquet(path: Path) -> Sequences:
 
 
 def _check_table(table: Any, path: Path, types: Any) -> None:
-    """Check that a table holds numbers, texts and times.
+    """Check that a table holds numbers, strings and times.
 
     Raises:
         ValueError: If it has no row, duplicate column names, missing values or other types.
@@ -256,7 +256,7 @@ def _check_table(table: Any, path: Path, types: Any) -> None:
         column = table[name]
         if types.is_nested(column.type) or types.is_binary(column.type):
             raise ValueError(
-                f"expected numbers, texts or times in the column {name!r} of {path}, got "
+                f"expected numbers, strings or times in the column {name!r} of {path}, got "
                 f"{column.type}"
             )
         if column.null_count:

@@ -72,7 +72,7 @@ def decibels(spectra: Tensor) -> Tensor:
 
 
 def magnitude(decibels: Tensor) -> Tensor:
-    r"""Compute :math:`10^{\text{dB} / 20}`; the floor is kept, as in the published scores."""
+    r"""Compute :math:`10^{\text{dB} / 20}`, without subtracting :math:`10^{-5}`, as published."""
     return 10 ** (decibels / 20)
 
 

@@ -1,4 +1,4 @@
-"""Texts as indices of symbols: the Penn Treebank, enwik8, Tiny Shakespeare and any other."""
+"""Texts as symbol indices: the Penn Treebank, enwik8, Tiny Shakespeare and text files."""
 
 import gzip
 import hashlib
@@ -276,7 +276,7 @@ def open_enwik8(data_root: str | Path | None = None, length: int | None = None) 
 
     Args:
         data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
-        length: The number of bytes that are used, from the first on; all by default.
+        length: The number of bytes used, from the beginning; all by default.
 
     Raises:
         MissingDataError: If the file is not found and cannot be downloaded.

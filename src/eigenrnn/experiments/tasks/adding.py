@@ -30,7 +30,7 @@ class Adding(Synthetic):
 
     .. math:: \text{baseline} = \operatorname{E} (u_1 + u_2 - 1)^2 = \tfrac{2}{12}
 
-    The loss is the mean squared error, and the chance-level baseline always predicts 1. The
+    The loss is the mean squared error; the chance-level baseline is that of predicting 1. The
     `accuracy` is the fraction of sums with an error below 0.04, the criterion of Hochreiter and
     Schmidhuber. The papers differ in the places of the marks, the order of the channels and the
     number of examples; a constructor named for a paper sets these.
@@ -123,12 +123,12 @@ class Adding(Synthetic):
 
     @classmethod
     def nnrnn(cls, length: int = 20) -> Self:
-        """Kerg et al., only in their code (each sequence seen once; odd lengths fail there)."""
+        """The code of Kerg et al., which rejects odd lengths (each sequence seen once)."""
         return cls(length)
 
     @classmethod
     def nc_gru(cls, length: int) -> Self:
-        """Mucllari et al., 2022, from the text; keeping one order in all epochs is our choice."""
+        """Mucllari et al., 2022, from the text; our choice: the same order in all epochs."""
         return cls(length, order="mask_value", train_examples=100_000, test_examples=10_000)
 
     @property

@@ -79,7 +79,7 @@ class Batch:
 class Task(ABC):
     """A problem to train on; each subclass is a frozen dataclass whose fields are the options.
 
-    A task never touches the global random streams. The batch of a training step is a pure
+    A task does not use the global random generators. The batch of a training step is a pure
     function of the task, the batch size, the seed and the step number. An interrupted run
     therefore resumes with exactly the batches that it would have seen.
 
@@ -218,7 +218,7 @@ def model_for(
         make_layer: A class of recurrent layers.
         hidden_size: The number N of units.
         embedding_size: The size of the embedding, for a task with symbols as inputs; N by
-            default, where the output weights are tied to the embedding.
+            default, in which case the output weights are tied to the embedding.
         generator: The generator of the initialisation; torch's global generator by default.
 
     Raises:

@@ -110,7 +110,7 @@ class Copying(Synthetic):
 
     @classmethod
     def nnrnn(cls, delay: int = 200) -> Self:
-        """Kerg et al., NeurIPS 2019, one-hot as its parameter counts imply (code: scalar)."""
+        """Kerg et al., NeurIPS 2019: one-hot, as its parameter counts imply (code: scalar)."""
         return cls(delay)
 
     @classmethod
@@ -130,7 +130,7 @@ class Copying(Synthetic):
 
     @classmethod
     def nc_gru(cls, delay: int) -> Self:
-        """Mucllari et al., 2022, from the text; one-hot coding, new sequences are our choice."""
+        """Mucllari et al., 2022, from the text; our choice: one-hot coding, new sequences."""
         return cls(delay, recall="at")
 
     @property

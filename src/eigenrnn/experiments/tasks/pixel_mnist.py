@@ -39,11 +39,11 @@ class PixelMNIST(Task):
             published with the split.
         split: The division of the 60,000 training images. `tf`: the first 5,000 are for
             validation (seed 92916). `full`: all are for training (seed 92916). `nnrnn`: 50,000
-            and 10,000 random images, from the generator that has just drawn the order of the
-            pixels (seed 1234). The test set is always the other 10,000.
+            random images for training and 10,000 for validation, drawn by the generator that drew
+            the order of the pixels (seed 1234). The test set is always that of MNIST.
         shuffle: Whether every epoch has a new order of the images (not for nnRNN).
-        eval_examples: The number of images of the validation and test sets that are used, from the
-            first on; `None` takes all, as in every paper.
+        eval_examples: The number of images at the beginning of the validation and test sets that
+            are used; `None` takes all, as in every paper.
         data_root: The only folder to search for the files; see
             `eigenrnn.experiments.data.locate`.
 

@@ -48,8 +48,8 @@ class Speech(Task):
     over recordings padded to the longest, with zero error after the end.
 
     Args:
-        corpus: `fsdd`, the Free Spoken Digit Dataset; `timit`, a licensed copy of the user; or
-            `timit_sample`, 160 of its sentences that are free to redistribute, for trials.
+        corpus: `fsdd`, the Free Spoken Digit Dataset; `timit`, your licensed copy; or
+            `timit_sample`, 160 sentences of TIMIT that may be redistributed, for first tests.
         shuffle: Whether every epoch has a new order.
         data_root: The only folder to search; see `eigenrnn.experiments.data.locate`.
 
@@ -65,12 +65,11 @@ class Speech(Task):
 
     Source:
         Wisdom et al., NeurIPS 2016. https://arxiv.org/abs/1611.00035 (departures: the loss
-        is the mean over valid frames, which differs from theirs by a factor in each batch;
-        training batches are padded to their longest recording and the other splits to the longest
-        of the split, while their code pads the whole test set to its
-        longest recording; their code treats a sentence as SA
-        if these letters occur anywhere in its path, which loses some speakers, ours if its name
-        begins with them).
+        is the mean over valid frames, which differs from theirs by a factor in each batch.
+        Training batches are padded to their longest recording, the other splits to the longest of
+        the split; their code pads the whole test set. An SA sentence is one whose name begins with
+        these letters; their code looks for them anywhere in the path, and so loses some
+        speakers).
 
     Example:
         >>> Speech().input_size, Speech().steps_per_epoch(100)

@@ -26,9 +26,9 @@ Examples = tuple[Tensor, ...]
 class Synthetic(Task):
     """A task whose examples are drawn at random; a subclass defines `_draw` and `_lay_out`.
 
-    The validation and test sets are fixed; the training set may be. A fixed set stores the
-    compact examples that `_draw` returns, and has its own random stream. `_lay_out` expands them
-    to long sequences, which exist only within a batch.
+    The validation and test sets are fixed, and the training set may be. A fixed set has a random
+    generator of its own, and stores the compact examples that `_draw` returns. `_lay_out` expands
+    those of a batch to long sequences.
 
     Args:
         train_examples: The size of a fixed training set; `None` draws new examples at every step.

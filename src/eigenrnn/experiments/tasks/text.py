@@ -66,8 +66,8 @@ class NextSymbol(Task):
             end-of-line symbol. The lines are shuffled in every epoch.
         validation_streams: The number of streams in validation; None takes the batch size.
         test_streams: The number of streams in the test; None takes the batch size.
-        eval_symbols: The number of symbols of the validation and test texts that are used, from
-            the first on; None takes all, as in every paper.
+        eval_symbols: The number of symbols at the beginning of the validation and test texts that
+            are used; None takes all, as in every paper.
         data_root: The only folder to search for the files; see
             `eigenrnn.experiments.data.locate`.
     """
@@ -437,7 +437,7 @@ class Enwik8(NextSymbol):
     Args:
         cut: Windows of `fixed` length, or of `random` length, which also scales the learning rate
             (as in AWD-LSTM).
-        length: The number of bytes that are used, from the first on.
+        length: The number of bytes used, from the beginning of the file.
 
     Shape:
         inputs: :math:`(T, B)`, indices of bytes.
@@ -451,7 +451,7 @@ class Enwik8(NextSymbol):
 
     Source:
         Mahoney, 2006, https://mattmahoney.net/dc/textdata.html; the cuts of Merity, Keskar and
-        Socher, ICLR 2018. https://arxiv.org/abs/1803.08240 (departures: a split that ends within a
+        Socher, 2018. https://arxiv.org/abs/1803.08240 (departures: a split that ends within a
         line gets no end of line; random lengths are scaled to fill the text, see
         `eigenrnn.experiments.tasks.text.random_windows`).
 

@@ -47,7 +47,7 @@ class Callback(Protocol):
 
         Args:
             step: The number of the step, from one.
-            loss: The loss before the step, on the device; reading it waits for the device.
+            loss: The loss before the step, on the device; `loss.item()` waits for the device.
             model: The model that is trained.
         """
 

@@ -38,14 +38,14 @@ class StepMetrics:
 class DeferredMetrics:
     """The metrics of the steps since the last read.
 
-    Reading makes the host wait for the device, so it is done once for many steps. A non-finite
-    loss is still attributed to its own step and gradients.
+    Reading makes the host wait for the device, so it is done once for many steps. An error still
+    names the step whose loss was not finite, and the gradients of that step.
 
     Args:
         fabric: The processes over which the loss is averaged.
         names: The names of the parameters.
         check_gradients: Whether gradients must be finite too. A gradient scaler skips steps with
-            non-finite gradients by design, so with one they are not checked.
+            non-finite gradients by design, so they are then not checked.
     """
 
     def __init__(self, fabric: "Fabric", names: Sequence[str], *, check_gradients: bool) -> None:

@@ -144,7 +144,7 @@ def _name(value: Any) -> str:
     name = getattr(value, "__qualname__", None)
     if not isinstance(value, type | FunctionType | BuiltinFunctionType) or "<" in str(name):
         raise TypeError(
-            "expected numbers, texts, dataclasses, or classes and functions at the top level of "
+            "expected numbers, strings, dataclasses, or classes and functions at the top level of "
             f"a module, which can be stored by name, got {value!r}; a field with compare=False is "
             "left out"
         )

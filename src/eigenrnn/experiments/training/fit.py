@@ -53,8 +53,8 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     A run that was killed at any moment continues from its last checkpoint with `resume=True`; on a
     CPU its losses equal those of an uninterrupted run to the last bit. The first Ctrl-C ends the
     run after the current step and saves a checkpoint. While a run trains, other processes cannot
-    write to its folder. Several devices share the rows of each batch, so their losses equal those
-    of one device up to rounding, except for dropout.
+    write to its folder. Several devices divide each batch among them; without dropout, their
+    losses equal those of one device up to rounding.
 
     Args:
         model: Called with inputs (T, B, M); trained in place and moved to the device.
@@ -78,7 +78,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         FolderInUseError: If another process is writing to `directory`.
         CheckpointError: If the checkpoint to resume from is damaged, or of an earlier version.
         WriteError: If a file cannot be written; its previous content is unchanged.
-        NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is sound.
+        NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is intact.
         ValueError: If the run to resume differs or its result is damaged, if both `resume` and
             `overwrite` are set, if the processes cannot share a batch evenly, if the states of a
             batch do not fit into memory, if the model has no trainable parameters, or if

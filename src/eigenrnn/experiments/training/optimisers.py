@@ -27,9 +27,9 @@ class RMSpropTF1(Optimizer):
         \theta_t = \theta_{t-1} - m_t
 
     The mean square is initialised to one, not to zero, and epsilon is inside the root. For small
-    gradients this initial value takes about a hundred steps to fade, a long warm-up that
-    `torch.optim.RMSprop` lacks. The real and imaginary parts of a complex parameter are scaled
-    separately.
+    gradients, the initial value takes about a hundred steps to decay. This acts as a warm-up,
+    which `torch.optim.RMSprop` lacks. The real and imaginary parts of a complex parameter are
+    scaled separately.
 
     Args:
         params: Parameters or parameter groups.

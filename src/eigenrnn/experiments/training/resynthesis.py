@@ -76,7 +76,7 @@ def resynthesise(
 
 
 class Resynthesis(Callback):
-    """Writes the predicted sounds of some recordings at every evaluation.
+    """Writes predictions of some recordings as sound files, at every evaluation.
 
     Args:
         task: The task of the run.

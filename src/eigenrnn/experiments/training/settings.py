@@ -130,7 +130,7 @@ class Settings:
             return self.steps or 0
         per_epoch = task.steps_per_epoch(self.batch_size)
         if per_epoch is None:
-            raise ValueError(f"expected steps, got epochs: the data of {task} never ends")
+            raise ValueError(f"expected steps, got epochs: {task} generates data without end")
         return self.epochs * per_epoch
 
     def evaluation_interval(self, task: Task) -> int:
@@ -173,7 +173,7 @@ class Settings:
                 raise ValueError(f"expected a finite {name} >= 0, got {number}")
         for name in ("clip_norm", "clip_value"):
             if getattr(self, name) == 0:
-                raise ValueError(f"expected {name} > 0, or None to clip nothing, got 0")
+                raise ValueError(f"expected {name} > 0, or None to disable clipping, got 0")
         self._check_decays()
 
     def _check_decays(self) -> None:

@@ -80,7 +80,7 @@ def preprocess_frame(
 
 
 def _environment() -> Any:
-    # nothing is displayed, so that no screen is needed
+    # without a display, so it runs on servers
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     with warnings.catch_warnings():
