@@ -34,9 +34,9 @@ def describe(value: Any) -> Any:
         TypeError: If it holds a value without a description, such as a lambda.
 
     Example:
-        >>> from eigenrnn.experiments.tasks import Adding
-        >>> describe({"task": Adding(length=10, test_examples=5)})
-        {'task': {'class': 'Adding', 'options': {'length': 10, 'test_examples': 5}}}
+        >>> from eigenrnn.constraints import ScaledCayley
+        >>> describe({"layer": partial(ScaledCayley, negative=4)})
+        {'layer': {'function': 'ScaledCayley', 'options': {'negative': 4}}}
     """
     if value is None or isinstance(value, bool | int | float | str):
         is_number = not isinstance(value, float) or math.isfinite(value)
