@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from eigenrnn.analysis.recurrence import recurrent_weights
-from eigenrnn.experiments.report import collect, write_report
+from eigenrnn.experiments.report import read_records, write_report
 from eigenrnn.experiments.report.learning_curves import MAX_POINTS, curve, group
 from eigenrnn.experiments.report.network_analyses import training_dynamics
 from eigenrnn.experiments.report.records import Records, RunRecord, task_name
@@ -106,7 +106,7 @@ def data_of(text):
 
 def unreadable(runs):
     """Read a folder in which one run is damaged; return the reason."""
-    found = collect([runs])
+    found = read_records([runs])
     ((_, why),) = found.unreadable.items()
     assert len(found.runs) == 3
     return why
@@ -116,7 +116,7 @@ def unreadable(runs):
 
 
 def test_runs_are_found_at_any_depth_and_only_once(runs):
-    found = collect([runs.parent, runs, runs / WITH_DYNAMICS])
+    found = read_records([runs.parent, runs, runs / WITH_DYNAMICS])
     assert sorted(run.folder.name for run in found.runs) == [
         *("lstm-0", "lstm-1"),
         *("scornn-0", "scornn-1"),
@@ -125,7 +125,7 @@ def test_runs_are_found_at_any_depth_and_only_once(runs):
 
 def test_metrics_are_read_as_they_were_written(runs):
     text = (runs / "lstm-0" / "metrics.csv").read_text().splitlines()
-    run = collect([runs / "lstm-0"]).runs[0]
+    run = read_records([runs / "lstm-0"]).runs[0]
     row = dict(zip(text[0].split(","), text[1].split(","), strict=True))
     assert run.metrics["train_loss"][0] == float(row["train_loss"])
     assert np.isnan(run.metrics["test_loss"][0])  # nothing was evaluated so early
@@ -135,17 +135,17 @@ def test_folder_without_runs_is_refused_by_name(tmp_path):
     with pytest.raises(
         ValueError, match=re.escape(f"in {tmp_path} or its subfolders, got neither")
     ):
-        collect([tmp_path])
+        read_records([tmp_path])
 
 
 def test_folder_that_does_not_exist_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"expected a folder that holds runs, got .*nowhere"):
-        collect([tmp_path / "nowhere"])
+        read_records([tmp_path / "nowhere"])
 
 
 def test_an_empty_list_of_folders_is_refused():
     with pytest.raises(ValueError, match="expected the folder of a run or a recipe, got none"):
-        collect([])
+        read_records([])
 
 
 def test_run_that_ended_before_its_first_row_is_explained(runs):
@@ -153,7 +153,7 @@ def test_run_that_ended_before_its_first_row_is_explained(runs):
     with pytest.raises(
         ValueError, match=r"lstm-0 has no metrics.csv: the run ended before its first row"
     ):
-        collect([runs / "lstm-0"])
+        read_records([runs / "lstm-0"])
 
 
 @pytest.mark.parametrize("name", ["config.json", "result.json"])
@@ -171,7 +171,7 @@ def test_missing_metrics_are_named(runs):
 def test_config_json_of_another_program_is_ignored(runs):
     (runs / "other").mkdir()
     (runs / "other" / "config.json").write_text('{"model_type": "gpt2"}')
-    assert collect([runs]).unreadable == {}
+    assert read_records([runs]).unreadable == {}
 
 
 WRONG = {
@@ -222,7 +222,7 @@ def test_metrics_file_that_is_a_folder_is_named(runs):
 
 def test_recipe_results_of_another_type_are_refused_by_name(runs):
     write_recipe(runs / "r", [recipe_row(values=["a"])])
-    ((folder, why),) = collect([runs]).unreadable.items()
+    ((folder, why),) = read_records([runs]).unreadable.items()
     assert folder == runs / "r"
     assert "r/results.json is damaged: expected values to be" in why
 
@@ -249,9 +249,9 @@ def test_empty_metrics_are_refused(runs):
 
 def test_incomplete_last_row_is_ignored(runs):
     file = runs / "lstm-1" / "metrics.csv"
-    whole = collect([runs / "lstm-1"]).runs[0].metrics["step"]
+    whole = read_records([runs / "lstm-1"]).runs[0].metrics["step"]
     file.write_text(file.read_text() + "35,0.1,0")
-    assert np.array_equal(collect([runs / "lstm-1"]).runs[0].metrics["step"], whole)
+    assert np.array_equal(read_records([runs / "lstm-1"]).runs[0].metrics["step"], whole)
 
 
 def test_bytes_that_are_not_text_are_refused(runs):
@@ -270,7 +270,7 @@ def test_config_of_another_version_is_refused_with_that_version(runs):
 def test_results_of_another_version_are_refused(tmp_path):
     write_recipe(tmp_path, [{"label": "scoRNN"}])
     with pytest.raises(ValueError, match="expected quantity, reported, values in each row"):
-        collect([tmp_path])
+        read_records([tmp_path])
 
 
 def test_damaged_dynamics_are_refused_by_line(runs):
@@ -286,7 +286,7 @@ def test_invalid_spectrum_is_refused_by_name(runs):
     file = runs / WITH_DYNAMICS / "dynamics.jsonl"
     file.write_text('{"step": 1, "spectrum": {"hh_l0": [["a", 1]]}}\n')
     with pytest.raises(ValueError, match=r"dynamics.jsonl is damaged or of another version"):
-        training_dynamics(collect([runs / WITH_DYNAMICS]).runs[0])
+        training_dynamics(read_records([runs / WITH_DYNAMICS]).runs[0])
 
 
 def test_last_record_of_a_repeated_step_is_used(tmp_path):
@@ -296,7 +296,7 @@ def test_last_record_of_a_repeated_step_is_used(tmp_path):
 
 
 def test_eigenvalues_over_training_equal_the_recorded_ones(runs):
-    found = training_dynamics(collect([runs / WITH_DYNAMICS]).runs[0])
+    found = training_dynamics(read_records([runs / WITH_DYNAMICS]).runs[0])
     lines = (runs / WITH_DYNAMICS / "dynamics.jsonl").read_text().splitlines()
     expected = np.array(json.loads(lines[2])["spectrum"]["hh_l0"])
     given = found["spectra"]["hh_l0"][2]
@@ -310,7 +310,7 @@ def test_dynamics_recorded_by_training_are_read(tmp_path):
     with one_thread():
         watching = {"callbacks": [Dynamics(every=2)], "console": QUIET}
         fit(build("scornn"), TASK, settings, tmp_path / "run", **watching)
-    found = training_dynamics(collect([tmp_path]).runs[0])
+    found = training_dynamics(read_records([tmp_path]).runs[0])
     assert found["steps"] == [0, 2, 4]
     assert list(found["measures"]) == [
         *("spectral radius", "orthogonality error", "departure from normality"),
@@ -322,7 +322,7 @@ def test_dynamics_recorded_by_training_are_read(tmp_path):
 
 
 def test_runs_that_differ_only_by_their_seed_are_one_curve(runs):
-    found = {each.label: [run.seed for run in each.runs] for each in group(collect([runs]))}
+    found = {each.label: [run.seed for run in each.runs] for each in group(read_records([runs]))}
     assert found == {"lstm": [0, 1], "scornn": [0, 1]}
 
 
@@ -412,7 +412,7 @@ def test_logarithms_are_blank_below_the_floor():
 
 def test_table_compares_our_mean_and_standard_error_with_the_paper(tmp_path):
     write_recipe(tmp_path, [recipe_row()])
-    table = paper_and_ours(collect([tmp_path]).recipes[0])
+    table = paper_and_ours(read_records([tmp_path]).recipes[0])
     row = dict(zip(table.headings, table.rows[0], strict=True))
     # mean of .4 and .6, whose standard error is .1
     wanted = {"paper": "0.5", "ours": "0.5000 ± 0.100", "difference": "+0.000", "runs": "2"}
@@ -422,19 +422,19 @@ def test_table_compares_our_mean_and_standard_error_with_the_paper(tmp_path):
 def test_only_the_best_point_of_a_search_counts(tmp_path):
     points = {"points": ["lr=1", "lr=2"], "best_point": "lr=2"}
     write_recipe(tmp_path, [recipe_row(**points)])
-    table = paper_and_ours(collect([tmp_path]).recipes[0])
+    table = paper_and_ours(read_records([tmp_path]).recipes[0])
     assert "0.6000" in table.rows[0]
 
 
 def test_a_bound_replaces_the_papers_number(tmp_path):
     write_recipe(tmp_path, [recipe_row(reported=None, at_most=0.02)])
-    table = paper_and_ours(collect([tmp_path]).recipes[0])
+    table = paper_and_ours(read_records([tmp_path]).recipes[0])
     assert dict(zip(table.headings, table.rows[0], strict=True))["paper"] == "at most 0.02"
 
 
 def test_row_that_was_not_run_says_so(tmp_path):
     write_recipe(tmp_path, [recipe_row(parameters=None, values=[], seconds=[], reported=None)])
-    table = paper_and_ours(collect([tmp_path]).recipes[0])
+    table = paper_and_ours(read_records([tmp_path]).recipes[0])
     assert {"not run", "not printed"} <= set(table.rows[0])
 
 
@@ -443,7 +443,7 @@ def test_runs_of_a_recipe_have_the_labels_and_order_of_its_rows(runs, tmp_path):
         for seed in (0, 1):
             shutil.copytree(runs / f"{folder}-{seed}", tmp_path / "r" / row / f"seed-{seed}")
     write_recipe(tmp_path / "r", [recipe_row("B LSTM"), recipe_row("A scoRNN")])
-    assert [each.label for each in group(collect([tmp_path / "r"]))] == ["B LSTM", "A scoRNN"]
+    assert [each.label for each in group(read_records([tmp_path / "r"]))] == ["B LSTM", "A scoRNN"]
 
 
 def test_only_the_best_point_of_a_search_is_shown_initially(runs, tmp_path):
@@ -454,12 +454,12 @@ def test_only_the_best_point_of_a_search_is_shown_initially(runs, tmp_path):
         (folder / "config.json").write_text(json.dumps(config))
     points = {"points": ["lr=1", "lr=2"], "best_point": "lr=2"}
     write_recipe(tmp_path / "r", [recipe_row("LSTM", **points)])
-    found = {each.label: each.shown for each in group(collect([tmp_path / "r"]))}
+    found = {each.label: each.shown for each in group(read_records([tmp_path / "r"]))}
     assert found == {"LSTM, lr=1": False, "LSTM, lr=2": True}
 
 
 def test_machines_are_counted_by_run(runs):
-    found = collect([runs])
+    found = read_records([runs])
     table = machines(found.runs, found.recipes)
     assert [row[table.headings.index("runs")] for row in table.rows] == ["4"]
 

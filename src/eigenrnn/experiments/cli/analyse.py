@@ -18,7 +18,7 @@ from eigenrnn.analysis.analyse import analyse as analyse_model
 from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.cli.rebuild import RebuiltRun, rebuild
-from eigenrnn.experiments.report import TrainedNetwork, collect, write_report
+from eigenrnn.experiments.report import TrainedNetwork, read_records, write_report
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training.files import read_json, write_json
 from eigenrnn.experiments.training.progress import plain_console
@@ -140,7 +140,7 @@ def report(options: Namespace, console: Console) -> int:
     """Write the report; return the exit status."""
     with plain_console(stderr=True).status("reading runs") as status:
         rebuild_run = _rebuilder(options.data_root, lambda text: status.update(Text(text)))
-        records = collect(options.runs)
+        records = read_records(options.runs)
         out = write_report(records, options.out, rebuild=rebuild_run, title=options.title)
     for reason in records.unreadable.values():
         console.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)

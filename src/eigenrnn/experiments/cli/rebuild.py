@@ -24,7 +24,6 @@ from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
 from eigenrnn.experiments.tasks import Batch, Task
 from eigenrnn.experiments.training import Settings, checkpoint
 from eigenrnn.experiments.training.dynamics import probe_batch
-from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.result import selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder
 
@@ -132,10 +131,7 @@ def _config(folder: Path) -> dict[str, Any]:
             f"expected the folder of a run, or a checkpoint in it, got {folder}, which has no "
             f"config.json{hint}{more}"
         )
-    content = read_json(file, ())
-    if not isinstance(content.get("config") or {}, dict):
-        raise ValueError(f"{file} is damaged: it does not describe a run")
-    return content
+    return RunFolder(folder).read_config(any_version=True)
 
 
 def _checkpoint_of(folder: Path) -> Path:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from eigenrnn.experiments.recipes.recipe import Entry, Quoted, Reported, Row
 from eigenrnn.experiments.training import Result
 from eigenrnn.experiments.training.result import selection_split
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = ["Outcome", "deciding_loss", "measured_value", "standard_error", "validated_test_value"]
 
@@ -221,7 +222,7 @@ def _by_rule(reported: Reported, result: Result) -> float:
     if reported.rule == "validation":
         return result.best[reported.split][reported.quantity]
     column = f"{reported.split}_{reported.quantity}"
-    values = _column(result.directory / "metrics.csv", column)
+    values = _column(RunFolder(result.directory).metrics, column)
     if reported.rule == "last":
         return values[-1]
     return max(values) if reported.quantity in _HIGHER_IS_BETTER else min(values)

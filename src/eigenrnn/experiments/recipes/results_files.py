@@ -109,8 +109,9 @@ def recipe_of_folder(folder: Path) -> tuple[str, bool] | None:
     """
     patterns = ("*/computed.json", "*/seed-*/config.json", "*/*/seed-*/config.json")
     for file in (file for pattern in patterns for file in sorted(folder.glob(pattern))):
-        content = read_json(file, ())
-        key = content if file.name == "computed.json" else content.get("config") or {}
+        is_computed = file.name == "computed.json"
+        config = {} if is_computed else RunFolder(file.parent).read_config(any_version=True)
+        key = read_json(file, ()) if is_computed else config.get("config") or {}
         name, label = key.get("recipe"), str(key.get("row"))
         # a folder of folders of recipes has the names of the recipes there
         is_row = file.relative_to(folder).parts[0] == run_path(label, "", 0).parts[0]

@@ -13,9 +13,10 @@ from eigenrnn.errors import MissingDataError, NonFiniteLossError
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.training import Callback, fit
-from eigenrnn.experiments.training.files import check_types, read_json
+from eigenrnn.experiments.training.files import check_types
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn.models import count_parameters
 
 __all__ = ["Run", "RunKey", "download_data", "run_path", "runs_in", "runs_of"]
 
@@ -148,12 +149,13 @@ class Run:
         except NonFiniteLossError as error:
             console = options["console"] or plain_console(stderr=True)
             console.print(f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True)
-        else:
-            if result.interrupted:
-                return replace(outcome, signal=result.signal)  # none if the time was over
-            if row.score is not None and "scores" not in files.read_status():
-                model.load_state_dict(files.best_weights())
-                self.score(model.eval(), files)
+            count = count_parameters(model)
+            return outcome.with_failure(row, self.key.seed, count, self.key.point)
+        if result.interrupted:
+            return replace(outcome, signal=result.signal)  # none if the time was over
+        if row.score is not None and "scores" not in files.read_status():
+            model.load_state_dict(files.best_weights())
+            self.score(model.eval(), files)
         return self.add_to(outcome, files)
 
     def score(self, model: nn.Module, files: RunFolder) -> dict[str, float]:
@@ -205,7 +207,8 @@ def runs_in(folder: Path, recipe: Recipe, row: Row, *, quick: bool = False) -> I
             run = Run(
                 recipe, chosen.with_seed(seed), RunKey(recipe.name, row.label, point, seed, quick)
             )
-            entry = read_json(RunFolder(folder / run.path).config, ()).get("config") or {}
+            config = RunFolder(folder / run.path).read_config(any_version=True)
+            entry = config.get("config") or {}
             if (entry.get("recipe"), entry.get("quick")) == (recipe.name, quick):
                 yield run
 

@@ -2,7 +2,7 @@
 
 from eigenrnn.experiments.report.network_analyses import RebuildModel, TrainedNetwork
 from eigenrnn.experiments.report.page import write_report
-from eigenrnn.experiments.report.records import RecipeRecord, Records, RunRecord, collect
+from eigenrnn.experiments.report.records import RecipeRecord, Records, RunRecord, read_records
 
 __all__ = [
     "RebuildModel",
@@ -10,6 +10,6 @@ __all__ = [
     "Records",
     "RunRecord",
     "TrainedNetwork",
-    "collect",
+    "read_records",
     "write_report",
 ]

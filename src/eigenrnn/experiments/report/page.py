@@ -24,7 +24,12 @@ from eigenrnn.experiments.report.network_analyses import (
     RebuildModel,
     analyse_networks,
 )
-from eigenrnn.experiments.report.records import Records, collect, format_description, task_name
+from eigenrnn.experiments.report.records import (
+    Records,
+    format_description,
+    read_records,
+    task_name,
+)
 
 __all__ = ["write_report"]
 
@@ -80,7 +85,8 @@ def write_report(
     report, but no other file. Runs and recipes that cannot be read are listed on the page.
 
     Args:
-        folders: Folders of runs or recipes, folders that contain them, or the result of `collect`.
+        folders: Folders of runs or recipes, folders that contain them, or what `read_records`
+            has read in them.
         out: The file to write.
         rebuild: Rebuilds the trained network of a run, to analyse its matrices. Without it the
             page has the learning curves and the recorded training dynamics only.
@@ -99,7 +105,7 @@ def write_report(
     from markupsafe import Markup
     from plotly import offline
 
-    records = folders if isinstance(folders, Records) else collect(folders)
+    records = folders if isinstance(folders, Records) else read_records(folders)
     context = _context(records, rebuild, title)
     here = files("eigenrnn.experiments.report") / "page_files"
     environment = jinja2.Environment(

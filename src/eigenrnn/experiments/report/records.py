@@ -14,8 +14,8 @@ __all__ = [
     "RecipeRecord",
     "Records",
     "RunRecord",
-    "collect",
     "format_description",
+    "read_records",
     "slug",
     "task_name",
 ]
@@ -104,7 +104,7 @@ class Records:
         return next((pair for pair in found if pair is not None), None)
 
 
-def collect(folders: Sequence[str | Path]) -> Records:
+def read_records(folders: Sequence[str | Path]) -> Records:
     """Read all runs and results of recipes below some folders.
 
     A run or a recipe with a file that is missing, damaged or of another version is listed as

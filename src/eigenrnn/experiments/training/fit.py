@@ -12,7 +12,6 @@ from torch import nn
 from eigenrnn.errors import CheckpointError, NonFiniteLossError
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.training.callbacks import Callback
-from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.fingerprint import (
     check_fingerprint,
     run_fingerprint,
@@ -109,7 +108,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
                 return state, finished
         names = {"name": name, "best_by": selection_metric(task)}
         metadata = run_metadata(model, task, settings)
-        write_json(files.config, {**names, **metadata, "config": config or {}})
+        files.write_config({**names, **metadata, "config": config or {}})
         files.clear_end()  # of a finished run that is now extended
         return state, None
 

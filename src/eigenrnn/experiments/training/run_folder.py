@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -97,12 +97,24 @@ class RunFolder:
         files = [self.last, self.best, self.result, self.metrics, self.dynamics, self.config]
         return [*files, *self.tensorboard.glob("events.out.tfevents.*")]
 
-    def read_config(self) -> dict[str, Any]:
+    def write_config(self, content: Mapping[str, Any]) -> None:
+        """Write task, network, settings and versions."""
+        write_json(self.config, content)
+
+    def read_config(self, *, any_version: bool = False) -> dict[str, Any]:
         """Read task, network, settings and versions.
 
+        Args:
+            any_version: Read a file of any version, whose entries are not checked, except that
+                `config`, which says how the run was started, is an object if there is one.
         Raises:
             ValueError: If the file is damaged, or of another version.
         """
+        if any_version:
+            content = read_json(self.config, ())
+            if not isinstance(content.get("config") or {}, dict):
+                raise ValueError(f"{self.config} is damaged: it does not describe a run")
+            return content
         content = read_json(self.config, _CONFIG)
         check_types(self.config, content, _CONFIG | _CONFIG_OPTIONAL)
         check_types(self.config, content["settings"], {"seed": int})
