@@ -219,12 +219,22 @@ def test_help_without_a_name_says_where_the_names_are(error_of):
 # train
 
 
+def modules(network):
+    """Return the options of the modules of a stored network, by class."""
+    found = {network["class"]: network.get("options", {})}
+    for module in network.get("modules", {}).values():
+        found |= modules(module)
+    return found
+
+
 def test_a_run_can_be_configured_by_flags(eigenrnn, tmp_path):
     done = eigenrnn(f"train {SMALL} --layer scornn --layer.negative 2 --lr 0.01")
     assert done.status == 0
     written = config(tmp_path / "runs" / "copying-scornn-6")
-    assert "delay=3, symbols=2" in written["task"]
-    assert any("ScaledCayley(6, negative=2)" in line for line in written["model"])
+    assert written["task"]["options"].items() >= {"delay": 3, "symbols": 2}.items()
+    assert (
+        modules(written["network"])["ScaledCayley"].items() >= {"size": 6, "negative": 2}.items()
+    )
     assert written["settings"]["lr"] == 0.01
 
 
@@ -278,13 +288,13 @@ def test_every_named_layer_equals_the_python_class(layer):
 def test_every_constraint_can_be_named(eigenrnn, constraint, tmp_path):
     assert eigenrnn(f"train {SMALL} --layer rnn --layer.constraint {constraint}").status == 0
     written = config(tmp_path / "runs" / "copying-rnn-6")
-    assert any(registry.CONSTRAINTS[constraint].__name__ in line for line in written["model"])
+    assert registry.CONSTRAINTS[constraint].__name__ in modules(written["network"])
 
 
 @pytest.mark.parametrize("gate", ["reset", "update", "candidate"])
 def test_the_constraint_of_a_gate_can_be_named(eigenrnn, tmp_path, gate):
     eigenrnn(f"train {SMALL} --layer gru --layer.{gate} exponential --out here")
-    assert any("Exponential(" in line for line in config(tmp_path / "here")["model"])
+    assert "Exponential" in modules(config(tmp_path / "here")["network"])
 
 
 def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_path):
@@ -294,7 +304,8 @@ def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_pa
         f"--eval_batch_size 5000 --accelerator cpu --data_root {data_root}"
     )
     assert done.status == 0
-    assert "permuted=True" in config(tmp_path / "runs" / "pixel_mnist-scornn-2")["task"]
+    written = config(tmp_path / "runs" / "pixel_mnist-scornn-2")
+    assert written["task"]["options"]["permuted"] is True
 
 
 @pytest.mark.parametrize("name", ["pixel_mnist", "copying"])
@@ -336,8 +347,10 @@ def test_options_in_a_file_reach_the_task_and_the_layer(eigenrnn, tmp_path):
     text = YAML["names with options"] + "hidden_size: 6\nsteps: 2\naccelerator: cpu\n"
     eigenrnn(f"train --config {write(tmp_path / 'run.yaml', text)} --out here")
     written = config(tmp_path / "here")
-    assert "delay=5" in written["task"]
-    assert any("Exponential(6, init='haar'" in line for line in written["model"])
+    assert written["task"]["options"]["delay"] == 5
+    assert (
+        modules(written["network"])["Exponential"].items() >= {"size": 6, "init": "haar"}.items()
+    )
 
 
 def test_flags_override_the_file(eigenrnn, tmp_path):
@@ -345,8 +358,8 @@ def test_flags_override_the_file(eigenrnn, tmp_path):
     file = write(tmp_path / "run.yaml", text)
     eigenrnn(f"train --config {file} --layer gru --steps 2 --task.delay 4 --out here")
     written = config(tmp_path / "here")
-    assert "delay=4, symbols=3" in written["task"]
-    assert written["model"][1].startswith("  (layer): GRU(")
+    assert written["task"]["options"].items() >= {"delay": 4, "symbols": 3}.items()
+    assert written["network"]["modules"]["layer"]["class"] == "GRU"
     assert written["settings"]["steps"] == 2
 
 

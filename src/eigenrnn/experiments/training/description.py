@@ -142,10 +142,11 @@ def _name(value: Any) -> str:
         TypeError: If the value has no name that identifies it.
     """
     name = getattr(value, "__qualname__", None)
-    if not isinstance(value, type | FunctionType | BuiltinFunctionType) or "<" in str(name):
+    is_closure = isinstance(value, FunctionType) and "<" in str(name)  # or a lambda
+    if not isinstance(value, type | FunctionType | BuiltinFunctionType) or is_closure:
         raise TypeError(
-            "expected numbers, strings, dataclasses, or classes and functions at the top level of "
-            f"a module, which can be stored by name, got {value!r}; a field with compare=False is "
+            "expected numbers, strings, dataclasses, classes, or functions at the top level of a "
+            f"module, which can be stored by name, got {value!r}; a field with compare=False is "
             "left out"
         )
     if isinstance(value, BuiltinFunctionType):
