@@ -88,7 +88,10 @@ struct Gru {
   View recurrent_bias;  // (N,), may be null
   View h;               // (T, B, N); null: only the last states
   View last;            // (1, B, N)
-  View gates;           // saved for the backward pass, see gru_forward.hpp; null: not saved
+  View gates;           // saved for the backward pass; null: not saved
+
+  // The values saved per unit: r, u, c and, with the reset after the matrix, h W_c^T + b.
+  std::ptrdiff_t saved() const { return reset_after ? 4 : 3; }
 };
 
 // Its backward pass, with the same conventions.
@@ -102,6 +105,39 @@ struct GruBack {
   View dh0;              // (1, B, N)
   View dbias;            // (N,)
   View drecurrent_bias;  // (N,)
+};
+
+// The forward pass of an LSTM, with x [U^T] [+ c] + h W^T = (z^i, z^f, z^g, z^o):
+//   i, f, o = logistic(z^i, z^f, z^o), g = tanh(z^g), cell = f cell + i g, h = o tanh(cell).
+struct Lstm {
+  Steps steps;
+  std::ptrdiff_t N = 0, M = 0;  // M = 0: no input map
+  View x;          // (T, B, M or 4 N)
+  View U;          // (4 N, M), any strides
+  View c;          // (4 N,), may be null
+  View W;          // (4 N, N), any strides
+  View h0;         // (1, B, N)
+  View cell0;      // (1, B, N)
+  View h;          // (T, B, N); null: only the last states
+  View last;       // (1, B, N)
+  View last_cell;  // (1, B, N)
+  View gates;      // saved for the backward pass; null: not saved
+
+  // The values saved per unit: i, f, g, o and the cell before the step.
+  std::ptrdiff_t saved() const { return 5; }
+};
+
+// Its backward pass, with the same conventions.
+struct LstmBack {
+  View g;           // (T, B, N); null: zero
+  View glast;       // (1, B, N); null: zero
+  View glast_cell;  // (1, B, N); null: zero
+  View dx;          // (T, B, M or 4 N)
+  View dUt;         // (M, 4 N)
+  View dc;          // (4 N,)
+  View dWt;         // (N, 4 N)
+  View dh0;         // (1, B, N)
+  View dcell0;      // (1, B, N)
 };
 
 }  // namespace eigenrnn

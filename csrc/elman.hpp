@@ -1,9 +1,6 @@
 // Whole calls of the Elman recurrence: pack matrices, distribute rows, sum the threads' gradients.
 #pragma once
-#include <deque>
-
 #include "elman_backward.hpp"
-#include "team.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -90,44 +87,25 @@ struct ElmanWorker {
     std::memset(sums(), 0,
                 static_cast<std::size_t>(shift_sums() + scratch.width() - sums()) * sizeof(T));
     with_activation(call.activation,
-                    ElmanBackward<T>{call, back, panels, share, scratch, readout, deltas(),
+                    ElmanBackward<T>{call, back, panels, share, scratch, readout,
+                                     {scratch.rows, scratch.width(), deltas()},
                                      sums(), bias_sums(), shift_sums(), factors.get(),
                                      factors.get() + 2 * scratch.rows});
   }
 
   void gather_into(const Elman& call, const ElmanBack& back, bool first) const {
     const isize width = scratch.width();
-    if (back.dWt.data != nullptr) gather<T>(back.dWt, call.N, call.N, sums(), width, first);
-    if (back.dUt.data != nullptr)
-      gather<T>(back.dUt, call.M, call.N, sums() + call.N * width, width, first);
-    if (back.dbias.data != nullptr) gather<T>(back.dbias, 1, call.N, bias_sums(), width, first);
-    if (back.dc.data != nullptr) gather<T>(back.dc, 1, call.N, shift_sums(), width, first);
+    gather<T>(back.dWt, call.N, call.N, sums(), width, first);
+    gather<T>(back.dUt, call.M, call.N, sums() + call.N * width, width, first);
+    gather<T>(back.dbias, 1, call.N, bias_sums(), width, first);
+    gather<T>(back.dc, 1, call.N, shift_sums(), width, first);
     readout.gather_into(first);
   }
 };
 
 template <class T>
 void elman_backward(const Elman& call, const ElmanBack& back, int threads) {
-  const ElmanPack<T> packed(call, true);
-  const int team = members(call.steps, threads);
-  std::deque<ElmanWorker<T>> workers;
-  for (int member = 0; member < team; ++member) workers.emplace_back(call, back, member, team);
-  struct Context {
-    const Elman& call;
-    const ElmanBack& back;
-    const ElmanPanels<T>& panels;
-    std::deque<ElmanWorker<T>>& workers;
-  } context{call, back, packed.panels, workers};
-  as_team(
-      team,
-      [](void* data, int member) {
-        const Context& c = *static_cast<Context*>(data);
-        c.workers[static_cast<std::size_t>(member)].run(c.call, c.back, c.panels);
-      },
-      &context);
-  // in the order of the threads, for reproducible sums
-  for (const ElmanWorker<T>& worker : workers)
-    worker.gather_into(call, back, &worker == &workers.front());
+  run_workers<ElmanWorker<T>>(call, back, ElmanPack<T>(call, true).panels, threads);
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

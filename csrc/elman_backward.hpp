@@ -1,6 +1,7 @@
 // delta_t = (g_t + dy_t V + delta_{t+1} W) f'(z_t) over one thread's rows, and the gradients that follow.
 #pragma once
 #include "elman_forward.hpp"
+#include "ring.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -10,11 +11,7 @@ struct ElmanScratch {
   isize N, M;
   isize rows;  // capacity of the ring of deltas
 
-  // Enough rows to make a pass over the matrix of sums worthwhile.
-  static constexpr isize ENOUGH = 256;
-
-  ElmanScratch(isize n, isize m, isize share)
-      : N(n), M(m), rows(larger(1, share) * larger(2, (ENOUGH + share) / larger(1, share))) {}
+  ElmanScratch(isize n, isize m, isize share) : N(n), M(m), rows(Ring<T>::rows_for(share)) {}
 
   isize width() const { return vectors<T>(N) * LANES<T>; }
   isize deltas_size() const { return rows * width(); }
@@ -30,18 +27,18 @@ struct ElmanBackward {
   Share share;
   ElmanScratch<T> scratch;
   ReadoutBack<T>& readout;
-  T* deltas;        // (rows, width)
+  Ring<T> ring;     // rows of `width`
   T* sums;          // (N + M, width), the gradients of W and U so far, transposed
   T* bias_sums;     // (width,)
   T* shift_sums;    // (width,)
   Factor<T>* past;  // two per step in the ring
   Factor<T>* inputs;
+  Buffer<T> packed{};
 
   template <class F>
   void run() {
     const isize mine = share.last - share.first;
     if (mine == 0) return;
-    isize held = 0, after = 0, last = 0;  // rows in the ring; rows of step s + 1, and their position
     int pasts = 0, steps = 0;
     for (isize s = call.steps.T - 1; s >= 0; --s) {
       const isize now = share.running(call.steps, s);
@@ -49,27 +46,20 @@ struct ElmanBackward {
         clear<T>(back.dx, call.M > 0 ? call.M : call.N, call.steps.time(s), share.first + now,
                  share.last);
       if (now == 0) continue;
-      if (held + now > scratch.rows) {
+      T* delta = ring.next(now, [&] {
         flush(pasts, steps);
-        // the deltas of the previous step are still needed
-        std::memmove(deltas, deltas + last * scratch.width(),
-                     static_cast<std::size_t>(after * scratch.width()) * sizeof(T));
-        last = 0, held = after, pasts = steps = 0;
-      }
-      const isize on = smaller(now, after);
-      T* delta = deltas + held * scratch.width();
-      pull<F>(s, 0, on, deltas + last * scratch.width(), delta);
+        pasts = steps = 0;
+      });
+      const isize on = smaller(now, ring.after);
+      pull<F>(s, 0, on, ring.later(), delta);
       pull<F>(s, on, now, nullptr, delta);
       pasts = remember(s, now, delta, pasts);
-      readout.hold(s, now, held);
+      readout.hold(s, now, ring.held);
       if (call.M > 0) {
-        steps = append(inputs, steps,
-                       {at<T>(call.x, call.steps.time(s), share.first), 1, call.x.second, delta,
-                        scratch.width(), LANES<T>, now},
-                       call.steps.back(call.x));
+        steps = append_inputs(inputs, steps, call, share, s, now, delta, scratch.width());
         if (back.dx.data != nullptr) through_inputs(s, now, delta);
       }
-      last = held, after = now, held += now;
+      ring.advance(now);
     }
     flush(pasts, steps);
   }
@@ -126,21 +116,11 @@ struct ElmanBackward {
 
   // Record the states before step s for the gradient of W; compute the gradient of h0.
   int remember(isize s, isize now, const T* delta, int count) {
-    const isize width = scratch.width();
-    const isize old = smaller(now, share.running(call.steps, s - 1));
-    if (old > 0)
-      count = append(past, count,
-                     {at<T>(call.h, call.steps.time(s - 1), share.first), 1, call.h.second, delta,
-                      width, LANES<T>, old},
-                     call.steps.back(call.h));
-    if (old == now) return count;
-    if (back.dh0.data != nullptr)
+    const isize width = scratch.width(), old = smaller(now, share.running(call.steps, s - 1));
+    if (old < now && back.dh0.data != nullptr)
       out(panels.W, call.N, delta + old * width, now - old, at<T>(back.dh0, 0, share.first + old),
           back.dh0.second);
-    return append(past, count,
-                  {at<T>(call.h0, 0, share.first + old), 1, call.h0.second, delta + old * width,
-                   width, LANES<T>, now - old},
-                  call.h0.second);
+    return append_states(past, count, call, share, s, old, now, delta, width);
   }
 
   void through_inputs(isize s, isize now, const T* delta) {
@@ -151,23 +131,15 @@ struct ElmanBackward {
   // to = delta * matrix, of `cols` columns.
   void out(const T* matrix, isize cols, const T* delta, isize count, T* to, isize stride) {
     const Operand<T> operand{delta, scratch.width(), matrix, call.N};
-    through<T>(&operand, 1, count, vectors<T>(cols),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
-                 for (isize r = 0; r < R; ++r)
-                   for (isize v = 0; v < C; ++v) {
-                     const isize j = (v0 + v) * LANES<T>;
-                     store_some<T>(to + (r0 + r) * stride + j, load<T>(z + r * row + v * LANES<T>),
-                                smaller(LANES<T>, cols - j));
-                   }
-               });
+    write_product<T>(&operand, 1, cols, count, nullptr, 0, to, stride);
   }
 
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
-    if (back.dWt.data != nullptr) add_products(past, pasts, call.N, all, sums, width);
+    if (back.dWt.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed);
     if (back.dUt.data != nullptr && call.M > 0)
-      add_products(inputs, steps, call.M, all, sums + call.N * width, width);
+      add_products(inputs, steps, call.M, all, sums + call.N * width, width, packed);
     readout.flush();
   }
 };

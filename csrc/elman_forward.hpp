@@ -24,15 +24,10 @@ struct ElmanForward {
 
   template <class F>
   void run() const {
-    const T* first = at<T>(call.h0, 0, share.first);
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
-      // sequences that begin at this step start from h0
-      const isize old = smaller(now, share.running(call.steps, s - 1));
-      isize stride = 0;
-      const T* before = old > 0 ? states.after(s - 1, stride) : nullptr;
-      advance<F>(s, 0, old, before, stride);
-      advance<F>(s, old, now, first + old * call.h0.second, call.h0.second);
+      states.advance(s, now, call.h0, [&](auto... rows) { advance<F>(rows...); });
+      isize stride;
       const T* h = states.after(s, stride);
       readout.write(s, now, h, stride);
       states.finish(s, now);

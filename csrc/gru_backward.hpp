@@ -1,25 +1,30 @@
 // The backward pass through the gates over one thread's rows, and the gradients that follow.
 #pragma once
 #include "gru_forward.hpp"
-#include "gru_scratch.hpp"
 #include "outer.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
+
+// A row of deltas has four parts of `width`: the delta of q with the reset after the matrix, or r h
+// with the reset before it, and the deltas of r, u and c. So the parts that are multiplied by W are
+// adjacent, and so are those that go to the inputs.
+enum Part : int { INNER, D_RESET, D_UPDATE, D_CANDIDATE, PARTS };
 
 template <class T>
 struct GruBackward {
   const Gru& call;
   const GruBack& back;
-  GruPanels<T> panels;
+  GatePanels<T, 3> panels;
   Share share;
-  GruScratch<T> scratch;
-  T* deltas;     // (rows, PARTS, width)
+  GateScratch<T> scratch;
+  Ring<T> ring;  // rows of (PARTS, width)
   T* carry;      // (share, width): gradient of the previous state that bypasses W
   T* sums;       // (N + M, 3, width), the gradients of W and U so far, transposed
   T* bias_sums;  // (PARTS + 1, width): sums of the parts, and the gradient of modReLU's bias
   Factor<T>* past;    // two per step in the ring
   Factor<T>* inputs;  // one per step in the ring
   isize counted = 0;  // rows of the ring that the sums include already
+  Buffer<T> packed{};
 
   // Some rows of a step: the states before it, and the deltas of the next step, if any.
   struct Rows {
@@ -30,30 +35,10 @@ struct GruBackward {
     T* delta;
   };
 
-  // Prefetch the memory of a block one block of columns ahead; the last block prefetches for the
-  // next step. A whole step ahead would not fit into the cache.
-  struct Ahead {
-    isize all, wide, gates, g, before;
-
-    Ahead(const GruBackward& self, const Rows& rows)
-        : all(vectors<T>(self.call.N)),
-          wide(columns(static_cast<int>(next_rows(rows.to - rows.from)))) {
-      const Steps& steps = self.call.steps;
-      const isize next = rows.s > 0 ? steps.time(rows.s - 1) - steps.time(rows.s) : 0;
-      gates = next * Kept<T>(self.call).step(), g = next * self.back.g.first;
-      before = rows.before_next;
-    }
-    bool wraps(isize v) const { return v + wide >= all; }
-    isize vectors_to(isize v) const {
-      return wraps(v) ? smaller(v + wide - all, all - 1) - v : wide;
-    }
-  };
-
   template <class F>
   void run() {
     const isize mine = share.last - share.first;
     if (mine == 0) return;
-    isize held = 0, after = 0, last = 0;  // rows in the ring; rows of step s + 1, and their position
     int pasts = 0, steps = 0;
     for (isize s = call.steps.T - 1; s >= 0; --s) {
       const isize now = share.running(call.steps, s);
@@ -61,26 +46,20 @@ struct GruBackward {
         clear<T>(back.dx, call.M > 0 ? call.M : 3 * call.N, call.steps.time(s), share.first + now,
                  share.last);
       if (now == 0) continue;
-      if (held + now > scratch.rows) {
-        flush(pasts, steps, held);
-        // the deltas of the previous step are still needed
-        std::memmove(deltas, deltas + last * scratch.row(),
-                     static_cast<std::size_t>(after * scratch.row()) * sizeof(T));
-        last = 0, held = counted = after, pasts = steps = 0;
-      }
-      T* delta = deltas + held * scratch.row();
-      pull_all<F>(s, now, smaller(now, after), deltas + last * scratch.row(), delta);
+      T* delta = ring.next(now, [&] {
+        flush(pasts, steps);
+        pasts = steps = 0, counted = ring.after;
+      });
+      pull_all<F>(s, now, smaller(now, ring.after), ring.later(), delta);
       pasts = remember(s, now, delta, pasts);
       if (call.M > 0) {
-        steps = append(inputs, steps,
-                       {at<T>(call.x, call.steps.time(s), share.first), 1, call.x.second,
-                        delta + D_RESET * scratch.width(), scratch.row(), LANES<T>, now},
-                       call.steps.back(call.x));
+        steps = append_inputs(inputs, steps, call, share, s, now,
+                              delta + D_RESET * scratch.width(), scratch.row());
         if (back.dx.data != nullptr) through_inputs(s, now, delta);
       }
-      last = held, after = now, held += now;
+      ring.advance(now);
     }
-    flush(pasts, steps, held);
+    flush(pasts, steps);
   }
 
   // Split the rows: those that continue after step s or end with it, and those that began before
@@ -115,8 +94,9 @@ struct GruBackward {
   template <class F, bool AFTER>
   void pull(const Rows& rows) {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
-    const Ahead ahead(*this, rows);
     const Kept<T> layout(call);
+    const Ahead<T> ahead(N, rows.to - rows.from);
+    const isize step = rows.s > 0 ? call.steps.time(rows.s - 1) - t : 0;
     const Mix<T> mix(call);
     const T slope = static_cast<T>(call.slope);
     const T* gates = layout.at(t, share.first);
@@ -132,10 +112,9 @@ struct GruBackward {
                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
-        const isize next = ahead.vectors_to(v), wrapped = ahead.wraps(v);
-        const isize next_gates = next * parts * LANES<T> + wrapped * ahead.gates;
-        const isize next_g = next * LANES<T> + wrapped * ahead.g;
-        const isize next_old = next * LANES<T> + wrapped * ahead.before;
+        const isize next_gates = ahead(v, parts * LANES<T>, step * layout.step());
+        const isize next_g = ahead(v, LANES<T>, step * back.g.first);
+        const isize next_old = ahead(v, LANES<T>, rows.before_next);
         vec<T> all[PARTS + 1];
         for (int i = 0; i <= PARTS; ++i) all[i] = load<T>(bias_sums + i * width + j);
         for (isize i = r0; i < r0 + R; ++i) {
@@ -235,61 +214,37 @@ struct GruBackward {
     const isize row = scratch.row(), width = scratch.width();
     const T* first = delta + (call.reset_after ? INNER : D_RESET) * width;
     const isize old = smaller(now, share.running(call.steps, s - 1));
-    if (old > 0)
-      count = append(past, count,
-                     {at<T>(call.h, call.steps.time(s - 1), share.first), 1, call.h.second, first,
-                      row, LANES<T>, old},
-                     call.steps.back(call.h));
-    if (old == now) return count;
-    if (back.dh0.data != nullptr) {
+    if (old < now && back.dh0.data != nullptr) {
       Operand<T> operands[3];
       const int how_many = operands_of(delta, old, call.reset_after, operands);
-      out(operands, how_many, call.N, now - old, carry + old * width,
-          at<T>(back.dh0, 0, share.first + old), back.dh0.second);
+      write_product(operands, how_many, call.N, now - old, carry + old * width, width,
+                    at<T>(back.dh0, 0, share.first + old), back.dh0.second);
     }
-    return append(past, count,
-                  {at<T>(call.h0, 0, share.first + old), 1, call.h0.second, first + old * row, row,
-                   LANES<T>, now - old},
-                  call.h0.second);
+    return append_states(past, count, call, share, s, old, now, first, row);
   }
 
   void through_inputs(isize s, isize now, const T* delta) {
     Operand<T> operands[3];
     for (int i = 0; i < 3; ++i)
       operands[i] = {delta + (D_RESET + i) * scratch.width(), scratch.row(), panels.U[i], call.N};
-    out(operands, 3, call.M, now, nullptr, at<T>(back.dx, call.steps.time(s), share.first),
-        back.dx.second);
-  }
-
-  // to = [more +] the sum of the operands, of `cols` columns.
-  void out(const Operand<T>* operands, int how_many, isize cols, isize count, const T* more, T* to,
-           isize stride) {
-    through<T>(operands, how_many, count, vectors<T>(cols),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
-      for (isize r = 0; r < R; ++r)
-        for (isize v = 0; v < C; ++v) {
-          const isize j = (v0 + v) * LANES<T>;
-          vec<T> sum = load<T>(z + r * row + v * LANES<T>);
-          if (more != nullptr) sum += load<T>(more + (r0 + r) * scratch.width() + j);
-          store_some<T>(to + (r0 + r) * stride + j, sum, smaller(LANES<T>, cols - j));
-        }
-    });
+    write_product<T>(operands, 3, call.M, now, nullptr, 0,
+                     at<T>(back.dx, call.steps.time(s), share.first), back.dx.second);
   }
 
   // Add the outer products of all deltas in the ring with their states and inputs.
-  void flush(int pasts, int steps, isize held) {
+  void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
     if (back.dWt.data != nullptr && call.reset_after)
-      add_products(past, pasts, call.N, 3 * all, sums, 3 * width);
+      add_products(past, pasts, call.N, 3 * all, sums, 3 * width, packed);
     if (back.dWt.data != nullptr && !call.reset_after) {
-      add_products(past, pasts, call.N, 2 * all, sums, 3 * width);
-      const T* first = deltas + counted * scratch.row();
+      add_products(past, pasts, call.N, 2 * all, sums, 3 * width, packed);
+      const T* first = ring.deltas + counted * scratch.row();
       Factor<T> reset{first + INNER * width, 1,        scratch.row(), first + D_CANDIDATE * width,
-                      scratch.row(),         LANES<T>, held - counted};
-      add_products(&reset, 1, call.N, all, sums + 2 * width, 3 * width);
+                      scratch.row(),         LANES<T>, ring.held - counted};
+      add_products(&reset, 1, call.N, all, sums + 2 * width, 3 * width, packed);
     }
     if (back.dUt.data != nullptr && call.M > 0)
-      add_products(inputs, steps, call.M, 3 * all, sums + call.N * 3 * width, 3 * width);
+      add_products(inputs, steps, call.M, 3 * all, sums + call.N * 3 * width, 3 * width, packed);
   }
 };
 

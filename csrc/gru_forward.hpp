@@ -1,41 +1,12 @@
 // The gated recurrence over one thread's rows, with the products of its gates in common blocks.
 #pragma once
 #include "activations.hpp"
+#include "gates.hpp"
 #include "states.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
 enum Gate : int { RESET, UPDATE, CANDIDATE };
-
-// The matrices packed for `block`, once per call and shared by all threads. In the backward pass
-// each gate has its own. In the forward pass, gates that are multiplied together share the matrix of
-// the first of them, in which their vectors alternate.
-template <class T>
-struct GruPanels {
-  const T* W[3];
-  const T* U[3];
-};
-
-// The values of step (t, b) saved for the backward pass: for each vector of units the vectors of r,
-// u, c and, with the reset after the matrix, h W_c^T + b. They are padded to whole vectors.
-template <class T>
-struct Kept {
-  T* data;
-  isize B, all, parts;
-
-  static constexpr isize parts_of(bool reset_after) { return reset_after ? 4 : 3; }
-  explicit Kept(const Gru& call)
-      : data(static_cast<T*>(call.gates.data)),
-        B(call.steps.B),
-        all(vectors<T>(call.N)),
-        parts(parts_of(call.reset_after)) {}
-  isize row() const { return all * parts * LANES<T>; }
-  isize step() const { return B * row(); }
-  // vector v of row r starts at at(t, first) + r * row() + v * parts * LANES
-  T* at(isize t, isize b) const {
-    return data == nullptr ? nullptr : data + t * step() + b * row();
-  }
-};
 
 // The weight of the old state, u or 1 - u, and its derivative by u.
 template <class T>
@@ -54,7 +25,7 @@ struct Mix {
 template <class T>
 struct GruForward {
   const Gru& call;
-  GruPanels<T> panels;
+  GatePanels<T, 3> panels;
   Share share;
   States<T> states;
   T* reset;   // (rows, width): r h, with the reset before the matrix
@@ -75,15 +46,9 @@ struct GruForward {
 
   template <class F>
   void run() const {
-    const T* first = at<T>(call.h0, 0, share.first);
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
-      // sequences that begin at this step start from h0
-      const isize old = smaller(now, share.running(call.steps, s - 1));
-      isize stride = 0;
-      const T* before = old > 0 ? states.after(s - 1, stride) : nullptr;
-      advance<F>(s, 0, old, before, stride);
-      advance<F>(s, old, now, first + old * call.h0.second, call.h0.second);
+      states.advance(s, now, call.h0, [&](auto... rows) { advance<F>(rows...); });
       states.finish(s, now);
     }
   }

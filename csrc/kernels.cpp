@@ -4,6 +4,7 @@
 #include "elman.hpp"
 #include "evaluate.hpp"
 #include "gru.hpp"
+#include "lstm.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -17,6 +18,8 @@ const Kernels KERNELS = {
     elman_backward<float>,       elman_backward<double>,
     gru_forward<float>,          gru_forward<double>,
     gru_backward<float>,         gru_backward<double>,
+    lstm_forward<float>,         lstm_forward<double>,
+    lstm_backward<float>,        lstm_backward<double>,
     evaluate<float>,             evaluate<double>,
 };
 

@@ -15,6 +15,10 @@ struct Kernels {
   void (*gru_forward_double)(const Gru&, int threads);
   void (*gru_backward_float)(const Gru&, const GruBack&, int threads);
   void (*gru_backward_double)(const Gru&, const GruBack&, int threads);
+  void (*lstm_forward_float)(const Lstm&, int threads);
+  void (*lstm_forward_double)(const Lstm&, int threads);
+  void (*lstm_backward_float)(const Lstm&, const LstmBack&, int threads);
+  void (*lstm_backward_double)(const Lstm&, const LstmBack&, int threads);
   void (*evaluate_float)(Function, const float* from, float* to, std::ptrdiff_t count);
   void (*evaluate_double)(Function, const double* from, double* to, std::ptrdiff_t count);
 };

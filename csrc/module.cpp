@@ -27,6 +27,8 @@ using eigenrnn::Function;
 using eigenrnn::Gru;
 using eigenrnn::GruBack;
 using eigenrnn::Kernels;
+using eigenrnn::Lstm;
+using eigenrnn::LstmBack;
 using eigenrnn::View;
 
 using Pointer = std::tuple<std::uintptr_t, std::ptrdiff_t, std::ptrdiff_t>;
@@ -48,12 +50,19 @@ bool is_double(const std::string& number) {
 
 // The options of all recurrences; the shape is T, B, N, M.
 template <class Call>
-Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse, int activation,
-                double slope) {
+Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse) {
   Call call;
   std::tie(call.steps.T, call.steps.B, call.N, call.M) = shape;
   call.steps.sizes = sizes.has_value() ? sizes->data() : nullptr;
   call.steps.reverse = reverse;
+  return call;
+}
+
+// The options of those with a choice of nonlinearity.
+template <class Call>
+Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse, int activation,
+                double slope) {
+  Call call = recurrence<Call>(shape, sizes, reverse);
   call.activation = static_cast<Activation>(activation);
   call.slope = slope;
   return call;
@@ -97,6 +106,22 @@ GruBack gru_back(const std::vector<Pointer>& views) {
   GruBack back;
   View* to[] = {&back.g,   &back.glast, &back.dx,    &back.dUt,            &back.dc,
                 &back.dWt, &back.dh0,   &back.dbias, &back.drecurrent_bias};
+  fill(to, views);
+  return back;
+}
+
+Lstm lstm(const Shape& shape, const Sizes& sizes, bool reverse, const std::vector<Pointer>& views) {
+  Lstm call = recurrence<Lstm>(shape, sizes, reverse);
+  View* to[] = {&call.x, &call.U,    &call.c,         &call.W,    &call.h0, &call.cell0,
+                &call.h, &call.last, &call.last_cell, &call.gates};
+  fill(to, views);
+  return call;
+}
+
+LstmBack lstm_back(const std::vector<Pointer>& views) {
+  LstmBack back;
+  View* to[] = {&back.g,  &back.glast, &back.glast_cell, &back.dx,    &back.dUt,
+                &back.dc, &back.dWt,   &back.dh0,        &back.dcell0};
   fill(to, views);
   return back;
 }
@@ -171,5 +196,22 @@ NB_MODULE(_cpu, m) {
           const GruBack back = gru_back(gradients);
           const nb::gil_scoped_release free;
           (wide ? kernels.gru_backward_double : kernels.gru_backward_float)(call, back, threads);
+        });
+  m.def("lstm_forward",
+        [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes,
+           bool reverse, const std::vector<Pointer>& views) {
+          const bool wide = is_double(number);
+          const Lstm call = lstm(shape, sizes, reverse, views);
+          const nb::gil_scoped_release free;
+          (wide ? kernels.lstm_forward_double : kernels.lstm_forward_float)(call, threads);
+        });
+  m.def("lstm_backward",
+        [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes,
+           bool reverse, const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
+          const bool wide = is_double(number);
+          const Lstm call = lstm(shape, sizes, reverse, views);
+          const LstmBack back = lstm_back(gradients);
+          const nb::gil_scoped_release free;
+          (wide ? kernels.lstm_backward_double : kernels.lstm_backward_float)(call, back, threads);
         });
 }

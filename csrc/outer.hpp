@@ -1,6 +1,7 @@
 // Sums of outer products: the gradients of weights, over as many steps as fit into the cache.
 #pragma once
 #include "rows.hpp"
+#include "scratch.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -27,11 +28,30 @@ int append(Factor<T>* list, int count, Factor<T> next, isize apart) {
   return count + 1;
 }
 
-// into (rows of `all` vectors, `stride` apart) += sum of factors[i].a^T factors[i].b. The factors
-// advance to the end of their columns.
+// Copy the rows of all factors side by side: `many` columns of a, or C vectors of b.
 template <class T>
-void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into, isize stride) {
-  if (rows == 0) return;
+void copy_columns(const Factor<T>* factors, int count, isize first, isize many, T* to) {
+  for (int i = 0; i < count; ++i) {
+    const Factor<T>& factor = factors[i];
+    const T* from = factor.a + first * factor.row;
+    for (isize k = 0; k < factor.depth; ++k, from += factor.step)
+      for (isize r = 0; r < many; ++r) *to++ = from[r * factor.row];
+  }
+}
+template <class T>
+void copy_vectors(const Factor<T>* factors, int count, isize first, isize C, T* to) {
+  for (int i = 0; i < count; ++i) {
+    const Factor<T>& factor = factors[i];
+    const T* from = factor.b + first * factor.wide;
+    for (isize k = 0; k < factor.depth; ++k, from += factor.deep)
+      for (isize c = 0; c < C; ++c, to += LANES<T>) store<T>(to, load<T>(from + c * factor.wide));
+  }
+}
+
+// into (rows of `all` vectors, `stride` apart) += sum of factors[i].a^T factors[i].b, read in place.
+// The factors advance to the end of their columns.
+template <class T>
+void add_rows(Factor<T>* factors, int count, isize rows, isize all, T* into, isize stride) {
   const isize wide = columns(static_cast<int>(next_rows(rows)));
   for (isize v = 0; v < all; v += wide) {
     const isize C = smaller(wide, all - v);
@@ -45,11 +65,74 @@ void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into,
   }
 }
 
-// Add the first `cols` of each of `rows` padded rows to the rows of `to`; the first call copies.
+// The same sums. The rows of a factor lie far apart: in every block each of them would miss the cache of addresses.
+// Unless few blocks read them, they are first copied side by side, to `memory`.
 template <class T>
-void gather(const View& to, isize rows, isize cols, const T* from, isize width, bool first) {
+void add_products(Factor<T>* factors, int count, isize rows, isize all, T* into, isize stride,
+                  Buffer<T>& memory) {
+  if (rows == 0 || count == 0) return;
+  const isize wide = columns(static_cast<int>(next_rows(rows)));
+  isize depth = 0;
+  for (int i = 0; i < count; ++i) depth += factors[i].depth;
+  if (rows <= 4 * MOST_ROWS) {
+    add_rows(factors, count, rows, all, into, stride);
+    return;
+  }
+  T* a = memory.at_least(depth * (rows + wide * LANES<T>));
+  T* b = a + depth * rows;
+  for (isize k = 0, R; k < rows; k += R) {
+    R = next_rows(rows - k);
+    copy_columns(factors, count, k, R, a + k * depth);
+  }
+  for (isize v = 0; v < all; v += wide) {
+    const isize C = smaller(wide, all - v);
+    copy_vectors(factors, count, v, C, b);
+    for (isize k = 0, R; k < rows; k += R) {
+      R = next_rows(rows - k);
+      T* to = into + k * stride + v * LANES<T>;
+      for (isize r = R; r < smaller(2 * R, rows - k); ++r)  // of the next block
+        for (isize c = 0; c < C; ++c) __builtin_prefetch(to + r * stride + c * LANES<T>, 1);
+      const Factor<T> one{a + k * depth, 1, R, b, C * LANES<T>, LANES<T>, depth};
+      BLOCKS<T>.table[R][C](&one, 1, to, stride, true);
+    }
+  }
+}
+
+// Append the states before step s, whose deltas begin at `delta`. The first `old` of the `now` rows
+// began before step s, the others begin with it.
+template <class T, class Call>
+int append_states(Factor<T>* list, int count, const Call& call, const Share& share, isize s,
+                  isize old, isize now, const T* delta, isize row) {
+  if (old > 0)
+    count = append(list, count,
+                   {at<T>(call.h, call.steps.time(s - 1), share.first), 1, call.h.second, delta,
+                    row, LANES<T>, old},
+                   call.steps.back(call.h));
+  if (old == now) return count;
+  return append(list, count,
+                {at<T>(call.h0, 0, share.first + old), 1, call.h0.second, delta + old * row, row,
+                 LANES<T>, now - old},
+                call.h0.second);
+}
+
+// Append the inputs of step s, of which `now` rows run.
+template <class T, class Call>
+int append_inputs(Factor<T>* list, int count, const Call& call, const Share& share, isize s,
+                  isize now, const T* delta, isize row) {
+  return append(list, count,
+                {at<T>(call.x, call.steps.time(s), share.first), 1, call.x.second, delta, row,
+                 LANES<T>, now},
+                call.steps.back(call.x));
+}
+
+// Add the first `cols` of each of `rows` padded rows to the rows of `to`, from column `begin` on;
+// the first call copies. A missing gradient is skipped.
+template <class T>
+void gather(const View& to, isize rows, isize cols, const T* from, isize width, bool first,
+            isize begin = 0) {
+  if (to.data == nullptr) return;
   for (isize r = 0; r < rows; ++r) {
-    T* row = at<T>(to, r, 0);
+    T* row = at<T>(to, r, 0) + begin;
     for (isize j = 0; j < cols; ++j)
       row[j] = first ? from[r * width + j] : row[j] + from[r * width + j];
   }

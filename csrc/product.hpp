@@ -7,16 +7,23 @@ namespace eigenrnn::EIGENRNN_ISA {
 // A block of R rows by C vectors stays in registers: C accumulators per row and C operands. The
 // broadcast element is a memory operand. So a block needs R * C + C registers.
 //
-// For three gates at once, three vectors stay together, so there are fewer rows.
+// For three gates at once, three vectors stay together, so there are fewer rows. Four vectors that
+// stay together are two blocks, one after the other.
 constexpr int MOST_ROWS = EIGENRNN_REGISTERS >= 32 ? 12 : 6;
 constexpr int MOST_COLUMNS = 9;
 constexpr int most_rows(int together) { return together == 3 ? MOST_ROWS * 2 / 3 : MOST_ROWS; }
 
 // Few rows take more columns, so that enough independent sums hide the latency of a product.
 constexpr int columns(int rows, int together = 1) {
+  if (together == 4) return 4 * rows > MOST_ROWS ? 4 : 8;
   const int least = together == 3 ? 3 : 2;
   if (2 * rows > most_rows(together)) return least;
   return 4 * rows > most_rows(together) ? 2 * least : together == 3 ? 9 : 8;
+}
+
+// The vectors of one block, of those that stay together.
+constexpr int at_once(int rows, int together) {
+  return together == 4 ? columns(rows) : columns(rows, together);
 }
 
 // Rows are divided evenly: 14 rows become 7 + 7, not 12 + 2.

@@ -82,9 +82,9 @@ class ReadoutBack {
   // Add the outer products of all recorded steps.
   void flush() {
     if (count_ == 0) return;
-    add_products(factors_.get(), count_, call_.K, whole_, memory_.get(), width());
+    add_products(factors_.get(), count_, call_.K, whole_, memory_.get(), width(), packed_);
     if (rest_ > 0)
-      add_products(rests_, rest_count_, call_.K, 1, memory_.get() + whole_ * LANES<T>, width());
+      add_products(rests_, rest_count_, call_.K, 1, memory_.get() + whole_ * LANES<T>, width(), packed_);
     count_ = rest_count_ = 0;
   }
 
@@ -106,6 +106,7 @@ class ReadoutBack {
   Scratch<T> memory_;   // the gradient of V so far, (K, width), and the copied last lanes
   Scratch<Factor<T>> factors_;
   Factor<T>* rests_;
+  Buffer<T> packed_;
   int count_ = 0, rest_count_ = 0;
 };
 

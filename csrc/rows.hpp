@@ -74,6 +74,8 @@ EIGENRNN_INLINE Factor<T> factor(const Operand<T>& operand, isize r, isize v) {
           operand.panels + v * panel, LANES<T>, panel, operand.depth};
 }
 
+constexpr int MOST_OPERANDS = 4;
+
 template <class T>
 constexpr isize MOST_OF_BLOCK = MOST_ROWS* MOST_COLUMNS* LANES<T>;
 
@@ -93,12 +95,31 @@ EIGENRNN_INLINE void through(const Operand<T>* operands, int how_many, isize cou
     const isize C = smaller(wide, all - v);
     for (isize r = 0, R; r < count; r += R) {
       R = next_rows(count - r, together);
-      Factor<T> factors[3];
-      for (int i = 0; i < how_many; ++i) factors[i] = factor(operands[i], r, v);
-      BLOCKS<T>.table[R][C](factors, how_many, z, C * LANES<T>, false);
+      Factor<T> factors[MOST_OPERANDS];
+      for (isize c = 0, some; c < C; c += some) {
+        some = smaller(C - c, at_once(static_cast<int>(R), together));
+        for (int i = 0; i < how_many; ++i) factors[i] = factor(operands[i], r, v + c);
+        BLOCKS<T>.table[R][some](factors, how_many, z + c * LANES<T>, C * LANES<T>, false);
+      }
       use(z, C * LANES<T>, r, R, v, C);
     }
   }
+}
+
+// to = [more +] the sum of the operands, of `cols` columns; row r of `more` begins at r * width.
+template <class T>
+void write_product(const Operand<T>* operands, int how_many, isize cols, isize count,
+                   const T* more, isize width, T* to, isize stride) {
+  through<T>(operands, how_many, count, vectors<T>(cols),
+             [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+    for (isize r = 0; r < R; ++r)
+      for (isize v = 0; v < C; ++v) {
+        const isize j = (v0 + v) * LANES<T>;
+        vec<T> sum = load<T>(z + r * row + v * LANES<T>);
+        if (more != nullptr) sum += load<T>(more + (r0 + r) * width + j);
+        store_some<T>(to + (r0 + r) * stride + j, sum, smaller(LANES<T>, cols - j));
+      }
+  });
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,6 +1,7 @@
 // Memory for one call, aligned for vectors.
 #pragma once
 #include <new>
+#include <optional>
 
 #include "vec.hpp"
 
@@ -19,6 +20,20 @@ class Scratch {
 
  private:
   T* data_;
+};
+
+// Memory that grows on demand and loses its content then.
+template <class T>
+class Buffer {
+ public:
+  T* at_least(isize count) {
+    if (count > size_) memory_.emplace(size_ = count);
+    return memory_.has_value() ? memory_->get() : nullptr;
+  }
+
+ private:
+  std::optional<Scratch<T>> memory_;
+  isize size_ = 0;
 };
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -23,6 +23,17 @@ struct States {
     return spare + (s % 2) * (share.last - share.first) * N;
   }
 
+  // Call step(s, from, to, before, stride) for the rows that run in step s: first those that ran
+  // before, then those that begin with it, from h0.
+  template <class Step>
+  void advance(isize s, isize now, const View& h0, const Step& step) const {
+    const isize old = smaller(now, share.running(steps, s - 1));
+    isize stride = 0;
+    const T* before = old > 0 ? after(s - 1, stride) : nullptr;
+    step(s, 0, old, before, stride);
+    step(s, old, now, at<T>(h0, 0, share.first + old), h0.second);
+  }
+
   // After step s: zero the finished rows, and copy the states of sequences that end with it.
   void finish(isize s, isize now) const {
     if (N == 0) return;  // then pointers are null

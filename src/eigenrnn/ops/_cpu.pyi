@@ -60,3 +60,20 @@ def gru_backward(
     views: Sequence[_Pointer],
     gradients: Sequence[_Pointer],
 ) -> None: ...
+def lstm_forward(
+    number: str,  # float32 or float64
+    threads: int,
+    shape: tuple[int, int, int, int],
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    views: Sequence[_Pointer],
+) -> None: ...
+def lstm_backward(
+    number: str,  # float32 or float64
+    threads: int,
+    shape: tuple[int, int, int, int],
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    views: Sequence[_Pointer],
+    gradients: Sequence[_Pointer],
+) -> None: ...

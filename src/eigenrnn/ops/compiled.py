@@ -67,17 +67,17 @@ class CompiledBackend(Backend):
             return "torch.func transforms and forward mode need differentiable operations"
         return None
 
-    def run(self, operands: Any, options: Any) -> tuple[Tensor, Tensor]:
+    def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         U = operands.U
         if operands.W.dtype == torch.bfloat16:
-            h, last = self.run(to_float32(operands), options)
-            return h.bfloat16(), last.bfloat16()
+            results = self.run(to_float32(operands), options)
+            return tuple(result.bfloat16() for result in results)
         if U is not None and U.shape[1] == 0:  # the kernels take M = 0 for no input map
             operands = operands._replace(x=F.pad(operands.x, (0, 1)), U=F.pad(U, (0, 1)))
         return self.run_kernels(operands, options)
 
     @abstractmethod
-    def run_kernels(self, operands: Any, options: Any) -> tuple[Tensor, Tensor]:
+    def run_kernels(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         """Run on float32, float64 or complex operands."""
 
 

@@ -79,8 +79,8 @@ class Backend(ABC):
     """Whether it stores only the last states if ``options.last_only`` is set."""
 
     @abstractmethod
-    def run(self, operands: Any, options: Any) -> tuple[Tensor, Tensor]:
-        """Return all states, or the outputs of the head, and the last states.
+    def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
+        """Return all states, or the outputs of the head, the last states, and the last cells.
 
         Args:
             operands: The tensors of the call, a named tuple such as `ElmanOperands`.

@@ -162,7 +162,8 @@ def _run(
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     if last_only != options.last_only:
         options = options._replace(last_only=last_only)
-    return chosen.run(operands, options)
+    h, last = chosen.run(operands, options)
+    return h, last
 
 
 def _check_biases(operands: GRUOperands, options: GRUOptions) -> None:

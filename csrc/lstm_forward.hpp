@@ -1,0 +1,87 @@
+// The LSTM over one thread's rows, with the products of its gates in common blocks.
+#pragma once
+#include "gates.hpp"
+#include "math.hpp"
+#include "states.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+enum LstmGate : int { INPUT, FORGET, CELL, OUTPUT, LSTM_GATES };
+
+// The cell after a step: f cell + i g.
+template <class T>
+EIGENRNN_INLINE vec<T> next_cell(vec<T> f, vec<T> cell, vec<T> i, vec<T> g) {
+  return f * cell + i * g;
+}
+
+template <class T>
+struct LstmForward {
+  const Lstm& call;
+  GatePanels<T, LSTM_GATES> panels;
+  Share share;
+  States<T> states;
+  T* cells;  // (rows, width): the cell of each row, updated in place
+
+  static isize width(isize N) { return vectors<T>(N) * LANES<T>; }
+
+  void run() const {
+    const isize N = call.N, wide = width(N);
+    for (isize r = 0; r < share.last - share.first; ++r)
+      for (isize j = 0; j < N; j += LANES<T>)
+        store<T>(cells + r * wide + j, load_some<T>(at<T>(call.cell0, 0, share.first + r) + j,
+                                                    smaller(LANES<T>, N - j)));
+    for (isize s = 0; s < call.steps.T; ++s) {
+      const isize now = share.running(call.steps, s);
+      states.advance(s, now, call.h0, *this);
+      states.finish(s, now);
+    }
+    for (isize r = 0; r < share.last - share.first; ++r)
+      for (isize j = 0; j < N; j += LANES<T>)
+        store_some<T>(at<T>(call.last_cell, 0, share.first + r) + j, load<T>(cells + r * wide + j),
+                      smaller(LANES<T>, N - j));
+  }
+
+  // Rows [from, to) of step s, with their states before it.
+  void operator()(isize s, isize from, isize to, const T* before, isize before_stride) const {
+    const isize N = call.N, wide = width(N), t = call.steps.time(s);
+    const Kept<T> layout(call);
+    const bool mapped = call.M > 0;
+    const T* x = at<T>(call.x, t, share.first + from);
+    const T* shift = static_cast<const T*>(call.c.data);
+    isize stride;
+    T* h = states.after(s, stride) + from * stride;
+    T* cell = cells + from * wide;
+    T* kept = layout.at(t, share.first + from);
+    const Operand<T> operands[2] = {{before, before_stride, panels.W[INPUT], N},
+                                    {x, call.x.second, panels.U[INPUT], call.M}};
+    through<T, LSTM_GATES>(operands, mapped ? 2 : 1, to - from, LSTM_GATES * layout.all,
+                           [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+      for (isize k = 0; k < C; k += LSTM_GATES) {
+        const isize v = (v0 + k) / LSTM_GATES, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        vec<T> more[LSTM_GATES] = {};
+        if (mapped && shift != nullptr)
+          for (int gate = 0; gate < LSTM_GATES; ++gate)
+            more[gate] = load_some<T>(shift + gate * N + j, n);
+        for (isize r = r0; r < r0 + R; ++r) {
+          vec<T> sums[LSTM_GATES];
+          for (int gate = 0; gate < LSTM_GATES; ++gate) {
+            if (!mapped) more[gate] = load_some<T>(x + r * call.x.second + gate * N + j, n);
+            sums[gate] = load<T>(z + (r - r0) * row + (k + gate) * LANES<T>) + more[gate];
+          }
+          const vec<T> i = logistic<T>(sums[INPUT]), f = logistic<T>(sums[FORGET]);
+          const vec<T> g = tanh<T>(sums[CELL]), o = logistic<T>(sums[OUTPUT]);
+          const vec<T> old = load<T>(cell + r * wide + j), next = next_cell<T>(f, old, i, g);
+          store<T>(cell + r * wide + j, next);
+          store_some<T>(h + r * stride + j, o * tanh<T>(next), n);
+          if (kept != nullptr) {
+            T* to_ = kept + r * layout.row() + v * layout.parts * LANES<T>;
+            const vec<T> values[] = {i, f, g, o, old};
+            for (const vec<T>& value : values) store<T>(to_, value), to_ += LANES<T>;
+          }
+        }
+      }
+    });
+  }
+};
+
+}  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,0 +1,147 @@
+"""The LSTM in the compiled kernels of csrc/, as torch operators."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import needs_gradient
+from eigenrnn.ops.autograd import from_operator, register_gradients
+from eigenrnn.ops.compiled import (
+    CompiledBackend,
+    empty_buffer,
+    empty_like_steps,
+    gradient_buffers,
+    kernels,
+    number_type,
+    pointer,
+    rows,
+)
+from eigenrnn.ops.dispatch import REAL
+from eigenrnn.ops.lstm.operands import SCHEMA, LSTMOperands, LSTMOptions, records
+from eigenrnn.ops.lstm.reference import lstm_reference
+
+__all__ = ["LSTMCPU", "lstm_cpu"]
+
+_PARTS = 5  # saved per unit: the gates i, f, g and o, and the cell before the step
+
+
+@torch.library.custom_op(
+    "eigenrnn::lstm_cpu",
+    mutates_args=(),
+    schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def lstm_cpu(
+    *arguments: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N), (T, B, vectors, 5, lanes)
+    """Return all states, the last ones, the last cells and, with `save`, the gates and old cells.
+
+    With `last_only`, which excludes gradients, no other states are stored.
+    """
+    (operands, options), save = records(arguments), arguments[-1]
+    x, W, h0, c0, U, c = operands
+    operands = LSTMOperands(rows(x), W, rows(h0), rows(c0), U, rows(c))
+    h, last, last_cell, saved = _results(operands, options, save)
+    kernels.lstm_forward(
+        *_kernel_options(operands, options),
+        [
+            *_kernel_views(operands, None if options.last_only else h),
+            _row_pointer(last),
+            _row_pointer(last_cell),
+            (saved.data_ptr() if save else 0, 0, 0),
+        ],
+    )
+    return h, last, last_cell, saved
+
+
+@torch.library.custom_op(
+    "eigenrnn::lstm_cpu_backward",
+    mutates_args=(),
+    schema="(Tensor? g, Tensor? g_last, Tensor? g_cell, Tensor h, Tensor saved, "
+    f"{SCHEMA}, bool[] needed) -> Tensor[]",
+)
+def _lstm_cpu_backward(
+    g: Tensor | None,  # (T, B, N)
+    g_last: Tensor | None,  # (B, N)
+    g_cell: Tensor | None,  # (B, N)
+    h: Tensor,  # (T, B, N)
+    saved: Tensor,  # (T, B, vectors, 5, lanes)
+    *arguments: Any,
+) -> list[Tensor]:
+    """Return the needed gradients in the order of the operands."""
+    (operands, options), needed = records(arguments), arguments[-1]
+    x, W, h0, c0, U, c = operands
+    operands = LSTMOperands(x if U is None else rows(x), W, rows(h0), rows(c0), U, rows(c))
+    gradients = gradient_buffers(operands, h, needed)
+    dx, dW, dh0, dc0, dU, dc = gradients
+    g, g_last, g_cell = rows(g), rows(g_last), rows(g_cell)
+    dUt, dWt = (pointer(None if d is None else d.T) for d in (dU, dW))
+    number_type(W, g, g_last, g_cell, h, saved)
+    kernels.lstm_backward(
+        *_kernel_options(operands, options),
+        [*_kernel_views(operands, h), *[(0, 0, 0)] * 2, (saved.data_ptr(), 0, 0)],
+        [
+            *(pointer(g), _row_pointer(g_last), _row_pointer(g_cell)),
+            *(pointer(dx), dUt, pointer(dc), dWt, _row_pointer(dh0), _row_pointer(dc0)),
+        ],
+    )
+    return [gradient for gradient in gradients if gradient is not None]
+
+
+def _results(
+    operands: LSTMOperands, options: LSTMOptions, save: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Allocate all states, with the layout of the inputs, the last states and the saved values.
+
+    The values of one vector of units are stored side by side, each padded to a whole vector.
+    """
+    x, W, (B, N) = operands.x, operands.W, operands.h0.shape
+    lanes = kernels.vector_bytes // W.dtype.itemsize
+    saved = empty_buffer(W, len(x), B, (N + lanes - 1) // lanes, _PARTS if save else 0, lanes)
+    h = W.new_empty(0, B, N) if options.last_only else empty_like_steps(x, N)
+    return h, W.new_empty(B, N), W.new_empty(B, N), saved
+
+
+def _kernel_options(operands: LSTMOperands, options: LSTMOptions) -> tuple[Any, ...]:
+    x, M = operands.x, 0 if operands.U is None else operands.x.shape[2]
+    shape = *x.shape[:2], operands.W.shape[1], M
+    sizes = None if options.batch_sizes is None else list(options.batch_sizes)
+    return number_type(*operands), torch.get_num_threads(), shape, sizes, options.reverse
+
+
+def _kernel_views(operands: LSTMOperands, h: Tensor | None) -> list[tuple[int, int, int]]:
+    x, W, h0, c0, U, c = operands
+    states = _row_pointer(h0), _row_pointer(c0)
+    return [pointer(x), pointer(U), pointer(c), pointer(W), *states, pointer(h)]
+
+
+def _row_pointer(tensor: Tensor | None) -> tuple[int, int, int]:  # (B, N)
+    """Return the address and the strides of one step of states."""
+    return (0, 0, 0) if tensor is None else (tensor.data_ptr(), 0, tensor.stride(0))
+
+
+@lstm_cpu.register_fake
+def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _results(*records(arguments), arguments[-1])
+
+
+@_lstm_cpu_backward.register_fake
+def _(*arguments: Any) -> list[Tensor]:
+    operands, _ = records(arguments[5:])
+    gradients = gradient_buffers(operands, arguments[3], arguments[-1])
+    return [gradient for gradient in gradients if gradient is not None]
+
+
+register_gradients(lstm_cpu, records, lstm_reference, 3, from_operator(_lstm_cpu_backward))
+
+
+class LSTMCPU(CompiledBackend):
+    """All steps of each sequence in one kernel, which also maps the inputs."""
+
+    dtypes = REAL - {torch.float16}
+
+    def run_kernels(
+        self, operands: LSTMOperands, options: LSTMOptions
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        h, last, last_cell, _ = lstm_cpu(*operands, *options, needs_gradient(operands))
+        return h, last, last_cell

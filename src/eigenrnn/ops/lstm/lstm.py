@@ -1,0 +1,130 @@
+"""The public LSTM: checks the arguments and calls a backend."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import (
+    check_batch_sizes,
+    check_dtypes,
+    check_flags,
+    check_tensors,
+    to_float32,
+)
+from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.lstm.cpu import LSTMCPU
+from eigenrnn.ops.lstm.loop import LSTMLoop
+from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions, check_operand_shapes
+from eigenrnn.ops.lstm.reference import LSTMReference
+from eigenrnn.tracing import autocasts
+
+__all__ = ["BACKENDS", "lstm"]
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend for backend in (LSTMCPU(), LSTMLoop(), LSTMReference())
+}
+"""The backends by name, in order of preference."""
+
+_DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
+
+
+def lstm(  # noqa: PLR0913, the tensors and the options
+    x: Tensor,  # (T, B, 4 N) or (T, B, M)
+    W: Tensor,  # (4 N, N)
+    h0: Tensor | None = None,  # (B, N)
+    c0: Tensor | None = None,  # (B, N)
+    *,
+    U: Tensor | None = None,  # (4 N, M)
+    c: Tensor | None = None,  # (4 N,)
+    batch_sizes: Sequence[int] | None = None,
+    reverse: bool = False,
+    last_only: bool = False,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N)
+    r"""Evaluate a long short-term memory over a batch of sequences.
+
+    .. math::
+        i_t &= \sigma(x^i_t + h_{t-1} W_i^\top), \qquad
+        f_t = \sigma(x^f_t + h_{t-1} W_f^\top), \qquad
+        o_t = \sigma(x^o_t + h_{t-1} W_o^\top) \\
+        g_t &= \tanh(x^g_t + h_{t-1} W_g^\top), \qquad
+        c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad h_t = o_t \odot \tanh(c_t)
+
+    These are the equations of `torch.nn.LSTM`, with its order i, f, g, o of the gates. Under
+    autocast the recurrence runs in float32, because rounding errors of the states would accumulate
+    over T.
+
+    Args:
+        x: The inputs. Without U they are already mapped to the four gates; with U the mapped
+            inputs need not be stored.
+        W: The recurrent matrices of the input gate, the forget gate, the cell and the output
+            gate, stacked.
+        h0: The initial state; zero by default.
+        c0: The initial cell; zero by default.
+        U: The input maps of the four gates, stacked like W.
+        c: The bias of the input map.
+        batch_sizes: The number of sequences at each step, sorted by descending length, as in
+            `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. States past the end
+            of a sequence are zero.
+        reverse: Whether to run from each sequence's last step to its first.
+        last_only: Whether only the last states are needed. Without gradients, a backend that
+            supports it then stores and returns no others.
+        backend: The name of the backend; the fastest that supports the call by default.
+    Shape:
+        x: :math:`(T, B, 4 N)`, or :math:`(T, B, M)` with U; real, any strides.
+        W: :math:`(4 N, N)`, the dtype of x.
+        h0: :math:`(B, N)`, the dtype of x.
+        c0: :math:`(B, N)`, the dtype of x.
+        U: :math:`(4 N, M)`, c: :math:`(4 N,)`, the dtype of x.
+    Returns:
+        The states of all steps, :math:`(T, B, N)`, and the last state and the last cell of each
+        sequence, both :math:`(B, N)`. In reverse these are those of the first time step.
+    Raises:
+        ValueError: If a shape, the number of steps or the backend is wrong.
+        TypeError: If a tensor is complex, or the dtypes of the tensors differ.
+    Source:
+        Hochreiter and Schmidhuber, Neural Computation 9, 1997.
+        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: the forget gate of Gers,
+        Schmidhuber and Cummins, Neural Computation 12, 2000,
+        https://doi.org/10.1162/089976600300015015, and gradients through all steps).
+    Example:
+        >>> h, last, cell = lstm(torch.zeros(3, 2, 4), torch.zeros(4, 1), c0=torch.ones(2, 1))
+        >>> cell
+        tensor([[0.1250],
+                [0.1250]])
+    """
+    check_flags(reverse=reverse, last_only=last_only)
+    operands = LSTMOperands(x, W, cast("Tensor", h0), cast("Tensor", c0), U, c)
+    check_tensors(operands)
+    check_operand_shapes(operands)
+    options = LSTMOptions(batch_sizes, reverse, last_only)
+    if not autocasts(x.device.type):
+        return _run(operands, options, backend)
+    with torch.autocast(x.device.type, enabled=False):
+        return _run(to_float32(operands), options, backend)
+
+
+def _run(
+    operands: LSTMOperands, options: LSTMOptions, backend: str | None
+) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N)
+    """Check what depends on dtypes, which autocast may change, and run a backend.
+
+    Raises:
+        TypeError: If a dtype is wrong.
+    """
+    x, W = operands.x, operands.W
+    for name in ("h0", "c0"):
+        if getattr(operands, name) is None:
+            operands = operands._replace(**{name: x.new_zeros(x.shape[1], W.shape[1])})
+    if not x.is_floating_point():
+        raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
+    check_dtypes(_DTYPES, operands)
+    if options.batch_sizes is not None:
+        check_batch_sizes(options.batch_sizes, *x.shape[:2])
+    call = Call.of(x, "tanh", *operands[1:], state_size=2 * W.shape[1])
+    chosen = choose(BACKENDS, call, backend)
+    last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
+    h, last, cell = chosen.run(operands, options._replace(last_only=last_only))
+    return h, last, cell

@@ -1,0 +1,47 @@
+"""The reference implementation of the LSTM, in plain differentiable operations."""
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.dispatch import REAL, Backend
+from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
+
+__all__ = ["LSTMReference", "lstm_reference"]
+
+
+def lstm_reference(
+    operands: LSTMOperands, options: LSTMOptions
+) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N)
+    """Evaluate the equations of the recurrence one step at a time.
+
+    Autograd records T steps of small operations, so the backward pass is slow and needs much
+    memory.
+    """
+    x, W, h, cell, U, c = operands
+    T, B, _ = x.shape
+    sizes = options.batch_sizes or [B] * T
+    # indexing would allocate a gradient of the size of x at every step
+    xs = map_inputs(x, U, c).unbind()
+    states: list[Tensor] = []
+    for t in reversed(range(T)) if options.reverse else range(T):
+        n = sizes[t]
+        i, f, g, o = (xs[t][:n] + h[:n] @ W.T).chunk(4, dim=1)
+        cell_new = torch.sigmoid(f) * cell[:n] + torch.sigmoid(i) * torch.tanh(g)
+        h_new = torch.sigmoid(o) * torch.tanh(cell_new)
+        # a finished sequence keeps its states; one that has not begun keeps h0 and c0
+        h = torch.cat([h_new, h[n:]]) if n < B else h_new
+        cell = torch.cat([cell_new, cell[n:]]) if n < B else cell_new
+        states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
+    return torch.stack(states[::-1] if options.reverse else states), h, cell
+
+
+class LSTMReference(Backend):
+    """The definition, one step at a time."""
+
+    name = "reference"
+    description = "naive loop, differentiable any number of times"
+    dtypes = REAL
+
+    def run(self, operands: LSTMOperands, options: LSTMOptions) -> tuple[Tensor, Tensor, Tensor]:
+        return lstm_reference(operands, options)

@@ -1,0 +1,504 @@
+"""Every backend of the LSTM agrees with the reference in values and gradients."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from eigenrnn.init import haar_
+from eigenrnn.linalg import tol
+from eigenrnn.ops import lstm
+from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions, loop
+from kernel_testing import ragged_sizes
+
+SIXTEEN = (torch.bfloat16, torch.float16)
+NO_KERNEL = ("cpu", torch.float16)
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+
+# torch's own forward mode uses the deprecated torch.jit.script
+forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """Uninitialised memory is NaN."""
+    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
+
+    def poisoned(tensor):
+        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
+
+
+def operands(T, B, N, dtype=torch.float64, *, seed=0):
+    """Return x, W, h0 and c0."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    def orthogonal():
+        return haar_(torch.empty(N, N, dtype=torch.float64), generator=generator)
+
+    W = torch.cat([orthogonal() for _ in range(4)])
+    tensors = normal(T, B, 4 * N), W, normal(B, N), normal(B, N)
+    return [tensor.to(dtype).requires_grad_() for tensor in tensors]
+
+
+def options_of(T, B, *, reverse=False, ragged=False):
+    return {"reverse": reverse, "batch_sizes": ragged_sizes(T, B) if ragged else None}
+
+
+def weights_like(tensor, seed=7):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.dtype)
+
+
+def weights_of(results):
+    return [weights_like(each, seed) for seed, each in enumerate(results, start=7)]
+
+
+def values_and_gradients(tensors, **options):
+    leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+    results = lstm(*leaves, **options)
+    gradients = torch.autograd.grad(results, leaves, weights_of(results))
+    return *(each.detach() for each in results), *gradients
+
+
+def assert_near(got, expected, dtype, n):
+    for one, other in zip(got, expected, strict=True):
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        torch.testing.assert_close(
+            one.to(other.dtype), other, rtol=0, atol=scale * tol(dtype, n), equal_nan=False
+        )
+
+
+def assert_equals_reference(shape, dtype, backend, **options):
+    tensors, options = operands(*shape, dtype), options_of(*shape[:2], **options)
+    got = values_and_gradients(tensors, backend=backend, **options)
+    exact = [tensor.detach().double() for tensor in tensors]
+    expected = values_and_gradients(exact, backend="reference", **options)
+    assert_near(got, expected, dtype, shape[0] * shape[2])
+
+
+# ------------------------------------------------------------------------ the reference itself
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def one_step(x, W, h, c):
+    """Evaluate the formula of torch's documentation."""
+    i, f, g, o = np.split(x + W @ h, 4)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+@each_raggedness
+@each_direction
+def test_the_reference_runs_each_sequence_independently(reverse, ragged):
+    T, B, N = 7, 3, 4
+    tensors, options = operands(T, B, N), options_of(T, B, reverse=reverse, ragged=ragged)
+    x, W, h0, c0 = (tensor.detach().numpy() for tensor in tensors)
+    states, last, cells = np.zeros((T, B, N)), np.zeros((B, N)), np.zeros((B, N))
+    sizes = options["batch_sizes"] or [B] * T
+    for k in range(B):
+        length = sum(size > k for size in sizes)
+        h, c = h0[k], c0[k]
+        for t in reversed(range(length)) if reverse else range(length):
+            h, c = one_step(x[t, k], W, h, c)
+            states[t, k] = h
+        last[k], cells[k] = h, c
+    got = [each.detach() for each in lstm(*tensors, backend="reference", **options)]
+    assert_near(got, map(torch.as_tensor, (states, last, cells)), torch.float64, T * N)
+
+
+@each_raggedness
+@each_direction
+@each_backend
+def test_it_equals_the_lstm_of_torch(backend, reverse, ragged):
+    T, B, M, N = 7, 3, 2, 4
+    theirs = torch.nn.LSTM(M, N, dtype=torch.float64)
+    x, (h0, c0) = torch.randn(T, B, M, dtype=torch.float64), operands(1, B, N)[2:]
+    U, W, b, c = theirs.all_weights[0]
+    sizes = torch.tensor(ragged_sizes(T, B) if ragged else [B] * T)
+    lengths = (sizes.unsqueeze(1) > torch.arange(B)).sum(0)
+    x_theirs = x.clone()
+    for k, length in enumerate(lengths):
+        x_theirs[:length, k] = x[:length, k].flip(0) if reverse else x[:length, k]
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x_theirs, lengths)
+    _, ends = theirs(packed, (h0[None], c0[None]))
+    options = options_of(T, B, reverse=reverse, ragged=ragged)
+    _, *got = lstm(x, W, h0, c0, U=U, c=b + c, backend=backend, **options)
+    assert_near([v.detach() for v in got], [v[0].detach() for v in ends], torch.float64, T * N)
+
+
+# -------------------------------------------------------------- backends against the reference
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_backend
+def test_a_backend_gives_the_values_and_gradients_of_the_reference(
+    backend, dtype, reverse, ragged
+):
+    assert_equals_reference((5, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize(
+    "shape",
+    [*itertools.product((1, 2, 63), (1, 3, 17), (1, 2, 33))],
+    ids=lambda shape: "x".join(map(str, shape)),
+)
+def test_odd_shapes_agree_with_the_reference(shape, reverse, ragged):
+    assert_equals_reference(shape, torch.float64, "loop", reverse=reverse, ragged=ragged)
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
+@each_direction
+@each_backend
+def test_steps_at_which_no_sequence_runs_give_zeros(backend, sizes, reverse):
+    tensors, options = operands(4, 3, 2), {"batch_sizes": sizes, "reverse": reverse}
+    got = values_and_gradients(tensors, backend=backend, **options)
+    expected = values_and_gradients(tensors, backend="reference", **options)
+    assert_near(got, expected, torch.float64, 8)
+
+
+@each_backend
+def test_states_past_the_end_of_a_sequence_are_zero_for_any_input_there(backend):
+    x, *others = operands(4, 3, 2)
+    x = x.detach().clone()
+    x[2:, 1:] = torch.nan
+    h, last, cell = lstm(x, *others, backend=backend, batch_sizes=[3, 3, 1, 1])
+    assert not h[2:, 1:].any()
+    loss = h.sum() + last.sum() + cell.sum()
+    assert all(g.isfinite().all() for g in torch.autograd.grad(loss, others))
+
+
+@each_backend
+def test_gradients_of_states_past_the_end_have_no_effect(backend):
+    tensors = operands(4, 3, 2)
+    h, *_ = lstm(*tensors, backend=backend, batch_sizes=[3, 3, 1, 1])
+    gradients = torch.autograd.grad(h[2:, 1:].sum(), tensors)
+    assert not any(gradient.any() for gradient in gradients)
+
+
+@each_backend
+def test_the_initial_states_are_zero_by_default(backend):
+    x, W, h0, _ = operands(5, 3, 2)
+    zero = torch.zeros_like(h0)
+    expected = lstm(x, W, zero, zero, backend=backend)
+    assert all(map(torch.equal, lstm(x, W, backend=backend), expected))
+    expected = lstm(x, W, h0, zero, backend=backend)
+    assert all(map(torch.equal, lstm(x, W, h0, backend=backend), expected))
+
+
+@each_direction
+@each_backend
+def test_an_empty_batch_gives_an_empty_output_and_no_gradient(backend, reverse):
+    tensors = operands(5, 0, 2)
+    h, last, cell = lstm(*tensors, backend=backend, **options_of(5, 0, reverse=reverse))
+    assert (h.shape, last.shape, cell.shape) == ((5, 0, 2), (0, 2), (0, 2))
+    assert not torch.autograd.grad(h.sum(), tensors[1])[0].any()
+
+
+@each_backend
+def test_inputs_are_not_modified(backend):
+    tensors = operands(5, 3, 2)
+    before = [tensor.detach().clone() for tensor in tensors]
+    values_and_gradients(tensors, backend=backend)
+    assert all(map(torch.equal, tensors, before))
+
+
+def batch_first(x):
+    return x.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def strided(tensor):
+    return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+
+LAYOUTS = {
+    "batch first": lambda x, *others: (batch_first(x), *others),
+    "transposed matrix": lambda x, W, *states: (x, W.T.contiguous().T, *states),
+    "expanded states": lambda x, W, *states: (x, W, *(v[:1].expand_as(v) for v in states)),
+    "expanded input": lambda x, *others: (x[:1].expand_as(x), *others),
+    "every second": lambda *tensors: tuple(map(strided, tensors)),
+}
+
+
+@each_raggedness
+@pytest.mark.parametrize("lay_out", LAYOUTS.values(), ids=LAYOUTS.keys())
+@each_backend
+def test_strides_do_not_change_the_results(backend, lay_out, ragged):
+    laid_out = lay_out(*(tensor.detach() for tensor in operands(5, 3, 4)))
+    options = options_of(5, 3, ragged=ragged)
+    got = values_and_gradients(laid_out, backend=backend, **options)
+    contiguous = [tensor.contiguous() for tensor in laid_out]
+    expected = values_and_gradients(contiguous, backend="reference", **options)
+    assert_near(got, expected, torch.float64, 20)
+
+
+@each_backend
+def test_an_expanded_gradient_equals_a_full_one(backend):
+    tensors = operands(5, 3, 4)
+    h, *_ = lstm(*tensors, backend=backend)
+    expanded = torch.autograd.grad(h.sum(), tensors, retain_graph=True)
+    full = torch.autograd.grad(h, tensors, torch.ones_like(h))
+    assert all(map(torch.equal, expanded, full))
+
+
+@pytest.mark.parametrize("result", [0, 1, 2], ids=["states", "last states", "last cells"])
+@each_backend
+def test_each_result_alone_gives_the_gradients_of_the_reference(backend, result):
+    tensors, options = operands(5, 3, 4), options_of(5, 3, ragged=True)
+    got, expected = (
+        torch.autograd.grad(lstm(*tensors, backend=name, **options)[result].sum(), tensors)
+        for name in (backend, "reference")
+    )
+    assert_near(got, expected, torch.float64, 20)
+
+
+@pytest.mark.parametrize("needed", [*itertools.combinations(range(4), 2)], ids=str)
+def test_only_the_requested_gradients_are_needed(needed):
+    tensors = operands(5, 3, 4)
+    for k, tensor in enumerate(tensors):
+        tensor.requires_grad_(k in needed)
+    requested = [tensors[k] for k in needed]
+    got, expected = (
+        torch.autograd.grad(lstm(*tensors, backend=name)[0].sum(), requested)
+        for name in ("loop", "reference")
+    )
+    assert_near(got, expected, torch.float64, 20)
+
+
+# --------------------------------------------------------------- registration of the operators
+
+# the compiled kernels leave what they save uninitialised past the end of a sequence
+OP_CASES = {
+    "loop": ("lstm_loop", torch.float32, None, False),
+    "loop-ragged": ("lstm_loop", torch.float64, [3, 2, 1, 1], False),
+    "loop-reverse": ("lstm_loop", torch.float32, [3, 2, 1, 1], True),
+    "cpu": ("lstm_cpu", torch.float32, None, False),
+    "cpu-reverse": ("lstm_cpu", torch.float64, None, True),
+}
+
+each_op_case = pytest.mark.parametrize(
+    ("name", "dtype", "sizes", "reverse"), OP_CASES.values(), ids=OP_CASES.keys()
+)
+
+
+@each_op_case
+def test_the_operator_passes_opcheck(name, dtype, sizes, reverse):
+    inputs, options = LSTMOperands(*operands(4, 3, 2, dtype)), LSTMOptions(sizes, reverse)
+    torch.library.opcheck(getattr(torch.ops.eigenrnn, name).default, (*inputs, *options, True))
+
+
+@each_op_case
+def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, reverse):
+    inputs = LSTMOperands(*(tensor.detach() for tensor in operands(4, 3, 2, dtype)))
+    options = LSTMOptions(sizes, reverse)
+    h, *others = getattr(torch.ops.eigenrnn, name)(*inputs, *options, True)
+    results = 2 if name == "lstm_loop" else 3
+    gradients = weights_of([h, *others[: results - 1]])
+    needed = [v is not None for v in inputs]
+    arguments = *gradients, h, *others[results - 1 :], *inputs, *options, needed
+    backward = getattr(torch.ops.eigenrnn, f"{name}_backward").default
+    torch.library.opcheck(backward, arguments)
+
+
+def test_the_operator_gives_the_same_states_without_saving_gates():
+    tensors, options = LSTMOperands(*operands(4, 3, 2)), LSTMOptions()
+    kept, lost = (torch.ops.eigenrnn.lstm_loop(*tensors, *options, keep) for keep in (True, False))
+    assert all(map(torch.equal, kept[:2], lost[:2]))
+    assert lost[2].shape == (1, 3, 8)
+
+
+# -------------------------------------------------------------------- kinds of differentiation
+
+
+def check_gradients(check, **options):
+    options = options_of(3, 2, **options)
+    assert check(lambda *leaves: lstm(*leaves, backend="loop", **options), operands(3, 2, 2))
+
+
+@each_raggedness
+@each_direction
+def test_its_gradients_are_those_of_finite_differences(reverse, ragged):
+    check_gradients(torch.autograd.gradcheck, reverse=reverse, ragged=ragged)
+
+
+@each_raggedness
+@each_direction
+def test_it_can_be_differentiated_twice(reverse, ragged):
+    check_gradients(torch.autograd.gradgradcheck, reverse=reverse, ragged=ragged)
+
+
+@each_direction
+@each_backend
+def test_the_gradient_is_the_same_with_and_without_create_graph(backend, reverse):
+    tensors = operands(5, 3, 4)
+    h, *_ = lstm(*tensors, backend=backend, **options_of(5, 3, reverse=reverse, ragged=True))
+    plain = torch.autograd.grad(h.sum(), tensors, retain_graph=True)
+    graphed = torch.autograd.grad(h.sum(), tensors, create_graph=True)
+    assert_near(graphed, plain, torch.float64, 20)
+
+
+def test_vmap_over_matrices_equals_a_loop_over_them():
+    x, _, h0, c0 = operands(4, 3, 2)
+    Ws = torch.stack([operands(1, 1, 2, seed=seed)[1] for seed in range(3)])
+    got = torch.func.vmap(lambda W: lstm(x, W, h0, c0))(Ws)
+    expected = map(torch.stack, zip(*(lstm(x, W, h0, c0) for W in Ws), strict=True))
+    assert_near([v.detach() for v in got], [v.detach() for v in expected], torch.float64, 8)
+
+
+@forward_mode
+@pytest.mark.parametrize("jacobian", [torch.func.jacrev, torch.func.jacfwd])
+def test_jacobians_of_torch_func_equal_those_of_autograd(jacobian):
+    x, W, *states = operands(4, 2, 2)
+    options = options_of(4, 2, ragged=True)
+
+    def evaluate(W):
+        return lstm(x, W, *states, **options)[0]
+
+    expected = torch.autograd.functional.jacobian(evaluate, W.detach())
+    assert_near([jacobian(evaluate)(W.detach()).detach()], [expected], torch.float64, 8)
+
+
+@each_backend
+def test_batched_gradients_equal_those_of_each(backend):
+    tensors = operands(3, 2, 2)
+    h, *_ = lstm(*tensors, backend=backend)
+    gs = torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
+    batched = torch.autograd.grad(h, tensors, gs, is_grads_batched=True, retain_graph=True)
+    one_by_one = [torch.autograd.grad(h, tensors, g, retain_graph=True) for g in gs]
+    assert_near(batched, map(torch.stack, zip(*one_by_one, strict=True)), torch.float64, 8)
+
+
+def test_under_no_grad_nothing_is_saved():
+    with torch.no_grad():
+        assert all(each.grad_fn is None for each in lstm(*operands(4, 2, 2)))
+
+
+def test_inference_mode_does_not_change_the_states():
+    tensors = operands(4, 2, 2)
+    with torch.inference_mode():
+        h, *_ = lstm(*tensors)
+    assert torch.equal(h, lstm(*tensors)[0])
+
+
+# ------------------------------------------------------------------------ number of operations
+
+
+INSIDE = {
+    torch.ops.eigenrnn.lstm_loop.default: loop.lstm_loop._init_fn,
+    torch.ops.eigenrnn.lstm_loop_backward.default: loop._lstm_loop_backward._init_fn,
+}
+
+
+class Work(TorchDispatchMode):
+    """Counts operations and the numbers that they write, also inside our operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in INSIDE:
+            with self:
+                return INSIDE[func](*args, **(kwargs or {}))
+        outputs = func(*args, **(kwargs or {}))
+        self.operations += 1
+        self.numbers += sum(t.numel() for t in tree_leaves(outputs) if torch.is_tensor(t))
+        return outputs
+
+
+def work_of(T, what, *, ragged=False):
+    tensors = operands(T, 3, 2)
+    there, back = Work(), Work()
+    with there:
+        h, *_ = lstm(*tensors, backend="loop", **options_of(T, 3, ragged=ragged))
+    with back:
+        torch.autograd.grad(h, tensors, torch.ones_like(h))
+    return np.array([getattr(there, what), getattr(back, what)])
+
+
+@each_raggedness
+@pytest.mark.parametrize("what", ["operations", "numbers"])
+def test_the_work_of_the_loop_grows_linearly_with_the_number_of_steps(what, ragged):
+    of_12, of_24, of_36 = (work_of(T, what, ragged=ragged) for T in (12, 24, 36))
+    assert ((of_36 - of_24) == (of_24 - of_12)).all()
+
+
+# ------------------------------------------------------------------------------ error messages
+
+x, W, h0, c0 = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32))
+REFUSED = {
+    "rank": ((x[0], W), {}, ValueError, r"x of shape \(T, B, 4 N\) with T >= 1, got \(3, 8\)"),
+    "no steps": ((x[:0], W), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 8\)"),
+    "quarters": ((x[..., :7], W), {}, ValueError, r"x of shape .* 4 N\) .*, got \(4, 3, 7\)"),
+    "no units": ((x[..., :0], W), {}, ValueError, r"x of shape .* 4 N\) .*, got \(4, 3, 0\)"),
+    "size of W": ((x, W[:2]), {}, ValueError, r"W of shape \(8, 2\), got \(2, 2\)"),
+    "size of h0": ((x, W, h0[:2]), {}, ValueError, r"h0 of shape \(3, 2\), got \(2, 2\)"),
+    "size of c0": ((x, W, h0, c0[:2]), {}, ValueError, r"c0 of shape \(3, 2\), got \(2, 2\)"),
+    "c alone": ((x, W), {"c": W[:, 0]}, ValueError, "c to go with U, got c alone"),
+    "type of W": ((x, W.double()), {}, TypeError, "W of torch.float32 .*, got torch.float64"),
+    "type of c0": ((x, W, h0, c0.double()), {}, TypeError, "c0 of torch.float32 .* torch.float64"),
+    "complex": (
+        (x.cfloat(), W.cfloat()),
+        {},
+        TypeError,
+        "real floating-point x, got torch.complex64: gates need real states",
+    ),
+    "integers": ((x.long(), W.long()), {}, TypeError, "real floating-point x, got torch.int64"),
+    "too few sizes": (
+        (x, W),
+        {"batch_sizes": [3, 3, 3]},
+        ValueError,
+        r"4 batch sizes that fall from 3, got \[3, 3, 3\]",
+    ),
+    "backend": ((x, W), {"backend": "cuda"}, ValueError, "backend to be one of .*, got 'cuda'"),
+    "flag": ((x, W), {"reverse": 1}, TypeError, "reverse to be True or False, got int"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
+)
+def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
+    with pytest.raises(error, match=f"expected {message}"):
+        lstm(*arguments, **options)
+
+
+# ----------------------------------------------------------------------------- lower precision
+
+
+def test_autocast_runs_the_recurrence_in_float32():
+    x, *others = operands(5, 3, 4, torch.float32)
+    rounded = x.bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        h, *_ = lstm(rounded, *others)
+    assert torch.equal(h, lstm(rounded.float(), *others)[0])
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype"),
+    [(name, dtype) for name in BACKENDS for dtype in SIXTEEN if (name, dtype) != NO_KERNEL],
+    ids=str,
+)
+def test_sixteen_bits_agree_with_double_precision_up_to_rounding(backend, dtype):
+    tensors = [tensor.detach() for tensor in operands(3, 2, 4, dtype)]
+    got = values_and_gradients(tensors, backend=backend)
+    expected = values_and_gradients([v.double() for v in tensors], backend="reference")
+    assert got[0].dtype == dtype
+    assert_near(got, expected, dtype, 3)
