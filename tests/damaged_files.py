@@ -106,13 +106,13 @@ def remove(content: bytearray, rng: np.random.Generator) -> None:
     del content[begin:end]
 
 
-WORDS = [b"0", b"-1", b"nan", b"1e39", b"1e999", b"1" * 5_000, b"null", b"[]", b"{}", b'""', b"x"]
+CHUNKS = [b"0", b"-1", b"nan", b"1e39", b"1e999", b"1" * 5_000, b"null", b"[]", b"{}", b'""', b"x"]
 
 
 def write_another_number(content: bytearray, rng: np.random.Generator) -> None:
     numbers = [*re.finditer(rb"[0-9]+", bytes(content))]
     begin, end = numbers[rng.integers(len(numbers))].span() if numbers else (0, 0)
-    content[begin:end] = WORDS[rng.integers(len(WORDS))]
+    content[begin:end] = CHUNKS[rng.integers(len(CHUNKS))]
 
 
 def overwrite(content: bytearray, rng: np.random.Generator) -> None:
@@ -368,7 +368,7 @@ def data_readers() -> dict[str, Reader]:
     rollout = io.BytesIO()
     np.save(rollout, np.zeros(2, ROLLOUT))
     digits = recordings("recordings/0_a_0.wav", "recordings/1_a_7.wav", "recordings/2_a_20.wav")
-    spoken = recordings("timit/dr1-fvmh0/si836.wav", "timit/dr8-fbcg1/sx2.wav")
+    timit_sample = recordings("timit/dr1-fvmh0/si836.wav", "timit/dr8-fbcg1/sx2.wav")
     symbols = {part: f"t h e _ {part[0]} a t \n ".encode() for part in PTB_CHARACTER_FILES}
     characters = {p: known(f, symbols[p]) for p, f in PTB_CHARACTER_FILES.items()}
     text = gzip.compress(TEXT.encode())
@@ -433,11 +433,11 @@ def data_readers() -> dict[str, Reader]:
         ),
         "timit": Reader(
             "timit-sample.zip",
-            spoken,
+            timit_sample,
             read_locally(
                 speech,
                 "TIMIT_SAMPLE",
-                known(speech.TIMIT_SAMPLE, spoken),
+                known(speech.TIMIT_SAMPLE, timit_sample),
                 lambda f: listed(speech.read_timit_sample("test", f)),
             ),
             **ZIP,

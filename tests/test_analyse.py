@@ -138,9 +138,9 @@ def test_the_model_is_not_modified():
 
 
 def test_each_analysis_is_announced():
-    said = []
-    found = analyse(plain(), X, say=said.append).results
-    assert said == list(found)
+    names = []
+    found = analyse(plain(), X, progress=names.append).results
+    assert names == list(found)
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
@@ -161,9 +161,9 @@ def test_the_loss_receives_the_outputs_of_the_model():
 
 
 def test_without_inputs_the_analyses_that_need_them_are_skipped_with_a_reason():
-    given = analyse(plain())
-    assert set(given.skipped) == {*(f"{name}_l0" for name in AT_WORK), "gradient_norms"}
-    assert given.skipped["lyapunov_l0"] == "it needs inputs: analyse(model, inputs)"
+    found = analyse(plain())
+    assert set(found.skipped) == {*(f"{name}_l0" for name in AT_WORK), "gradient_norms"}
+    assert found.skipped["lyapunov_l0"] == "it needs inputs: analyse(model, inputs)"
 
 
 def test_without_a_loss_the_gradient_norms_are_skipped_with_a_reason():
@@ -173,9 +173,9 @@ def test_without_a_loss_the_gradient_norms_are_skipped_with_a_reason():
 
 def test_slow_analyses_are_skipped_with_the_call_that_runs_them():
     left_out = analyse(plain(301)).skipped
-    said = left_out["kreiss_hh_l0"]
-    assert "(301 > 300)" in said
-    assert said.endswith("call eigenrnn.analysis.kreiss(recurrent_matrices(model)['hh_l0'])")
+    reason = left_out["kreiss_hh_l0"]
+    assert "(301 > 300)" in reason
+    assert reason.endswith("call eigenrnn.analysis.kreiss(recurrent_matrices(model)['hh_l0'])")
     assert "henrici_hh_l0" not in left_out
 
 
@@ -189,11 +189,11 @@ def test_inapplicable_analyses_say_why():
 
 
 def test_unbounded_noise_is_truncated_with_a_remark():
-    given = analyse(RNN(2, 4, constraint=Schur))
-    assert "that of the last 200 steps counts" in given.notes["fisher_memory_hh_l0"]
-    assert "source is the first input's column" in given.notes["fisher_memory_hh_l0"]
+    found = analyse(RNN(2, 4, constraint=Schur))
+    assert "that of the last 200 steps counts" in found.notes["fisher_memory_hh_l0"]
+    assert "source is the first input's column" in found.notes["fisher_memory_hh_l0"]
     # of an orthogonal matrix the noise of 200 steps is 200 I
-    curve = given.results["fisher_memory_hh_l0"].curve
+    curve = found.results["fisher_memory_hh_l0"].curve
     np.testing.assert_allclose(curve, np.full(200, 1 / 200), rtol=1e-6)
 
 
@@ -355,10 +355,10 @@ def short(monkeypatch):
 
 def test_a_run_is_analysed(eigenrnn, tmp_path):
     eigenrnn(RUN)
-    told = eigenrnn("analyse run").out
+    output = eigenrnn("analyse run").out
     folder = tmp_path / "run" / "analysis"
-    assert told.startswith("copying-scornn-4 after 2 steps (run/best.pt)\n")
-    assert told.endswith("in run/analysis\n")
+    assert output.startswith("copying-scornn-4 after 2 steps (run/best.pt)\n")
+    assert output.endswith("in run/analysis\n")
     summary = json.loads((folder / "summary.json").read_text())
     assert {"spectrum_hh_l0", "gradient_map_l0", "gradient_norms"} <= set(summary["found"])
     for name, numbers in summary["found"].items():
@@ -366,7 +366,7 @@ def test_a_run_is_analysed(eigenrnn, tmp_path):
         with (folder / f"{name}.csv").open(newline="") as file:
             assert len(list(csv.reader(file))) > 1
         for quantity in numbers:
-            assert f"| {name} | {quantity} | " in told
+            assert f"| {name} | {quantity} | " in output
 
 
 @pytest.mark.usefixtures("short")
@@ -387,10 +387,10 @@ def test_a_failed_figure_is_reported_and_the_rest_is_written(eigenrnn, tmp_path,
         importlib.import_module("eigenrnn.experiments.cli.analyse"), "analyse_model", only
     )
     eigenrnn(RUN)
-    told = eigenrnn("analyse run").out
+    output = eigenrnn("analyse run").out
     summary = json.loads((tmp_path / "run" / "analysis" / "summary.json").read_text())
     assert list(summary["left_out"]) == ["henrici_hh_l0.png"]
-    assert "skipped henrici_hh_l0.png: it cannot be drawn" in told
+    assert "skipped henrici_hh_l0.png: it cannot be drawn" in output
     assert (tmp_path / "run" / "analysis" / "spectrum_hh_l0.png").exists()
 
 
@@ -425,19 +425,21 @@ def test_without_data_the_other_analyses_run_with_a_note(eigenrnn, monkeypatch):
     )
     monkeypatch.setattr(AnalysisResults, "save", lambda *_: {})
     (Path("run") / "analysis").mkdir()
-    told = eigenrnn("analyse run").out
-    assert "without data: there is no file anywhere; name the data folder with --data_root" in told
-    assert "skipped lyapunov_l0: it needs inputs" in told
-    assert "| henrici_hh_l0 |" in told
+    output = eigenrnn("analyse run").out
+    assert (
+        "without data: there is no file anywhere; name the data folder with --data_root" in output
+    )
+    assert "skipped lyapunov_l0: it needs inputs" in output
+    assert "| henrici_hh_l0 |" in output
 
 
 def test_a_run_started_in_python_says_how_to_load_it(eigenrnn, tmp_path):
     small_fit(tmp_path / "run", small_settings(2))
-    said = eigenrnn("analyse run", status=2).err
-    assert said.startswith("error: the model of run was created in Python")
-    assert "eigenrnn.analysis.analyse(model)" in said
+    error = eigenrnn("analyse run", status=2).err
+    assert error.startswith("error: the model of run was created in Python")
+    assert "eigenrnn.analysis.analyse(model)" in error
 
 
 def test_a_missing_run_argument_is_an_error(eigenrnn):
-    said = eigenrnn("analyse", status=2).err
-    assert said == "error: expected the folder of a run or a checkpoint, got none\n"
+    error = eigenrnn("analyse", status=2).err
+    assert error == "error: expected the folder of a run or a checkpoint, got none\n"

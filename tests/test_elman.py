@@ -155,7 +155,7 @@ def test_the_complex_modrelu_keeps_the_phase_and_shifts_the_modulus():
 def test_the_gradient_of_a_nonlinearity_follows_from_its_output(case, dtype):
     name, has_bias = NONLINEARITIES[case]
     f = FUNCTIONS[name]
-    if dtype.is_complex and not f.takes_complex:
+    if dtype.is_complex and not f.supports_complex:
         return
     generator = torch.Generator().manual_seed(0)
     z = normal(generator, (50,), dtype).requires_grad_()

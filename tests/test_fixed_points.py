@@ -93,7 +93,7 @@ def test_every_result_is_a_fixed_point_with_the_right_jacobian(name):
     layer, x = LAYERS[name](), torch.tensor([0.3, -0.2], dtype=torch.float64)
     which = "l0_reverse" if name == "reverse" else "l0"
     one = next(each for each in recurrences(layer) if each.name == which)
-    result = fixed_points(layer, input=x, starts=16, generator=seeded(), which=which)
+    result = fixed_points(layer, input=x, initial_states=16, generator=seeded(), which=which)
     h = torch.from_numpy(result.points)
     moved = (one.step(x.expand(len(h), 2), h) - h).norm(dim=1)
     assert (moved <= 1e-9 * (1 + h.norm(dim=1))).all()
@@ -101,13 +101,13 @@ def test_every_result_is_a_fixed_point_with_the_right_jacobian(name):
     J = [one.jacobians(x[None], each[None])[0][0].detach() for each in h]
     for found_values, each in zip(result.eigenvalues, J, strict=True):
         assert found_values.prod() == pytest.approx(complex(torch.linalg.det(each)), abs=1e-9)
-    assert result.starts == 16
+    assert result.searches == 16
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm"])
 def test_long_run_of_a_new_gated_network_converges_to_its_one_stable_point(name):
     layer = LAYERS[name]()
-    result = fixed_points(layer, starts=16, generator=seeded())
+    result = fixed_points(layer, initial_states=16, generator=seeded())
     states = recurrences(layer)[0].states(torch.zeros(400, 1, 2))
     assert result.kinds == ["stable"]
     assert result.failed == 0
@@ -115,7 +115,7 @@ def test_long_run_of_a_new_gated_network_converges_to_its_one_stable_point(name)
 
 
 def test_line_of_fixed_points_gives_marginal_points_on_it():
-    result = fixed_points(linear([[1.0, 0.0], [0.0, 0.5]]), starts=10, generator=seeded())
+    result = fixed_points(linear([[1.0, 0.0], [0.0, 0.5]]), initial_states=10, generator=seeded())
     np.testing.assert_allclose(result.points[:, 1], 0, atol=1e-8)
     assert set(result.kinds) == {"marginal"}
     assert len(result.points) == 10
@@ -126,7 +126,7 @@ def test_network_without_fixed_points_counts_every_search_as_failed():
     layer.all_directions()[0].constraint.assign(torch.ones(1, 1, dtype=torch.float64))
     with torch.no_grad():
         layer.all_directions()[0].input_bias.fill_(1)
-    result = fixed_points(layer, starts=5, generator=seeded())
+    result = fixed_points(layer, initial_states=5, generator=seeded())
     assert (result.failed, result.points.shape, result.kinds) == (5, (0, 1), [])
     kinds = dict.fromkeys(("stable", "marginal", "saddle", "unstable"), 0)
     assert result.headline() == {"points": 0, **kinds, "failed": 5}
@@ -134,7 +134,7 @@ def test_network_without_fixed_points_counts_every_search_as_failed():
 
 
 def test_headline_counts_the_kinds_of_points():
-    result = fixed_points(tanh([[2.0, 0.0], [0.0, 3.0]]), starts=200, generator=seeded())
+    result = fixed_points(tanh([[2.0, 0.0], [0.0, 3.0]]), initial_states=200, generator=seeded())
     assert result.headline() == {
         "points": 9,
         "stable": 4,
@@ -146,7 +146,7 @@ def test_headline_counts_the_kinds_of_points():
 
 
 def test_number_of_starts_may_be_a_numpy_integer():
-    assert fixed_points(tanh([[0.5]]), starts=np.int64(4)).starts == 4
+    assert fixed_points(tanh([[0.5]]), initial_states=np.int64(4)).searches == 4
 
 
 def test_numpy_generator_raises():
@@ -156,7 +156,7 @@ def test_numpy_generator_raises():
 
 def test_search_begins_at_the_initial_states_and_keeps_them():
     start = torch.tensor([[2.0]], dtype=torch.float64)
-    result = fixed_points(tanh([[2.0]]), starts=start)
+    result = fixed_points(tanh([[2.0]]), initial_states=start)
     assert result.points.shape == (1, 1)
     assert result.points[0, 0] > 0.9
     assert start.item() == 2
@@ -180,11 +180,20 @@ def test_figure_and_table_show_all_eigenvalues():
     [
         ({"input": [1.0, 2.0]}, "expected input of size 1"),
         ({"input": [math.nan]}, "expected finite numbers in input"),
-        ({"starts": 0}, r"expected starts to contain at least one state, \(P, 1\)"),
-        ({"starts": torch.zeros(3, 2)}, "expected starts of size 1"),
-        ({"starts": torch.full((3, 1), math.inf)}, "expected finite numbers in starts"),
-        ({"starts": True}, "expected starts to be a number or states, got True"),
-        ({"starts": "many"}, "expected starts to be a tensor or an array of numbers, got str"),
+        (
+            {"initial_states": 0},
+            r"expected initial_states to contain at least one state, \(P, 1\)",
+        ),
+        ({"initial_states": torch.zeros(3, 2)}, "expected initial_states of size 1"),
+        (
+            {"initial_states": torch.full((3, 1), math.inf)},
+            "expected finite numbers in initial_states",
+        ),
+        ({"initial_states": True}, "expected initial_states to be a number or states, got True"),
+        (
+            {"initial_states": "many"},
+            "expected initial_states to be a tensor or an array of numbers, got str",
+        ),
         ({"tolerance": 0.0}, "expected tolerance > 0, got 0.0"),
         ({"steps": 0}, "expected steps to be a positive integer, got 0"),
         ({"steps": 2.5}, "expected steps to be a positive integer, got 2.5"),

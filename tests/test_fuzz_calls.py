@@ -416,8 +416,8 @@ def linalg_call(rng: random.Random) -> Call:
     X = normal(rng, n, n)
     A = (size * (X - X.T)).to(dtype)
     if name in ("cayley", "exp_skew"):
-        made = partial(check_orthogonal, run, A)
-        return Call(f"{name}({size} {described({'A': A})})", made, is_good=True)
+        run_check = partial(check_orthogonal, run, A)
+        return Call(f"{name}({size} {described({'A': A})})", run_check, is_good=True)
     return Call(f"{name}({described({'A': A})})", lambda: run(A), is_good=True)
 
 
@@ -446,7 +446,7 @@ MATRIX_FUNCTIONS = {
     "recurrent_matrices": {},
     "recurrent_layers": {},
     "recurrences": {},
-    "fixed_points": {"starts": 3, "steps": 5},
+    "fixed_points": {"initial_states": 3, "steps": 5},
     "hidden_chain": {"steps": 4},
     "lyapunov": {"x": torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))},
     "jacobian_bound": {"x": torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))},

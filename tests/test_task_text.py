@@ -52,8 +52,8 @@ def slow_windows(symbols, size, window):
     while begin < length - 1:
         end = min(begin + window, length - 1)
         read = [each[begin:end] for each in streams]
-        asked = [each[begin + 1 : end + 1] for each in streams]
-        batches.append((read, asked))
+        labels = [each[begin + 1 : end + 1] for each in streams]
+        batches.append((read, labels))
         begin = end
     return batches
 
@@ -69,9 +69,9 @@ def test_windows_equal_a_construction_stream_by_stream(path, split, size, window
     end = min([cut for cut in cuts.values() if cut > begin], default=len(text))
     expected = slow_windows(text[begin:end], size, window)
     batches = first(task.batches(split, size), len(expected) + 1)
-    for number, (batch, (read, asked)) in enumerate(zip(batches, expected, strict=False)):
+    for number, (batch, (read, labels)) in enumerate(zip(batches, expected, strict=False)):
         assert [read_out(task, row) for row in batch.inputs.T] == read
-        assert [read_out(task, row) for row in batch.targets.T] == asked
+        assert [read_out(task, row) for row in batch.targets.T] == labels
         assert (batch.carry, batch.lr_scale) == (number > 0, 1.0)
     if split == "train":
         assert task.steps_per_epoch(size) == len(expected)
@@ -155,11 +155,11 @@ def test_lines_are_separate_and_padded(path):
         assert not batch.carry
         for b in range(batch.size):
             length = int(batch.lengths[b])
-            read, asked = batch.inputs[:, b], batch.targets[:, b]
-            line = read_out(task, read[:length]) + read_out(task, asked[length - 1 : length])
+            read, labels = batch.inputs[:, b], batch.targets[:, b]
+            line = read_out(task, read[:length]) + read_out(task, labels[length - 1 : length])
             got.append("".join(line))
-            assert read_out(task, asked[:length]) == line[1:]
-            assert (asked[length:] == -100).all()
+            assert read_out(task, labels[:length]) == line[1:]
+            assert (labels[length:] == -100).all()
             assert (read[length:] == 0).all()
     assert got == lines
     assert "<eos>" not in task.symbols

@@ -29,14 +29,14 @@ class Nonlinearity:
         backward: :math:`(g, h, b, |z|) \mapsto` the gradient of z from the gradient g of h. Only
             complex modReLU needs the modulus.
         has_bias: Whether f has a bias b, one real number per unit.
-        takes_complex: Whether f is defined on complex states.
+        supports_complex: Whether f is defined on complex states.
     """
 
     name: str
     forward: Callable[[Tensor, Tensor | None], Tensor]
     backward: Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
     has_bias: bool = False
-    takes_complex: bool = False
+    supports_complex: bool = False
 
 
 def modrelu(
@@ -76,7 +76,7 @@ def _modrelu_backward(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor
 NONLINEARITIES = {
     f.name: f
     for f in (
-        Nonlinearity("modrelu", modrelu, _modrelu_backward, has_bias=True, takes_complex=True),
+        Nonlinearity("modrelu", modrelu, _modrelu_backward, has_bias=True, supports_complex=True),
         Nonlinearity("tanh", lambda z, _: torch.tanh(z), lambda g, h, _b, _m: g * (1 - h * h)),
         Nonlinearity("relu", lambda z, _: torch.relu(z), lambda g, h, _b, _m: g * (h > 0)),
         Nonlinearity(
@@ -90,7 +90,7 @@ NONLINEARITIES = {
             )
             for name, slope in LEAKY_SLOPES.items()
         ),
-        Nonlinearity("identity", lambda z, _: z, lambda g, _h, _b, _m: g, takes_complex=True),
+        Nonlinearity("identity", lambda z, _: z, lambda g, _h, _b, _m: g, supports_complex=True),
     )
 }
 

@@ -86,7 +86,7 @@ def analyse(
     inputs: Any = None,
     loss: Callable[[Tensor], Tensor] | None = None,
     *,
-    say: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> AnalysisResults:
     """Run every analysis that applies to a network and takes a few seconds.
 
@@ -98,7 +98,7 @@ def analyse(
         model: A recurrent layer, ours or torch's, or a model with at least one. It is not changed.
         inputs: A batch, in the form that the model takes, for the analyses that need inputs.
         loss: A function of the model's output for these inputs, for the gradients of a loss.
-        say: Called with the name of each analysis before it runs.
+        progress: Called with the name of each analysis before it runs.
     Returns:
         The results, and the reason for each analysis that was skipped.
     Raises:
@@ -115,7 +115,7 @@ def analyse(
         if isinstance(job, str):
             skipped[name] = job
             continue
-        say(name)
+        progress(name)
         try:
             results[name] = job()
         except _ERRORS as error:  # the analysis does not apply; the message says why
@@ -183,7 +183,7 @@ def _layer_jobs(prefix: str, layer: nn.Module, recurrence: Recurrence) -> Jobs:
     initial = recurrence.begin(1).new_zeros(1, S)
     random = torch.randn(_INITIAL_STATES // 2 - 1, S, generator=torch.Generator().manual_seed(0))
     initial = torch.cat([initial, random.to(initial)])
-    points = partial(fixed_points, layer, starts=initial, steps=30, which=which)
+    points = partial(fixed_points, layer, initial_states=initial, steps=30, which=which)
     chain = partial(hidden_chain, layer, which=which)
     yield (
         f"hidden_chain_{prefix}{which}",

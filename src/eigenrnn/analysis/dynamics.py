@@ -54,7 +54,7 @@ class FixedPoints(Analysis):
         points: The fixed points, in order of rising spectral radius.
         eigenvalues: The eigenvalues of the Jacobian at each point, by falling modulus.
         residuals: :math:`\|F(h) - h\|_2` at each point.
-        starts: The number of initial states of the search.
+        searches: The number of initial states of the search.
         failed: The number of initial states from which it did not converge.
     Shape:
         points: :math:`(P, S)`; eigenvalues: :math:`(P, S)`; residuals: :math:`(P,)`.
@@ -63,7 +63,7 @@ class FixedPoints(Analysis):
     points: NDArray[np.float64]
     eigenvalues: NDArray[np.complex128]
     residuals: NDArray[np.float64]
-    starts: int
+    searches: int
     failed: int
 
     @property
@@ -111,7 +111,7 @@ def fixed_points(
     layer: nn.Module,
     *,
     input: Tensor | ArrayLike | None = None,  # (M,)
-    starts: int | Tensor = 64,  # (P, S)
+    initial_states: int | Tensor = 64,  # (P, S)
     tolerance: float = 1e-9,
     steps: int = 200,
     generator: Generator | None = None,
@@ -130,24 +130,24 @@ def fixed_points(
     Args:
         layer: A recurrent layer, ours or torch's, or a model with one.
         input: The input of the layer or direction at every step; zero by default.
-        starts: The initial states, or how many to draw from the normal distribution; the first
-            of these is zero.
+        initial_states: The initial states of the search, or how many to draw from the normal
+            distribution; the first of these is zero.
         tolerance: The largest :math:`\|F(h) - h\|_2` of a fixed point, relative to
             :math:`1 + \|h\|_2`.
         steps: The largest number of iterations of the search.
         generator: Torch's generator of initial states; its global generator by default.
         which: The layer and direction.
     Shape:
-        input: :math:`(M,)`; starts: :math:`(P, S)`.
+        input: :math:`(M,)`; initial_states: :math:`(P, S)`.
     Raises:
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
-            finite, or `starts`, `steps` or `tolerance` is not positive.
+            finite, or `initial_states`, `steps` or `tolerance` is not positive.
         TypeError: If the generator is not torch's.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
         (departures: the Levenberg-Marquardt method in place of Newton's with a trust region).
     Example:
-        >>> fixed_points(torch.nn.RNN(1, 1, bias=False), starts=5).kinds
+        >>> fixed_points(torch.nn.RNN(1, 1, bias=False), initial_states=5).kinds
         ['stable']
     """
     recurrence = select_recurrence({each.name: each for each in recurrences(layer)}, which)
@@ -157,10 +157,11 @@ def fixed_points(
         raise ValueError(f"expected tolerance > 0, got {tolerance}")
     M, S = recurrence.input_size, recurrence.state_size
     x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
-    h = _initial_states(starts, S, generator)
+    h = _initial_states(initial_states, S, generator)
     if not len(h) or h.dim() != 2:
         raise ValueError(
-            f"expected starts to contain at least one state, (P, {S}), got {tuple(h.shape)}"
+            f"expected initial_states to contain at least one state, (P, {S}), "
+            f"got {tuple(h.shape)}"
         )
     h, residual = _minimise(recurrence, x.expand(len(h), M), h, steps, tolerance)
     converged = residual <= tolerance * (1 + h.norm(dim=1))
@@ -226,18 +227,18 @@ def _distinct(
 
 
 def _initial_states(
-    starts: int | Tensor | ArrayLike, size: int, generator: Generator | None
+    initial_states: int | Tensor | ArrayLike, size: int, generator: Generator | None
 ) -> Tensor:  # (P, S)
     """Return the initial states, or draw the requested number of them.
 
     Raises:
         ValueError: If the argument is neither states nor a number.
     """
-    if isinstance(starts, bool):
-        raise ValueError(f"expected starts to be a number or states, got {starts}")
-    if not isinstance(starts, int | np.integer):
-        return _finite_tensor(starts, "starts", (size,))
-    h = torch.randn(max(int(starts), 0), size, generator=generator, dtype=torch.float64)
+    if isinstance(initial_states, bool):
+        raise ValueError(f"expected initial_states to be a number or states, got {initial_states}")
+    if not isinstance(initial_states, int | np.integer):
+        return _finite_tensor(initial_states, "initial_states", (size,))
+    h = torch.randn(max(int(initial_states), 0), size, generator=generator, dtype=torch.float64)
     h[:1] = 0
     return h
 

@@ -505,11 +505,11 @@ def _matrix_network(
     """
     f = named_nonlinearity(name)
     is_complex = np.iscomplexobj(W)
-    if f.has_bias or (is_complex and not f.takes_complex):
+    if f.has_bias or (is_complex and not f.supports_complex):
         allowed = [
             each.name
             for each in NONLINEARITIES.values()
-            if not each.has_bias and (each.takes_complex or not is_complex)
+            if not each.has_bias and (each.supports_complex or not is_complex)
         ]
         raise ValueError(f"expected a nonlinearity among {', '.join(allowed)}, got {name!r}")
     v = np.eye(len(W))[0] if source is None else as_vector(source, len(W), "source")

@@ -135,9 +135,9 @@ class Constraint(nn.Module, ABC):
     @torch.no_grad()
     def sample(self, generator: Generator | None = None) -> Tensor:  # (N, N)
         """Draw a matrix as `reset` does, without changing the module."""
-        twin = copy.deepcopy(self)
-        twin.reset(generator)
-        return twin().detach()
+        clone = copy.deepcopy(self)
+        clone.reset(generator)
+        return clone().detach()
 
     def penalty(self) -> Tensor:  # ()
         """Return the term that the paper of the set adds to the loss; zero by default."""

@@ -230,12 +230,12 @@ class Schur(Constraint):
     def _assign(self, W: Tensor) -> None:
         exact, least = self._exact(W), math.inf
         for k, basis in enumerate(self._bases(exact)):
-            twin = copy.deepcopy(self)
-            if k > 0 and not _reaches(twin.P, basis):
+            clone = copy.deepcopy(self)
+            if k > 0 and not _reaches(clone.P, basis):
                 continue
-            least = min(least, twin._set(exact))  # noqa: SLF001, of the same class
+            least = min(least, clone._set(exact))  # noqa: SLF001, of the same class
             if least <= self.tolerance:
-                self.load_state_dict(twin.state_dict())
+                self.load_state_dict(clone.state_dict())
                 return
         hint = (
             f"its eigenvectors are too close to each other, or out of reach of {self.P}; if you "

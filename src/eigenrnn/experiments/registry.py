@@ -40,9 +40,9 @@ def _snake(name: str) -> str:
 def _exported(package: Any, base: type) -> list[type]:
     exported = [getattr(package, name) for name in package.__all__]
     return [
-        thing
-        for thing in exported
-        if inspect.isclass(thing) and issubclass(thing, base) and not inspect.isabstract(thing)
+        entry
+        for entry in exported
+        if inspect.isclass(entry) and issubclass(entry, base) and not inspect.isabstract(entry)
     ]
 
 

@@ -49,7 +49,7 @@ class Direction(AbstractDirection):
         self, config: DirectionConfig, nonlinearity: str, output: Literal["real_imag", "real"]
     ) -> None:
         super().__init__(config)
-        if self.constraint.is_complex and not look_up(nonlinearity).takes_complex:
+        if self.constraint.is_complex and not look_up(nonlinearity).supports_complex:
             raise ValueError(
                 f"expected modrelu or identity, as {type(self.constraint).__name__} is complex, "
                 f"got {nonlinearity!r}"

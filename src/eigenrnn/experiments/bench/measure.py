@@ -132,7 +132,7 @@ def measure(
     rounds: int = 7,
     slow: bool = False,
     details: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
     after: Callable[[Bench, Size | None], None] = lambda _, __: None,
 ) -> Bench:
     """Time all layers, interleaved in one process.
@@ -142,13 +142,13 @@ def measure(
         rounds: How often each layer is timed.
         slow: Whether to time Python loops over torch's cells too.
         details: Whether to measure memory, streaming and scaling too.
-        say: Called with the name of each measurement.
+        progress: Called with the name of each measurement.
         after: Called with the measurements so far after each size, and with None at the end.
     """
     bench = Bench(_machine())
     for size in sizes:
         T, B, N = size
-        say(f"T={T}, B={B}, N={N}")
+        progress(f"T={T}, B={B}, N={N}")
         bench.product_gflops[size] = product_gflops(time.perf_counter)
         x = torch.randn(T, B, 1, generator=torch.Generator().manual_seed(_SEED))
         runs: dict[str, Callable[[], object]] = {
@@ -157,11 +157,11 @@ def measure(
         bench.timings[size] = interleave(runs, REFERENCE, rounds)
         after(bench, size)
     if details:
-        say("memory")
+        progress("memory")
         bench.peak = {name: _peak(name) for name in (REFERENCE, "torch.nn.LSTM", OUR_OWN)}
-        say("streaming")
+        progress("streaming")
         bench.step_us = _step_us()
-        say("scaling")
+        progress("scaling")
         bench.by_length = {T: _once(T, 20, 190) for T in _LENGTHS}
         bench.by_batch = {B: _once(200, B, 190) for B in _BATCHES}
     after(bench, None)

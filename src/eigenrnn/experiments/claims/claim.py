@@ -148,7 +148,7 @@ class Runs:
     epochs: int | None = None
 
 
-Found = Callable[[Runs], Sequence[RunNumbers]]
+FindRuns = Callable[[Runs], Sequence[RunNumbers]]
 """Returns the archived runs of a network."""
 
 
@@ -192,7 +192,7 @@ class Less:
         """The runs that it needs."""
         return self.smaller, self.larger
 
-    def check(self, find: Found) -> CheckResult:
+    def check(self, find: FindRuns) -> CheckResult:
         """Compare every run of one network with every run of the other."""
 
         def is_less(a: float, b: float) -> bool:
@@ -220,7 +220,7 @@ class MoreOften:
         """The runs that it needs."""
         return self.more, self.rarer
 
-    def check(self, find: Found) -> CheckResult:
+    def check(self, find: FindRuns) -> CheckResult:
         """Compare the shares of successful runs."""
         numbers = [_numbers(self.number, find(runs)) for runs in self.runs]
         more, rarer = (None if found is None else fmean(found) for found in numbers)
@@ -250,7 +250,7 @@ class Close:
         """The runs that it needs."""
         return self.one, self.other
 
-    def check(self, find: Found) -> CheckResult:
+    def check(self, find: FindRuns) -> CheckResult:
         """Compare every run of one network with every run of the other."""
 
         def is_close(a: float, b: float) -> bool:
@@ -278,7 +278,7 @@ class AtMost:
         """The runs that it needs."""
         return (self.network,)
 
-    def check(self, find: Found) -> CheckResult:
+    def check(self, find: FindRuns) -> CheckResult:
         """Compare every run with the bound."""
 
         def is_within(a: float) -> bool:
@@ -306,7 +306,7 @@ class AtLeast:
         """The runs that it needs."""
         return (self.network,)
 
-    def check(self, find: Found) -> CheckResult:
+    def check(self, find: FindRuns) -> CheckResult:
         """Compare every run with the bound."""
 
         def is_within(a: float) -> bool:
@@ -368,7 +368,7 @@ class Claim:
         """Whether a run of its experiment is reduced."""
         return any(runs.epochs is not None for runs in self.experiment)
 
-    def judge(self, find: Found) -> "Judgement":
+    def judge(self, find: FindRuns) -> "Judgement":
         """Decide the claim by the archived runs.
 
         Args:

@@ -34,7 +34,7 @@ def _memory(alpha: str) -> Runs:
     return Runs("nnrnn/table6", f"alpha={alpha} beta=0 d=0")
 
 
-_LEFT_CHANCE = steps_below(0.2, "train_loss_mean")  # 0.02, as a share of 0.095
+_STEPS_TO_SOLUTION = steps_below(0.2, "train_loss_mean")  # 0.02, as a share of 0.095
 
 CLAIMS = (
     Claim(
@@ -46,7 +46,7 @@ CLAIMS = (
         test=(
             *(AtMost(_copying(label), 0.02) for label in ("nnRNN", "expRNN", "RNN-orth", "EURNN")),
             *(AtLeast(_copying(label), 0.9, of_baseline(value)) for label in ("LSTM", "RNN")),
-            Less(_copying("nnRNN"), _copying("expRNN"), factor=0.5, number=_LEFT_CHANCE),
+            Less(_copying("nnRNN"), _copying("expRNN"), factor=0.5, number=_STEPS_TO_SOLUTION),
         ),
         note="As fast means at most twice the updates of expRNN. A network solves the problem if "
         "its last training loss is at most 0.02.",

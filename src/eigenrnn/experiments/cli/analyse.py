@@ -70,14 +70,14 @@ def _everything(
     rebuilt: RebuiltRun, batch: Batch | None, say: Callable[[str], None]
 ) -> AnalysisResults:
     if batch is None:
-        return analyse_model(rebuilt.model, say=say)
+        return analyse_model(rebuilt.model, progress=say)
 
     def loss(outputs: Tensor) -> Tensor:
         targets = batch.targets
         exact = targets.to(outputs.dtype) if targets.is_floating_point() else targets
         return rebuilt.task.loss(outputs, exact)
 
-    return analyse_model(rebuilt.model, batch.inputs, loss, say=say)
+    return analyse_model(rebuilt.model, batch.inputs, loss, progress=say)
 
 
 def _delete_earlier_files(folder: Path) -> None:

@@ -179,8 +179,9 @@ def _bench(options: Namespace, console: Console) -> int:
             write_json(path, found.to_json())
 
     with console.status("timing") as status:
-        say = status.update
-        bench.measure(sizes, rounds, slow=everything, details=everything, say=say, after=after)
+        bench.measure(
+            sizes, rounds, slow=everything, details=everything, progress=status.update, after=after
+        )
     return 0
 
 

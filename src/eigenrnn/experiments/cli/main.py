@@ -29,15 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     User errors are printed in one line; ``EIGENRNN_DEBUG=1`` raises them instead.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] in (["-h"], ["--help"]):
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv[:1] in (["-h"], ["--help"]):
         print(_help(), end="")
         return 0
-    if words[:1] == ["--version"]:
+    if argv[:1] == ["--version"]:
         print(f"eigenrnn {__version__}")
         return 0
     try:
-        return _import_run()(words)
+        return _import_run()(argv)
     except KeyboardInterrupt:
         print("error: stopped", file=sys.stderr)
         return 128 + SIGINT  # the exit status of a program ended by Ctrl-C

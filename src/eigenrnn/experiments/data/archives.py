@@ -72,7 +72,7 @@ def read_gzip(path: Path, what: str, peak: int, remedy: str) -> bytes:
             pieces.append(piece)
 
 
-def read_members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def read_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of files in a zip archive, in the order of their names.
 
     The checksum of each file is verified before it is yielded.
@@ -81,12 +81,12 @@ def read_members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple
         ValueError: If the archive is damaged, or a member does not fit into memory.
     """
     with wrap_parser_errors("zip archive", path), zipfile.ZipFile(path) as archive:
-        wanted = [member for member in archive.infolist() if is_wanted(member.filename)]
-    largest = max((member.file_size for member in wanted), default=0)
+        selected = [member for member in archive.infolist() if is_selected(member.filename)]
+    largest = max((member.file_size for member in selected), default=0)
     check_memory(largest, f"each file in {path}", "download the archive again")
     with wrap_parser_errors("zip archive", path), zipfile.ZipFile(path) as archive:
         size = path.stat().st_size
-        for member in sorted(wanted, key=lambda member: member.filename):
+        for member in sorted(selected, key=lambda member: member.filename):
             # zipfile allocates as many bytes as the index states
             if member.compress_size > size:
                 raise ValueError(f"{member.compress_size} bytes in a file of {size}")

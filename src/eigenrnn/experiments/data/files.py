@@ -72,19 +72,19 @@ def locate(file: DataFile, data_root: str | Path | None = None) -> Path:
 
 
 def missing_file(
-    wanted: Iterable[DataFile | Sequence[DataFile]], data_root: str | Path | None = None
+    required: Iterable[DataFile | Sequence[DataFile]], data_root: str | Path | None = None
 ) -> str | None:
     """Return the first file that is not on this machine, without reading or downloading any.
 
     Args:
-        wanted: The required files; a sequence of files stands for alternatives.
+        required: The required files; a sequence of files stands for alternatives.
         data_root: The only folder to search, as for `locate`.
 
     Returns:
         The path of the file below a data folder; None if no file is missing.
     """
     roots = _default_roots() if data_root is None else [Path(data_root).expanduser()]
-    for choice in wanted:
+    for choice in required:
         files = [choice] if isinstance(choice, DataFile) else choice
         candidates = (path for file in files for root in roots for path in file.candidates(root))
         if not any(path.is_file() for path in candidates):

@@ -223,17 +223,18 @@ def _part(split: Split, data_root: str | Path | None) -> Path:
         MissingDataError: If there is none.
     """
     named = os.environ.get(DATA_VARIABLE) if data_root is None else data_root
-    wanted = "train" if split == "train" else "test"
+    folder_name = "train" if split == "train" else "test"
     if named:
         root = Path(named).expanduser()
         for folder in (root, *_folders(root, "timit"), *_folders(root, "timit", "timit")):
-            for part in _folders(folder, wanted):
+            for part in _folders(folder, folder_name):
                 return part
     place = f"below {named}" if named else f"as data_root or in ${DATA_VARIABLE}"
     raise MissingDataError(
-        f"expected a folder timit/{wanted.upper()}, with DR1/FCJF0/SX127.WAV and so on, {place}, "
-        "got none; TIMIT is licensed: buy it as LDC93S1 at https://catalog.ldc.upenn.edu/LDC93S1 "
-        "and copy its folders TRAIN and TEST there as they are, or take the free corpus='fsdd'"
+        f"expected a folder timit/{folder_name.upper()}, with DR1/FCJF0/SX127.WAV and so on, "
+        f"{place}, got none; TIMIT is licensed: buy it as LDC93S1 at "
+        "https://catalog.ldc.upenn.edu/LDC93S1 and copy its folders TRAIN and TEST there as they "
+        "are, or use the free corpus='fsdd'"
     )
 
 

