@@ -116,7 +116,7 @@ def test_packed_sequences_are_analysed_in_any_precision(make, dtype):
     assert "not a batch of padded sequences" in done.skipped["lyapunov_l0"]
 
 
-def test_packed_numbers_that_are_not_finite_are_refused():
+def test_packed_numbers_that_are_not_finite_are_rejected():
     packed = pack_padded_sequence(torch.full((3, 1, 2), torch.nan), [3])
     with pytest.raises(ValueError, match="expected finite numbers in inputs"):
         analyse(RNN(2, 4), packed)
@@ -197,7 +197,7 @@ def test_unbounded_noise_is_truncated_with_a_remark():
     np.testing.assert_allclose(curve, np.full(200, 1 / 200), rtol=1e-6)
 
 
-def test_a_module_without_recurrence_is_refused():
+def test_a_module_without_recurrence_is_rejected():
     with pytest.raises(ValueError, match="expected a recurrent layer"):
         analyse(torch.nn.Linear(2, 2), X)
 
@@ -213,7 +213,7 @@ def test_a_module_without_recurrence_is_refused():
     ],
     ids=["list", "width", "empty", "integers", "infinite"],
 )
-def test_inputs_that_do_not_fit_are_refused(inputs, message):
+def test_inputs_that_do_not_fit_are_rejected(inputs, message):
     with pytest.raises(ValueError, match=message):
         analyse(plain(), inputs)
 

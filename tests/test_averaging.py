@@ -98,7 +98,7 @@ def test_torchs_average_has_the_matrix_of_the_averaged_parameters(
 
 @with_or_without_buffers
 @each_moving
-def test_torchs_average_refuses_a_moving_base(make, use_buffers):
+def test_torchs_average_rejects_a_moving_base(make, use_buffers):
     layer = make(M, N)
     with pytest.raises(ValueError, match=r"expected eigenrnn\.AveragedModel .* moving base, got"):
         TorchAverage(nn.Sequential(layer), use_buffers=use_buffers)
@@ -180,7 +180,7 @@ def test_our_average_updates_frozen_matrices():
     assert not torch.equal(W, layer.recurrent_matrices()[0])
 
 
-def test_a_mean_without_a_nearest_orthogonal_matrix_is_refused():
+def test_a_mean_without_a_nearest_orthogonal_matrix_is_rejected():
     layer = RNN(M, 2, constraint=MovingCayley)
     averaged = eigenrnn.AveragedModel(layer)
     for sign in (1.0, -1.0):

@@ -140,6 +140,6 @@ def test_the_command_prints_tables_and_writes_all_rounds(tmp_path, capsys):
         (["--json", "no/such/folder/x.json"], "expected --json in a folder that exists"),
     ],
 )
-def test_bad_options_are_refused_before_anything_is_timed(options, message, capsys):
+def test_bad_options_are_rejected_before_anything_is_timed(options, message, capsys):
     assert main(["bench", *options]) == 2
     assert message in capsys.readouterr().err

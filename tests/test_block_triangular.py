@@ -157,7 +157,7 @@ def test_the_parts_advance_automatically():
 # ------------------------------------------------------------------------------ the inverse
 
 
-def test_a_matrix_that_one_part_refuses_changes_neither_part():
+def test_a_matrix_that_one_part_rejects_changes_neither_part():
     make = partial(BlockTriangular, long=Exponential, short=partial(ScaledCayley, negative=0))
     constraint = perturbed(make, 8)
     before = state_of(constraint)
@@ -217,7 +217,7 @@ def test_the_short_memory_fades_as_theorem_3_1_says(relu_network, steps):
 
 # ------------------------------------------------------------------------------ bad input
 
-REFUSED = {
+REJECTED = {
     "no short": ({"short_size": 0}, ValueError, "expected 1 <= short_size < size, got short_s"),
     "no long": ({"short_size": 8}, ValueError, "expected 1 <= short_size < size, got short_s"),
     "half a unit": ({"short_size": 2.5}, ValueError, "expected 1 <= short_size < size, got s"),
@@ -245,13 +245,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("options", "error", "message"), REFUSED.values(), ids=REFUSED)
-def test_blocks_that_do_not_fit_are_refused(options, error, message):
+@pytest.mark.parametrize(("options", "error", "message"), REJECTED.values(), ids=REJECTED)
+def test_blocks_that_do_not_fit_are_rejected(options, error, message):
     with pytest.raises(error, match=message):
         BlockTriangular(8, **options)
 
 
-def test_a_single_unit_is_refused():
+def test_a_single_unit_is_rejected():
     with pytest.raises(ValueError, match="got short_size=0 and size=1: a matrix of one block"):
         BlockTriangular(1)
 

@@ -148,7 +148,7 @@ def test_as_many_reflections_as_units_reach_a_negative_determinant():
     assert distance(constraint(), reflected()) <= tol(torch.float64, 7)
 
 
-def test_one_reflection_less_is_refused_and_changes_nothing():
+def test_one_reflection_less_is_rejected_and_changes_nothing():
     constraint = build(7, 6)
     before = [raw.detach().clone() for raw in constraint.parameters()]
     with pytest.raises(NotInSetError, match="its determinant is negative: use reflections=7"):
@@ -177,18 +177,18 @@ def test_the_residual_is_the_excess_of_the_singular_values_over_the_margin():
     assert abs(build(5).residual(W) - np.hypot(0.3, 0.4)) <= tol(W.dtype, 5)
 
 
-def test_singular_values_outside_the_margin_are_refused():
+def test_singular_values_outside_the_margin_are_rejected():
     with pytest.raises(NotInSetError, match=r"singular values must lie within 0\.2 of one"):
         build(5).assign(with_singular_values(np.array([1.5, 1, 1, 1, 1])))
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.1, 1.1, float("nan")])
-def test_a_margin_out_of_range_is_refused(margin):
+def test_a_margin_out_of_range_is_rejected(margin):
     with pytest.raises(ValueError, match=rf"expected 0 < margin <= 1, got {margin} .*Householder"):
         BoundedSVD(4, margin=margin)
 
 
 @pytest.mark.parametrize("m", [0, 5, 1.5])
-def test_a_number_of_reflections_out_of_range_is_refused(m):
+def test_a_number_of_reflections_out_of_range_is_rejected(m):
     with pytest.raises(ValueError, match=rf"expected .*reflections.*, got {m}"):
         partial(BoundedSVD, reflections=m)(4)

@@ -403,7 +403,7 @@ def test_a_layer_still_runs_after_its_parametrisation_is_removed():
     assert torch.equal(run(module), expected)
 
 
-def test_a_matrix_outside_the_set_is_refused_and_changes_nothing():
+def test_a_matrix_outside_the_set_is_rejected_and_changes_nothing():
     lstm = constrained_lstm()
     before = lstm.weight_hh_l0.detach().clone()
     with pytest.raises(NotInSetError, match="expected a matrix in ScaledCayley"):
@@ -411,7 +411,7 @@ def test_a_matrix_outside_the_set_is_refused_and_changes_nothing():
     assert torch.equal(lstm.weight_hh_l0, before)
 
 
-REFUSED = {
+REJECTED = {
     "no such name": (
         nn.Linear(N, N),
         ("wait", ScaledCayley),
@@ -488,26 +488,26 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
+    ("module", "arguments", "error", "message"), REJECTED.values(), ids=REJECTED.keys()
 )
-def test_rows_that_are_not_a_square_block_are_refused(module, arguments, error, message):
+def test_rows_that_are_not_a_square_block_are_rejected(module, arguments, error, message):
     with pytest.raises(error, match=message):
         constrain(module, *arguments)
 
 
 @pytest.mark.parametrize("rows", ["g", slice(2 * N - 1, 3 * N - 1), slice(2 * N + 1, 3 * N + 1)])
-def test_rows_that_overlap_with_constrained_ones_are_refused(rows):
+def test_rows_that_overlap_with_constrained_ones_are_rejected(rows):
     with pytest.raises(ValueError, match="rows 8:12 of weight_hh_l0 are constrained already"):
         constrain(constrained_lstm(), "weight_hh_l0", ScaledCayley, rows)
 
 
-def test_a_matrix_with_another_parametrisation_is_refused():
+def test_a_matrix_with_another_parametrisation_is_rejected():
     module = nn.utils.parametrizations.weight_norm(nn.Linear(N, N))
     with pytest.raises(ValueError, match="expected weight to be a plain matrix, got one param"):
         constrain(module, "weight", ScaledCayley)
 
 
-def test_a_refused_call_leaves_the_module_plain():
+def test_a_rejected_call_leaves_the_module_plain():
     module = nn.Linear(N, N)
     with pytest.raises(TypeError):
         constrain(module, "weight", nn.Identity)

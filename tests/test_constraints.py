@@ -327,16 +327,16 @@ def test_the_penalty_is_a_scalar_and_zero_for_most_sets(case):
 
 
 @each_confined
-def test_a_matrix_outside_the_set_is_refused_with_residual_and_tolerance(case):
+def test_a_matrix_outside_the_set_is_rejected_with_residual_and_tolerance(case):
     constraint = initialised(case)
     W = case.outside(constraint.sample())
     residual, tolerance = constraint.residual(W), case.tol(torch.float32, constraint.size)
-    with pytest.raises(NotInSetError) as refused:
+    with pytest.raises(NotInSetError) as rejected:
         constraint.assign(W)
-    assert refused.value.residual == residual
-    assert refused.value.tolerance == tolerance
-    assert f"residual {residual:.3g} (tolerance {tolerance:.3g})" in str(refused.value)
-    assert type(constraint).__name__ in str(refused.value)
+    assert rejected.value.residual == residual
+    assert rejected.value.tolerance == tolerance
+    assert f"residual {residual:.3g} (tolerance {tolerance:.3g})" in str(rejected.value)
+    assert type(constraint).__name__ in str(rejected.value)
 
 
 @each_unitary
@@ -378,7 +378,7 @@ INVALID = {
 
 @pytest.mark.parametrize(("corrupt", "error", "message"), INVALID.values(), ids=INVALID.keys())
 @each_constraint
-def test_an_invalid_matrix_is_refused_and_changes_nothing(case, corrupt, error, message):
+def test_an_invalid_matrix_is_rejected_and_changes_nothing(case, corrupt, error, message):
     constraint = perturbed(case)
     before = state_of(constraint)
     with pytest.raises(error, match=re.sub(r"\bn\b", str(constraint.size), message)):
@@ -406,7 +406,7 @@ def test_a_matrix_that_is_not_unitary_changes_nothing(case, corrupt):
 
 
 @each_real
-def test_a_real_set_refuses_complex_matrices(case):
+def test_a_real_set_rejects_complex_matrices(case):
     constraint = perturbed(case)
     before = state_of(constraint)
     with pytest.raises(TypeError, match=r"expected a real floating-point .*torch.complex64"):
@@ -431,7 +431,7 @@ def test_a_set_without_an_inverse_raises_and_changes_nothing(case):
 
 
 @each_confined
-def test_check_accepts_members_and_refuses_other_matrices(case):
+def test_check_accepts_members_and_rejects_other_matrices(case):
     constraint = initialised(case)
     constraint.check(constraint.sample())
     with pytest.raises(NotInSetError):
@@ -440,7 +440,7 @@ def test_check_accepts_members_and_refuses_other_matrices(case):
 
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, "3", None], ids=repr)
 @each_constraint
-def test_a_size_that_is_not_a_positive_integer_is_refused(case, size):
+def test_a_size_that_is_not_a_positive_integer_is_rejected(case, size):
     with pytest.raises(ValueError, match=f"expected size to be a positive integer, got {size!r}"):
         case(size)
 
@@ -639,7 +639,7 @@ def test_parameters_replaced_by_loading_still_count_steps(moving):
 
 
 @pytest.mark.parametrize("period", [0, -1, 2.5, -math.inf, math.nan])
-def test_a_period_that_is_not_a_positive_integer_is_refused(period):
+def test_a_period_that_is_not_a_positive_integer_is_rejected(period):
     with pytest.raises(ValueError, match=f"expected period to be a positive .*, got {period}"):
         Exponential(4, period=period)
 
@@ -723,18 +723,18 @@ def test_half_of_the_signs_are_negative_by_default():
 
 
 @pytest.mark.parametrize("negative", [-1, 6, 2.5, "3"])
-def test_a_number_of_signs_outside_the_matrix_is_refused(negative):
+def test_a_number_of_signs_outside_the_matrix_is_rejected(negative):
     with pytest.raises(ValueError, match=f"expected 0 <= negative <= 5, got {negative}"):
         ScaledCayley(5, negative=negative)
 
 
 @pytest.mark.parametrize("make", [ScaledCayley, Exponential])
-def test_an_unknown_initialisation_is_refused(make):
+def test_an_unknown_initialisation_is_rejected(make):
     with pytest.raises(ValueError, match=r"expected init to be '.*' or '.*', got 'ones'"):
         make(5, init="ones")
 
 
-def test_an_orthogonal_matrix_out_of_reach_of_the_cayley_map_is_refused_with_a_hint():
+def test_an_orthogonal_matrix_out_of_reach_of_the_cayley_map_is_rejected_with_a_hint():
     constraint = ScaledCayley(4, negative=0)
     before = state_of(constraint)
     with pytest.raises(NotInSetError, match="eigenvalue near -1 for negative=0"):
@@ -753,14 +753,14 @@ def test_another_number_of_signs_reaches_that_matrix():
     [(2, torch.diag(torch.tensor([1.0, 1.0, 1.0, -1.0])), "odd"), (1, torch.eye(4), "even")],
     ids=["reflection", "rotation"],
 )
-def test_a_matrix_of_the_other_determinant_is_refused_with_the_required_parity(
+def test_a_matrix_of_the_other_determinant_is_rejected_with_the_required_parity(
     negative, W, parity
 ):
     with pytest.raises(NotInSetError, match=f"choose an {parity} number"):
         ScaledCayley(4, negative=negative).assign(W)
 
 
-def test_the_weights_of_another_number_of_signs_are_refused():
+def test_the_weights_of_another_number_of_signs_are_rejected():
     constraint = ScaledCayley(5, negative=2)
     with pytest.raises(ValueError, match="the weights of negative=2, got those of 3"):
         constraint.load_state_dict(ScaledCayley(5, negative=3).state_dict())

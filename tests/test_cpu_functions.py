@@ -123,6 +123,6 @@ def test_any_count_is_evaluated_without_writing_past_the_end(count, dtype):
     assert np.abs(y[:count] - np.tanh(x)).max() <= 4 * np.finfo(dtype).eps
 
 
-def test_an_unknown_function_is_refused():
+def test_an_unknown_function_is_rejected():
     with pytest.raises(ValueError, match="expected tanh, logistic or elu, got sine"):
         compiled.kernels.evaluate("sine", "float32", 0, 0, 0)

@@ -74,7 +74,7 @@ def test_a_value_becomes_data(value, expected):
 @pytest.mark.parametrize(
     "value", [lambda: None, object(), torch.ones(3), {1: 2}, {1, 2}], ids=type
 )
-def test_a_value_without_a_description_is_refused(value):
+def test_a_value_without_a_description_is_rejected(value):
     with pytest.raises(TypeError, match="expected"):
         describe({"options": [value]})
 

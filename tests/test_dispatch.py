@@ -1,4 +1,4 @@
-"""Choice of a backend: automatic, forced, and refused with a reason; checks of the arguments."""
+"""Choice of a backend: automatic, forced, and rejected with a reason; checks of the arguments."""
 
 import copy
 import dataclasses
@@ -147,12 +147,12 @@ def test_the_error_for_an_unknown_backend_lists_the_backends():
         elman(x, W, backend="cuda")
 
 
-def test_an_unknown_backend_of_a_block_is_refused():
+def test_an_unknown_backend_of_a_block_is_rejected():
     with use_backend("cuda"), pytest.raises(ValueError, match=r"expected backend .* got 'cuda'"):
         elman(x, W)
 
 
-def test_an_unknown_backend_of_the_environment_is_refused(monkeypatch):
+def test_an_unknown_backend_of_the_environment_is_rejected(monkeypatch):
     monkeypatch.setenv("EIGENRNN_BACKEND", "cuda")
     with pytest.raises(ValueError, match=r"expected backend .* got 'cuda'"):
         elman(x, W)
@@ -237,7 +237,7 @@ WITHOUT_KERNELS = (
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("backend", [None, *BACKENDS])
 @pytest.mark.parametrize("dtype", WITHOUT_KERNELS, ids=str)
-def test_an_unsupported_dtype_is_refused_by_name(dtype, backend):
+def test_an_unsupported_dtype_is_rejected_by_name(dtype, backend):
     x, W = torch.ones(5, 1, 4).to(dtype), torch.ones(4, 4).to(dtype)
     with pytest.raises(TypeError, match=rf"expected .*x.*float32.*|, got {dtype}"):
         ops.elman(x, W, nonlinearity="identity", backend=backend)
@@ -278,7 +278,7 @@ def test_kernels_check_dtypes_themselves(name, dtype):
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
 @pytest.mark.parametrize("name", ["elman_cpu", "gru_cpu"])
-def test_kernels_refuse_tensors_of_different_dtypes(name):
+def test_kernels_reject_tensors_of_different_dtypes(name):
     x, W, h0 = operator_inputs(getattr(torch.ops.eigenrnn, name), torch.float32)
     with pytest.raises(TypeError, match="expected tensors of one type, got"):
         call_operator(name, x, W.double(), h0)
@@ -312,14 +312,14 @@ def test_torch_compile_respects_a_block(ran):
     assert ran == ["reference", "loop", next(iter(BACKENDS))]
 
 
-def test_meta_tensors_among_others_are_refused_by_name():
+def test_meta_tensors_among_others_are_rejected_by_name():
     norm = torch.ones(2, device="meta"), torch.zeros(2)
     with pytest.raises(ValueError, match=r"expected gain of layer_norm on cpu, .* got meta"):
         ops.elman(x, W, layer_norm=norm)
 
 
 @pytest.mark.parametrize("name", ["W", "h0", "U"])
-def test_tensors_on_several_devices_are_refused(name):
+def test_tensors_on_several_devices_are_rejected(name):
     tensors = {"W": torch.eye(3), "h0": torch.zeros(2, 3), "U": torch.ones(3, 2)}
     tensors[name] = tensors[name].to("meta")
     with pytest.raises(ValueError, match=f"expected {name} on cpu, where x is, got meta"):
@@ -328,13 +328,13 @@ def test_tensors_on_several_devices_are_refused(name):
         )
 
 
-def test_gates_on_several_devices_are_refused():
+def test_gates_on_several_devices_are_rejected():
     with pytest.raises(ValueError, match="expected W on cpu, where x is, got meta"):
         ops.gru(torch.ones(4, 2, 9), torch.ones(9, 3, device="meta"), torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize("d", [None, torch.zeros(3)])
-def test_outputs_with_last_only_are_refused_under_autocast(d):
+def test_outputs_with_last_only_are_rejected_under_autocast(d):
     V = torch.ones(3, 4)
     with torch.autocast("cpu"), pytest.raises(ValueError, match="either last_only or V"):
         ops.elman(torch.ones(2, 1, 4), torch.eye(4), nonlinearity="tanh", V=V, d=d, last_only=True)

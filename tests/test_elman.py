@@ -572,7 +572,7 @@ def test_a_step_of_the_loop_takes_at_most_eight_operations(case):
 # ------------------------------------------------------------------------------ error messages
 
 x, W, h0, b = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32, bias=True))
-REFUSED = {
+REJECTED = {
     "rank": ((x[0], W), {}, ValueError, r"x of shape \(T, B, N\) with T >= 1, got \(3, 2\)"),
     "no steps": ((x[:0], W), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 2\)"),
     "size of W": ((x, W[:1]), {}, ValueError, r"W of shape \(2, 2\), got \(1, 2\)"),
@@ -632,7 +632,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
+    ("arguments", "options", "error", "message"), REJECTED.values(), ids=REJECTED.keys()
 )
 def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
     with pytest.raises(error, match=f"expected {message}"):

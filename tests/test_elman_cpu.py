@@ -536,7 +536,7 @@ def test_every_instruction_set_passes_the_tests(isa):
     assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
 
 
-def test_an_unknown_instruction_set_is_refused_by_name():
+def test_an_unknown_instruction_set_is_rejected_by_name():
     done = with_isa("sse9", "-m", "eigenrnn", "list", "backends", "--json")
     known = ", ".join(compiled.kernels.isas)
     assert f"expected EIGENRNN_ISA among {known}, got sse9" in done.stdout

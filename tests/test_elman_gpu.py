@@ -394,14 +394,14 @@ def test_importing_eigenrnn_imports_no_triton_and_running_it_does():
 # --------------------------------------------------------------------------- unsupported calls
 
 
-def refusal(**facts):
+def rejection(**facts):
     return BACKENDS["gpu"].reason_against(dataclasses.replace(CALL, **facts))
 
 
-def test_a_supported_call_is_not_refused():
-    assert refusal() is None
-    assert refusal(state_size=192) is None
-    assert refusal(state_size=128, dtype=torch.float64) is None
+def test_a_supported_call_is_not_rejected():
+    assert rejection() is None
+    assert rejection(state_size=192) is None
+    assert rejection(state_size=128, dtype=torch.float64) is None
 
 
 @pytest.mark.parametrize(
@@ -414,8 +414,8 @@ def test_a_supported_call_is_not_refused():
     ],
     ids=str,
 )
-def test_a_matrix_above_the_limit_is_refused(facts, limit):
-    reason = refusal(**facts)
+def test_a_matrix_above_the_limit_is_rejected(facts, limit):
+    reason = rejection(**facts)
     assert f"states of {facts['state_size']} numbers are too many" in reason
     assert reason.endswith(f"at most {limit}")
 
@@ -426,23 +426,23 @@ def test_complex_units_count_twice():
         elman(x, W, nonlinearity="identity", backend="gpu")
 
 
-def test_tensors_on_another_device_are_refused():
-    assert "they are on meta" in refusal(device="meta")
+def test_tensors_on_another_device_are_rejected():
+    assert "they are on meta" in rejection(device="meta")
 
 
-def test_a_transform_is_refused():
-    assert refusal(transformed=True).startswith("torch.func transforms")
+def test_a_transform_is_rejected():
+    assert rejection(transformed=True).startswith("torch.func transforms")
 
 
-def test_layer_norm_and_zoneout_are_refused():
-    assert refusal(features=("layer_norm",)) == "it does not compute layer_norm"
+def test_layer_norm_and_zoneout_are_rejected():
+    assert rejection(features=("layer_norm",)) == "it does not compute layer_norm"
 
 
-def test_without_the_interpreter_cpu_tensors_are_refused_and_gpu_tensors_are_not(monkeypatch):
+def test_without_the_interpreter_cpu_tensors_are_rejected_and_gpu_tensors_are_not(monkeypatch):
     monkeypatch.setattr(gpu_calls, "INTERPRETED", False)
     here = dataclasses.replace(CALL, device="cpu")
-    refused = "it needs tensors on a CUDA device, and they are on cpu"
-    assert explain(BACKENDS, here)["gpu"] == refused
+    rejected = "it needs tensors on a CUDA device, and they are on cpu"
+    assert explain(BACKENDS, here)["gpu"] == rejected
     assert BACKENDS["gpu"].reason_against(dataclasses.replace(CALL, device="cuda")) is None
 
 
@@ -474,16 +474,16 @@ def test_a_triton_that_is_too_old_is_unavailable(monkeypatch):
     )
 
 
-def test_setting_the_interpreter_after_import_is_refused(monkeypatch):
+def test_setting_the_interpreter_after_import_is_rejected(monkeypatch):
     monkeypatch.setattr(gpu_calls, "INTERPRETED", not INTERPRETED)
     monkeypatch.delitem(sys.modules, "eigenrnn.ops.triton_functions", raising=False)
     with pytest.raises(RuntimeError, match="expected TRITON_INTERPRET to stay as it was"):
         importlib.import_module("eigenrnn.ops.triton_functions")
 
 
-def test_amd_is_refused(monkeypatch):
+def test_amd_is_rejected(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.0")
-    assert refusal() == "its kernels support only NVIDIA GPUs"
+    assert rejection() == "its kernels support only NVIDIA GPUs"
 
 
 @pytest.mark.parametrize(

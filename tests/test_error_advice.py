@@ -103,14 +103,14 @@ ADVICE = {
 }
 
 
-@pytest.mark.parametrize(("refused", "advice", "_taken"), ADVICE.values(), ids=ADVICE)
-def test_an_error_names_valid_values(refused, advice, _taken):
+@pytest.mark.parametrize(("rejected", "advice", "_taken"), ADVICE.values(), ids=ADVICE)
+def test_an_error_names_valid_values(rejected, advice, _taken):
     with pytest.raises(ValueError, match=rf"^expected .*{advice}"):
-        refused()
+        rejected()
 
 
-@pytest.mark.parametrize(("_refused", "_advice", "taken"), ADVICE.values(), ids=ADVICE)
-def test_the_named_values_are_valid(_refused, _advice, taken):
+@pytest.mark.parametrize(("_rejected", "_advice", "taken"), ADVICE.values(), ids=ADVICE)
+def test_the_named_values_are_valid(_rejected, _advice, taken):
     taken()
 
 
@@ -127,7 +127,7 @@ def test_the_named_values_are_valid(_refused, _advice, taken):
         (partial(NCGRU, 2, 4), "gradient_rate"),
     ],
 )
-def test_an_invalid_weight_or_rate_is_refused(make, name, value):
+def test_an_invalid_weight_or_rate_is_rejected(make, name, value):
     with pytest.raises(
         ValueError, match=f"expected {name} to be finite and not neg.*, got {value}"
     ):

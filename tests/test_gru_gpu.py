@@ -300,7 +300,7 @@ def test_autocast_runs_the_recurrence_in_float32(dtype):
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.bfloat16, 128), (torch.float64, 64)], ids=str)
-def test_matrices_above_the_limit_are_refused(dtype, limit):
+def test_matrices_above_the_limit_are_rejected(dtype, limit):
     call = Call(DEVICE, dtype, "tanh", transformed=False, state_size=limit)
     assert BACKENDS["gpu"].reason_against(call) is None
     reason = BACKENDS["gpu"].reason_against(dataclasses.replace(call, state_size=limit + 1))

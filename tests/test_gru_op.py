@@ -495,7 +495,7 @@ x, W, h0, b, recurrent = (
     t.detach() for t in operands(4, 3, 2, case="modrelu", dtype=torch.float32)
 )
 MODRELU = {"nonlinearity": "modrelu"}
-REFUSED = {
+REJECTED = {
     "rank": ((x[0], W), {}, ValueError, r"x of shape \(T, B, 3 N\) with T >= 1, got \(3, 6\)"),
     "no steps": ((x[:0], W), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 6\)"),
     "thirds": ((x[..., :5], W), {}, ValueError, r"x of shape .* 3 N\) .*, got \(4, 3, 5\)"),
@@ -542,7 +542,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
+    ("arguments", "options", "error", "message"), REJECTED.values(), ids=REJECTED.keys()
 )
 def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
     with pytest.raises(error, match=f"expected {message}"):

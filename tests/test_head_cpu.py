@@ -407,7 +407,7 @@ def test_autocast_treats_the_outputs_like_a_linear_layer():
 
 
 x, W, V, d = torch.ones(4, 3, 2), torch.eye(2), torch.ones(5, 2), torch.ones(5)
-REFUSED = {
+REJECTED = {
     "size of V": ({"V": V[:, :1]}, ValueError, r"V of shape \(5, 2\), got \(5, 1\)"),
     "size of d": ({"V": V, "d": d[:1]}, ValueError, r"d of shape \(5,\), got \(1,\)"),
     "d alone": ({"d": d}, ValueError, "d to go with V"),
@@ -416,9 +416,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", REJECTED)
 def test_a_bad_head_raises_an_error_that_says_what_was_expected(case):
-    options, error, message = REFUSED[case]
+    options, error, message = REJECTED[case]
     with pytest.raises(error, match=f"expected {message}"):
         elman(x, W, **options)
 
@@ -493,7 +493,7 @@ def test_a_head_that_does_more_than_a_linear_map_is_called(spied, case):
     torch.testing.assert_close(y, head(layer(x)[0]), rtol=0, atol=tol(torch.float64, 64))
 
 
-def test_a_head_with_last_only_is_refused():
+def test_a_head_with_last_only_is_rejected():
     layer = RNN(3, 8, constraint=ScaledCayley)
     with pytest.raises(ValueError, match="expected either last_only or a head"):
         layer(torch.ones(6, 4, 3), last_only=True, head=nn.Linear(8, 5))

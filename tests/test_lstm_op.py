@@ -443,7 +443,7 @@ def test_the_work_of_the_loop_grows_linearly_with_the_number_of_steps(what, ragg
 # ------------------------------------------------------------------------------ error messages
 
 x, W, h0, c0 = (tensor.detach() for tensor in operands(4, 3, 2, torch.float32))
-REFUSED = {
+REJECTED = {
     "rank": ((x[0], W), {}, ValueError, r"x of shape \(T, B, 4 N\) with T >= 1, got \(3, 8\)"),
     "no steps": ((x[:0], W), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 8\)"),
     "quarters": ((x[..., :7], W), {}, ValueError, r"x of shape .* 4 N\) .*, got \(4, 3, 7\)"),
@@ -473,7 +473,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"), REFUSED.values(), ids=REFUSED.keys()
+    ("arguments", "options", "error", "message"), REJECTED.values(), ids=REJECTED.keys()
 )
 def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
     with pytest.raises(error, match=f"expected {message}"):

@@ -149,15 +149,15 @@ def test_slow_weights_work_without_a_moving_base(make, wrap):
     assert distance(constraint(), exact) <= 0.01
 
 
-REFUSED = {
+REJECTED = {
     "dtriv": (partial(Exponential, period=7), Lookahead),
     "cayley": (MovingCayley, Lookahead),
     "dtriv without hooks": (partial(Exponential, period=7), LookaheadWithoutHooks),
 }
 
 
-@pytest.mark.parametrize(("make", "wrap"), REFUSED.values(), ids=REFUSED)
-def test_slow_weights_are_refused_with_a_moving_base(make, wrap):
+@pytest.mark.parametrize(("make", "wrap"), REJECTED.values(), ids=REJECTED)
+def test_slow_weights_are_rejected_with_a_moving_base(make, wrap):
     constraint = initialised(make)
     optimiser = wrap(ADAM(constraint.parameters()))
     with pytest.raises(RuntimeError, match=rf"once in a step, got {wrap.__name__}"):
@@ -229,7 +229,7 @@ REPLACED = ("dtriv-1", "moving-cayley", "householder", "spectral-radius", "neuma
 
 @pytest.mark.parametrize("replace", [parametrised, pruned])
 @pytest.mark.parametrize("name", REPLACED)
-def test_replaced_raw_parameters_are_refused_where_advance_is_needed(name, replace):
+def test_replaced_raw_parameters_are_rejected_where_advance_is_needed(name, replace):
     constraint = initialised(CONSTRAINTS[name])
     replace(constraint)
     with pytest.raises(ValueError, match=r"'raw' of .* to be a parameter of its own"):

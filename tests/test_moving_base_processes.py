@@ -54,9 +54,9 @@ def train_together(rank, layer, optimiser):
 
 def step_on_shards(rank, shard):
     layer = shard(build("full"))
-    with pytest.raises(ValueError, match="reads and sets") as refusal:
+    with pytest.raises(ValueError, match="reads and sets") as rejection:
         train(layer, ADAM(layer.parameters()), slice(2 * rank, 2 * rank + 2), steps=1)
-    return str(refusal.value)
+    return str(rejection.value)
 
 
 def step_on_own_part(rank, shard):
@@ -66,9 +66,9 @@ def step_on_own_part(rank, shard):
     whole = [p.numel() > 0 for name, p in layer.named_parameters() if name.endswith("raw")]
     if whole == [False]:
         train_one = pytest.raises(ValueError, match="expected all of 'raw' of MovingCayley")
-        with train_one as refusal:
+        with train_one as rejection:
             train(layer, optimiser, slice(2 * rank, 2 * rank + 2), steps=1)
-        return str(refusal.value)
+        return str(rejection.value)
     train(layer, optimiser, slice(2 * rank, 2 * rank + 2), steps=1)
     return None
 
@@ -127,7 +127,7 @@ def test_both_processes_are_equal_to_the_last_bit(ranks, layer, optimiser):
     assert_same_state(*(rank[f"{layer} {optimiser}"] for rank in ranks))
 
 
-def test_sharded_raw_parameters_are_refused_in_every_process(ranks):
+def test_sharded_raw_parameters_are_rejected_in_every_process(ranks):
     for rank in ranks:
         assert "expected all of 'raw' of MovingCayley, got a DTensor" in rank["fully_shard"]
         assert "expected 'raw' of MovingCayley to be a parameter of its own" in rank["flat"]

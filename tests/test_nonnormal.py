@@ -109,13 +109,13 @@ def test_an_orthogonal_matrix_can_be_scaled():
 
 @pytest.mark.parametrize("fill", [chain_, feedback_chain_, ramp_, identity_])
 @pytest.mark.parametrize("shape", [(3, 4), (3,)])
-def test_a_weight_that_is_not_square_is_refused(fill, shape):
+def test_a_weight_that_is_not_square_is_rejected(fill, shape):
     with pytest.raises(ValueError, match=r"expected a square matrix, got shape \(3"):
         fill(torch.empty(shape))
 
 
 @pytest.mark.parametrize("fill", [chain_, feedback_chain_, ramp_])
-def test_an_unknown_direction_is_refused(fill):
+def test_an_unknown_direction_is_rejected(fill):
     with pytest.raises(ValueError, match="'forward' or 'backward', got 'up'"):
         fill(torch.empty(3, 3), direction="up")
 
@@ -312,13 +312,13 @@ def test_our_gated_network_equals_that_of_torch(kind):
     assert (ours(x)[0] - torchs(x)[0]).abs().max() <= tol(torch.float32, 5)
 
 
-def test_a_complex_network_is_refused():
+def test_a_complex_network_is_rejected():
     ours = RNN(3, 5, constraint=partial(ScaledCayley, dtype=torch.complex64))
     with pytest.raises(ValueError, match="expected real recurrent matrices"):
         recurrent_(ours, "identity")
 
 
-def test_an_orthogonal_constraint_accepts_an_orthogonal_matrix_and_refuses_a_chain():
+def test_an_orthogonal_constraint_accepts_an_orthogonal_matrix_and_rejects_a_chain():
     ours = RNN(3, 5, constraint=partial(ScaledCayley, negative=0))
     with pytest.raises(NotInSetError):
         recurrent_(ours, "chain")
@@ -326,7 +326,7 @@ def test_an_orthogonal_constraint_accepts_an_orthogonal_matrix_and_refuses_a_cha
     assert torch.equal(ours.recurrent_matrices()[0], torch.eye(5))
 
 
-REFUSED = {
+REJECTED = {
     "kind": (lambda: recurrent_(nn.RNN(3, 5), "ring"), "expected kind to be one of .*'ring'"),
     "mixed": (lambda: recurrent_(nn.RNN(3, 5), "mixed"), "expected an LSTM or a GRU"),
     "ours-mixed": (
@@ -338,7 +338,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
-def test_invalid_weights_are_refused(call, message):
+@pytest.mark.parametrize(("call", "message"), REJECTED.values(), ids=REJECTED)
+def test_invalid_weights_are_rejected(call, message):
     with pytest.raises(ValueError, match=message):
         call()

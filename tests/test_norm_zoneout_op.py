@@ -432,7 +432,7 @@ def test_sixteen_bits_agree_with_double_precision_up_to_rounding(kind, normed, d
 
 x, W, _ = (t.detach() for t in operands(T, B, N, torch.float32))
 ones, mask = torch.ones(N), zoneout_of("mask")
-REFUSED = {
+REJECTED = {
     "device of the gain": (
         {"layer_norm": (ones.to("meta"), ones)},
         ValueError,
@@ -474,13 +474,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("options", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("options", "error", "message"), REJECTED.values(), ids=REJECTED.keys())
 def test_bad_options_raise_an_error_that_says_what_was_expected(options, error, message):
     with pytest.raises(error, match=f"expected {message}"):
         elman(x, W, **options)
 
 
-def test_the_norm_of_complex_states_is_refused():
+def test_the_norm_of_complex_states_is_rejected():
     with pytest.raises(ValueError, match=r"expected real W, as layer_norm is not .*complex64"):
         elman(x.cfloat(), W.cfloat(), nonlinearity="modrelu", layer_norm=(ones, ones))
 

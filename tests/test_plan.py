@@ -146,7 +146,7 @@ def test_a_row_without_data_is_not_counted_in_the_time():
     )
 
 
-def test_the_folder_of_another_recipe_is_refused():
+def test_the_folder_of_another_recipe_is_rejected():
     run(recipes()[FIGURE], RUNS / "tiny-table1")
     with pytest.raises(ValueError, match=rf"expected {TABLE} in .*, got runs of {FIGURE}"):
         plan()
@@ -354,7 +354,7 @@ def test_invalid_combinations_are_explained(eigenrnn, line, said):
 
 
 @pytest.mark.parametrize("out", ["nosuch/x.md", "results"])
-def test_an_invalid_output_path_is_refused_before_estimating(eigenrnn, out):
+def test_an_invalid_output_path_is_rejected_before_estimating(eigenrnn, out):
     Path("results").mkdir()
     said = f"expected --out to be a file in a folder that exists, got {out}"
     assert said in eigenrnn(f"results write --out {out}")[2]

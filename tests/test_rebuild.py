@@ -253,9 +253,9 @@ def test_an_unregistered_class_is_named_in_the_error(foreign):
 def test_no_other_file_is_read(foreign):
     (foreign.parent / "secret").write_text("hidden_size: 6  # of somebody")
     folder = edited(foreign, lambda config: config["config"]["options"].update(config="secret"))
-    with pytest.raises(ValueError, match=r"train takes no option 'config'") as refused:
+    with pytest.raises(ValueError, match=r"train takes no option 'config'") as rejected:
         rebuild(folder)
-    assert "somebody" not in str(refused.value)
+    assert "somebody" not in str(rejected.value)
 
 
 @pytest.mark.parametrize("command", ["report", "analyse"])
@@ -307,7 +307,7 @@ def test_registered_options_build_the_same_model_as_the_command_line(
 # errors
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path):
+def test_a_folder_without_a_run_is_rejected(tmp_path):
     with pytest.raises(
         ValueError, match=r"expected the folder of a run, or a checkpoint in it, g"
     ):
@@ -385,20 +385,20 @@ def test_unknown_options_are_named(run, change, said):
         rebuild(folder)
 
 
-def test_weights_of_another_model_are_refused(run):
+def test_weights_of_another_model_are_rejected(run):
     folder = edited(run(), lambda config: config["config"]["options"].update(hidden_size=7))
     with pytest.raises(ValueError, match=r"cannot be built.*size mismatch"):
         rebuild(folder)
 
 
-def test_a_damaged_checkpoint_is_refused(run):
+def test_a_damaged_checkpoint_is_rejected(run):
     file = run() / "best.pt"
     file.write_bytes(file.read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"best\.pt is truncated or damaged"):
         rebuild(file.parent)
 
 
-def test_a_checkpoint_of_a_newer_format_is_refused(run):
+def test_a_checkpoint_of_a_newer_format_is_rejected(run):
     file = run() / "best.pt"
     torch.save({**checkpoint.load(file), "format": 99}, file)
     with pytest.raises(CheckpointError, match="expected a checkpoint of format <= 1, got 99"):
@@ -424,7 +424,7 @@ def test_a_recipe_without_a_row_is_a_damaged_configuration(run):
 
 
 @pytest.mark.parametrize("lost", ["model", "step"])
-def test_another_file_than_a_run_checkpoint_is_refused(run, lost):
+def test_another_file_than_a_run_checkpoint_is_rejected(run, lost):
     file = run() / "best.pt"
     state = {name: value for name, value in checkpoint.load(file).items() if name != lost}
     torch.save(state, file)

@@ -375,6 +375,6 @@ def test_the_row_of_figure_8_writes_norms(tmp_path):
     assert [row["step"] for row in norm_rows(tmp_path)] == ["10", "20"]
 
 
-def test_the_callback_refuses_an_interval_of_one_step(tmp_path):
+def test_the_callback_rejects_an_interval_of_one_step(tmp_path):
     with pytest.raises(ValueError, match="expected every >= 2, got 1"):
         NeumannNormCallback(tmp_path, every=1)

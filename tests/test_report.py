@@ -131,19 +131,19 @@ def test_metrics_are_read_as_they_were_written(runs):
     assert np.isnan(run.metrics["test_loss"][0])  # nothing was evaluated so early
 
 
-def test_folder_without_runs_is_refused_by_name(tmp_path):
+def test_folder_without_runs_is_rejected_by_name(tmp_path):
     with pytest.raises(
         ValueError, match=re.escape(f"in {tmp_path} or its subfolders, got neither")
     ):
         read_records([tmp_path])
 
 
-def test_folder_that_does_not_exist_is_refused_by_name(tmp_path):
+def test_folder_that_does_not_exist_is_rejected_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"expected a folder that holds runs, got .*nowhere"):
         read_records([tmp_path / "nowhere"])
 
 
-def test_an_empty_list_of_folders_is_refused():
+def test_an_empty_list_of_folders_is_rejected():
     with pytest.raises(ValueError, match="expected the folder of a run or a recipe, got none"):
         read_records([])
 
@@ -157,7 +157,7 @@ def test_run_that_ended_before_its_first_row_is_explained(runs):
 
 
 @pytest.mark.parametrize("name", ["config.json", "result.json"])
-def test_truncated_json_is_refused_by_name(runs, name):
+def test_truncated_json_is_rejected_by_name(runs, name):
     file = runs / "lstm-1" / name
     file.write_text(file.read_text()[:40])
     assert f"lstm-1/{name} is truncated or damaged" in unreadable(runs)
@@ -189,7 +189,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("name", "change"), WRONG.values(), ids=WRONG)
-def test_value_of_another_type_is_refused_with_the_file_name(runs, name, change):
+def test_value_of_another_type_is_rejected_with_the_file_name(runs, name, change):
     file = runs / "lstm-1" / name
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     key = "seed" if "settings" in change else next(iter(change))
@@ -208,7 +208,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("name", "breaks"), BROKEN.values(), ids=BROKEN)
-def test_file_that_exceeds_parser_limits_is_refused_by_name(runs, name, breaks):
+def test_file_that_exceeds_parser_limits_is_rejected_by_name(runs, name, breaks):
     file = runs / "lstm-1" / name
     file.write_text(breaks(file.read_text()))
     assert f"lstm-1/{name} is " in unreadable(runs)
@@ -220,14 +220,14 @@ def test_metrics_file_that_is_a_folder_is_named(runs):
     assert "lstm-1/metrics.csv" in unreadable(runs)
 
 
-def test_recipe_results_of_another_type_are_refused_by_name(runs):
+def test_recipe_results_of_another_type_are_rejected_by_name(runs):
     write_recipe(runs / "r", [recipe_row(values=["a"])])
     ((folder, why),) = read_records([runs]).unreadable.items()
     assert folder == runs / "r"
     assert "r/results.json is damaged: expected values to be" in why
 
 
-def test_metrics_with_a_damaged_row_are_refused_by_name_and_line(runs):
+def test_metrics_with_a_damaged_row_are_rejected_by_name_and_line(runs):
     file = runs / "lstm-1" / "metrics.csv"
     lines = file.read_text().splitlines()
     file.write_text("\n".join([*lines[:2], "5,0.1", *lines[2:]]) + "\n")
@@ -236,13 +236,13 @@ def test_metrics_with_a_damaged_row_are_refused_by_name_and_line(runs):
     assert "line 3, got 2" in said
 
 
-def test_metrics_with_words_for_numbers_are_refused_by_line(runs):
+def test_metrics_with_words_for_numbers_are_rejected_by_line(runs):
     file = runs / "lstm-1" / "metrics.csv"
     file.write_text("step,train_loss\n1,many\n")
     assert "lstm-1/metrics.csv is damaged in line 2" in unreadable(runs)
 
 
-def test_empty_metrics_are_refused(runs):
+def test_empty_metrics_are_rejected(runs):
     (runs / "lstm-1" / "metrics.csv").write_text("")
     assert "lstm-1/metrics.csv is truncated: it has no header" in unreadable(runs)
 
@@ -254,12 +254,12 @@ def test_incomplete_last_row_is_ignored(runs):
     assert np.array_equal(read_records([runs / "lstm-1"]).runs[0].metrics["step"], whole)
 
 
-def test_bytes_that_are_not_text_are_refused(runs):
+def test_bytes_that_are_not_text_are_rejected(runs):
     (runs / "lstm-1" / "metrics.csv").write_bytes(b"step\n\xff\xfe\n")
     assert "lstm-1/metrics.csv is damaged: it is not text" in unreadable(runs)
 
 
-def test_config_of_another_version_is_refused_with_that_version(runs):
+def test_config_of_another_version_is_rejected_with_that_version(runs):
     content = {"versions": {"eigenrnn": "9.1"}, "task": "x"}
     (runs / "lstm-1" / "config.json").write_text(json.dumps(content))
     said = unreadable(runs)
@@ -267,13 +267,13 @@ def test_config_of_another_version_is_refused_with_that_version(runs):
     assert "written by another version (eigenrnn 9.1)" in said
 
 
-def test_results_of_another_version_are_refused(tmp_path):
+def test_results_of_another_version_are_rejected(tmp_path):
     write_recipe(tmp_path, [{"label": "scoRNN"}])
     with pytest.raises(ValueError, match="expected quantity, reported, values in each row"):
         read_records([tmp_path])
 
 
-def test_damaged_dynamics_are_refused_by_line(runs):
+def test_damaged_dynamics_are_rejected_by_line(runs):
     file = runs / WITH_DYNAMICS / "dynamics.jsonl"
     file.write_text("{}\n" + file.read_text())
     file_name = "scornn-0/dynamics.jsonl"
@@ -282,7 +282,7 @@ def test_damaged_dynamics_are_refused_by_line(runs):
     )
 
 
-def test_invalid_spectrum_is_refused_by_name(runs):
+def test_invalid_spectrum_is_rejected_by_name(runs):
     file = runs / WITH_DYNAMICS / "dynamics.jsonl"
     file.write_text('{"step": 1, "spectrum": {"hh_l0": [["a", 1]]}}\n')
     with pytest.raises(ValueError, match=r"dynamics.jsonl is damaged or of another version"):
@@ -505,10 +505,10 @@ def test_page_has_every_section(page):
 
 
 def test_data_of_the_charts_is_json_without_nan(page):
-    def refuse(word):
+    def reject(word):
         raise AssertionError(word)
 
-    data = json.loads(Page(page).data, parse_constant=refuse)
+    data = json.loads(Page(page).data, parse_constant=reject)
     assert {len(data[name]) for name in ("spectrum", "schur", "gradient")} == {2}
 
 
@@ -556,10 +556,10 @@ def test_labels_from_files_stay_text(runs, tmp_path):
 
 
 def test_network_that_cannot_be_rebuilt_has_a_reason(runs, tmp_path):
-    def refuse(_):
+    def reject(_):
         raise ValueError("the task's files are gone")
 
-    text = write_report([runs], tmp_path / "p.html", rebuild=refuse).read_text()
+    text = write_report([runs], tmp_path / "p.html", rebuild=reject).read_text()
     assert "lstm, seed 0; scornn, seed 0: the task&#39;s files are gone." in text
     assert [one["label"] for one in json.loads(Page(text).data)["spectrum"]] == ["scornn, seed 0"]
 
@@ -636,7 +636,7 @@ def test_file_that_is_not_a_report_is_not_replaced(runs, tmp_path):
 
 
 @pytest.mark.parametrize("place", ["nowhere/p.html", "."])
-def test_invalid_output_path_is_refused_before_reading(tmp_path, place):
+def test_invalid_output_path_is_rejected_before_reading(tmp_path, place):
     with pytest.raises(ValueError, match="expected a file"):
         write_report([tmp_path / "nothing"], tmp_path / place)
 

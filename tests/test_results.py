@@ -267,7 +267,7 @@ def test_the_page_names_a_diverged_run(archive, reproduced):
 # errors and existing files
 
 
-def test_quick_runs_are_refused(archive, tmp_path):
+def test_quick_runs_are_rejected(archive, tmp_path):
     run(recipes()[TABLE], tmp_path / "quick", quick=True)
     with pytest.raises(ValueError, match=r"expected full runs in .*quick, got quick ones"):
         collect([tmp_path / "quick"], archive.folder, recipes())
@@ -281,14 +281,14 @@ def test_quick_runs_among_others_are_skipped_by_name(archive, reproduced):
     assert len(collected.archived) == 4
 
 
-def test_a_folder_without_a_recipe_is_refused(archive, tmp_path):
+def test_a_folder_without_a_recipe_is_rejected(archive, tmp_path):
     with pytest.raises(
         ValueError, match=r"expected the folder of a recipe .* holds no run of a recipe"
     ):
         collect([tmp_path], archive.folder, recipes())
 
 
-def test_an_unknown_recipe_is_refused(archive, reproduced):
+def test_an_unknown_recipe_is_rejected(archive, reproduced):
     with pytest.raises(ValueError, match=f"expected a recipe of this version .* got '{TABLE}'"):
         collect([reproduced], archive.folder, {})
 

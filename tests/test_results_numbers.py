@@ -83,7 +83,7 @@ def test_every_number_of_ours_that_differs_has_a_remark():
         (f'["{TABLE}"]\nexact = 3', "expected exact in .* to be a text, or rows and text, got 3"),
     ],
 )
-def test_a_remark_on_an_unknown_row_is_refused(tmp_path, text, said):
+def test_a_remark_on_an_unknown_row_is_rejected(tmp_path, text, said):
     (tmp_path / "remarks.toml").write_text(text)
     with pytest.raises(ValueError, match=said):
         read_remarks(tmp_path, recipes())
@@ -173,7 +173,7 @@ def test_a_curve_without_a_bound_is_not_compared():
     assert not is_comparable(bounded(None, (5.0,)))
 
 
-def test_a_number_with_a_bound_is_refused():
+def test_a_number_with_a_bound_is_rejected():
     with pytest.raises(ValueError, match=r"expected value or at_most, got both, 0\.1 and 0\.2"):
         Reported(0.1, "figure 2", at_most=0.2)
 

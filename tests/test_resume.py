@@ -314,7 +314,7 @@ def test_a_changed_printed_form_of_the_model_is_no_difference(tmp_path, monkeypa
     assert small_fit(tmp_path, small_settings(6), resume=True).steps == 6
 
 
-def test_a_run_of_an_earlier_version_is_refused_with_a_remedy(tmp_path):
+def test_a_run_of_an_earlier_version_is_rejected_with_a_remedy(tmp_path):
     small_fit(tmp_path, small_settings(2))
     content = checkpoint.load(tmp_path / "last.pt")
     content["identity"] = {"task": "Copying", "model line 1": "SequenceModel("}

@@ -331,7 +331,7 @@ def test_a_set_for_p_without_an_inverse_keeps_its_basis():
     assert distance(constraint(), W) <= tol(torch.float32, 6)
 
 
-def test_a_matrix_whose_basis_is_out_of_reach_is_refused_with_a_hint():
+def test_a_matrix_whose_basis_is_out_of_reach_is_rejected_with_a_hint():
     constraint = initialised(partial(Schur, orthogonal=partial(Householder, reflections=1)), 6)
     before = state_of(constraint)
     with pytest.raises(NotInSetError, match="out of reach of Householder"):
@@ -358,7 +358,7 @@ each_defective = pytest.mark.parametrize(
 
 
 @each_defective
-def test_a_matrix_whose_eigenvectors_are_too_close_is_refused(make, W):
+def test_a_matrix_whose_eigenvectors_are_too_close_is_rejected(make, W):
     constraint = initialised(make, len(W)).double()
     with pytest.raises(NotInSetError, match="its eigenvectors are too close") as error:
         constraint.assign(W)
@@ -460,7 +460,7 @@ def test_matrices_without_a_basis_of_eigenvectors_raise_nothing():
 
 # ------------------------------------------------------------------------------ bad input
 
-REFUSED = {
+REJECTED = {
     "odd": (7, {}, r"expected an even size, .* got 7; dtype=torch.complex64 allows odd sizes"),
     "gamma": (6, {"gamma": "free"}, "expected gamma to be 'trained' or 'clamped', got 'free'"),
     "zero": (6, {"gamma_value": 0.0}, "expected gamma_value to be positive and finite, got 0.0"),
@@ -491,8 +491,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("size", "options", "message"), REFUSED.values(), ids=REFUSED)
-def test_invalid_options_are_refused(size, options, message):
+@pytest.mark.parametrize(("size", "options", "message"), REJECTED.values(), ids=REJECTED)
+def test_invalid_options_are_rejected(size, options, message):
     with pytest.raises(ValueError, match=message):
         Schur(size, **options)
 

@@ -135,7 +135,7 @@ def test_a_compiled_set_agrees_without_a_break_in_its_graph(make, draw):
 
 @pytest.mark.parametrize("make", [Givens, MovingCayley, ScaledCayley])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.complex32])
-def test_a_dtype_below_float32_is_refused(make, dtype):
+def test_a_dtype_below_float32_is_rejected(make, dtype):
     with pytest.raises(ValueError, match=f"expected dtype to be float32, .*, got {dtype}"):
         make(4, dtype=dtype)
 
@@ -223,7 +223,7 @@ def test_phases_stay_where_they_reach_the_matrix():
     assert torch.equal(constraint.theta, theta)
 
 
-def test_signs_for_trained_phases_are_refused():
+def test_signs_for_trained_phases_are_rejected():
     with pytest.raises(ValueError, match=r"expected no negative where D is complex .*, got 2"):
         scurnn(4, negative=2)
 
@@ -301,7 +301,7 @@ def test_the_permutation_is_saved():
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5])
-def test_a_seed_that_numpy_does_not_accept_is_refused(seed):
+def test_a_seed_that_numpy_does_not_accept_is_rejected(seed):
     with pytest.raises(ValueError, match=rf"0 <= permutation_seed < 2\*\*32, got {seed}"):
         FourierProduct(8, permutation_seed=seed)
 
@@ -398,7 +398,7 @@ def test_all_initial_angles_are_uniform():
         ({"style": "ring"}, 8, "expected style to be 'tunable' or 'fft', got 'ring'"),
     ],
 )
-def test_layers_that_do_not_fit_the_size_are_refused(options, n, message):
+def test_layers_that_do_not_fit_the_size_are_rejected(options, n, message):
     with pytest.raises(ValueError, match=message):
         Givens(n, **options)
 
@@ -514,7 +514,7 @@ def test_the_urnn_initialisation_is_a_fourier_product():
         ({"init": "urnn"}, "expected init='haar' for a real matrix, got 'urnn'"),
     ],
 )
-def test_an_unknown_initialisation_is_refused(options, message):
+def test_an_unknown_initialisation_is_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         MovingCayley(4, **options)
 
