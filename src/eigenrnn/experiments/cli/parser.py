@@ -228,7 +228,7 @@ def _collect() -> Parser:
         "Record random drives of CarRacing, train an autoencoder on them, and encode them for the "
         "task car_racing. Run the same command again to resume."
     )
-    parser.add_argument("what", help="car_racing")
+    parser.add_argument("what", help="the data set to record: car_racing")
     parser.add_argument("--rollouts", type=int, default=300, help="number of drives")
     parser.add_argument("--steps", type=int, default=1_000, help="steps per drive")
     parser.add_argument(

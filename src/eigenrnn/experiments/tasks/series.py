@@ -184,7 +184,7 @@ class RegressionMetrics(_Metrics):
 
 @dataclass(frozen=True)
 class Series(Task):
-    r"""Predict the class or the number of a sequence, or its next values.
+    r"""Predict a class or a number for each sequence, or its next values.
 
     One batch of the three sequences a, b and c; b is the longest::
 

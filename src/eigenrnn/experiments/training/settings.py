@@ -39,28 +39,31 @@ class Settings:
         alpha: The decay of RMSprop's mean square; None means the default of the optimiser (0.99
             for `rmsprop`, 0.9 for `rmsprop_tf1`).
         lr_decay: The factor by which all learning rates are multiplied at each decay.
-        lr_decay_at: When they decay: after every `epoch`, after every evaluation without
-            improvement (`plateau`), or after these numbers of epochs.
+        lr_decay_at: When the learning rates decay: after every `epoch`, after every evaluation
+            without improvement (`plateau`), or after these numbers of epochs.
         weight_decay: The weight decay of all parameters except the constrained matrices.
-        weight_decay_of: Substrings of the names of the parameters that decay; None means all.
+        weight_decay_of: Restricts the weight decay to parameters whose name contains one of these
+            strings; None means all.
         clip_norm: The largest norm of the gradient of all parameters together; None disables it.
         clip_value: The largest absolute value of a gradient entry; None disables it.
-        average_after: The number n of evaluations in the trigger of AWD-LSTM's averaged SGD.
-            Averaging of the parameters starts once the selection metric is worse than its best
-            value from more than n evaluations ago. From then on the mean is evaluated and saved;
-            None disables averaging.
+        average_after: Starts averaging the parameters, as AWD-LSTM's averaged SGD does, once the
+            validation metric is worse than its best value from more than this number of
+            evaluations ago. From then on, the average is evaluated and saved. None disables it.
         patience: The run ends after this number of evaluations in a row without improvement; None
             disables it.
-        stop_below: The run ends once the loss of the selection split is below this; None disables
-            it.
+        stop_below: The run ends once the validation loss is below this value; None disables it.
+            Without a validation set, the test set takes its place, as it does for `plateau`,
+            `average_after` and `patience`.
         eval_every: The number of steps between evaluations; None means an epoch, or 100 steps for
             endless data. The last step is always evaluated.
         eval_batch_size: The batch size of evaluations; None means `batch_size`.
         log_every: The number of steps between rows of `metrics.csv`.
         checkpoint_every: The number of steps between checkpoints; None means `eval_every`.
-        seed: The seed of the batches and of dropout.
-        precision: `32-true`, `64-true`, `16-true`, `bf16-true`, `16-mixed` or `bf16-mixed`.
-        accelerator: `auto`, `cpu`, `cuda`, `gpu` or `mps`.
+        seed: The seed of the batches and of dropout. `eigenrnn train` and the recipes also
+            initialise the model from it.
+        precision: The precision of the computation, by Lightning Fabric's name; `16-mixed` and
+            `bf16-mixed` use autocast.
+        accelerator: The device to train on; `auto` chooses a GPU if there is one.
         devices: The number of devices, or of processes on a CPU, on each node.
         num_nodes: The number of machines.
         strategy: `auto`, or `ddp` to use data-parallel training even with one process.
