@@ -117,10 +117,10 @@ def trained(name: str, N: int) -> Row:
         part.needs_advance for part in constraint.modules() if isinstance(part, Constraint)
     ):
         return Row(constraint)
-    twin = copy.deepcopy(constraint)  # so that every round has the same parameters
-    forward_backward(twin, torch.randn(N, N, dtype=constraint.dtype))
-    optimiser = torch.optim.SGD(twin.parameters(), lr=1e-4)
-    return Row(constraint, partial(_step, optimiser, twin))
+    clone = copy.deepcopy(constraint)  # so that every round has the same parameters
+    forward_backward(clone, torch.randn(N, N, dtype=constraint.dtype))
+    optimiser = torch.optim.SGD(clone.parameters(), lr=1e-4)
+    return Row(constraint, partial(_step, optimiser, clone))
 
 
 def _step(optimiser: torch.optim.Optimizer, _constraint: Constraint) -> None:

@@ -1,8 +1,8 @@
 """Trains an orthogonal network, an LSTM and a plain RNN on the copying problem.
 
 The input is ten symbols, then blanks for many time steps; then the network must repeat the
-symbols. The baseline is the loss of the best prediction without memory. All three networks have
-about the same number of parameters, the same data and the same optimiser.
+symbols. The chance-level baseline is the loss of the best prediction without memory. All three
+networks have about the same number of parameters, the same data and the same optimiser.
 """
 
 import argparse

@@ -276,13 +276,13 @@ def exp_skew(
 
     .. math:: \exp(A) = \left(C(B) + A'\, S(B)\right)^{2^s}, \qquad A' = A / 2^s, \quad B = A' A'
 
-    C and S are near-best polynomials for :math:`\cos \sqrt{-b}` and
+    C and S are nearly optimal polynomials for :math:`\cos \sqrt{-b}` and
     :math:`\sin \sqrt{-b} / \sqrt{-b}` on the interval that holds the eigenvalues of B. There is no
     linear solve, and the backward pass consists of products. The powers of A give bounds of its
-    norm that keep s small. Any finite A is squared as often as necessary; rounding A changes the
-    angles by its norm times epsilon. In compiled code and under `torch.func` no branch may depend
-    on values. There s is at most 10; the exponential of a matrix that needs more, whose norm is
-    above 3400 (1800 in float64), is NaN.
+    norm that keep s small. For large A, s is as large as necessary, and rounding A changes
+    the angles by its norm times epsilon. In compiled code and under `torch.func` no branch may
+    depend on values. There s is at most 10, and the result is NaN if the norm of A is above 3400
+    (1800 in float64).
 
     Source:
         Polynomials as by Paterson and Stockmeyer, SIAM J. Comput. 2, 1973.

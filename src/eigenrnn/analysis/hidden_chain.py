@@ -101,9 +101,9 @@ def hidden_chain(
     Here :math:`h^0` are the states without the pulse. They are not zero if the layer has biases or
     a nonzero initial state.
 
-    A chain, in any order of its units, has a single peak at d = 1. No mean weight is subtracted;
-    d = 0 gives the mean weight of units to themselves. Units that peak at the same step are
-    ordered at random, and so are units that never respond.
+    A chain, in any order of its units, has a single peak at d = 1. At d = 0, the profile is the
+    mean weight of units to themselves. Units that peak at the same step, or never respond, are
+    ordered at random.
 
     Args:
         layer: A recurrent layer with real states, ours or torch's, or a model with one.

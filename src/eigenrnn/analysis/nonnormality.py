@@ -167,8 +167,8 @@ def numerical_abscissa(
     .. math:: \omega(W) = \lambda_{\max}\big(\tfrac{1}{2} (W + W^H)\big), \qquad
         F(W) = \{ u^H W u : \|u\|_2 = 1 \}, \qquad w(W) = \max_{z \in F(W)} |z|
 
-    The abscissa and the boundary points are exact up to rounding. The radius is refined between
-    the angles from its highest peaks; it is guaranteed only to within a factor of
+    The abscissa and the boundary points are exact up to rounding. The maximum of the radius is
+    refined between the angles; it is guaranteed only to within a factor of
     :math:`\cos(\pi / \text{angles})`.
 
     Args:
@@ -319,8 +319,8 @@ def transient_growth(
 
     .. math:: \|W^k\|_2 = \max_{\|h_0\| = 1} \|h_k\|, \qquad h_k = W h_{k-1}
 
-    Powers are formed one after the other. Their norms come from singular values up to 160 units
-    and from Lanczos' method above, to at least ten digits. Ensemble norms below 1e-150 are zero.
+    Norms of powers are computed by a singular value decomposition for up to 160 units, and by the
+    Lanczos method for more, to at least ten digits. Ensemble norms below 1e-150 are set to zero.
 
     Args:
         W: The recurrent matrix, real or complex, or a layer with one.

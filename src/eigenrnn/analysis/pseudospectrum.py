@@ -115,8 +115,8 @@ def pseudospectrum(
     .. math:: \Lambda_\epsilon(W) = \{ z : \sigma_{\min}(z I - W) \le \epsilon \}
         = \{ z : z \text{ is an eigenvalue of } W + E, \ \|E\|_2 \le \epsilon \}
 
-    One Schur form reduces the problem to a Lanczos iteration by triangular solves, which runs at
-    all points together. For a real matrix and a symmetric extent, only the points on one side of
+    After one Schur decomposition, a Lanczos iteration with triangular solves runs at all points
+    together. For a real matrix and a symmetric extent, only the points on one side of
     the real axis are computed. Relative errors are at most 5e-5, and mostly below 1e-7.
 
     Args:
@@ -231,8 +231,8 @@ def kreiss(
     It is 1 exactly if the numerical radius is at most 1, as for a normal matrix without
     eigenvalues outside the unit circle. The maximum is searched on a grid of radii and
     angles, which include those of the largest eigenvalues, and refined from its three highest
-    peaks. It is never overestimated beyond rounding, but a peak much narrower than the grid can
-    be missed. Against closed forms the relative error was below 1e-7.
+    peaks. Apart from rounding, the result is a lower bound: a peak much narrower than the grid
+    can be missed. For matrices with a closed form, the relative error was below 1e-7.
 
     Args:
         W: The recurrent matrix, or a layer with only one. Use double precision: rounding to

@@ -92,7 +92,7 @@ class Recurrence:
     ) -> tuple[Tensor, Tensor]:  # (B, S, S), (B, S, M)
         """Differentiate a step with respect to the previous state and to its input.
 
-        Sequences do not interact, so one backward pass per entry of the state serves the whole
+        Sequences do not interact, so one backward pass per entry of the state covers the whole
         batch. These passes run as one vectorised call.
         """
         vjp: Any = torch.func.vjp(self.step, x, state)
