@@ -53,7 +53,7 @@ class Reader:
         path: The path of the file in its own folder.
         content: The content before damage.
         read: Reads the file in a folder.
-        is_valid: Checks the result; by default it must equal that of the undamaged file, as for
+        check: Checks the result; by default it must equal that of the undamaged file, as for
             formats with checksums.
         unpack: Returns the members of an archive, which are then damaged one at a time.
         pack: Creates the archive from its members, with correct checksums.
@@ -63,14 +63,14 @@ class Reader:
     path: str
     content: bytes
     read: Callable[[Path], Any]
-    is_valid: Callable[[Any], bool] | None = None
+    check: Callable[[Any], bool] | None = None
     unpack: Callable[[bytes], dict[str, bytes]] | None = None
     pack: Callable[[dict[str, bytes]], bytes] | None = None
     names: str | None = None
 
-    def is_sound(self, read: Any) -> bool:
-        if self.is_valid is not None:
-            return self.is_valid(read)
+    def is_valid(self, read: Any) -> bool:
+        if self.check is not None:
+            return self.check(read)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / self.path
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -253,7 +253,7 @@ def json_bytes(content: Any) -> bytes:
 # Checks of the results
 
 
-def sequences_are_sound(read: Sequences) -> bool:
+def sequences_are_valid(read: Sequences) -> bool:
     return (
         read.values.dtype == np.float32
         and read.values.shape == (read.lengths.sum(), len(read.channels))
@@ -268,12 +268,12 @@ def sequences_are_sound(read: Sequences) -> bool:
     )
 
 
-def recording_is_sound(read: tuple[torch.Tensor, int]) -> bool:
+def recording_is_valid(read: tuple[torch.Tensor, int]) -> bool:
     samples, rate = read
     return rate > 0 and samples.ndim == 1 and len(samples) > 0 and bool((samples.abs() <= 1).all())
 
 
-def encoded_is_sound(read: Encoded) -> bool:
+def encoded_is_valid(read: Encoded) -> bool:
     return (
         all(bool(np.isfinite(part).all()) for part in (read.mu, read.logvar, read.action))
         and read.mu.shape == read.logvar.shape == (*read.action.shape[:2], 32)
@@ -282,39 +282,39 @@ def encoded_is_sound(read: Encoded) -> bool:
     )
 
 
-def metrics_are_sound(metrics: Any) -> bool:
+def metrics_are_valid(metrics: Any) -> bool:
     return isinstance(metrics, dict) and all(
         isinstance(figures, dict) and all(isinstance(n, int | float) for n in figures.values())
         for figures in metrics.values()
     )
 
 
-def result_is_sound(result: Result) -> bool:
+def result_is_valid(result: Result) -> bool:
     return (
         isinstance(result.steps, int)
         and isinstance(result.seconds, int | float)
-        and metrics_are_sound(result.last)
-        and metrics_are_sound(result.best)
+        and metrics_are_valid(result.last)
+        and metrics_are_valid(result.best)
         and isinstance(result.best_step, int | None)
         and isinstance(result.best_by, str | None)
     )
 
 
-def status_is_sound(status: Status) -> bool:
+def status_is_valid(status: Status) -> bool:
     """A trial with damaged files is repeated and states the reason; otherwise it is complete."""
     if status.state == "waiting":
         return "status.json" in status.message or "result.json" in status.message
     return (
         status.result is not None
-        and result_is_sound(status.result)
+        and result_is_valid(status.result)
         and isinstance(status.attempts, int)
         and status.attempts >= 0
         and all(isinstance(text, str) for text in (status.message, status.node, status.owner))
-        and (status.scores is None or metrics_are_sound({"scores": status.scores}))
+        and (status.scores is None or metrics_are_valid({"scores": status.scores}))
     )
 
 
-def columns_are_sound(columns: Any) -> bool:
+def columns_are_valid(columns: Any) -> bool:
     return 4 in columns["step"] and "test_loss" in columns
 
 
@@ -349,7 +349,7 @@ def listed(recordings: Iterator[tuple[str, torch.Tensor]]) -> list[tuple[str, li
     return [(name, samples.tolist()) for name, samples in recordings]
 
 
-def spelled_out(corpus: Corpus) -> dict[str, list[str]]:
+def symbols_of(corpus: Corpus) -> dict[str, list[str]]:
     return {
         part: [corpus.symbols[number] for number in corpus.to_indices(codes)]
         for part, codes in corpus.parts.items()
@@ -373,7 +373,7 @@ def data_readers() -> dict[str, Reader]:
     characters = {p: known(f, symbols[p]) for p, f in PTB_CHARACTER_FILES.items()}
     text = gzip.compress(TEXT.encode())
     wikipedia = TEXT.encode()
-    series = {"is_valid": sequences_are_sound}
+    series = {"check": sequences_are_valid}
 
     def series_of(name: str) -> Callable[[Path], Any]:
         return lambda folder: read_series(folder / name)
@@ -384,7 +384,7 @@ def data_readers() -> dict[str, Reader]:
     def characters_of(folder: Path) -> Any:
         for part in ("validation", "test"):
             (folder / Path(PTB_CHARACTER_FILES[part].path).name).write_bytes(symbols[part])
-        return spelled_out(read_ptb_characters(folder))
+        return symbols_of(read_ptb_characters(folder))
 
     return {
         "ts": Reader("a.ts", TS.encode(), series_of("a.ts"), **series),
@@ -402,14 +402,14 @@ def data_readers() -> dict[str, Reader]:
             "a.gz", image, lambda f: read_idx(f / "a.gz", 3), lambda t: t.ndim == 3, **GZIP
         ),
         "riff": Reader(
-            "a.wav", wave_bytes(torch.rand(40) - 0.5), recording_of("a.wav"), recording_is_sound
+            "a.wav", wave_bytes(torch.rand(40) - 0.5), recording_of("a.wav"), recording_is_valid
         ),
-        "sphere": Reader("a.wav", sphere(), recording_of("a.wav"), recording_is_sound),
+        "sphere": Reader("a.wav", sphere(), recording_of("a.wav"), recording_is_valid),
         "encoded": Reader(
             "car.npz",
             encoded.to_bytes(),
             lambda f: read_encoded(f / "car.npz"),
-            encoded_is_sound,
+            encoded_is_valid,
             **ZIP,
         ),
         "rollout": Reader(
@@ -454,7 +454,7 @@ def data_readers() -> dict[str, Reader]:
                 text_data,
                 "ENWIK8",
                 known(text_data.ENWIK8, wikipedia),
-                lambda f: spelled_out(open_enwik8(f)),
+                lambda f: symbols_of(open_enwik8(f)),
             ),
         ),
     }
@@ -494,16 +494,16 @@ def sweep_readers() -> dict[str, Reader]:
             f"{place}/status.json",
             json_bytes(status),
             status_of("result.json", result),
-            status_is_sound,
+            status_is_valid,
         ),
         "result.json of a trial": Reader(
             f"{place}/result.json",
             result,
             status_of("status.json", json_bytes(status)),
-            status_is_sound,
+            status_is_valid,
         ),
         "metrics.csv of a trial": Reader(
-            "metrics.csv", METRICS.encode(), columns, columns_are_sound
+            "metrics.csv", METRICS.encode(), columns, columns_are_valid
         ),
         # the error of a sweep of another file or version names the folder
         "sweep.json": Reader("sweep.json", described, sweep, bool, names=""),
@@ -562,7 +562,7 @@ def run_readers() -> dict[str, Reader]:
             lambda f: read_lines(f / "dynamics.jsonl"),
             lambda looks: all(isinstance(look["step"], int) for look in looks),
         ),
-        "result.json": Reader("result.json", json_bytes(written), result, result_is_sound),
+        "result.json": Reader("result.json", json_bytes(written), result, result_is_valid),
         "last.pt": Reader(
             "last.pt",
             state.getvalue(),

@@ -206,7 +206,7 @@ def test_any_constraint_holds_while_training(case):
     assert torch.equal(g, constraint())
 
 
-def hand_written_lstm(x, weights):
+def reference_lstm(x, weights):
     U, W, b, c = weights
     h = cell = x.new_zeros(x.shape[1], N)
     states = []
@@ -218,7 +218,7 @@ def hand_written_lstm(x, weights):
     return torch.stack(states)
 
 
-def hand_written_gru(x, weights):
+def reference_gru(x, weights):
     U, W, b, c = weights
     h = x.new_zeros(x.shape[1], N)
     states = []
@@ -233,7 +233,7 @@ def hand_written_gru(x, weights):
 
 @pytest.mark.parametrize(
     ("kind", "rows", "hand_written"),
-    [(nn.LSTM, "f", hand_written_lstm), (nn.GRU, "n", hand_written_gru)],
+    [(nn.LSTM, "f", reference_lstm), (nn.GRU, "n", reference_gru)],
     ids=["lstm", "gru"],
 )
 def test_the_output_of_a_trained_layer_uses_the_constrained_matrix(kind, rows, hand_written):
@@ -248,7 +248,7 @@ def test_the_gradient_of_a_layer_reaches_the_raw_parameters():
     lstm = constrained_lstm().double()
     raw = lstm.parametrizations.weight_hh_l0[0].constraints[0].raw
     x = inputs_of(lstm).double()
-    expected = torch.autograd.grad(hand_written_lstm(x, lstm.all_weights[0]).sum(), raw)[0]
+    expected = torch.autograd.grad(reference_lstm(x, lstm.all_weights[0]).sum(), raw)[0]
     lstm(x)[0].sum().backward()
     torch.testing.assert_close(raw.grad, expected, rtol=0, atol=tol(torch.float64, N * len(x)))
 

@@ -52,7 +52,7 @@ def put(folder, reader, content):
     return path
 
 
-def judge(reader, content, folder, damage):
+def check_damaged(reader, content, folder, damage):
     """Read a damaged file; fail unless it is rejected by name or the data are valid."""
     path = put(folder, reader, content)
     tracemalloc.reset_peak()
@@ -60,40 +60,40 @@ def judge(reader, content, folder, damage):
     with Rejection(str(path if reader.names is None else folder), damage) as rejection:
         read = reader.read(folder)
     assert tracemalloc.get_traced_memory()[1] - before < MOST, damage
-    assert rejection.is_rejected or reader.is_sound(read), damage
+    assert rejection.is_rejected or reader.is_valid(read), damage
     return rejection.is_rejected
 
 
-def damage_and_judge(name, folder, count):
+def check_damaged_copies(name, folder, count):
     """Damage a reader's file `count` times; return how often it is rejected."""
     reader, rng = READERS[name], np.random.default_rng(zlib.crc32(name.encode()))
-    assert not judge(reader, reader.content, folder / "whole", "none")
+    assert not check_damaged(reader, reader.content, folder / "whole", "none")
     rejected = 0
     for number in range(count):
         way, content = damaged(reader, rng)
-        rejected += judge(reader, content, folder / str(number), f"{number}, {way}")
+        rejected += check_damaged(reader, content, folder / str(number), f"{number}, {way}")
     return rejected
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_file_is_rejected_by_name_or_valid(tmp_path, name):
-    damage_and_judge(name, tmp_path, FEW)
+    check_damaged_copies(name, tmp_path, FEW)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_files_damaged_in_many_ways_are_rejected_by_name_or_valid(tmp_path, name):
-    damage_and_judge(name, tmp_path, MANY)
+    check_damaged_copies(name, tmp_path, MANY)
 
 
 def test_checksums_detect_most_damage(tmp_path):
-    assert damage_and_judge("fsdd", tmp_path, FEW) > FEW / 2
+    assert check_damaged_copies("fsdd", tmp_path, FEW) > FEW / 2
 
 
 @pytest.mark.parametrize("name", ["parquet", "parquet with checksums"])
 def test_pyarrow_allocates_little_for_damaged_tables(tmp_path, name):
     pool = pytest.importorskip("pyarrow").default_memory_pool()
-    damage_and_judge(name, tmp_path, FEW)
+    check_damaged_copies(name, tmp_path, FEW)
     assert pool.max_memory() < MOST
 
 
@@ -103,4 +103,4 @@ def test_flipped_bytes_anywhere_are_handled(tmp_path, name):
     for place in range(0, len(reader.content), 7):
         content = bytearray(reader.content)
         content[place] ^= 0xFF
-        judge(reader, content, tmp_path / str(place), f"byte {place}")
+        check_damaged(reader, content, tmp_path / str(place), f"byte {place}")

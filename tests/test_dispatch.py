@@ -23,7 +23,7 @@ x, W = torch.ones(3, 1, 2), torch.eye(2)
 
 
 @pytest.fixture(autouse=True)
-def no_wish(monkeypatch):
+def no_forced_backend(monkeypatch):
     monkeypatch.delenv("EIGENRNN_BACKEND", raising=False)
 
 
@@ -39,7 +39,7 @@ def ran(monkeypatch):
     """The names of the backends that ran, in order."""
     names = []
 
-    def spied(backend):
+    def recorded(backend):
         def run(*arguments):
             names.append(backend.name)
             return backend.run(*arguments)
@@ -47,7 +47,7 @@ def ran(monkeypatch):
         return changed(backend, run=run)
 
     for name, backend in list(BACKENDS.items()):
-        monkeypatch.setitem(BACKENDS, name, spied(backend))
+        monkeypatch.setitem(BACKENDS, name, recorded(backend))
     return names
 
 

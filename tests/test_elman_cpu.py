@@ -183,7 +183,7 @@ class Kernels:
 
 
 @pytest.fixture
-def spied(monkeypatch):
+def spy(monkeypatch):
     spy = Kernels()
     monkeypatch.setattr(cpu, "kernels", spy)
     return spy
@@ -363,34 +363,34 @@ def test_strides_do_not_change_the_results(layout, M, ragged):
     assert_equals_reference(tensors, options_of("modrelu", shape, ragged=ragged))
 
 
-def test_batch_first_tensors_are_read_and_written_without_copies(spied):
+def test_batch_first_tensors_are_read_and_written_without_copies(spy):
     x, *others = operands_of("tanh", (5, 3, 16))
     x = batch_first(x).requires_grad_()
     h, _ = BACKENDS["cpu"].run(ElmanOperands(x, *others), Options("tanh"))
-    assert spied.views[0] == (x.data_ptr(), *x.stride()[:2])
+    assert spy.views[0] == (x.data_ptr(), *x.stride()[:2])
     assert h.stride() == x.stride()
     g = batch_first(weights_like(h, 7))
     dx = torch.autograd.grad(h, x, g)[0]
-    assert spied.gradients[0] == (g.data_ptr(), *g.stride()[:2])
-    assert spied.gradients[2][1:] == x.stride()[:2]
+    assert spy.gradients[0] == (g.data_ptr(), *g.stride()[:2])
+    assert spy.gradients[2][1:] == x.stride()[:2]
     assert dx.stride() == x.stride()
 
 
 @pytest.mark.parametrize("lay_out", [torch.clone, steps_apart], ids=["whole", "gaps"])
-def test_contiguous_rows_are_never_copied(spied, lay_out):
+def test_contiguous_rows_are_never_copied(spy, lay_out):
     tensors = operands_of("modrelu", (5, 3, 16), M=4)
     tensors[0] = lay_out(tensors[0])
     BACKENDS["cpu"].run(ElmanOperands(*tensors), Options("modrelu"))
     x, W, h0, bias, U, c = (v.data_ptr() for v in tensors)
-    assert [view[0] for view in spied.views[:6]] == [x, U, c, W, h0, bias]
+    assert [view[0] for view in spy.views[:6]] == [x, U, c, W, h0, bias]
 
 
-def test_an_expanded_gradient_equals_a_full_one(spied):
+def test_an_expanded_gradient_equals_a_full_one(spy):
     leaves = leaves_of(operands_of("modrelu", (5, 3, 19)))
     h, _ = BACKENDS["cpu"].run(ElmanOperands(*leaves), Options("modrelu"))
     present = [leaf for leaf in leaves if leaf is not None]
     expanded = torch.autograd.grad(h.sum(), present, retain_graph=True)
-    assert spied.gradients[0][1:] == (0, 0)  # one row, expanded
+    assert spy.gradients[0][1:] == (0, 0)  # one row, expanded
     full = torch.autograd.grad(h, present, torch.ones_like(h))
     assert all(map(torch.equal, expanded, full))
 
@@ -407,7 +407,7 @@ def test_inputs_are_not_modified():
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 @each_map
-def test_only_the_requested_gradients_are_computed(spied, M, size):
+def test_only_the_requested_gradients_are_computed(spy, M, size):
     tensors = dict(zip(NAMES, operands_of("modrelu", (5, 3, 7), M=M), strict=True))
     whole = evaluated(BACKENDS["cpu"], tensors.values(), ("modrelu", None, False))
     places = {"x": 2, "W": 5, "h0": 6, "bias": 7, "U": 3, "c": 4}
@@ -423,13 +423,13 @@ def test_only_the_requested_gradients_are_computed(spied, M, size):
         found = torch.autograd.grad((h, last), [leaves[name] for name in requested], weights)
         for name, gradient in zip(requested, found, strict=True):
             assert torch.equal(gradient, whole[f"d{name}"])
-        assert all((spied.gradients[at][0] != 0) == (n in requested) for n, at in places.items())
+        assert all((spy.gradients[at][0] != 0) == (n in requested) for n, at in places.items())
 
 
 @each_direction
 @each_raggedness
 def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
-    spied, monkeypatch, reverse, ragged
+    spy, monkeypatch, reverse, ragged
 ):
     shape = T, B, N = 9, 5, 19
     leaves = leaves_of(operands_of("tanh", shape, torch.float64, M=3))
@@ -446,7 +446,7 @@ def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
     monkeypatch.setattr(torch.Tensor, "new_empty", counted)
     requested = [leaf for leaf in leaves[1:] if leaf is not None]
     got = torch.autograd.grad(last, requested, weights_like(last, 8))
-    assert spied.gradients[0] == (0, 0, 0)
+    assert spy.gradients[0] == (0, 0, 0)
     assert max(buffer.numel() for buffer in buffers) < T * B * N
     _, expected = BACKENDS["reference"].run(ElmanOperands(*leaves), Options(*options))
     other = torch.autograd.grad(expected, requested, weights_like(last, 8))
@@ -459,13 +459,13 @@ def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str
 )
-def test_last_only_returns_the_same_last_states(spied, dtype, M, reverse, ragged):
+def test_last_only_returns_the_same_last_states(spy, dtype, M, reverse, ragged):
     shape = 9, 5, 19
     tensors = operands_of("modrelu", shape, dtype, M=M)
     options = options_of("modrelu", shape, reverse=reverse, ragged=ragged)
     _, expected = BACKENDS["cpu"].run(ElmanOperands(*tensors), Options(*options))
     h, last = BACKENDS["cpu"].run(ElmanOperands(*tensors), Options(*options, last_only=True))
-    assert spied.views[6] == (0, 0, 0)
+    assert spy.views[6] == (0, 0, 0)
     assert h.numel() == 0
     assert torch.equal(last, expected)
 

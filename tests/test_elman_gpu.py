@@ -256,11 +256,11 @@ def test_batch_first_tensors_are_read_without_copies(monkeypatch):
     seen = []
     launch = gpu.launch
 
-    def spied(kernel, B, N, arguments, *rest):
+    def recorded_launch(kernel, B, N, arguments, *rest):
         seen.append(arguments[0])
         launch(kernel, B, N, arguments, *rest)
 
-    monkeypatch.setattr(gpu, "launch", spied)
+    monkeypatch.setattr(gpu, "launch", recorded_launch)
     x, W, *_ = operands(3, 2, 5)
     x = LAYOUTS["batch first"]["x"](x).requires_grad_()
     h, _ = elman(x, W, nonlinearity="tanh", backend="gpu")

@@ -80,7 +80,7 @@ def threads():
 
 
 @pytest.fixture
-def spied(monkeypatch):
+def spy(monkeypatch):
     """Calls the compiled kernels and records their arguments."""
 
     class Spy:
@@ -307,17 +307,17 @@ def test_strides_do_not_change_the_results(layout, form, M):
     assert_equals_reference(tensors, options_of(form, "modrelu", shape))
 
 
-def test_batch_first_tensors_are_read_and_written_without_copies(spied):
+def test_batch_first_tensors_are_read_and_written_without_copies(spy):
     x, *others = operands((5, 3, 16))
     x = batch_first(x).requires_grad_()
     h, _ = BACKENDS["cpu"].run(
         GRUOperands(x, *others), GRUOptions(*options_of("torch", "tanh", (5, 3, 16)))
     )
-    assert spied.views[0] == (x.data_ptr(), *x.stride()[:2])
+    assert spy.views[0] == (x.data_ptr(), *x.stride()[:2])
     assert h.transpose(0, 1).is_contiguous()
     g = batch_first(weights_like(h, 7))
     dx = torch.autograd.grad(h, x, g)[0]
-    assert spied.gradients[0] == (g.data_ptr(), *g.stride()[:2])
+    assert spy.gradients[0] == (g.data_ptr(), *g.stride()[:2])
     assert dx.stride() == x.stride()
 
 
@@ -327,7 +327,7 @@ def test_batch_first_tensors_are_read_and_written_without_copies(spied):
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("M", [None, 2], ids=["no map", "two channels"])
 @each_order
-def test_only_the_requested_gradients_are_computed(spied, form, M, size):
+def test_only_the_requested_gradients_are_computed(spy, form, M, size):
     shape = 5, 3, 7
     options = options_of(form, "modrelu", shape)
     tensors = dict(zip(NAMES, operands(shape, form, "modrelu", M=M), strict=True))
@@ -345,14 +345,14 @@ def test_only_the_requested_gradients_are_computed(spied, form, M, size):
         found = torch.autograd.grad((h, last), [leaves[name] for name in requested], weights)
         for name, gradient in zip(requested, found, strict=True):
             assert torch.equal(gradient, whole[f"d{name}"])
-        assert all((spied.gradients[at][0] != 0) == (n in requested) for n, at in places.items())
+        assert all((spy.gradients[at][0] != 0) == (n in requested) for n, at in places.items())
 
 
 @each_raggedness
 @each_direction
 @each_order
 def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
-    spied, monkeypatch, form, reverse, ragged
+    spy, monkeypatch, form, reverse, ragged
 ):
     shape = T, _, N = 9, 5, 19
     leaves = leaves_of(operands(shape, form, dtype=torch.float64, M=3))
@@ -369,7 +369,7 @@ def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
     monkeypatch.setattr(torch.Tensor, "new_empty", counted)
     requested = [leaf for leaf in leaves[1:] if leaf is not None]
     got = torch.autograd.grad(last, requested, weights_like(last, 8))
-    assert spied.gradients[0] == (0, 0, 0)
+    assert spy.gradients[0] == (0, 0, 0)
     assert sum(buffer.numel() for buffer in buffers) == sum(leaf.numel() for leaf in requested)
     _, expected = BACKENDS["reference"].run(GRUOperands(*leaves), GRUOptions(*options))
     other = torch.autograd.grad(expected, requested, weights_like(last, 8))
@@ -379,19 +379,19 @@ def test_a_loss_on_the_last_states_allocates_no_gradient_of_all_states(
 @each_raggedness
 @each_direction
 @each_order
-def test_without_gradients_nothing_is_saved(spied, form, reverse, ragged):
+def test_without_gradients_nothing_is_saved(spy, form, reverse, ragged):
     shape = 9, 5, 19
     leaves = leaves_of(operands(shape, form, M=3))
     options = options_of(form, "tanh", shape, reverse=reverse, ragged=ragged)
     h, last = BACKENDS["cpu"].run(GRUOperands(*leaves), GRUOptions(*options))
-    assert spied.views[9][0] != 0
+    assert spy.views[9][0] != 0
     with torch.no_grad():
         plain = BACKENDS["cpu"].run(GRUOperands(*leaves), GRUOptions(*options))
-        assert spied.views[9][0] == 0
+        assert spy.views[9][0] == 0
         none, alone = BACKENDS["cpu"].run(
             GRUOperands(*leaves), GRUOptions(*options, last_only=True)
         )
-        assert spied.views[7][0] == 0
+        assert spy.views[7][0] == 0
     assert none.numel() == 0
     assert torch.equal(plain[0], h)
     assert torch.equal(plain[1], last)

@@ -144,12 +144,12 @@ class Spy:
         compiled.kernels.elman_backward(*arguments)
 
     @property
-    def reads(self):
+    def fuses_head(self):
         return self.forward is not None and self.forward[-1][0] != 0
 
 
 @pytest.fixture
-def spied(monkeypatch):
+def spy(monkeypatch):
     spy = Spy()
     monkeypatch.setattr(cpu, "kernels", spy)
     return spy
@@ -163,36 +163,36 @@ def spied(monkeypatch):
 @each_dtype
 @each_size
 def test_outputs_and_gradients_agree_with_the_reference_at_odd_sizes(
-    spied, size, dtype, reverse, ragged
+    spy, size, dtype, reverse, ragged
 ):
     tensors = operands(size, dtype)
     assert_equals_reference(tensors, options_of(size, ragged=ragged, reverse=reverse))
-    assert spied.reads == (size[3] > 0)
+    assert spy.fuses_head == (size[3] > 0)
 
 
 @each_raggedness
 @each_direction
 @each_map
 @pytest.mark.parametrize("nonlinearity", ["modrelu", "elu", "identity"])
-def test_outputs_are_right_for_all_options(spied, nonlinearity, M, reverse, ragged):
+def test_outputs_are_right_for_all_options(spy, nonlinearity, M, reverse, ragged):
     size = 9, 5, 33, 9
     tensors = operands(size, M=M, bias=nonlinearity == "modrelu")
     options = options_of(size, ragged=ragged, reverse=reverse, nonlinearity=nonlinearity)
     assert_equals_reference(tensors, options)
-    assert spied.reads
+    assert spy.fuses_head
 
 
 @each_raggedness
-def test_the_outputs_alone_may_have_a_gradient(spied, ragged):
+def test_the_outputs_alone_may_have_a_gradient(spy, ragged):
     size = 9, 5, 33, 9
     assert_equals_reference(operands(size), options_of(size, ragged=ragged), of_last=False)
-    assert spied.backward[0] == (0, 0, 0)  # no gradient of the states is written
+    assert spy.backward[0] == (0, 0, 0)  # no gradient of the states is written
 
 
-def test_outputs_need_no_bias(spied):
+def test_outputs_need_no_bias(spy):
     size = 9, 5, 33, 9
     assert_equals_reference(operands(size, shift=False), options_of(size, ragged=True))
-    assert spied.reads
+    assert spy.fuses_head
 
 
 @pytest.mark.parametrize(("N", "M", "K"), [(3, 0, 2), (0, 3, 2), (0, 3, 0)], ids=str)
@@ -223,18 +223,18 @@ def test_strides_do_not_change_the_results(layout):
     assert_equals_reference(tensors, options_of(size, ragged=True))
 
 
-def test_an_expanded_gradient_equals_a_full_one(spied):
+def test_an_expanded_gradient_equals_a_full_one(spy):
     leaves = {n: v.requires_grad_() for n, v in present(operands((5, 3, 19, 9))).items()}
     y, _ = elman(**leaves)
     of = tuple(leaves.values())
     expanded = torch.autograd.grad(y.sum(), of, retain_graph=True)
-    assert spied.backward[8][1:] == (0, 0)  # one row, expanded
+    assert spy.backward[8][1:] == (0, 0)  # one row, expanded
     assert all(map(torch.equal, expanded, torch.autograd.grad(y, of, torch.ones_like(y))))
 
 
 @each_raggedness
 @pytest.mark.parametrize("B", [1, 5])
-def test_gradients_are_read_without_copies(spied, B, ragged):
+def test_gradients_are_read_without_copies(spy, B, ragged):
     size = 31, B, 33, 9
     leaves = {n: v.requires_grad_() for n, v in present(operands(size)).items()}
     y, _ = elman(**leaves, **options_of(size, ragged=ragged))
@@ -242,7 +242,7 @@ def test_gradients_are_read_without_copies(spied, B, ragged):
     expected = torch.autograd.grad(y, of, g, retain_graph=True)
     outputs_first = g.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     got = torch.autograd.grad(y, of, outputs_first)
-    assert spied.backward[8] == (outputs_first.data_ptr(), *outputs_first.stride()[:2])
+    assert spy.backward[8] == (outputs_first.data_ptr(), *outputs_first.stride()[:2])
     for one, other in zip(got, expected, strict=True):  # except d, whose gradient torch sums
         torch.testing.assert_close(one, other, rtol=0, atol=tol(g.dtype, 31))
 
@@ -260,7 +260,7 @@ def test_sixteen_bit_inputs_are_summed_in_float32():
 
 
 @pytest.mark.parametrize("requested", NAMES)
-def test_only_the_requested_gradients_are_computed(spied, requested):
+def test_only_the_requested_gradients_are_computed(spy, requested):
     places = {"x": 2, "U": 3, "c": 4, "W": 5, "h0": 6, "bias": 7, "V": 9}
     tensors, options = operands((5, 3, 19, 9), bias=True), {"nonlinearity": "modrelu"}
     whole = evaluated(elman, tensors, options, of_last=False)
@@ -268,27 +268,27 @@ def test_only_the_requested_gradients_are_computed(spied, requested):
     y, _ = elman(**tensors, **options)
     found = torch.autograd.grad(y, tensors[requested], normal(8, *y.shape))[0]
     assert torch.equal(found, whole[requested])
-    assert {n for n, at in places.items() if spied.backward[at][0] != 0} == {requested} - {"d"}
+    assert {n for n, at in places.items() if spy.backward[at][0] != 0} == {requested} - {"d"}
 
 
-def test_a_loss_on_the_last_states_needs_no_outputs(spied):
+def test_a_loss_on_the_last_states_needs_no_outputs(spy):
     leaves = {n: v.requires_grad_() for n, v in present(operands((5, 3, 19, 9))).items()}
     elman(**leaves)[1].sum().backward()
-    assert spied.backward[8:] == [(0, 0, 0)] * 2
+    assert spy.backward[8:] == [(0, 0, 0)] * 2
     assert leaves["V"].grad is None
     assert leaves["W"].grad.any()
 
 
 @each_raggedness
 @each_direction
-def test_without_gradients_no_states_are_stored(spied, reverse, ragged):
+def test_without_gradients_no_states_are_stored(spy, reverse, ragged):
     size = 31, 5, 33, 9
     tensors, options = operands(size), options_of(size, ragged=ragged, reverse=reverse)
     expected = elman(**tensors, **options)
-    assert spied.forward[6] != (0, 0, 0)
+    assert spy.forward[6] != (0, 0, 0)
     with torch.no_grad():
         got = elman(**tensors, **options)
-    assert spied.forward[6] == (0, 0, 0)
+    assert spy.forward[6] == (0, 0, 0)
     assert all(map(torch.equal, got, expected))
 
 
@@ -386,10 +386,10 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("case", OUTSIDE)
-def test_heads_that_the_kernels_do_not_fuse_are_applied_after_them(spied, case):
+def test_heads_that_the_kernels_do_not_fuse_are_applied_after_them(spy, case):
     arguments = OUTSIDE[case](present(operands((5, 3, 19, 9))))
     y, last = elman(**arguments)
-    assert not spied.reads
+    assert not spy.fuses_head
     V, d = arguments.pop("V"), arguments.pop("d")
     h, expected = elman(**arguments)
     assert torch.equal(y, F.linear(h, V, d))
@@ -439,7 +439,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("lengths", [None, [4, 6, 1]], ids=["full", "ragged"])
 @pytest.mark.parametrize("case", LAYERS)
-def test_a_model_equals_its_layer_followed_by_its_head(spied, case, lengths):
+def test_a_model_equals_its_layer_followed_by_its_head(spy, case, lengths):
     make, inside = LAYERS[case]
     model = SequenceModel(make(), 5).double().eval()
     x = normal(1, 6, 3, 3)
@@ -451,16 +451,16 @@ def test_a_model_equals_its_layer_followed_by_its_head(spied, case, lengths):
         return {str(n): v for n, v in enumerate([y.detach(), *gradients])}
 
     got = values(model(x, lengths))
-    assert spied.reads == inside
+    assert spy.fuses_head == inside
     expected = values(model.head(model.layer(x, None, lengths)[0]))
     assert_near(got, expected, tol(torch.float64, 64))
 
 
-def test_a_packed_batch_gives_packed_outputs(spied):
+def test_a_packed_batch_gives_packed_outputs(spy):
     layer, head = RNN(3, 8, constraint=ScaledCayley).double(), nn.Linear(8, 5).double()
     x = pack_padded_sequence(normal(1, 6, 3, 3), [4, 6, 1], enforce_sorted=False)
     y, h_n = layer(x, head=head)
-    assert spied.reads
+    assert spy.fuses_head
     states, expected = layer(x)
     torch.testing.assert_close(y.data, head(states.data), rtol=0, atol=tol(torch.float64, 64))
     assert torch.equal(h_n, expected)
@@ -484,12 +484,12 @@ HEADS = {"plain": (lambda head: head, True), "hook": (hooked, False), "norm": (w
 
 
 @pytest.mark.parametrize("case", HEADS)
-def test_a_head_that_does_more_than_a_linear_map_is_called(spied, case):
+def test_a_head_that_does_more_than_a_linear_map_is_called(spy, case):
     change, inside = HEADS[case]
     layer, head = RNN(3, 8, constraint=ScaledCayley).double(), change(nn.Linear(8, 5).double())
     x = normal(1, 6, 4, 3)
     y, _ = layer(x, head=head)
-    assert spied.reads == inside
+    assert spy.fuses_head == inside
     torch.testing.assert_close(y, head(layer(x)[0]), rtol=0, atol=tol(torch.float64, 64))
 
 

@@ -64,7 +64,7 @@ def threads():
 
 
 @pytest.fixture
-def spied(monkeypatch):
+def spy(monkeypatch):
     """Calls the compiled kernels and records their arguments."""
 
     class Spy:
@@ -262,15 +262,15 @@ def test_strides_do_not_change_the_results(layout, M):
     assert_equals_reference(tensors, options_of(shape))
 
 
-def test_batch_first_tensors_are_read_and_written_without_copies(spied):
+def test_batch_first_tensors_are_read_and_written_without_copies(spy):
     tensors = operands((5, 3, 16))
     x = batch_first(tensors.x).requires_grad_()
     h, *_ = CPU.run(tensors._replace(x=x), LSTMOptions())
-    assert spied.views[0] == (x.data_ptr(), *x.stride()[:2])
+    assert spy.views[0] == (x.data_ptr(), *x.stride()[:2])
     assert h.transpose(0, 1).is_contiguous()
     g = batch_first(weights_like(h, 7))
     dx = torch.autograd.grad(h, x, g)[0]
-    assert spied.gradients[0] == (g.data_ptr(), *g.stride()[:2])
+    assert spy.gradients[0] == (g.data_ptr(), *g.stride()[:2])
     assert dx.stride() == x.stride()
 
 
@@ -279,7 +279,7 @@ def test_batch_first_tensors_are_read_and_written_without_copies(spied):
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("M", [None, 2], ids=["no map", "two channels"])
-def test_only_the_requested_gradients_are_computed(spied, M, size):
+def test_only_the_requested_gradients_are_computed(spy, M, size):
     shape = 5, 3, 7
     tensors = operands(shape, M=M)
     whole = evaluated(CPU, tensors, LSTMOptions())
@@ -295,14 +295,14 @@ def test_only_the_requested_gradients_are_computed(spied, M, size):
         found = torch.autograd.grad(results, chosen, weights_of(results))
         for name, gradient in zip(requested, found, strict=True):
             assert torch.equal(gradient, whole[f"d{name}"])
-        assert all((spied.gradients[at][0] != 0) == (n in requested) for n, at in places.items())
+        assert all((spy.gradients[at][0] != 0) == (n in requested) for n, at in places.items())
 
 
 @pytest.mark.parametrize("result", [1, 2], ids=["last states", "last cells"])
 @each_raggedness
 @each_direction
 def test_a_loss_on_the_end_allocates_no_gradient_of_all_states(
-    spied, monkeypatch, reverse, ragged, result
+    spy, monkeypatch, reverse, ragged, result
 ):
     shape = T, _, N = 9, 5, 19
     leaves = leaves_of(operands(shape, torch.float64, M=3))
@@ -319,7 +319,7 @@ def test_a_loss_on_the_end_allocates_no_gradient_of_all_states(
     monkeypatch.setattr(torch.Tensor, "new_empty", counted)
     requested = leaves[1:]
     got = torch.autograd.grad(end, requested, weights_like(end, 8))
-    assert spied.gradients[0] == (0, 0, 0)
+    assert spy.gradients[0] == (0, 0, 0)
     assert sum(buffer.numel() for buffer in buffers) == sum(leaf.numel() for leaf in requested)
     expected = REFERENCE.run(leaves, options)[result]
     other = torch.autograd.grad(expected, requested, weights_like(end, 8))
@@ -328,17 +328,17 @@ def test_a_loss_on_the_end_allocates_no_gradient_of_all_states(
 
 @each_raggedness
 @each_direction
-def test_without_gradients_nothing_is_saved(spied, reverse, ragged):
+def test_without_gradients_nothing_is_saved(spy, reverse, ragged):
     shape = 9, 5, 19
     leaves = leaves_of(operands(shape, M=3))
     options = options_of(shape, reverse=reverse, ragged=ragged)
     results = CPU.run(leaves, options)
-    assert spied.views[9][0] != 0
+    assert spy.views[9][0] != 0
     with torch.no_grad():
         plain = CPU.run(leaves, options)
-        assert spied.views[9][0] == 0
+        assert spy.views[9][0] == 0
         none, *ends = CPU.run(leaves, options._replace(last_only=True))
-        assert spied.views[6][0] == 0
+        assert spy.views[6][0] == 0
     assert none.numel() == 0
     assert all(map(torch.equal, plain, results))
     assert all(map(torch.equal, ends, results[1:]))

@@ -97,13 +97,13 @@ class CallsItsBase(torch.optim.Adam):
         return super().step(closure)
 
 
-def twice_wrapped(parameters):
+def wrapped_twice(parameters):
     return Wrapper(Wrapper(ADAM(parameters)))
 
 
 WRAPPED = {
     "wrapper": lambda parameters: Wrapper(ADAM(parameters)),
-    "twice": twice_wrapped,
+    "twice": wrapped_twice,
     "without hooks": lambda parameters: WrapperWithoutHooks(ADAM(parameters)),
     "super": partial(CallsItsBase, lr=0.01),
 }

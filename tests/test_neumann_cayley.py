@@ -341,7 +341,7 @@ def load(constraint, assign=False):
     constraint.load_state_dict(other_state(), assign=assign)
 
 
-def load_raw_alone(constraint):
+def load_only_raw(constraint):
     raw = {"cayley.raw": other_state()["cayley.raw"]}
     constraint.load_state_dict(raw | {"cayley._extra_state": torch.tensor(3)}, strict=False)
 
@@ -357,7 +357,7 @@ CHANGES = {
     "data": change_data,
     "load": load,
     "load by assigning": partial(load, assign=True),
-    "load A alone": load_raw_alone,
+    "load A alone": load_only_raw,
     "assign": lambda constraint: constraint.assign(build(seed=4)()),
     "reset": lambda constraint: constraint.reset(stream(6)),
 }

@@ -77,7 +77,7 @@ def zone_out(h, moved, zoneout, t, b):
     return keeps * h + (1 - keeps) * moved
 
 
-def by_hand(cell, h0, options):
+def in_numpy(cell, h0, options):
     """Run each sequence separately."""
     states = np.zeros((T, B, N))
     sizes = options["batch_sizes"] or [B] * T
@@ -102,7 +102,7 @@ def test_the_elman_recurrence_agrees_with_its_formula(kind, normed, reverse, rag
         z = x[t, b].numpy() + W.numpy() @ h
         return np.tanh(layer_norm(z, *(v.numpy() for v in norm)) if normed else z)
 
-    expected = by_hand(cell, h0.numpy(), options)
+    expected = in_numpy(cell, h0.numpy(), options)
     got = run_elman((x, W, h0), norm, backend="reference", **options)
     assert_near([got], [expected], torch.float64, T * N)
 
@@ -148,7 +148,7 @@ def test_the_gated_recurrence_agrees_with_its_formula(
         layer_norm=norm or None,
         **options,
     )
-    assert_near([got], [by_hand(cell, h0.numpy(), options)], torch.float64, T * N)
+    assert_near([got], [in_numpy(cell, h0.numpy(), options)], torch.float64, T * N)
 
 
 def test_the_norm_is_that_of_torch():

@@ -56,19 +56,19 @@ def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
 
 def test_every_number_of_ours_that_differs_has_a_remark():
     archive = Archive(ROOT / "results")
-    said = read_remarks(archive.folder, RECIPES)
+    remarks = read_remarks(archive.folder, RECIPES)
     runs, changed_since = current_runs(RECIPES, archive.runs())
     assert changed_since == {}
     of_rows = runs_by_row(RECIPES, runs)
-    silent = [
+    without_remark = [
         f"{name}: {label}"
         for (name, label), runs in of_rows.items()
         for known in RECIPES[name].rows
         if known.label == label
         and disagrees(outcome_of(known, runs))
-        and not said.get(name, {}).get(label)
+        and not remarks.get(name, {}).get(label)
     ]
-    assert silent == []
+    assert without_remark == []
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ OPTIONS = [
 ]
 
 
-def codes_read(batch, task):
+def input_codes(batch, task):
     """The input code of each step of each sequence."""
     if task.coding == "scalar":
         return batch.inputs.squeeze(-1)
@@ -37,7 +37,7 @@ def codes_read(batch, task):
     return batch.inputs.argmax(-1)
 
 
-def lay_out_slowly(symbols, task):
+def collate_slowly(symbols, task):
     """The input and the target of one sequence, constructed step by step."""
     blank = 0 if task.blank == "first" else task.alphabet
     marker = task.alphabet + 1
@@ -62,10 +62,10 @@ def first(batches, count):
 def test_sequences_equal_a_construction_step_by_step(delay, options):
     task = Copying(delay, symbols=3, alphabet=5, **options)
     batch = task.batch(4, generator_for(0))
-    read = codes_read(batch, task)
+    read = input_codes(batch, task)
     for b in range(4):
         symbols = [int(code) for code in read[:3, b]]
-        expected_read, expected_target = lay_out_slowly(symbols, task)
+        expected_read, expected_target = collate_slowly(symbols, task)
         assert read[:, b].tolist() == expected_read
         assert batch.targets[:, b].tolist() == expected_target
 
@@ -76,7 +76,7 @@ def test_constructors_have_the_layouts_of_the_papers(
 ):
     task = getattr(Copying, paper)(argument)
     batch = task.batch(2, generator_for(0))
-    read, target = codes_read(batch, task)[:, 0].tolist(), batch.targets[:, 0].tolist()
+    read, target = input_codes(batch, task)[:, 0].tolist(), batch.targets[:, 0].tolist()
     marker, blank = 9, 8 if paper == "ornn" else 0
     assert len(read) == task.length == length
     assert read[10:] == [blank] * before + [marker] + [blank] * after

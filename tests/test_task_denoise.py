@@ -22,7 +22,7 @@ def task(request):
     return request.param
 
 
-def codes_read(batch, task):
+def input_codes(batch, task):
     """The input code of each step of each sequence."""
     if task.marker == "one_hot":
         assert torch.equal(batch.inputs.sum(-1), torch.ones(batch.inputs.shape[:2]))
@@ -32,7 +32,7 @@ def codes_read(batch, task):
     return batch.inputs.argmax(-1).where(~marked, task.alphabet + 1)
 
 
-def lay_out_slowly(symbols, places, task):
+def collate_slowly(symbols, places, task):
     """The input and the target of one sequence, constructed symbol by symbol."""
     read = [0] * (task.length + task.symbols - 1) + [task.alphabet + 1] + [0] * task.symbols
     for symbol, place in zip(symbols, places, strict=True):
@@ -42,17 +42,17 @@ def lay_out_slowly(symbols, places, task):
 
 def test_sequences_equal_a_construction_symbol_by_symbol(task):
     symbols, places = task._draw(50, generator_for(0))
-    batch = task._lay_out((symbols, places))
-    read = codes_read(batch, task)
+    batch = task._collate((symbols, places))
+    read = input_codes(batch, task)
     for b in range(50):
-        expected = lay_out_slowly(symbols[b].tolist(), places[b].tolist(), task)
+        expected = collate_slowly(symbols[b].tolist(), places[b].tolist(), task)
         assert (read[:, b].tolist(), batch.targets[:, b].tolist()) == expected
 
 
 def test_without_collisions_the_target_has_the_input_symbols():
     task = TASKS["clean"]
     batch = task.batch(200, generator_for(0))
-    for read, target in zip(codes_read(batch, task).T, batch.targets.T, strict=True):
+    for read, target in zip(input_codes(batch, task).T, batch.targets.T, strict=True):
         assert (
             read[: task.marker_index][read[: task.marker_index] > 0].tolist()
             == target[-4:].tolist()
@@ -117,7 +117,7 @@ def optimal_predictor(batch, task):
     K, A = task.symbols, task.alphabet
     outputs = torch.full((*batch.targets.shape, A + 1), -1e4)
     outputs[:-K, :, 0] = 0
-    for b, codes in enumerate(codes_read(batch, task).T[:, : task.marker_index]):
+    for b, codes in enumerate(input_codes(batch, task).T[:, : task.marker_index]):
         read = codes[codes > 0]
         D = len(read)
         probability = torch.tensor(
@@ -157,7 +157,7 @@ def test_no_mixture_with_chance_level_improves_the_optimal_predictor():
 def test_the_lower_bound_is_the_loss_of_a_network_that_knows_the_lost_symbols():
     task = Denoise.nc_gru(50)
     symbols, places = task._draw(20_000, generator_for(0))
-    batch = task._lay_out((symbols, places))
+    batch = task._collate((symbols, places))
     lost = torch.zeros_like(places, dtype=torch.bool)
     lost[:, :-1] = places[:, 1:] == places[:, :-1]
     outputs = 1e3 * torch.eye(10)[batch.targets]

@@ -47,7 +47,7 @@ def put(folder, name, content):
     return path
 
 
-def by_hand(path):
+def parse_ts(path):
     """Read a .ts file independently, value by value."""
     body = path.read_text().split("@data\n")[1].split()
     for line in body:
@@ -56,10 +56,10 @@ def by_hand(path):
 
 
 @pytest.mark.parametrize("name", ARCHIVE)
-def test_the_archives_sets_hold_what_a_second_reader_reads(data_root, name):
+def test_the_sets_of_the_archive_agree_with_a_second_parser(data_root, name):
     task = Series(dataset=name, validation=0, scaling="none", shuffle=False)
     for split, file in zip(("train", "test"), ARCHIVE[name], strict=True):
-        expected = [*by_hand(data_root / file.path)]
+        expected = [*parse_ts(data_root / file.path)]
         batch = next(task.batches(split, len(expected)))
         assert batch.size == len(expected)
         for b, (channels, label) in enumerate(expected):

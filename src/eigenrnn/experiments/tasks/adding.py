@@ -176,7 +176,7 @@ class Adding(Synthetic):
             first, second = below(middle), middle + below(self.length - middle)
         return seeds, torch.stack([first, second], 1)
 
-    def _lay_out(self, examples: Examples) -> Batch:
+    def _collate(self, examples: Examples) -> Batch:
         seeds, marked = examples  # (B,), (B, 2)
         values = splitmix_uniforms(seeds, self.length)
         sums = values.gather(0, marked.T).double().sum(0)

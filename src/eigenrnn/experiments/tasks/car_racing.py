@@ -126,7 +126,7 @@ class CarRacing(Task):
         if split != "train":
             z, actions = self._fixed(split)
             chosen = sequential_slices(z.shape[1], size, start)
-            return (_lay_out(z[:, rows], actions[:, rows]) for rows in chosen)
+            return (_collate(z[:, rows], actions[:, rows]) for rows in chosen)
         if size > self._count:
             raise ValueError(
                 f"expected a batch of at most {self._count}, the number of training drives in "
@@ -197,7 +197,7 @@ class CarRacing(Task):
         mu, deviations, actions = (each[:, rows] for each in self._drives)
         # in place: these tensors are large, and already copies
         z = torch.randn(mu.shape, generator=generator).mul_(deviations).add_(mu)
-        return _lay_out(z, actions)
+        return _collate(z, actions)
 
     @cached_property
     def _cache(self) -> dict[str, tuple[Tensor, Tensor]]:
@@ -214,5 +214,5 @@ class CarRacing(Task):
         return self._cache[split]
 
 
-def _lay_out(z: Tensor, actions: Tensor) -> Batch:
+def _collate(z: Tensor, actions: Tensor) -> Batch:
     return Batch(torch.cat([z[:-1], actions[:-1]], -1), z[1:])

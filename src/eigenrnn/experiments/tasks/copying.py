@@ -176,7 +176,7 @@ class Copying(Synthetic):
         )
         return (symbols,)
 
-    def _lay_out(self, examples: Examples) -> Batch:
+    def _collate(self, examples: Examples) -> Batch:
         (symbols,) = examples  # (B, K)
         # only the symbols are stored; the long, mostly blank sequences exist only in a batch
         codes = torch.full((self.length, len(symbols)), self._blank_code)

@@ -133,7 +133,7 @@ class Denoise(Synthetic):
             places = keys.topk(self.symbols).indices
         return symbols, places.sort().values
 
-    def _lay_out(self, examples: Examples) -> Batch:
+    def _collate(self, examples: Examples) -> Batch:
         symbols, places = examples  # both (B, K)
         repeated = symbols.T.long()
         # the symbol at each place, the last one of several: 0 is none, k the k-th

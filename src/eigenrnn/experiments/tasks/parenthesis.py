@@ -188,7 +188,7 @@ class Parenthesis(Synthetic):
         pairs = torch.stack([opens, opens + 1], -1)
         return (drawn.scatter_(1, places.flatten(1), pairs.flatten(1)),)
 
-    def _lay_out(self, examples: Examples) -> Batch:
+    def _collate(self, examples: Examples) -> Batch:
         (tokens,) = examples  # (B, T)
         # in numpy, whose overhead for such small arrays is smaller than torch's
         codes = np.ascontiguousarray(tokens.numpy().T)

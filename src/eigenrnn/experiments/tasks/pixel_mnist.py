@@ -109,7 +109,7 @@ class PixelMNIST(Task):
         self.check_request("train", size)
         images = self._images("train")
         rows = torch.randint(len(images), (size,), generator=generator)
-        return self._lay_out("train", images[rows])
+        return self._collate("train", images[rows])
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
@@ -119,7 +119,7 @@ class PixelMNIST(Task):
         chosen = batch_indices(
             split, len(images), size, seed=seed, start=start, shuffle=self.shuffle
         )
-        return (self._lay_out(split, images[rows]) for rows in chosen)
+        return (self._collate(split, images[rows]) for rows in chosen)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(outputs, targets)
@@ -169,7 +169,7 @@ class PixelMNIST(Task):
         images, labels = read_mnist(part, self.data_root)
         return images.flatten(1)[:, self.pixel_order], labels
 
-    def _lay_out(self, split: str, chosen: Tensor) -> Batch:
+    def _collate(self, split: str, chosen: Tensor) -> Batch:
         images, labels = self._test_file if split == "test" else self._train_file
         # images are stored as bytes, which takes a quarter of the memory
         pixels = images[chosen].T.contiguous().to(torch.float32) / 255

@@ -315,7 +315,7 @@ class Series(Task):
         self.check_request("train", size)
         data = self._splits["train"]
         rows = torch.randint(len(data.sequences), (size,), generator=generator)
-        return self._lay_out(data, rows)
+        return self._collate(data, rows)
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
@@ -323,7 +323,7 @@ class Series(Task):
         count = len(data.sequences)
         self._check_memory(split, min(size, count))
         chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
-        return (self._lay_out(data, rows) for rows in chosen)
+        return (self._collate(data, rows) for rows in chosen)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self._metrics.loss(outputs, targets)
@@ -347,7 +347,7 @@ class Series(Task):
             frequencies = weighted / weighted.sum()
             return -torch.special.xlogy(frequencies, frequencies).sum().item()
         data = self._splits["train"]
-        targets = self._lay_out(data, torch.arange(len(data.sequences))).targets
+        targets = self._collate(data, torch.arange(len(data.sequences))).targets
         values = targets.double().flatten(0, -2)
         return (values - values.nanmean(0)).square().nanmean().item()
 
@@ -391,7 +391,7 @@ class Series(Task):
         targets = self._splits["train"].targets
         return targets.bincount(minlength=len(self.class_names)).double() / len(targets)
 
-    def _lay_out(self, data: _Split, rows: Tensor) -> Batch:
+    def _collate(self, data: _Split, rows: Tensor) -> Batch:
         lengths = data.sequences.lengths[rows]
         if self.answer != "next":
             inputs = data.sequences.padded(rows)

@@ -115,7 +115,7 @@ class Speech(Task):
         self.check_request("train", size)
         frames = self._frames("train")
         rows = torch.randint(len(frames), (size,), generator=generator)
-        return _lay_out(frames, rows, int(frames.lengths[rows].max()))
+        return _collate(frames, rows, int(frames.lengths[rows].max()))
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
@@ -128,8 +128,8 @@ class Speech(Task):
         )
         chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
         if split != "train":
-            return (_lay_out(frames, rows, longest) for rows in chosen)
-        return (_lay_out(frames, rows, int(frames.lengths[rows].max())) for rows in chosen)
+            return (_collate(frames, rows, longest) for rows in chosen)
+        return (_collate(frames, rows, int(frames.lengths[rows].max())) for rows in chosen)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return squared_errors(outputs, targets).sum() / (~targets.isnan()).sum()
@@ -151,7 +151,7 @@ class Speech(Task):
         frames = self._frames("train")
         count, (total, squares) = 0, torch.zeros(2, BINS, dtype=torch.float64)
         for rows in torch.arange(len(frames)).split(256):
-            targets = _lay_out(frames, rows, int(frames.lengths[rows].max())).targets.double()
+            targets = _collate(frames, rows, int(frames.lengths[rows].max())).targets.double()
             total += targets.nansum((0, 1))
             squares += targets.square().nansum((0, 1))
             count += int(frames.lengths[rows].sum())
@@ -174,7 +174,7 @@ class Speech(Task):
         return self._cache[split]
 
 
-def _lay_out(frames: RaggedSequences, rows: Tensor, steps: int) -> Batch:
+def _collate(frames: RaggedSequences, rows: Tensor, steps: int) -> Batch:
     lengths = frames.lengths[rows]
     # the target of the last frame is silence; later targets are NaN
     targets = frames.padded(rows, steps, offset=1, valid_steps=lengths)

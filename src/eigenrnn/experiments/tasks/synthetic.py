@@ -24,10 +24,10 @@ Examples = tuple[Tensor, ...]
 
 
 class Synthetic(Task):
-    """A task whose examples are drawn at random; a subclass defines `_draw` and `_lay_out`.
+    """A task whose examples are drawn at random; a subclass defines `_draw` and `_collate`.
 
     The validation and test sets are fixed, and the training set may be. A fixed set has a random
-    generator of its own, and stores the compact examples that `_draw` returns. `_lay_out` expands
+    generator of its own, and stores the compact examples that `_draw` returns. `_collate` expands
     those of a batch to long sequences.
 
     Args:
@@ -57,7 +57,7 @@ class Synthetic(Task):
         """Draw examples in a compact form, one tensor per part."""
 
     @abstractmethod
-    def _lay_out(self, examples: Examples) -> Batch:
+    def _collate(self, examples: Examples) -> Batch:
         """Expand examples to the sequences of a batch."""
 
     @property
@@ -68,20 +68,20 @@ class Synthetic(Task):
         self.check_request("train", size)
         examples = self._fixed_examples("train")
         if examples is None:
-            return self._lay_out(self._draw(size, generator))
+            return self._collate(self._draw(size, generator))
         rows = torch.randint(len(examples[0]), (size,), generator=generator)
-        return self._lay_out(tuple(each[rows] for each in examples))
+        return self._collate(tuple(each[rows] for each in examples))
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
         examples = self._fixed_examples(split)
         if examples is None:
             generators = (generator_for(seed, split, step) for step in itertools.count(start))
-            return (self._lay_out(self._draw(size, each)) for each in generators)
+            return (self._collate(self._draw(size, each)) for each in generators)
         chosen = batch_indices(
             split, len(examples[0]), size, seed=seed, start=start, shuffle=self.shuffle
         )
-        return (self._lay_out(tuple(each[rows] for each in examples)) for rows in chosen)
+        return (self._collate(tuple(each[rows] for each in examples)) for rows in chosen)
 
     def steps_per_epoch(self, size: int) -> int | None:
         self.check_request("train", size)

@@ -125,11 +125,11 @@ class NextSymbol(Task):
         self.check_request("train", size)
         if self.cut == "lines":
             rows = torch.randint(len(self._lines["train"][0]), (size,), generator=generator)
-            return self._lay_out_lines("train", rows)
+            return self._collate_lines("train", rows)
         codes = self._corpus.parts["train"]
         steps = min(self.window, len(codes) - 1)
         begins = torch.randint(len(codes) - steps, (size,), generator=generator)
-        return self._lay_out(codes[begins.numpy() + np.arange(steps + 1)[:, None]])
+        return self._collate(codes[begins.numpy() + np.arange(steps + 1)[:, None]])
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
@@ -236,7 +236,7 @@ class NextSymbol(Task):
             for k in range(skipped, len(places) - 1):
                 begin, end = places[k : k + 2]
                 scale = (end - begin) / self.window if drawn else 1.0
-                yield self._lay_out(streams[:, begin : end + 1].T, carry=k > 0, lr_scale=scale)
+                yield self._collate(streams[:, begin : end + 1].T, carry=k > 0, lr_scale=scale)
             skipped = 0
 
     def _line_batches(self, split: str, size: int, seed: int, start: int) -> Iterator[Batch]:
@@ -245,9 +245,9 @@ class NextSymbol(Task):
         if split != "train" and self.eval_symbols is not None:
             count = max(1, int(np.searchsorted(begins, self.eval_symbols)))
         for rows in batch_indices(split, count, size, seed=seed, start=start, shuffle=True):
-            yield self._lay_out_lines(split, rows)
+            yield self._collate_lines(split, rows)
 
-    def _lay_out(
+    def _collate(
         self,
         codes: NDArray[Any],  # (T + 1, B)
         *,
@@ -258,7 +258,7 @@ class NextSymbol(Task):
         text = torch.from_numpy(numbers)
         return Batch(text[:-1], text[1:], carry=carry, lr_scale=lr_scale)
 
-    def _lay_out_lines(self, split: str, rows: Tensor) -> Batch:
+    def _collate_lines(self, split: str, rows: Tensor) -> Batch:
         text = self._corpus.parts[split]
         begins, lengths = (each[rows.numpy()] for each in self._lines[split])
         steps = np.arange(lengths.max())[:, None]  # (T + 1, 1)

@@ -149,17 +149,17 @@ class Frames(Task):
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         self.check_request("train", size)
-        return self._lay_out(torch.randint(self._count, (size,), generator=generator))
+        return self._collate(torch.randint(self._count, (size,), generator=generator))
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_request(split, size, start)
         if split == "train":
             chosen = epoch_indices(self._count, size, seed=seed, start=start, shuffle=True)
-            return (self._lay_out(numbers) for numbers in chosen)
+            return (self._collate(numbers) for numbers in chosen)
         drives, steps = split_slices(self.collection.rollouts)[split], self.collection.steps
         numbers = torch.arange(drives.start * steps, drives.stop * steps, self.eval_every)
         chosen = sequential_slices(len(numbers), size, start)
-        return (self._lay_out(numbers[rows]) for rows in chosen)
+        return (self._collate(numbers[rows]) for rows in chosen)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         squares, divergence = self._terms(outputs, targets)
@@ -218,7 +218,7 @@ class Frames(Task):
         divergence = 0.5 * (mu.square() + logvar.exp() - 1 - logvar).sum(-1)
         return squares, divergence.clamp(min=self.kl_tolerance * Z_SIZE)
 
-    def _lay_out(self, numbers: Tensor) -> Batch:
+    def _collate(self, numbers: Tensor) -> Batch:
         """Gather frames by their index over all drives, with one access per drive."""
         frames = torch.empty(len(numbers), _PIXELS, dtype=torch.uint8)
         drives, steps = np.divmod(numbers.numpy(), self.collection.steps)
