@@ -14,7 +14,7 @@ from eigenrnn import __version__
 from eigenrnn.errors import CheckpointError, MissingDataError
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
-from eigenrnn.experiments.cli.rebuild import rebuild, registered_options
+from eigenrnn.experiments.cli.rebuild import load, registered_options
 from eigenrnn.experiments.cli.train_options import build_training, parse_options
 from eigenrnn.experiments.registry import CONSTRAINTS, LAYERS, RECIPES
 from eigenrnn.experiments.tasks import Copying
@@ -75,7 +75,7 @@ def same(model, stored):
 )
 def test_the_model_has_the_weights_of_the_run(run, options):
     folder = run(f"{TINY} {options}")
-    found = rebuild(folder)
+    found = load(folder)
     assert same(found.model, weights(folder / "best.pt"))
     built = json.loads((folder / "config.json").read_text())["network"]
     changes = differences(built, describe_network(found.model))
@@ -86,7 +86,7 @@ def test_the_model_has_the_weights_of_the_run(run, options):
 
 def test_the_rebuilt_model_has_the_recorded_loss(run):
     folder = run()
-    found = rebuild(folder)
+    found = load(folder)
     (batch,) = found.task.batches("test", 10)
     loss = found.task.loss(found.model(batch.inputs), batch.targets).detach().item()
     reported = json.loads((folder / "result.json").read_text())["best"]["test"]["loss"]
@@ -96,22 +96,22 @@ def test_the_rebuilt_model_has_the_recorded_loss(run):
 def test_a_run_configured_by_a_file_can_be_rebuilt(run, tmp_path):
     text = "task: {name: copying, delay: 5}\nlayer: {name: rnn, constraint: {name: givens}}\n"
     (tmp_path / "run.yaml").write_text(f"{text}hidden_size: 6\nsteps: 1\naccelerator: cpu\n")
-    found = rebuild(run("train --config run.yaml"))
+    found = load(run("train --config run.yaml"))
     assert (found.task.delay, "Givens(6" in str(found.model)) == (5, True)
 
 
 def test_the_best_model_is_loaded_or_else_the_last(run):
     folder = run(f"{TINY} --eval_every 2 --lr 1")
     steps = {name: checkpoint.load(folder / name) for name in ("best.pt", "last.pt")}
-    assert rebuild(folder).step == steps["best.pt"]["step"]
+    assert load(folder).step == steps["best.pt"]["step"]
     (folder / "best.pt").unlink()
-    assert rebuild(folder).step == 4
+    assert load(folder).step == 4
 
 
 @pytest.mark.parametrize("name", ["best.pt", "last.pt"])
 def test_a_checkpoint_can_be_named(run, name):
     folder = run(f"{TINY} --eval_every 2 --lr 1")
-    found = rebuild(folder / name)
+    found = load(folder / name)
     assert found.checkpoint == folder / name
     assert same(found.model, weights(folder / name))
 
@@ -119,21 +119,21 @@ def test_a_checkpoint_can_be_named(run, name):
 def test_a_resumed_run_can_be_rebuilt(run):
     run()
     folder = run(f"{TINY.replace('--steps 4', '--steps 6')} --resume")
-    assert rebuild(folder / "last.pt").step == 6
+    assert load(folder / "last.pt").step == 6
 
 
 def test_the_model_is_in_evaluation_mode(run):
-    assert not rebuild(run()).model.training
+    assert not load(run()).model.training
 
 
 def test_a_batch_comes_from_the_split_that_selected_the_model(run):
-    found = rebuild(run())
+    found = load(run())
     expected = next(found.task.batches("validation", 3))
     assert torch.equal(found.batch(3).inputs, expected.inputs)
 
 
 def test_the_longest_sequences_of_a_batch_are_used(run):
-    found = rebuild(run("train --task parenthesis --hidden_size 4 --steps 1 --accelerator cpu"))
+    found = load(run("train --task parenthesis --hidden_size 4 --steps 1 --accelerator cpu"))
     batch = found.batch(4)
     assert batch.lengths is None
 
@@ -152,7 +152,7 @@ def of_a_recipe(tmp_path_factory):
 
 def test_a_run_of_a_recipe_can_be_rebuilt(of_a_recipe):
     (folder,) = of_a_recipe.glob("**/seed-0")
-    found = rebuild(folder)
+    found = load(folder)
     (row,) = RECIPES["scornn/fig1"].select(["scoRNN 190 T=1000"])
     assert same(found.model, weights(folder / "best.pt"))
     assert (found.task, found.step) == (row.quick_task, row.quick_steps)
@@ -237,7 +237,7 @@ def test_nothing_that_is_not_registered_is_imported(foreign, path, value):
     modules = set(sys.modules)
     folder = edited(foreign, lambda config: put(config["config"]["options"], path, value))
     with pytest.raises(ValueError, match=r"run cannot be built: "):
-        rebuild(folder)
+        load(folder)
     assert not (foreign.parent / "imported").exists()
     assert set(sys.modules) <= modules
 
@@ -247,14 +247,14 @@ def test_an_unregistered_class_is_named_in_the_error(foreign):
     folder = edited(foreign, lambda config: put(config["config"]["options"], *change))
     said = r"run cannot be built: .* names foreign\.Set, which is not registered.* not imported"
     with pytest.raises(ValueError, match=said):
-        rebuild(folder)
+        load(folder)
 
 
 def test_no_other_file_is_read(foreign):
     (foreign.parent / "secret").write_text("hidden_size: 6  # of somebody")
     folder = edited(foreign, lambda config: config["config"]["options"].update(config="secret"))
     with pytest.raises(ValueError, match=r"train takes no option 'config'") as rejected:
-        rebuild(folder)
+        load(folder)
     assert "somebody" not in str(rejected.value)
 
 
@@ -311,12 +311,12 @@ def test_a_folder_without_a_run_is_rejected(tmp_path):
     with pytest.raises(
         ValueError, match=r"expected the folder of a run, or a checkpoint in it, g"
     ):
-        rebuild(tmp_path / "nowhere")
+        load(tmp_path / "nowhere")
 
 
 def test_the_folder_of_a_recipe_names_the_runs_in_it(of_a_recipe):
     with pytest.raises(ValueError, match=r"there are runs in .*scornn-190-t-1000/seed-0$"):
-        rebuild(of_a_recipe)
+        load(of_a_recipe)
 
 
 def test_a_run_without_a_checkpoint_says_so(run):
@@ -324,12 +324,12 @@ def test_a_run_without_a_checkpoint_says_so(run):
     for name in ("best.pt", "last.pt"):
         (folder / name).unlink()
     with pytest.raises(ValueError, match=r"has no checkpoint yet: .* --resume"):
-        rebuild(folder)
+        load(folder)
 
 
 def test_a_missing_checkpoint_is_named(run):
     with pytest.raises(CheckpointError, match=r"there is no checkpoint .*other\.pt"):
-        rebuild(run() / "other.pt")
+        load(run() / "other.pt")
 
 
 @pytest.mark.parametrize("config", [None, {"layer": "mine"}])
@@ -339,13 +339,13 @@ def test_the_error_for_a_python_run_says_how_to_load_it(tmp_path, config):
         rf"was created in Python.* load\('{tmp_path}/best\.pt'\)\['model'\]\).*analysis\.analyse"
     )
     with pytest.raises(ValueError, match=said.replace(" load", ".*load")):
-        rebuild(tmp_path)
+        load(tmp_path)
 
 
 def test_the_error_for_a_python_run_covers_the_last_checkpoint(tmp_path):
     small_fit(tmp_path, small_settings(2))
     with pytest.raises(ValueError, match=r"\['learner'\]\['model'\]"):
-        rebuild(tmp_path / "last.pt")
+        load(tmp_path / "last.pt")
 
 
 CHANGES = {
@@ -368,7 +368,7 @@ def test_a_removed_row_is_named_with_the_version(tmp_path, of_a_recipe, change, 
     with pytest.raises(
         ValueError, match=f"written by eigenrnn 9.9, this is {__version__}: {said}"
     ):
-        rebuild(edited(tmp_path, other))
+        load(edited(tmp_path, other))
 
 
 OPTIONS = {
@@ -382,27 +382,27 @@ OPTIONS = {
 def test_unknown_options_are_named(run, change, said):
     folder = edited(run(), lambda config: change(config["config"]["options"]))
     with pytest.raises(ValueError, match=f"cannot be built: (?!written by).*{said}"):
-        rebuild(folder)
+        load(folder)
 
 
 def test_weights_of_another_model_are_rejected(run):
     folder = edited(run(), lambda config: config["config"]["options"].update(hidden_size=7))
     with pytest.raises(ValueError, match=r"cannot be built.*size mismatch"):
-        rebuild(folder)
+        load(folder)
 
 
 def test_a_damaged_checkpoint_is_rejected(run):
     file = run() / "best.pt"
     file.write_bytes(file.read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"best\.pt is truncated or damaged"):
-        rebuild(file.parent)
+        load(file.parent)
 
 
 def test_a_checkpoint_of_a_newer_format_is_rejected(run):
     file = run() / "best.pt"
     torch.save({**checkpoint.load(file), "format": 99}, file)
     with pytest.raises(CheckpointError, match="expected a checkpoint of format <= 1, got 99"):
-        rebuild(file.parent)
+        load(file.parent)
 
 
 @pytest.mark.parametrize("content", ["{", "[1, 2]", '{"config": [1]}'])
@@ -410,7 +410,7 @@ def test_a_damaged_configuration_is_named(run, content):
     folder = run()
     (folder / "config.json").write_text(content)
     with pytest.raises(ValueError, match=r"config\.json is .*damaged|an object in .*config\.json"):
-        rebuild(folder)
+        load(folder)
 
 
 def test_a_recipe_without_a_row_is_a_damaged_configuration(run):
@@ -420,7 +420,7 @@ def test_a_recipe_without_a_row_is_a_damaged_configuration(run):
     with pytest.raises(
         ValueError, match=r"config\.json is damaged: row, point, seed, quick is missing"
     ):
-        rebuild(folder)
+        load(folder)
 
 
 @pytest.mark.parametrize("lost", ["model", "step"])
@@ -431,7 +431,7 @@ def test_another_file_than_a_run_checkpoint_is_rejected(run, lost):
     with pytest.raises(
         CheckpointError, match=f"best.pt is not a checkpoint of a run: .* '{lost}'"
     ):
-        rebuild(file.parent)
+        load(file.parent)
 
 
 def test_missing_data_is_an_error_only_when_a_batch_is_needed(run, monkeypatch, tmp_path):
@@ -442,6 +442,6 @@ def test_missing_data_is_an_error_only_when_a_batch_is_needed(run, monkeypatch, 
         config["config"]["options"].update(task=options)
 
     monkeypatch.setattr(torch.nn.Module, "load_state_dict", lambda *_: None)
-    found = rebuild(edited(folder, other), data_root=str(tmp_path))
+    found = load(edited(folder, other), data_root=str(tmp_path))
     with pytest.raises(MissingDataError, match="there is no"):
         found.batch(2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eigenrnn.experiments.cli.rebuild import rebuild
+from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.cli.sweep_file import read_sweep
 from eigenrnn.experiments.recipes import nonnormal
 from eigenrnn.experiments.recipes.runs import RunKey
@@ -220,5 +220,5 @@ def test_a_recipe_can_be_swept_with_other_values(tmp_path):
             console=QUIET,
             config=setup.config,
         )
-    again = rebuild(tmp_path / "run")
+    again = load(tmp_path / "run")
     assert (again.settings, again.task) == (setup.settings, setup.task)

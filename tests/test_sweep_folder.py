@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eigenrnn.errors import RunExistsError
-from eigenrnn.experiments.cli.rebuild import rebuild
+from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.sweep import Criterion, Status, Trial
@@ -299,7 +299,7 @@ def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):
     assert swept["rows"][0]["quantity"].endswith("success")
     assert {len(row["values"]) for row in swept["rows"]} == {2}
     for run in (tmp_path / "out").glob("**/seed-*"):
-        assert rebuild(run).settings.steps == 30
+        assert load(run).settings.steps == 30
     (run / "config.json").write_text('{"parameters":')
     final = [Status(trial, "diverged") for trial in trials]
     with pytest.raises(ValueError, match=r"config\.json is truncated or damaged"):

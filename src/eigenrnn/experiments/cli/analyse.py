@@ -17,7 +17,7 @@ from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.analyse import analyse as analyse_model
 from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.errors import MissingDataError
-from eigenrnn.experiments.cli.rebuild import RebuiltRun, rebuild
+from eigenrnn.experiments.cli.rebuild import LoadedRun, load
 from eigenrnn.experiments.report import TrainedNetwork, read_records, write_report
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training.files import read_json, write_json
@@ -31,7 +31,7 @@ _COLUMNS = ("analysis", "quantity", "number")
 
 def analyse(options: Namespace, console: Console) -> int:
     """Analyse the model of a run, print the numbers, and write figures and tables."""
-    rebuilt = rebuild(options.run, options.data_root)
+    rebuilt = load(options.run, options.data_root)
     folder = Path(options.out or rebuilt.checkpoint.parent / "analysis")
     batch, missing = _batch(rebuilt)
     with plain_console(stderr=True).status("analysing") as status:
@@ -58,7 +58,7 @@ def analyse(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _batch(rebuilt: RebuiltRun) -> tuple[Batch | None, str | None]:
+def _batch(rebuilt: LoadedRun) -> tuple[Batch | None, str | None]:
     """Return a few sequences, or the reason why there are none."""
     try:
         return rebuilt.batch(_SEQUENCES), None
@@ -67,7 +67,7 @@ def _batch(rebuilt: RebuiltRun) -> tuple[Batch | None, str | None]:
 
 
 def _everything(
-    rebuilt: RebuiltRun, batch: Batch | None, say: Callable[[str], None]
+    rebuilt: LoadedRun, batch: Batch | None, say: Callable[[str], None]
 ) -> AnalysisResults:
     if batch is None:
         return analyse_model(rebuilt.model, progress=say)
@@ -90,7 +90,7 @@ def _delete_earlier_files(folder: Path) -> None:
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
 
 
-def _summary(rebuilt: RebuiltRun, everything: AnalysisResults) -> dict[str, Any]:
+def _summary(rebuilt: LoadedRun, everything: AnalysisResults) -> dict[str, Any]:
     return {
         "name": rebuilt.name,
         "step": rebuilt.step,
@@ -153,13 +153,13 @@ def _rebuilder(
 ) -> Callable[[Path], TrainedNetwork]:
     def rebuild_run(folder: Path) -> TrainedNetwork:
         say(f"analysing {folder}")
-        rebuilt = rebuild(folder, data_root)
+        rebuilt = load(folder, data_root)
         return TrainedNetwork(rebuilt.model, _inputs(rebuilt))
 
     return rebuild_run
 
 
-def _inputs(rebuilt: RebuiltRun) -> Tensor | None:  # (T, 1, M)
+def _inputs(rebuilt: LoadedRun) -> Tensor | None:  # (T, 1, M)
     """Return the inputs of the first recurrent layer for one sequence; None without data."""
     try:
         batch = rebuilt.batch(1)

@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "train a layer on a task",
     "reproduce": "run published experiments and compare the results",
     "sweep": "train the networks of a grid or a search in parallel",
+    "predict": "apply the trained network of a run to a file",
     "analyse": "analyse the trained network of a run",
     "report": "write an HTML report of runs",
     "results": "archive runs of recipes and write RESULTS.md",

@@ -154,6 +154,31 @@ def _analyse() -> Parser:
     return parser
 
 
+def _predict() -> Parser:
+    parser = Parser(
+        "Apply the trained network of a run on series or text to a file: classes with "
+        "probabilities, numbers or next values as CSV; the continuation of a text, and bits per "
+        "character."
+    )
+    parser.add_argument("run", help="folder of a run, or one of its checkpoints")
+    parser.add_argument(
+        "file", help="file without or with labels; - for standard input (CSV, text)"
+    )
+    parser.add_argument(
+        "-o", "--out", type=str, help="output file, replaced if it exists (default: print)"
+    )
+    parser.add_argument("--length", type=int, help="text: symbols to continue by (default: 200)")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        help="text: below 1 the probable symbols are drawn more often; 0 takes the most probable "
+        "(default: 1)",
+    )
+    parser.add_argument("--seed", type=int, help="text: seed of the draws (default: 0)")
+    parser.add_argument("--data_root", type=str, help="folder with the data files")
+    return parser
+
+
 def _report() -> Parser:
     parser = Parser(
         "Write an HTML report of runs in one file that opens offline: tables, learning curves, "
@@ -272,6 +297,7 @@ PARSERS: dict[str, Callable[[], Parser]] = {
     "train": _train,
     "reproduce": _reproduce,
     "sweep": _sweep,
+    "predict": _predict,
     "analyse": _analyse,
     "report": _report,
     "results": _results,

@@ -1,4 +1,4 @@
-"""Rebuilds the trained model of a run from its folder."""
+"""Loads the trained model of a run from its folder, which may be someone else's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -22,24 +22,27 @@ from eigenrnn.experiments.cli.train_options import (
 from eigenrnn.experiments.recipes.runs import RunKey
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
 from eigenrnn.experiments.tasks import Batch, Task
+from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.experiments.training import Settings, checkpoint
 from eigenrnn.experiments.training.dynamics import probe_batch
 from eigenrnn.experiments.training.result import selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["RebuiltRun", "rebuild", "registered_options"]
+__all__ = ["LoadedRun", "load", "registered_options"]
 
 _MAX_NAMED = 5
 _MAX_MESSAGE = 500  # characters, because torch lists every mismatched weight
 
 
 @dataclass(frozen=True)
-class RebuiltRun:
+class LoadedRun:
     """The trained model of a run.
 
     Args:
         model: The model in evaluation mode, on the CPU.
         task: The task.
+        preprocessing: What maps the user's own files to inputs of the model; None for a task that
+            reads no such files.
         settings: The training settings.
         name: The name of the run.
         step: The number of training steps of the checkpoint.
@@ -48,6 +51,7 @@ class RebuiltRun:
 
     model: nn.Module
     task: Task
+    preprocessing: Preprocessing | None
     settings: Settings
     name: str
     step: int
@@ -65,8 +69,11 @@ class RebuiltRun:
         return probe_batch(self.task, selection_split(self.task) or "train", sequences)
 
 
-def rebuild(path: str | Path, data_root: str | None = None) -> RebuiltRun:
-    """Build the model of a run and load its weights.
+def load(path: str | Path, data_root: str | None = None) -> LoadedRun:
+    """Load the trained model of a run, and what maps the user's own files to its inputs.
+
+    The folder may be someone else's: no code from it is run, and only registered classes are
+    built. The training data is not needed, unless the task has no preprocessing.
 
     Args:
         path: The folder of a run, which loads its best model or else its last one; or one of its
@@ -86,8 +93,9 @@ def rebuild(path: str | Path, data_root: str | None = None) -> RebuiltRun:
     entry = config.get("config") or {}
     if entry.get("command") not in ("train", "reproduce"):
         raise ValueError(_not_from_command_line(folder, file, "learner" in state))
+    preprocessing = RunFolder(folder).read_preprocessing()
     try:
-        model, task, settings = _build(entry, data_root)
+        model, task, settings = _build(entry, data_root, preprocessing)
     except Exception as error:  # edited options can make a constructor raise anything
         raise ValueError(_build_error(folder, config, error)) from error
     try:
@@ -102,7 +110,7 @@ def rebuild(path: str | Path, data_root: str | None = None) -> RebuiltRun:
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         raise ValueError(_build_error(folder, config, error)) from error
     name = str(config.get("name") or folder.name)
-    return RebuiltRun(model.eval(), task, settings, name, step, file)
+    return LoadedRun(model.eval(), task, preprocessing, settings, name, step, file)
 
 
 def _build_error(folder: Path, config: Mapping[str, Any], error: Exception) -> str:
@@ -157,14 +165,17 @@ def _not_from_command_line(folder: Path, file: Path, is_last: bool) -> str:
     )
 
 
-def _build(entry: dict[str, Any], data_root: str | None) -> tuple[nn.Module, Task, Settings]:
+def _build(
+    entry: dict[str, Any], data_root: str | None, preprocessing: Preprocessing | None
+) -> tuple[nn.Module, Task, Settings]:
     """Build the model, the task and the settings of a run.
 
     Raises:
         ValueError: If the recipe is unknown, or its name is missing.
     """
     if entry["command"] == "train":
-        training = build_training(registered_options(entry.get("options")), data_root)
+        options = registered_options(entry.get("options"))
+        training = build_training(options, data_root, preprocessing)
         return training.model, training.task, training.settings
     key = RunKey.from_config(entry)
     if key.recipe not in RECIPES:

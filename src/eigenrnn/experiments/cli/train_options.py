@@ -13,6 +13,7 @@ from eigenrnn.experiments.recipes import Entry, Recipe, Row
 from eigenrnn.experiments.registry import task_name
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.tasks.base import model_for
+from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.experiments.training import Settings
 from eigenrnn.layers.stacked import Stacked
 
@@ -45,12 +46,20 @@ class TrainingSetup:
     name: str
 
 
-def build_training(options: Namespace, data_root: str | None = None) -> TrainingSetup:
-    """Build the model, the task and the settings from the options of `train`."""
+def build_training(
+    options: Namespace, data_root: str | None = None, preprocessing: Preprocessing | None = None
+) -> TrainingSetup:
+    """Build the model, the task and the settings from the options of `train`.
+
+    Args:
+        options: The parsed options, with instantiated classes.
+        data_root: The folder with the data files.
+        preprocessing: States the sizes of the model without the training data.
+    """
     settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
     task = _with_data_root(options.task, data_root)
     model = model_for(
-        task,
+        preprocessing or task,
         options.layer,
         options.hidden_size,
         embedding_size=options.embedding_size,

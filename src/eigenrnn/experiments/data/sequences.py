@@ -1,9 +1,10 @@
 """The sequences, labels and targets that every reader of time series returns."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ class Sequences:
         path: The file.
         values: The values of all sequences, concatenated.
         lengths: The number of steps of each sequence.
+        names: The name of each sequence, or its number from one.
         channels: The name of each channel.
         labels: The class of each sequence, if the file has classes.
         targets: The target number of each sequence, if the file has any.
@@ -33,6 +35,7 @@ class Sequences:
     path: Path
     values: Values
     lengths: NDArray[np.int64]
+    names: tuple[str, ...]
     channels: tuple[str, ...]
     labels: tuple[str, ...] | None
     targets: Values | None
@@ -80,14 +83,18 @@ def check_sequences(sequences: Sequences) -> Sequences:
     return sequences
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple[int, str]]:
     """Yield the line numbers and lines of a text file.
+
+    Args:
+        path: The file, named in errors.
+        stream: Read in place of the file.
 
     Raises:
         ValueError: If a line is not UTF-8; the message names the line and the byte.
     """
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
+    with path.open("rb") if stream is None else nullcontext(stream) as lines:
+        for number, line in enumerate(lines, start=1):
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:

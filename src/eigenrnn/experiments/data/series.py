@@ -2,9 +2,10 @@
 
 import csv
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -67,6 +68,7 @@ def from_columns(
             path=path,
             values=values,
             lengths=np.bincount(which, minlength=len(names)),
+            names=tuple(map(str, ordered)),
             channels=channels,
             labels=None if labels is None else tuple(map(str, labels.tolist())),
             targets=None if numbers is None else as_matrix([numbers], path, [TARGET])[:, 0],
@@ -137,19 +139,21 @@ def _constant(
 _TEXTS = (SEQUENCE, TIME, LABEL)
 
 
-def read_csv(path: Path) -> Sequences:
+def read_csv(path: Path, stream: BinaryIO | None = None) -> Sequences:
     """Read a table whose first line names its columns; see `from_columns`.
 
     Args:
-        path: The file.
+        path: The file, named in errors.
+        stream: Read in place of the file.
 
     Raises:
         ValueError: If the file is empty or not a text file, a row has another number of fields, or
             a value is not a number; the message names the line.
     """
     # Python takes about 60 bytes per field; the shortest field has two bytes in the file
-    check_memory(32 * path.stat().st_size, f"the table {path}", "write it as Parquet or .npz")
-    reader = csv.reader(line for _, line in numbered_lines(path))
+    size = path.stat().st_size if stream is None else 0
+    check_memory(32 * size, f"the table {path}", "write it as Parquet or .npz")
+    reader = csv.reader(line for _, line in numbered_lines(path, stream))
     names = next(_parse_rows(reader, path), None)
     if not names:
         raise ValueError(f"expected a first line with the names of the columns in {path}")
@@ -174,12 +178,17 @@ def read_csv(path: Path) -> Sequences:
             f"expected a column 'sequence' and at least one channel in {path}, got the columns "
             f"{', '.join(names)}"
         )
-    columns = {
+    return from_columns(_columns(names, rows, path, at), path, lambda row: f"line {at[row]}")
+
+
+def _columns(
+    names: list[str], rows: list[list[str]], path: Path, at: list[int]
+) -> dict[str, np.ndarray]:
+    return {
         # as objects: in an array of strings each takes as much memory as the longest
         name: np.array(column, object) if name in _TEXTS else _numbers(column, name, path, at)
         for name, column in zip(names, zip(*rows, strict=True), strict=True)
     }
-    return from_columns(columns, path, lambda row: f"line {at[row]}")
 
 
 def _parse_rows(reader: Any, path: Path) -> Iterator[list[str]]:
@@ -298,6 +307,7 @@ def read_npz(path: Path) -> Sequences:
             path=path,
             values=as_float32(x),
             lengths=lengths,
+            names=tuple(str(k) for k in range(1, len(lengths) + 1)),
             channels=tuple(str(k) for k in range(1, x.shape[-1] + 1)),
             labels=None if labels is None else _labels(labels, path),
             targets=None if numbers is None else as_float32(numbers),
@@ -372,12 +382,14 @@ def read_series(path: str | Path) -> Sequences:
     """Read a file of time series.
 
     Args:
-        path: The file; its extension determines the format.
+        path: The file; its extension determines the format. `-` reads CSV from standard input.
 
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If there is no reader for the extension, or the file is empty.
     """
+    if str(path) == "-":
+        return read_csv(Path("standard input"), sys.stdin.buffer)
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"expected a file of series, got {path}, which is not a file")

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import zipfile
 from collections import Counter
@@ -168,7 +169,7 @@ def read_text(
     """Read a text file in UTF-8, optionally compressed by gzip; by default Tiny Shakespeare.
 
     Args:
-        path: The file.
+        path: The file, or `-` for standard input.
         data_root: The only folder to search for Tiny Shakespeare.
 
     Raises:
@@ -176,20 +177,26 @@ def read_text(
         ValueError: If the file is empty, too large for the memory, not in UTF-8, or an incomplete
             gzip file.
     """
-    path = locate(TINY_SHAKESPEARE, data_root) if path is None else Path(path).expanduser()
+    if str(path) == "-":
+        path, content = Path("standard input"), sys.stdin.buffer.read()
+    else:
+        path = locate(TINY_SHAKESPEARE, data_root) if path is None else Path(path).expanduser()
+        content = _read_bytes(path)
+    text = _decode(content, path)
+    if not text:
+        raise ValueError(f"expected a text in {path}, got an empty file")
+    return text
+
+
+def _read_bytes(path: Path) -> bytes:
     if not path.is_file():
         raise FileNotFoundError(f"expected a file of text, got {path}, which is not a file")
     with path.open("rb") as stream:
         packed = stream.read(len(_GZIP)) == _GZIP
     if packed:
-        content = read_gzip(path, "the text", _PEAK, _SMALLER)
-    else:
-        check_memory(_PEAK * path.stat().st_size, f"the text in {path}", _SMALLER)
-        content = path.read_bytes()
-    text = _decode(content, path)
-    if not text:
-        raise ValueError(f"expected a text in {path}, got an empty file")
-    return text
+        return read_gzip(path, "the text", _PEAK, _SMALLER)
+    check_memory(_PEAK * path.stat().st_size, f"the text in {path}", _SMALLER)
+    return path.read_bytes()
 
 
 def split_text(

@@ -119,6 +119,7 @@ def read_ts(path: Path) -> Sequences:
             path=path,
             values=np.concatenate(read),
             lengths=np.array([len(values) for values in read]),
+            names=tuple(str(k) for k in range(1, len(read) + 1)),
             channels=tuple(str(k) for k in range(1, read[0].shape[1] + 1)),
             labels=tuple(answers) if labelled else None,
             targets=_numbers(answers, path, at) if numbered else None,

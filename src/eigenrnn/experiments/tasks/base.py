@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import torch
 from torch import Generator, Tensor, nn
 
+from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.memory import check_memory
 from eigenrnn.models import LanguageModel, SequenceModel
 
@@ -110,6 +111,11 @@ class Task(ABC):
         """The number of different input symbols; None if the inputs are real numbers."""
         return None
 
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What maps the user's own files to inputs; None for a task that reads no such files."""
+        return None
+
     def missing_data(self) -> str | None:
         """Name a required file or folder that is not on this machine; return None if all are.
 
@@ -204,7 +210,7 @@ class Task(ABC):
 
 
 def model_for(
-    task: Task,
+    task: Task | Preprocessing,
     make_layer: Callable[..., Any],
     hidden_size: int,
     *,
@@ -214,7 +220,7 @@ def model_for(
     """Build the model of a task around a recurrent layer.
 
     Args:
-        task: The task to learn.
+        task: The task to learn, or its preprocessing, which has the same sizes.
         make_layer: A class of recurrent layers.
         hidden_size: The number N of units.
         embedding_size: The size of the embedding, for a task with symbols as inputs; N by

@@ -17,13 +17,13 @@ from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.preprocessing import Answer, SeriesPreprocessing
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 from eigenrnn.memory import check_memory
 
 __all__ = ["ClassificationMetrics", "RegressionMetrics", "Series"]
 
-Answer = Literal["class", "number", "next"]
 Weights = Literal["none", "balanced"]
 Scaling = Literal["z_score", "none"]
 
@@ -37,12 +37,11 @@ class _Split:
 
 
 @dataclass(frozen=True)
-class _Splits:
-    """All splits, the names of the classes, and the number by which targets were divided."""
+class _Data:
+    """All splits, scaled, and the preprocessing that was fitted on the training split."""
 
     splits: dict[str, _Split]
-    class_names: tuple[str, ...]
-    target_scale: Tensor
+    preprocessing: SeriesPreprocessing
 
 
 class _Metrics(ABC):
@@ -288,11 +287,15 @@ class Series(Task):
 
     @property
     def input_size(self) -> int:
-        return self._splits["train"].sequences.values.shape[1]
+        return self.preprocessing.input_size
 
     @property
     def output_size(self) -> int:
-        return self._metrics.output_size
+        return self.preprocessing.output_size
+
+    @property
+    def preprocessing(self) -> SeriesPreprocessing:
+        return self._data.preprocessing
 
     def missing_data(self) -> str | None:
         if self.dataset is not None:
@@ -309,7 +312,7 @@ class Series(Task):
     @property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, in the order of their indices."""
-        return self._data.class_names
+        return self.preprocessing.class_names
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         self.check_request("train", size)
@@ -360,7 +363,7 @@ class Series(Task):
         return ClassificationMetrics if self.answer == "class" else RegressionMetrics
 
     @cached_property
-    def _data(self) -> _Splits:
+    def _data(self) -> _Data:
         train, test = self.train, self.test
         if self.dataset is not None:
             train, test = (locate(file, self.data_root) for file in ARCHIVE[self.dataset])
@@ -380,7 +383,9 @@ class Series(Task):
     @cached_property
     def _metrics(self) -> _Metrics:
         if self.answer != "class":
-            return RegressionMetrics(self._data.target_scale)
+            fitted = self.preprocessing
+            deviation = fitted.deviation if self.answer == "next" else (fitted.target_deviation,)
+            return RegressionMetrics(torch.tensor(deviation))
         if self.class_weights == "none":
             return ClassificationMetrics(torch.ones(len(self.class_names)))
         return ClassificationMetrics((1 / (len(self.class_names) * self._frequencies)).float())
@@ -413,8 +418,8 @@ class Series(Task):
 
 
 def _read_splits(
-    train: Path, test: Path | None, *, answer: str, validation: float, seed: int, scaled: bool
-) -> _Splits:
+    train: Path, test: Path | None, *, answer: Answer, validation: float, seed: int, scaled: bool
+) -> _Data:
     """Read the files, hold out the validation split, and scale all splits.
 
     Args:
@@ -446,7 +451,8 @@ def _read_splits(
             split: _Split(whole.sequences.select(rows), whole.targets[rows])
             for split, rows in chosen.items()
         }
-    return _scaled(parts, names, answer) if scaled else _Splits(parts, names, _ones(parts, answer))
+    fitted = _fit(parts["train"], files["train"].channels, names, answer, scaled=scaled)
+    return _Data({split: _scale(part, fitted) for split, part in parts.items()}, fitted)
 
 
 def _check_channels(files: dict[str, Sequences]) -> None:
@@ -547,22 +553,34 @@ def _moments(values: Tensor) -> tuple[Tensor, Tensor]:  # (S, M) -> (M,), (M,)
     return mean, deviation.masked_fill(constant, 1.0)
 
 
-def _scaled(parts: dict[str, _Split], names: tuple[str, ...], answer: str) -> _Splits:
-    mean, deviation = _moments(parts["train"].sequences.values)
+def _fit(
+    part: _Split,
+    channels: tuple[str, ...],
+    names: tuple[str, ...],
+    answer: Answer,
+    *,
+    scaled: bool,
+) -> SeriesPreprocessing:
+    """Fit the preprocessing on the training split."""
+    mean, deviation = torch.zeros(len(channels)), torch.ones(len(channels))
     centre, width = torch.zeros(1), torch.ones(1)
-    if answer == "number":
-        centre, width = _moments(parts["train"].targets)
-    scaled: dict[str, _Split] = {}
-    for split, part in parts.items():
-        steps = ((part.sequences.values - mean) / deviation).float()
-        answers = part.targets
-        if answer == "number":
-            answers = ((answers - centre) / width).float()
-        scaled[split] = _Split(
-            RaggedSequences.concatenate([steps], part.sequences.lengths), answers
-        )
-    return _Splits(scaled, names, deviation.float() if answer == "next" else width.float())
+    if scaled:
+        mean, deviation = _moments(part.sequences.values)
+    if scaled and answer == "number":
+        centre, width = _moments(part.targets)
+    return SeriesPreprocessing(
+        answer,
+        channels,
+        tuple(mean.tolist()),
+        tuple(deviation.tolist()),
+        names,
+        centre.item(),
+        width.item(),
+    )
 
 
-def _ones(parts: dict[str, _Split], answer: str) -> Tensor:
-    return torch.ones(parts["train"].sequences.values.shape[1] if answer == "next" else 1)
+def _scale(part: _Split, fitted: SeriesPreprocessing) -> _Split:
+    steps = fitted.scale(part.sequences.values)
+    sequences = RaggedSequences.concatenate([steps], part.sequences.lengths)
+    is_number = fitted.answer == "number"
+    return _Split(sequences, fitted.scale_targets(part.targets) if is_number else part.targets)

@@ -31,12 +31,12 @@ from eigenrnn.experiments.data.text import (
     split_text,
 )
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
+from eigenrnn.experiments.tasks.preprocessing import TextPreprocessing, Unit
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
 
 __all__ = ["CharPTB", "Enwik8", "NextSymbol", "Text", "WordPTB", "random_windows"]
 
 Cut = Literal["fixed", "random", "lines"]
-Unit = Literal["characters", "words"]
 
 _NO_TARGET = -100
 # of windows of random length
@@ -544,6 +544,10 @@ class Text(NextSymbol):
     def metric_names(self) -> tuple[str, ...]:
         perplexity = ("perplexity",) if self.unit == "words" else ()
         return *super().metric_names, *perplexity
+
+    @property
+    def preprocessing(self) -> TextPreprocessing:
+        return TextPreprocessing(self.symbols, self.unit, lines=self.cut == "lines")
 
     def missing_data(self) -> str | None:
         if self.path is not None:

@@ -41,6 +41,7 @@ def run_metadata(model: nn.Module, task: Task, settings: Settings) -> dict[str, 
         "settings": describe_options(settings),
         "revision": revision(),
         "versions": versions(),
+        "preprocessing": describe(task.preprocessing),
     }
 
 

@@ -13,6 +13,11 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from eigenrnn.errors import CheckpointError, FolderInUseError, RunExistsError
+from eigenrnn.experiments.tasks.preprocessing import (
+    Preprocessing,
+    SeriesPreprocessing,
+    TextPreprocessing,
+)
 from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.description import is_description
 from eigenrnn.experiments.training.files import (
@@ -36,6 +41,13 @@ _CONFIG_OPTIONAL: dict[str, Any] = {
     "best_by": str | None,
     "config": dict[str, object] | None,
 }
+_PREPROCESSING: dict[type[Preprocessing], dict[str, Any]] = {
+    SeriesPreprocessing: {
+        **{"answer": str, "channels": list[str], "mean": list[float], "deviation": list[float]},
+        **{"class_names": list[str], "target_mean": float, "target_deviation": float},
+    },
+    TextPreprocessing: {"symbols": list[str], "unit": str, "lines": bool},
+}
 _STATUS = {"state": str, "message": str, "scores": dict[str, float]}
 
 
@@ -43,7 +55,7 @@ class RunFolder:
     """The files of one run, with their readers and writers.
 
     =================  ================================================================
-    `config.json`      task, network, settings and versions, written when the run starts
+    `config.json`      task, network, settings, versions and preprocessing, written at the start
     `metrics.csv`      losses, metrics and measurements by step
     `tensorboard/`     the same numbers for TensorBoard
     `dynamics.jsonl`   spectra and gradient norms, if the callback `Dynamics` is used
@@ -121,6 +133,27 @@ class RunFolder:
         if not is_description(content["task"]) or not is_description(content["network"]):
             raise ValueError(f"{self.config} is damaged: its task or network has no class")
         return content
+
+    def read_preprocessing(self) -> Preprocessing | None:
+        """Read what maps the user's own files to inputs; None for a task without such files.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        content = read_json(self.config, ()).get("preprocessing")
+        if content is None:
+            return None
+        kinds = {kind.__name__: kind for kind in _PREPROCESSING}
+        kind = kinds.get(content["class"]) if is_description(content) else None
+        if kind is None:
+            raise ValueError(f"{self.config} is damaged: it has no known preprocessing")
+        types, options = _PREPROCESSING[kind], content.get("options", {})
+        check_types(self.config, options, types)
+        values = {n: tuple(v) if isinstance(v, list) else v for n, v in options.items()}
+        try:
+            return kind(**values)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.config} is damaged: {error}") from None
 
     def read_metrics(self) -> Columns:
         """Read the columns of `metrics.csv`.

@@ -1,0 +1,77 @@
+"""The command `predict`, which applies the trained network of a run to a file of the user."""
+
+import sys
+from pathlib import Path
+
+from jsonargparse import Namespace
+from rich.console import Console
+
+from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.cli.rebuild import LoadedRun, load
+from eigenrnn.experiments.prediction import bits_per_symbol, continue_text, predict_series
+from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+from eigenrnn.experiments.training.progress import plain_console
+
+__all__ = ["predict"]
+
+_TEXT_OPTIONS = {"length": 200, "temperature": 1.0, "seed": 0}
+
+
+def predict(options: Namespace, console: Console) -> int:
+    """Write the predictions to a file or to standard output, and return the exit status."""
+    out = None if options.out is None else Path(options.out)
+    if out is not None:
+        _check_output(out, options.file)
+    run = load(options.run, options.data_root)
+    # the predictions alone are on standard output, so that another program can read them
+    notes = plain_console(stderr=True) if out is None else console
+    if isinstance(run.preprocessing, SeriesPreprocessing):
+        predictions = _series(run, run.preprocessing, options)
+    elif isinstance(run.preprocessing, TextPreprocessing):
+        predictions = _text(run, run.preprocessing, options, notes)
+    else:
+        raise ValueError(
+            "expected a run of the task series or text, which read files of your own, got "
+            f"{options.run}, a run of {type(run.task).__name__}"
+        )
+    if out is None:
+        sys.stdout.write(predictions)
+        return 0
+    write_atomically(out, predictions.encode())
+    console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _check_output(out: Path, file: str) -> None:
+    """Check the output file before any work is done.
+
+    Raises:
+        ValueError: If its folder does not exist, or it is a folder or the input.
+    """
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
+    if out.exists() and file != "-" and Path(file).exists() and out.samefile(file):
+        raise ValueError(f"expected another file than the input as --out, got {out}")
+
+
+def _series(run: LoadedRun, preprocessing: SeriesPreprocessing, options: Namespace) -> str:
+    given = [name for name in _TEXT_OPTIONS if options[name] is not None]
+    if given:
+        raise ValueError(f"expected --{given[0]} only for a run on text, got it for series")
+    sequences = preprocessing.read(options.file)
+    return predict_series(run.model, preprocessing, sequences).to_csv()
+
+
+def _text(
+    run: LoadedRun, preprocessing: TextPreprocessing, options: Namespace, notes: Console
+) -> str:
+    chosen = {
+        name: default if options[name] is None else options[name]
+        for name, default in _TEXT_OPTIONS.items()
+    }
+    text = preprocessing.read(options.file)
+    continuation = continue_text(run.model, preprocessing, text, **chosen)
+    bits = bits_per_symbol(run.model, preprocessing, text)
+    unit = preprocessing.unit.removesuffix("s")
+    notes.print(f"{bits:.4g} bits per {unit}", highlight=False)
+    return f"{continuation}\n" if continuation else ""

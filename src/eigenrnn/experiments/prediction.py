@@ -1,0 +1,195 @@
+"""What a trained network predicts for the user's own series and texts."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+
+__all__ = ["SeriesPredictions", "bits_per_symbol", "continue_text", "predict_series"]
+
+_BATCH = 64
+_WINDOW = 1000  # steps of a text at once
+
+
+@dataclass(frozen=True)
+class SeriesPredictions:
+    """The prediction for each sequence of a file.
+
+    Args:
+        names: The name of each sequence.
+        columns: The names of the predicted numbers: classes, `target`, or channels.
+        values: Probabilities of the classes, the number, or the next values of the channels, in
+            the units of the file.
+        labels: The most probable class of each sequence; None without classes.
+
+    Shape:
+        values: :math:`(count, K)`.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: Tensor
+    labels: tuple[str, ...] | None = None
+
+    def to_csv(self) -> str:
+        """Return a table in CSV, with one row per sequence."""
+        label = () if self.labels is None else ("label",)
+        prefix = "" if self.labels is None else "probability "
+        sink = io.StringIO()
+        table = csv.writer(sink, lineterminator="\n")
+        table.writerow(["sequence", *label, *(f"{prefix}{name}" for name in self.columns)])
+        labels = [() for _ in self.names] if self.labels is None else [(n,) for n in self.labels]
+        for name, its_label, row in zip(self.names, labels, self.values.tolist(), strict=True):
+            table.writerow([name, *its_label, *(f"{number:.7g}" for number in row)])
+        return sink.getvalue()
+
+
+@torch.no_grad()
+def predict_series(
+    model: nn.Module, preprocessing: SeriesPreprocessing, sequences: Sequences
+) -> SeriesPredictions:
+    """Predict the class, the number or the next values of each sequence.
+
+    Next values are those that follow the last step of the sequence.
+
+    Args:
+        model: The trained network, in evaluation mode.
+        preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
+        sequences: The result of `preprocessing.read`.
+
+    Example:
+        >>> run = load("runs/vowels")  # doctest: +SKIP
+        >>> sequences = run.preprocessing.read("new.csv")  # doctest: +SKIP
+        >>> predict_series(run.model, run.preprocessing, sequences).labels  # doctest: +SKIP
+        ('1', '4', '1')
+    """
+    dtype = next(model.parameters()).real.dtype
+    parts: list[Tensor] = []
+    for inputs, lengths in preprocessing.batches(sequences, _BATCH):
+        outputs = model(inputs.to(dtype), lengths)
+        if preprocessing.readout == "all":
+            outputs = outputs[lengths - 1, torch.arange(len(lengths))]
+        parts.append(preprocessing.answers(outputs))
+    values = torch.cat(parts)
+    if preprocessing.answer == "number":
+        return SeriesPredictions(sequences.names, ("target",), values)
+    if preprocessing.answer == "next":
+        return SeriesPredictions(sequences.names, preprocessing.channels, values)
+    classes = preprocessing.class_names
+    labels = tuple(classes[k] for k in values.argmax(-1).tolist())
+    return SeriesPredictions(sequences.names, classes, values, labels)
+
+
+@torch.no_grad()
+def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: str) -> float:
+    """Return the mean number of bits that the network needs for each symbol after the first.
+
+    With `lines`, each line is read from the initial state, and its first symbol does not count.
+
+    Args:
+        model: The trained network, in evaluation mode.
+        preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
+        text: The text.
+
+    Raises:
+        ValueError: If a symbol is unknown, or there are fewer than two.
+    """
+    nats, count = 0.0, 0
+    for line in _streams(preprocessing, text):
+        codes = torch.from_numpy(preprocessing.encode(line)).unsqueeze(1)
+        for logits, targets in zip(
+            _windows(model, codes[:-1]), codes[1:].split(_WINDOW), strict=False
+        ):
+            errors = F.cross_entropy(logits[0].flatten(0, 1), targets.flatten(), reduction="none")
+            nats, count = nats + errors.double().sum().item(), count + len(errors)
+    if not count:
+        raise ValueError("expected a text of at least two symbols, got fewer")
+    return nats / count / math.log(2)
+
+
+@torch.no_grad()
+def continue_text(
+    model: nn.Module,
+    preprocessing: TextPreprocessing,
+    text: str,
+    length: int,
+    *,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> str:
+    r"""Continue a text by symbols that are drawn from the predicted probabilities.
+
+    .. math:: p(s) \propto \exp(y_s / \tau)
+
+    with the logits y of the network. With `lines`, the last line that is not empty is continued.
+
+    Args:
+        model: The trained network, in evaluation mode.
+        preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
+        text: The beginning.
+        length: The number of symbols to draw.
+        temperature: The temperature :math:`\tau`; with 0 the most probable symbol is taken.
+        seed: The seed of the draws.
+
+    Returns:
+        The new symbols only.
+
+    Raises:
+        ValueError: If a symbol is unknown, the text is empty, or a number is negative.
+    """
+    if length < 0 or not 0 <= temperature < math.inf:
+        raise ValueError(
+            f"expected length >= 0 and temperature >= 0, got {length} and {temperature}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.from_numpy(preprocessing.encode(_streams(preprocessing, text)[-1])).unsqueeze(1)
+    if not len(codes):
+        raise ValueError("expected a text of at least one symbol, got none")
+    *_, (logits, state) = _windows(model, codes)
+    network: Any = model
+    drawn: list[Tensor] = []
+    for _ in range(length):
+        symbol = _draw(logits[-1, 0], temperature, generator)
+        drawn.append(symbol)
+        logits, state = network.advance(symbol.view(1, 1), state)
+    return preprocessing.decode(torch.stack(drawn).numpy()) if drawn else ""
+
+
+def _draw(
+    logits: Tensor,  # (K,)
+    temperature: float,
+    generator: torch.Generator,
+) -> Tensor:  # ()
+    if not temperature:
+        return logits.argmax()
+    # subtract the maximum before the division, which could overflow
+    scaled = (logits.double() - logits.max()) / temperature
+    return torch.multinomial(scaled.softmax(0), 1, generator=generator)[0]
+
+
+def _streams(preprocessing: TextPreprocessing, text: str) -> list[str]:
+    """Return the lines of a text that are not empty, or the whole text as one."""
+    if not preprocessing.lines:
+        return [text]
+    return [line for line in text.split("\n") if line] or [""]
+
+
+def _windows(
+    model: nn.Module,
+    codes: Tensor,  # (T, 1)
+) -> Iterator[tuple[Tensor, Any]]:
+    """Yield the logits and the last states of consecutive windows of a text."""
+    network: Any = model
+    state = None
+    for window in codes.split(_WINDOW):
+        logits, state = network.advance(window, state)
+        yield logits, state

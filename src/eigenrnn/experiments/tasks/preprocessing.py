@@ -1,0 +1,266 @@
+"""What maps the user's own files to the inputs of a network, and its outputs to answers."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.data.text import END_OF_LINE, read_text
+from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences
+
+__all__ = ["Answer", "Preprocessing", "SeriesPreprocessing", "TextPreprocessing", "Unit"]
+
+Answer = Literal["class", "number", "next"]
+Unit = Literal["characters", "words"]
+
+
+@dataclass(frozen=True)
+class SeriesPreprocessing:
+    r"""The channels, the scaling and the classes of series, as fitted on a training split.
+
+    .. math:: x = (\text{value} - \text{mean}) / \text{deviation}
+
+    Args:
+        answer: The `class` or the `number` of a sequence, or the `next` values of its channels.
+        channels: The name of each channel.
+        mean: The mean of each channel; zero without scaling.
+        deviation: The standard deviation of each channel; one without scaling.
+        class_names: The names of the classes, in the order of their indices.
+        target_mean: The mean of the numbers.
+        target_deviation: The standard deviation of the numbers.
+
+    Raises:
+        ValueError: If the answer is unknown, the number of means, deviations or classes is wrong,
+            or a deviation is not positive.
+
+    Example:
+        >>> fitted = SeriesPreprocessing("next", ("left", "right"), (1.0, 0.0), (2.0, 1.0))
+        >>> fitted.scale(torch.tensor([[3.0, 5.0]]))
+        tensor([[1., 5.]])
+    """
+
+    answer: Answer
+    channels: tuple[str, ...]
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    class_names: tuple[str, ...] = ()
+    target_mean: float = 0.0
+    target_deviation: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.answer not in get_args(Answer):
+            raise ValueError(f"expected answer in {get_args(Answer)}, got {self.answer!r}")
+        sizes = {len(each) for each in (self.channels, self.mean, self.deviation)}
+        if len(sizes) != 1 or sizes == {0}:
+            raise ValueError(
+                "expected one mean and one deviation for each channel, got "
+                f"{len(self.mean)} and {len(self.deviation)} for {len(self.channels)} channels"
+            )
+        deviations = (*self.deviation, self.target_deviation)
+        numbers = (*self.mean, self.target_mean, *deviations)
+        if not all(map(math.isfinite, numbers)) or min(deviations) <= 0:
+            raise ValueError("expected finite means and deviations > 0, got other numbers")
+        if (len(self.class_names) > 1) != (self.answer == "class"):
+            raise ValueError(
+                f"expected at least two classes for answer='class' only, got "
+                f"{len(self.class_names)} for {self.answer!r}"
+            )
+
+    @property
+    def input_size(self) -> int:
+        """The number M of channels."""
+        return len(self.channels)
+
+    @property
+    def output_size(self) -> int:
+        """The number K of outputs."""
+        return {"class": len(self.class_names), "number": 1, "next": self.input_size}[self.answer]
+
+    @property
+    def vocabulary(self) -> None:
+        """None: the inputs are real numbers."""
+
+    @property
+    def readout(self) -> Literal["all", "last"]:
+        """Whether the outputs are at all steps or after the last one."""
+        return "all" if self.answer == "next" else "last"
+
+    def read(self, path: str | Path) -> Sequences:
+        """Read a file of series with or without labels, whose channels may be in another order.
+
+        Args:
+            path: The file, or `-` for a table in CSV on standard input.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If the file is empty or damaged, or has other channels.
+        """
+        file = read_series(path)
+        if sorted(file.channels) != sorted(self.channels):
+            raise ValueError(
+                f"expected the {len(self.channels)} channels {', '.join(self.channels)} in "
+                f"{file.path}, got {len(file.channels)}: {', '.join(file.channels)}; give the "
+                "columns the names of the training file"
+            )
+        order = [file.channels.index(name) for name in self.channels]
+        return replace(file, channels=self.channels, values=file.values[:, order])
+
+    def scale(
+        self,
+        values: Tensor,  # (S, M)
+    ) -> Tensor:  # (S, M)
+        """Scale the values of the channels, in single precision."""
+        return ((values - _double(self.mean)) / _double(self.deviation)).float()
+
+    def scale_targets(self, targets: Tensor) -> Tensor:
+        """Scale the numbers of sequences, in single precision."""
+        return ((targets.double() - self.target_mean) / self.target_deviation).float()
+
+    def batches(
+        self, sequences: Sequences, size: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:  # (T, B, M), (B)
+        """Yield the scaled inputs and the lengths of all sequences, in order.
+
+        Args:
+            sequences: The result of `read`.
+            size: The number of sequences in a batch.
+        """
+        lengths = torch.from_numpy(sequences.lengths)
+        steps = self.scale(torch.from_numpy(sequences.values))
+        ragged = RaggedSequences.concatenate([steps], lengths)
+        for rows in torch.arange(len(lengths)).split(size):
+            yield ragged.padded(rows), lengths[rows]
+
+    def answers(
+        self,
+        outputs: Tensor,  # (..., K)
+    ) -> Tensor:  # (..., K)
+        """Return the probabilities of classes, or numbers in the units of the file."""
+        outputs = outputs.double()
+        match self.answer:
+            case "class":
+                return outputs.softmax(-1)
+            case "number":
+                return outputs * self.target_deviation + self.target_mean
+            case "next":
+                return outputs * _double(self.deviation) + _double(self.mean)
+
+
+@dataclass(frozen=True)
+class TextPreprocessing:
+    """The symbols of a text.
+
+    Args:
+        symbols: The symbol of each index; the end of a line is `<eos>`.
+        unit: Whether the symbols are `characters`, or `words` separated by white space.
+        lines: Whether each line is read by itself, from the initial state. The end of a line is
+            then not a symbol.
+
+    Raises:
+        ValueError: If the unit is unknown, a symbol occurs twice, or there is none.
+
+    Example:
+        >>> TextPreprocessing(("a", "b", "<eos>"), "characters").encode("ab").tolist()
+        [0, 1]
+    """
+
+    symbols: tuple[str, ...]
+    unit: Unit
+    lines: bool = False
+
+    def __post_init__(self) -> None:
+        if self.unit not in get_args(Unit):
+            raise ValueError(f"expected unit in {get_args(Unit)}, got {self.unit!r}")
+        if not self.symbols or len(set(self.symbols)) < len(self.symbols):
+            raise ValueError("expected different symbols and at least one, got others")
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of symbols."""
+        return len(self.symbols)
+
+    @property
+    def input_size(self) -> int:
+        """The number of symbols."""
+        return self.vocabulary
+
+    @property
+    def output_size(self) -> int:
+        """The number of symbols."""
+        return self.vocabulary
+
+    @property
+    def readout(self) -> Literal["all"]:
+        """The outputs are at all steps."""
+        return "all"
+
+    def read(self, path: str | Path) -> str:
+        """Read a text in UTF-8, whose symbols are those of the training text.
+
+        Args:
+            path: The file, or `-` for standard input.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If the file is empty, not in UTF-8, or has an unknown symbol.
+        """
+        text = read_text(path)
+        source = "standard input" if str(path) == "-" else str(path)
+        self._check_known(self._split(text), source, {END_OF_LINE} if self.lines else set())
+        return text
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """Return the index of each symbol of a text; with `lines`, of one line of it.
+
+        Raises:
+            ValueError: If a symbol is unknown; names its line.
+        """
+        found = self._split(text)
+        self._check_known(found, "the text", set())
+        index = {symbol: number for number, symbol in enumerate(self.symbols)}
+        return np.array([index[symbol] for symbol in found], np.int64)
+
+    def decode(self, numbers: NDArray[np.int64]) -> str:
+        """Return the text of some symbol indices."""
+        symbols = [self.symbols[number] for number in numbers.tolist()]
+        if self.unit == "characters":
+            return "".join("\n" if symbol == END_OF_LINE else symbol for symbol in symbols)
+        lines = " ".join(symbols).split(END_OF_LINE)
+        return "\n".join(line.strip(" ") for line in lines)
+
+    def _split(self, text: str) -> list[str]:
+        if self.unit == "words":
+            return text.replace("\n", f" {END_OF_LINE} ").split()
+        return [END_OF_LINE if character == "\n" else character for character in text]
+
+    def _check_known(self, found: list[str], source: str, also: set[str]) -> None:
+        """Check that all symbols are known.
+
+        Raises:
+            ValueError: If one is not; names its line.
+        """
+        unknown = set(found) - set(self.symbols) - also
+        if not unknown:
+            return
+        place, symbol = next((k, s) for k, s in enumerate(found) if s in unknown)
+        shown = "a line end" if symbol == END_OF_LINE else repr(symbol)
+        raise ValueError(
+            f"expected the {len(self.symbols)} {self.unit} of the training text in {source}, got "
+            f"{shown} in line {1 + found[:place].count(END_OF_LINE)}; replace it, or train on a "
+            "text that contains it"
+        )
+
+
+Preprocessing = SeriesPreprocessing | TextPreprocessing
+
+
+def _double(numbers: tuple[float, ...]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
