@@ -90,7 +90,7 @@ def predict_series(
 
 
 @torch.no_grad()
-def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: str) -> float:
+def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: str) -> float | None:
     """Return the mean number of bits that the network needs for each symbol after the first.
 
     With `lines`, each line is read from the initial state, and its first symbol does not count.
@@ -100,20 +100,22 @@ def bits_per_symbol(model: nn.Module, preprocessing: TextPreprocessing, text: st
         preprocessing: Its preprocessing, see `eigenrnn.experiments.load`.
         text: The text.
 
+    Returns:
+        The number; None for a text without a second symbol.
+
     Raises:
-        ValueError: If a symbol is unknown, or there are fewer than two.
+        ValueError: If a symbol is unknown.
     """
     nats, count = 0.0, 0
     for line in _streams(preprocessing, text):
         codes = torch.from_numpy(preprocessing.encode(line)).unsqueeze(1)
-        for logits, targets in zip(
-            _windows(model, codes[:-1]), codes[1:].split(_WINDOW), strict=False
-        ):
-            errors = F.cross_entropy(logits[0].flatten(0, 1), targets.flatten(), reduction="none")
-            nats, count = nats + errors.double().sum().item(), count + len(errors)
-    if not count:
-        raise ValueError("expected a text of at least two symbols, got fewer")
-    return nats / count / math.log(2)
+        if len(codes) < 2:
+            continue
+        outputs = (logits for logits, _ in _windows(model, codes[:-1]))
+        for logits, targets in zip(outputs, codes[1:].split(_WINDOW), strict=True):
+            errors = F.cross_entropy(logits[:, 0].double(), targets[:, 0], reduction="sum")
+            nats, count = nats + errors.item(), count + len(targets)
+    return nats / count / math.log(2) if count else None
 
 
 @torch.no_grad()

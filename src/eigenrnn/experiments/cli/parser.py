@@ -162,7 +162,7 @@ def _predict() -> Parser:
     )
     parser.add_argument("run", help="folder of a run, or one of its checkpoints")
     parser.add_argument(
-        "file", help="file without or with labels; - for standard input (CSV, text)"
+        "input", help="file of series, with or without labels, or of text; - for standard input"
     )
     parser.add_argument(
         "-o", "--out", type=str, help="output file, replaced if it exists (default: print)"
@@ -331,6 +331,7 @@ _MISSING = {
     "action": "expected results collect or results write, got neither",
     "run": "expected the folder of a run or a checkpoint, got none",
     "file": "expected the YAML file of a sweep, got none",
+    "input": "expected a file of series or text, or - for standard input, got none",
     "what": "expected a data set to collect (car_racing), got none",
 }
 

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import Namespace
 from rich.console import Console
@@ -14,14 +15,18 @@ from eigenrnn.experiments.training.progress import plain_console
 
 __all__ = ["predict"]
 
-_TEXT_OPTIONS = {"length": 200, "temperature": 1.0, "seed": 0}
+_TEXT_OPTIONS: dict[str, Any] = {"length": 200, "temperature": 1.0, "seed": 0}
 
 
 def predict(options: Namespace, console: Console) -> int:
-    """Write the predictions to a file or to standard output, and return the exit status."""
+    """Write the predictions to a file or to standard output, and return the exit status.
+
+    Raises:
+        ValueError: If the output cannot be written, or the run reads no files of the user.
+    """
     out = None if options.out is None else Path(options.out)
     if out is not None:
-        _check_output(out, options.file)
+        _check_output(out, options.input)
     run = load(options.run, options.data_root)
     # the predictions alone are on standard output, so that another program can read them
     notes = plain_console(stderr=True) if out is None else console
@@ -42,7 +47,7 @@ def predict(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _check_output(out: Path, file: str) -> None:
+def _check_output(out: Path, source: str) -> None:
     """Check the output file before any work is done.
 
     Raises:
@@ -50,15 +55,20 @@ def _check_output(out: Path, file: str) -> None:
     """
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
-    if out.exists() and file != "-" and Path(file).exists() and out.samefile(file):
+    if out.exists() and source != "-" and Path(source).exists() and out.samefile(source):
         raise ValueError(f"expected another file than the input as --out, got {out}")
 
 
 def _series(run: LoadedRun, preprocessing: SeriesPreprocessing, options: Namespace) -> str:
+    """Return the predictions in CSV.
+
+    Raises:
+        ValueError: If an option of texts was set.
+    """
     given = [name for name in _TEXT_OPTIONS if options[name] is not None]
     if given:
         raise ValueError(f"expected --{given[0]} only for a run on text, got it for series")
-    sequences = preprocessing.read(options.file)
+    sequences = preprocessing.read(options.input)
     return predict_series(run.model, preprocessing, sequences).to_csv()
 
 
@@ -69,9 +79,10 @@ def _text(
         name: default if options[name] is None else options[name]
         for name, default in _TEXT_OPTIONS.items()
     }
-    text = preprocessing.read(options.file)
+    text = preprocessing.read(options.input)
     continuation = continue_text(run.model, preprocessing, text, **chosen)
     bits = bits_per_symbol(run.model, preprocessing, text)
     unit = preprocessing.unit.removesuffix("s")
-    notes.print(f"{bits:.4g} bits per {unit}", highlight=False)
+    if bits is not None:
+        notes.print(f"{bits:.4g} bits per {unit}", highlight=False)
     return f"{continuation}\n" if continuation else ""

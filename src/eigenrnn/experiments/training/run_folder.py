@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from filelock import FileLock, Timeout
 from torch import Tensor
@@ -41,7 +41,7 @@ _CONFIG_OPTIONAL: dict[str, Any] = {
     "best_by": str | None,
     "config": dict[str, object] | None,
 }
-_PREPROCESSING: dict[type[Preprocessing], dict[str, Any]] = {
+_PREPROCESSING: dict[type[Any], dict[str, Any]] = {
     SeriesPreprocessing: {
         **{"answer": str, "channels": list[str], "mean": list[float], "deviation": list[float]},
         **{"class_names": list[str], "target_mean": float, "target_deviation": float},
@@ -149,7 +149,8 @@ class RunFolder:
             raise ValueError(f"{self.config} is damaged: it has no known preprocessing")
         types, options = _PREPROCESSING[kind], content.get("options", {})
         check_types(self.config, options, types)
-        values = {n: tuple(v) if isinstance(v, list) else v for n, v in options.items()}
+        lists = {name for name, its_type in types.items() if get_origin(its_type) is list}
+        values = {name: tuple(v) if name in lists else v for name, v in options.items()}
         try:
             return kind(**values)
         except (TypeError, ValueError) as error:
