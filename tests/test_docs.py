@@ -115,6 +115,7 @@ def test_python_blocks_of_the_page_run_from_top_to_bottom(page, tmp_path, monkey
 SHORTENED = {
     "README.md": {
         "--epochs 3": "--steps 2 --eval_batch_size 1000",
+        "--steps 300": "--steps 20",
         "--rows scoRNN": "--rows 'scoRNN 170'",
         "steps: 2000": "steps: 2",
         "trials: 20": "trials: 1",
@@ -122,6 +123,7 @@ SHORTENED = {
     "docs/data.md": {
         "/path/to/data": "$EIGENRNN_DATA",
         "--epochs 3": "--steps 2 --eval_batch_size 1000",
+        "--steps 300": "--steps 20",
         "--out data/car_racing": "--out data/car_racing --rollouts 3 --steps 5 --epochs 1",
         "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
