@@ -64,8 +64,8 @@ class LanguageModel(nn.Module):
 
     .. math:: y_t = V h_t + d, \qquad h = (\text{layer}_L \circ \dots \circ \text{layer}_1)(E x)
 
-    The regularisation is that of AWD-LSTM: dropout of whole symbols, of units with one mask for
-    all time steps and of recurrent weights, and penalties on the states of the last layer,
+    The regularisation is that of AWD-LSTM. Dropout applies to whole symbols, to recurrent weights,
+    and to units, with one mask for all time steps. The penalty on the states of the last layer is
     :math:`\alpha \overline{(m \odot h_t)^2} + \beta \overline{(h_t - h_{t-1})^2}`.
 
     Args:

@@ -39,7 +39,7 @@ __all__ = ["AnalysisResults", "analyse"]
 
 _POWERS = 200  # of a matrix
 _MAP_STEPS, _STEPS = 48, 200  # of a sequence
-_INITIAL_STATES = 8  # of the search for fixed points
+_INITIAL_STATES = 4  # of the search for fixed points; the first is zero
 _EXPONENTS = 20
 _DIMENSION_STEPS, _DIMENSION_SEQUENCES = 1_000, 4  # of the states whose dimension is measured
 
@@ -181,7 +181,7 @@ def _layer_jobs(prefix: str, layer: nn.Module, recurrence: Recurrence) -> Jobs:
     """Yield the analyses of a layer that need no input."""
     which, S = recurrence.name, recurrence.state_size
     initial = recurrence.begin(1).new_zeros(1, S)
-    random = torch.randn(_INITIAL_STATES // 2 - 1, S, generator=torch.Generator().manual_seed(0))
+    random = torch.randn(_INITIAL_STATES - 1, S, generator=torch.Generator().manual_seed(0))
     initial = torch.cat([initial, random.to(initial)])
     points = partial(fixed_points, layer, initial_states=initial, steps=30, which=which)
     chain = partial(hidden_chain, layer, which=which)

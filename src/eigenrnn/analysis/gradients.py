@@ -217,8 +217,8 @@ def gradient_map(
 
     The spectral norms are averaged over the batch. If a state has named parts, such as the long
     and the short memory of an ENRNN or h and c of an LSTM, each part has its own maps. Each
-    product is stored with a scale, so a norm is infinite or zero only where a double cannot hold
-    it; entries 1e100 times smaller than the norm of their product may count as zero. Norms of
+    product is stored with a scale, so only norms beyond the range of a double become infinite or
+    zero. Entries 1e100 times smaller than the norm of their product may count as zero. Norms of
     matrices larger than 16 by 16 are correct to half a per cent, see `SpectralNorms`; others are
     correct up to rounding. It needs memory for :math:`T B S (S + M)` numbers.
 

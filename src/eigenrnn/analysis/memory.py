@@ -441,8 +441,9 @@ def linear_decodability(
         TypeError: If the generator is not NumPy's.
     Source:
         Orhan and Pitkow, ICLR 2020, section 2 and figure 2. https://arxiv.org/abs/1905.13715
-        (departures: the paper specifies neither the distribution of the signal, nor the noise, nor
-        the number of sequences; here they are normal, an argument, and at least 40 N).
+        (departures: the paper does not specify the signal, the noise or the number of sequences.
+        Here the signal is normal, `noise` is an argument, and there are at least 40 sequences per
+        feature by default).
     Example:
         >>> chain = np.diag(np.ones(3), -1)
         >>> result = linear_decodability(chain, 6, generator=np.random.default_rng(0))

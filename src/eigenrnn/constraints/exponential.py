@@ -22,9 +22,9 @@ class Exponential(Constraint):
     .. math:: W = B \exp(A), \qquad A = -A^\top, \qquad B^\top B = I
 
     W is orthogonal for every A. In expRNN the base stays at the identity. In dynamic
-    trivialisation (dtriv) the base moves to W after every `period` optimiser steps and A returns
-    to zero: the gradient at A = 0 is the Riemannian one, and A stays small, where the exponential
-    is one-to-one. `assign(W)` moves the base to W.
+    trivialisation (dtriv) the base moves to W after every `period` optimiser steps, and A returns
+    to zero. There the gradient is the Riemannian one. A also stays small, where the exponential is
+    one-to-one. `assign(W)` moves the base to W.
 
     Args:
         size: The number N of rows and columns.

@@ -44,9 +44,9 @@ class Householder(Constraint):
         ValueError: If `reflections` is not a positive integer or exceeds `size`.
     Source:
         Mhammedi, Hellicar, Rahman and Bailey, ICML 2017. https://arxiv.org/abs/1612.00188
-        (departures: the map divides each vector by its length, which the paper assumes to be one,
-        with the gradient of ``projected=False``; both rescale the vectors after each step; the
-        sign is drawn at initialisation and never trained, as its derivative is zero).
+        (departures: the map divides each vector by its length. The paper assumes a length of one,
+        which gives the gradient of ``projected=False``. Both rescale the vectors after each step.
+        The sign is drawn at initialisation and not trained, because its derivative is zero).
     Example:
         >>> W = Householder(8, reflections=3)()
         >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)

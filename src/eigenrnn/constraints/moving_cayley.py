@@ -49,10 +49,10 @@ class MovingCayley(Constraint):
             complex type of float32 precision or better.
     Source:
         Wisdom, Powers, Hershey, Le Roux and Atlas, NIPS 2016, section 4.
-        https://arxiv.org/abs/1611.00035 (departures: the code initialises by ``"urnn"``;
-        one Newton step of the polar decomposition at each move removes rounding errors;
-        the code takes G from the upper block row of the augmented real matrix alone, and for MNIST
-        divides G by its running magnitude, where RMSprop here divides C).
+        https://arxiv.org/abs/1611.00035 (departures: one Newton step of the polar decomposition at
+        each move removes rounding errors. The code initialises by ``"urnn"``. It takes G from only
+        the upper block row of the augmented real matrix. For MNIST it divides G by its running
+        magnitude; here RMSprop divides C).
     Example:
         >>> W = MovingCayley(8, dtype=torch.complex64)()
         >>> torch.allclose(W @ W.mH, torch.eye(8, dtype=W.dtype), atol=1e-6)

@@ -60,9 +60,9 @@ class Parenthesis(Synthetic):
 
     Source:
         Mucllari et al., 2022, section 4.1, after Foerster et al., ICML 2017, and Jing et al.,
-        Neural Computation 2019. https://arxiv.org/abs/2208.06496 (departures: the text states
-        neither the types nor the places of its pairs, ours are drawn at random; the paper holds
-        out no set, here two are held out).
+        Neural Computation 2019. https://arxiv.org/abs/2208.06496 (departures: the text does
+        not state the types and places of its pairs; here they are drawn at random. The paper holds
+        out no set; here two are held out).
 
     Example:
         >>> Parenthesis.nc_gru(100).batch(16, torch.Generator().manual_seed(0)).targets.shape

@@ -298,8 +298,8 @@ class CharPTB(NextSymbol):
         ValueError: If an option is out of range.
 
     Source:
-        Mikolov et al., 2012, http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf; the cuts of Kerg et
-        al., NeurIPS 2019, Merity, Keskar and Socher, ICLR 2018, and Mhammedi et al., ICML 2017
+        Mikolov et al., 2012, http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf; the windows of Kerg
+        et al., NeurIPS 2019, Merity, Keskar and Socher, ICLR 2018, and Mhammedi et al., ICML 2017
         (departures: random lengths are scaled to fill the text, see
         `eigenrnn.experiments.tasks.text.random_windows`; lines of one character, which
         have no target, are left out).
@@ -378,7 +378,7 @@ class WordPTB(NextSymbol):
         ValueError: If an option is out of range.
 
     Source:
-        Mikolov et al., Interspeech 2011; the cuts of Merity, Keskar and Socher, ICLR 2018.
+        Mikolov et al., Interspeech 2011; the windows of Merity, Keskar and Socher, ICLR 2018.
         https://arxiv.org/abs/1708.02182 (departures: random lengths are scaled to fill
         the text, see `eigenrnn.experiments.tasks.text.random_windows`).
 
@@ -450,7 +450,7 @@ class Enwik8(NextSymbol):
         ValueError: If an option is out of range.
 
     Source:
-        Mahoney, 2006, https://mattmahoney.net/dc/textdata.html; the cuts of Merity, Keskar and
+        Mahoney, 2006, https://mattmahoney.net/dc/textdata.html; the windows of Merity, Keskar and
         Socher, 2018. https://arxiv.org/abs/1803.08240 (departures: a split that ends within a
         line gets no end of line; random lengths are scaled to fill the text, see
         `eigenrnn.experiments.tasks.text.random_windows`).
