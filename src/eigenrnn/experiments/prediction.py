@@ -1,4 +1,4 @@
-"""What a trained network predicts for the user's own series and texts."""
+"""Predictions of a trained network for the user's series and texts."""
 
 import csv
 import io
@@ -59,7 +59,7 @@ def predict_series(
 ) -> SeriesPredictions:
     """Predict the class, the number or the next values of each sequence.
 
-    Next values are those that follow the last step of the sequence.
+    The next values are those after the last step of the sequence.
 
     Args:
         model: The trained network, in evaluation mode.

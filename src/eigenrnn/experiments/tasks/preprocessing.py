@@ -1,4 +1,4 @@
-"""What maps the user's own files to the inputs of a network, and its outputs to answers."""
+"""Maps the user's files to the inputs of a network, and its outputs to predictions."""
 
 import math
 from collections.abc import Iterator
@@ -108,7 +108,7 @@ class SeriesPreprocessing:
             raise ValueError(
                 f"expected the {len(self.channels)} channels {', '.join(self.channels)} in "
                 f"{file.path}, got {len(file.channels)}: {', '.join(file.channels)}; give the "
-                "columns the names of the training file"
+                "columns the names that they have in the training file"
             )
         order = [file.channels.index(name) for name in self.channels]
         return replace(file, channels=self.channels, values=file.values[:, order])
