@@ -13,8 +13,10 @@ from eigenrnn.ops import compiled, explain, use_backend
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
+from eigenrnn.ops.elman.operands import kernel_arguments as elman_arguments
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from eigenrnn.ops.gru import GRUOperands, GRUOptions
+from eigenrnn.ops.gru.operands import kernel_arguments as gru_arguments
 from states import elman
 
 CALL = Call("cpu", torch.float32, "tanh", transformed=False, state_size=2)
@@ -263,8 +265,8 @@ def operator_inputs(operator, dtype):
 def call_operator(name, x, W, h0):
     operator = getattr(torch.ops.eigenrnn, name)
     if name == "elman_cpu":
-        return operator(*ElmanOperands(x, W, h0), *Options())
-    return operator(*GRUOperands(x, W, h0), *GRUOptions(), False)
+        return operator(*elman_arguments(ElmanOperands(x, W, h0), Options()))
+    return operator(*gru_arguments(GRUOperands(x, W, h0), GRUOptions()), False)
 
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")

@@ -12,6 +12,7 @@ from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
+from eigenrnn.ops.gru.operands import kernel_arguments
 from states import gru
 
 # (reset after the candidate's matrix, update keeps the state)
@@ -331,7 +332,8 @@ each_op_case = pytest.mark.parametrize(
 @each_op_case
 def test_the_operator_passes_opcheck(form, case, dtype, sizes, reverse):
     tensors = GRUOperands(*operands(4, 3, 2, form, case, dtype))
-    arguments = *tensors, *GRUOptions(case, *FORMS[form], sizes, reverse), True
+    options = GRUOptions(case, *FORMS[form], sizes, reverse)
+    arguments = *kernel_arguments(tensors, options), True
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop.default, arguments)
 
 
@@ -339,16 +341,17 @@ def test_the_operator_passes_opcheck(form, case, dtype, sizes, reverse):
 def test_the_operator_of_the_backward_pass_passes_opcheck(form, case, dtype, sizes, reverse):
     tensors = [None if t is None else t.detach() for t in operands(4, 3, 2, form, case, dtype)]
     inputs, options = GRUOperands(*tensors), GRUOptions(case, *FORMS[form], sizes, reverse)
-    h, gates = torch.ops.eigenrnn.gru_loop(*inputs, *options, True)
-    needed = [v is not None for v in inputs]
-    arguments = (weights_like(h), h, gates, *inputs, *options, needed)
+    h, gates = torch.ops.eigenrnn.gru_loop(*kernel_arguments(inputs, options), True)
+    needed = [v is not None for v in inputs[:7]]
+    arguments = (weights_like(h), h, gates, *kernel_arguments(inputs, options), needed)
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop_backward.default, arguments)
 
 
 @each_form
 def test_the_operator_gives_the_same_states_without_saving_gates(form):
     tensors, options = GRUOperands(*operands(4, 3, 2, form)), GRUOptions("tanh", *FORMS[form])
-    kept, lost = (torch.ops.eigenrnn.gru_loop(*tensors, *options, keep) for keep in (True, False))
+    arguments = kernel_arguments(tensors, options)
+    kept, lost = (torch.ops.eigenrnn.gru_loop(*arguments, keep) for keep in (True, False))
     assert torch.equal(kept[0], lost[0])
     assert lost[1].shape == (1, 3, 8)
 

@@ -22,8 +22,10 @@ from triton.runtime.jit import JITFunction
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman import gpu as elman
+from eigenrnn.ops.elman.operands import kernel_arguments as elman_arguments
 from eigenrnn.ops.gru import GRUOperands, GRUOptions
 from eigenrnn.ops.gru import gpu as gru
+from eigenrnn.ops.gru.operands import kernel_arguments as gru_arguments
 
 FORMS = {"gru": (True, True), "nc-gru": (False, False)}
 
@@ -81,16 +83,18 @@ def call(recurrence, nonlinearity, dtype, N):
     if recurrence == "elman":
         W, options = torch.zeros(N, N, dtype=dtype), Options(nonlinearity, sizes)
         tensors = ElmanOperands(h, W, h0, bias)
-        _, moduli = elman.elman_gpu(*tensors, *options)
-        elman._elman_gpu_backward(h, h, moduli, *tensors, *options, [False] * len(tensors))
+        arguments = elman_arguments(tensors, options)
+        _, moduli = elman.elman_gpu(*arguments)
+        elman._elman_gpu_backward(h, h, moduli, *arguments, [False] * 8)
         return
     x, W = torch.zeros(T, B, 3 * N, dtype=dtype), torch.zeros(3 * N, N, dtype=dtype)
     options = GRUOptions(nonlinearity, *FORMS[recurrence], sizes)
     shift = torch.zeros(N, dtype=dtype) if options.reset_after else None
     gates = torch.zeros(T, B, 4 * N, dtype=dtype)
     tensors = GRUOperands(x, W, h0, bias, shift)
-    gru.gru_gpu(*tensors, *options, True)
-    gru._gru_gpu_backward(h, h, gates, *tensors, *options, [False] * len(tensors))
+    arguments = gru_arguments(tensors, options)
+    gru.gru_gpu(*arguments, True)
+    gru._gru_gpu_backward(h, h, gates, *arguments, [False] * 7)
 
 
 def kernel_usage(name):

@@ -4,7 +4,7 @@ A recurrence has a named tuple of its tensors, its operands. Every function here
 them. A torch operator takes the operands and the options one by one, in the order of the records.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar, get_type_hints
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 __all__ = [
+    "NORM_ZONEOUT",
     "Options",
     "check_batch_sizes",
     "check_dtypes",
@@ -23,6 +24,7 @@ __all__ = [
     "features_of",
     "map_inputs",
     "map_tensors",
+    "mapped_copy",
     "needs_gradient",
     "schema",
     "to_float32",
@@ -30,7 +32,8 @@ __all__ = [
 
 _Operands = TypeVar("_Operands", bound=Any)
 
-_NORM_ZONEOUT = ("gain", "shift", "mask")  # checked in `norm_zoneout`
+NORM_ZONEOUT = ("gain", "shift", "mask", "rate")
+"""The last fields of the records, which only some backends compute."""
 
 
 class Options(NamedTuple):
@@ -61,7 +64,7 @@ _SCHEMA_TYPES: Mapping[Any, str] = {
 }
 
 
-def schema(*records: type) -> str:
+def schema(*records: type, without: Collection[str] = ()) -> str:
     """Return the fields of records as the arguments in the schema of a torch operator.
 
     Example:
@@ -69,7 +72,8 @@ def schema(*records: type) -> str:
         'str nonlinearity, SymInt[]? batch_sizes, bool reverse, bool last_only, float rate'
     """
     hints = [hint for record in records for hint in get_type_hints(record).items()]
-    return ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in hints)
+    kept = [(name, kind) for name, kind in hints if name not in without]
+    return ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in kept)
 
 
 def map_tensors(f: Callable[[Tensor], Tensor], operands: _Operands) -> _Operands:
@@ -113,6 +117,17 @@ def map_inputs(
         return F.linear(x, U, c)
     real, imaginary = (None, None) if c is None else (c.real, c.imag)
     return torch.complex(F.linear(x, U.real, real), F.linear(x, U.imag, imaginary))
+
+
+def mapped_copy(
+    x: Tensor,  # (T, B, N) or (T, B, M)
+    U: Tensor | None,  # (N, M)
+    c: Tensor | None,  # (N,)
+) -> Tensor:  # (T, B, N)
+    """Return the mapped inputs in contiguous memory that the caller may overwrite."""
+    if U is None:
+        return x.clone(memory_format=torch.contiguous_format)
+    return map_inputs(x, U, c).contiguous()
 
 
 def check_tensors(operands: Any) -> None:
@@ -170,7 +185,7 @@ def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
     others = [
         (name, tensor)
         for name, tensor in zip(operands._fields[1:], operands[1:], strict=True)
-        if tensor is not None and name not in _NORM_ZONEOUT
+        if tensor is not None and name not in NORM_ZONEOUT  # checked in `norm_zoneout`
     ]
     for name, tensor in others:
         if tensor.device != x.device:

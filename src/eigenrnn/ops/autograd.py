@@ -16,6 +16,7 @@ from eigenrnn.tracing import is_batched, under_transform
 __all__ = [
     "Gradients",
     "at_needed",
+    "differentiable_gradients",
     "empty_gradients",
     "from_operator",
     "outer",
@@ -35,6 +36,7 @@ def register_gradients(
     definition: Callable[[Any, Any], Gradients],
     results: int,
     backward: _Backward,
+    operands: int | None = None,
 ) -> None:
     """Register the gradients of an operator.
 
@@ -48,37 +50,42 @@ def register_gradients(
         backward: The backward pass of the backend. It takes the gradients of the results, all
             states followed by the saved tensors, the operands, the options, and for each operand
             whether its gradient is needed. It returns a gradient or None for each operand.
+        operands: The number of operands that the operator takes; by default all.
     """
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        operands, ctx.options = records(inputs)
-        ctx.others = len(inputs) - len(operands)
+        all_operands, ctx.options = records(inputs)
+        taken = all_operands[:operands]
+        ctx.others = len(inputs) - len(taken)
         ctx.mark_non_differentiable(*output[results:])
         ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
-        ctx.save_for_backward(*operands, output[0], *output[results:])
+        ctx.save_for_backward(*taken, output[0], *output[results:])
 
     def backward_pass(ctx: Any, *grads: Tensor | None) -> Gradients:
         n, grads = len(ctx.needs_input_grad) - ctx.others, grads[:results]
         tensors, needed = ctx.saved_tensors, ctx.needs_input_grad[:n]
-        operands, _ = records((*tensors[:n], *ctx.options))
+        saved_operands, _ = records((*tensors[:n], *ctx.options))
         if all(g is None for g in grads):
             found: Gradients = (None,) * n
         elif torch.is_grad_enabled() or under_transform() or is_batched(*grads):
-            found = _differentiable_gradients(definition, grads, operands, ctx.options, needed)
+            found = differentiable_gradients(
+                definition, grads, saved_operands, ctx.options, needed
+            )
         else:
-            found = backward(grads, tensors[n:], operands, ctx.options, list(needed))
+            found = backward(grads, tensors[n:], saved_operands, ctx.options, list(needed))
         return *found, *(None,) * ctx.others
 
     operator.register_autograd(backward_pass, setup_context=setup_context)
 
 
-def _differentiable_gradients(
+def differentiable_gradients(
     definition: Callable[[Any, Any], Gradients],
     grads: Gradients,
     operands: Any,
     options: Any,
     needed: Sequence[bool],
 ) -> Gradients:
+    """Return the gradients of the definition, which autograd can record."""
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # views: if x depends on W, the gradient of W must not include the path through x
@@ -91,7 +98,7 @@ def _differentiable_gradients(
         ]
         if not used:
             return (None,) * len(needed)
-        inputs = [tensor for tensor, is_needed in zip(operands, needed, strict=True) if is_needed]
+        inputs = [tensor for tensor, is_needed in zip(operands, needed, strict=False) if is_needed]
         found = torch.autograd.grad(
             *([result for result, _ in used], inputs, [g for _, g in used]),
             create_graph=create_graph,
@@ -100,11 +107,14 @@ def _differentiable_gradients(
     return at_needed(found, needed)
 
 
-def from_operator(operator: Any) -> _Backward:
+def from_operator(
+    operator: Any, arguments: Callable[[Any, Any], Sequence[Any]] | None = None
+) -> _Backward:
     """Return the backward pass that calls an operator.
 
     The operator takes the same arguments as the pass, but one by one, and returns only the needed
-    gradients.
+    gradients. A function may turn operands and options into fewer arguments; by default it takes
+    all.
     """
 
     def backward(
@@ -114,7 +124,8 @@ def from_operator(operator: Any) -> _Backward:
         options: Any,
         needed: Sequence[bool],
     ) -> Gradients:
-        found = operator(*grads, *saved, *operands, *options, needed)
+        taken = (*operands, *options) if arguments is None else arguments(operands, options)
+        found = operator(*grads, *saved, *taken, needed)
         return at_needed(found, needed)
 
     return backward
@@ -122,7 +133,7 @@ def from_operator(operator: Any) -> _Backward:
 
 def empty_gradients(operands: Gradients, needed: Sequence[bool]) -> list[Tensor]:
     """Allocate the needed gradients of operands."""
-    pairs = zip(operands, needed, strict=True)
+    pairs = zip(operands, needed, strict=False)
     return [v.new_empty(v.shape) for v, is_needed in pairs if v is not None and is_needed]
 
 

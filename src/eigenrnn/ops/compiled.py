@@ -157,7 +157,7 @@ def gradient_buffers(
             return tensor.new_empty(tensor.shape[::-1]).T
         return tensor.new_empty(tensor.shape)
 
-    fields = zip(operands._fields, operands, needed, strict=True)
+    fields = zip(operands._fields, operands, needed, strict=False)
     return [buffer(name, tensor) if is_needed else None for name, tensor, is_needed in fields]
 
 

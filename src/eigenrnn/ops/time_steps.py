@@ -8,10 +8,12 @@ from torch import Tensor
 __all__ = [
     "first_steps",
     "last_steps",
+    "previous_rows",
     "previous_state",
     "split_steps",
     "states_and_last",
     "weight_gradient",
+    "zero_padding",
 ]
 
 
@@ -43,6 +45,37 @@ def previous_state(
     if sizes[last] < n:  # only in reverse: some sequences begin here, with h0
         return torch.cat([hs[last], h0[sizes[last] : n]])
     return hs[last] if sizes[last] == n else hs[last][:n]
+
+
+def previous_rows(
+    steps: Sequence[Tensor],  # T of (sizes[t], N)
+    first: Tensor,  # (B, N)
+    sizes: Sequence[int],
+    reverse: bool,
+) -> list[list[tuple[Tensor, slice | None]]]:  # T of one or two parts
+    """Return the states before each step in parts, as `previous_state` joins them.
+
+    Each part comes with its rows of the step, or None for all.
+    """
+    if sizes[-1] == len(first):
+        return [[(v, None)] for v in ([*steps[1:], first] if reverse else [first, *steps[:-1]])]
+
+    def parts(t: int) -> list[tuple[Tensor, slice | None]]:
+        n, last = sizes[t], t + 1 if reverse else t - 1
+        m = min(n, sizes[last]) if 0 <= last < len(steps) else 0
+        joined = [(steps[last][:m], slice(m))] if m else []
+        return [*joined, (first[m:n], slice(m, n))]
+
+    return [parts(t) for t in range(len(steps))]
+
+
+def zero_padding(
+    steps: Tensor,  # (T, B, N)
+    sizes: Sequence[int],
+) -> None:
+    """Set the steps past the end of each sequence to zero."""
+    for step, n in zip(steps.unbind(0), sizes, strict=True):
+        step[n:].zero_()
 
 
 def first_steps(

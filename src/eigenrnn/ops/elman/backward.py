@@ -39,7 +39,7 @@ def operand_gradients(
         "c": lambda: delta.sum((0, 1)),
         **{name: lambda gradient=gradient: gradient for name, gradient in known.items()},
     }
-    names = zip(operands._fields, needed, strict=True)
+    names = zip(operands._fields, needed, strict=False)
     return [gradients_of[name]() for name, is_needed in names if is_needed]
 
 

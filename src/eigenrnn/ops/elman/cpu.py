@@ -20,7 +20,13 @@ from eigenrnn.ops.compiled import (
     rows,
 )
 from eigenrnn.ops.dispatch import COMPLEX, REAL
-from eigenrnn.ops.elman.operands import SCHEMA, ElmanOperands, as_pairs, records
+from eigenrnn.ops.elman.operands import (
+    KERNEL_SCHEMA,
+    ElmanOperands,
+    as_pairs,
+    kernel_arguments,
+    kernel_records,
+)
 from eigenrnn.ops.elman.reference import elman_results
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
 
@@ -30,7 +36,7 @@ __all__ = ["ElmanCPU", "elman_cpu", "forward_arguments"]
 @torch.library.custom_op(
     "eigenrnn::elman_cpu",
     mutates_args=(),
-    schema=f"({SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema=f"({KERNEL_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 def elman_cpu(
     *arguments: Any,
@@ -41,7 +47,7 @@ def elman_cpu(
     which excludes gradients, no other states are stored. Unused results have no elements: the
     outputs without V, and the moduli without modReLU of pairs.
     """
-    operands, options = records(arguments)
+    operands, options = kernel_records(arguments)
     x, W, h0, bias, U, c, V, d, *_ = operands
     operands = ElmanOperands(rows(x), W, rows(h0), rows(bias), U, rows(c), V, rows(d))
     h, last, y, moduli = results = _results(operands, options)
@@ -59,7 +65,7 @@ def elman_cpu(
     "eigenrnn::elman_cpu_backward",
     mutates_args=(),
     schema="(Tensor? g, Tensor? g_last, Tensor? g_y, Tensor h, Tensor moduli, "
-    f"{SCHEMA}, bool[] needed) -> Tensor[]",
+    f"{KERNEL_SCHEMA}, bool[] needed) -> Tensor[]",
 )
 def _elman_cpu_backward(
     g: Tensor | None,  # (T, B, N)
@@ -70,7 +76,7 @@ def _elman_cpu_backward(
     *arguments: Any,
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = records(arguments), arguments[-1]
+    (operands, options), needed = kernel_records(arguments), arguments[-1]
     x, W, h0, bias, U, c, V, d, *_ = operands
     x = x if U is None else rows(x)
     operands = ElmanOperands(x, W, rows(h0), rows(bias), U, c, V, d)
@@ -108,14 +114,17 @@ def _results(
 
 @elman_cpu.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _results(*records(arguments))
+    return _results(*kernel_records(arguments))
 
 
 @_elman_cpu_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = records(arguments[5:])
+    operands, _ = kernel_records(arguments[5:])
     gradients = gradient_buffers(operands, arguments[3], arguments[-1])
     return [gradient for gradient in gradients if gradient is not None]
+
+
+_run_backward = from_operator(_elman_cpu_backward, kernel_arguments)
 
 
 def _backward(
@@ -128,12 +137,11 @@ def _backward(
     g, g_last, g_y = grads
     if operands.V is None or g_y is None:  # without V the outputs are an empty tensor
         operands, g_y = operands._replace(V=None, d=None), None
-        needed = [*needed[:6], False, False, *needed[8:]]
-    run = from_operator(_elman_cpu_backward)
-    return run((g, g_last, g_y), saved, operands, options, needed)
+        needed = [*needed[:6], False, False]
+    return _run_backward((g, g_last, g_y), saved, operands, options, needed)
 
 
-register_gradients(elman_cpu, records, elman_results, 3, _backward)
+register_gradients(elman_cpu, kernel_records, elman_results, 3, _backward, operands=8)
 
 
 class ElmanCPU(CompiledBackend):
@@ -147,10 +155,10 @@ class ElmanCPU(CompiledBackend):
 
     def run_kernels(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
         if not operands.W.is_complex():
-            h, last, y, _ = elman_cpu(*operands, *options)
+            h, last, y, _ = elman_cpu(*kernel_arguments(operands, options))
             return h if operands.V is None else y, last
         operands, options = as_pairs(operands, options)
-        h, last, *_ = elman_cpu(*operands, *options)
+        h, last, *_ = elman_cpu(*kernel_arguments(operands, options))
         return pairs_to_complex(h), pairs_to_complex(last)
 
 

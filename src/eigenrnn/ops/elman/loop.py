@@ -3,13 +3,12 @@
 README.md in this folder has the derivation and the reasons for each choice.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import Options, map_inputs, needs_gradient
+from eigenrnn.ops.arguments import Options, mapped_copy, needs_gradient
 from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Call
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
@@ -22,7 +21,13 @@ from eigenrnn.ops.inplace_nonlinearities import (
     split_moduli,
 )
 from eigenrnn.ops.norm_zoneout import EPSILON
-from eigenrnn.ops.time_steps import previous_state, split_steps, states_and_last
+from eigenrnn.ops.time_steps import (
+    previous_rows,
+    previous_state,
+    split_steps,
+    states_and_last,
+    zero_padding,
+)
 
 __all__ = ["ElmanLoop", "elman_loop"]
 
@@ -44,35 +49,42 @@ def elman_loop(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
     """
     (operands, options), save = records(arguments), arguments[-1]
     x, W, h0, bias, U, c, _, _, gain, shift, mask = operands
-    x = map_inputs(x, U, c)
-    T, B, N = x.shape
-    sizes = options.batch_sizes or [B] * T
-    ragged, rate = sizes[-1] < B, options.rate
-    h = x.new_zeros(x.shape) if ragged else x.new_empty(x.shape)
-    moduli, z, moments, candidates = saved = _allocate_saved(
-        h, operands, options, save, zeros=ragged
-    )
+    T, B, N = *x.shape[:2], len(W)
+    sizes, rate = options.batch_sizes or [B] * T, options.rate
+    ragged = sizes[-1] < B
+    # each step adds its product to its inputs in place, and mostly f too works in place
+    z = mapped_copy(x, U, c)
+    if ragged:
+        zero_padding(z, sizes)
+    like = torch.zeros_like if ragged else torch.empty_like
+    candidates = z if gain is None else like(z)
+    h = like(z) if rate else candidates
+    moduli, no_z, moments, no_candidates = _saved_like(h, operands, options, save, zeros=ragged)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
     Wt = W.T.contiguous()
-    xs, hs, ms = split_steps(x, sizes), split_steps(h, sizes), split_moduli(moduli, sizes)
-    zs, means, scales, cs = (_split_saved(v, sizes) for v in (z, *moments, candidates))
+    zs, cs, hs = (split_steps(v, sizes) for v in (z, candidates, h))
+    ms = split_moduli(moduli, sizes)
+    means, scales = (split_steps(v, sizes) if len(v) else () for v in moments)
     masks = None if mask is None else split_steps(mask, sizes)
     for t in reversed(range(T)) if options.reverse else range(T):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
-        h_new = cs[t] if rate else hs[t]
-        argument = h_new if gain is None else zs[t]
-        torch.addmm(xs[t], h_before, Wt, out=argument)
+        zs[t].addmm_(h_before, Wt)
         if gain is not None:
-            _norm(argument, (N,), gain, shift, EPSILON, out0=h_new, out1=means[t], out2=scales[t])
-        f_(h_new, ms[t])
+            _norm(zs[t], (N,), gain, shift, EPSILON, out0=cs[t], out1=means[t], out2=scales[t])
+        f_(cs[t], ms[t])
         if masks is not None:
-            torch.where(masks[t], h_before, h_new, out=hs[t])
+            torch.where(masks[t], h_before, cs[t], out=hs[t])
         elif rate:
-            torch.lerp(h_new, h_before, rate, out=hs[t])
-    return h, *saved
+            torch.lerp(cs[t], h_before, rate, out=hs[t])
+    if not save:
+        return h, moduli, no_z, moments, no_candidates
+    return (
+        *(h, moduli, no_z if gain is None else z, moments),
+        candidates if rate else no_candidates,
+    )
 
 
-def _allocate_saved(
+def _saved_like(
     h: Tensor,  # (T, B, N)
     operands: ElmanOperands,
     options: Options,
@@ -80,22 +92,19 @@ def _allocate_saved(
     *,
     zeros: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (T, B, N), (2, T, B, 1), (T, B, N)
-    """Allocate memory for the moduli, z, its moments and the states before zoneout.
+    """Allocate the moduli, z, its moments and the states before zoneout, for a backward pass.
 
-    Without gradients all steps share the memory of one; unused tensors have no steps.
+    Those that are not saved have no steps.
     """
     T, B, N = h.shape
-    make, steps = h.new_zeros if zeros else h.new_empty, T if save else 1
     moduli = moduli_like(h if save else h[:0], options.nonlinearity, operands.bias, zeros=zeros)
-    normed, mixed = steps if operands.gain is not None else 0, steps if options.rate else 0
-    return moduli, make(normed, B, N), make(2, normed, B, 1), make(mixed, B, N)
-
-
-def _split_saved(
-    saved: Tensor,  # (T or 1 or 0, B, N)
-    sizes: Sequence[int],
-) -> list[Tensor]:  # T of (sizes[t], N), or none
-    return split_steps(saved.expand(len(sizes), -1, -1), sizes) if len(saved) else []
+    normed, make = operands.gain is not None, h.new_zeros if zeros else h.new_empty
+    return (
+        moduli,
+        h.new_empty(T if save and normed else 0, B, N),
+        make(2, T if normed else 0, B, 1),
+        h.new_empty(T if save and options.rate else 0, B, N),
+    )
 
 
 @torch.library.custom_op(
@@ -119,44 +128,56 @@ def _elman_loop_backward(
     T, B, N = h.shape
     sizes = options.batch_sizes or [B] * T
     rate, candidates = options.rate, candidates if options.rate else h
-    delta = h.new_zeros(h.shape) if sizes[-1] < B else h.new_empty(h.shape)
-    dh = h.new_zeros(B, N)  # of the state between two steps; in the end that of h0
+    # the gradients of the states; in place, each step makes them those of the pre-activations
+    delta, dh0 = g.clone(memory_format=torch.contiguous_format), h.new_zeros(B, N)
+    if sizes[-1] < B:
+        zero_padding(delta, sizes)
     # LayerNorm overwrites the gradient that the bias needs, and that of complex numbers loses it
     sum_bias = bias is not None and (gain is not None or bool(len(moduli)))
     dbias, dgain, dshift = (h.real.new_zeros(N) for _ in range(3))
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
-    gs, deltas, cs = (split_steps(v, sizes) for v in (g, delta, candidates))
-    dhs, ms = split_steps(dh.expand(T, B, N), sizes), split_moduli(moduli, sizes)
+    deltas, cs = split_steps(delta, sizes), split_steps(candidates, sizes)
+    ms, earlier = split_moduli(moduli, sizes), previous_rows(deltas, dh0, sizes, options.reverse)
     masks = None if mask is None else split_steps(mask, sizes)
-    # zoneout passes a part of the gradient on to the state before
-    zoned_out, kept = mask is not None or bool(rate), rate if mask is None else 1
     for t in range(T) if options.reverse else reversed(range(T)):
-        dh_t, delta_t, n = dhs[t], deltas[t], sizes[t]
-        if zoned_out:
-            torch.mul(dh_t.add_(gs[t]), 1 - rate, out=delta_t)
-        else:
-            torch.add(dh_t, gs[t], out=delta_t)
+        delta_t = deltas[t]
+        mask_t = None if masks is None else masks[t]
+        if mask_t is not None or rate:
+            _pass_through_zoneout(delta_t, earlier[t], mask_t, rate)
         if sum_bias:
-            moving = delta_t if masks is None else delta_t.masked_fill(masks[t], 0)
-            dbias += _along_phases(moving, cs[t])
+            dbias += _along_phases(delta_t, cs[t])
         backward_(delta_t, cs[t], ms[t])
-        if masks is not None:
-            delta_t.masked_fill_(masks[t], 0)  # zoned-out units ignore the value of f
-            dh_t.mul_(masks[t])
         if gain is not None:
-            mean, scale = moments[:, t, :n]
+            mean, scale = moments[:, t, : sizes[t]]
             dz, dgain_t, dshift_t = _norm_backward(
-                delta_t, z[t, :n], (N,), mean, scale, gain, shift, (True, True, True)
+                delta_t, z[t, : sizes[t]], (N,), mean, scale, gain, shift, (True, True, True)
             )
             delta_t.copy_(dz)
             dgain += dgain_t
             dshift += dshift_t
-        dh_t.addmm_(delta_t, conjugate, beta=kept)
+        for dh, rows in earlier[t]:
+            dh.addmm_(delta_t if rows is None else delta_t[rows], conjugate)
     if bias is not None and not sum_bias:
         dbias = bias_gradient(delta, candidates, options.nonlinearity)
-    known = {"h0": dh, "bias": dbias, "gain": dgain, "shift": dshift}
+    known = {"h0": dh0, "bias": dbias, "gain": dgain, "shift": dshift}
     return operand_gradients(delta, h, operands, options, needed, known)
+
+
+def _pass_through_zoneout(
+    g: Tensor,  # (B, N)
+    earlier: list[tuple[Tensor, slice | None]],
+    mask: Tensor | None,  # (B, N)
+    rate: float,
+) -> None:
+    """Move the part of the gradient that belongs to the states before, in place."""
+    for dh, rows in earlier:
+        passed, share = (g, rate) if mask is None else (g * mask, 1)
+        dh.add_(passed if rows is None else passed[rows], alpha=share)
+    if mask is None:
+        g.mul_(1 - rate)
+    else:
+        g.masked_fill_(mask, 0)
 
 
 def _along_phases(
@@ -170,7 +191,7 @@ def _along_phases(
 def _(*arguments: Any) -> tuple[Tensor, ...]:
     (operands, options), save = records(arguments), arguments[-1]
     h = operands.W.new_empty(*operands.x.shape[:2], len(operands.W))
-    return h, *_allocate_saved(h, operands, options, save)
+    return h, *_saved_like(h, operands, options, save)
 
 
 @_elman_loop_backward.register_fake

@@ -6,9 +6,18 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, real_matrix_of_complex
-from eigenrnn.ops.arguments import Options, check_shapes, schema
+from eigenrnn.ops.arguments import NORM_ZONEOUT, Options, check_shapes, schema
 
-__all__ = ["SCHEMA", "ElmanOperands", "as_pairs", "check_operand_shapes", "records"]
+__all__ = [
+    "KERNEL_SCHEMA",
+    "SCHEMA",
+    "ElmanOperands",
+    "as_pairs",
+    "check_operand_shapes",
+    "kernel_arguments",
+    "kernel_records",
+    "records",
+]
 
 
 class ElmanOperands(NamedTuple):
@@ -28,13 +37,26 @@ class ElmanOperands(NamedTuple):
 
 
 SCHEMA = schema(ElmanOperands, Options)
-"""The arguments that all operators of this recurrence share."""
+"""The arguments of an operator that computes LayerNorm and zoneout."""
+
+KERNEL_SCHEMA = schema(ElmanOperands, Options, without=NORM_ZONEOUT)
+"""The arguments of an operator that computes neither; each argument costs a microsecond."""
 
 
 def records(arguments: Sequence[Any]) -> tuple[ElmanOperands, Options]:
     """Return the operands and the options from the arguments of an operator."""
     n, m = len(ElmanOperands._fields), len(Options._fields)
     return ElmanOperands(*arguments[:n]), Options(*arguments[n : n + m])
+
+
+def kernel_records(arguments: Sequence[Any]) -> tuple[ElmanOperands, Options]:
+    """Return the operands and the options from arguments with `KERNEL_SCHEMA`."""
+    return ElmanOperands(*arguments[:8]), Options(*arguments[8:12])
+
+
+def kernel_arguments(operands: ElmanOperands, options: Options) -> tuple[Any, ...]:
+    """Return the arguments with `KERNEL_SCHEMA`."""
+    return *operands[:8], *options[:4]
 
 
 def check_operand_shapes(operands: ElmanOperands) -> None:

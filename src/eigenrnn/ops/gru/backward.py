@@ -46,5 +46,5 @@ def operand_gradients(
         "U": lambda: outer(dgates, x),
         "c": lambda: dgates.sum((0, 1)),
     }
-    names = zip(operands._fields, needed, strict=True)
+    names = zip(operands._fields, needed, strict=False)
     return [gradients_of[name]() for name, is_needed in names if is_needed]

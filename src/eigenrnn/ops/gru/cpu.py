@@ -19,7 +19,13 @@ from eigenrnn.ops.compiled import (
     rows,
 )
 from eigenrnn.ops.dispatch import REAL
-from eigenrnn.ops.gru.operands import SCHEMA, GRUOperands, GRUOptions, records
+from eigenrnn.ops.gru.operands import (
+    SCHEMA,
+    GRUOperands,
+    GRUOptions,
+    kernel_arguments,
+    kernel_records,
+)
 from eigenrnn.ops.gru.reference import gru_reference
 
 __all__ = ["GRUCPU", "gru_cpu"]
@@ -37,7 +43,7 @@ def gru_cpu(
 
     With `last_only`, which excludes gradients, no other states are stored.
     """
-    (operands, options), save = records(arguments), arguments[-1]
+    (operands, options), save = kernel_records(arguments), arguments[-1]
     x, W, h0, bias, recurrent_bias, U, c, *_ = operands
     operands = GRUOperands(*(rows(x), W, rows(h0), rows(bias), rows(recurrent_bias), U, rows(c)))
     h, last, saved = _results(operands, options, save)
@@ -66,7 +72,7 @@ def _gru_cpu_backward(
     *arguments: Any,
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = records(arguments), arguments[-1]
+    (operands, options), needed = kernel_records(arguments), arguments[-1]
     x, W, h0, bias, recurrent_bias, U, c, *_ = operands
     x = x if U is None else rows(x)
     operands = GRUOperands(x, W, rows(h0), rows(bias), recurrent_bias, U, c)
@@ -121,17 +127,18 @@ def _kernel_views(operands: GRUOperands, h: Tensor | None) -> list[tuple[int, in
 
 @gru_cpu.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _results(*records(arguments), arguments[-1])
+    return _results(*kernel_records(arguments), arguments[-1])
 
 
 @_gru_cpu_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = records(arguments[4:])
+    operands, _ = kernel_records(arguments[4:])
     gradients = gradient_buffers(operands, arguments[2], arguments[-1])
     return [gradient for gradient in gradients if gradient is not None]
 
 
-register_gradients(gru_cpu, records, gru_reference, 2, from_operator(_gru_cpu_backward))
+_backward = from_operator(_gru_cpu_backward, kernel_arguments)
+register_gradients(gru_cpu, kernel_records, gru_reference, 2, _backward, operands=7)
 
 
 class GRUCPU(CompiledBackend):
@@ -140,5 +147,5 @@ class GRUCPU(CompiledBackend):
     dtypes = REAL - {torch.float16}
 
     def run_kernels(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h, last, _ = gru_cpu(*operands, *options, needs_gradient(operands))
+        h, last, _ = gru_cpu(*kernel_arguments(operands, options), needs_gradient(operands))
         return h, last

@@ -12,10 +12,21 @@ from eigenrnn.ops.arguments import map_inputs, needs_gradient
 from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.gru.backward import operand_gradients
-from eigenrnn.ops.gru.operands import SCHEMA, GRUOperands, GRUOptions, records
+from eigenrnn.ops.gru.operands import (
+    SCHEMA,
+    GRUOperands,
+    GRUOptions,
+    kernel_arguments,
+    kernel_records,
+)
 from eigenrnn.ops.gru.reference import gru_reference
 from eigenrnn.ops.inplace_nonlinearities import apply_in_place, backward_in_place
-from eigenrnn.ops.time_steps import previous_state, split_steps, states_and_last
+from eigenrnn.ops.time_steps import (
+    previous_state,
+    split_steps,
+    states_and_last,
+    zero_padding,
+)
 
 __all__ = ["GRULoop", "gru_loop"]
 
@@ -27,35 +38,56 @@ _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 )
 def gru_loop(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
     """Evaluate the states; with `save` also save r, u, q and c for a backward pass."""
-    (operands, options), save = records(arguments), arguments[-1]
+    (operands, options), save = kernel_records(arguments), arguments[-1]
     x, W, h0, bias, recurrent_bias, U, c, *_ = operands
     x = map_inputs(x, U, c)
     T, B, N = x.shape[0], *h0.shape
     sizes = options.batch_sizes or [B] * T
     make = x.new_zeros if sizes[-1] < B else x.new_empty  # later products also read the padding
-    h, gates = make(T, B, N), make(T if save else 1, B, 4 * N)
+    h, gates = make(T, B, N), x.new_empty(T if save else 1, B, 4 * N)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
-    W_ru, W_c = W[: 2 * N].T.contiguous(), W[2 * N :].T.contiguous()
-    b = W.new_zeros(N) if recurrent_bias is None else recurrent_bias
-    all_gates = gates.expand(T, B, 4 * N)
-    rus = split_steps(all_gates[..., : 2 * N], sizes)
-    rs, us, qs, cs = (split_steps(part, sizes) for part in all_gates.split(N, dim=2))
-    x_rus, x_cs = split_steps(x[..., : 2 * N], sizes), split_steps(x[..., 2 * N :], sizes)
-    hs = split_steps(h, sizes)
+    # r, u and, if the reset is after the matrix, q need the state alone: one product
+    width = (3 if options.reset_after else 2) * N
+    W_before, W_c = W[:width].T.contiguous(), W[2 * N :].T.contiguous()
+    if save:
+        _write_sums(gates, x, recurrent_bias, width)
+        if sizes[-1] < B:
+            zero_padding(gates, sizes)
+    views = gates.expand(T, B, 4 * N)
+    sums, rus = (split_steps(views[..., :n], sizes) for n in (width, 2 * N))
+    rs, us, qs, cs = (split_steps(part, sizes) for part in views.split(N, dim=2))
+    x_cs, hs = split_steps(x[..., 2 * N :], sizes), split_steps(h, sizes)
     for t in reversed(range(T)) if options.reverse else range(T):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
         q, c = qs[t], cs[t]
-        torch.addmm(x_rus[t], h_before, W_ru, out=rus[t]).sigmoid_()
+        if not save:
+            _write_sums(gates, x[t : t + 1], recurrent_bias, width)
+        sums[t].addmm_(h_before, W_before)
+        rus[t].sigmoid_()
         if options.reset_after:
-            torch.addmm(b, h_before, W_c, out=q)
             torch.addcmul(x_cs[t], rs[t], q, out=c)
         else:
             torch.mul(rs[t], h_before, out=q)
-            torch.addmm(x_cs[t], q, W_c, out=c)
+            c.addmm_(q, W_c)
         f_(c, None)
         start, end = (c, h_before) if options.update_keeps else (h_before, c)
         torch.lerp(start, end, us[t], out=hs[t])
     return h, gates
+
+
+def _write_sums(
+    gates: Tensor,  # (T, B, 4 N)
+    x: Tensor,  # (T, B, 3 N)
+    recurrent_bias: Tensor | None,  # (N,)
+    width: int,
+) -> None:
+    """Write what the products are added to: the inputs of r and u, and those of q or c."""
+    N = gates.shape[2] // 4
+    gates[..., : 2 * N] = x[..., : 2 * N]
+    if width == 2 * N:
+        gates[..., 3 * N :] = x[..., 2 * N :]
+    else:
+        gates[..., 2 * N : 3 * N] = 0 if recurrent_bias is None else recurrent_bias
 
 
 @torch.library.custom_op(
@@ -70,7 +102,7 @@ def _gru_loop_backward(
     *arguments: Any,
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = records(arguments), arguments[-1]
+    (operands, options), needed = kernel_records(arguments), arguments[-1]
     W, h0, bias = operands.W, operands.h0, operands.bias
     T, B, N = h.shape
     sizes = options.batch_sizes or [B] * T
@@ -116,7 +148,7 @@ def _gru_loop_backward(
 
 @gru_loop.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor]:
-    (operands, _), save = records(arguments), arguments[-1]
+    (operands, _), save = kernel_records(arguments), arguments[-1]
     T, (B, N) = len(operands.x), operands.h0.shape
     make = operands.x.new_empty
     return make(T, B, N), make(T if save else 1, B, 4 * N)
@@ -124,15 +156,16 @@ def _(*arguments: Any) -> tuple[Tensor, Tensor]:
 
 @_gru_loop_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = records(arguments[3:])
+    operands, _ = kernel_records(arguments[3:])
     return empty_gradients(operands, arguments[-1])
 
 
-register_gradients(gru_loop, records, gru_reference, 1, from_operator(_gru_loop_backward))
+_backward = from_operator(_gru_loop_backward, kernel_arguments)
+register_gradients(gru_loop, kernel_records, gru_reference, 1, _backward, operands=7)
 
 
 class GRULoop(Backend):
-    """Two products per step, in torch operations."""
+    """One or two products per step, in torch operations."""
 
     name = "loop"
     description = "in-place torch operations, any device"
@@ -144,5 +177,5 @@ class GRULoop(Backend):
         return None
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h, _ = gru_loop(*operands, *options, needs_gradient(operands))
+        h, _ = gru_loop(*kernel_arguments(operands, options), needs_gradient(operands))
         return states_and_last(h, options.batch_sizes, options.reverse)

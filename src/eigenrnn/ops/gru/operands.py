@@ -5,9 +5,16 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from eigenrnn.ops.arguments import check_shapes, schema
+from eigenrnn.ops.arguments import NORM_ZONEOUT, check_shapes, schema
 
-__all__ = ["SCHEMA", "GRUOperands", "GRUOptions", "check_operand_shapes", "records"]
+__all__ = [
+    "SCHEMA",
+    "GRUOperands",
+    "GRUOptions",
+    "check_operand_shapes",
+    "kernel_arguments",
+    "kernel_records",
+]
 
 
 class GRUOperands(NamedTuple):
@@ -37,14 +44,18 @@ class GRUOptions(NamedTuple):
     rate: float = 0.0
 
 
-SCHEMA = schema(GRUOperands, GRUOptions)
-"""The arguments that all operators of this recurrence share."""
+SCHEMA = schema(GRUOperands, GRUOptions, without=NORM_ZONEOUT)
+"""The arguments of the operators, which compute neither LayerNorm nor zoneout."""
 
 
-def records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
+def kernel_records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
     """Return the operands and the options from the arguments of an operator."""
-    n, m = len(GRUOperands._fields), len(GRUOptions._fields)
-    return GRUOperands(*arguments[:n]), GRUOptions(*arguments[n : n + m])
+    return GRUOperands(*arguments[:7]), GRUOptions(*arguments[7:13])
+
+
+def kernel_arguments(operands: GRUOperands, options: GRUOptions) -> tuple[Any, ...]:
+    """Return the arguments of an operator."""
+    return *operands[:7], *options[:6]
 
 
 def check_operand_shapes(operands: GRUOperands) -> None:
