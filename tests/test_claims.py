@@ -13,6 +13,7 @@ from eigenrnn.experiments.claims.claim import (
     Less,
     MoreOften,
     Runs,
+    accuracy,
     last,
     of_baseline,
     score,
@@ -28,7 +29,7 @@ OURS, THEIRS = Runs("paper/table1", "ours"), Runs("paper/table1", "theirs")
 
 def run(number=None, **changes):
     """Return the numbers of a run."""
-    known = {"value": number, "selected": None, "baseline": None, "scores": {}}
+    known = {"state": "ended", "value": number, "selected": None, "baseline": None, "scores": {}}
     return SimpleNamespace(**{**known, "evaluated": {}, "training": {}, **changes})
 
 
@@ -128,6 +129,12 @@ def test_numbers_are_read_from_the_record_and_its_curves():
     found.baseline = None
     assert steps_below(0.5).of(found) is None
     assert of_baseline(value).of(found) is None
+
+
+def test_a_diverged_run_counts_as_the_worst():
+    diverged = run(None, state="diverged")
+    assert (value.read(diverged), accuracy.read(diverged)) == (math.inf, 0.0)
+    assert not AtMost(OURS, 1.0).check(lambda _: [diverged]).is_true
 
 
 # verdicts

@@ -131,6 +131,7 @@ SHORTENED = {
         "--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1",
     },
     "docs/reproducing.md": {
+        "run ncgru-parenthesis": "run nnrnn-fisher",  # a claim without training
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
         '--rows "170"': "--rows 'scoRNN 170' --quick --out runs/table2",
         "--resume": "--resume --rows 'LSTM 128' --quick --out runs/table2",

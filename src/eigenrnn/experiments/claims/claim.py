@@ -23,11 +23,13 @@ __all__ = [
     "RunNumbers",
     "Runs",
     "Verdict",
+    "accuracy",
     "last",
     "of_baseline",
     "score",
     "selected",
     "steps_below",
+    "success",
     "value",
 ]
 
@@ -42,6 +44,8 @@ AGREEING_SHARE = 0.75
 class RunNumbers(Protocol):
     """The numbers of an archived run that a test reads."""
 
+    @property
+    def state(self) -> str: ...
     @property
     def value(self) -> float | None: ...
     @property
@@ -63,14 +67,26 @@ class Number:
     Args:
         name: What it is, with its unit, for the page.
         of: Returns it; None if the run does not have it.
+        diverged: The number of a run that diverged.
     """
 
     name: str
     of: Callable[[RunNumbers], float | None]
+    diverged: float = math.inf
+
+    def read(self, run: RunNumbers) -> float | None:
+        """Return the number of a run; None if the run does not have it."""
+        return self.diverged if run.state == "diverged" else self.of(run)
 
 
 value = Number("our number by the paper's rule", lambda run: run.value)
-"""The number that the recipe compares with the paper's."""
+"""The number that the recipe compares with the paper's; lower is better."""
+
+accuracy = Number("our accuracy by the paper's rule", lambda run: run.value, diverged=0.0)
+"""The accuracy that the recipe compares with the paper's."""
+
+success = Number("success", lambda run: run.value, diverged=0.0)
+"""1 for a run that succeeds by the paper's rule, 0 for one that fails."""
 
 selected = Number("test number of the selected model", lambda run: run.selected)
 """The test number of the model that is best on the validation set."""
@@ -213,7 +229,7 @@ class MoreOften:
 
     more: Runs
     rarer: Runs
-    number: Number = value
+    number: Number = success
 
     @property
     def runs(self) -> tuple[Runs, ...]:
@@ -320,7 +336,7 @@ Check = Less | MoreOften | Close | AtMost | AtLeast
 
 def _numbers(number: Number, runs: Sequence[RunNumbers]) -> list[float] | None:
     """Return the number of every run; None if there is no run or one has no such number."""
-    found = [number.of(run) for run in runs]
+    found = [number.read(run) for run in runs]
     known = [x for x in found if x is not None]
     return known if known and len(known) == len(found) else None
 

@@ -21,6 +21,7 @@ from eigenrnn.experiments.cli.train_options import (
     recipe_with_data_root,
 )
 from eigenrnn.experiments.recipes import reproduce
+from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Dynamics, Result, fit
@@ -142,12 +143,16 @@ def _reproduce(options: Namespace, console: Console) -> int:
     if options.recipe not in RECIPES:
         raise ValueError(name_lookup.unknown_name("recipe", options.recipe, RECIPES))
     recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)
-    default = recipe.name.replace("/", "-") + ("-quick" if options.quick else "")
-    directory = Path(options.out or f"runs/{default}")
+    if options.epochs is not None:
+        if options.quick:
+            raise ValueError("expected --epochs or --quick, got both")
+        recipe = recipe.reduced(options.epochs)
+    directory = Path(options.out or f"runs/{folder_name(recipe, quick=options.quick)}")
     outcomes = reproduce(
         recipe,
         directory,
         rows=options.rows,
+        points=options.points,
         seeds=options.seeds,
         quick=options.quick,
         resume=options.resume,

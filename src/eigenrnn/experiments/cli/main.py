@@ -18,6 +18,7 @@ COMMANDS = {
     "predict": "apply the trained network of a run to a file",
     "analyse": "analyse the trained network of a run",
     "report": "write an HTML report of runs",
+    "claims": "list which claims of the papers hold, and make the runs that decide them",
     "results": "archive runs of recipes and write RESULTS.md",
     "bench": "time the layers against torch's own",
     "collect": "record a data set that cannot be downloaded",

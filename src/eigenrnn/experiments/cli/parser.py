@@ -111,11 +111,47 @@ def _reproduce() -> Parser:
         "--seeds", nargs="+", type=int, help="use these seeds instead of the recipe's"
     )
     parser.add_argument(
+        "--points", nargs="+", type=str, help="run only these points of a search, such as 'lr=0.1'"
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        help="reduced runs: train for so many epochs; the paper trains for longer",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="smoke test: a few steps per row; the numbers are not comparable",
     )
-    _add_run_arguments(parser, "runs/RECIPE, with --quick runs/RECIPE-quick; with --all: runs")
+    _add_run_arguments(
+        parser,
+        "runs/RECIPE, with --quick runs/RECIPE-quick, with --epochs runs/RECIPE-epochs-N; "
+        "with --all: runs",
+    )
+    return parser
+
+
+def _claims() -> Parser:
+    parser = Parser(
+        "List the central claims of the papers and whether our runs support them, make the "
+        "runs that are missing, or write RESULTS.md."
+    )
+    parser.add_argument(
+        "action", nargs="?", help="run (make the missing runs) or write (RESULTS.md)"
+    )
+    parser.add_argument("ids", nargs="*", type=str, help="run: names of claims (default: all)")
+    parser.add_argument("--json", action="store_true", help="list as JSON")
+    parser.add_argument(
+        "--plan", action="store_true", help="run: list the missing runs, train nothing"
+    )
+    parser.add_argument("--archive", type=str, default="results", help="folder of the archive")
+    parser.add_argument(
+        "--out",
+        type=str,
+        help="run: folder of the recipes' folders (default: runs); write: output file (default: "
+        "RESULTS.md)",
+    )
+    parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
 
 
@@ -300,6 +336,7 @@ PARSERS: dict[str, Callable[[], Parser]] = {
     "predict": _predict,
     "analyse": _analyse,
     "report": _report,
+    "claims": _claims,
     "results": _results,
     "bench": _bench,
     "collect": _collect,

@@ -24,7 +24,7 @@ def reproduce_all(options: Namespace, console: Console) -> int | None:
     Raises:
         ValueError: If an option applies to a single recipe only, or the archive does not exist.
     """
-    for name in ("recipe", "rows", "overwrite", "max_minutes"):
+    for name in ("recipe", "rows", "points", "epochs", "overwrite", "max_minutes"):
         if getattr(options, name):
             option = "a recipe" if name == "recipe" else f"--{name}"
             raise ValueError(f"expected {option} or --all, got both: --all resumes every recipe")

@@ -14,7 +14,7 @@ from eigenrnn.experiments.results.archive import Archive, current_runs
 from eigenrnn.experiments.results.collect import collect
 from eigenrnn.experiments.results.page import to_markdown
 
-__all__ = ["results"]
+__all__ = ["results", "write"]
 
 _ACTIONS = ("collect", "write")
 
@@ -32,7 +32,9 @@ def results(options: Namespace, console: Console) -> int:
         raise ValueError(
             f"expected {needed} for {options.action}, got {options.folders or 'none'}"
         )
-    return (_collect if options.action == "collect" else _write)(options, console)
+    if options.action == "collect":
+        return _collect(options, console)
+    return write(options.archive, options.out, options.data_root, console)
 
 
 def _collect(options: Namespace, console: Console) -> int:
@@ -58,9 +60,14 @@ def _collect(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _write(options: Namespace, console: Console) -> int:
-    recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
-    folder, out = Path(options.archive), Path(options.out)
+def write(archive: str, page: str, data_root: str | None, console: Console) -> int:
+    """Write RESULTS.md from the archive.
+
+    Raises:
+        ValueError: If there is no archive, or the page cannot be written there.
+    """
+    recipes = {n: recipe_with_data_root(r, data_root) for n, r in RECIPES.items()}
+    folder, out = Path(archive), Path(page)
     if not folder.is_dir():
         raise ValueError(f"expected an archive of runs in {folder}, got no such folder")
     if out.is_dir() or not out.absolute().parent.is_dir():

@@ -13,7 +13,7 @@ from rich.text import Text
 from eigenrnn.experiments.cli.name_lookup import unknown_name
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.cost import estimated_seconds
-from eigenrnn.experiments.recipes.results_files import QUICK_NOTICE, columns, notes, to_markdown
+from eigenrnn.experiments.recipes.results_files import columns, notes, notice_of, to_markdown
 from eigenrnn.experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 from eigenrnn.ops.dispatch import Backend
 
@@ -88,8 +88,8 @@ def show_outcomes(
         for item in items:
             console.print(Padding(Text(item), (0, 0, 0, 2)))
         console.print()
-    if quick:
-        console.print(QUICK_NOTICE, style="yellow")
+    if notice := notice_of(recipe, quick=quick):
+        console.print(notice, style="yellow")
 
 
 def _facts_of_row(row: Entry) -> dict[str, Any]:

@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import torch
 from torch import nn
 
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Callback, Settings
 from eigenrnn.experiments.training.description import describe, describe_options
@@ -301,6 +302,10 @@ Entry = Row | Computed | Quoted
 """One line of a recipe."""
 
 
+def _is_longer(row: Entry, epochs: int) -> TypeGuard[Row]:
+    return isinstance(row, Row) and (row.settings.epochs or 0) > epochs
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A published comparison: a table, or a figure with its curves.
@@ -313,6 +318,7 @@ class Recipe:
         seeds: The seeds of the runs: those of the paper, or as many as the paper has runs.
         departures: Differences from the paper that concern all rows.
         panels: The pictures that are drawn in addition to the training curves.
+        reduced_epochs: The number of epochs of its runs, if they are reduced; else None.
     """
 
     name: str
@@ -322,6 +328,34 @@ class Recipe:
     seeds: tuple[int, ...] = (0,)
     departures: tuple[str, ...] = ()
     panels: "tuple[Panel, ...]" = ()
+    reduced_epochs: int | None = None
+
+    def reduced(self, epochs: int) -> "Recipe":
+        """Return the recipe with fewer epochs per run; its numbers are not the paper's.
+
+        Rows that do not train for more epochs are left out.
+
+        Raises:
+            ValueError: If no row trains for more epochs.
+        """
+        check_positive_integer("epochs", epochs)
+        if not self.can_reduce(epochs):
+            full = [row.settings.epochs or 0 for row in self.rows if isinstance(row, Row)]
+            longest = f"at most {max(full)} epochs" if any(full) else "a number of steps"
+            raise ValueError(
+                f"expected fewer epochs than a row of {self.name} has, got {epochs}: its rows "
+                f"train for {longest}"
+            )
+        rows = tuple(
+            replace(row, settings=replace(row.settings, epochs=epochs))
+            for row in self.rows
+            if _is_longer(row, epochs)
+        )
+        return replace(self, rows=rows, reduced_epochs=epochs)
+
+    def can_reduce(self, epochs: int) -> bool:
+        """Whether a row trains for more epochs."""
+        return any(_is_longer(row, epochs) for row in self.rows)
 
     def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
         """Return the rows whose label equals a pattern or, if none does, contains it.

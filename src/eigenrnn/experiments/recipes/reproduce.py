@@ -3,7 +3,6 @@
 from collections.abc import Container, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import filterfalse
 from pathlib import Path
 
 from rich.console import Console
@@ -11,9 +10,9 @@ from rich.console import Console
 from eigenrnn.errors import RunExistsError, check_positive_integer
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
-from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Row
+from eigenrnn.experiments.recipes.recipe import Computed, Entry, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import read_outcomes, write_computed, write_results
-from eigenrnn.experiments.recipes.runs import download_data, runs_of
+from eigenrnn.experiments.recipes.runs import Run, download_data, runs_of
 from eigenrnn.experiments.training import Dynamics
 from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.experiments.training.run_folder import locked
@@ -26,6 +25,7 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
     directory: str | Path,
     *,
     rows: list[str] | None = None,
+    points: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     quick: bool = False,
     resume: bool = False,
@@ -45,6 +45,7 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
         recipe: The published comparison.
         directory: The folder of the results; each run has its own folder in it.
         rows: Parts of the labels of the rows to run; all rows by default.
+        points: The points to run of the grids of the rows; all points by default.
         seeds: The seeds to run; the recipe's by default, the first of them if `quick`.
         quick: Whether to run a smoke test, too short for the reported numbers.
         resume: Whether to continue unfinished runs; finished runs are not repeated.
@@ -57,7 +58,7 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
     Returns:
         The outcome of each row, including the rows of earlier calls.
     Raises:
-        ValueError: If a row is not in the recipe, or `dynamics_every` is not positive.
+        ValueError: If a row or a point is not in the recipe, or `dynamics_every` is not positive.
         MissingDataError: If a row's data is missing and cannot be downloaded.
         RunExistsError: If runs exist and neither `resume` nor `overwrite` is set.
         FolderInUseError: If another process is writing to the folder.
@@ -66,6 +67,7 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
         check_positive_integer("dynamics_every", dynamics_every)
     folder = Path(directory)
     chosen = recipe.select(rows)
+    _check_points(points, chosen)
     if not (resume or overwrite):
         _refuse_existing_runs(folder)
     download_data([row.quick() if quick else row for row in chosen if isinstance(row, Row)])
@@ -85,7 +87,7 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
             if isinstance(row, Computed):
                 outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
             runs = runs_of(recipe, row, seeds, quick=quick) if isinstance(row, Row) else ()
-            for run in filterfalse(lambda run: run.path in skip, runs):
+            for run in (run for run in runs if _is_chosen(run, points, skip)):
                 callbacks = [] if dynamics_every is None else [Dynamics(dynamics_every)]
                 outcomes[row.label] = run.train(folder, outcomes[row.label], callbacks, **options)
                 in_order = write_results(folder, recipe, outcomes, quick=quick)
@@ -96,6 +98,23 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
         if not recipe.panels:
             return in_order
         return write_results(folder, recipe, outcomes, quick=quick, drawn=drawn)
+
+
+def _is_chosen(run: Run, points: Sequence[str] | None, skip: Container[Path]) -> bool:
+    return run.path not in skip and (points is None or run.key.point in points)
+
+
+def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
+    """Check that every point belongs to the grid of a row.
+
+    Raises:
+        ValueError: If one does not.
+    """
+    known = {point for row in rows if isinstance(row, Row) for point in row.points()}
+    for point in points or ():
+        if point not in known:
+            named = ", ".join(map(repr, sorted(known)))
+            raise ValueError(f"expected points of these rows ({named}), got {point!r}")
 
 
 def _refuse_existing_runs(folder: Path) -> None:

@@ -11,17 +11,17 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.outcome import Outcome, standard_error
 from eigenrnn.experiments.recipes.panels import Panel
 from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Row
-from eigenrnn.experiments.recipes.runs import run_path, runs_in
+from eigenrnn.experiments.recipes.runs import kind_of_runs, run_path, runs_in
 from eigenrnn.experiments.report.tables import format_reported
 from eigenrnn.experiments.training.files import check_types, read_json, write_json
 from eigenrnn.experiments.training.fingerprint import revision, versions
 from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = [
-    "QUICK_NOTICE",
     "columns",
     "computed_path",
     "notes",
+    "notice_of",
     "read_computed",
     "read_outcomes",
     "recipe_of_folder",
@@ -30,9 +30,6 @@ __all__ = [
     "write_results",
 ]
 
-QUICK_NOTICE = (
-    "A quick run: it shows that the recipe works; its numbers are not comparable with the paper's."
-)
 _COMPUTED: dict[str, Any] = {
     **{"recipe": str, "row": str, "quick": bool},
     **{"value": float, "seconds": float, "versions": dict[str, str]},
@@ -99,11 +96,12 @@ def computed_path(label: str) -> Path:
     return run_path(label, "", 0).with_name("computed.json")
 
 
-def recipe_of_folder(folder: Path) -> tuple[str, bool] | None:
-    """Return the name of the recipe that was run in a folder, and whether the runs are quick.
+def recipe_of_folder(folder: Path) -> tuple[str, bool, int | None] | None:
+    """Return the name of the recipe that was run in a folder, and the kind of its runs.
 
     Returns:
-        None if the folder is not that of a recipe.
+        The name, whether the runs are quick, and the number of epochs of reduced runs; None if
+        the folder is not that of a recipe.
     Raises:
         ValueError: If the first file found is damaged.
     """
@@ -116,7 +114,7 @@ def recipe_of_folder(folder: Path) -> tuple[str, bool] | None:
         # a folder of folders of recipes has the names of the recipes there
         is_row = file.relative_to(folder).parts[0] == run_path(label, "", 0).parts[0]
         if isinstance(name, str) and is_row:
-            return name, bool(key.get("quick"))
+            return kind_of_runs(key)
     return None
 
 
@@ -148,8 +146,8 @@ def to_markdown(
 ) -> str:
     """Write a Markdown page: the table, the pictures if `drawn` is given, and the notes."""
     lines = [f"# {recipe.name}", "", recipe.summary, "", f"Source: {recipe.source}.", ""]
-    if quick:
-        lines += [f"**{QUICK_NOTICE}**", ""]
+    if notice := notice_of(recipe, quick=quick):
+        lines += [f"**{notice}**", ""]
     table = columns(outcomes)
     left_aligned = {"network", "quantity"}
     rules = ["---" if name in left_aligned else "---:" for name in table]
@@ -160,6 +158,19 @@ def to_markdown(
     for title, items in notes(recipe, outcomes).items():
         lines += ["", f"## {title}", "", *(f"- {item}" for item in items)]
     return "\n".join(lines) + "\n"
+
+
+def notice_of(recipe: Recipe, *, quick: bool) -> str:
+    """Return why the numbers are not comparable with the paper's; empty for full runs."""
+    if quick:
+        return (
+            "A quick run: it shows that the recipe works; its numbers are not comparable with the "
+            "paper's."
+        )
+    if recipe.reduced_epochs is None:
+        return ""
+    epochs = f"{recipe.reduced_epochs} epoch{'' if recipe.reduced_epochs == 1 else 's'}"
+    return f"Reduced runs of {epochs}: the paper trains for longer."
 
 
 def _pictures(recipe: Recipe, drawn: Sequence[Panel]) -> list[str]:

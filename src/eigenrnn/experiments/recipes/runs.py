@@ -18,11 +18,22 @@ from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.models import count_parameters
 
-__all__ = ["Run", "RunKey", "download_data", "run_path", "runs_in", "runs_of"]
+__all__ = [
+    "Run",
+    "RunKey",
+    "download_data",
+    "folder_name",
+    "kind_of_runs",
+    "run_path",
+    "runs_in",
+    "runs_of",
+]
+
+_OPTIONAL = ("reduced_epochs", "varied")
 
 _KEY_TYPES: dict[str, Any] = {
     **{"recipe": str, "row": str, "point": str, "seed": int},
-    **{"quick": bool, "varied": dict[str, object]},
+    **{"quick": bool, "reduced_epochs": int, "varied": dict[str, object]},
 }
 
 
@@ -36,6 +47,7 @@ class RunKey:
         point: The point of the row's grid; empty without a grid.
         seed: The seed of the run.
         quick: Whether it is a quick run.
+        reduced_epochs: The number of epochs of a reduced run; None for a full run.
         varied: Hyperparameters that differ from the recipe, by dotted names. With them the run
             belongs to no point of the grid.
     """
@@ -45,6 +57,7 @@ class RunKey:
     point: str
     seed: int
     quick: bool = False
+    reduced_epochs: int | None = None
     varied: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -54,7 +67,9 @@ class RunKey:
 
     def to_config(self) -> dict[str, Any]:
         """Return the entries of `config.json` from which the key can be read back."""
-        entries = {name: value for name, value in vars(self).items() if value or name != "varied"}
+        entries = {
+            name: value for name, value in vars(self).items() if value or name not in _OPTIONAL
+        }
         return {"command": "reproduce", **entries}
 
     @classmethod
@@ -64,7 +79,7 @@ class RunKey:
         Raises:
             ValueError: If an entry is missing or has another type.
         """
-        required = [name for name in _KEY_TYPES if name != "varied"]
+        required = [name for name in _KEY_TYPES if name not in _OPTIONAL]
         missing = [name for name in required if name not in entry]
         if missing:
             raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
@@ -77,6 +92,8 @@ class RunKey:
         Raises:
             ValueError: If the recipe has no such row or point.
         """
+        if self.reduced_epochs is not None:
+            recipe = recipe.reduced(self.reduced_epochs)
         rows = {row.label: row for row in recipe.rows if isinstance(row, Row) and row.layer}
         if self.row not in rows:
             raise ValueError(
@@ -191,8 +208,7 @@ def runs_of(
         seeds = (row.seeds or recipe.seeds)[: 1 if quick else None]
     for point, chosen in _points(row, quick=quick):
         for seed in seeds:
-            key = RunKey(recipe.name, row.label, point, seed, quick)
-            yield Run(recipe, chosen.with_seed(seed), key)
+            yield _run(recipe, chosen, point, seed, quick=quick)
 
 
 def runs_in(folder: Path, recipe: Recipe, row: Row, *, quick: bool = False) -> Iterator[Run]:
@@ -204,13 +220,25 @@ def runs_in(folder: Path, recipe: Recipe, row: Row, *, quick: bool = False) -> I
     for point, chosen in _points(row, quick=quick):
         configs = (folder / run_path(row.label, point, 0)).parent.glob("seed-*/config.json")
         for seed in sorted(int(file.parent.name.removeprefix("seed-")) for file in configs):
-            run = Run(
-                recipe, chosen.with_seed(seed), RunKey(recipe.name, row.label, point, seed, quick)
-            )
+            run = _run(recipe, chosen, point, seed, quick=quick)
             config = RunFolder(folder / run.path).read_config(any_version=True)
             entry = config.get("config") or {}
-            if (entry.get("recipe"), entry.get("quick")) == (recipe.name, quick):
+            if kind_of_runs(entry) == (recipe.name, quick, recipe.reduced_epochs):
                 yield run
+
+
+def kind_of_runs(entry: Mapping[str, Any]) -> tuple[Any, bool, int | None]:
+    """Return the recipe of a run, whether it is quick, and the epochs of a reduced run.
+
+    Args:
+        entry: The entry of `config.json` that names the run.
+    """
+    return entry.get("recipe"), bool(entry.get("quick")), entry.get("reduced_epochs")
+
+
+def _run(recipe: Recipe, row: Row, point: str, seed: int, *, quick: bool) -> Run:
+    key = RunKey(recipe.name, row.label, point, seed, quick, recipe.reduced_epochs)
+    return Run(recipe, row.with_seed(seed), key)
 
 
 def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:
@@ -221,6 +249,13 @@ def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:
 def run_path(label: str, point: str, seed: int) -> Path:
     """Return the folder of a run, relative to that of its recipe."""
     return Path(_slug(label), _slug(point), f"seed-{seed}")
+
+
+def folder_name(recipe: Recipe, *, quick: bool) -> str:
+    """Return the default name of the folder of a recipe."""
+    reduced = recipe.reduced_epochs
+    kind = "-quick" if quick else "" if reduced is None else f"-epochs-{reduced}"
+    return recipe.name.replace("/", "-") + kind
 
 
 def _slug(label: str) -> str:

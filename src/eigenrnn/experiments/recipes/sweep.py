@@ -128,7 +128,7 @@ class RecipeSweep(TrialSource):
         label = trial.parameters[_ROW]
         changes = {name: value for name, value in trial.parameters.items() if name != _ROW}
         varied = changes if self.varied else {}
-        key = RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied)
+        key = RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied=varied)
         return Run(self.recipe, key.find_row(self.recipe), key)
 
 

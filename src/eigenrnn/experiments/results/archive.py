@@ -27,7 +27,7 @@ __all__ = [
     "runs_by_row",
 ]
 
-FORMAT = 3
+FORMAT = 4
 
 Curve = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None for a missing value."""
@@ -43,6 +43,7 @@ class ArchivedRun:
         point: The point of the row's grid; empty without a grid.
         seed: The seed of the run; None for a number without training.
         state: `ended`, `diverged`, `unfinished`, or `computed` for a number without training.
+        reduced_epochs: The number of epochs of a reduced run; None for a full run.
         trained_for: The recipe and row that trained the run, if it is shared; else None.
         parameters: The number of trained parameters.
         task: The description of the task.
@@ -74,6 +75,7 @@ class ArchivedRun:
     point: str
     seed: int | None
     state: Literal["ended", "diverged", "unfinished", "computed"]
+    reduced_epochs: int | None = None
     trained_for: str | None = None
     parameters: int | None = None
     task: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -100,7 +102,9 @@ class ArchivedRun:
     @property
     def relative_path(self) -> Path:
         """The file of the run, relative to the archive."""
-        return archive_path(self.recipe, self.row, self.point, self.seed)
+        return archive_path(
+            self.recipe, self.row, self.point, self.seed, reduced_epochs=self.reduced_epochs
+        )
 
     def to_text(self) -> str:
         """Return the record as strict JSON, one key per line."""
@@ -134,14 +138,14 @@ class ArchivedRun:
         return cls(**content)
 
 
-def archive_path(recipe: str, row: str, point: str, seed: int | None) -> Path:
+def archive_path(
+    recipe: str, row: str, point: str, seed: int | None, *, reduced_epochs: int | None = None
+) -> Path:
     """Return the file of a run, relative to the archive."""
+    name = "computed" if seed is None else f"seed-{seed}"
+    kind = "" if reduced_epochs is None else f"-epochs-{reduced_epochs}"
     place = run_path(row, point, seed or 0)
-    return Path(recipe.replace("/", "-"), place.with_name(_name(seed)))
-
-
-def _name(seed: int | None) -> str:
-    return "computed.json" if seed is None else f"seed-{seed}.json"
+    return Path(recipe.replace("/", "-"), place.with_name(f"{name}{kind}.json"))
 
 
 class Archive:
@@ -230,6 +234,8 @@ def current_runs(
 
 def _mismatch(row: Entry, run: ArchivedRun) -> str:
     """Say how a run differs from its row; empty if it matches."""
+    if run.reduced_epochs is not None and isinstance(row, Row):
+        row = replace(row, settings=replace(row.settings, epochs=run.reduced_epochs))
     if not isinstance(row, Row) or run.seed is None:
         return "" if run.state == "computed" else "the row is not trained"
     points = row.points()
@@ -274,10 +280,10 @@ def _defaults(dataclass_type: Any) -> dict[str, Any]:
 def runs_by_row(
     recipes: Mapping[str, Recipe], runs: Iterable[ArchivedRun]
 ) -> dict[tuple[str, str], list[ArchivedRun]]:
-    """Group current runs by recipe and row, sorted by the point and seed of the recipe."""
+    """Group current full runs by recipe and row, sorted by the recipe's points and seeds."""
     rows = {(r.name, row.label): row for r in recipes.values() for row in r.rows}
     found: dict[tuple[str, str], list[ArchivedRun]] = {}
-    for run in runs:
+    for run in (run for run in runs if run.reduced_epochs is None):
         found.setdefault((run.recipe, run.row), []).append(run)
     for name, row_runs in found.items():
         row = rows[name]

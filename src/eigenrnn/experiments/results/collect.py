@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -76,13 +76,22 @@ def collect(
         FolderInUseError: If another process is writing to the archive.
     """
     target, collected = Archive(archive), CollectResult()
-    shared = SharedRuns(recipes)
+    shared = cache(partial(_shared_runs, recipes))
     recipe_folders = _recipe_folders(folders, recipes, collected)
     with locked(target.folder):
         for folder, recipe in recipe_folders.items():
-            for run in _runs(folder, recipe, shared, collected, unfinished=unfinished):
+            others = shared(recipe.reduced_epochs)
+            for run in _runs(folder, recipe, others, collected, unfinished=unfinished):
                 _add(run, target, collected, overwrite=overwrite)
     return collected
+
+
+def _shared_runs(recipes: Mapping[str, Recipe], reduced_epochs: int | None) -> SharedRuns:
+    """Return the runs of all recipes, full or reduced, that rows share."""
+    if reduced_epochs is None:
+        return SharedRuns(recipes)
+    can_reduce = {n: r for n, r in recipes.items() if r.can_reduce(reduced_epochs)}
+    return SharedRuns({name: r.reduced(reduced_epochs) for name, r in can_reduce.items()})
 
 
 def _add(run: ArchivedRun, archive: Archive, collected: CollectResult, *, overwrite: bool) -> None:
@@ -128,12 +137,12 @@ def _recipe_folders(
 
 
 def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
-    """Return the recipe whose full runs a folder holds.
+    """Return the recipe whose full or reduced runs a folder holds.
 
     Raises:
         ValueError: If it holds quick runs, or runs of an unknown recipe.
     """
-    name, quick = recipe_of_folder(folder) or ("", False)
+    name, quick, reduced_epochs = recipe_of_folder(folder) or ("", False, None)
     if quick:
         raise ValueError(
             f"expected full runs in {folder}, got quick ones, whose numbers are not comparable: "
@@ -141,7 +150,7 @@ def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
         )
     if name not in recipes:
         raise ValueError(f"expected a recipe of this version in {folder}, got {name!r}")
-    return recipes[name]
+    return recipes[name] if reduced_epochs is None else recipes[name].reduced(reduced_epochs)
 
 
 def _runs(
@@ -200,6 +209,7 @@ def _archived(run: Run, files: RunFolder, *, unfinished: bool) -> tuple[Archived
         row=key.row,
         point=key.point,
         seed=key.seed,
+        reduced_epochs=key.reduced_epochs,
         state=cast("Any", state),
         **recorded,
         parameters=config["parameters"],

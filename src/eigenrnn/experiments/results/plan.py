@@ -14,7 +14,7 @@ from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
-from eigenrnn.experiments.recipes.runs import Run, download_data, runs_of
+from eigenrnn.experiments.recipes.runs import Run, download_data, folder_name, runs_of
 from eigenrnn.experiments.results.archive import (
     Archive,
     ArchivedRun,
@@ -408,12 +408,14 @@ class _Planner:
 
 
 def _archive_path(run: Run) -> Path:
-    return archive_path(run.key.recipe, run.key.row, run.key.point, run.key.seed)
+    key = run.key
+    epochs = key.reduced_epochs
+    return archive_path(key.recipe, key.row, key.point, key.seed, reduced_epochs=epochs)
 
 
 def recipe_folder_path(recipe: Recipe, root: Path, *, quick: bool) -> Path:
     """Return the folder of a recipe below the folder of all recipes."""
-    return root / (recipe.name.replace("/", "-") + ("-quick" if quick else ""))
+    return root / folder_name(recipe, quick=quick)
 
 
 def _existing_folder(recipe: Recipe, root: Path, *, quick: bool) -> Path | None:
@@ -424,8 +426,8 @@ def _existing_folder(recipe: Recipe, root: Path, *, quick: bool) -> Path | None:
     """
     folder = recipe_folder_path(recipe, root, quick=quick)
     found = recipe_of_folder(folder)
-    if found not in (None, (recipe.name, quick)):
-        kind = "quick runs" if found[1] else "runs"
+    if found not in (None, (recipe.name, quick, recipe.reduced_epochs)):
+        kind = "quick runs" if found[1] else "runs" if found[2] is None else "reduced runs"
         raise ValueError(
             f"expected {recipe.name} in {folder}, got {kind} of {found[0]}: choose "
             "another folder with --out"

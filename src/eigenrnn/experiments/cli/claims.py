@@ -1,0 +1,136 @@
+"""The command `eigenrnn claims`: what holds of the papers, and the runs that would decide it."""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from eigenrnn.experiments.claims import Judgement, Runs
+from eigenrnn.experiments.cli.name_lookup import unknown_name
+from eigenrnn.experiments.cli.results import write
+from eigenrnn.experiments.cli.tables import show_outcomes
+from eigenrnn.experiments.cli.train_options import recipe_with_data_root
+from eigenrnn.experiments.registry import CLAIMS, RECIPES
+from eigenrnn.experiments.results.page import duration
+from eigenrnn.experiments.results.verdicts import MissingRuns, Verdicts
+
+__all__ = ["claims"]
+
+_ACTIONS = ("run", "write")
+
+
+def claims(options: Namespace, console: Console) -> int:
+    """List the claims with their verdicts, make the runs that are missing, or write the page.
+
+    Raises:
+        ValueError: If the action or a claim is unknown, or an option does not fit the action.
+    """
+    action = options.action
+    if action is not None and action not in _ACTIONS:
+        raise ValueError(unknown_name("command after claims", action, _ACTIONS))
+    if options.ids and action != "run":
+        raise ValueError("expected names of claims only after claims run")
+    for name, needed in (("plan", "run"), ("json", None)):
+        if options[name] and action != needed:
+            after = "claims" if needed is None else f"claims {needed}"
+            raise ValueError(f"expected --{name} only with eigenrnn {after}")
+    if action == "write":
+        return write(options.archive, options.out or "RESULTS.md", options.data_root, console)
+    chosen = {name: CLAIMS[name] for name in map(_known, options.ids or CLAIMS)}
+    recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
+    verdicts = Verdicts(chosen, recipes, options.archive)
+    if action == "run":
+        return _plan(verdicts, console) if options.plan else _run(verdicts, options, console)
+    _list(verdicts.judge(), console, as_json=options.json)
+    return 0
+
+
+def _known(name: str) -> str:
+    if name not in CLAIMS:
+        raise ValueError(unknown_name("claim", name, CLAIMS))
+    return name
+
+
+def _list(judgements: Iterable[Judgement], console: Console, *, as_json: bool) -> None:
+    if as_json:
+        content = json.dumps([_entry(judgement) for judgement in judgements], indent=2)
+        console.print(content, markup=False, highlight=False, soft_wrap=True)
+        return
+    table = _table("claim", "paper", "verdict", "sentence")
+    for judgement in judgements:
+        claim = judgement.claim
+        table.add_row(claim.id, claim.paper, judgement.verdict, claim.sentence)
+    console.print(table)
+
+
+def _table(first: str, *others: str) -> Table:
+    """Return a table whose first column is never wrapped."""
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name)
+    return table
+
+
+def _entry(judgement: Judgement) -> dict[str, Any]:
+    """Return a judgement as data for `--json`; a number that is not finite becomes null."""
+    claim = judgement.claim
+    comparisons = [
+        {
+            "share": result.share,
+            "numbers": [n if math.isfinite(n) else None for n in result.numbers],
+            "runs": [asdict(runs) for runs in check.runs],
+        }
+        for check, result in zip(claim.test, judgement.results, strict=True)
+    ]
+    names = ("id", "paper", "sentence", "place", "note")
+    return {
+        **{name: getattr(claim, name) for name in names},
+        "verdict": judgement.verdict,
+        "comparisons": comparisons,
+    }
+
+
+def _plan(verdicts: Verdicts, console: Console) -> int:
+    """List the missing runs with a rough estimate of their time on two cores."""
+    table = _table("claim", "recipe", "network", "runs", "time", "in total")
+    total = 0.0
+    missing = list(verdicts.missing())
+    for each in missing:
+        total += each.seconds
+        epochs = "" if each.runs.epochs is None else f", {each.runs.epochs} epochs"
+        network, count = f"{each.runs.row}{epochs}", str(each.count)
+        times = duration(each.seconds), duration(total)
+        table.add_row(each.claim.id, each.runs.recipe, network, count, *times)
+    console.print(table if missing else "no runs are missing")
+    return 0
+
+
+def _run(verdicts: Verdicts, options: Namespace, console: Console) -> int:
+    """Train and archive the missing runs, one network after another."""
+    tried: set[Runs] = set()
+    while (missing := _next(verdicts, tried)) is not None:
+        tried.add(missing.runs)
+        console.print(f"{missing.claim.id}: {missing.runs.recipe}, {missing.runs.row}")
+        outcomes = verdicts.run(missing, Path(options.out or "runs"))
+        signals = [outcome.signal for outcome in outcomes if outcome.signal is not None]
+        if signals:
+            return 128 + signals[0]
+        label = missing.runs.row
+        own = [outcome for outcome in outcomes if outcome.label == label]
+        show_outcomes(missing.recipe, own, quick=False, console=console)
+        verdicts = Verdicts(verdicts.claims, verdicts.recipes, verdicts.archive)
+    _list(verdicts.judge(), console, as_json=False)
+    return 0
+
+
+def _next(verdicts: Verdicts, tried: set[Runs]) -> MissingRuns | None:
+    """Return the first missing runs that have not been tried."""
+    return next((each for each in verdicts.missing() if each.runs not in tried), None)

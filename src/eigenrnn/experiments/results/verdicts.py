@@ -1,0 +1,138 @@
+"""The verdicts on the claims by the archived runs, and the runs that are still missing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from eigenrnn.experiments.claims import Claim, Judgement, Runs
+from eigenrnn.experiments.recipes import Outcome, Recipe, Row, reproduce
+from eigenrnn.experiments.recipes.cost import estimated_seconds
+from eigenrnn.experiments.recipes.runs import folder_name
+from eigenrnn.experiments.results.archive import Archive, ArchivedRun, current_runs
+from eigenrnn.experiments.results.collect import collect
+
+__all__ = ["MissingRuns", "Verdicts"]
+
+
+@dataclass(frozen=True)
+class MissingRuns:
+    """The runs of one network that a claim needs and the archive does not have.
+
+    Args:
+        claim: The claim.
+        runs: The network, with the missing points and seeds only.
+        recipe: Its recipe, reduced if the runs are.
+    """
+
+    claim: Claim
+    runs: Runs
+    recipe: Recipe
+
+    @property
+    def count(self) -> int:
+        """The number of runs."""
+        return len(self.runs.points) * len(self.runs.seeds)
+
+    @cached_property
+    def seconds(self) -> float:
+        """A rough estimate of their time on two cores; 0 without an estimate."""
+        (row,) = self.recipe.select([self.runs.row])
+        seconds = estimated_seconds(row) if isinstance(row, Row) else None
+        return self.count * (seconds or 0.0)
+
+
+class Verdicts:
+    """Judges claims by the runs of an archive.
+
+    Args:
+        claims: The claims, by name.
+        recipes: All recipes, by name.
+        archive: The folder of the archive; it need not exist.
+    Raises:
+        ValueError: If a file of the archive is damaged or of another version.
+    """
+
+    def __init__(
+        self, claims: Mapping[str, Claim], recipes: Mapping[str, Recipe], archive: str | Path
+    ) -> None:
+        self.claims, self.recipes, self.archive = claims, recipes, Path(archive)
+        runs, _ = current_runs(recipes, Archive(archive).runs())
+        self._runs: dict[tuple[str, str, str, int | None], list[ArchivedRun]] = {}
+        for run in (run for run in runs if run.state != "unfinished"):
+            name = run.recipe, run.row, run.point, run.reduced_epochs
+            self._runs.setdefault(name, []).append(run)
+
+    def judge(self) -> list[Judgement]:
+        """Return the verdict on each claim, in order."""
+        return [claim.judge(self.find) for claim in self.claims.values()]
+
+    def find(self, runs: Runs) -> Sequence[ArchivedRun]:
+        """Return the archived runs of a network; none if one that is needed is missing."""
+        if self._missing_points(runs):
+            return ()
+        return [run for point in runs.points for run in self._of_point(runs, point)]
+
+    def missing(self) -> Iterator[MissingRuns]:
+        """Yield the missing runs, those of the quickest claim first; no run comes twice."""
+        planned: set[tuple[Runs, str, int]] = set()
+        for claim in sorted(self.claims.values(), key=self._seconds):
+            for runs in claim.experiment:
+                network = replace(runs, seeds=(), points=())
+                for seeds, points in self._missing_points(runs).items():
+                    new = tuple(p for p in points if (network, p, seeds[0]) not in planned)
+                    planned |= {(network, p, seed) for p in new for seed in seeds}
+                    if new:
+                        wanted = replace(runs, seeds=seeds, points=new)
+                        yield MissingRuns(claim, wanted, self._recipe(runs))
+
+    def run(self, missing: MissingRuns, folder: str | Path) -> list[Outcome]:
+        """Train missing runs, or continue them, and archive those that end.
+
+        Args:
+            missing: The runs.
+            folder: The folder that contains the folders of the recipes.
+        Returns:
+            The outcomes of the rows of the recipe; one has a signal if it stopped the training.
+        Raises:
+            MissingDataError: If data is missing and cannot be downloaded.
+        """
+        out, runs = Path(folder, folder_name(missing.recipe, quick=False)), missing.runs
+        outcomes = reproduce(
+            missing.recipe,
+            out,
+            rows=[runs.row],
+            points=runs.points,
+            seeds=runs.seeds,
+            resume=True,
+        )
+        collect([out], self.archive, self.recipes)
+        return outcomes
+
+    def _seconds(self, claim: Claim) -> float:
+        """Estimate the time of the missing runs of a claim."""
+        return sum(
+            MissingRuns(
+                claim, replace(runs, seeds=seeds, points=points), self._recipe(runs)
+            ).seconds
+            for runs in claim.experiment
+            for seeds, points in self._missing_points(runs).items()
+        )
+
+    def _recipe(self, runs: Runs) -> Recipe:
+        recipe = self.recipes[runs.recipe]
+        return recipe if runs.epochs is None else recipe.reduced(runs.epochs)
+
+    def _of_point(self, runs: Runs, point: str) -> list[ArchivedRun]:
+        return self._runs.get((runs.recipe, runs.row, point, runs.epochs), [])
+
+    def _missing_points(self, runs: Runs) -> dict[tuple[int, ...], tuple[str, ...]]:
+        """Return the points that lack runs, by the seeds that they lack."""
+        found: dict[tuple[int, ...], tuple[str, ...]] = {}
+        for point in runs.points:
+            known = {run.seed for run in self._of_point(runs, point)}
+            # a number without training has the seed None
+            missing = () if None in known else tuple(s for s in runs.seeds if s not in known)
+            if missing:
+                found[missing] = (*found.get(missing, ()), point)
+        return found
