@@ -354,7 +354,7 @@ def test_bad_files_are_rejected_with_the_position(tmp_path, name, content, messa
     ("arrays", "message"),
     [
         ({"y": np.zeros(3)}, r"as x in .*a.npz, got no such array"),
-        ({"x": np.zeros((4, 1))}, r"expected lengths beside the two-dimensional x in .*a.npz"),
+        ({"x": np.zeros((4, 1))}, r"expected lengths for the two-dimensional x in .*a.npz"),
         ({"x": np.zeros((4, 1)), "lengths": np.array([2, 3])}, r"with the sum 5"),
         ({"x": np.zeros((2, 3, 1)), "label": np.array(["a"])}, r"expected 2 of label in .*a.npz"),
         (
@@ -431,7 +431,7 @@ def test_the_free_memory_is_read_from_the_system():
             {"train": "a.ts", "answer": "next", "class_weights": "balanced"},
             r"only with answer='class'",
         ),
-        ({"dataset": "ACSF1", "test": "a.ts"}, r"expected no test .* beside dataset"),
+        ({"dataset": "ACSF1", "test": "a.ts"}, r"expected no test .* with dataset"),
     ],
 )
 def test_invalid_options_are_rejected(options, message):

@@ -253,7 +253,7 @@ def _finite_tensor(values: Tensor | ArrayLike, name: str, shape: tuple[int, ...]
     if tensor.shape[-1:] != shape:
         raise ValueError(f"expected {name} of size {shape[0]}, got shape {tuple(tensor.shape)}")
     if not bool(tensor.isfinite().all()):
-        raise ValueError(f"expected finite numbers in {name}, got others")
+        raise ValueError(f"expected finite numbers in {name}, got NaN or infinity")
     return tensor
 
 
@@ -532,7 +532,7 @@ def _state_rows(states: Tensor | ArrayLike) -> NumberArray:  # (n, N)
         raise ValueError(f"expected states (T, B, N) or (n, N), got shape {array.shape}")
     rows: NumberArray = array.reshape(-1, array.shape[-1])
     if not np.isfinite(rows).all():
-        raise ValueError("expected finite states, got others")
+        raise ValueError("expected finite states, got NaN or infinity")
     return rows
 
 

@@ -74,7 +74,7 @@ def model_inputs(inputs: Any) -> Any:
     if not inputs.is_floating_point():
         return inputs
     if not bool(inputs.isfinite().all()):
-        raise ValueError("expected finite numbers in inputs, got others")
+        raise ValueError("expected finite numbers in inputs, got NaN or infinity")
     return inputs.to(torch.float64)
 
 

@@ -173,6 +173,7 @@ def _responses(
     states = recurrence.states(x)[1:, :, : recurrence.hidden_size]
     if not states.isfinite().all():
         raise ValueError(
-            f"expected activities that stay finite for {steps} steps, got others; use fewer steps"
+            f"expected activities that stay finite for {steps} steps, got NaN or infinity; "
+            "use fewer steps"
         )
     return states[:, 0].numpy(), states[:, 1].numpy()

@@ -568,8 +568,8 @@ def _simulate(
             )
     if not state.isfinite().all():
         raise ValueError(
-            f"expected states that stay finite for {steps} steps, got others; scale W down, or "
-            "use shorter delays"
+            f"expected states that stay finite for {steps} steps, got NaN or infinity; "
+            "scale W down, or use shorter delays"
         )
     return signal, network.features(state).numpy()
 

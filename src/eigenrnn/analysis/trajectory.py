@@ -50,8 +50,8 @@ class Trajectory:
             by_state, by_input = self.recurrence.jacobians(x, before)
             if not bool(by_state.isfinite().all() and by_input.isfinite().all()):
                 raise ValueError(
-                    f"expected derivatives that stay finite, got others in steps {begin + 1} to "
-                    f"{begin + len(x) // B}; the states grow too large"
+                    f"expected derivatives that stay finite, got NaN or infinity in steps "
+                    f"{begin + 1} to {begin + len(x) // B}; the states grow too large"
                 )
             yield from zip(
                 by_state.unflatten(0, (-1, B)), by_input.unflatten(0, (-1, B)), strict=True

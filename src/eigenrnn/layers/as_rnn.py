@@ -175,8 +175,8 @@ class AsRNN(Stacked[AsDirection]):
             )
         if init is not None and constraint is not None:
             raise ValueError(
-                f"expected either init or constraint, got init={init!r} beside a constraint; "
-                "pass it to the constraint itself"
+                f"expected either init or constraint, got both, init={init!r} and a constraint; "
+                "pass init to the constraint itself"
             )
         initializers: dict[str, Sequence[Initializer]] = {
             "weight_ih": [orthogonal_],

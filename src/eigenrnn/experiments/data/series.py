@@ -339,7 +339,7 @@ def _lengths(x: Any, lengths: Any | None, path: Path) -> Any:
     if lengths is None:
         if x.ndim == 2:
             raise ValueError(
-                f"expected lengths beside the two-dimensional x in {path}, got no such array"
+                f"expected lengths for the two-dimensional x in {path}, got no such array"
             )
         return np.full(len(x), x.shape[1], np.int64)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu":

@@ -180,7 +180,7 @@ class TextPreprocessing:
         if self.unit not in get_args(Unit):
             raise ValueError(f"expected unit in {get_args(Unit)}, got {self.unit!r}")
         if not self.symbols or len(set(self.symbols)) < len(self.symbols):
-            raise ValueError("expected different symbols and at least one, got others")
+            raise ValueError("expected at least one symbol and no symbol twice")
 
     @property
     def vocabulary(self) -> int:

@@ -259,7 +259,7 @@ class Series(Task):
             )
         if self.dataset is not None and (self.test is not None or self.answer == "number"):
             raise ValueError(
-                "expected no test and no answer='number' beside dataset, which has a test file "
+                "expected no test and no answer='number' with dataset, which has a test file "
                 f"and classes, got test={self.test!r} and answer={self.answer!r}"
             )
         if self.class_weights == "balanced" and self.answer != "class":
