@@ -48,7 +48,7 @@ class MovingCayley(Constraint):
         ValueError: If `init` is unknown, or complex for a real W, or `dtype` is not a real or
             complex type of float32 precision or better.
     Source:
-        Wisdom, Powers, Hershey, Le Roux and Atlas, NIPS 2016, section 4.
+        Wisdom, Powers, Hershey, Le Roux and Atlas, NeurIPS 2016, section 4.
         https://arxiv.org/abs/1611.00035 (departures: one Newton step of the polar decomposition at
         each move removes rounding errors. The code initialises by ``"urnn"``. It takes G from only
         the upper block row of the augmented real matrix. For MNIST it divides G by its running
