@@ -15,7 +15,7 @@ from torch import nn
 from eigenrnn.experiments.tasks import Adding, CharPTB, Copying, Series, Task
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, fit
-from eigenrnn.layers import ENRNN, LSTM, NCGRU, ExpRNN, NnRNN, ScoRNN, TanhRNN, TorchGRU
+from eigenrnn.layers import ENRNN, NCGRU, ExpRNN, NnRNN, ScoRNN, TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.models import count_parameters
 
 PARAMETERS = 12_000
@@ -29,7 +29,7 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "ENRNN": ENRNN,
     "NCGRU": NCGRU,
     "torch.nn.GRU": TorchGRU,
-    "torch.nn.LSTM": partial(LSTM, forget_bias=1.0),
+    "torch.nn.LSTM": partial(TorchLSTM, forget_bias=1.0),
     "torch.nn.RNN": TanhRNN,
 }
 

@@ -18,10 +18,10 @@ from rich.table import Table
 from eigenrnn import ScoRNN, SequenceModel
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Result, Settings, fit
-from eigenrnn.layers import LSTM, TanhRNN
+from eigenrnn.layers import TanhRNN, TorchLSTM
 from eigenrnn.models import count_parameters
 
-NETWORKS = {"scoRNN": (ScoRNN, 128), "LSTM": (LSTM, 45), "tanh RNN": (TanhRNN, 93)}
+NETWORKS = {"scoRNN": (ScoRNN, 128), "LSTM": (TorchLSTM, 45), "tanh RNN": (TanhRNN, 93)}
 COLOURS = {"scoRNN": "#0072b2", "LSTM": "#d55e00", "tanh RNN": "#009e73"}
 
 

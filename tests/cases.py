@@ -54,7 +54,10 @@ from eigenrnn.layers import (
     DtrivRNN,
     ExpRNN,
     FullCapacityURNN,
+    GRUCell,
+    LSTMCell,
     NnRNN,
+    RNNCell,
     RNNGlorot,
     RNNOrth,
     ScoRNN,
@@ -62,6 +65,7 @@ from eigenrnn.layers import (
     SpectralRNN,
     TanhRNN,
     TorchGRU,
+    TorchLSTM,
 )
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import tol
@@ -224,7 +228,9 @@ LAYERS = {
     "ExpRNN": ExpRNN,
     "DtrivRNN": partial(DtrivRNN, period=2),
     "LSTM": LSTM,
-    "LSTM-glorot": partial(LSTM, forget_bias=1.0, init="glorot"),
+    "LSTM-cayley": partial(LSTM, constraint=ScaledCayley),
+    "TorchLSTM": TorchLSTM,
+    "TorchLSTM-glorot": partial(TorchLSTM, forget_bias=1.0, init="glorot"),
     "GRU": GRU,
     "GRU-before": partial(
         GRU, reset=Exponential, reset_after=False, update_keeps=False, nonlinearity="relu"
@@ -253,6 +259,8 @@ NAMED = {
     "SpectralRNN": partial(SpectralRNN, reflections=3),
     "URNN": URNN,
 }
+
+CELLS = {"RNNCell": RNNCell, "GRUCell": GRUCell, "LSTMCell": LSTMCell}
 
 OURS = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), Stacked)}
 ELMAN = {name: make for name, make in LAYERS.items() if isinstance(make(1, 2), RNN)}

@@ -11,11 +11,11 @@ from eigenrnn.experiments.report import TrainedNetwork
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, checkpoint, fit
-from eigenrnn.layers.baselines import LSTM
+from eigenrnn.layers.baselines import TorchLSTM
 from training_run import QUIET, one_thread
 
 TASK = Copying(delay=10, test_examples=20)
-LAYERS = {"scornn": ScoRNN, "lstm": LSTM}
+LAYERS = {"scornn": ScoRNN, "lstm": TorchLSTM}
 STEPS = (0, 10, 20, 30)
 WITH_DYNAMICS = "scornn-0"
 

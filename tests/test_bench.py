@@ -70,11 +70,16 @@ def test_all_sizes_and_layers_are_timed(measured):
     assert all(len(t.times_ms) == 2 for t in measured.timings[SMALL].values())
 
 
-def test_the_utilisation_counts_six_operations_per_weight_step_and_sequence(measured):
+@pytest.mark.parametrize(
+    ("name", "matrices"), [(REFERENCE, 1), ("torch.nn.GRU", 3), ("torch.nn.LSTM", 4)]
+)
+def test_the_utilisation_counts_six_operations_per_weight_step_and_sequence(
+    measured, name, matrices
+):
     T, B, N = SMALL
-    seconds = measured.timings[SMALL][REFERENCE].median_ms / 1e3
-    rate = 6 * T * B * N * N / seconds / 1e9
-    assert measured.utilisation(SMALL, REFERENCE) == pytest.approx(
+    seconds = measured.timings[SMALL][name].median_ms / 1e3
+    rate = 6 * matrices * T * B * N * N / seconds / 1e9
+    assert measured.utilisation(SMALL, name) == pytest.approx(
         rate / measured.product_gflops[SMALL], rel=1e-9
     )
 

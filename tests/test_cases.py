@@ -25,7 +25,7 @@ def classes_of(cases_by_name):
     ("exported", "covered"),
     [
         (exported_classes(constraints, {Constraint}), classes_of(cases.CONSTRAINTS)),
-        (exported_classes(layers, set()), classes_of(cases.LAYERS | cases.NAMED)),
+        (exported_classes(layers, set()), classes_of(cases.LAYERS | cases.NAMED | cases.CELLS)),
         (
             exported_classes(tasks, {Task, NextSymbol, Synthetic, tasks.Batch}),
             {type(t) for t in cases.TASKS.values()},

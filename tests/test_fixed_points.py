@@ -10,7 +10,7 @@ from torch import nn
 
 from eigenrnn.analysis import fixed_points, recurrences
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import LSTM, NCGRU, RNN, URNN, ScoRNN
+from eigenrnn.layers import NCGRU, RNN, URNN, ScoRNN, TorchLSTM
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_fixed_points_depend_on_the_input():
 
 LAYERS = {
     "gru": lambda: nn.GRU(2, 6),
-    "lstm": lambda: LSTM(2, 4),
+    "lstm": lambda: TorchLSTM(2, 4),
     "nc-gru": lambda: NCGRU(2, 6),
     "scornn": lambda: ScoRNN(2, 6),
     "relu": lambda: nn.RNN(2, 6, nonlinearity="relu"),

@@ -8,14 +8,14 @@ from torch import nn
 from eigenrnn.analysis import GradientMap, gradient_map, recurrences
 from eigenrnn.analysis.gradients import SpectralNorms
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import ENRNN, GRU, LSTM, RNN, ScoRNN, ScuRNN
+from eigenrnn.layers import ENRNN, GRU, RNN, ScoRNN, ScuRNN, TorchLSTM
 
 T, B, M, N = 5, 2, 2, 4
 
 LAYERS = {
     "tanh": lambda **options: nn.RNN(M, N, **options),
     "torch-gru": lambda **options: nn.GRU(M, N, **options),
-    "lstm": lambda **options: LSTM(M, N, **options),
+    "lstm": lambda **options: TorchLSTM(M, N, **options),
     "gru": lambda **options: GRU(M, N, **options),
     "scornn": lambda **options: ScoRNN(M, N, **options),
     "scurnn": lambda **options: ScuRNN(M, N, **options),
@@ -94,7 +94,7 @@ def test_later_layers_and_directions_read_the_outputs_of_earlier_ones(name, whic
 def test_parts_of_the_state_of_an_enrnn_and_an_lstm_are_named():
     x = draw(3, 1, M)
     assert list(gradient_map(ENRNN(M, N), x).by_input) == ["whole", "long", "short"]
-    assert list(gradient_map(LSTM(M, N), x).by_state) == ["whole", "hidden", "cell"]
+    assert list(gradient_map(TorchLSTM(M, N), x).by_state) == ["whole", "hidden", "cell"]
 
 
 @pytest.mark.parametrize("w", [0.01, 100.0])

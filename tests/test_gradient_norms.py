@@ -8,7 +8,7 @@ from torch import nn
 from eigenrnn import LanguageModel, SequenceModel
 from eigenrnn.analysis import gradient_norms
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import LSTM, RNN, ScoRNN
+from eigenrnn.layers import RNN, ScoRNN, TorchLSTM
 
 T, B, M, N = 7, 3, 2, 4
 
@@ -41,7 +41,7 @@ def test_scalar_map_multiplies_the_gradient_at_every_step(w):
 
 def test_lstm_agrees_with_an_explicit_loop_over_cells():
     cell, x = nn.LSTMCell(M, N).double(), draw(T, B, M)
-    layer = LSTM(M, N).double()
+    layer = TorchLSTM(M, N).double()
     layer.load_state_dict({f"{name}_l0": value for name, value in cell.state_dict().items()})
     h = c = torch.zeros(B, N, dtype=torch.float64)
     states = []

@@ -13,7 +13,7 @@ from torch import nn
 from eigenrnn import RNN, Dropouts, LanguageModel, NnRNN, ScuRNN, constrain
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.init import constant_
-from eigenrnn.layers import GRU, LSTM, ScoRNN, TanhRNN, TorchGRU, weight_drop
+from eigenrnn.layers import GRU, ScoRNN, TanhRNN, TorchGRU, TorchLSTM, weight_drop
 from eigenrnn.linalg import tol
 from eigenrnn.models import count_parameters, penalty
 
@@ -28,9 +28,9 @@ RECURRENT = {
     "gru": lambda: GRU(E, N),
     "torch-rnn": lambda: TanhRNN(E, N),
     "torch-gru": lambda: TorchGRU(E, N),
-    "lstm": lambda: LSTM(E, N),
-    "lstm-2": lambda: LSTM(E, N, num_layers=2),
-    "constrained-lstm": lambda: constrain(LSTM(E, N), "weight_hh_l0", ScaledCayley, rows="g"),
+    "lstm": lambda: TorchLSTM(E, N),
+    "lstm-2": lambda: TorchLSTM(E, N, num_layers=2),
+    "constrained-lstm": lambda: constrain(TorchLSTM(E, N), "weight_hh_l0", ScaledCayley, rows="g"),
 }
 each_layer = pytest.mark.parametrize("make", RECURRENT.values(), ids=RECURRENT)
 
@@ -47,7 +47,7 @@ def text(steps=T):
 
 
 def three_lstms(**options):
-    layers = [LSTM(E, N), LSTM(N, N), LSTM(N, E)]
+    layers = [TorchLSTM(E, N), TorchLSTM(N, N), TorchLSTM(N, E)]
     return LanguageModel(K, E, layers, **options)
 
 
@@ -142,7 +142,7 @@ def test_the_orthogonality_error_ignores_weight_drop():
 
 
 def test_a_second_weight_drop_replaces_the_first():
-    lstm = weight_drop(weight_drop(LSTM(E, N), 0.5), 0.0)
+    lstm = weight_drop(weight_drop(TorchLSTM(E, N), 0.5), 0.0)
     assert (lstm.weight_hh_l0 != 0).all()
     scornn = weight_drop(weight_drop(ScoRNN(E, N), 0.5), 0.0)
     x = torch.randn(T, B, E)

@@ -11,7 +11,7 @@ from eigenrnn.analysis import lyapunov, recurrences
 from eigenrnn.analysis.dynamics import Lyapunov
 from eigenrnn.analysis.trajectory import Trajectory
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.layers import ENRNN, LSTM, RNN, ScoRNN
+from eigenrnn.layers import ENRNN, RNN, ScoRNN, TorchLSTM
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_exponent_of_a_scalar_network_is_the_mean_log_slope():
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.GRU(2, 5), LSTM(2, 3), ENRNN(2, 4)], ids=["gru", "lstm", "enrnn"]
+    "layer", [nn.GRU(2, 5), TorchLSTM(2, 3), ENRNN(2, 4)], ids=["gru", "lstm", "enrnn"]
 )
 def test_exponents_sum_to_the_log_determinant(layer):
     x = draw(12, 2, 2)

@@ -11,7 +11,7 @@ from eigenrnn import SequenceModel, constrain
 from eigenrnn.constraints import Constraint, Exponential, ScaledCayley, Unconstrained
 from eigenrnn.experiments.tasks import Copying, PixelMNIST
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import LSTM, RNN, DtrivRNN, ScoRNN
+from eigenrnn.layers import RNN, DtrivRNN, ScoRNN, TorchLSTM
 from eigenrnn.linalg import tol
 from eigenrnn.models import constrained_parameters, count_parameters, penalty
 
@@ -180,7 +180,7 @@ def test_scornn_190_on_copying_has_the_published_22_thousand_parameters():
 
 def test_lstm_68_on_copying_has_the_published_22_thousand_parameters():
     task = Copying(delay=1000)
-    count = count_parameters(model_for(task, LSTM(task.input_size, 68)))
+    count = count_parameters(model_for(task, TorchLSTM(task.input_size, 68)))
     assert count == 4 * 68 * (10 + 68 + 2) + 68 * 9 + 9
     assert round(count, -3) == 22_000
 
@@ -207,7 +207,7 @@ def test_an_unconstrained_layer_has_no_constrained_parameters():
 
 
 def test_a_torch_layer_has_no_constrained_parameters():
-    assert [*constrained_parameters(SequenceModel(LSTM(M, N), K))] == []
+    assert [*constrained_parameters(SequenceModel(TorchLSTM(M, N), K))] == []
 
 
 def test_constrained_parameters_include_those_of_a_constrained_gate():

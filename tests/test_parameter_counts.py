@@ -8,7 +8,6 @@ import pytest
 
 from eigenrnn.layers import (
     ENRNN,
-    LSTM,
     ORNN,
     URNN,
     AsRNN,
@@ -21,6 +20,7 @@ from eigenrnn.layers import (
     SpectralRNN,
     TanhRNN,
     TorchGRU,
+    TorchLSTM,
 )
 from eigenrnn.models import SequenceModel, count_parameters
 
@@ -124,7 +124,7 @@ def exprnn(m, n, k, printed, **more):
 
 
 def lstm(m, n, k, printed, **more):
-    return Row(LSTM, (m, n, k), printed, gates(4, n, m) + head(n, k), **more)
+    return Row(TorchLSTM, (m, n, k), printed, gates(4, n, m) + head(n, k), **more)
 
 
 def full(m, n, k, printed, **more):
@@ -207,7 +207,7 @@ ROWS = {
         50, 310, 720, 50, "1016k", negative=186, nonlinearity="relu"
     ),
     "enrnn-table-3-lstm-350": Row(
-        LSTM,
+        TorchLSTM,
         (50, 350, 50),
         "1016k",
         50 * 350 + gates(4, 350, 350) + head(350, 50),
@@ -225,7 +225,7 @@ ROWS = {
     ),
     "enrnn-table-3-nnrnn-1024": text(NnRNN, 1024, schur_form(1024, 200, 50), "1320k"),
     "enrnn-table-3-lstm-1030": Row(
-        LSTM,
+        TorchLSTM,
         (50, 1030, 50),
         "8600k",
         50 * 1030 + gates(4, 1030, 1030) + head(1030, 50),
@@ -253,7 +253,7 @@ ROWS = {
     "nnrnn-table-1-exprnn-1386": text(ExpRNN, 1386, orthogonal(1386, 200, 50)),
     "nnrnn-table-1-rnn-orth-1024": text(RNNOrth, 1024, dense(1024, 200, 50) + 1024),
     "nnrnn-table-1-rnn-1024": text(TanhRNN, 1024, dense(1024, 200, 50)),
-    "nnrnn-table-5-lstm-475": text(LSTM, 475, gates(4, 475, 200) + head(475, 50)),
+    "nnrnn-table-5-lstm-475": text(TorchLSTM, 475, gates(4, 475, 200) + head(475, 50)),
     "nnrnn-table-7-clamped-1024": text(
         NnRNN, 1024, schur_form(1024, 200, 50) - 512, gamma="clamped"
     ),

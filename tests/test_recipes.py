@@ -16,7 +16,7 @@ from eigenrnn.errors import FolderInUseError, MissingDataError, RunExistsError
 from eigenrnn.experiments.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
 from eigenrnn.experiments.tasks import Copying, PixelMNIST
 from eigenrnn.experiments.training import Callback, Settings
-from eigenrnn.layers import LSTM
+from eigenrnn.layers import TorchLSTM
 from eigenrnn.models import count_parameters
 from shrunken import ROWS
 from training_run import QUIET, one_thread, read_metrics
@@ -52,7 +52,7 @@ def recipe():
         summary="A comparison.",
         rows=(
             row,
-            replace(row, label="LSTM 5", layer=LSTM, hidden_size=5, departures=("of torch",)),
+            replace(row, label="LSTM 5", layer=TorchLSTM, hidden_size=5, departures=("of torch",)),
             replace(row, label="uRNN 9", layer=None, hidden_size=9),
         ),
         source="A. Author, 2020",

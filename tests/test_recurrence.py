@@ -6,7 +6,7 @@ import torch
 import eigenrnn
 from eigenrnn.analysis import recurrences, recurrent_matrices
 from eigenrnn.constraints import Exponential, constrain
-from eigenrnn.layers import LSTM
+from eigenrnn.layers import TorchLSTM
 
 M, N, T, B = 2, 6, 5, 3
 
@@ -27,7 +27,8 @@ LAYERS = {
     "torch gru": lambda: torch.nn.GRU(M, N),
     "torch lstm": lambda: torch.nn.LSTM(M, N),
     "without bias": lambda: torch.nn.LSTM(M, N, bias=False),
-    "our lstm": lambda: LSTM(M, N, forget_bias=1.0),
+    "papers' lstm": lambda: TorchLSTM(M, N, forget_bias=1.0),
+    "lstm": lambda: eigenrnn.LSTM(M, N, constraint=eigenrnn.constraints.ScaledCayley),
 }
 
 
@@ -159,3 +160,13 @@ def test_module_without_a_single_recurrent_layer_raises(module, message):
 def test_matrices_of_several_layers_have_the_layer_in_their_names():
     layers = torch.nn.ModuleList([torch.nn.RNN(M, N), torch.nn.RNN(N, N)])
     assert list(recurrent_matrices(layers)) == ["0.hh_l0", "1.hh_l0"]
+
+
+def test_an_lstm_of_ours_has_the_recurrences_of_torch():
+    theirs = torch.nn.LSTM(M, N, 2, bidirectional=True)
+    ours = eigenrnn.LSTM(M, N, 2, bidirectional=True).load_torch(theirs)
+    assert recurrent_matrices(ours).keys() == recurrent_matrices(theirs).keys()
+    for got, expected in zip(recurrences(ours), recurrences(theirs), strict=True):
+        assert (got.name, got.blocks) == (expected.name, expected.blocks)
+        x = torch.randn(T, B, got.input_size, dtype=torch.float64)
+        torch.testing.assert_close(got.states(x), expected.states(x))

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from cases import CELLS
 from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import registry, tasks
@@ -13,6 +14,7 @@ from eigenrnn.experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
+from eigenrnn.ops.lstm import BACKENDS as LSTM
 
 KINDS = ("CONSTRAINTS", "LAYERS", "TASKS", "RECIPES", "BACKENDS")
 ENTRIES = [
@@ -32,7 +34,7 @@ def exported_classes(package):
     ("mapping", "exported"),
     [
         (registry.CONSTRAINTS, exported_classes(constraints) - {Constraint}),
-        (registry.LAYERS, exported_classes(layers)),
+        (registry.LAYERS, exported_classes(layers) - {*CELLS.values()}),
         (registry.TASKS, exported_classes(tasks) - {Task, NextSymbol, Synthetic, tasks.Batch}),
     ],
     ids=["constraints", "layers", "tasks"],
@@ -50,7 +52,8 @@ def test_every_recipe_has_its_own_name():
 def test_every_backend_is_named_after_its_recurrence():
     elman = {f"elman/{name}": backend for name, backend in ELMAN.items()}
     gru = {f"gru/{name}": backend for name, backend in GRU.items()}
-    assert elman | gru == registry.BACKENDS
+    lstm = {f"lstm/{name}": backend for name, backend in LSTM.items()}
+    assert elman | gru | lstm == registry.BACKENDS
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,7 @@ def test_every_backend_is_named_after_its_recurrence():
         (registry.CONSTRAINTS, "scaled_cayley", constraints.ScaledCayley),
         (registry.LAYERS, "scornn", layers.ScoRNN),
         (registry.LAYERS, "lstm", layers.LSTM),
+        (registry.LAYERS, "torchlstm", layers.TorchLSTM),
     ],
 )
 def test_a_class_has_the_expected_name(mapping, name, kind):

@@ -6,13 +6,15 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.utils._pytree import tree_leaves
 
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
-from eigenrnn.layers import GRU, RNN
+from eigenrnn.layers import GRU, LSTM, RNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops.elman import BACKENDS as ELMAN_BACKENDS
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
+from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
 
 T, B, M, N = 6, 3, 4, 5
 LENGTHS = [4, 6, 1]
@@ -31,11 +33,14 @@ OPTIONS["tanh-no-bias"] = {"bias": False}
 OPTIONS["relu-2-bidirectional-no-bias"] = OPTIONS["relu-2-bidirectional"] | {"bias": False}
 OPTIONS["dropout-0"] = {"num_layers": 2, "dropout": 0.0}
 OPTIONS |= {
-    name.replace("tanh", "gru"): {k: v for k, v in options.items() if k != "nonlinearity"}
-    | {"kind": nn.GRU}
+    name.replace("tanh", gated): {k: v for k, v in options.items() if k != "nonlinearity"}
+    | {"kind": kind}
+    for gated, kind in (("gru", nn.GRU), ("lstm", nn.LSTM))
     for name, options in OPTIONS.items()
     if name.startswith("tanh")
 }
+
+GATED = {nn.GRU: GRU, nn.LSTM: LSTM}
 
 each_option = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 each_h0 = pytest.mark.parametrize("with_h0", [False, True], ids=["no h0", "h0"])
@@ -51,8 +56,8 @@ def reproducible():
 def both(kind=nn.RNN, **options):
     """A torch layer, and ours with its weights, in double precision."""
     theirs = kind(M, N, dtype=torch.float64, **options)
-    if kind is nn.GRU:
-        return theirs, GRU(M, N, dtype=torch.float64, **options).load_torch(theirs)
+    if kind in GATED:
+        return theirs, GATED[kind](M, N, dtype=torch.float64, **options).load_torch(theirs)
     options = {"nonlinearity": "tanh"} | options
     ours = RNN(M, N, dtype=torch.float64, constraint=Unconstrained, **options)
     return theirs, ours.load_torch(theirs)
@@ -63,7 +68,10 @@ def normal(*shape):
 
 
 def h0_for(layer, *batch):
-    return normal(layer.num_layers * (2 if layer.bidirectional else 1), *batch, N)
+    """The initial state, or the two of an LSTM."""
+    states = 2 if isinstance(layer, nn.LSTM) else 1
+    directions = layer.num_layers * (2 if layer.bidirectional else 1)
+    return [normal(directions, *batch, N) for _ in range(states)]
 
 
 def assert_near(got, expected):
@@ -75,13 +83,14 @@ def assert_near(got, expected):
 def results_and_gradients(layer, run, inputs):
     """The results of a run and the gradients of its inputs; fills those of the weights."""
     inputs = [tensor.detach().clone().requires_grad_() for tensor in inputs]
-    output, h_n = run(layer, *inputs)
+    output, last = run(layer, *inputs)
+    states = last if isinstance(last, tuple) else (last,)
     if isinstance(output, PackedSequence):
         output = output.data
     weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
     layer.zero_grad()
-    ((weights * output).sum() + h_n.square().sum()).backward()
-    return [output, h_n, *(tensor.grad for tensor in inputs)]
+    ((weights * output).sum() + sum(each.square().sum() for each in states)).backward()
+    return [output, *states, *(tensor.grad for tensor in inputs)]
 
 
 def assert_equal_weight_gradients(ours, theirs):
@@ -112,34 +121,39 @@ def assert_equal(theirs, ours, run, inputs):
     assert_equal_weight_gradients(ours, theirs)
 
 
+def hx_of(h0):
+    return tuple(h0) if len(h0) > 1 else h0[0] if h0 else None
+
+
 def call(layer, x, *h0):
-    return layer(x, *h0)
+    return layer(x, hx_of(h0))
 
 
 @each_h0
 @each_option
 def test_a_batch_equals_torch(options, with_h0):
     theirs, ours = both(**options)
-    inputs = [normal(T, B, M)] + [h0_for(theirs, B)] * with_h0
+    inputs = [normal(T, B, M)] + h0_for(theirs, B) * with_h0
     assert_equal(theirs, ours, call, inputs)
 
 
 @pytest.mark.parametrize(
     ("name", "backend"),
     [("tanh-2-bidirectional", name) for name in ELMAN_BACKENDS]
-    + [("gru-2-bidirectional", name) for name in GRU_BACKENDS],
+    + [("gru-2-bidirectional", name) for name in GRU_BACKENDS]
+    + [("lstm-2-bidirectional", name) for name in LSTM_BACKENDS],
 )
 def test_every_backend_equals_torch(name, backend):
     theirs, ours = both(**OPTIONS[name])
     ours.backend = backend
-    assert_equal(theirs, ours, call, [normal(T, B, M), h0_for(theirs, B)])
+    assert_equal(theirs, ours, call, [normal(T, B, M), *h0_for(theirs, B)])
 
 
 @each_h0
 @each_option
 def test_a_batch_first_layer_equals_torch(options, with_h0):
     theirs, ours = both(batch_first=True, **options)
-    inputs = [normal(B, T, M)] + [h0_for(theirs, B)] * with_h0
+    inputs = [normal(B, T, M)] + h0_for(theirs, B) * with_h0
     assert_equal(theirs, ours, call, inputs)
 
 
@@ -148,7 +162,7 @@ def test_a_batch_first_layer_equals_torch(options, with_h0):
 @each_option
 def test_an_unbatched_sequence_equals_torch(options, with_h0, batch_first):
     theirs, ours = both(batch_first=batch_first, **options)
-    inputs = [normal(T, M)] + [h0_for(theirs)] * with_h0
+    inputs = [normal(T, M)] + h0_for(theirs) * with_h0
     assert_equal(theirs, ours, call, inputs)
 
 
@@ -157,7 +171,7 @@ def packed(enforce_sorted, batch_first=False):
 
     def run(layer, x, *h0):
         sequences = pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-        return layer(sequences, *h0)
+        return layer(sequences, hx_of(h0))
 
     return run
 
@@ -167,7 +181,7 @@ def packed(enforce_sorted, batch_first=False):
 @each_option
 def test_packed_sequences_equal_torch(options, with_h0, enforce_sorted):
     theirs, ours = both(**options)
-    inputs = [normal(T, B, M)] + [h0_for(theirs, B)] * with_h0
+    inputs = [normal(T, B, M)] + h0_for(theirs, B) * with_h0
     assert_equal(theirs, ours, packed(enforce_sorted), inputs)
 
 
@@ -192,14 +206,14 @@ def test_packed_sequences_of_a_batch_first_layer_equal_torch():
 @each_option
 def test_lengths_equal_packing(options, with_h0):
     theirs, ours = both(**options)
-    inputs = [normal(T, B, M)] + [h0_for(theirs, B)] * with_h0
+    inputs = [normal(T, B, M)] + h0_for(theirs, B) * with_h0
 
     def pack_and_pad(layer, x, *h0):
         output, h_n = packed(enforce_sorted=False)(layer, x, *h0)
         return pad_packed_sequence(output)[0], h_n
 
     def with_lengths(layer, x, *h0):
-        return layer(x, h0[0] if h0 else None, lengths=LENGTHS)
+        return layer(x, hx_of(h0), lengths=LENGTHS)
 
     got = results_and_gradients(ours, with_lengths, inputs)
     assert_near(got, results_and_gradients(theirs, pack_and_pad, inputs))
@@ -207,11 +221,11 @@ def test_lengths_equal_packing(options, with_h0):
 
 
 @pytest.mark.parametrize("shape", [(T, 0, M), (1, 1, M), (1, M)], ids=str)
-@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
 def test_shapes_are_those_of_torch(kind, shape):
     theirs, ours = both(kind, num_layers=2, bidirectional=True)
     x = normal(*shape)
-    expected, got = theirs(x), ours(x)
+    expected, got = tree_leaves(theirs(x)), tree_leaves(ours(x))
     assert [each.shape for each in got] == [each.shape for each in expected]
 
 
@@ -223,12 +237,15 @@ def test_the_positional_arguments_are_those_of_torch():
     assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
 
 
-def test_the_positional_arguments_of_the_gated_layer_are_those_of_torch():
-    arguments = (M, N, 2, False, True, 0.5, True)
-    theirs, ours = nn.GRU(*arguments), GRU(*arguments)
-    names = ["input_size", "hidden_size", "num_layers", "batch_first", "dropout", "bidirectional"]
-    assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
-    assert ours.all_directions()[0].gate_bias is None
+@pytest.mark.parametrize(
+    ("kind", "more"), [(nn.GRU, ()), (nn.LSTM, (0, "cpu", torch.float64))], ids=["gru", "lstm"]
+)
+def test_the_positional_arguments_of_a_gated_layer_are_those_of_torch(kind, more):
+    arguments = (M, N, 2, False, True, 0.5, True, *more)
+    theirs, ours = kind(*arguments), GATED[kind](*arguments)
+    assert [getattr(ours, name) for name in SHARED] == [getattr(theirs, name) for name in SHARED]
+    assert ours.weight_dtype == theirs.weight_ih_l0.dtype
+    assert ours.all_directions()[0].input_bias is None
 
 
 SHARED = (
@@ -256,8 +273,8 @@ OMITTED = {
     "get_expected_hidden_size",
 }
 
-both_kinds = pytest.mark.parametrize(
-    ("kind", "ours"), [(nn.RNN, RNN), (nn.GRU, GRU)], ids=["rnn", "gru"]
+each_kind = pytest.mark.parametrize(
+    ("kind", "ours"), [(nn.RNN, RNN), *GATED.items()], ids=["rnn", "gru", "lstm"]
 )
 
 
@@ -265,12 +282,13 @@ def public_names(layer):
     return {name for name in dir(layer) if not name.startswith("_")}
 
 
-@both_kinds
+@each_kind
 def test_every_public_name_of_torch_exists_or_is_omitted_on_purpose(kind, ours):
-    assert public_names(kind(4, 6)) - public_names(ours(4, 6)) == OMITTED
+    omitted = OMITTED | {"get_expected_cell_size"} if kind is nn.LSTM else OMITTED
+    assert public_names(kind(4, 6)) - public_names(ours(4, 6)) == omitted
 
 
-@both_kinds
+@each_kind
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "dropout": 0.5}], ids=str)
 def test_shared_attributes_have_the_values_of_torch(kind, ours, options):
     theirs, ours = kind(4, 6, **options), ours(4, 6, **options)
@@ -281,14 +299,15 @@ def test_the_nonlinearity_is_named_as_torch_names_it():
     assert RNN(4, 6, nonlinearity="relu").nonlinearity == nn.RNN(4, 6, 1, "relu").nonlinearity
 
 
-@both_kinds
+@each_kind
 def test_the_keywords_of_a_call_are_those_of_torch(kind, ours):
     x, hx = torch.zeros(T, B, 4), torch.zeros(1, B, 6)
+    hx = (hx, hx) if kind is nn.LSTM else hx
     for layer in (kind(4, 6), ours(4, 6)):
         assert layer(input=x, hx=hx)[0].shape == (T, B, 6)
 
 
-@both_kinds
+@each_kind
 def test_shared_methods_do_what_they_do_in_torch(kind, ours):
     for layer in (kind(4, 6), ours(4, 6)):
         before = layer.state_dict()
@@ -318,7 +337,7 @@ def test_two_biases_become_their_sum():
     assert torch.equal(ours.all_directions()[0].input_bias, expected)
 
 
-@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
 def test_loaded_weights_are_copies(kind):
     theirs, ours = both(kind)
     x = normal(T, B, M)
@@ -378,10 +397,17 @@ def test_load_torch_rejects_another_layer_type():
 
 
 @pytest.mark.parametrize("name", ["input_size", "num_layers", "bidirectional", "bias"])
-def test_load_torch_of_a_gru_names_the_option_that_differs(name):
-    theirs = nn.GRU(**{"input_size": M, "hidden_size": N} | DIFFERENT_OPTIONS[name])
-    with pytest.raises(ValueError, match=f"expected a torch.nn.GRU with {name}=.*, got "):
-        GRU(M, N).load_torch(theirs)
+@pytest.mark.parametrize("kind", GATED)
+def test_load_torch_of_a_gated_layer_names_the_option_that_differs(kind, name):
+    theirs = kind(**{"input_size": M, "hidden_size": N} | DIFFERENT_OPTIONS[name])
+    match = f"expected a torch.nn.{kind.__name__} with {name}=.*, got "
+    with pytest.raises(ValueError, match=match):
+        GATED[kind](M, N).load_torch(theirs)
+
+
+def test_load_torch_rejects_an_lstm_that_projects_its_states():
+    with pytest.raises(ValueError, match=r"expected a torch.nn.LSTM with proj_size=0, got 3"):
+        LSTM(M, N).load_torch(nn.LSTM(M, N, proj_size=3))
 
 
 @pytest.mark.parametrize(
@@ -395,14 +421,20 @@ def test_load_torch_rejects_another_form_of_the_gru(options):
         GRU(M, N, **options).load_torch(nn.GRU(M, N))
 
 
-@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM])
-def test_load_torch_of_a_gru_rejects_another_layer_type(kind):
-    with pytest.raises(TypeError, match=f"expected a torch.nn.GRU, got a {kind.__name__}"):
-        GRU(M, N).load_torch(kind(M, N))
+@pytest.mark.parametrize(
+    ("ours", "kind"), [(GRU, nn.RNN), (GRU, nn.LSTM), (LSTM, nn.GRU)], ids=str
+)
+def test_load_torch_of_a_gated_layer_rejects_another_type(ours, kind):
+    match = f"expected a torch.nn.{ours.__name__}, got a {kind.__name__}"
+    with pytest.raises(TypeError, match=match):
+        ours(M, N).load_torch(kind(M, N))
 
 
-def test_a_gru_is_unchanged_if_one_gate_does_not_fit():
-    ours, theirs = GRU(M, N, candidate=ScaledCayley), nn.GRU(M, N)
+@pytest.mark.parametrize(
+    ("kind", "gate"), [(nn.GRU, "candidate"), (nn.LSTM, "output")], ids=["gru", "lstm"]
+)
+def test_a_gated_layer_is_unchanged_if_one_gate_does_not_fit(kind, gate):
+    ours, theirs = GATED[kind](M, N, **{gate: ScaledCayley}), kind(M, N)
     before = {name: value.clone() for name, value in ours.state_dict().items()}
     with pytest.raises(NotInSetError):
         ours.load_torch(theirs)

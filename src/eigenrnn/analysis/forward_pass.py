@@ -18,6 +18,7 @@ from eigenrnn.analysis.recurrence import (
     recurrences,
     recurrent_layers,
 )
+from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.sequences import Lengths
 
 __all__ = ["UnrolledModel", "layer_inputs", "model_inputs", "run_model", "unroll"]
@@ -146,7 +147,7 @@ class _StepLoop:
         self.layer = layer
         self.batch_first: bool = layer.batch_first
         self.num_directions = 2 if layer.bidirectional else 1
-        self.is_lstm = isinstance(layer, nn.LSTM)
+        self.is_lstm = isinstance(layer, nn.LSTM | LSTM)
         self.directions = directions
         self.prefix = prefix
         self.states = states

@@ -14,7 +14,8 @@ from torch.nn.utils import parametrize
 from eigenrnn.constraints import BlockTriangular, Constraint
 from eigenrnn.constraints.constrain import ConstrainedRows
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.layers.gru import GatedDirection
+from eigenrnn.layers.gated import AbstractGatedDirection
+from eigenrnn.layers.lstm import LSTMDirection
 from eigenrnn.layers.stacked import Stacked
 
 __all__ = [
@@ -275,9 +276,7 @@ def _layer_recurrences(layer: Stacked[Any] | nn.RNNBase) -> list[Recurrence]:
 
 def _gate_names(direction: AbstractDirection) -> tuple[str, ...]:
     """Name the recurrent matrices of a direction; matrices after them only mix units."""
-    if isinstance(direction, GatedDirection):
-        return ("reset", "update", "candidate")
-    return ("hh",)
+    return direction.gates if isinstance(direction, AbstractGatedDirection) else ("hh",)
 
 
 def _direction_recurrence(name: str, direction: AbstractDirection) -> Recurrence:
@@ -308,6 +307,8 @@ def _direction_recurrence(name: str, direction: AbstractDirection) -> Recurrence
 def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
     """Name the parts of a state that have their own part of the recurrent matrix."""
     constraint, N = direction.constraints()[0], direction.hidden_size
+    if isinstance(direction, LSTMDirection):
+        return {"hidden": slice(0, N), "cell": slice(N, 2 * N)}
     if direction.state_size == 2 * N:
         return {"real": slice(0, N), "imaginary": slice(N, 2 * N)}
     if not isinstance(constraint, BlockTriangular):
@@ -384,7 +385,7 @@ def _weights(layer: Stacked[Any] | nn.RNNBase) -> Iterator[RecurrentWeights]:
             matrices = [matrix.detach() for matrix in direction.matrices()[:gates]]
             constraints = direction.constraints()[:gates]
             inputs = list(direction.weight_ih.detach().chunk(gates))
-            if direction.state_size != direction.hidden_size:  # real parts, then imaginary ones
+            if constraints[0].is_complex:  # real parts, then imaginary ones
                 inputs = [torch.complex(*parts.chunk(2)) for parts in inputs]
             yield from map(RecurrentWeights, matrices, inputs, constraints)
         return

@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from functools import cache
+from types import UnionType
 from typing import Any
 
 from torch import nn
@@ -14,9 +15,11 @@ from eigenrnn.experiments import claims, recipes, tasks
 from eigenrnn.experiments.claims import Claim
 from eigenrnn.experiments.recipes import Recipe
 from eigenrnn.experiments.tasks import Task
+from eigenrnn.layers.stacked import Stacked
 from eigenrnn.ops.dispatch import Backend
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
+from eigenrnn.ops.lstm import BACKENDS as LSTM
 
 __all__ = [
     "BACKENDS",
@@ -37,7 +40,7 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _exported(package: Any, base: type) -> list[type]:
+def _exported(package: Any, base: type | UnionType) -> list[type]:
     exported = [getattr(package, name) for name in package.__all__]
     return [
         entry
@@ -52,7 +55,7 @@ CONSTRAINTS: dict[str, type[Constraint]] = {
 """Sets of recurrent matrices."""
 
 LAYERS: dict[str, type[nn.Module]] = {
-    kind.__name__.lower(): kind for kind in _exported(layers, nn.Module)
+    kind.__name__.lower(): kind for kind in _exported(layers, Stacked | nn.RNNBase)
 }
 """Recurrent layers."""
 
@@ -82,7 +85,7 @@ CLAIMS: dict[str, Claim] = {claim.id: claim for paper in _papers(claims) for cla
 
 BACKENDS: dict[str, Backend] = {
     f"{recurrence}/{name}": backend
-    for recurrence, backends in (("elman", ELMAN), ("gru", GRU))
+    for recurrence, backends in (("elman", ELMAN), ("gru", GRU), ("lstm", LSTM))
     for name, backend in backends.items()
 }
 """Implementations of the recurrences."""

@@ -1,8 +1,10 @@
-"""Recurrent layers: `RNN` and `GRU` with any constraint, and the layers of papers by name."""
+"""Recurrent layers: `RNN`, `GRU` and `LSTM` with any constraint, and those of papers by name."""
 
 from eigenrnn.layers.as_rnn import AsRNN
-from eigenrnn.layers.baselines import LSTM, TanhRNN, TorchGRU
+from eigenrnn.layers.baselines import TanhRNN, TorchGRU, TorchLSTM
+from eigenrnn.layers.cells import GRUCell, LSTMCell, RNNCell
 from eigenrnn.layers.gru import GRU
+from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.named import (
     ENRNN,
     EURNN,
@@ -38,7 +40,10 @@ __all__ = [
     "DtrivRNN",
     "ExpRNN",
     "FullCapacityURNN",
+    "GRUCell",
+    "LSTMCell",
     "NnRNN",
+    "RNNCell",
     "RNNGlorot",
     "RNNOrth",
     "ScoRNN",
@@ -46,5 +51,6 @@ __all__ = [
     "SpectralRNN",
     "TanhRNN",
     "TorchGRU",
+    "TorchLSTM",
     "weight_drop",
 ]

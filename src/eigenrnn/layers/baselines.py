@@ -9,7 +9,7 @@ from torch import Generator, nn
 from eigenrnn.init import glorot_uniform_, uniform_
 from eigenrnn.layers.validation import check_sizes
 
-__all__ = ["LSTM", "TanhRNN", "TorchGRU"]
+__all__ = ["TanhRNN", "TorchGRU", "TorchLSTM"]
 
 
 class _FromGenerator(nn.Module):
@@ -35,7 +35,7 @@ class _FromGenerator(nn.Module):
             uniform_(weight, 1 / math.sqrt(hidden_size), generator=generator)
 
 
-class LSTM(_FromGenerator, nn.LSTM):
+class TorchLSTM(_FromGenerator, nn.LSTM):
     r"""Long short-term memory: `torch.nn.LSTM` with a choice of initialisation.
 
     .. math:: c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad h_t = o_t \odot \tanh(c_t)
@@ -60,7 +60,7 @@ class LSTM(_FromGenerator, nn.LSTM):
         https://doi.org/10.1162/neco.1997.9.8.1735 (departures: a forget gate, as in
         `torch.nn.LSTM`).
     Example:
-        >>> LSTM(2, 8, forget_bias=1.0)(torch.randn(5, 3, 2))[0].shape
+        >>> TorchLSTM(2, 8, forget_bias=1.0)(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 8])
     """
 

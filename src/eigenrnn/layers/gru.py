@@ -7,10 +7,11 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor, nn
 
-from eigenrnn.constraints import Constraint, Unconstrained
+from eigenrnn.constraints import Constraint
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
-from eigenrnn.layers.stacked import Stacked, check_same_options, copy_torch_weights
+from eigenrnn.layers.direction import DirectionConfig
+from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
+from eigenrnn.layers.stacked import check_same_options, copy_torch_weights
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS
@@ -21,7 +22,7 @@ GATES = ("reset", "update", "candidate")
 """The names of the three recurrent matrices, in their order in `weight_hh`."""
 
 
-class GatedDirection(AbstractDirection):
+class GatedDirection(AbstractGatedDirection):
     r"""One gated layer in one direction: three input maps, three recurrent matrices, biases.
 
     .. math::
@@ -47,6 +48,8 @@ class GatedDirection(AbstractDirection):
         TypeError: If a function does not return a `Constraint`.
     """
 
+    gates = GATES
+
     reset_gate: Constraint
     update_gate: Constraint
     candidate: Constraint
@@ -55,12 +58,6 @@ class GatedDirection(AbstractDirection):
         self, config: DirectionConfig, nonlinearity: str, reset_after: bool, update_keeps: bool
     ) -> None:
         super().__init__(config)
-        for gate, constraint in zip(GATES, self.constraints(), strict=True):
-            if constraint.is_complex:
-                raise ValueError(
-                    f"expected a set of real matrices for {gate}, because gates need real states, "
-                    f"got complex {constraint}; use RNN for complex states"
-                )
         self.nonlinearity = nonlinearity
         self.reset_after = reset_after
         self.update_keeps = update_keeps
@@ -114,7 +111,7 @@ class GatedDirection(AbstractDirection):
         return torch.cat([self.gate_bias, zero if self.input_bias is None else self.input_bias])
 
 
-class GRU(Stacked[GatedDirection]):
+class GRU(Gated[GatedDirection]):
     r"""GRU whose recurrent matrices are constrained to sets of your choice, gate by gate.
 
     .. math::
@@ -146,8 +143,10 @@ class GRU(Stacked[GatedDirection]):
         bidirectional: Whether each layer also reads its input backwards, with weights of its own.
         device: The device of the weights.
         dtype: The dtype of the weights; constraints stay in float32 or better.
-        reset: A function of N that returns the constraint of :math:`W_r`, such as `Exponential`;
-            called once for each layer and direction.
+        constraint: A function of N that returns the constraint of a gate's matrix, for all gates
+            without their own; `Unconstrained` by default. Called once for each gate, layer and
+            direction.
+        reset: The same for :math:`W_r` alone, such as `Exponential`.
         update: The same for :math:`W_u`.
         candidate: The same for :math:`W_c`.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
@@ -211,9 +210,10 @@ class GRU(Stacked[GatedDirection]):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        reset: Callable[[int], Constraint] = Unconstrained,
-        update: Callable[[int], Constraint] = Unconstrained,
-        candidate: Callable[[int], Constraint] = Unconstrained,
+        constraint: Callable[[int], Constraint] | None = None,
+        reset: Callable[[int], Constraint] | None = None,
+        update: Callable[[int], Constraint] | None = None,
+        candidate: Callable[[int], Constraint] | None = None,
         nonlinearity: str = "tanh",
         reset_after: bool = True,
         update_keeps: bool = True,
@@ -246,7 +246,8 @@ class GRU(Stacked[GatedDirection]):
             initializers["bias"] = [bias_init or zeros_]
         if trainable_h0:
             initializers["h0"] = [h0_init or zeros_]
-        constraints = {"reset_gate": reset, "update_gate": update, "candidate": candidate}
+        names = ("reset_gate", "update_gate", "candidate")
+        constraints = gate_constraints(names, (reset, update, candidate), constraint)
         super().__init__(
             partial(
                 GatedDirection,
@@ -272,13 +273,6 @@ class GRU(Stacked[GatedDirection]):
         self.reset_after = reset_after
         self.update_keeps = update_keeps
 
-    @property
-    def constrained_gates(self) -> list[str]:
-        """The gates among reset, update and candidate whose matrix is constrained to a set."""
-        constraints = self.all_directions()[0].constraints()
-        gates = zip(GATES, constraints, strict=True)
-        return [name for name, constraint in gates if constraint.constrained]
-
     def load_torch(self, torch_rnn: nn.GRU) -> Self:
         """Copy the weights of a `torch.nn.GRU`; each gate gets the sum of its two biases.
 
@@ -300,9 +294,3 @@ class GRU(Stacked[GatedDirection]):
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": "tanh", "reset_after": True, "update_keeps": True}
-
-    def _spectrum_matrices(self) -> Tensor:  # (L D, G, N, N)
-        matrices = torch.stack(self.recurrent_matrices()).unflatten(0, (-1, 3))
-        constraints = self.all_directions()[0].constraints()
-        constrained = [i for i, constraint in enumerate(constraints) if constraint.constrained]
-        return matrices[:, constrained or slice(None)]

@@ -132,11 +132,11 @@ class Stacked(nn.Module, Generic[_D]):
     def forward(
         self,
         input: Tensor | PackedSequence,
-        hx: Tensor | None = None,
+        hx: Any = None,
         lengths: Lengths = None,
         last_only: bool = False,
         head: nn.Linear | None = None,
-    ) -> tuple[Any, Tensor]:
+    ) -> tuple[Any, Any]:
         """Run over a batch of sequences.
 
         Args:
@@ -163,7 +163,7 @@ class Stacked(nn.Module, Generic[_D]):
         unbatched = input.dim() == 2
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
-        h0 = initial_states(self.all_directions(), hx, x.shape[1], unbatched)
+        h0 = self._initial_states(hx, x.shape[1], unbatched)
         output, h_n = run_longest_first(run, x, h0, lengths)
         h_n = h_n.squeeze(1) if unbatched else h_n
         if output is None:
@@ -175,8 +175,8 @@ class Stacked(nn.Module, Generic[_D]):
     def step(
         self,
         x_t: Tensor,  # (B, M) or (M,)
-        h: Tensor | None = None,  # (L, B, N) or (L, N)
-    ) -> tuple[Tensor, Tensor]:
+        h: Any = None,  # (L, B, N) or (L, N)
+    ) -> tuple[Tensor, Any]:
         """Process one time step; return the output and the new states.
 
         Without gradients, call `freeze` first: otherwise every call evaluates the constraints.
@@ -189,7 +189,7 @@ class Stacked(nn.Module, Generic[_D]):
         check_step(x_t)
         batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
         check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
-        h0 = initial_states(self.all_directions(), h, batched.shape[0], x_t.dim() == 1)
+        h0 = self._initial_states(h, batched.shape[0], x_t.dim() == 1)
         output, h_n = self._run(batched.unsqueeze(0), h0, None)
         output = cast("Tensor", output).squeeze(0)
         return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
@@ -268,10 +268,16 @@ class Stacked(nn.Module, Generic[_D]):
         """Return the matrices that `spectrum` and `orthogonality_error` measure."""
         return torch.stack(self.recurrent_matrices())
 
+    def _initial_states(
+        self, hx: Any, batch_size: int, unbatched: bool = False
+    ) -> Tensor:  # (L D, B, S)
+        """Return the initial states that the user passes, or else the default ones."""
+        return initial_states(self.all_directions(), hx, batch_size, unbatched)
+
     def _forward_packed(
         self,
         packed: PackedSequence,
-        hx: Tensor | None,
+        hx: Any,
         lengths: Lengths,
         run: Callable[..., tuple[Tensor | None, Tensor]],
     ) -> tuple[PackedSequence | None, Tensor]:
@@ -279,7 +285,7 @@ class Stacked(nn.Module, Generic[_D]):
             raise ValueError("expected either a PackedSequence or lengths, got both")
         x, sequence_lengths = pad_packed(packed)
         check_input(x, self.input_size, self.weight_dtype)
-        h0 = sort_states(packed, initial_states(self.all_directions(), hx, x.shape[1]))
+        h0 = sort_states(packed, self._initial_states(hx, x.shape[1]))
         output, h_n = run(x, h0, packed.batch_sizes.tolist())
         output = None if output is None else pack_like(packed, output, sequence_lengths)
         return output, unsort_states(packed, h_n)
@@ -353,7 +359,9 @@ def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: nn.RN
     """
     has_bias = directions[0].input_bias is not None
     if has_bias != torch_rnn.bias:
-        kind = next(each.__name__ for each in (nn.RNN, nn.GRU) if isinstance(torch_rnn, each))
+        kind = next(
+            each.__name__ for each in (nn.RNN, nn.GRU, nn.LSTM) if isinstance(torch_rnn, each)
+        )
         raise ValueError(f"expected a torch.nn.{kind} with bias={has_bias}, got {torch_rnn.bias}")
     suffixes = ["", "_reverse"] if torch_rnn.bidirectional else [""]
     names = [f"l{i}{suffix}" for i in range(torch_rnn.num_layers) for suffix in suffixes]

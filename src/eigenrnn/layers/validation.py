@@ -16,6 +16,7 @@ __all__ = [
     "check_h0",
     "check_input",
     "check_options",
+    "check_pair",
     "check_sizes",
     "check_step",
 ]
@@ -124,6 +125,23 @@ def check_step(x_t: object) -> None:
         raise TypeError(f"expected x_t to be a tensor, got {type(x_t).__name__}")
     if x_t.dim() not in (1, 2):
         raise ValueError(f"expected x_t of shape (B, M) or (M,), got {tuple(x_t.shape)}")
+
+
+def check_pair(
+    states: object, shape: tuple[int, ...], dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Check the initial states (h0, c0) of an LSTM, and return them.
+
+    Raises:
+        ValueError: If a shape is wrong.
+        TypeError: If they are not a pair of tensors, or their dtype is not that of the weights.
+    """
+    if not isinstance(states, tuple) or len(cast("tuple[object, ...]", states)) != 2:
+        raise TypeError(f"expected the pair (h0, c0) of states, got {type(states).__name__}")
+    h0, c0 = cast("tuple[Tensor, Tensor]", states)
+    for state in (h0, c0):
+        check_h0(state, shape, dtype)
+    return h0, c0
 
 
 def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from eigenrnn.constraints import ScaledCayley
 from eigenrnn.errors import check_installed
-from eigenrnn.layers import GRU, RNN
+from eigenrnn.layers import GRU, LSTM, RNN
 from eigenrnn.ops.compiled import unavailable
 
-__all__ = ["REFERENCE", "benchmarked_layers", "product_gflops", "step"]
+__all__ = ["REFERENCE", "benchmarked_layers", "operations", "product_gflops", "step"]
 
 REFERENCE = "torch.nn.RNN(tanh)"
 """The layer to which all others are compared."""
@@ -29,6 +29,7 @@ def benchmarked_layers(N: int, slow: bool = False) -> dict[str, nn.Module]:
     compiled: dict[str, nn.Module] = {
         "RNN(modReLU), compiled": modrelu(backend="cpu"),
         "GRU, compiled": GRU(1, N, backend="cpu"),
+        "LSTM, compiled": LSTM(1, N, backend="cpu"),
     }
     plain: dict[str, nn.Module] = {
         "a plain loop under autograd": Loop(N),
@@ -41,8 +42,18 @@ def benchmarked_layers(N: int, slow: bool = False) -> dict[str, nn.Module]:
         **({} if unavailable() else compiled),
         "RNN(modReLU), loop": modrelu(backend="loop"),
         "GRU, loop": GRU(1, N, backend="loop"),
+        "LSTM, loop": LSTM(1, N, backend="loop"),
         **(plain if slow else {}),
     }
+
+
+def operations(layer: str, T: int, B: int, N: int) -> int:
+    """Return the operations of forward and backward, with the recurrent matrices alone.
+
+    Each of them takes part in three products, of two operations per weight, step and sequence.
+    """
+    matrices = 4 if "LSTM" in layer else 3 if "GRU" in layer else 1
+    return 6 * matrices * T * B * N**2
 
 
 def step(layer: nn.Module, x: Tensor) -> None:

@@ -12,7 +12,13 @@ from typing import Any
 
 import torch
 
-from eigenrnn.experiments.bench.layers import REFERENCE, benchmarked_layers, product_gflops, step
+from eigenrnn.experiments.bench.layers import (
+    REFERENCE,
+    benchmarked_layers,
+    operations,
+    product_gflops,
+    step,
+)
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
@@ -114,9 +120,8 @@ class Bench:
     by_batch: dict[int, float] = field(default_factory=dict[int, float])
 
     def utilisation(self, size: Size, name: str) -> float:
-        """Return the rate of a layer, at 6 T B N^2 operations, relative to the matrix product."""
-        T, B, N = size
-        gflops = 6 * T * B * N**2 / self.timings[size][name].median_ms / 1e6
+        """Return the rate of a layer relative to that of the matrix product."""
+        gflops = operations(name, *size) / self.timings[size][name].median_ms / 1e6
         return gflops / self.product_gflops[size]
 
     def to_json(self) -> dict[str, Any]:

@@ -8,8 +8,12 @@ from eigenrnn.experiments.bench.measure import Bench, Size
 
 __all__ = ["show"]
 
-_WIDTH = 140
-_RIVALS = {"RNN": ("torch.nn.RNN(tanh)", "torch.nn.LSTM"), "GRU": ("torch.nn.GRU",)}
+_WIDTH = 160
+_RIVALS = {
+    "RNN": ("torch.nn.RNN(tanh)", "torch.nn.LSTM"),
+    "GRU": ("torch.nn.GRU",),
+    "LSTM": ("torch.nn.LSTM",),
+}
 
 
 def show(bench: Bench, size: Size | None, console: Console) -> None:
@@ -51,22 +55,29 @@ def _of_size(bench: Bench, size: Size) -> Table:
             f"{low:.2f} .. {high:.2f}",
             _faster(bench, size, name),
             f"{T * B / timing.median_ms * 1e3:,.0f}",
-            f"{bench.utilisation(size, name):.0%}" if "RNN" in name else "",
+            f"{bench.utilisation(size, name):.0%}",
         )
     return table
 
 
 def _faster(bench: Bench, size: Size, name: str) -> str:
-    """Say how many times faster a layer is than the layers of torch."""
+    """Say how many times faster a layer is than the layers of torch.
+
+    In brackets is the factor at the rate of a general matrix product.
+    """
     timings = bench.timings[size]
-    rivals = _RIVALS["GRU" if name.startswith("GRU") else "RNN"]
+    rivals = _RIVALS.get(name.partition(",")[0], _RIVALS["RNN"])
     if name.startswith("torch"):
         return "" if name == REFERENCE else f"{1 / timings[name].ratio:.2f} nn.RNN"
     faster = (
         (rival.removeprefix("torch."), timings[rival].ratio / timings[name].ratio)
         for rival in rivals
     )
-    return ", ".join(f"{ratio:.2f} {rival.removesuffix('(tanh)')}" for rival, ratio in faster)
+    share = bench.utilisation(size, name)
+    return ", ".join(
+        f"{ratio:.2f} ({ratio / share:.2f}) {rival.removesuffix('(tanh)')}"
+        for rival, ratio in faster
+    )
 
 
 def _pairs(title: str, found: dict[str, float] | dict[str, str]) -> Table:

@@ -16,7 +16,7 @@ from eigenrnn.experiments.registry import LAYERS, TASKS
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.settings import Accelerator
-from eigenrnn.layers import LSTM, TanhRNN, TorchGRU
+from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.layers.stacked import Stacked
 
 __all__ = ["PARSERS", "Parser", "explain"]
@@ -72,7 +72,7 @@ def _train() -> Parser:
     )
     parser.add_argument(
         "--layer",
-        type=Callable[[int, int], Stacked[Any] | LSTM | TorchGRU | TanhRNN],
+        type=Callable[[int, int], Stacked[Any] | TorchLSTM | TorchGRU | TanhRNN],
         default="eigenrnn.layers.ScoRNN",
         help=f"{', '.join(LAYERS)}; set its options with --layer.OPTION, list them with "
         "--layer.help LAYER (default: scornn)",

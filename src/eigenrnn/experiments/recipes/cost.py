@@ -9,7 +9,7 @@ from torch import nn
 
 from eigenrnn.experiments.recipes.recipe import Row
 from eigenrnn.experiments.tasks import Task
-from eigenrnn.layers import EURNN, GRU, URNN, FullCapacityURNN, ScuRNN
+from eigenrnn.layers import EURNN, GRU, LSTM, URNN, FullCapacityURNN, ScuRNN
 from eigenrnn.layers.stacked import Stacked
 
 __all__ = ["estimated_seconds"]
@@ -67,7 +67,7 @@ def _matrices_per_step(layer: Any) -> int:
     """Return the number of real N x N matrices that multiply the state at each time step."""
     if not isinstance(layer, type):
         return 1
-    if issubclass(layer, nn.LSTM | URNN | FullCapacityURNN | ScuRNN | EURNN):
+    if issubclass(layer, nn.LSTM | LSTM | URNN | FullCapacityURNN | ScuRNN | EURNN):
         return 4  # four gates, or the four real blocks of a complex matrix
     return 3 if issubclass(layer, nn.GRU | GRU) else 1
 

@@ -10,7 +10,7 @@ from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import ENRNN, LSTM, ORNN, RNN, FullCapacityURNN, ScoRNN, SpectralRNN
+from eigenrnn.layers import ENRNN, ORNN, RNN, FullCapacityURNN, ScoRNN, SpectralRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
@@ -72,7 +72,7 @@ def _comparison() -> tuple[Row, ...]:
         _enrnn("figure 1", 96, 64, 15_441, "the first curve to come near zero"),
         row(
             "LSTM 60",
-            LSTM,
+            TorchLSTM,
             60,
             15_421,
             replace(_ADAM, lr_recurrent=None),

@@ -7,7 +7,7 @@ from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import ENRNN, LSTM, FullCapacityURNN, ScoRNN
+from eigenrnn.layers import ENRNN, FullCapacityURNN, ScoRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
@@ -40,7 +40,7 @@ def _row(
         parameters=parameters,
         settings=settings,
         reported=Reported(
-            _BASELINE if layer is LSTM else None, "figure 2", "test", "loss", "last", note
+            _BASELINE if layer is TorchLSTM else None, "figure 2", "test", "loss", "last", note
         ),
         **defaults | row_fields,
     )
@@ -53,7 +53,7 @@ _STUCK = "read off the figure: the loss never falls below the baseline"
 def _lstm(hidden_size: int, parameters: int, forget_bias: float) -> Row:
     return _row(
         "LSTM",
-        LSTM,
+        TorchLSTM,
         hidden_size,
         parameters,
         tf1(1e-3, **_SCHEDULE),

@@ -12,7 +12,7 @@ from eigenrnn.experiments.tasks import Speech
 from eigenrnn.experiments.training import Callback, Settings
 from eigenrnn.experiments.training.resynthesis import Resynthesis, resynthesise
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import ENRNN, LSTM, ScoRNN
+from eigenrnn.layers import ENRNN, ScoRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
@@ -106,7 +106,7 @@ def _rows(place: str, *, free: bool = False) -> tuple[Row, ...]:
         ),
         row(
             "LSTM 158",
-            LSTM,
+            TorchLSTM,
             158,
             203_159,
             (8.53, 8.27),
@@ -116,7 +116,7 @@ def _rows(place: str, *, free: bool = False) -> tuple[Row, ...]:
         ),
         row(
             "LSTM 468",
-            LSTM,
+            TorchLSTM,
             468,
             1_181_829,
             (5.60, 5.42),

@@ -10,7 +10,7 @@ from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row
 from eigenrnn.experiments.tasks import CharPTB
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, identity_, orthogonal_
-from eigenrnn.layers import ENRNN, LSTM
+from eigenrnn.layers import ENRNN, TorchLSTM
 from eigenrnn.models import LanguageModel
 
 __all__ = ["RECIPES"]
@@ -55,7 +55,14 @@ def _lstm(size: int, parameters: int, value: float, note: str) -> Row:
     row_fields = {"settings": settings, "options": lstm_init(0.0)}
     departures = (LSTM_BIASES, "the norm of all gradients is clipped at 8", _EMBEDDING)
     return _row(
-        f"LSTM {size}", LSTM, size, parameters, value, note, departures=departures, **row_fields
+        f"LSTM {size}",
+        TorchLSTM,
+        size,
+        parameters,
+        value,
+        note,
+        departures=departures,
+        **row_fields,
     )
 
 

@@ -13,7 +13,7 @@ from eigenrnn.constraints import Unconstrained
 from eigenrnn.experiments.recipes.recipe import Row
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.init import constant_, uniform_, zeros_
-from eigenrnn.layers import GORU, GRU, LSTM, NCGRU, ScoRNN
+from eigenrnn.layers import GORU, GRU, NCGRU, ScoRNN, TorchLSTM
 
 __all__ = [
     "BEST_ON_TEST",
@@ -100,7 +100,7 @@ def networks(
     two = nc_gru_options(("reset", "candidate"), negative[1], **options)
     lstm_init = {"init": "glorot", "forget_bias": 1.0}
     return (
-        Network(f"LSTM {lstm}", LSTM, lstm, parameters[0], lstm_init, (LSTM_BIASES,)),
+        Network(f"LSTM {lstm}", TorchLSTM, lstm, parameters[0], lstm_init, (LSTM_BIASES,)),
         Network(f"GRU {gru}", TensorFlowGRU, gru, parameters[1]),
         Network(f"scoRNN {scornn}", ScoRNN, scornn, parameters[2], {"negative": negative[0]}),
         Network(f"GORU {goru}", GORU, goru, parameters[3], {"capacity": 4}, (_CAPACITY,)),

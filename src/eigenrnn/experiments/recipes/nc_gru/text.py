@@ -12,7 +12,7 @@ from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row
 from eigenrnn.experiments.tasks import CharPTB, WordPTB
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import fan_uniform_, uniform_, zeros_
-from eigenrnn.layers import LSTM, NCGRU, ScoRNN, TorchGRU
+from eigenrnn.layers import NCGRU, ScoRNN, TorchGRU, TorchLSTM
 from eigenrnn.models import Dropouts, LanguageModel
 
 __all__ = ["RECIPES"]
@@ -87,7 +87,7 @@ _NOT_DEFINED = "the released code names this network and does not define it; we 
 
 # the network, the width of its embedding and its bits per character
 _TEXT_NETWORKS: tuple[tuple[Network, int, float], ...] = (
-    (Network("LSTM 350-880-350", LSTM, 880, 6_078_990, {}, (_NOT_DEFINED,)), 350, 1.4),
+    (Network("LSTM 350-880-350", TorchLSTM, 880, 6_078_990, {}, (_NOT_DEFINED,)), 350, 1.4),
     (Network("GRU 415-950-415", TorchGRU, 950, 5_618_665, {}, (_NOT_DEFINED,)), 415, 1.455),
     (_scornn("500-2000-500", 2000, 4_151_300), 500, 1.6),
     (_nc_gru("430-1000-430", 1000, 5_567_375), 430, 1.385),
@@ -132,7 +132,7 @@ _EQUAL_SIZE = (
     "not in the paper: one layer with as many parameters as NC-GRU(U_c) 435, trained like it"
 )
 _EQUAL_SIZE_NETWORKS = (
-    Network("LSTM 361", LSTM, 361, 1_063_556, {}, (_NOT_DEFINED,)),
+    Network("LSTM 361", TorchLSTM, 361, 1_063_556, {}, (_NOT_DEFINED,)),
     Network("GRU 416", TorchGRU, 416, 1_061_682, {}, (_NOT_DEFINED,)),
 )
 

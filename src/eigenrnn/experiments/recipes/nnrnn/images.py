@@ -14,7 +14,7 @@ from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Copying, PixelMNIST
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_normal_, kaiming_normal_
-from eigenrnn.layers import EURNN, LSTM, ExpRNN, NnRNN, RNNGlorot, RNNOrth
+from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot, RNNOrth, TorchLSTM
 
 __all__ = ["RECIPES"]
 
@@ -26,7 +26,7 @@ def _copying_row(
 ) -> Row:
     note = "the curve is below 0.02 after 300 to 400 updates, with spikes; no number is printed"
     value, at_most = None, 0.02
-    if layer in (LSTM, RNNGlorot):
+    if layer in (TorchLSTM, RNNGlorot):
         note = "read off the figure: the curve settles at the baseline"
         value, at_most = 0.095, None
     settings = {"steps": 1_500, "batch_size": 10, "lr": lr, "alpha": 0.99}
@@ -71,7 +71,7 @@ def _copying(place: str, *, same_units: bool) -> tuple[Row, ...]:
         ),
         row(
             "LSTM",
-            LSTM,
+            TorchLSTM,
             128 if same_units else 63,
             5e-4 if same_units else 1e-3,
             parameters=72_841 if same_units else 19_476,
@@ -156,7 +156,7 @@ def _pixels(place: str, *, same_units: bool) -> tuple[Row, ...]:
         ),
         row(
             "LSTM",
-            LSTM,
+            TorchLSTM,
             512 if same_units else 257,
             5e-4,
             (0.905, 0.89),

@@ -25,7 +25,7 @@ from eigenrnn.init import (
     uniform_,
     zeros_,
 )
-from eigenrnn.layers import EURNN, LSTM, RNN, ExpRNN, NnRNN, RNNGlorot
+from eigenrnn.layers import EURNN, RNN, ExpRNN, NnRNN, RNNGlorot, TorchLSTM
 from eigenrnn.models import LanguageModel
 
 __all__ = ["RECIPES"]
@@ -137,7 +137,7 @@ def _eurnn(size: int, parameters: int) -> _Network:
 
 def _lstm(size: int, parameters: int, rates: _Rates) -> _Network:
     return _Network(
-        f"LSTM {size}", LSTM, size, parameters, rates, LSTM_INIT, departures=(LSTM_BIASES,)
+        f"LSTM {size}", TorchLSTM, size, parameters, rates, LSTM_INIT, departures=(LSTM_BIASES,)
     )
 
 
@@ -210,7 +210,7 @@ def _bits() -> tuple[Row, ...]:
             place, note = "table 1", ""
             if value is None:
                 place, note = "table 5", "only its settings are printed"
-            elif network.layer is LSTM:
+            elif network.layer is TorchLSTM:
                 place, note = "section 5.2", "the text does not state the length"
             rows.append(network.row(length, place, "bits", value, note))
     return tuple(rows)

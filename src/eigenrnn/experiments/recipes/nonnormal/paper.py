@@ -9,7 +9,7 @@ from eigenrnn.constraints import Unconstrained
 from eigenrnn.experiments.recipes.recipe import Axis, Row
 from eigenrnn.init import Kind, recurrent_
 from eigenrnn.init.matrices import ChainDirection
-from eigenrnn.layers import LSTM, RNN
+from eigenrnn.layers import RNN, TorchLSTM
 
 __all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "InitLSTM", "PlainRNN", "init_axis"]
 
@@ -55,7 +55,7 @@ class PlainRNN(RNN):
         recurrent_(self, kind, gain=gain, beta=beta, direction=direction, generator=generator)
 
 
-class InitLSTM(LSTM):
+class InitLSTM(TorchLSTM):
     """An LSTM with one of the paper's initialisations; see `recurrent_`."""
 
     def __init__(

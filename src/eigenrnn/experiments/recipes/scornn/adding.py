@@ -8,7 +8,7 @@ from eigenrnn.experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SO
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import LSTM, URNN, FullCapacityURNN, ScoRNN
+from eigenrnn.layers import URNN, FullCapacityURNN, ScoRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
@@ -52,7 +52,7 @@ def _adding(length: int) -> tuple[Row, ...]:
 
     return (
         row("scoRNN", ScoRNN, 170, 15_046, options={"negative": 85}),
-        row("LSTM", LSTM, 60, 15_421, options=LSTM_INIT, departures=(LSTM_BIASES,)),
+        row("LSTM", TorchLSTM, 60, 15_421, options=LSTM_INIT, departures=(LSTM_BIASES,)),
         row(
             "restricted-capacity uRNN",
             URNN,

@@ -8,7 +8,7 @@ from eigenrnn.experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SO
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, kaiming_normal_, zeros_
-from eigenrnn.layers import LSTM, URNN, ExpRNN, FullCapacityURNN, ScoRNN
+from eigenrnn.layers import URNN, ExpRNN, FullCapacityURNN, ScoRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
@@ -71,7 +71,7 @@ def _copying(delay: int) -> tuple[Row, ...]:
         ),
         row(
             "LSTM 68",
-            LSTM,
+            TorchLSTM,
             68,
             stuck,
             options=LSTM_INIT,

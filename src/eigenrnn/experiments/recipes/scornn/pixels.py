@@ -8,7 +8,7 @@ from eigenrnn.experiments.recipes.scornn.paper import LSTM_BIASES, LSTM_INIT, SO
 from eigenrnn.experiments.tasks import PixelMNIST
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import LSTM, URNN, FullCapacityURNN, ScoRNN
+from eigenrnn.layers import URNN, FullCapacityURNN, ScoRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
@@ -61,8 +61,8 @@ def _pixels(place: str, *, permuted: bool) -> tuple[Row, ...]:
     return (
         scornn(170, (0.973, 0.943), 16_415),
         scornn(360, (0.983, 0.962), 68_950),
-        row("LSTM", LSTM, 128, (0.987, 0.920), parameters=68_362, **lstm),
-        row("LSTM", LSTM, 256, (0.989, 0.929), parameters=267_786, **lstm),
+        row("LSTM", TorchLSTM, 128, (0.987, 0.920), parameters=68_362, **lstm),
+        row("LSTM", TorchLSTM, 256, (0.989, 0.929), parameters=267_786, **lstm),
         row(
             "restricted-capacity uRNN",
             URNN,

@@ -1,0 +1,199 @@
+"""Cells for loops of your own: one time step of `RNN`, `GRU` and `LSTM`."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.constraints import Constraint, ScaledCayley
+from eigenrnn.layers.gru import GRU
+from eigenrnn.layers.lstm import LSTM
+from eigenrnn.layers.rnn import RNN
+from eigenrnn.layers.stacked import Stacked
+
+__all__ = ["GRUCell", "LSTMCell", "RNNCell"]
+
+
+class _Cell(nn.Module):
+    """One time step of a layer; `layer` has the weights, and everything that a layer can do."""
+
+    def __init__(self, layer: Stacked[Any]) -> None:
+        super().__init__()
+        self.layer = layer
+
+    @contextmanager
+    def evaluated_once(self) -> Generator[None]:
+        """Evaluate the constraints once for all calls inside the block, also for gradients.
+
+        Leave the block before the weights change.
+        """
+        (direction,) = self.layer.all_directions()
+        before = direction.frozen
+        direction.frozen = direction.weight_hh
+        try:
+            yield
+        finally:
+            direction.frozen = before
+
+
+class RNNCell(_Cell):
+    r"""One time step of `RNN`, as `torch.nn.RNNCell`.
+
+    .. math:: h' = f(U x + c + W h), \qquad W \in \mathcal S
+
+    Every call evaluates W. In a loop over a sequence, evaluate it once:
+    ``with cell.evaluated_once(): ...``, or ``cell.layer.freeze()`` if no gradient is needed.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        bias: Whether there is a bias, as in `RNN`.
+        nonlinearity: The name of f, as in `RNN`.
+        device: The device of the weights.
+        dtype: The dtype of the weights; constraints stay in float32 or better.
+        constraint: A function of N that returns the constraint of W.
+        options: Further keyword arguments of `RNN`.
+    Shape:
+        input: :math:`(B, M)` or :math:`(M,)`.
+        hx: :math:`(B, N)` or :math:`(N,)`; zero by default.
+        h: as hx.
+    Source:
+        Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
+        (departures: those of `RNN`).
+    Example:
+        >>> cell, h = RNNCell(2, 8), torch.zeros(3, 8)
+        >>> with cell.evaluated_once():
+        ...     for x_t in torch.randn(5, 3, 2):
+        ...         h = cell(x_t, h)
+        >>> h.shape
+        torch.Size([3, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "modrelu",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        constraint: Callable[[int], Constraint] = ScaledCayley,
+        **options: Any,
+    ) -> None:
+        options = {"bias": bias, "device": device, "dtype": dtype, **options}
+        options |= {"nonlinearity": nonlinearity, "constraint": constraint}
+        super().__init__(RNN(input_size, hidden_size, **options))
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """Return the state after one time step."""
+        return _step(self.layer, input, hx)
+
+
+class GRUCell(_Cell):
+    r"""One time step of `GRU`, as `torch.nn.GRUCell`.
+
+    .. math:: h' = u \odot h + (1 - u) \odot f(U_c x + b_c + r \odot (W_c h + b))
+
+    r and u are the gates of `GRU`. Every call evaluates the recurrent matrices. In a loop over a
+    sequence, evaluate them once: ``with cell.evaluated_once(): ...``, or ``cell.layer.freeze()``
+    if no gradient is needed.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        bias: Whether there are biases, as in `GRU`.
+        device: The device of the weights.
+        dtype: The dtype of the weights; constraints stay in float32 or better.
+        constraint: A function of N that returns the constraint of a gate's matrix, for all gates
+            without their own; `Unconstrained` by default.
+        options: Further keyword arguments of `GRU`, such as `candidate`.
+    Shape:
+        input: :math:`(B, M)` or :math:`(M,)`.
+        hx: :math:`(B, N)` or :math:`(N,)`; zero by default.
+        h: as hx.
+    Source:
+        Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: those of `GRU`).
+    Example:
+        >>> GRUCell(2, 8, candidate=ScaledCayley)(torch.randn(3, 2)).shape
+        torch.Size([3, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        constraint: Callable[[int], Constraint] | None = None,
+        **options: Any,
+    ) -> None:
+        options = {"bias": bias, "device": device, "dtype": dtype, **options}
+        super().__init__(GRU(input_size, hidden_size, constraint=constraint, **options))
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """Return the state after one time step."""
+        return _step(self.layer, input, hx)
+
+
+class LSTMCell(_Cell):
+    r"""One time step of `LSTM`, as `torch.nn.LSTMCell`.
+
+    .. math:: c' = f \odot c + i \odot g, \qquad h' = o \odot \tanh(c')
+
+    i, f, g and o are the gates of `LSTM`. Every call evaluates the recurrent matrices. In a loop
+    over a sequence, evaluate them once: ``with cell.evaluated_once(): ...``, or
+    ``cell.layer.freeze()`` if no gradient is needed.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units.
+        bias: Whether there is a bias, as in `LSTM`.
+        device: The device of the weights.
+        dtype: The dtype of the weights; constraints stay in float32 or better.
+        constraint: A function of N that returns the constraint of a gate's matrix, for all gates
+            without their own; `Unconstrained` by default.
+        options: Further keyword arguments of `LSTM`, such as `forget`.
+    Shape:
+        input: :math:`(B, M)` or :math:`(M,)`.
+        hx: a pair (h, c), each :math:`(B, N)` or :math:`(N,)`; zero by default.
+        h, c: as those of hx.
+    Source:
+        Hochreiter and Schmidhuber, Neural Computation 9, 1997.
+        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `LSTM`).
+    Example:
+        >>> h, c = LSTMCell(2, 8, constraint=ScaledCayley)(torch.randn(3, 2))
+        >>> h.shape, c.shape
+        (torch.Size([3, 8]), torch.Size([3, 8]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        constraint: Callable[[int], Constraint] | None = None,
+        **options: Any,
+    ) -> None:
+        options = {"bias": bias, "device": device, "dtype": dtype, **options}
+        super().__init__(LSTM(input_size, hidden_size, constraint=constraint, **options))
+
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the state and the cell after one time step."""
+        states = None if hx is None else tuple(state.unsqueeze(0) for state in hx)
+        _, (h, c) = self.layer.step(input, states)
+        return h.squeeze(0), c.squeeze(0)
+
+
+def _step(layer: Stacked[Any], input: Tensor, hx: Tensor | None) -> Tensor:
+    _, h = layer.step(input, None if hx is None else hx.unsqueeze(0))
+    return h.squeeze(0)

@@ -1,0 +1,239 @@
+"""The long short-term memory: torch.nn.LSTM with a constraint on the matrix of each gate."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from eigenrnn.constraints import Constraint
+from eigenrnn.init import Initializer, fan_uniform_, zeros_
+from eigenrnn.layers.direction import DirectionConfig
+from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
+from eigenrnn.layers.sequences import Lengths
+from eigenrnn.layers.stacked import check_same_options, copy_torch_weights
+from eigenrnn.layers.validation import check_pair
+from eigenrnn.ops import lstm
+from eigenrnn.ops.lstm import BACKENDS
+
+__all__ = ["LSTM", "LSTMDirection"]
+
+
+class LSTMDirection(AbstractGatedDirection):
+    r"""One LSTM layer in one direction: four input maps, four recurrent matrices, a bias.
+
+    The formulas are those of `LSTM`. A state is :math:`[h, c]`, of :math:`S = 2N` numbers.
+
+    Args:
+        config: The sizes, the constraints of the gates, and the initialisers: four each for the
+            input maps and the bias.
+    Shape:
+        weight_ih: :math:`(4 N, M)`, the rows of :math:`U_i, U_f, U_g, U_o` in this order.
+        input_bias: :math:`(4 N,)`, :math:`b_i, b_f, b_g, b_o`, or None.
+        h0: :math:`(2 N,)`, or None.
+    Raises:
+        ValueError: If a constraint is complex.
+        TypeError: If a function does not return a `Constraint`.
+    """
+
+    gates = ("input", "forget", "cell", "output")
+
+    input_gate: Constraint
+    forget_gate: Constraint
+    cell: Constraint
+    output_gate: Constraint
+
+    def __init__(self, config: DirectionConfig) -> None:
+        super().__init__(config)
+        self.state_size = 2 * self.hidden_size
+        self.h0 = self._parameter("h0", self.state_size)
+        self.input_bias = self._parameter("input_bias", 4 * self.hidden_size)
+
+    def forward(
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (B, 2 N)
+        batch_sizes: Sequence[int] | None = None,
+        reverse: bool = False,
+        backend: str | None = None,
+        last_only: bool = False,
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, 2 N)
+        W = self._cast(self.weight_hh)  # the constraints are evaluated here and nowhere else
+        h, last, last_cell = lstm(
+            x,
+            W,
+            *h0.chunk(2, dim=1),
+            U=self.weight_ih,
+            c=self.input_bias,
+            batch_sizes=batch_sizes,
+            reverse=reverse,
+            backend=backend,
+            last_only=last_only,
+        )
+        return h, torch.cat([last, last_cell], dim=1)
+
+
+class LSTM(Gated[LSTMDirection]):
+    r"""LSTM whose recurrent matrices are constrained to sets of your choice, gate by gate.
+
+    .. math::
+        i_t &= \sigma(U_i x_t + b_i + W_i h_{t-1}), \qquad
+        f_t = \sigma(U_f x_t + b_f + W_f h_{t-1}), \qquad
+        o_t = \sigma(U_o x_t + b_o + W_o h_{t-1}) \\
+        g_t &= \tanh(U_g x_t + b_g + W_g h_{t-1}), \qquad
+        c_t = f_t \odot c_{t-1} + i_t \odot g_t, \qquad
+        h_t = o_t \odot \tanh(c_t)
+
+    By default this is `torch.nn.LSTM`, with its inputs, outputs and options: stacked and
+    bidirectional layers, packed and unbatched input, dropout between layers. Only the projection
+    of the states is missing. `recurrent_matrices` returns :math:`W_i, W_f, W_g, W_o` layer by
+    layer. `spectrum`, of shape (L D, G, N), and `orthogonality_error` cover the G
+    `constrained_gates`, or all gates if none is constrained.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units in each layer and direction.
+        num_layers: The number of stacked layers.
+        bias: Whether there are biases.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        dropout: The dropout probability between two layers while training.
+        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        proj_size: Must be 0: projected states need matrices that are not square.
+        device: The device of the weights.
+        dtype: The dtype of the weights; constraints stay in float32 or better.
+        constraint: A function of N that returns the constraint of a gate's matrix, for all gates
+            without their own; `Unconstrained` by default. Called once for each gate, layer and
+            direction.
+        input: The same for :math:`W_i` alone, such as `Exponential`.
+        forget: The same for :math:`W_f`.
+        cell: The same for :math:`W_g`.
+        output: The same for :math:`W_o`.
+        trainable_h0: Whether the initial states are trained; they start from zero.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
+            a new mask at each.
+        backend: The name of the implementation of the recurrence; the fastest available by
+            default.
+        generator: The generator that draws the weights; torch's global one by default.
+    Shape:
+        input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
+        h0, c0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
+        output: :math:`(T, B, D N)`, in the layout of the input.
+        h_n, c_n: as h0.
+    Raises:
+        ValueError: If a size, a probability or a shape is invalid, `proj_size` is not 0, or a
+            constraint is complex.
+        TypeError: If a function does not return a `Constraint`, or dtypes differ.
+    Source:
+        Hochreiter and Schmidhuber, Neural Computation 9, 1997.
+        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `torch.nn.LSTM`, such as
+        the forget gate; one bias instead of the two of `torch.nn.LSTM`).
+        Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
+        (departures: only between layers, as in AWD-LSTM).
+    Example:
+        >>> layer = LSTM(2, 8, cell=ScaledCayley)
+        >>> output, (h_n, c_n) = layer(torch.randn(5, 3, 2))
+        >>> output.shape, c_n.shape, layer.orthogonality_error() < 1e-5
+        (torch.Size([5, 3, 8]), torch.Size([1, 3, 8]), tensor([[True]]))
+    """
+
+    backends = BACKENDS
+    nonlinearity = "tanh"
+
+    def __init__(  # noqa: PLR0913, the signature of torch.nn.LSTM and further options
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        constraint: Callable[[int], Constraint] | None = None,
+        input: Callable[[int], Constraint] | None = None,
+        forget: Callable[[int], Constraint] | None = None,
+        cell: Callable[[int], Constraint] | None = None,
+        output: Callable[[int], Constraint] | None = None,
+        trainable_h0: bool = False,
+        locked_dropout: bool = False,
+        backend: str | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        if proj_size:
+            raise ValueError(f"expected proj_size=0, no projection of the states, got {proj_size}")
+        names = ("input_gate", "forget_gate", "cell", "output_gate")
+        constraints = gate_constraints(names, (input, forget, cell, output), constraint)
+        initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 4}
+        if bias:
+            initializers["input_bias"] = [fan_uniform_] * 4
+        if trainable_h0:
+            initializers["h0"] = [zeros_]
+        super().__init__(
+            LSTMDirection,
+            DirectionConfig(input_size, hidden_size, constraints, initializers, False, 0.0),
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            locked_dropout=locked_dropout,
+            backend=backend,
+            generator=generator,
+        )
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: tuple[Tensor, Tensor] | None = None,
+        lengths: Lengths = None,
+        last_only: bool = False,
+        head: nn.Linear | None = None,
+    ) -> tuple[Any, tuple[Tensor, Tensor]]:
+        """Run over a batch of sequences, as `Stacked.forward`; the states are (h, c)."""
+        output, state = super().forward(input, hx, lengths, last_only, head)
+        return output, _split(state)
+
+    def step(
+        self,
+        x_t: Tensor,  # (B, M) or (M,)
+        h: tuple[Tensor, Tensor] | None = None,  # (L, B, N) or (L, N)
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Process one time step, as `Stacked.step`; the states are (h, c)."""
+        output, state = super().step(x_t, h)
+        return output, _split(state)
+
+    def load_torch(self, torch_rnn: nn.LSTM) -> Self:
+        """Copy the weights of a `torch.nn.LSTM`; each gate gets the sum of its two biases.
+
+        Raises:
+            ValueError: If sizes, layers, directions or biases differ, or it projects its states.
+            NotInSetError: If a recurrent matrix is not in the set of its constraint.
+            TypeError: If `torch_rnn` is not a `torch.nn.LSTM`.
+        """
+        check_same_options(self, torch_rnn, nn.LSTM, ("proj_size",))
+        copy_torch_weights(self.all_directions(), torch_rnn)
+        return self
+
+    def _initial_states(
+        self, hx: Any, batch_size: int, unbatched: bool = False
+    ) -> Tensor:  # (L D, B, 2 N)
+        if hx is None:
+            return super()._initial_states(None, batch_size, unbatched)
+        batch = () if unbatched else (batch_size,)
+        shape = len(self.directions), *batch, self.hidden_size
+        return super()._initial_states(
+            torch.cat(check_pair(hx, shape, self.weight_dtype), dim=-1), batch_size, unbatched
+        )
+
+
+def _split(
+    state: Tensor,  # (L D, B, 2 N)
+) -> tuple[Tensor, Tensor]:
+    h, c = state.chunk(2, dim=-1)
+    return h.contiguous(), c.contiguous()

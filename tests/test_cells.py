@@ -1,0 +1,96 @@
+"""The cells: one time step of the layers, with torch's signatures."""
+
+import pytest
+import torch
+from torch import nn
+
+from cases import CELLS
+from eigenrnn.constraints import ScaledCayley, Unconstrained
+from eigenrnn.layers import GRUCell, LSTMCell, RNNCell
+from eigenrnn.linalg import tol
+
+T, B, M, N = 6, 3, 4, 8
+
+each_cell = pytest.mark.parametrize("make", CELLS.values(), ids=CELLS.keys())
+
+
+def normal(*shape, seed=1, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=dtype)
+
+
+def first(states):
+    return states[0] if isinstance(states, tuple) else states
+
+
+def loop(cell, x):
+    states, outputs = None, []
+    for x_t in x:
+        states = cell(x_t, states)
+        outputs.append(first(states))
+    return torch.stack(outputs), states
+
+
+@each_cell
+def test_a_loop_over_a_cell_equals_the_layer(make):
+    cell, x = make(M, N, dtype=torch.float64), normal(T, B, M)
+    outputs, states = loop(cell, x)
+    expected, last = cell.layer(x)
+    near = {"rtol": 0, "atol": tol(torch.float64, T * N)}
+    torch.testing.assert_close(outputs, expected, **near)
+    torch.testing.assert_close(first(states), first(last)[0], **near)
+
+
+@each_cell
+def test_inside_the_block_the_constraints_are_evaluated_once(make):
+    cell, x = make(M, N, constraint=ScaledCayley, dtype=torch.float64), normal(T, B, M)
+    (direction,) = cell.layer.all_directions()
+    evaluations = []
+    for constraint in direction.constraints():
+        constraint.register_forward_hook(lambda *_: evaluations.append(1))
+    with cell.evaluated_once():
+        got = torch.autograd.grad(loop(cell, x)[0].sum(), [*cell.parameters()])
+    assert len(evaluations) == len(direction.constraints())
+    expected = torch.autograd.grad(loop(cell, x)[0].sum(), [*cell.parameters()])
+    assert len(evaluations) == (1 + T) * len(direction.constraints())
+    torch.testing.assert_close(got, expected, rtol=0, atol=tol(torch.float64, 100 * T * N))
+
+
+@each_cell
+def test_after_the_block_a_change_of_the_weights_has_effect(make):
+    cell, x = make(M, N, dtype=torch.float64), normal(B, M)
+    with cell.evaluated_once():
+        before = first(cell(x))
+    nn.init.zeros_(cell.layer.all_directions()[0].weight_ih)
+    assert not torch.equal(first(cell(x)), before)
+
+
+@each_cell
+def test_an_unbatched_input_gives_an_unbatched_state(make):
+    cell, x = make(M, N, dtype=torch.float64), normal(B, M)
+    alone = first(cell(x[0], None))
+    assert alone.shape == (N,)
+    torch.testing.assert_close(alone, first(cell(x))[0], rtol=0, atol=tol(torch.float64, N))
+
+
+PAIRS = {
+    "rnn": (nn.RNNCell, RNNCell, {"nonlinearity": "tanh", "constraint": Unconstrained}),
+    "gru": (nn.GRUCell, GRUCell, {}),
+    "lstm": (nn.LSTMCell, LSTMCell, {}),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize(("kind", "make", "options"), PAIRS.values(), ids=PAIRS.keys())
+def test_a_cell_equals_that_of_torch(kind, make, options, bias):
+    theirs = kind(M, N, bias, dtype=torch.float64)
+    ours = make(M, N, bias, dtype=torch.float64, **options)
+    whole = {nn.RNNCell: nn.RNN, nn.GRUCell: nn.GRU, nn.LSTMCell: nn.LSTM}[kind]
+    layer = whole(M, N, bias=bias, dtype=torch.float64)
+    layer.load_state_dict({f"{name}_l0": v for name, v in theirs.state_dict().items()})
+    ours.layer.load_torch(layer)
+    x, states = normal(B, M), tuple(normal(B, N, seed=seed) for seed in (2, 3))
+    hx = states if kind is nn.LSTMCell else states[0]
+    near = {"rtol": 0, "atol": tol(torch.float64, N)}
+    torch.testing.assert_close(ours(x, hx), theirs(x, hx), **near)
+    torch.testing.assert_close(ours(x), theirs(x), **near)
