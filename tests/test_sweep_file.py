@@ -67,7 +67,7 @@ INVALID = {
         TINY | SEEDS | {"gpus_per_trial": float("nan")},
         "or a fraction below 1, got nan",
     ),
-    "a folder as a number": (TINY | SEEDS | {"data_root": 3}, "data_root to be a text, got 3"),
+    "a folder as a number": (TINY | SEEDS | {"data_root": 3}, "data_root to be a string, got 3"),
     "an empty search": (
         TINY | {"search": None},
         "search to map names to ranges or choices, got None",
@@ -82,7 +82,7 @@ INVALID = {
         TINY | {"search": {"lr": {"low": 1, "high": 2, "log": "no"}}},
         "lr: expected log to be true or false, got 'no'",
     ),
-    "a metric as a number": (TINY | SEARCH | {"metric": 3}, "metric to be a text, got 3"),
+    "a metric as a number": (TINY | SEARCH | {"metric": 3}, "metric to be a string, got 3"),
     "an unknown mode": (TINY | SEARCH | {"mode": "least"}, "mode to be min or max, got 'least'"),
     "a search seed as a string": (
         TINY | SEARCH | {"search_seed": "x"},
@@ -90,9 +90,9 @@ INVALID = {
     ),
     "rows as a number": (
         {"recipe": "scornn/fig1", "rows": 3},
-        "rows to be a text or a list of texts, got 3",
+        "rows to be a string or a list of strings, got 3",
     ),
-    "a list of recipes": ({"recipe": ["a"]}, r"recipe to be a text, got \['a'\]"),
+    "a list of recipes": ({"recipe": ["a"]}, r"recipe to be a string, got \['a'\]"),
     "quick as a string": (
         {"recipe": "scornn/fig1", "quick": "false"},
         "quick to be true or false, got 'false'",

@@ -186,13 +186,15 @@ def points(grid: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def _is_text(value: Any) -> bool:
+def _is_string(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _are_texts(value: Any) -> bool:
-    texts = [value] if isinstance(value, str) else value
-    return isinstance(texts, list) and bool(texts) and all(map(_is_text, cast("list[Any]", texts)))
+def _are_strings(value: Any) -> bool:
+    items = [value] if isinstance(value, str) else value
+    return (
+        isinstance(items, list) and bool(items) and all(map(_is_string, cast("list[Any]", items)))
+    )
 
 
 def _are_seeds(value: Any) -> bool:
@@ -204,22 +206,22 @@ def _are_seeds(value: Any) -> bool:
     )
 
 
-def _maps_texts(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, cast("dict[Any, Any]", value)))
+def _maps_strings(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_string, cast("dict[Any, Any]", value)))
 
 
-def _maps_texts_to_lists(value: Any) -> bool:
-    return _maps_texts(value) and all(isinstance(v, list) and v for v in value.values())
+def _maps_strings_to_lists(value: Any) -> bool:
+    return _maps_strings(value) and all(isinstance(v, list) and v for v in value.values())
 
 
 _KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "recipe": (_is_text, "to be a text"),
-    "rows": (_are_texts, "to be a text or a list of texts"),
+    "recipe": (_is_string, "to be a string"),
+    "rows": (_are_strings, "to be a string or a list of strings"),
     "quick": (lambda value: isinstance(value, bool), "to be true or false"),
     "seeds": (_are_seeds, "to be a list of different whole numbers >= 0"),
-    "data_root": (_is_text, "to be a text"),
-    "grid": (_maps_texts_to_lists, "to map names to lists of values"),
-    "search": (_maps_texts, "to map names to ranges or choices"),
-    "metric": (_is_text, "to be a text"),
+    "data_root": (_is_string, "to be a string"),
+    "grid": (_maps_strings_to_lists, "to map names to lists of values"),
+    "search": (_maps_strings, "to map names to ranges or choices"),
+    "metric": (_is_string, "to be a string"),
 }
 """What the values of a file must be; `Search` and `Sweep` check their numbers themselves."""

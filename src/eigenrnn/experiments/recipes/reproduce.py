@@ -69,7 +69,7 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
     chosen = recipe.select(rows)
     _check_points(points, chosen)
     if not (resume or overwrite):
-        _refuse_existing_runs(folder)
+        _reject_existing_runs(folder)
     download_data([row.quick() if quick else row for row in chosen if isinstance(row, Row)])
     options = {
         "resume": resume,
@@ -117,7 +117,7 @@ def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
             raise ValueError(f"expected points of these rows ({named}), got {point!r}")
 
 
-def _refuse_existing_runs(folder: Path) -> None:
+def _reject_existing_runs(folder: Path) -> None:
     # Before any training: the first rows may take days.
     if (folder / "results.json").exists() or any(folder.glob("**/seed-*/config.json")):
         raise RunExistsError(
