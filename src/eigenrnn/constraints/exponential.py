@@ -43,12 +43,13 @@ class Exponential(Constraint):
     Source:
         Lezcano-Casado and Martinez-Rubio, ICML 2019, section 4. https://arxiv.org/abs/1901.08428;
         Lezcano-Casado, NeurIPS 2019, algorithm 1. https://arxiv.org/abs/1909.09501 (departures:
-        the gradient is the derivative of W at every step. The released ``rebase()`` overwrites the
-        base between the forward and the backward pass, so its gradient is wrong at each step that
-        moves the base. For N from 8 to 190, the relative error at the first such step is 0.9 to
-        1.1 with ``"henaff"`` and 0.3 with ``"cayley"``. expRNN is not affected, because its
-        base is fixed. Also, the base is re-orthogonalised at each move by one Newton step of the
-        polar decomposition; the code uses a singular value decomposition at every hundredth).
+        the gradient is the derivative of W at every step. The released ``rebase()`` overwrites
+        the base between the forward and the backward pass. Its gradient is therefore wrong at
+        each step that moves the base. For N from 8 to 190, the relative error at the first such
+        step is 0.9 to 1.1 with ``"henaff"`` and 0.3 with ``"cayley"``. expRNN is not affected,
+        because its base is fixed. Also, the base is re-orthogonalised at each move by one Newton
+        step of the polar decomposition; the code uses a singular value decomposition at every
+        hundredth).
     Example:
         >>> W = Exponential(8, init="haar", period=100)()
         >>> torch.allclose(W @ W.T, torch.eye(8), atol=1e-6)

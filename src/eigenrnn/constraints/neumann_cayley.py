@@ -46,7 +46,7 @@ class NeumannCayley(Constraint):
         max_error: The inverse is also recomputed exactly when :math:`2 \rho + \rho^2` would exceed
             this bound; `math.inf` disables the check, as published.
         gradient_rate: None sets :math:`\delta A` to the actual change of A. A number sets it to
-            this number times the gradient, even if the optimiser made a different step; the
+            this number times the gradient, even if the optimiser takes a different step. The
             released code does this with the learning rate. W is then orthogonal only right after
             an exact inversion, and `max_error` is ignored.
     Shape:

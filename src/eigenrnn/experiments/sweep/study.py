@@ -29,8 +29,8 @@ def propose(
 ) -> Mapping[str, Any]:
     """Return the parameters of the next point.
 
-    They depend on the arguments alone, so a search that was stopped continues with the points that
-    it would have had otherwise, provided that the same points are finished.
+    They depend on the arguments alone. Given the same finished points, a search that was stopped
+    therefore continues with the same next point.
 
     Args:
         search: The space and the seed.

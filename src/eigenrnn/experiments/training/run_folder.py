@@ -117,8 +117,8 @@ class RunFolder:
         """Read task, network, settings and versions.
 
         Args:
-            any_version: Read a file of any version, whose entries are not checked, except that
-                `config`, which says how the run was started, is an object if there is one.
+            any_version: Also read files of other versions. The entries are then not checked, apart
+                from the type of `config`, which holds how the run was started.
         Raises:
             ValueError: If the file is damaged, or of another version.
         """
