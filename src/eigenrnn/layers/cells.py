@@ -17,7 +17,7 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
 
 class _Cell(nn.Module):
-    """One time step of a layer; `layer` has the weights, and everything that a layer can do."""
+    """One time step of a layer, whose weights and methods are in `layer`."""
 
     def __init__(self, layer: Stacked[Any]) -> None:
         super().__init__()
@@ -25,9 +25,9 @@ class _Cell(nn.Module):
 
     @contextmanager
     def evaluated_once(self) -> Generator[None]:
-        """Evaluate the constraints once for all calls inside the block, also for gradients.
+        """Evaluate the constraints once for all calls inside the block, with gradients.
 
-        Leave the block before the weights change.
+        The weights must not change inside the block.
         """
         (direction,) = self.layer.all_directions()
         before = direction.frozen
@@ -61,7 +61,7 @@ class RNNCell(_Cell):
         h: as hx.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
-        (departures: those of `RNN`).
+        (departures: see `RNN`).
     Example:
         >>> cell, h = RNNCell(2, 8), torch.zeros(3, 8)
         >>> with cell.evaluated_once():
@@ -115,7 +115,7 @@ class GRUCell(_Cell):
         hx: :math:`(B, N)` or :math:`(N,)`; zero by default.
         h: as hx.
     Source:
-        Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: those of `GRU`).
+        Cho et al., EMNLP 2014. https://arxiv.org/abs/1406.1078 (departures: see `GRU`).
     Example:
         >>> GRUCell(2, 8, candidate=ScaledCayley)(torch.randn(3, 2)).shape
         torch.Size([3, 8])
@@ -164,7 +164,7 @@ class LSTMCell(_Cell):
         h, c: as those of hx.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
-        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `LSTM`).
+        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: see `LSTM`).
     Example:
         >>> h, c = LSTMCell(2, 8, constraint=ScaledCayley)(torch.randn(3, 2))
         >>> h.shape, c.shape

@@ -146,9 +146,10 @@ class GRU(Gated[GatedDirection]):
         constraint: A function of N that returns the constraint of a gate's matrix, for all gates
             without their own; `Unconstrained` by default. Called once for each gate, layer and
             direction.
-        reset: The same for :math:`W_r` alone, such as `Exponential`.
-        update: The same for :math:`W_u`.
-        candidate: The same for :math:`W_c`.
+        reset: A function of N that returns the constraint of :math:`W_r`, such as `Exponential`;
+            `constraint` by default.
+        update: The function for :math:`W_u`; `constraint` by default.
+        candidate: The function for :math:`W_c`; `constraint` by default.
         nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
         reset_after: Whether the reset gate is applied after :math:`W_c` (left form above) or
             before it (right form).

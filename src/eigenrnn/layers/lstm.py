@@ -105,11 +105,12 @@ class LSTM(Gated[LSTMDirection]):
         constraint: A function of N that returns the constraint of a gate's matrix, for all gates
             without their own; `Unconstrained` by default. Called once for each gate, layer and
             direction.
-        input: The same for :math:`W_i` alone, such as `Exponential`.
-        forget: The same for :math:`W_f`.
-        cell: The same for :math:`W_g`.
-        output: The same for :math:`W_o`.
-        trainable_h0: Whether the initial states are trained; they start from zero.
+        input: A function of N that returns the constraint of :math:`W_i`, such as `Exponential`;
+            `constraint` by default.
+        forget: The function for :math:`W_f`; `constraint` by default.
+        cell: The function for :math:`W_g`; `constraint` by default.
+        output: The function for :math:`W_o`; `constraint` by default.
+        trainable_h0: Whether the initial states are trained; initialised to zero.
         locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
             a new mask at each.
         backend: The name of the implementation of the recurrence; the fastest available by
@@ -126,8 +127,8 @@ class LSTM(Gated[LSTMDirection]):
         TypeError: If a function does not return a `Constraint`, or dtypes differ.
     Source:
         Hochreiter and Schmidhuber, Neural Computation 9, 1997.
-        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: those of `torch.nn.LSTM`, such as
-        the forget gate; one bias instead of the two of `torch.nn.LSTM`).
+        https://doi.org/10.1162/neco.1997.9.8.1735 (departures: a forget gate, as in
+        `torch.nn.LSTM`; one bias instead of its two).
         Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
         (departures: only between layers, as in AWD-LSTM).
     Example:
@@ -212,7 +213,8 @@ class LSTM(Gated[LSTMDirection]):
         """Copy the weights of a `torch.nn.LSTM`; each gate gets the sum of its two biases.
 
         Raises:
-            ValueError: If sizes, layers, directions or biases differ, or it projects its states.
+            ValueError: If sizes, layers, directions or biases differ, or `torch_rnn` projects
+                its states.
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
             TypeError: If `torch_rnn` is not a `torch.nn.LSTM`.
         """
