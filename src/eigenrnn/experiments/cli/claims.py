@@ -1,4 +1,4 @@
-"""The command `eigenrnn claims`: what holds of the papers, and the runs that would decide it."""
+"""The command `eigenrnn claims`: the papers' claims, their verdicts, and the missing runs."""
 
 import json
 import math
@@ -27,7 +27,7 @@ _ACTIONS = ("run", "write")
 
 
 def claims(options: Namespace, console: Console) -> int:
-    """List the claims with their verdicts, make the runs that are missing, or write the page.
+    """List the claims with their verdicts, train the missing runs, or write the page.
 
     Raises:
         ValueError: If the action or a claim is unknown, or an option does not fit the action.

@@ -74,7 +74,7 @@ class Verdicts:
         return [run for point in runs.points for run in self._of_point(runs, point)]
 
     def missing(self) -> Iterator[MissingRuns]:
-        """Yield the missing runs, those of the quickest claim first; no run comes twice."""
+        """Yield each missing run once, those of the quickest claim first."""
         planned: set[tuple[Runs, str, int]] = set()
         for claim in sorted(self.claims.values(), key=self._seconds):
             for runs in claim.experiment:
