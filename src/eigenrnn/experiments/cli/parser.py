@@ -133,11 +133,11 @@ def _reproduce() -> Parser:
 
 def _claims() -> Parser:
     parser = Parser(
-        "List the central claims of the papers and whether our runs support them, make the "
-        "runs that are missing, or write RESULTS.md."
+        "List the central claims of the papers and whether our runs support them, train the "
+        "missing runs, or write RESULTS.md."
     )
     parser.add_argument(
-        "action", nargs="?", help="run (make the missing runs) or write (RESULTS.md)"
+        "action", nargs="?", help="run (train the missing runs) or write (RESULTS.md)"
     )
     parser.add_argument("ids", nargs="*", type=str, help="run: names of claims (default: all)")
     parser.add_argument("--json", action="store_true", help="list as JSON")
@@ -148,8 +148,7 @@ def _claims() -> Parser:
     parser.add_argument(
         "--out",
         type=str,
-        help="run: folder of the recipes' folders (default: runs); write: output file (default: "
-        "RESULTS.md)",
+        help="run: folder of the runs (default: runs); write: output file (default: RESULTS.md)",
     )
     parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
