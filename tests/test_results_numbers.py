@@ -11,7 +11,7 @@ from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results import Archive, ArchivedRun
-from eigenrnn.experiments.results.agreement import disagrees, is_comparable, margin
+from eigenrnn.experiments.results.agreement import agreement, margin
 from eigenrnn.experiments.results.archive import current_runs, outcome_of, runs_by_row
 from eigenrnn.experiments.results.learning_curves import curve_figures
 from eigenrnn.experiments.results.page import duration, merge_notes, read_remarks
@@ -65,7 +65,7 @@ def test_every_number_of_ours_that_differs_has_a_remark():
         for (name, label), runs in of_rows.items()
         for known in RECIPES[name].rows
         if known.label == label
-        and disagrees(outcome_of(known, runs))
+        and agreement(outcome_of(known, runs)) == "differs"
         and not remarks.get(name, {}).get(label)
     ]
     assert without_remark == []
@@ -96,11 +96,13 @@ def test_a_remark_on_every_row_has_no_labels():
     assert merge_notes(["a: one"], ["a"]) == ["a: one"]
 
 
-def reported(value, error=None, runs=(1.0, 1.0), decimals=None):
+def reported(value, error=None, runs=(1.0, 1.0), baseline=None, **fields):
     """Return the outcome of a row whose paper prints a number."""
-    known = row(reported=Reported(value, "table 1", error=error, decimals=decimals))
+    known = row(reported=Reported(value, "table 1", error=error, **fields))
     ended = [
-        ArchivedRun(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
+        ArchivedRun(
+            TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0, baseline=baseline
+        )
         for seed, value in enumerate(runs)
     ]
     return outcome_of(known, ended)
@@ -109,7 +111,8 @@ def reported(value, error=None, runs=(1.0, 1.0), decimals=None):
 @pytest.mark.parametrize(
     ("value", "error", "runs", "expected"),
     [
-        (0.973, 0.02, (0.9, 1.0), 0.02),  # what the paper prints
+        (0.973, 0.2, (0.9, 1.0), 0.2),  # what the paper prints
+        (0.973, 0.02, (0.9, 1.0), 0.1),  # twice our standard error, which is wider
         (0.973, None, (1.0, 1.0), 0.0005),  # half a digit
         (12.0, None, (1.0,), 0.05),
         (1e-05, None, (1.0,), 5e-6),
@@ -137,7 +140,56 @@ def test_an_error_printed_as_zero_leaves_half_a_digit():
     ("ours", "differs"), [(0.9735, False), (0.9725, False), (0.9736, True), (0.97, True)]
 )
 def test_a_number_beyond_the_margin_differs(ours, differs):
-    assert disagrees(reported(0.973, runs=(ours, ours))) is differs
+    found = agreement(reported(0.973, runs=(ours, ours)))
+    assert found == ("differs" if differs else "agrees")
+
+
+def test_a_number_read_off_a_figure_has_the_accuracy_of_reading():
+    assert margin(reported(0.945, reading=0.005)) == pytest.approx(0.005, rel=1e-12)
+    assert margin(reported(0.9, reading=0.005)) == pytest.approx(0.05, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_number_read_off_a_figure_states_the_accuracy_of_reading(name):
+    read = [r.reported for r in RECIPES[name].rows if "read off" in r.reported.note]
+    assert all(each.reading is not None for each in read)
+
+
+def test_a_number_that_cannot_be_judged_neither_agrees_nor_differs():
+    assert agreement(reported(0.5, runs=(0.5,), unjudged="too hard")) == "cannot be judged"
+    assert agreement(reported(0.5, runs=(), unjudged="too hard")) is None
+
+
+def test_four_totals_of_table_6_cannot_be_judged():
+    rows = RECIPES["nnrnn/table6"].rows
+    assert [r.label for r in rows if r.reported.unjudged] == [
+        "alpha=1 beta=0 d=0.2",
+        "alpha=1.05 beta=0 d=0.2",
+        "alpha=1 beta=0.005 d=0.2",
+        "alpha=1.05 beta=0.005 d=0.2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "quantity", "expected"),
+    [
+        (0.095, 0.0951, "loss", "both at the chance level"),
+        (0.095, 0.3, "loss", "both at the chance level"),  # ours is above it
+        (0.095, 0.0891, "loss", "differs"),  # 6 % below
+        (0.084, 0.0951, "loss", "differs"),  # the paper's is 12 % below
+        (0.095, math.inf, "loss", "differs"),
+        (0.095, math.nan, "loss", "differs"),
+        (0.095, 0.0951, "loss_mean", "both at the chance level"),
+        (0.095, 0.0951, "accuracy", "agrees"),
+    ],
+)
+def test_two_losses_at_the_chance_level_are_no_agreement(paper, ours, quantity, expected):
+    known = reported(paper, runs=(ours,), baseline=0.0948, quantity=quantity)
+    assert agreement(known) == expected
+
+
+def test_a_loss_without_a_known_chance_level_is_compared():
+    assert agreement(reported(0.095, runs=(0.0951,), quantity="loss")) == "agrees"
 
 
 def bounded(at_most, runs):
@@ -164,13 +216,12 @@ def bounded(at_most, runs):
     ],
 )
 def test_a_number_above_the_bound_of_a_curve_differs(runs, differs):
-    assert disagrees(bounded(0.02, runs)) is differs
-    assert is_comparable(bounded(0.02, runs)) is bool(runs)
+    expected = "differs" if differs else "agrees"
+    assert agreement(bounded(0.02, runs)) == (expected if runs else None)
 
 
 def test_a_curve_without_a_bound_is_not_compared():
-    assert not disagrees(bounded(None, (5.0,)))
-    assert not is_comparable(bounded(None, (5.0,)))
+    assert agreement(bounded(None, (5.0,))) is None
 
 
 def test_a_number_with_a_bound_is_rejected():

@@ -105,7 +105,7 @@ def test_an_archive_of_one_run_is_described_in_the_singular(archive):
     archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), seconds=40.0))
     page = to_markdown(archive.folder, known)
     assert "have all their runs. 1 training took 40 s of machine time.\n" in page
-    assert "number or bound" not in page  # none of the papers prints its number
+    assert "that we compare" not in page  # none of the papers prints its number
 
 
 def test_an_empty_archive_has_a_page(tmp_path):
@@ -159,7 +159,7 @@ def test_a_shared_run_is_compared_once(archive, reproduced):
     known[FIGURE] = changed(known[FIGURE], "scoRNN 6", reported=bounded)
     collect([reproduced], archive.folder, known)
     page = to_markdown(archive.folder, known)
-    assert "We compare 2 numbers with a paper's number" in page
+    assert "Of 2 numbers that we compare, " in page
     assert overview(page)[FIGURE][1:3] == ["", ""]
 
 
@@ -201,8 +201,10 @@ def test_a_remark_on_several_rows_appears_once(archive):
     (archive.folder / "remarks.toml").write_text(text)
     page = section(to_markdown(archive.folder, known), TABLE)
     assert (
-        "**scoRNN 6**, **GRU 6**: more than 0.05 from the paper's number. Too high.\n\n"
-        "**LSTM 6**: more than 0.05 from the paper's number. No remark yet.\n" in page
+        "**scoRNN 6**, **GRU 6**: more than 0.05 from the paper's number, from one seed. "
+        "Too high.\n\n"
+        "**LSTM 6**: more than 0.05 from the paper's number, from one seed. No remark yet.\n"
+        in page
     )
 
 

@@ -42,6 +42,9 @@ class Outcome:
         error: The standard error of the paper's number, if it is printed.
         at_most: An upper bound, if the paper states one and prints no number.
         decimals: The number of printed decimals, needed where the last ones are zero.
+        reading: How far a number that was read off a figure may be from the true one.
+        unjudged: Why no number of ours can be compared with it; empty if ours can.
+        baseline: The chance-level loss, if the quantity is a loss of archived runs; else None.
         signal: The number of the signal that ended a run early; None if none came.
     Units:
         Losses in those of the task, accuracies as fractions, time in seconds.
@@ -65,6 +68,9 @@ class Outcome:
     error: float | None = None
     at_most: float | None = None
     decimals: int | None = None
+    reading: float | None = None
+    unjudged: str = ""
+    baseline: float | None = None
     signal: int | None = None
 
     @classmethod
@@ -86,6 +92,8 @@ class Outcome:
             error=reported.error,
             at_most=reported.at_most,
             decimals=reported.decimals,
+            reading=reported.reading,
+            unjudged=reported.unjudged,
             pooled=reported.pooled or reported.quantity == "success",
         )
 

@@ -47,6 +47,8 @@ class Reported:
         file: The CSV file of the run that has the quantity as a column; `metrics.csv` by default.
         at_most: An upper bound, if the paper states one and prints no number.
         decimals: The number of printed decimals, needed where the last ones are zero.
+        reading: How far a number that was read off a figure may be from the true one.
+        unjudged: Why no number of ours can be compared with it; empty if ours can.
 
     Raises:
         ValueError: If both a number and an upper bound are given.
@@ -65,6 +67,8 @@ class Reported:
     file: str | None = None
     at_most: float | None = None
     decimals: int | None = None
+    reading: float | None = None
+    unjudged: str = ""
 
     def __post_init__(self) -> None:
         if self.value is not None and self.at_most is not None:

@@ -1,51 +1,62 @@
 """Whether our number of a row agrees with the paper's."""
 
+import math
 from decimal import Decimal
+from typing import Literal
 
 from eigenrnn.experiments.recipes import Outcome
-from eigenrnn.experiments.recipes.outcome import standard_error
 
-__all__ = ["disagrees", "is_comparable", "margin"]
+__all__ = ["Agreement", "agreement", "margin"]
+
+Agreement = Literal["agrees", "differs", "both at the chance level", "cannot be judged"]
 
 _ZERO = 5e-4  # for a curve that reaches zero in the figure
+_OURS_AT_CHANCE = 0.95  # of the chance-level loss, or more
+_PAPERS_AT_CHANCE = 0.1  # the largest distance from the chance-level loss, as a share of it
 
 
-def is_comparable(outcome: Outcome) -> bool:
-    """Whether we have a number, and the paper a number or a bound."""
-    theirs = outcome.reported if outcome.at_most is None else outcome.at_most
-    return outcome.mean is not None and theirs is not None
+def agreement(outcome: Outcome) -> Agreement | None:
+    """Compare our mean with the paper's number or bound; None if one of the two is missing.
+
+    It differs if it is not finite, or farther from the paper's number than the margin. A bound is
+    exceeded if our mean is above it by more than the margin, or if most of our runs are above it
+    by more than half a unit of its last digit or the accuracy of reading. The second rule does not
+    loosen when the runs vary widely.
+    """
+    if outcome.mean is None or _theirs(outcome) is None:
+        return None
+    if outcome.unjudged:
+        return "cannot be judged"
+    if _both_at_chance(outcome):
+        return "both at the chance level"
+    return "differs" if _differs(outcome) else "agrees"
 
 
 def margin(outcome: Outcome) -> float:
     """Return how far our number may be from the paper's, or above its bound.
 
-    This is the paper's error if it prints one that is not zero. Otherwise it is half a unit of the
-    last printed digit or twice our standard error, whichever is larger.
+    This is the largest of the error that the paper prints, half a unit of the last printed digit,
+    the accuracy of reading a figure, and twice our standard error.
     """
-    if outcome.error:
-        return outcome.error
-    theirs = outcome.reported if outcome.at_most is None else outcome.at_most
-    ours = standard_error(outcome.counted_values)
-    return max(_half_a_digit(theirs, outcome.decimals), 2 * (ours or 0.0))
+    return max(_precision(outcome), outcome.error or 0.0, 2 * (outcome.standard_error or 0.0))
 
 
-def disagrees(outcome: Outcome) -> bool:
-    """Whether our number differs from the paper's by more than the margin, or is not finite.
-
-    A bound is exceeded if our mean is above it by more than the margin, or if most of our runs are
-    above it by more than half a unit of its last digit. The second rule does not loosen when the
-    runs vary widely.
-    """
-    if outcome.at_most is None:
-        difference = outcome.difference
-        return difference is not None and not _within(abs(difference), margin(outcome))
-    if outcome.mean is None:
+def _differs(outcome: Outcome) -> bool:
+    mean, bound = outcome.mean, outcome.at_most
+    if mean is None:
         return False
-    digit = _half_a_digit(outcome.at_most)
-    above = [not _within(value - outcome.at_most, digit) for value in outcome.counted_values]
-    return 2 * sum(above) > len(above) or not _within(
-        outcome.mean - outcome.at_most, margin(outcome)
-    )
+    if bound is None:
+        return not _within(abs(mean - (outcome.reported or 0.0)), margin(outcome))
+    above = [not _within(value - bound, _precision(outcome)) for value in outcome.counted_values]
+    return 2 * sum(above) > len(above) or not _within(mean - bound, margin(outcome))
+
+
+def _both_at_chance(outcome: Outcome) -> bool:
+    mean, theirs, chance = outcome.mean, outcome.reported, outcome.baseline
+    if mean is None or theirs is None or chance is None:
+        return False
+    ours_is = math.isfinite(mean) and mean >= _OURS_AT_CHANCE * chance
+    return ours_is and abs(theirs - chance) <= _PAPERS_AT_CHANCE * chance
 
 
 def _within(number: float, limit: float) -> bool:
@@ -53,9 +64,17 @@ def _within(number: float, limit: float) -> bool:
     return number <= limit * (1 + 1e-9)
 
 
-def _half_a_digit(number: float | None, decimals: int | None = None) -> float:
+def _theirs(outcome: Outcome) -> float | None:
+    return outcome.reported if outcome.at_most is None else outcome.at_most
+
+
+def _precision(outcome: Outcome) -> float:
+    """Return half a unit of the last printed digit, or the accuracy of reading if it is larger."""
+    number = _theirs(outcome)
     if not number:
-        return 0.0 if number is None else _ZERO
-    if decimals is not None:
-        return 0.5 * 10.0**-decimals
-    return 0.5 * 10.0 ** int(Decimal(repr(number)).as_tuple().exponent)
+        half_a_digit = _ZERO
+    elif outcome.decimals is not None:
+        half_a_digit = 0.5 * 10.0**-outcome.decimals
+    else:
+        half_a_digit = 0.5 * 10.0 ** int(Decimal(repr(number)).as_tuple().exponent)
+    return max(half_a_digit, outcome.reading or 0.0)

@@ -303,8 +303,14 @@ def outcome_of(row: Entry, runs: Sequence[ArchivedRun]) -> Outcome:
     return outcome
 
 
+_LOSSES = ("loss", "loss_mean")  # the quantities that the chance-level loss is of
+
+
 def _with_run(outcome: Outcome, row: Entry, run: ArchivedRun) -> Outcome:
-    outcome = replace(outcome, parameters=run.parameters)
+    is_loss = row.reported.quantity in _LOSSES
+    outcome = replace(
+        outcome, parameters=run.parameters, baseline=run.baseline if is_loss else None
+    )
     if run.state == "diverged":
         if isinstance(row, Row):
             return outcome.with_failure(row, run.seed or 0, run.parameters or 0, run.point)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import columns, notes
-from eigenrnn.experiments.results.agreement import disagrees, is_comparable, margin
+from eigenrnn.experiments.results.agreement import Agreement, agreement, margin
 from eigenrnn.experiments.results.archive import (
     Archive,
     ArchivedRun,
@@ -37,12 +37,16 @@ _READING = """\
 number of runs. *Selected on validation* is the test number of the models selected on the
 validation set, whatever the paper's own rule. Losses and metrics are in the units of the task.
 
-A number in bold differs from the paper's by more than the margin. The margin is the error printed
-in the paper. If the paper prints none, it is half a unit of the last printed digit (0.0005 for a
-curve at zero) or twice our standard error, whichever is larger. Some papers only show that a curve
+A number in bold differs from the paper's by more than the margin. The margin is the largest of:
+the error printed in the paper, half a unit of the last printed digit (0.0005 for a curve at zero),
+the accuracy of reading a figure, and twice our standard error. Some papers only show that a curve
 stays below a bound: their column reads *at most*, and ours counts the runs above the bound. Such a
 number differs if our mean exceeds the bound by more than the margin, or if most runs exceed it by
 more than half a unit of its last digit. A paragraph explains each number that differs.
+
+Two kinds of numbers neither agree nor differ. A loss is *at the chance level* in both if ours is
+within 5 % of the chance-level loss or above it, and the paper's within 10 %. A number *cannot be
+judged* if double precision does not determine it.
 
 The time of a run is wall-clock time. The runs shared their machines with other work, so an idle
 machine is faster. *Processor time*, where it was recorded, is the total time of all threads of the
@@ -77,6 +81,11 @@ class PageRow:
     def outcome(self) -> Outcome:
         """The outcome of the runs, with the paper's number."""
         return outcome_of(self.row, self.runs)
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """Whether our number agrees with the paper's; None if the row has no run of its own."""
+        return agreement(self.outcome) if self.has_own_runs else None
 
     @property
     def can_run(self) -> bool:
@@ -166,16 +175,14 @@ def _overview(rows: Mapping[str, Sequence[PageRow]], remaining: Sequence[Planned
         name: [] for name in ("recipe", "rows run", "agree", "differ", "hours done", "runs left")
     }
     for name, statuses in rows.items():
-        compared = [row for row in statuses if row.has_own_runs and is_comparable(row.outcome)]
-        differ = sum(disagrees(row.outcome) for row in compared)
+        compared = [row.agreement for row in statuses if row.agreement]
         can_run = [row for row in statuses if row.can_run]
         own = [run for row in statuses for run in row.runs if run.trained_for is None]
         left = sum(len(planned.runs) for planned in remaining if planned.recipe.name == name)
         cells = (
             f"[{name}](#{_anchor(name)})",
             f"{sum(not row.remaining for row in can_run)} / {len(can_run)}",
-            str(len(compared) - differ) if compared else "",
-            str(differ) if compared else "",
+            *(str(compared.count(kind)) if compared else "" for kind in ("agrees", "differs")),
             _hours(sum(run.seconds for run in own)) if own else "",
             f"{left:,}" if left else _nothing_left(statuses),
         )
@@ -208,18 +215,17 @@ def _completed(rows: Mapping[str, Sequence[PageRow]], runs: Sequence[ArchivedRun
 
 
 def _agreement(rows: Mapping[str, Sequence[PageRow]]) -> str:
-    own = [row for statuses in rows.values() for row in statuses if row.has_own_runs]
-    compared = [disagrees(row.outcome) for row in own if is_comparable(row.outcome)]
+    compared = [row.agreement for its in rows.values() for row in its if row.agreement]
     if not compared:
         return ""
-    differ, agree = sum(compared), len(compared) - sum(compared)
-    if len(compared) == 1:
-        verb = "differs from" if differ else "agrees with"
-        return f"One number of ours {verb} the paper's number or bound."
-    return (
-        f"We compare {len(compared)} numbers with a paper's number or bound: {agree} agree"
-        f"{'s' if agree == 1 else ''}, {differ} differ{'s' if differ == 1 else ''}."
-    )
+    counts = {
+        "agree with the paper's number or bound": compared.count("agrees"),
+        "differ from it": compared.count("differs"),
+        "are at the chance level in both": compared.count("both at the chance level"),
+        "cannot be judged": compared.count("cannot be judged"),
+    }
+    parts = ", ".join(f"{count} {said}" for said, count in counts.items() if count)
+    return f"Of {pluralise(len(compared), 'number')} that we compare, {parts}."
 
 
 def _remaining(remaining: Sequence[PlannedRow]) -> str:
@@ -335,18 +341,22 @@ def _paragraphs(outcomes: Sequence[Outcome], row_remarks: Mapping[str, str]) -> 
 
 def _difference(outcome: Outcome) -> str:
     """Describe how a number differs from the paper's; empty if it agrees."""
-    if not disagrees(outcome):
+    if agreement(outcome) != "differs":
         return ""
+    is_trained = bool(outcome.seeds)
+    seed = ", from one seed" if is_trained and len(outcome.counted_values) == 1 else ""
     if outcome.at_most is not None:
-        return "above the bound of the paper's curve"
-    return f"more than {margin(outcome):.3g} from the paper's number"
+        return f"above the bound of the paper's curve{seed}"
+    return f"more than {margin(outcome):.3g} from the paper's number{seed}"
 
 
 def _ours(row: PageRow, cell: str) -> str:
     """Write our number, in bold if it differs from the paper's, or why there is none."""
     parts: list[str] = []
     if row.outcome.values:
-        parts.append((f"**{cell}**" if disagrees(row.outcome) else cell) + _run_count(row))
+        parts.append(
+            (f"**{cell}**" if agreement(row.outcome) == "differs" else cell) + _run_count(row)
+        )
     elif not row.unfinished_runs:
         parts.append("no valid run")
     parts += [_so_far(run) for run in row.unfinished_runs]

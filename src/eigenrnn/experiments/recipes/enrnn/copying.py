@@ -29,6 +29,7 @@ def _row(
     note: str,
     **row_fields: Any,
 ) -> Row:
+    value, reading = (_BASELINE, 5e-4) if layer is TorchLSTM else (None, None)
     defaults: dict[str, Any] = {"head_init": glorot_uniform_, "head_bias_init": glorot_uniform_}
     return Row(
         label=f"{label} {hidden_size}",
@@ -39,9 +40,7 @@ def _row(
         hidden_size=hidden_size,
         parameters=parameters,
         settings=settings,
-        reported=Reported(
-            _BASELINE if layer is TorchLSTM else None, "figure 2", "test", "loss", "last", note
-        ),
+        reported=Reported(value, "figure 2", "test", "loss", "last", note, reading=reading),
         **defaults | row_fields,
     )
 

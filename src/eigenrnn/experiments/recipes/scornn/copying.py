@@ -51,7 +51,8 @@ def _copying(delay: int) -> tuple[Row, ...]:
         )
 
     def loss(value: float | None, note: str) -> Reported:
-        return Reported(value, place, quantity="loss", rule="last", note=note)
+        reading = None if value is None else 5e-4
+        return Reported(value, place, quantity="loss", rule="last", note=note, reading=reading)
 
     solved = loss(0.0, "the curve ends at zero")
     gradual = loss(None, "the curve leaves the baseline gradually; no number is printed")
