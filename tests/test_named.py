@@ -177,7 +177,7 @@ def test_as_rnn_rejects_sets_that_are_not_orthogonal(name, make):
 
 
 def test_as_rnn_rejects_an_initialisation_with_a_constraint():
-    with pytest.raises(ValueError, match="expected either init or constraint, got init='haar'"):
+    with pytest.raises(ValueError, match="expected either init or constraint, got both"):
         AsRNN(3, 8, init="haar", constraint=ScaledCayley)
 
 
