@@ -22,6 +22,7 @@ from eigenrnn.experiments.tasks import (
     PixelMNIST,
     Series,
     Speech,
+    StateTracking,
 )
 from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for
 from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
@@ -276,7 +277,7 @@ def test_shuffled_epochs_differ_and_ordered_ones_do_not():
     assert [rows.tolist() for rows in ordered] == [[*range(10)]] * 2
 
 
-SYNTHETIC = [Adding, Copying, Denoise, Parenthesis]
+SYNTHETIC = [Adding, Copying, Denoise, Parenthesis, StateTracking]
 LEAST = {"train_examples": 1, "test_examples": 1, "validation_examples": 1, "data_seed": 0}
 
 

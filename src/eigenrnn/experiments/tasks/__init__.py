@@ -9,6 +9,7 @@ from eigenrnn.experiments.tasks.parenthesis import Parenthesis
 from eigenrnn.experiments.tasks.pixel_mnist import PixelMNIST
 from eigenrnn.experiments.tasks.series import Series
 from eigenrnn.experiments.tasks.speech import Speech
+from eigenrnn.experiments.tasks.state_tracking import StateTracking
 from eigenrnn.experiments.tasks.synthetic import Synthetic
 from eigenrnn.experiments.tasks.text import CharPTB, Enwik8, NextSymbol, Text, WordPTB
 
@@ -25,6 +26,7 @@ __all__ = [
     "PixelMNIST",
     "Series",
     "Speech",
+    "StateTracking",
     "Synthetic",
     "Task",
     "Text",

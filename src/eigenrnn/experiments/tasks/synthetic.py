@@ -56,6 +56,10 @@ class Synthetic(Task):
     def _draw(self, count: int, generator: Generator) -> Examples:
         """Draw examples in a compact form, one tensor per part."""
 
+    def _draw_fixed(self, _split: str, count: int, generator: Generator) -> Examples:
+        """Draw the examples of a fixed set; a subclass may draw longer ones for some splits."""
+        return self._draw(count, generator)
+
     @abstractmethod
     def _collate(self, examples: Examples) -> Batch:
         """Expand examples to the sequences of a batch."""
@@ -95,7 +99,8 @@ class Synthetic(Task):
         """
         size = self._set_sizes[split]
         if size is not None and split not in self._stored:
-            self._stored[split] = self._draw(size, generator_for(self.data_seed, f"{split} set"))
+            generator = generator_for(self.data_seed, f"{split} set")
+            self._stored[split] = self._draw_fixed(split, size, generator)
         return self._stored.get(split)
 
     @cached_property
@@ -113,12 +118,16 @@ class Synthetic(Task):
             "validation": validation,
             "test": self.test_examples,
         }
-        count = sum(size for size in sizes.values() if size is not None)
-        example = self._draw(1, generator_for(self.data_seed, "size"))
-        needed = count * sum(part.numel() * part.element_size() for part in example)
+        fixed = {split: size for split, size in sizes.items() if size is not None}
+        count = sum(fixed.values())
+        needed = sum(size * self._example_bytes(split) for split, size in fixed.items())
         if needed > _UNCHECKED:
             check_memory(needed, f"the fixed sets of {count} examples", "take fewer examples")
         return sizes
+
+    def _example_bytes(self, split: str) -> int:
+        example = self._draw_fixed(split, 1, generator_for(self.data_seed, "size"))
+        return sum(part.numel() * part.element_size() for part in example)
 
 
 def symbol_loss(

@@ -1,0 +1,197 @@
+"""State tracking: the word problem of a finite group."""
+
+import itertools
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from eigenrnn.experiments.tasks.base import Batch, check_at_least
+from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic, symbol_loss
+
+__all__ = ["StateTracking"]
+
+_SIZES = {"Z": (2, 256), "S": (2, 5), "A": (3, 5)}  # elements are stored in a byte
+_THRESHOLD = 0.9
+
+
+@dataclass(frozen=True)
+class StateTracking(Synthetic):
+    r"""Track a state: after each letter, name the product of all letters read so far.
+
+    The letters are the elements of a finite group, drawn uniformly. One word over Z3, the integers
+    modulo 3, whose product is the sum::
+
+        input   1  2  2  0  1
+        target  1  0  2  2  0
+
+    .. math:: y_t = x_1 x_2 \cdots x_t, \qquad \text{baseline} = \ln |G|
+
+    Z2 is parity. Zm counts modulo m. S3 is the smallest group whose products depend on the order.
+    A5 and S5 are not solvable, which makes their word problem complete for the class
+    :math:`\mathsf{NC}^1`. Training words are short and all words of the other sets long, so the
+    metrics measure how far the learned rule generalises.
+
+    The loss is the mean cross-entropy over all steps. The chance-level baseline knows no letter:
+    every product is then equally probable. `accuracy` is the mean over all steps, and `accuracy_n`
+    the accuracy after n letters. `longest` is the number of steps before the accuracy first falls
+    to 0.9 or below.
+
+    See `Synthetic` for the options of the validation and test sets.
+
+    Args:
+        group: The group G: ``"Z2"`` to ``"Z256"``, cyclic; ``"S2"`` to ``"S5"``, all permutations;
+            ``"A3"`` to ``"A5"``, the even permutations. The product :math:`g h` of two
+            permutations applies g first.
+        length: The number T of letters of a training word. With a target after each letter it
+            also trains on all shorter words.
+        test_lengths: The lengths, in ascending order, of which `accuracy_n` is measured. The words
+            of the validation and test sets have the longest of them.
+
+    Shape:
+        inputs: :math:`(T, B, |G|)`, one-hot.
+        targets: :math:`(T, B)`, the indices of the products.
+
+    Units:
+        Loss and baseline in nats per step; `longest` in steps.
+
+    Raises:
+        ValueError: If the group is unknown, or a length is out of range.
+
+    Source:
+        Liu et al., ICLR 2023. https://arxiv.org/abs/2210.10749. Merrill, Petty and Sabharwal, ICML
+        2024. https://arxiv.org/abs/2404.08819. Grazzi et al., ICLR 2025.
+        https://arxiv.org/abs/2411.12537 (departures: letters are all elements of the group, as in
+        Merrill et al., not generators; all training words have the same length).
+
+    Example:
+        >>> task = StateTracking("S3")
+        >>> task.batch(64, torch.Generator().manual_seed(0)).inputs.shape
+        torch.Size([40, 64, 6])
+    """
+
+    readout: ClassVar[Literal["all", "last"]] = "all"
+    metric_name: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+
+    group: str = "Z2"
+    length: int = 40
+    test_lengths: tuple[int, ...] = (40, 60, 80, 100, 150, 200, 300, 400, 500)
+    test_examples: int = 500
+    validation_examples: int | None = None
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _kind_and_size(self.group)
+        check_at_least(self, 1, "length")
+        lengths = self.test_lengths
+        if not lengths or lengths[0] < 1 or list(lengths) != sorted(set(lengths)):
+            raise ValueError(f"expected test_lengths >= 1 in ascending order, got {lengths}")
+
+    @property
+    def input_size(self) -> int:
+        return len(multiplication_table(self.group))
+
+    @property
+    def output_size(self) -> int:
+        return self.input_size
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return "loss", "accuracy", "longest", *(f"accuracy_{n}" for n in self.test_lengths)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return symbol_loss(outputs, targets)
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.argmax(-1) == targets).float().mean()
+
+    def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (T + 2,)
+        count = targets.new_tensor([targets.shape[1]], dtype=outputs.dtype)
+        correct = (outputs.argmax(-1) == targets).sum(1).to(outputs.dtype)  # at each step
+        return torch.cat([count, count * self.loss(outputs, targets), correct])
+
+    def metrics_from_sums(self, sums: Tensor) -> dict[str, float]:
+        """Compute the metrics; the accuracy at a length that no word has is NaN."""
+        count, loss = sums[:2].tolist()
+        accuracies: list[float] = (sums[2:] / count).tolist()
+        steps = len(accuracies)
+        too_low = (t for t, accuracy in enumerate(accuracies) if accuracy <= _THRESHOLD)
+        return {
+            "loss": loss / count,
+            "accuracy": math.fsum(accuracies) / steps,
+            "longest": float(next(too_low, steps)),
+            **{
+                f"accuracy_{n}": accuracies[n - 1] if n <= steps else math.nan
+                for n in self.test_lengths
+            },
+        }
+
+    def baseline(self) -> float:
+        return math.log(self.output_size)
+
+    def _draw(self, count: int, generator: Generator) -> Examples:  # (count, T)
+        return self._draw_words(count, self.length, generator)
+
+    def _draw_fixed(self, split: str, count: int, generator: Generator) -> Examples:
+        length = self.length if split == "train" else self.test_lengths[-1]
+        return self._draw_words(count, length, generator)
+
+    def _draw_words(self, count: int, length: int, generator: Generator) -> Examples:
+        shape = (count, length)
+        return (torch.randint(self.input_size, shape, generator=generator, dtype=torch.uint8),)
+
+    def _collate(self, examples: Examples) -> Batch:
+        (words,) = examples  # (B, T)
+        letters = words.numpy().T
+        table, products = multiplication_table(self.group), np.ascontiguousarray(letters)
+        for t in range(1, len(letters)):
+            products[t] = table[products[t - 1], letters[t]]
+        inputs = F.embedding(words.T.long(), torch.eye(self.input_size, dtype=torch.float32))
+        return Batch(inputs, torch.from_numpy(products.astype(np.int64)))
+
+
+def _kind_and_size(group: str) -> tuple[str, int]:
+    """Return the letter and the number of a group's name.
+
+    Raises:
+        ValueError: If there is no such group.
+    """
+    found = re.fullmatch(r"([ZSA])(\d{1,3})", group)
+    if found is not None:
+        kind, size = found[1], int(found[2])
+        least, largest = _SIZES[kind]
+        if least <= size <= largest:
+            return kind, size
+    raise ValueError(f"expected group to be Z2 to Z256, S2 to S5 or A3 to A5, got {group!r}")
+
+
+def group_elements(group: str) -> list[tuple[int, ...]]:
+    """Return the elements of a group as permutations, each the images of 0, 1, ..., n - 1."""
+    kind, n = _kind_and_size(group)
+    if kind == "Z":
+        return [tuple((i + shift) % n for i in range(n)) for shift in range(n)]
+    permutations = itertools.permutations(range(n))
+    if kind == "S":
+        return list(permutations)
+    return [
+        p for p in permutations if sum(a > b for a, b in itertools.combinations(p, 2)) % 2 == 0
+    ]
+
+
+@cache
+def multiplication_table(group: str) -> NDArray[np.uint8]:  # (|G|, |G|)
+    """Return the index of the product g h at row g and column h."""
+    elements = group_elements(group)
+    index = {element: i for i, element in enumerate(elements)}
+    return np.array(
+        [[index[tuple(h[image] for image in g)] for h in elements] for g in elements], np.uint8
+    )

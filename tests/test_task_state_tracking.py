@@ -1,0 +1,120 @@
+"""Word problems of groups, against products of permutation matrices."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn.experiments.tasks import StateTracking
+from eigenrnn.experiments.tasks.sampling import generator_for
+from eigenrnn.experiments.tasks.state_tracking import group_elements, multiplication_table
+
+ORDERS = {"Z2": 2, "Z3": 3, "Z7": 7, "S3": 6, "A4": 12, "S4": 24, "A5": 60, "S5": 120}
+GROUPS = list(ORDERS)
+
+
+def permutation_matrices(group):
+    """Return P with P[k, g(k)] = 1 for each element g; then P_g P_h belongs to "g, then h"."""
+    return [np.eye(len(element))[list(element)] for element in group_elements(group)]
+
+
+def accuracies(task, correct):
+    """Return the metrics of outputs that are correct where a mask (T, B) says so."""
+    targets = torch.zeros(correct.shape, dtype=torch.int64)
+    outputs = torch.nn.functional.one_hot((~correct).long(), task.output_size).float()
+    return task.metrics_from_sums(task.metric_sums(outputs, targets).double())
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_targets_equal_products_of_permutation_matrices(group):
+    batch = StateTracking(group, 30).batch(5, generator_for(0))
+    matrices = permutation_matrices(group)
+    letters = batch.inputs.argmax(-1)
+    for b in range(5):
+        product = np.eye(len(matrices[0]))
+        for letter, target in zip(
+            letters[:, b].tolist(), batch.targets[:, b].tolist(), strict=True
+        ):
+            product = product @ matrices[letter]
+            assert np.array_equal(product, matrices[target])
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_has_its_order_a_neutral_element_and_inverses(group):
+    table = multiplication_table(group)
+    order = ORDERS[group]
+    assert table.shape == (order, order)
+    assert table[0].tolist() == table[:, 0].tolist() == list(range(order))
+    assert all(sorted(row) == list(range(order)) for row in (*table, *table.T))
+
+
+@pytest.mark.parametrize("group", ["Z7", "S3", "A5"])
+def test_only_cyclic_groups_commute(group):
+    table = multiplication_table(group)
+    assert np.array_equal(table, table.T) == group.startswith("Z")
+
+
+def test_the_even_permutations_have_determinant_one():
+    assert all(np.linalg.det(P) > 0 for P in permutation_matrices("A5"))
+
+
+def test_parity_and_counting_are_sums():
+    for order in (2, 7):
+        batch = StateTracking(f"Z{order}", 20).batch(8, generator_for(1))
+        sums = batch.inputs.argmax(-1).cumsum(0) % order
+        assert torch.equal(batch.targets, sums)
+
+
+@pytest.mark.parametrize("group", ["Z3", "S3"])
+def test_the_baseline_is_the_entropy_of_products_that_are_uniform_at_every_step(group):
+    task = StateTracking(group, 5)
+    targets = task.batch(60_000, generator_for(0)).targets
+    shares = torch.stack([(targets == g).float().mean(1) for g in range(task.output_size)], -1)
+    assert torch.allclose(shares, torch.full_like(shares, 1 / task.output_size), atol=0.01)
+    outputs = shares.log().unsqueeze(1).expand(-1, 60_000, -1)
+    assert task.loss(outputs, targets).item() == pytest.approx(task.baseline(), rel=1e-3)
+    assert task.baseline() == math.log(ORDERS[group])
+
+
+def test_training_words_are_short_and_held_out_words_long():
+    task = StateTracking("S3", 40, test_lengths=(40, 90), test_examples=12)
+    lengths = {split: len(next(task.batches(split, 3)).inputs) for split in task.splits}
+    assert lengths == {"train": 40, "validation": 90, "test": 90}
+
+
+def test_the_accuracy_of_each_length_is_that_of_its_step():
+    task = StateTracking("Z3", test_lengths=(1, 2, 4, 9))
+    correct = torch.tensor([[1, 1], [1, 0], [0, 0], [1, 1]], dtype=torch.bool)
+    metrics = accuracies(task, correct)
+    assert metrics["accuracy"] == 5 / 8
+    assert [metrics[f"accuracy_{n}"] for n in (1, 2, 4)] == [1, 0.5, 1]
+    assert math.isnan(metrics["accuracy_9"])
+
+
+@pytest.mark.parametrize(
+    ("correct_of_ten", "longest"),
+    [((10, 10, 9, 10), 2), ((10, 10, 10, 10), 4), ((9, 10, 10, 10), 0)],
+)
+def test_the_longest_length_ends_where_the_accuracy_falls_to_nine_tenths(correct_of_ten, longest):
+    correct = torch.arange(10) < torch.tensor(correct_of_ten).unsqueeze(1)
+    assert accuracies(StateTracking("Z3"), correct)["longest"] == longest
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(
+            ({"group": name}, rf"expected group to be Z2 to Z256, .*, got '{name}'")
+            for name in ("Z1", "Z257", "S6", "A2", "D4", "z2", "Z", "Z02 ")
+        ),
+        ({"length": 0}, r"expected length >= 1, got 0"),
+        ({"test_lengths": ()}, r"expected test_lengths >= 1 in ascending order, got \(\)"),
+        ({"test_lengths": (0, 5)}, r"in ascending order, got \(0, 5\)"),
+        ({"test_lengths": (5, 5)}, r"in ascending order, got \(5, 5\)"),
+        ({"test_lengths": (9, 5)}, r"in ascending order, got \(9, 5\)"),
+    ],
+)
+def test_options_out_of_range_are_rejected(options, message):
+    with pytest.raises(ValueError, match=message):
+        StateTracking(**options)
