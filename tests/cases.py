@@ -298,7 +298,7 @@ TASKS = {
     "parenthesis-pairs": Parenthesis(9, types=4, pairs=3, test_examples=7),
     "parenthesis-entropy": Parenthesis(9, cap=2, criterion="cross_entropy", test_examples=7),
     "state-tracking": StateTracking(test_lengths=(3, 50), test_examples=7),
-    "state-tracking-a5": StateTracking("A5", 6, test_lengths=(4, 9), test_examples=7),
+    "state-tracking-a5": StateTracking("A5", "generators", 6, (4, 9), test_examples=7),
     "car-racing": CarRacing(),
     "char-ptb": CharPTB(window=20, validation_streams=3, test_streams=2),
     "char-ptb-random": CharPTB(cut="random", window=20),

@@ -10,7 +10,14 @@ from cases import CELLS
 from eigenrnn import constraints, layers
 from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import registry, tasks
-from eigenrnn.experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
+from eigenrnn.experiments.recipes import (
+    enrnn,
+    nc_gru,
+    nnrnn,
+    nonnormal,
+    scornn,
+    state_tracking,
+)
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
@@ -45,7 +52,7 @@ def test_every_exported_class_has_one_name(mapping, exported):
 
 
 def test_every_recipe_has_its_own_name():
-    papers = (enrnn, nc_gru, nnrnn, nonnormal, scornn)
+    papers = (enrnn, nc_gru, nnrnn, nonnormal, scornn, state_tracking)
     assert list(registry.RECIPES.values()) == [each for paper in papers for each in paper.RECIPES]
 
 
@@ -79,7 +86,9 @@ def test_names_of_classes_are_in_snake_case(kind):
 
 
 def test_names_of_recipes_give_the_paper_and_the_place():
-    assert all(re.fullmatch(r"[a-z_]+/(table|fig)\d(-free)?", name) for name in registry.RECIPES)
+    published = r"[a-z_]+/(table|fig)\d(-free)?"
+    own = r"state_tracking/[a-z]\d(-sets)?"
+    assert all(re.fullmatch(f"{published}|{own}", name) for name in registry.RECIPES)
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

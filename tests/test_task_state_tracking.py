@@ -26,18 +26,17 @@ def accuracies(task, correct):
     return task.metrics_from_sums(task.metric_sums(outputs, targets).double())
 
 
+@pytest.mark.parametrize("letters", ["elements", "generators"])
 @pytest.mark.parametrize("group", GROUPS)
-def test_targets_equal_products_of_permutation_matrices(group):
-    batch = StateTracking(group, 30).batch(5, generator_for(0))
-    matrices = permutation_matrices(group)
-    letters = batch.inputs.argmax(-1)
-    for b in range(5):
-        product = np.eye(len(matrices[0]))
-        for letter, target in zip(
-            letters[:, b].tolist(), batch.targets[:, b].tolist(), strict=True
-        ):
-            product = product @ matrices[letter]
-            assert np.array_equal(product, matrices[target])
+def test_targets_equal_products_of_permutation_matrices(group, letters):
+    task = StateTracking(group, letters, length=30)
+    batch = task.batch(5, generator_for(0))
+    matrices = np.array(permutation_matrices(group))
+    words = batch.inputs.argmax(-1).numpy()
+    products = np.eye(matrices.shape[1])
+    for letters_read, targets in zip(words, batch.targets.numpy(), strict=True):
+        products = products @ matrices[np.array(task.letter_indices)[letters_read]]
+        assert np.array_equal(products, matrices[targets])
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -61,24 +60,50 @@ def test_the_even_permutations_have_determinant_one():
 
 def test_parity_and_counting_are_sums():
     for order in (2, 7):
-        batch = StateTracking(f"Z{order}", 20).batch(8, generator_for(1))
+        batch = StateTracking(f"Z{order}", length=20).batch(8, generator_for(1))
         sums = batch.inputs.argmax(-1).cumsum(0) % order
         assert torch.equal(batch.targets, sums)
 
 
+@pytest.mark.parametrize("group", [*GROUPS, "S2", "A3"])
+def test_every_element_is_a_product_of_the_generators(group):
+    matrices = permutation_matrices(group)
+    letters = [matrices[i] for i in StateTracking(group, "generators").letter_indices]
+    found = {letters[0].tobytes(): letters[0]}
+    while True:
+        products = [P @ Q for P in found.values() for Q in letters]
+        larger = found | {P.tobytes(): P for P in products}
+        if len(larger) == len(found):
+            break
+        found = larger
+    assert np.array_equal(letters[0], np.eye(len(letters[0])))
+    assert len(found) == len(matrices)
+
+
+def test_words_of_generators_have_few_letters():
+    sizes = {g: StateTracking(g, "generators").input_size for g in ("Z2", "Z7", "A3", "A5", "S5")}
+    assert sizes == {"Z2": 2, "Z7": 2, "A3": 2, "A5": 3, "S5": 3}
+
+
+@pytest.mark.parametrize("letters", ["elements", "generators"])
 @pytest.mark.parametrize("group", ["Z3", "S3"])
-def test_the_baseline_is_the_entropy_of_products_that_are_uniform_at_every_step(group):
-    task = StateTracking(group, 5)
+def test_the_baseline_is_the_loss_of_a_predictor_that_knows_only_the_step(group, letters):
+    task = StateTracking(group, letters, 5)
     targets = task.batch(60_000, generator_for(0)).targets
     shares = torch.stack([(targets == g).float().mean(1) for g in range(task.output_size)], -1)
-    assert torch.allclose(shares, torch.full_like(shares, 1 / task.output_size), atol=0.01)
-    outputs = shares.log().unsqueeze(1).expand(-1, 60_000, -1)
-    assert task.loss(outputs, targets).item() == pytest.approx(task.baseline(), rel=1e-3)
-    assert task.baseline() == math.log(ORDERS[group])
+    probabilities = torch.from_numpy(task.product_probabilities(5)).float()
+    assert torch.allclose(shares, probabilities, atol=0.01)
+    outputs = shares.clamp_min(1e-30).log().unsqueeze(1).expand(-1, 60_000, -1)
+    assert task.loss(outputs, targets).item() == pytest.approx(task.baseline(), rel=2e-3)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_products_of_all_elements_are_uniform(group):
+    assert StateTracking(group).baseline() == pytest.approx(math.log(ORDERS[group]), rel=1e-12)
 
 
 def test_training_words_are_short_and_held_out_words_long():
-    task = StateTracking("S3", 40, test_lengths=(40, 90), test_examples=12)
+    task = StateTracking("S3", test_lengths=(40, 90), test_examples=12)
     lengths = {split: len(next(task.batches(split, 3)).inputs) for split in task.splits}
     assert lengths == {"train": 40, "validation": 90, "test": 90}
 
@@ -108,6 +133,7 @@ def test_the_longest_length_ends_where_the_accuracy_falls_to_nine_tenths(correct
             ({"group": name}, rf"expected group to be Z2 to Z256, .*, got '{name}'")
             for name in ("Z1", "Z257", "S6", "A2", "D4", "z2", "Z", "Z02 ")
         ),
+        ({"letters": "all"}, r"expected letters to be 'elements' or 'generators', got 'all'"),
         ({"length": 0}, r"expected length >= 1, got 0"),
         ({"test_lengths": ()}, r"expected test_lengths >= 1 in ascending order, got \(\)"),
         ({"test_lengths": (0, 5)}, r"in ascending order, got \(0, 5\)"),

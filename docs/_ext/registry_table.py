@@ -40,7 +40,7 @@ def _row(row: Row) -> tuple[str, str, str]:
     if reported.at_most is not None:
         number = f"{reported.quantity} at most {reported.at_most:g}"
     else:
-        number = "a curve" if reported.value is None else f"{reported.quantity} {reported.value}"
+        number = "no number" if reported.value is None else f"{reported.quantity} {reported.value}"
     where = f"{reported.place} ({reported.note})" if reported.note else reported.place
     return row.label, number, where
 

@@ -1,6 +1,13 @@
-"""Published experiments by name: one file a paper, one line here."""
+"""Experiments by name, published ones and our own: one module for each paper or comparison."""
 
-from eigenrnn.experiments.recipes import enrnn, nc_gru, nnrnn, nonnormal, scornn
+from eigenrnn.experiments.recipes import (
+    enrnn,
+    nc_gru,
+    nnrnn,
+    nonnormal,
+    scornn,
+    state_tracking,
+)
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.recipe import (
     Axis,
@@ -28,4 +35,5 @@ __all__ = [
     "nonnormal",
     "reproduce",
     "scornn",
+    "state_tracking",
 ]

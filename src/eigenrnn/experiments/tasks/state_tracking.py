@@ -13,10 +13,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, check_at_least
+from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
 from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic, symbol_loss
 
 __all__ = ["StateTracking"]
+
+Letters = Literal["elements", "generators"]
 
 _SIZES = {"Z": (2, 256), "S": (2, 5), "A": (3, 5)}  # elements are stored in a byte
 _THRESHOLD = 0.9
@@ -26,23 +28,25 @@ _THRESHOLD = 0.9
 class StateTracking(Synthetic):
     r"""Track a state: after each letter, name the product of all letters read so far.
 
-    The letters are the elements of a finite group, drawn uniformly. One word over Z3, the integers
+    The letters are elements of a finite group, drawn uniformly. One word over Z3, the integers
     modulo 3, whose product is the sum::
 
         input   1  2  2  0  1
         target  1  0  2  2  0
 
-    .. math:: y_t = x_1 x_2 \cdots x_t, \qquad \text{baseline} = \ln |G|
+    .. math:: y_t = x_1 x_2 \cdots x_t, \qquad
+        \text{baseline} = -\frac{1}{T} \sum_{t=1}^{T} \sum_{g \in G} p_t(g) \ln p_t(g)
 
     Z2 is parity. Zm counts modulo m. S3 is the smallest group whose products depend on the order.
     A5 and S5 are not solvable, which makes their word problem complete for the class
     :math:`\mathsf{NC}^1`. Training words are short and all words of the other sets long, so the
     metrics measure how far the learned rule generalises.
 
-    The loss is the mean cross-entropy over all steps. The chance-level baseline knows no letter:
-    every product is then equally probable. `accuracy` is the mean over all steps, and `accuracy_n`
-    the accuracy after n letters. `longest` is the number of steps before the accuracy first falls
-    to 0.9 or below.
+    The loss is the mean cross-entropy over all steps. The chance-level baseline knows the step but
+    no letter: it predicts the probabilities :math:`p_t` of the products after t letters, which
+    are uniform if the letters are all elements. `accuracy` is the mean over all steps, and
+    `accuracy_n` the accuracy after n letters. `longest` is the number of steps before the accuracy
+    first falls to 0.9 or below.
 
     See `Synthetic` for the options of the validation and test sets.
 
@@ -50,13 +54,16 @@ class StateTracking(Synthetic):
         group: The group G: ``"Z2"`` to ``"Z256"``, cyclic; ``"S2"`` to ``"S5"``, all permutations;
             ``"A3"`` to ``"A5"``, the even permutations. The product :math:`g h` of two
             permutations applies g first.
+        letters: Whether the letters are all ``"elements"``, or the neutral element and
+            ``"generators"``: 1 of a cyclic group; a transposition and a cycle of all n numbers of
+            the permutations; two cycles of the even ones.
         length: The number T of letters of a training word. With a target after each letter it
             also trains on all shorter words.
         test_lengths: The lengths, in ascending order, of which `accuracy_n` is measured. The words
             of the validation and test sets have the longest of them.
 
     Shape:
-        inputs: :math:`(T, B, |G|)`, one-hot.
+        inputs: :math:`(T, B, M)`, one of M letters, one-hot.
         targets: :math:`(T, B)`, the indices of the products.
 
     Units:
@@ -68,8 +75,8 @@ class StateTracking(Synthetic):
     Source:
         Liu et al., ICLR 2023. https://arxiv.org/abs/2210.10749. Merrill, Petty and Sabharwal, ICML
         2024. https://arxiv.org/abs/2404.08819. Grazzi et al., ICLR 2025.
-        https://arxiv.org/abs/2411.12537 (departures: letters are all elements of the group, as in
-        Merrill et al., not generators; all training words have the same length).
+        https://arxiv.org/abs/2411.12537 (departures: letters are all elements, as in Merrill et
+        al., or these generators; all training words have the same length).
 
     Example:
         >>> task = StateTracking("S3")
@@ -82,6 +89,7 @@ class StateTracking(Synthetic):
     higher_is_better: ClassVar[bool] = True
 
     group: str = "Z2"
+    letters: Letters = "elements"
     length: int = 40
     test_lengths: tuple[int, ...] = (40, 60, 80, 100, 150, 200, 300, 400, 500)
     test_examples: int = 500
@@ -91,6 +99,7 @@ class StateTracking(Synthetic):
     def __post_init__(self) -> None:
         super().__post_init__()
         _kind_and_size(self.group)
+        check_choices(self, letters=Letters)
         check_at_least(self, 1, "length")
         lengths = self.test_lengths
         if not lengths or lengths[0] < 1 or list(lengths) != sorted(set(lengths)):
@@ -98,11 +107,19 @@ class StateTracking(Synthetic):
 
     @property
     def input_size(self) -> int:
-        return len(multiplication_table(self.group))
+        return len(self.letter_indices)
 
     @property
     def output_size(self) -> int:
-        return self.input_size
+        return len(multiplication_table(self.group))
+
+    @property
+    def letter_indices(self) -> list[int]:
+        """The indices of the letters among the elements of the group, in order."""
+        if self.letters == "elements":
+            return list(range(self.output_size))
+        elements = group_elements(self.group)
+        return [elements.index(letter) for letter in _generators(self.group)]
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -136,7 +153,20 @@ class StateTracking(Synthetic):
         }
 
     def baseline(self) -> float:
-        return math.log(self.output_size)
+        probabilities = self.product_probabilities(self.length)
+        logs = np.log(probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
+        return float(-(probabilities * logs).sum() / self.length)
+
+    def product_probabilities(self, steps: int) -> NDArray[np.float64]:  # (steps, |G|)
+        """Return the probability of each product after 1, 2, ... letters."""
+        columns = multiplication_table(self.group)[:, self.letter_indices]
+        rows = np.broadcast_to(np.arange(len(columns))[:, None], columns.shape)
+        transition = np.zeros((len(columns), len(columns)))
+        np.add.at(transition, (rows, columns), 1 / columns.shape[1])
+        found = [transition[0]]  # the neutral element comes first
+        for _ in range(steps - 1):
+            found.append(found[-1] @ transition)
+        return np.stack(found)
 
     def _draw(self, count: int, generator: Generator) -> Examples:  # (count, T)
         return self._draw_words(count, self.length, generator)
@@ -151,8 +181,9 @@ class StateTracking(Synthetic):
 
     def _collate(self, examples: Examples) -> Batch:
         (words,) = examples  # (B, T)
-        letters = words.numpy().T
-        table, products = multiplication_table(self.group), np.ascontiguousarray(letters)
+        table = multiplication_table(self.group)
+        letters = np.array(self.letter_indices, np.uint8)[words.numpy().T]
+        products = letters.copy()
         for t in range(1, len(letters)):
             products[t] = table[products[t - 1], letters[t]]
         inputs = F.embedding(words.T.long(), torch.eye(self.input_size, dtype=torch.float32))
@@ -185,6 +216,20 @@ def group_elements(group: str) -> list[tuple[int, ...]]:
     return [
         p for p in permutations if sum(a > b for a, b in itertools.combinations(p, 2)) % 2 == 0
     ]
+
+
+def _generators(group: str) -> list[tuple[int, ...]]:
+    """Return the neutral element and generators of the group, each once."""
+    kind, n = _kind_and_size(group)
+
+    def cycle(first: int, last: int) -> tuple[int, ...]:
+        moved = range(first, last)
+        return (*range(first), *moved[1:], first, *range(last, n))
+
+    first = {"Z": cycle(0, n), "S": cycle(0, 2), "A": cycle(0, 3)}[kind]
+    # a cycle of an even number is odd
+    other = cycle(1 if kind == "A" and n % 2 == 0 else 0, n)
+    return list(dict.fromkeys([tuple(range(n)), first, other]))
 
 
 @cache
