@@ -87,7 +87,7 @@ def test_the_environment_forces_a_backend(name, ran, monkeypatch):
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_the_argument_of_a_layer_forces_a_backend(name, ran):
-    RNN(2, 2, backend=name)(x)
+    RNN(2, 2, nonlinearity="tanh", backend=name)(x)
     assert ran == [name]
 
 
@@ -144,7 +144,7 @@ def test_an_empty_variable_forces_nothing(monkeypatch):
 
 def test_the_error_for_an_unknown_backend_lists_the_backends():
     with pytest.raises(
-        ValueError, match=r"one of \['cpu', 'gpu', 'loop', 'reference'\], got 'cuda'"
+        ValueError, match=r"one of \['cpu', 'gpu', 'torch', 'loop', 'reference'\], got 'cuda'"
     ):
         elman(x, W, backend="cuda")
 
@@ -180,6 +180,7 @@ def test_explain_says_which_backend_is_chosen_and_which_are_possible():
     reasons = explain(BACKENDS, CALL)
     less = "possible, less preferred"
     assert reasons.pop("gpu").startswith("Triton's interpreter")
+    assert reasons.pop("torch").startswith("other backends are faster on a CPU")
     assert reasons == {"cpu": "chosen", "loop": less, "reference": less}
 
 

@@ -15,6 +15,7 @@ from eigenrnn.layers.stacked import check_same_options, copy_torch_weights
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS
+from eigenrnn.ops.gru.operands import form_features
 
 __all__ = ["GATES", "GRU", "GatedDirection"]
 
@@ -292,6 +293,9 @@ class GRU(Gated[GatedDirection]):
                 )
         copy_torch_weights(self.all_directions(), torch_rnn)
         return self
+
+    def _features(self) -> list[str]:
+        return [*super()._features(), *form_features(self.reset_after, self.update_keeps)]
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": "tanh", "reset_after": True, "update_keeps": True}

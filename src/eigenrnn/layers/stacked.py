@@ -197,9 +197,15 @@ class Stacked(nn.Module, Generic[_D]):
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
         """Return for each backend whether it is chosen, could be, or why it cannot be."""
         x = input.data if isinstance(input, PackedSequence) else input
-        size, options = self.all_directions()[0].state_size, non_default_options(self)
-        call = Call.of(x, self.nonlinearity, *self.parameters(), state_size=size, features=options)
+        size, features = self.all_directions()[0].state_size, self._features()
+        call = Call.of(
+            x, self.nonlinearity, *self.parameters(), state_size=size, features=features
+        )
         return explain(self.backends, call, self.backend)
+
+    def _features(self) -> list[str]:
+        """Return the features that a backend needs, as in `Backend.features`."""
+        return non_default_options(self)
 
     def freeze(self) -> Self:
         """Store the recurrent matrices as plain tensors for inference, and call `eval()`.

@@ -23,13 +23,15 @@ from eigenrnn.ops.elman.gpu import ElmanGPU
 from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands, check_operand_shapes
 from eigenrnn.ops.elman.reference import ElmanReference
+from eigenrnn.ops.elman.torch import ElmanTorch
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "elman"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (ElmanCPU(), ElmanGPU(), ElmanLoop(), ElmanReference())
+    backend.name: backend
+    for backend in (ElmanCPU(), ElmanGPU(), ElmanTorch(), ElmanLoop(), ElmanReference())
 }
 """The backends by name, in order of preference."""
 

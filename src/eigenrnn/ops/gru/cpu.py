@@ -20,6 +20,7 @@ from eigenrnn.ops.compiled import (
 )
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.gru.operands import (
+    FORMS,
     SCHEMA,
     GRUOperands,
     GRUOptions,
@@ -145,6 +146,7 @@ class GRUCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps the inputs."""
 
     dtypes = REAL - {torch.float16}
+    features = FORMS
 
     def run_kernels(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
         h, last, _ = gru_cpu(*kernel_arguments(operands, options), needs_gradient(operands))

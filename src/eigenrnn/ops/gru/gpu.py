@@ -14,6 +14,7 @@ from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.gpu import TritonBackend, launch, sequence_lengths
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import (
+    FORMS,
     SCHEMA,
     GRUOperands,
     GRUOptions,
@@ -110,6 +111,7 @@ class GRUGPU(TritonBackend):
     """One launch for all steps."""
 
     dtypes = REAL
+    features = FORMS
     limits = {torch.float32: 128, torch.float64: 64}  # noqa: RUF012
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:

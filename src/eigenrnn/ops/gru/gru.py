@@ -19,15 +19,17 @@ from eigenrnn.ops.dispatch import Backend, Call, choose
 from eigenrnn.ops.gru.cpu import GRUCPU
 from eigenrnn.ops.gru.gpu import GRUGPU
 from eigenrnn.ops.gru.loop import GRULoop
-from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, check_operand_shapes
+from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, check_operand_shapes, form_features
 from eigenrnn.ops.gru.reference import GRUReference
+from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "gru"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (GRUCPU(), GRUGPU(), GRULoop(), GRUReference())
+    backend.name: backend
+    for backend in (GRUCPU(), GRUGPU(), GRUTorch(), GRULoop(), GRUReference())
 }
 """The backends by name, in order of preference."""
 
@@ -154,7 +156,8 @@ def _run(
     _check_biases(operands, options)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    state_size, features = W.shape[1], features_of(operands, options)
+    form = form_features(options.reset_after, options.update_keeps)
+    state_size, features = W.shape[1], [*features_of(operands, options), *form]
     call = Call.of(
         x, options.nonlinearity, *operands[1:], state_size=state_size, features=features
     )

@@ -13,6 +13,7 @@ from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradi
 from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import (
+    FORMS,
     SCHEMA,
     GRUOperands,
     GRUOptions,
@@ -170,6 +171,7 @@ class GRULoop(Backend):
     name = "loop"
     description = "in-place torch operations, any device"
     dtypes = REAL
+    features = FORMS
 
     def unsupported(self, call: Call) -> str | None:
         if call.transformed:

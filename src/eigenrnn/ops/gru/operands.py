@@ -8,10 +8,12 @@ from torch import Tensor
 from eigenrnn.ops.arguments import NORM_ZONEOUT, check_shapes, schema
 
 __all__ = [
+    "FORMS",
     "SCHEMA",
     "GRUOperands",
     "GRUOptions",
     "check_operand_shapes",
+    "form_features",
     "kernel_arguments",
     "kernel_records",
 ]
@@ -46,6 +48,16 @@ class GRUOptions(NamedTuple):
 
 SCHEMA = schema(GRUOperands, GRUOptions, without=NORM_ZONEOUT)
 """The arguments of the operators, which compute neither LayerNorm nor zoneout."""
+
+
+FORMS = frozenset({"reset_after=False", "update_keeps=False"})
+"""The forms that differ from `torch.nn.GRU`, as features of a backend."""
+
+
+def form_features(reset_after: bool, update_keeps: bool) -> list[str]:
+    """Return the features among `FORMS` that a call uses."""
+    form = {"reset_after": reset_after, "update_keeps": update_keeps}
+    return [f"{name}=False" for name, flag in form.items() if not flag]
 
 
 def kernel_records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:

@@ -6,7 +6,7 @@ from torch import Tensor
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.arguments import map_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
+from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
 from eigenrnn.ops.time_steps import states_and_last
 
@@ -58,7 +58,7 @@ class GRUReference(Backend):
     name = "reference"
     description = "naive loop, differentiable any number of times"
     dtypes = REAL
-    features = frozenset({"layer_norm", "zoneout"})
+    features = FORMS | {"layer_norm", "zoneout"}
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
         return gru_reference(operands, options)

@@ -18,12 +18,13 @@ from eigenrnn.ops.lstm.cpu import LSTMCPU
 from eigenrnn.ops.lstm.loop import LSTMLoop
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions, check_operand_shapes
 from eigenrnn.ops.lstm.reference import LSTMReference
+from eigenrnn.ops.lstm.torch import LSTMTorch
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "lstm"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (LSTMCPU(), LSTMLoop(), LSTMReference())
+    backend.name: backend for backend in (LSTMCPU(), LSTMTorch(), LSTMLoop(), LSTMReference())
 }
 """The backends by name, in order of preference."""
 

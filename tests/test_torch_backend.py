@@ -1,0 +1,280 @@
+"""The backend `torch` gives torch's own kernels our matrices, and agrees with the reference."""
+
+import dataclasses
+import gc
+import weakref
+from functools import partial
+
+import pytest
+import torch
+
+from eigenrnn.init import haar_
+from eigenrnn.layers import GRU, LSTM, RNN
+from eigenrnn.linalg import tol
+from eigenrnn.ops import elman, gru, lstm
+from eigenrnn.ops.dispatch import Call, choose, explain
+from eigenrnn.ops.elman import BACKENDS as ELMAN
+from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
+from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
+from eigenrnn.ops.torch_rnn import full_precision
+from kernel_testing import assert_near, normal, ragged_sizes
+
+CALL = Call("cuda", torch.float32, "tanh", transformed=False, state_size=8)
+# the function, its gates, its states, its biases, and its options
+CASES = {
+    "tanh": (elman, 1, 1, ("c",), {"nonlinearity": "tanh"}),
+    "relu": (elman, 1, 1, ("c",), {"nonlinearity": "relu"}),
+    "gru": (gru, 3, 1, ("c", "recurrent_bias"), {}),
+    "gru-one-bias": (gru, 3, 1, ("recurrent_bias",), {}),
+    "lstm": (lstm, 4, 2, ("c",), {}),
+    "lstm-no-bias": (lstm, 4, 2, (), {}),
+}
+TABLES = {"elman": ELMAN, "gru": GRU_BACKENDS, "lstm": LSTM_BACKENDS}
+
+each_case = pytest.mark.parametrize("case", CASES)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+
+
+def operands(case, shape, dtype=torch.float64, *, M=2):
+    """Return the tensors of a call by name; without M the inputs are mapped already."""
+    _, gates, states, biases, _ = CASES[case]
+    T, B, N = shape
+    generator = torch.Generator().manual_seed(0)
+
+    def of(*sizes):
+        return normal(generator, sizes, torch.float64).cpu()
+
+    W = [haar_(torch.empty(N, N, dtype=torch.float64), generator=generator) for _ in range(gates)]
+    tensors = {"x": of(T, B, M or gates * N), "W": torch.cat(W)}
+    tensors |= {name: of(B, N) for name in ("h0", "c0")[:states]}
+    if M:
+        tensors["U"] = of(gates * N, M)
+        sizes = {"c": gates * N, "recurrent_bias": N}
+        tensors |= {name: of(sizes[name]) for name in biases}
+    return {name: v.to(dtype).requires_grad_() for name, v in tensors.items()}
+
+
+def options_of(case, shape, *, reverse=False, ragged=False):
+    T, B, _ = shape
+    return CASES[case][4] | {
+        "reverse": reverse,
+        "batch_sizes": ragged_sizes(T, B) if ragged else None,
+    }
+
+
+def evaluated(case, tensors, backend, **options):
+    """Return the results and the gradients of all tensors, by name."""
+    leaves = {name: v.detach().requires_grad_() for name, v in tensors.items()}
+    results = CASES[case][0](**leaves, **options, backend=backend)
+    weights = [normal(torch.Generator().manual_seed(7), v.shape, v.dtype).cpu() for v in results]
+    found = torch.autograd.grad(results, list(leaves.values()), weights)
+    values = {f"result {i}": v.detach() for i, v in enumerate(results)}
+    return values | {f"d{name}": g for name, g in zip(leaves, found, strict=True)}
+
+
+def assert_equals_reference(case, tensors, **options):
+    got = evaluated(case, tensors, "torch", **options)
+    exact = {name: v.detach().double() for name, v in tensors.items()}
+    T, _, N = got["result 0"].shape
+    bound = tol(tensors["W"].dtype, T * N)
+    assert_near(got, evaluated(case, exact, "reference", **options), bound)
+
+
+@each_raggedness
+@each_direction
+@each_case
+def test_it_gives_the_values_and_gradients_of_the_reference(case, reverse, ragged):
+    shape = 7, 3, 5
+    options = options_of(case, shape, reverse=reverse, ragged=ragged)
+    assert_equals_reference(case, operands(case, shape), **options)
+
+
+@each_case
+def test_mapped_inputs_need_no_map(case):
+    shape = 4, 3, 5
+    tensors = operands(case, shape, M=None)
+    assert_equals_reference(case, tensors, **options_of(case, shape, ragged=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", ["tanh", "gru", "lstm"])
+def test_it_supports_every_real_dtype(case, dtype):
+    shape = 3, 2, 4
+    tensors = operands(case, shape, dtype)
+    got = evaluated(case, tensors, "torch", **options_of(case, shape))
+    assert {v.dtype for v in got.values()} == {dtype}
+    assert_equals_reference(case, tensors, **options_of(case, shape))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 0, 2), (33, 1, 17)], ids=str)
+@pytest.mark.parametrize("case", ["relu", "gru", "lstm"])
+def test_odd_shapes_agree_with_the_reference(case, shape):
+    assert_equals_reference(case, operands(case, shape), **options_of(case, shape, reverse=True))
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0]], ids=str)
+@each_direction
+@pytest.mark.parametrize("case", ["tanh", "lstm"])
+def test_values_past_the_end_of_a_sequence_have_no_effect(case, sizes, reverse):
+    tensors, options = operands(case, (4, 3, 2)), {"batch_sizes": sizes, "reverse": reverse}
+    with torch.no_grad():
+        for t, n in enumerate(sizes):
+            tensors["x"][t, n:] = torch.nan
+    got = evaluated(case, tensors, "torch", **CASES[case][4], **options)
+    for t, n in enumerate(sizes):
+        assert not got["result 0"][t, n:].any()
+        assert not got["dx"][t, n:].any()
+    assert all(v.isfinite().all() for v in got.values())
+
+
+@each_case
+def test_strides_do_not_change_the_results(case):
+    tensors = operands(case, (4, 3, 2))
+    strided = {name: torch.stack([v, v], dim=-1)[..., 0] for name, v in tensors.items()}
+    strided["x"] = tensors["x"].transpose(0, 1).contiguous().transpose(0, 1)
+    strided["W"] = tensors["W"].T.contiguous().T
+    before = [v.detach().clone() for v in strided.values()]
+    assert_equals_reference(case, strided, **options_of(case, (4, 3, 2)))
+    assert all(map(torch.equal, strided.values(), before))
+
+
+def test_tensors_without_gradient_get_none_and_cost_no_graph():
+    tensors = operands("gru", (4, 3, 2))
+    tensors["x"].requires_grad_(False)
+    h, _ = gru(**tensors, backend="torch")
+    assert torch.autograd.grad(h.sum(), tensors["W"])[0].any()
+    with torch.no_grad():
+        assert gru(**tensors, backend="torch")[0].grad_fn is None
+
+
+# ------------------------------------------------------------------------ second derivatives
+
+
+def of_backend(case, tensors, **options):
+    names = list(tensors)
+
+    def run(*values):
+        named = dict(zip(names, values, strict=True))
+        return CASES[case][0](**named, **options, backend="torch")
+
+    return run
+
+
+@pytest.mark.parametrize("case", ["tanh", "gru", "lstm"])
+def test_it_can_be_differentiated_twice(case):
+    tensors = operands(case, (2, 2, 2))
+    run = of_backend(case, tensors, **options_of(case, (2, 2, 2), ragged=True))
+    assert torch.autograd.gradgradcheck(run, list(tensors.values()), fast_mode=True)
+
+
+@pytest.mark.parametrize("case", ["tanh", "lstm"])
+def test_batched_gradients_equal_single_ones(case):
+    tensors = operands(case, (3, 2, 2))
+    h, *_ = of_backend(case, tensors, **CASES[case][4])(*tensors.values())
+    leaves, gs = list(tensors.values()), torch.eye(h.numel(), dtype=h.dtype).view(-1, *h.shape)
+    batched = torch.autograd.grad(h, leaves, gs, is_grads_batched=True, retain_graph=True)
+    single = [torch.autograd.grad(h, leaves, g, retain_graph=True) for g in gs]
+    for one, other in zip(batched, map(torch.stack, zip(*single, strict=True)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_backward_pass_frees_what_it_does_not_keep():
+    tensors = operands("tanh", (3, 2, 2))
+    h = elman(**tensors, nonlinearity="tanh", backend="torch")[0]
+    node = h.grad_fn
+    inner = [weakref.ref(v) for v in node.results]
+    h.sum().backward(retain_graph=True)
+    h.sum().backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        h.sum().backward()
+    del h, node
+    gc.collect()
+    assert not any(one() is not None for one in inner)
+
+
+# --------------------------------------------------------------------------- the choice of it
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
+def test_it_is_the_default_on_cuda_and_only_named_on_the_cpu(table, monkeypatch):
+    monkeypatch.delenv("EIGENRNN_BACKEND", raising=False)
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
+    assert choose(table, CALL).name == "torch"
+    here = dataclasses.replace(CALL, device="cpu")
+    assert choose(table, here).name == "cpu"
+    assert choose(table, here, "torch").name == "torch"
+
+
+def test_without_cudnn_it_is_only_named(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", False)
+    assert choose(ELMAN, CALL).name == "loop"
+    assert explain(ELMAN, CALL)["torch"].startswith("without cuDNN")
+
+
+@pytest.mark.parametrize(
+    ("table", "facts", "reason"),
+    [
+        ("elman", {"nonlinearity": "modrelu"}, "torch has no kernel for modrelu"),
+        ("gru", {"nonlinearity": "relu"}, "torch has no kernel for relu"),
+        ("elman", {"device": "meta"}, "it needs tensors on the CPU or a CUDA device"),
+        ("elman", {"dtype": torch.complex64}, "it has no kernels for torch.complex64"),
+        ("lstm", {"transformed": True}, "torch.func transforms"),
+        ("elman", {"features": ("zoneout",)}, "it does not compute zoneout"),
+        ("gru", {"features": ("reset_after=False",)}, "it does not compute reset_after=False"),
+    ],
+)
+def test_what_it_does_not_compute_is_refused_by_name(table, facts, reason):
+    backend = TABLES[table]["torch"]
+    assert backend.reason_against(dataclasses.replace(CALL, **facts)).startswith(reason)
+
+
+@pytest.mark.parametrize("form", [{"reset_after": False}, {"update_keeps": False}], ids=str)
+def test_other_forms_of_the_gru_are_refused(form):
+    tensors = operands("gru-one-bias", (3, 2, 2), M=None)
+    (name,) = form
+    with pytest.raises(ValueError, match=f"it does not compute {name}=False"):
+        gru(**tensors, **form, backend="torch")
+    layer = GRU(2, 3, **form)
+    assert layer.explain(torch.ones(2, 1, 2))["torch"] == f"it does not compute {name}=False"
+
+
+def test_torch_compile_uses_another_backend(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert choose(ELMAN, CALL).name == "loop"
+    assert explain(ELMAN, CALL)["torch"] == "torch.compile would unroll its time steps"
+
+
+@pytest.mark.parametrize("layer", [partial(RNN, nonlinearity="relu"), LSTM])
+def test_a_layer_under_autocast_runs_in_float32(layer):
+    layer, x = layer(2, 3, backend="torch"), torch.randn(3, 2, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        h, _ = layer(x)
+    assert torch.equal(h, layer(x)[0])
+
+
+# ----------------------------------------------------------------------------------- precision
+
+
+class OnGPU:
+    """The facts of a tensor that decide about its precision."""
+
+    device, dtype = torch.device("cuda"), torch.float32
+
+
+def test_the_factors_of_products_are_never_rounded_to_tf32():
+    rnn = torch.backends.cudnn.rnn
+    before = rnn.fp32_precision
+    rnn.fp32_precision = "tf32"
+    try:
+        with full_precision(OnGPU()):
+            assert rnn.fp32_precision == "ieee"
+            with pytest.raises(KeyError), full_precision(OnGPU()):
+                raise KeyError
+            assert rnn.fp32_precision == "ieee"
+        assert rnn.fp32_precision == "tf32"
+        with full_precision(torch.ones(1)):
+            assert rnn.fp32_precision == "tf32"
+    finally:
+        rnn.fp32_precision = before
