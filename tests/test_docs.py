@@ -149,6 +149,8 @@ SHORTENED = {
         "--steps 10000": "--steps 2",
         "steps: 2000": "steps: 2",
         "--epochs 3": "--steps 2",
+        "--steps 2000": "--steps 3",
+        "--warmup_steps 100": "--warmup_steps 1 --batch_size 2",
     },
 }
 NUMBER = r"\d[\d.,]*"

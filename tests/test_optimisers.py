@@ -5,7 +5,15 @@ import pytest
 import torch
 from torch.nn import Parameter
 
-from eigenrnn.experiments.training.optimisers import RMSpropTF1, build_optimisers
+from eigenrnn import NnRNN, RNNOrth, ScoRNN, SequenceModel, constrain, parameter_groups
+from eigenrnn.constraints import ScaledCayley
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training.optimisers import (
+    RMSpropTF1,
+    build_optimisers,
+    check_recurrent_rate,
+    lr_factor,
+)
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.models import constrained_parameters
 from training_run import small_model
@@ -169,3 +177,197 @@ def test_an_empty_group_has_no_optimiser():
 def test_a_model_without_trainable_parameters_raises():
     with pytest.raises(ValueError, match="expected a model with trainable parameters, got none"):
         build_optimisers(torch.nn.ReLU(), Settings(steps=1))
+
+
+def rates_and_decays(model, optimisers):
+    names = {id(p): name for name, p in model.named_parameters()}
+    return {
+        names[id(p)]: (group["lr"], group["weight_decay"])
+        for optimiser in optimisers
+        for group in optimiser.param_groups
+        for p in group["params"]
+    }
+
+
+def test_weight_decay_leaves_all_raw_parameters_alone_unless_they_are_named():
+    model = SequenceModel(NnRNN(2, 8), 3)
+    cases = {None: "head weight_ih bias", ("triangle", "head"): "triangle head"}
+    for parts, expected in cases.items():
+        settings = Settings(
+            steps=1, optimiser="adamw", lr=0.1, weight_decay=0.5, weight_decay_of=parts
+        )
+        found = rates_and_decays(model, build_optimisers(model, settings))
+        assert found.keys() == dict(model.named_parameters()).keys()
+        for name, (lr, decay) in found.items():
+            assert lr == pytest.approx(0.01 if name.endswith("P.raw") else 0.1)
+            assert decay == (0.5 if any(part in name for part in expected.split()) else 0), name
+
+
+def test_adamw_decays_only_by_the_stated_weight_decay():
+    model = small_model()
+    optimisers = build_optimisers(model, Settings(steps=1, optimiser="adamw"))
+    assert {type(optimiser) for optimiser in optimisers} == {torch.optim.AdamW}
+    assert {decay for _, decay in rates_and_decays(model, optimisers).values()} == {0.0}
+
+
+def test_a_free_matrix_can_have_the_recurrent_rate():
+    model = SequenceModel(RNNOrth(2, 8), 3)
+    settings = Settings(
+        steps=1, lr=0.5, lr_recurrent=0.1, lr_recurrent_of=("constraint",), weight_decay=0.2
+    )
+    check_recurrent_rate(model, settings)
+    recurrent, _ = optimisers = build_optimisers(model, settings)
+    assert [p.shape for group in recurrent.param_groups for p in group["params"]] == [(8, 8)]
+    found = rates_and_decays(model, optimisers)
+    assert {name for name, (lr, _) in found.items() if lr == 0.1} == {
+        "layer.directions.0.constraint.raw"
+    }
+    assert {decay for _, decay in found.values()} == {0.2}  # a free matrix decays too
+
+
+def test_a_constrained_matrix_without_the_recurrent_rate_does_not_decay():
+    model = SequenceModel(ScoRNN(2, 8), 3)
+    settings = Settings(steps=1, lr=0.5, lr_recurrent_of=("head",), weight_decay=0.2)
+    found = rates_and_decays(model, build_optimisers(model, settings))
+    assert found["layer.directions.0.constraint.raw"] == (0.5, 0.0)
+    assert found["head.weight"] == (0.05, 0.2)
+
+
+@pytest.mark.parametrize("parts", [(), ("",), ("kernel",), ("head", "kernel")])
+def test_a_recurrent_rate_of_unknown_parameters_raises(parts):
+    with pytest.raises(ValueError, match="expected lr_recurrent_of to be parts of layer"):
+        build_optimisers(small_model(), Settings(steps=1, lr_recurrent_of=parts))
+
+
+@pytest.mark.parametrize(
+    "option", [{"lr_recurrent": 0.1}, {"optimiser_recurrent": "sgd"}], ids=str
+)
+def test_a_recurrent_rate_without_a_constrained_matrix_raises(option):
+    model = SequenceModel(RNNOrth(2, 8), 3)
+    with pytest.raises(ValueError, match="only for a network with a constrained matrix, got"):
+        check_recurrent_rate(model, Settings(steps=1, **option))
+    check_recurrent_rate(model, Settings(steps=1))
+    check_recurrent_rate(small_model(), Settings(steps=1, **option))
+
+
+@pytest.mark.parametrize("name", ["lr_recurrent_of", "weight_decay_of"])
+def test_a_string_in_place_of_several_raises(name):
+    with pytest.raises(ValueError, match=f"expected {name} as a tuple, got 'head'"):
+        Settings(steps=1, **{name: "head"})
+
+
+# schedules
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+@pytest.mark.parametrize("warmup", [0, 2, 7])
+def test_schedules_agree_with_those_of_torch(schedule, warmup):
+    steps = 30
+    settings = Settings(steps=steps, lr_schedule=schedule, warmup_steps=warmup)
+    optimiser = torch.optim.SGD([Parameter(torch.ones(1))], lr=1.0)
+    schedulers = torch.optim.lr_scheduler
+    parts = []
+    if warmup:
+        parts = [schedulers.LinearLR(optimiser, 1 / warmup, total_iters=warmup - 1)]
+    match schedule:
+        case "constant":
+            parts.append(schedulers.ConstantLR(optimiser, factor=1.0))
+        case "linear":
+            parts.append(schedulers.LinearLR(optimiser, 1.0, 0.0, steps - warmup))
+        case "cosine":
+            parts.append(schedulers.CosineAnnealingLR(optimiser, steps - warmup))
+    whole = schedulers.SequentialLR(optimiser, parts, [warmup] if warmup else [])
+    for step in range(1, steps + 1):
+        found = lr_factor(settings, step=step, steps=steps, per_epoch=None, plateaus=0)
+        assert found == pytest.approx(whole.get_last_lr()[0], abs=1e-12), step
+        optimiser.step()
+        whole.step()
+
+
+def test_decays_multiply_the_schedule():
+    settings = Settings(steps=8, lr_schedule="linear", lr_decay=0.5, lr_decay_at="plateau")
+    assert lr_factor(settings, step=5, steps=8, per_epoch=None, plateaus=2) == 0.5 * 0.25
+
+
+@pytest.mark.parametrize("warmup", [10, 11])
+def test_a_warmup_as_long_as_the_run_raises(warmup):
+    with pytest.raises(ValueError, match=f"expected warmup_steps < 10, .* got {warmup}"):
+        Settings(steps=10, warmup_steps=warmup).total_steps(Copying(delay=5))
+
+
+@pytest.mark.parametrize("wrong", [-1, 0.5])
+def test_a_warmup_that_is_no_count_raises(wrong):
+    with pytest.raises(ValueError, match="expected warmup_steps to be a whole number >= 0"):
+        Settings(steps=10, warmup_steps=wrong)
+
+
+def test_an_unknown_schedule_raises():
+    with pytest.raises(ValueError, match="expected lr_schedule among 'constant', 'linear', 'cos"):
+        Settings(steps=10, lr_schedule="step")
+
+
+# groups for a loop of one's own
+
+
+def test_parameter_groups_separate_matrices_raw_parameters_and_weights():
+    model = SequenceModel(NnRNN(2, 8), 3)
+    groups = parameter_groups(model, lr=0.1, lr_recurrent=0.02, weight_decay=0.3)
+    optimiser = torch.optim.AdamW(groups)
+    assert rates_and_decays(model, [optimiser]) == {
+        "layer.directions.0.weight_ih": (0.1, 0.3),
+        "layer.directions.0.bias": (0.1, 0.3),
+        "layer.directions.0.constraint.theta": (0.1, 0.0),
+        "layer.directions.0.constraint.gamma": (0.1, 0.0),
+        "layer.directions.0.constraint.triangle": (0.1, 0.0),
+        "layer.directions.0.constraint.P.raw": (0.02, 0.0),
+        "head.weight": (0.1, 0.3),
+        "head.bias": (0.1, 0.3),
+    }
+
+
+def test_parameter_groups_keep_w_where_gradients_are_zero():
+    model = SequenceModel(NnRNN(2, 8), 3)
+    before = model.layer.directions[0].constraint().detach()
+    head = model.head.weight.detach().clone()
+    optimiser = torch.optim.AdamW(parameter_groups(model, lr=0.1, weight_decay=0.5))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for _ in range(3):
+        optimiser.step()
+    assert torch.equal(model.layer.directions[0].constraint(), before)
+    torch.testing.assert_close(model.head.weight, 0.95**3 * head)
+
+
+def test_parameter_groups_of_a_layer_of_torch_with_a_constraint():
+    gru = constrain(torch.nn.GRU(2, 8), "weight_hh_l0", ScaledCayley, rows="n")
+    groups = parameter_groups(gru, lr=1.0, weight_decay=0.3)
+    assert [(len(g["params"]), g["lr"], g["weight_decay"]) for g in groups] == [
+        (1, 0.1, 0.0),
+        (len([*gru.parameters()]) - 1, 1.0, 0.3),
+    ]
+
+
+def test_a_model_without_constrained_matrix_is_one_group():
+    (group,) = parameter_groups(torch.nn.LSTM(2, 3), lr=1.0, weight_decay=0.3)
+    assert (len(group["params"]), group["lr"], group["weight_decay"]) == (4, 1.0, 0.3)
+
+
+def test_frozen_parameters_are_in_no_group():
+    model = small_model().requires_grad_(False)
+    model.head.bias.requires_grad_(True)
+    (group,) = parameter_groups(model, lr=1.0)
+    assert group["params"][0] is model.head.bias
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (torch.nn.LSTM(2, 3), {"lr_recurrent": 0.1}, "only for a model with a constrained matrix"),
+        (torch.nn.ReLU(), {}, "expected a model with trainable parameters, got none"),
+        (small_model(), {"weight_decay": -1.0}, "expected a finite weight_decay >= 0, got -1.0"),
+        (small_model(), {"lr": float("inf")}, "expected a finite lr >= 0, got inf"),
+    ],
+)
+def test_wrong_arguments_of_parameter_groups_raise(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        parameter_groups(model, **{"lr": 0.1, **options})

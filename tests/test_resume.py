@@ -93,6 +93,36 @@ def test_a_run_resumes_after_a_crash_at_any_step(tmp_path, crash):
     assert replace(result, **ignored) == replace(expected, **ignored)
 
 
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "linear"])
+def test_a_schedule_resumes_where_it_was(tmp_path, schedule):
+    settings = small_settings(
+        20, optimiser="adamw", weight_decay=0.1, lr_schedule=schedule, warmup_steps=6
+    )
+    stopped = small_fit(tmp_path / "halves", settings, callbacks=[Interrupt(4, signal.SIGINT)])
+    assert stopped.steps == 5  # within the warm-up
+    small_fit(tmp_path / "halves", settings, resume=True)
+    small_fit(tmp_path / "whole", settings)
+    assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
+
+
+def test_the_length_of_a_schedule_cannot_change(tmp_path):
+    settings = small_settings(10, lr_schedule="linear")
+    small_fit(tmp_path, settings)
+    with pytest.raises(ValueError, match=r"got settings\.steps was 10, now 20$"):
+        small_fit(tmp_path, replace(settings, steps=20), resume=True)
+
+
+def test_a_run_from_before_a_setting_existed_resumes_with_its_default(tmp_path):
+    small_fit(tmp_path, callbacks=[Interrupt(8, signal.SIGINT)])
+    state = checkpoint.load(tmp_path / "last.pt")
+    for name in ("lr_schedule", "warmup_steps", "lr_recurrent_of"):
+        del state["fingerprint"]["settings"][name]
+    checkpoint.save(tmp_path / "last.pt", state)
+    with pytest.raises(ValueError, match=r"settings\.warmup_steps was 0, now 3"):
+        small_fit(tmp_path, small_settings(20, warmup_steps=3), resume=True)
+    assert small_fit(tmp_path, resume=True).steps == 20
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_a_checkpoint_and_the_run_can_be_resumed(tmp_path, number):
     before = signal.getsignal(number)

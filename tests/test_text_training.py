@@ -159,7 +159,7 @@ def test_an_evaluation_carries_the_state_through_its_split(tmp_path):
 )
 def test_learning_rates_decay_at_the_chosen_times(when, step, plateaus, expected):
     options = settings(lr_decay=0.5, lr_decay_at=when)
-    assert lr_factor(options, step=step, per_epoch=10, plateaus=plateaus) == expected
+    assert lr_factor(options, step=step, steps=100, per_epoch=10, plateaus=plateaus) == expected
 
 
 class RecordSteps(Callback):

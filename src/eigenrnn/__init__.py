@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         ScuRNN,
         SpectralRNN,
     )
-    from eigenrnn.models import Dropouts, LanguageModel, SequenceModel
+    from eigenrnn.models import Dropouts, LanguageModel, SequenceModel, parameter_groups
 
 __all__ = [
     "ENRNN",
@@ -74,6 +74,7 @@ __all__ = [
     "linalg",
     "models",
     "ops",
+    "parameter_groups",
 ]
 
 __version__ = "0.1.0"

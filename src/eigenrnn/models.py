@@ -1,5 +1,6 @@
 """Models around recurrent layers: a layer with a linear head, and a language model."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import Parameter
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from eigenrnn.constraints import Constraint
+from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
@@ -22,7 +23,9 @@ __all__ = [
     "SequenceModel",
     "constrained_parameters",
     "count_parameters",
+    "parameter_groups",
     "penalty",
+    "raw_parameters",
 ]
 
 State = Tensor | tuple[Tensor, Tensor]
@@ -314,6 +317,65 @@ def constrained_parameters(model: nn.Module) -> Iterator[Parameter]:
     """Yield the raw parameters of all constraints, to give them a learning rate of their own."""
     for constraint in _constraints(model):
         yield from constraint.recurrent_parameters()
+
+
+def raw_parameters(model: nn.Module) -> Iterator[Parameter]:
+    """Yield the raw parameters of all constraints except `Unconstrained`, whose raw is W."""
+    for constraint in _constraints(model):
+        if not isinstance(constraint, Unconstrained):
+            yield from constraint.parameters()
+
+
+def parameter_groups(
+    model: nn.Module, *, lr: float, lr_recurrent: float | None = None, weight_decay: float = 0.0
+) -> list[dict[str, Any]]:
+    """Group the trained parameters of a model for an optimiser of torch.
+
+    The constrained matrices get a learning rate of their own. Weight decay leaves the raw
+    parameters of constraints alone: it would not shrink W, but pull it to an arbitrary matrix of
+    its set. A matrix that is `Unconstrained` decays like any other weight.
+
+    Args:
+        model: Any module, also one with `constrain` on a matrix of a torch layer.
+        lr: The learning rate of all but the constrained matrices.
+        lr_recurrent: The learning rate of the constrained matrices; a tenth of `lr` by default.
+        weight_decay: The weight decay of all but the raw parameters of constraints.
+    Returns:
+        Groups with `params`, `lr` and `weight_decay`. An empty group is left out.
+    Raises:
+        ValueError: If a number is negative or not finite, `lr_recurrent` is given for a model
+            without a constrained matrix, or the model has no trainable parameters.
+    Example:
+        >>> model = SequenceModel(ScoRNN(2, 8), 3)
+        >>> groups = parameter_groups(model, lr=1e-3, weight_decay=0.01)
+        >>> [(group["lr"], group["weight_decay"]) for group in groups]
+        [(0.0001, 0.0), (0.001, 0.01)]
+        >>> optimiser = torch.optim.AdamW(groups)
+    """
+    numbers = {"lr": lr, "lr_recurrent": lr_recurrent, "weight_decay": weight_decay}
+    for name, number in numbers.items():
+        if number is not None and not 0 <= number < math.inf:
+            raise ValueError(f"expected a finite {name} >= 0, got {number}")
+    recurrent = {id(p) for p in constrained_parameters(model)}
+    raw = {id(p) for p in raw_parameters(model)}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not trained:
+        raise ValueError("expected a model with trainable parameters, got none")
+    if lr_recurrent is not None and not any(id(p) in recurrent for p in trained):
+        raise ValueError(
+            "expected lr_recurrent only for a model with a constrained matrix, got "
+            f"{lr_recurrent} for one without: leave it out"
+        )
+    rate = lr / 10 if lr_recurrent is None else lr_recurrent
+    matrices = [p for p in trained if id(p) in recurrent]
+    others = [p for p in trained if id(p) in raw - recurrent]
+    weights = [p for p in trained if id(p) not in raw | recurrent]
+    groups = [
+        {"params": matrices, "lr": rate, "weight_decay": 0.0},
+        {"params": others, "lr": lr, "weight_decay": 0.0},
+        {"params": weights, "lr": lr, "weight_decay": weight_decay},
+    ]
+    return [group for group in groups if group["params"]]
 
 
 def count_parameters(model: nn.Module) -> int:

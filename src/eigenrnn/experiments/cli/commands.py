@@ -26,6 +26,7 @@ from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Dynamics, Result, fit
 from eigenrnn.experiments.training.files import write_json
+from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.processes import check_accelerator, is_first_process
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.models import count_parameters
@@ -94,6 +95,7 @@ def _train(options: Namespace, console: Console, entry: dict[str, Any]) -> int:
     if every is not None:
         check_positive_integer("dynamics_every", every)
     training = build_training(options, options.data_root)
+    check_recurrent_rate(training.model, training.settings)
     result = fit(
         training.model,
         training.task,

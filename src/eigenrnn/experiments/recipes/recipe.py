@@ -241,6 +241,7 @@ class Row:
             self.settings,
             epochs=None,
             steps=steps,
+            warmup_steps=min(self.settings.warmup_steps, steps - 1),
             batch_size=min(self.settings.batch_size, _QUICK_BATCH_SIZE),
             eval_every=steps,
             eval_batch_size=100,

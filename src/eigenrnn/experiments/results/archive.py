@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -11,7 +11,7 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes import Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.runs import run_path
 from eigenrnn.experiments.training import Settings
-from eigenrnn.experiments.training.description import describe, differences
+from eigenrnn.experiments.training.description import describe_defaults, differences
 from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.result import Metrics
 
@@ -259,22 +259,14 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     """
     task = dict(recorded["task"])
     if task.get("class") == type(row.task).__name__:
-        task["options"] = _defaults(type(row.task)) | task["options"]
-    settings = _defaults(Settings) | dict(recorded["settings"])
+        task["options"] = describe_defaults(type(row.task)) | task["options"]
+    settings = describe_defaults(Settings) | dict(recorded["settings"])
     then = {"task": task, "network": recorded["network"], "settings": settings}
     now = row.describe()
     for options in (settings, now["settings"]):
         for name in _IGNORED_SETTINGS:
             options.pop(name, None)
     return differences(then, now)
-
-
-def _defaults(dataclass_type: Any) -> dict[str, Any]:
-    return {
-        f.name: describe(f.default)
-        for f in fields(dataclass_type)
-        if f.compare and f.default is not MISSING
-    }
 
 
 def runs_by_row(

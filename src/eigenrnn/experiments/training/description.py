@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 __all__ = [
     "describe",
+    "describe_defaults",
     "describe_network",
     "describe_options",
     "differences",
@@ -59,6 +60,15 @@ def describe(value: Any) -> Any:
 def describe_options(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as data, without those with ``compare=False``."""
     return {f.name: describe(getattr(value, f.name)) for f in fields(value) if f.compare}
+
+
+def describe_defaults(dataclass_type: Any) -> dict[str, Any]:
+    """Return the default values of the fields of a dataclass as data."""
+    return {
+        f.name: describe(f.default)
+        for f in fields(dataclass_type)
+        if f.compare and f.default is not MISSING
+    }
 
 
 def describe_network(module: nn.Module) -> dict[str, Any]:

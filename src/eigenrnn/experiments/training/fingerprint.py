@@ -16,6 +16,7 @@ from eigenrnn import __version__
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.description import (
     describe,
+    describe_defaults,
     describe_network,
     describe_options,
     differences,
@@ -106,9 +107,15 @@ def run_fingerprint(model: nn.Module, task: Task, settings: Settings) -> dict[st
 def check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Check that a run to resume has the model, task and settings of its checkpoint.
 
+    Settings that did not exist when the checkpoint was written must have their default.
+
     Raises:
         ValueError: If anything differs; the message lists what.
     """
+    known = current["settings"]
+    defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
+    if isinstance(stored.get("settings"), dict):
+        stored = {**stored, "settings": defaults | stored["settings"]}
     changed = differences(stored, current)
     if changed:
         raise ValueError(

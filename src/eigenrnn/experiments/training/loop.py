@@ -163,8 +163,13 @@ class TrainingLoop:
         return {name: value for each in measured for name, value in each.items()}
 
     def _lr_factor(self, step: int) -> float:
-        plateaus = self.state.plateaus
-        return lr_factor(self.settings, step=step, per_epoch=self.per_epoch, plateaus=plateaus)
+        return lr_factor(
+            self.settings,
+            step=step,
+            steps=self.steps,
+            per_epoch=self.per_epoch,
+            plateaus=self.state.plateaus,
+        )
 
     def _must_read_metrics(self, step: int, signals: DeferredSignals) -> bool:
         """Whether to read the metrics at this step, which waits for the device unless on a CPU."""

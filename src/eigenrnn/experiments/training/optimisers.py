@@ -3,19 +3,19 @@
 # ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn import Parameter
-from torch.optim import SGD, Adam, Optimizer, RMSprop
+from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from eigenrnn.experiments.training.settings import OptimiserName, Settings
-from eigenrnn.models import constrained_parameters
+from eigenrnn.models import constrained_parameters, raw_parameters
 
-__all__ = ["RMSpropTF1", "build_optimisers", "lr_factor"]
+__all__ = ["RMSpropTF1", "build_optimisers", "check_recurrent_rate", "lr_factor"]
 
 
 class RMSpropTF1(Optimizer):
@@ -128,55 +128,95 @@ class RMSpropTF1(Optimizer):
 def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
     """Build one optimiser for the constrained matrices and one for all other parameters.
 
-    Weight decay applies to the other parameters only. On the raw parameters of a constraint it
-    would not shrink the matrix, but pull it to an arbitrary point of its set.
+    Weight decay applies to neither the constrained matrices nor, unless `weight_decay_of` names
+    them, to the other raw parameters of a constraint. It would not shrink the matrix, but pull it
+    to an arbitrary point of its set.
 
     Args:
         model: Its trainable parameters; an empty group gets no optimiser.
         settings: Optimiser classes and learning rates.
 
     Raises:
-        ValueError: If the model has no trainable parameters.
+        ValueError: If the model has no trainable parameters, or a string in `lr_recurrent_of` or
+            `weight_decay_of` is part of no name.
     """
-    ids = {id(p) for p in constrained_parameters(model)}
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    constrained = [p for p in trained.values() if id(p) in ids]
-    others = {name: p for name, p in trained.items() if id(p) not in ids}
     if not trained:
         raise ValueError("expected a model with trainable parameters, got none")
+    recurrent = set(_recurrent_names(model, settings))
+    decaying = _decaying_names(model, settings)
     optimisers: list[Optimizer] = []
-    if constrained:
-        group = {"params": constrained, "constrained": True}
-        optimisers.append(_build(*settings.recurrent, [group], settings.alpha))
-    if others:
-        groups = _by_decay(others, settings.weight_decay, settings.weight_decay_of)
-        optimisers.append(_build(settings.optimiser, settings.lr, groups, settings.alpha))
+    for is_recurrent in (True, False):
+        named = {n: p for n, p in trained.items() if (n in recurrent) == is_recurrent}
+        name, lr = settings.recurrent if is_recurrent else (settings.optimiser, settings.lr)
+        groups = [
+            {
+                "params": [p for n, p in named.items() if (n in decaying) == decays],
+                "weight_decay": settings.weight_decay if decays else 0.0,
+                "constrained": is_recurrent,
+            }
+            for decays in (True, False)
+        ]
+        groups = [group for group in groups if group["params"]]
+        if groups:
+            optimisers.append(_build(name, lr, groups, settings.alpha))
     return optimisers
 
 
-def _by_decay(
-    named: dict[str, Parameter], weight_decay: float, parts: tuple[str, ...] | None
-) -> list[dict[str, Any]]:
-    """Split parameters into a group with weight decay and one without.
+def check_recurrent_rate(model: nn.Module, settings: Settings) -> None:
+    """Check that an optimiser or a learning rate of the constrained matrices applies to something.
 
     Raises:
-        ValueError: If no parameter name contains one of `parts`.
+        ValueError: If it applies to no parameter.
     """
-    for part in parts or ():
-        if not any(part in name for name in named):
+    if _recurrent_names(model, settings):
+        return
+    for name in ("optimiser_recurrent", "lr_recurrent"):
+        if getattr(settings, name) is not None:
             raise ValueError(
-                f"expected weight_decay_of to be parts of {', '.join(named)}, got {part!r}"
+                f"expected {name} only for a network with a constrained matrix, got "
+                f"{getattr(settings, name)}: leave it out, or name the parameters that it is for "
+                "with lr_recurrent_of"
             )
-    decays = {name: parts is None or any(part in name for part in parts) for name in named}
-    groups = [
-        {
-            "params": [p for name, p in named.items() if decays[name] == decaying],
-            "weight_decay": weight_decay if decaying else 0.0,
-            "constrained": False,
-        }
-        for decaying in (True, False)
-    ]
-    return [group for group in groups if group["params"]]
+
+
+def _recurrent_names(model: nn.Module, settings: Settings) -> list[str]:
+    """Return the parameters that train with the optimiser and the rate of the recurrent ones."""
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if settings.lr_recurrent_of is not None:
+        return _with_parts(named, settings.lr_recurrent_of, "lr_recurrent_of")
+    constrained = {id(p) for p in constrained_parameters(model)}
+    return [name for name, p in named.items() if id(p) in constrained]
+
+
+def _decaying_names(model: nn.Module, settings: Settings) -> list[str]:
+    """Return the parameters whose weights decay."""
+    constrained = {id(p) for p in constrained_parameters(model)}
+    named = {
+        name: p
+        for name, p in model.named_parameters()
+        if p.requires_grad and id(p) not in constrained
+    }
+    if settings.weight_decay_of is not None:
+        return _with_parts(named, settings.weight_decay_of, "weight_decay_of")
+    if not settings.weight_decay:  # one group, as the runs before this distinction have it
+        return list(named)
+    raw = {id(p) for p in raw_parameters(model)}
+    return [name for name, p in named.items() if id(p) not in raw]
+
+
+def _with_parts(named: Iterable[str], parts: tuple[str, ...], setting: str) -> list[str]:
+    """Return the names that contain one of some strings.
+
+    Raises:
+        ValueError: If there is no string, or no name contains one of them.
+    """
+    names = list(named)
+    for part in parts or ("",):
+        if not part or not any(part in name for name in names):
+            got = repr(part) if parts else "none"
+            raise ValueError(f"expected {setting} to be parts of {', '.join(names)}, got {got}")
+    return [name for name in names if any(part in name for part in parts)]
 
 
 def _build(
@@ -189,6 +229,8 @@ def _build(
             return RMSpropTF1(groups, lr=lr, alpha=0.9 if alpha is None else alpha)
         case "adam":
             return Adam(groups, lr=lr)
+        case "adamw":
+            return AdamW(groups, lr=lr)
         case "sgd":
             return SGD(groups, lr=lr)
 
@@ -197,17 +239,40 @@ def _real(tensor: Tensor) -> Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
-def lr_factor(settings: Settings, *, step: int, per_epoch: int | None, plateaus: int) -> float:
-    """Return the factor of the learning rates at a step.
+def lr_factor(
+    settings: Settings, *, step: int, steps: int, per_epoch: int | None, plateaus: int
+) -> float:
+    r"""Return the factor of the learning rates at step k of n.
+
+    After w steps of warm-up, it is the decay :math:`d_k` times
+
+    .. math:: \min(k / w, 1) \cdot s(p), \qquad p = \max(k - w - 1, 0) / (n - w), \qquad
+        s(p) = 1, \; 1 - p \text{ or } (1 + \cos \pi p) / 2
 
     Args:
-        settings: The decay factor and when it applies.
-        step: The number of the step, from one.
+        settings: The decay, the schedule and the warm-up.
+        step: The number k of the step, from one.
+        steps: The number n of steps of the run.
         per_epoch: The number of steps in an epoch; None for endless data.
         plateaus: The number of evaluations so far without improvement.
     """
+    warmup = settings.warmup_steps
+    factor = min(step / warmup, 1.0) if warmup else 1.0
+    progress = max(step - warmup - 1, 0) / (steps - warmup)
+    match settings.lr_schedule:
+        case "constant":
+            pass
+        case "linear":
+            factor *= 1 - progress
+        case "cosine":
+            factor *= (1 + math.cos(math.pi * progress)) / 2
+    return factor * settings.lr_decay ** _decays(settings, step, per_epoch, plateaus)
+
+
+def _decays(settings: Settings, step: int, per_epoch: int | None, plateaus: int) -> int:
+    """Count the decays of the learning rates before a step."""
     when: Literal["epoch", "plateau"] | tuple[int, ...] = settings.lr_decay_at
     if when == "plateau":
-        return settings.lr_decay**plateaus
+        return plateaus
     epochs = (step - 1) // per_epoch if per_epoch else 0
-    return settings.lr_decay ** (epochs if when == "epoch" else bisect_right(when, epochs))
+    return epochs if when == "epoch" else bisect_right(when, epochs)

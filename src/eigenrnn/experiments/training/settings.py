@@ -6,10 +6,11 @@ from typing import Any, Literal, get_args
 
 from eigenrnn.experiments.tasks.base import Task
 
-__all__ = ["Accelerator", "OptimiserName", "Precision", "Settings", "Strategy"]
+__all__ = ["Accelerator", "OptimiserName", "Precision", "Schedule", "Settings", "Strategy"]
 
 Accelerator = Literal["auto", "cpu", "cuda", "gpu", "mps"]
-OptimiserName = Literal["rmsprop", "rmsprop_tf1", "adam", "sgd"]
+OptimiserName = Literal["rmsprop", "rmsprop_tf1", "adam", "adamw", "sgd"]
+Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed"]
 Strategy = Literal["auto", "ddp"]
 
@@ -31,19 +32,25 @@ class Settings:
         steps: The number of optimiser steps; set either this or `epochs`.
         epochs: The number of passes over a finite training set.
         batch_size: The number of sequences per step, over all devices together.
-        optimiser: `rmsprop` (torch's), `rmsprop_tf1` (TensorFlow 1's, whose initialisation acts as
-            a warm-up), `adam` or `sgd`.
+        optimiser: `rmsprop` (torch's), `rmsprop_tf1` (TensorFlow 1's, whose initialisation acts
+            as a warm-up), `adam`, `adamw` (Adam with decoupled weight decay, which `weight_decay`
+            sets) or `sgd`.
         lr: The learning rate.
         optimiser_recurrent: The optimiser of the constrained matrices; None means `optimiser`.
         lr_recurrent: The learning rate of the constrained matrices; None means a tenth of `lr`.
+        lr_recurrent_of: Uses `optimiser_recurrent` and `lr_recurrent` for the parameters whose
+            name contains one of these strings; None means the constrained matrices, if any.
         alpha: The decay of RMSprop's mean square; None means the default of the optimiser (0.99
             for `rmsprop`, 0.9 for `rmsprop_tf1`).
         lr_decay: The factor by which all learning rates are multiplied at each decay.
         lr_decay_at: When the learning rates decay: after every `epoch`, after every evaluation
             without improvement (`plateau`), or after these numbers of epochs.
-        weight_decay: The weight decay of all parameters except the constrained matrices.
-        weight_decay_of: Restricts the weight decay to parameters whose name contains one of these
-            strings; None means all.
+        lr_schedule: How all learning rates fall after the warm-up: not at all (`constant`), on a
+            line to zero (`linear`) or on half a cosine to zero (`cosine`). Decays multiply it.
+        warmup_steps: The number of first steps in which all learning rates rise on a line.
+        weight_decay: The weight decay of all parameters except the raw parameters of constraints.
+        weight_decay_of: Applies the weight decay to the parameters whose name contains one of
+            these strings instead; never to the constrained matrices.
         clip_norm: The largest norm of the gradient of all parameters together; None disables it.
         clip_value: The largest absolute value of a gradient entry; None disables it.
         average_after: Starts averaging the parameters, as AWD-LSTM's averaged SGD does, once the
@@ -79,9 +86,12 @@ class Settings:
     lr: float = 1e-3
     optimiser_recurrent: OptimiserName | None = None
     lr_recurrent: float | None = None
+    lr_recurrent_of: tuple[str, ...] | None = None
     alpha: float | None = None
     lr_decay: float = 1.0
     lr_decay_at: Literal["epoch", "plateau"] | tuple[int, ...] = ()
+    lr_schedule: Schedule = "constant"
+    warmup_steps: int = 0
     weight_decay: float = 0.0
     weight_decay_of: tuple[str, ...] | None = None
     clip_norm: float | None = None
@@ -127,14 +137,21 @@ class Settings:
         """Return the number of optimiser steps of the whole run.
 
         Raises:
-            ValueError: If `epochs` is set for a task with endless data.
+            ValueError: If `epochs` is set for a task with endless data, or the warm-up is as long
+                as the run.
         """
         if self.epochs is None:
-            return self.steps or 0
-        per_epoch = task.steps_per_epoch(self.batch_size)
-        if per_epoch is None:
-            raise ValueError(f"expected steps, got epochs: {task} generates data without end")
-        return self.epochs * per_epoch
+            steps = self.steps or 0
+        else:
+            per_epoch = task.steps_per_epoch(self.batch_size)
+            if per_epoch is None:
+                raise ValueError(f"expected steps, got epochs: {task} generates data without end")
+            steps = self.epochs * per_epoch
+        if self.warmup_steps >= steps:
+            raise ValueError(
+                f"expected warmup_steps < {steps}, the steps of the run, got {self.warmup_steps}"
+            )
+        return steps
 
     def evaluation_interval(self, task: Task) -> int:
         """Return the number of steps between two evaluations."""
@@ -142,16 +159,16 @@ class Settings:
 
     def fingerprint_options(self) -> dict[str, Any]:
         """Return the settings that may not change when a run is resumed."""
-        return {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if f.name not in _MAY_CHANGE_ON_RESUME
-        }
+        may_change = _MAY_CHANGE_ON_RESUME
+        if self.lr_schedule != "constant":  # it depends on the length
+            may_change = may_change - {"steps", "epochs"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in may_change}
 
     def _check_choices(self) -> None:
         choices = {
             "optimiser": get_args(OptimiserName),
             "optimiser_recurrent": (None, *get_args(OptimiserName)),
+            "lr_schedule": get_args(Schedule),
             "precision": get_args(Precision),
             "accelerator": get_args(Accelerator),
             "strategy": get_args(Strategy),
@@ -162,6 +179,9 @@ class Settings:
             if getattr(self, name) not in allowed:
                 listed = ", ".join(map(repr, allowed))
                 raise ValueError(f"expected {name} among {listed}, got {getattr(self, name)!r}")
+        for name in ("lr_recurrent_of", "weight_decay_of"):
+            if isinstance(getattr(self, name), str):
+                raise ValueError(f"expected {name} as a tuple, got {getattr(self, name)!r}")
 
     def _check_ranges(self) -> None:
         counts = "steps epochs batch_size eval_every eval_batch_size log_every checkpoint_every"
@@ -169,6 +189,10 @@ class Settings:
             number = getattr(self, name)
             if number is not None and (not isinstance(number, int) or number < 1):
                 raise ValueError(f"expected {name} to be a whole number >= 1, got {number!r}")
+        if self.warmup_steps < 0 or self.warmup_steps % 1:
+            raise ValueError(
+                f"expected warmup_steps to be a whole number >= 0, got {self.warmup_steps!r}"
+            )
         rates = ("lr", "lr_recurrent", "weight_decay", "seed")
         for name in (*rates, "clip_norm", "clip_value", "stop_below"):
             number = getattr(self, name)
