@@ -35,7 +35,13 @@ if TYPE_CHECKING:
         ScuRNN,
         SpectralRNN,
     )
-    from eigenrnn.models import Dropouts, LanguageModel, SequenceModel, parameter_groups
+    from eigenrnn.models import (
+        Dropouts,
+        LanguageModel,
+        ResidualStack,
+        SequenceModel,
+        parameter_groups,
+    )
 
 __all__ = [
     "ENRNN",
@@ -61,6 +67,7 @@ __all__ = [
     "RNNCell",
     "RNNGlorot",
     "RNNOrth",
+    "ResidualStack",
     "ScoRNN",
     "ScuRNN",
     "SequenceModel",

@@ -16,10 +16,12 @@ from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
+from eigenrnn.residual_stack import ResidualStack, linear
 
 __all__ = [
     "Dropouts",
     "LanguageModel",
+    "ResidualStack",
     "SequenceModel",
     "constrained_parameters",
     "count_parameters",
@@ -29,6 +31,8 @@ __all__ = [
 ]
 
 State = Tensor | tuple[Tensor, Tensor]
+
+RecurrentLayer = Stacked[Any] | nn.RNNBase | ResidualStack
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ class LanguageModel(nn.Module):
     Args:
         vocabulary: The number K of symbols.
         embedding_size: The number of features of an embedded symbol.
-        layers: Recurrent layers, ours or torch's; the output of each is the input of the next.
+        layers: Recurrent layers, ours or torch's, or a `ResidualStack`; the output of each is the
+            input of the next.
         tied: Whether the head uses the embedding matrix, V = E.
         dropouts: The dropout probabilities; all zero by default.
         activation: The weights :math:`\alpha, \beta` of the penalties.
@@ -101,7 +106,7 @@ class LanguageModel(nn.Module):
         self,
         vocabulary: int,
         embedding_size: int,
-        layers: Sequence[Stacked[Any] | nn.RNNBase],
+        layers: Sequence[RecurrentLayer],
         *,
         tied: bool = False,
         dropouts: Dropouts | None = None,
@@ -200,7 +205,7 @@ def _uniform_embedding(weight: Tensor, *, generator: Generator | None = None) ->
     return uniform_(weight, 0.1, generator=generator)
 
 
-def _check_layers(width: int, layers: Sequence[Stacked[Any] | nn.RNNBase]) -> int:
+def _check_layers(width: int, layers: Sequence[RecurrentLayer]) -> int:
     """Check that the output of each layer fits the next; return the last output size.
 
     Raises:
@@ -228,7 +233,7 @@ class SequenceModel(nn.Module):
     .. math:: y_t = V h_t + d
 
     Args:
-        layer: A recurrent layer, time first, ours or torch's.
+        layer: A recurrent layer, time first, ours or torch's, or a `ResidualStack`.
         output_size: The number K of outputs.
         readout: ``"all"`` maps the states of all time steps, ``"last"`` the last state of each
             sequence.
@@ -252,7 +257,7 @@ class SequenceModel(nn.Module):
 
     def __init__(
         self,
-        layer: Stacked[Any] | nn.RNNBase,
+        layer: RecurrentLayer,
         output_size: int,
         readout: Literal["all", "last"] = "all",
         *,
@@ -273,11 +278,7 @@ class SequenceModel(nn.Module):
         self.readout = readout
         directions = 2 if layer.bidirectional else 1
         width = int(getattr(layer, "output_size", directions * layer.hidden_size))
-        self.head = nn.Linear(width, output_size, device="meta")
-        self.head.to_empty(device=torch.get_default_device())
-        bound = width**-0.5
-        for weight in self.head.parameters():
-            uniform_(weight, bound, generator=generator)
+        self.head = linear(width, output_size, generator=generator)
         if head_init is not None:
             head_init(self.head.weight, generator=generator)
         if head_bias_init is not None:
@@ -291,23 +292,26 @@ class SequenceModel(nn.Module):
         """Return the outputs of a batch of sequences."""
         if self.readout == "all" and isinstance(self.layer, Stacked):
             return self.layer(inputs, None, lengths, head=self.head)[0]
-        states, last = self._run_layer(inputs, lengths)
+        if isinstance(self.layer, ResidualStack):
+            last_only = self.readout == "last"
+            return self.head(self.layer(inputs, None, lengths, last_only=last_only)[0])
+        states, last = self._run_layer(self.layer, inputs, lengths)
         return self.head(states if self.readout == "all" else last)
 
     def _run_layer(
-        self, inputs: Tensor, lengths: Tensor | None
+        self, layer: Stacked[Any] | nn.RNNBase, inputs: Tensor, lengths: Tensor | None
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
         """Return the states of all time steps, if needed, and the last layer's last states."""
-        if isinstance(self.layer, Stacked):
-            states, h_n = self.layer(inputs, None, lengths, last_only=True)
+        if isinstance(layer, Stacked):
+            states, h_n = layer(inputs, None, lengths, last_only=True)
         elif lengths is None:
-            states, h_n = self.layer(inputs)
+            states, h_n = layer(inputs)
         else:
             packed = pack_padded_sequence(inputs, lengths.cpu(), enforce_sorted=False)
-            states, h_n = self.layer(packed)
+            states, h_n = layer(packed)
             states, _ = pad_packed_sequence(states, total_length=inputs.shape[0])
         h_n = h_n[0] if isinstance(h_n, tuple) else h_n  # an LSTM returns (h_n, c_n)
-        directions = 2 if self.layer.bidirectional else 1
+        directions = 2 if layer.bidirectional else 1
         # a complex layer may output only the real parts, which come first in its states
         width = self.head.in_features // directions
         return states, torch.cat([h[:, :width] for h in h_n[-directions:]], dim=1)

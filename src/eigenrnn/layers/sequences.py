@@ -17,6 +17,7 @@ __all__ = [
     "pad_packed",
     "run_longest_first",
     "sort_states",
+    "sorted_lengths",
     "unsort_states",
 ]
 
@@ -34,7 +35,7 @@ def run_longest_first(
 
     Raises the errors of invalid lengths.
     """
-    order, sizes = _sorted_lengths(lengths, *x.shape[:2])
+    order, sizes = sorted_lengths(lengths, *x.shape[:2])
     if order is None:
         return run(x, h0, sizes)
     order = order.to(x.device)
@@ -44,7 +45,7 @@ def run_longest_first(
     return output, h_n.index_select(1, back)
 
 
-def _sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, list[int] | None]:
+def sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, list[int] | None]:
     """Return the order of descending length, and the batch size at each time step.
 
     Both are None if all sequences have T steps.

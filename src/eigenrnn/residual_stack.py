@@ -1,0 +1,384 @@
+"""Deep stacks: pre-norm residual blocks around any recurrent layer."""
+
+from collections.abc import Callable
+from typing import Any, Literal, Self, cast, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.init import uniform_
+from eigenrnn.layers.sequences import Lengths, sorted_lengths
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.validation import check_input, check_step
+
+__all__ = ["ResidualStack", "linear"]
+
+Norm = Literal["layer", "rms"]
+Mixer = Literal["glu", "mlp"]
+
+_Run = Callable[[nn.Module, Tensor, Any], tuple[Tensor, Any]]
+"""Calls a layer with its input and its initial states."""
+
+_NORMS: dict[str | None, Callable[[int], nn.Module]] = {
+    "layer": nn.LayerNorm,
+    "rms": nn.RMSNorm,
+    None: lambda _: nn.Identity(),
+}
+_MLP_FACTOR = 4
+
+
+class _Block(nn.Module):
+    """A recurrent layer between a norm and a mixer, with a residual connection."""
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        width: int,
+        norm: Norm | None,
+        mixer: Mixer | None,
+        dropout: float,
+        generator: Generator | None,
+    ) -> None:
+        super().__init__()
+        self.norm = _NORMS[norm](width)
+        self.layer = layer
+        outputs = _output_size(layer)
+        self.projection = (
+            nn.Identity() if outputs == width else linear(outputs, width, generator=generator)
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.gate: nn.Linear | None = None
+        self.mlp: nn.Sequential | None = None
+        if mixer == "glu":
+            self.gate = linear(width, 2 * width, generator=generator)
+        elif mixer == "mlp":
+            wide = _MLP_FACTOR * width
+            self.mlp = nn.Sequential(
+                _NORMS[norm](width),
+                linear(width, wide, generator=generator),
+                nn.GELU(),
+                linear(wide, width, generator=generator),
+            )
+
+    def forward(
+        self,
+        x: Tensor,  # (..., width)
+        state: Any,
+        run: _Run,
+    ) -> tuple[Tensor, Any]:
+        h, state = run(self.layer, self.norm(x), state)
+        y = self.projection(h)
+        if self.gate is not None:
+            y = F.glu(self.gate(self.dropout(F.gelu(y))))
+        x = x + self.dropout(y)
+        if self.mlp is not None:
+            x = x + self.dropout(self.mlp(x))
+        return x, state
+
+
+class ResidualStack(nn.Module):
+    r"""Pre-norm residual blocks around any recurrent layer, ours or torch's.
+
+    .. math::
+        x \leftarrow x + \text{mix}(P \, \text{layer}(\text{norm}(x))), \qquad
+        \text{mix}_{\text{GLU}}(y) = (V_1 g + c_1) \odot \sigma(V_2 g + c_2), \quad
+        g = \text{GELU}(y)
+
+    The mixer ``"mlp"`` leaves the branch as it is, and adds a second branch,
+    :math:`x \leftarrow x + V_2 \, \text{GELU}(V_1 \text{norm}(x) + c_1) + c_2`, of four times the
+    width. A last norm follows the last block. Every part other than the layers acts on each time
+    step alone, so the stack can be stepped like a layer. It has the call of `RNN`, and
+    `SequenceModel` and `LanguageModel` accept it like a layer.
+
+    Args:
+        make_layer: A function of the width that returns a new recurrent layer with that many
+            inputs, time first; called once for each block. Its number of units is free.
+        width: The number of features of the residual stream.
+        depth: The number of blocks.
+        norm: The norm before each layer: ``"layer"`` for LayerNorm, ``"rms"`` for RMSNorm.
+        mixer: What follows each layer: ``"glu"``, ``"mlp"`` or None.
+        dropout: The dropout probability of each branch while training, and before a GLU.
+        input_size: The number M of input features; the width by default. If it differs, a linear
+            map comes first.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        generator: The generator that draws the linear maps; torch's global one by default.
+            `make_layer` chooses that of the layers.
+    Shape:
+        input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
+        h0: the states of all layers along the first dimension, those of the first block first;
+            a pair for LSTMs.
+        output: :math:`(T, B, \text{width})`, in the layout of the input.
+        h_n: as h0.
+    Raises:
+        ValueError: If a size, a probability or the name of a norm or mixer is invalid, or the
+            layers do not read `width` features, time first.
+        TypeError: If `make_layer` does not return a recurrent layer.
+    Source:
+        Orvieto et al., ICML 2023, figure 1. https://arxiv.org/abs/2303.06349 (departures:
+        LayerNorm in place of batch normalisation, which would couple time steps, and a last norm).
+    Example:
+        >>> stack = ResidualStack(lambda width: ScoRNN(width, 16), width=8, depth=2, input_size=3)
+        >>> output, h_n = stack(torch.randn(5, 4, 3))
+        >>> output.shape, h_n.shape
+        (torch.Size([5, 4, 8]), torch.Size([2, 4, 16]))
+    """
+
+    proj_size = 0
+    """Always 0: the output has the width of the stack."""
+
+    def __init__(  # noqa: PLR0913, the options are independent of each other
+        self,
+        make_layer: Callable[[int], nn.Module],
+        width: int,
+        depth: int,
+        *,
+        norm: Norm | None = "layer",
+        mixer: Mixer | None = "glu",
+        dropout: float = 0.0,
+        input_size: int | None = None,
+        batch_first: bool = False,
+        generator: Generator | None = None,
+    ) -> None:
+        input_size = width if input_size is None else input_size
+        sizes = {"width": width, "depth": depth, "input_size": input_size}
+        for name, size in sizes.items():
+            check_positive_integer(name, size)
+        _check_choice("norm", norm, Norm)
+        _check_choice("mixer", mixer, Mixer)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"expected 0 <= dropout < 1, got {dropout}")
+        super().__init__()
+        self.input_size, self.width, self.depth = int(input_size), int(width), int(depth)
+        self.hidden_size = self.output_size = self.width
+        self.batch_first = batch_first
+        layers = [_checked_layer(make_layer(width), width) for _ in range(depth)]
+        self.bidirectional = any(layer.bidirectional for layer in layers)
+        self.encoder = (
+            nn.Identity()
+            if input_size == width
+            else linear(self.input_size, self.width, generator=generator)
+        )
+        self.blocks = nn.ModuleList(
+            _Block(layer, self.width, norm, mixer, dropout, generator) for layer in layers
+        )
+        self.norm = _NORMS[norm](self.width)
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Any = None,
+        lengths: Lengths = None,
+        last_only: bool = False,
+    ) -> tuple[Any, Any]:
+        """Run over a batch of sequences.
+
+        Args:
+            input: The sequences: padded, unbatched or packed.
+            hx: The initial states of all layers; by default those of the layers.
+            lengths: The number of time steps of each sequence in a padded batch, an alternative
+                to packing. Later outputs are zero, and h_n is the state at the last step.
+            last_only: Whether to return the output at the last step of each sequence only,
+                (B, width), or (width,) if the input is unbatched.
+        Returns:
+            The outputs at all time steps, packed if the input was, and h_n, the last states of
+            all layers.
+        Raises:
+            ValueError: If a shape or a length is wrong, or `lengths` is set with a packed input.
+        """
+        if isinstance(input, PackedSequence):
+            if lengths is not None:
+                raise ValueError("expected either a PackedSequence or lengths, got both")
+            packed, h_n = self._run_packed(input, hx)
+            return (_last_of_packed(packed) if last_only else packed), h_n
+        check_input(input, self.input_size, self.weight_dtype)
+        unbatched = input.dim() == 2
+        x = input.unsqueeze(1) if unbatched else input
+        x = x.transpose(0, 1) if self.batch_first and not unbatched else x
+        output, h_n = self._run_padded(x, _unsqueezed(hx) if unbatched else hx, lengths, last_only)
+        batch_dim = 0 if last_only else 1
+        if unbatched:
+            return output.squeeze(batch_dim), _mapped(h_n, lambda part: part.squeeze(1))
+        return output.transpose(0, 1) if self.batch_first and not last_only else output, h_n
+
+    def step(
+        self,
+        x_t: Tensor,  # (B, M) or (M,)
+        h: Any = None,
+    ) -> tuple[Tensor, Any]:
+        """Process one time step; return the output and the new states.
+
+        Without gradients, call `freeze` first: otherwise every call evaluates the constraints.
+
+        Raises:
+            ValueError: If a layer is bidirectional, or a shape is wrong.
+        """
+        if self.bidirectional:
+            raise ValueError("expected layers of one direction, got bidirectional ones")
+        check_step(x_t)
+        batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
+        check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
+        output, h_n = self._run(batched, h if x_t.dim() == 2 else _unsqueezed(h), _step)
+        if x_t.dim() == 2:
+            return output, h_n
+        return output.squeeze(0), _mapped(h_n, lambda part: part.squeeze(1))
+
+    def freeze(self) -> Self:
+        """Freeze the layers that can be, see `Stacked.freeze`, and call `eval()`."""
+        self.eval()
+        for layer in self.layers():
+            if isinstance(layer, Stacked):
+                layer.freeze()
+        return self
+
+    def layers(self) -> list[Any]:
+        """Return the recurrent layers, that of the first block first."""
+        return [block.layer for block in self.blocks]
+
+    @property
+    def weight_dtype(self) -> torch.dtype:
+        """The dtype that inputs must have."""
+        layer = self.layers()[0]
+        return layer.weight_dtype if isinstance(layer, Stacked) else layer.weight_ih_l0.dtype
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, width={self.width}, depth={self.depth}"
+
+    def _run(self, x: Tensor, hx: Any, run: _Run) -> tuple[Tensor, Any]:
+        """Apply all parts to the features of all time steps, or of one."""
+        states = self._split_states(hx)
+        x = self.encoder(x)
+        last: list[Any] = []
+        for block, state in zip(self.blocks, states, strict=True):
+            x, new_state = block(x, state, run)
+            last.append(new_state)
+        if isinstance(last[0], tuple):
+            h_n = tuple(torch.cat(parts) for parts in zip(*last, strict=True))
+        else:
+            h_n = torch.cat(last)
+        return self.norm(x), h_n
+
+    def _run_padded(
+        self,
+        x: Tensor,  # (T, B, M)
+        hx: Any,
+        lengths: Lengths,
+        last_only: bool,
+    ) -> tuple[Tensor, Any]:  # (T, B, width) or (B, width)
+        order, _ = sorted_lengths(lengths, *x.shape[:2])
+        if order is None:
+            output, h_n = self._run(x, hx, _call)
+            return output[-1] if last_only else output, h_n
+        counts = torch.as_tensor(lengths).cpu()
+        packed, h_n = self._run_packed(pack_padded_sequence(x, counts, enforce_sorted=False), hx)
+        if last_only:
+            return _last_of_packed(packed), h_n
+        return pad_packed_sequence(packed, total_length=len(x))[0], h_n
+
+    def _run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        check_input(packed.data, self.input_size, self.weight_dtype)
+
+        def call(layer: nn.Module, data: Tensor, state: Any) -> tuple[Tensor, Any]:
+            output, h_n = layer(packed._replace(data=data), state)
+            return output.data, h_n
+
+        data, h_n = self._run(packed.data, hx, call)
+        return packed._replace(data=data), h_n
+
+    def _split_states(self, hx: Any) -> list[Any]:
+        """Return the initial states of each layer; None for the default ones.
+
+        Raises:
+            ValueError: If the first dimension is not the number of states of all layers.
+            TypeError: If the states are neither a tensor nor a tuple of tensors.
+        """
+        if hx is None:
+            return [None] * self.depth
+        counts = [layer.num_layers * (2 if layer.bidirectional else 1) for layer in self.layers()]
+        if isinstance(hx, tuple):
+            parts = [self._split_part(part, counts) for part in cast("tuple[Any, ...]", hx)]
+            return list(zip(*parts, strict=True))
+        return self._split_part(hx, counts)
+
+    @staticmethod
+    def _split_part(part: Any, counts: list[int]) -> list[Tensor]:
+        if not isinstance(part, Tensor):
+            raise TypeError(
+                f"expected the initial states to be tensors, got {type(part).__name__}"
+            )
+        if part.dim() != 3 or len(part) != sum(counts):
+            raise ValueError(
+                f"expected initial states of {sum(counts)} layers and directions, "
+                f"got shape {tuple(part.shape)}"
+            )
+        return list(part.split(counts))
+
+
+def linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.Linear:
+    """Return torch's linear map with its usual initialisation, drawn from a generator."""
+    made = nn.Linear(inputs, outputs, device="meta")
+    made.to_empty(device=torch.get_default_device())
+    for weight in made.parameters():
+        uniform_(weight, inputs**-0.5, generator=generator)
+    return made
+
+
+def _call(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    return layer(x, state)
+
+
+def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
+    if isinstance(layer, Stacked):
+        return layer.step(x_t, state)
+    output, h_n = layer(x_t.unsqueeze(0), state)
+    return output.squeeze(0), h_n
+
+
+def _last_of_packed(packed: PackedSequence) -> Tensor:  # (B, width)
+    output, lengths = pad_packed_sequence(packed)
+    return output[lengths.to(output.device) - 1, torch.arange(len(lengths), device=output.device)]
+
+
+def _mapped(states: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    return tuple(map(function, states)) if isinstance(states, tuple) else function(states)
+
+
+def _unsqueezed(states: Any) -> Any:
+    def unsqueeze(part: Tensor) -> Tensor:
+        if not isinstance(cast("object", part), Tensor):
+            kind = type(part).__name__
+            raise TypeError(f"expected the initial states to be tensors, got {kind}")
+        return part.unsqueeze(1)
+
+    return None if states is None else _mapped(states, unsqueeze)
+
+
+def _output_size(layer: nn.Module) -> int:
+    if isinstance(layer, Stacked):
+        return layer.output_size
+    torch_layer = cast("nn.RNNBase", layer)
+    directions = 2 if torch_layer.bidirectional else 1
+    return directions * (torch_layer.proj_size or torch_layer.hidden_size)
+
+
+def _checked_layer(layer: object, width: int) -> Any:
+    if not isinstance(layer, Stacked | nn.RNNBase):
+        raise TypeError(
+            f"expected make_layer to return a recurrent layer, got {type(layer).__name__}"
+        )
+    known = cast("Stacked[Any] | nn.RNNBase", layer)
+    if known.batch_first:
+        raise ValueError(
+            "expected layers with time first, got batch_first=True: set it for the stack instead"
+        )
+    if known.input_size != width:
+        raise ValueError(f"expected layers with input_size={width}, got {known.input_size}")
+    return known
+
+
+def _check_choice(name: str, value: object, kind: Any) -> None:
+    if value is not None and value not in get_args(kind):
+        allowed = ", ".join(map(repr, get_args(kind)))
+        raise ValueError(f"expected {name} to be {allowed} or None, got {value!r}")

@@ -1,0 +1,309 @@
+"""Residual stacks around every layer: formulas, streaming, lengths, states and errors."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
+
+from cases import LAYERS, NAMED
+from eigenrnn import ENRNN, LSTM, LanguageModel, ResidualStack, ScoRNN, SequenceModel
+from eigenrnn.linalg import tol
+from eigenrnn.models import constrained_parameters
+
+T, B, M, W, N, D = 7, 3, 4, 6, 8, 2
+LENGTHS = torch.tensor([4, 7, 1])
+
+MAKERS = {
+    **{name: partial(lambda make, width: make(width, N), make) for name, make in LAYERS.items()},
+    **{name: partial(lambda make, width: make(width, N), make) for name, make in NAMED.items()},
+    "torch.nn.RNN": lambda width: nn.RNN(width, N),
+    "torch.nn.LSTM-2": lambda width: nn.LSTM(width, N, num_layers=2),
+    "torch.nn.LSTM-projected": lambda width: nn.LSTM(width, N, proj_size=3),
+}
+FEW = {name: MAKERS[name] for name in ("ScoRNN", "LSTM", "URNN", "torch.nn.LSTM-2")}
+each_layer = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+few_layers = pytest.mark.parametrize("make", FEW.values(), ids=FEW.keys())
+
+
+def stack(make, **options):
+    torch.manual_seed(0)
+    return ResidualStack(make, W, D, **{"input_size": M, **options}).eval().double()
+
+
+def sequences():
+    return torch.randn(T, B, M, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def near(dtype=torch.float64):
+    return {"rtol": 0, "atol": 100 * tol(dtype, N * T)}
+
+
+def assert_close(got, expected):
+    got, expected = (x if isinstance(x, tuple) else (x,) for x in (got, expected))
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, **near())
+
+
+def layer_norm(x):
+    x = x - x.mean(-1, keepdim=True)
+    return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+def rms_norm(x):
+    return x / (x.square().mean(-1, keepdim=True) + torch.finfo(x.dtype).eps).sqrt()
+
+
+def affine(x, linear):
+    return x @ linear.weight.T + linear.bias
+
+
+# a second definition; the affine maps of new norms are the identity
+@pytest.mark.parametrize("mixer", ["glu", "mlp", None])
+@pytest.mark.parametrize(
+    ("norm", "normalised"), [("layer", layer_norm), ("rms", rms_norm), (None, lambda x: x)]
+)
+def test_the_stack_equals_its_formula(norm, normalised, mixer):
+    net = stack(lambda width: ENRNN(width, N), norm=norm, mixer=mixer)
+    x = affine(sequences(), net.encoder)
+    for block in net.blocks:
+        y = affine(block.layer(normalised(x))[0], block.projection)
+        if mixer == "glu":
+            values, gates = affine(F.gelu(y), block.gate).chunk(2, dim=-1)
+            y = values / (1 + torch.exp(-gates))
+        x = x + y
+        if mixer == "mlp":
+            _, inner, _, outer = block.mlp
+            x = x + affine(F.gelu(affine(normalised(x), inner)), outer)
+    assert_close(net(sequences())[0], normalised(x))
+
+
+@each_layer
+def test_streaming_step_by_step_equals_the_whole_sequence(make):
+    net = stack(make).freeze()
+    with torch.no_grad():
+        output, h_n = net(sequences())
+        h, steps = None, []
+        for x_t in sequences():
+            y_t, h = net.step(x_t, h)
+            steps.append(y_t)
+    assert_close(torch.stack(steps), output)
+    assert_close(h, h_n)
+
+
+@each_layer
+def test_a_sequence_continues_from_the_states_of_its_first_part(make):
+    net = stack(make)
+    output, h_n = net(sequences())
+    _, h = net(sequences()[:3])
+    rest, last = net(sequences()[3:], h)
+    assert_close(rest, output[3:])
+    assert_close(last, h_n)
+
+
+@each_layer
+def test_every_parameter_gets_a_gradient(make):
+    net = stack(make, mixer="mlp").train()
+    net(sequences())[0].square().sum().backward()
+    missing = [name for name, p in net.named_parameters() if p.requires_grad and p.grad is None]
+    assert missing == []
+
+
+@pytest.mark.parametrize("last_only", [False, True])
+@few_layers
+def test_sequences_with_lengths_equal_each_alone(make, last_only):
+    net = stack(make)
+    output, h_n = net(sequences(), None, LENGTHS, last_only=last_only)
+    for b, length in enumerate(LENGTHS.tolist()):
+        alone, h = net(sequences()[:length, b])
+        assert_close(
+            output[b] if last_only else output[:length, b], alone[-1] if last_only else alone
+        )
+        parts = h_n if isinstance(h_n, tuple) else (h_n,)
+        assert_close(tuple(part[:, b] for part in parts), h if isinstance(h, tuple) else (h,))
+        if not last_only:
+            assert (output[length:, b] == 0).all()
+
+
+@few_layers
+def test_packed_sequences_equal_lengths(make):
+    net = stack(make)
+    packed = pack_padded_sequence(sequences(), LENGTHS, enforce_sorted=False)
+    output, h_n = net(packed)
+    expected, expected_h = net(sequences(), lengths=LENGTHS)
+    assert_close(pad_packed_sequence(output)[0], expected)
+    assert_close(h_n, expected_h)
+    assert_close(
+        net(packed, last_only=True)[0], net(sequences(), None, LENGTHS, last_only=True)[0]
+    )
+
+
+def test_the_last_output_is_that_of_the_last_step():
+    net = stack(MAKERS["ScoRNN"])
+    assert_close(net(sequences(), last_only=True)[0], net(sequences())[0][-1])
+    assert net(sequences()[:, 0], last_only=True)[0].shape == (W,)
+
+
+def test_batch_first_swaps_time_and_batch():
+    net = stack(MAKERS["ScoRNN"])
+    swapped = stack(MAKERS["ScoRNN"], batch_first=True)
+    swapped.load_state_dict(net.state_dict())
+    assert_close(swapped(sequences().transpose(0, 1))[0], net(sequences())[0].transpose(0, 1))
+
+
+@few_layers
+def test_one_step_of_one_sequence_has_no_batch_dimension(make):
+    net = stack(make)
+    x = sequences()[0]
+    y, h = net.step(x[1])
+    expected, expected_h = net.step(x)
+    assert_close(y, expected[1])
+    again, _ = net.step(x[1], h)
+    assert_close(again, net.step(x, expected_h)[0][1])
+
+
+def test_bidirectional_layers_read_both_ways_and_cannot_step():
+    net = stack(lambda width: ScoRNN(width, N, bidirectional=True))
+    assert net.bidirectional
+    assert net(sequences())[1].shape == (2 * D, B, N)
+    with pytest.raises(ValueError, match="expected layers of one direction, got bidirectional"):
+        net.step(sequences()[0])
+
+
+def test_without_an_input_size_the_inputs_have_the_width():
+    net = ResidualStack(lambda width: ScoRNN(width, N), W, 1)
+    assert (net.input_size, net.output_size, type(net.encoder)) == (W, W, nn.Identity)
+
+
+def test_a_layer_as_wide_as_the_stack_needs_no_projection():
+    net = ResidualStack(lambda width: ScoRNN(width, width), W, 1)
+    assert isinstance(net.blocks[0].projection, nn.Identity)
+
+
+def test_dropout_applies_while_training_only():
+    net = stack(MAKERS["ScoRNN"], dropout=0.5)
+    assert torch.equal(net(sequences())[0], net(sequences())[0])
+    net.train()
+    assert not torch.equal(net(sequences())[0], net(sequences())[0])
+
+
+def test_the_generator_determines_the_linear_maps():
+    def made(seed):
+        generator = torch.Generator().manual_seed(seed)
+        return ResidualStack(
+            lambda width: ScoRNN(width, N), W, 1, input_size=M, generator=generator
+        )
+
+    one, same, other = made(0), made(0), made(1)
+    for net, equal in ((same, True), (other, False)):
+        assert torch.equal(one.encoder.weight, net.encoder.weight) == equal
+        assert torch.equal(one.blocks[0].gate.bias, net.blocks[0].gate.bias) == equal
+
+
+@pytest.mark.parametrize("readout", ["all", "last"])
+def test_a_sequence_model_reads_the_outputs_of_a_stack(readout):
+    net = stack(MAKERS["LSTM"])
+    model = SequenceModel(net, 5, readout).double()
+    output, _ = net(sequences(), lengths=LENGTHS)
+    if readout == "last":
+        output = output[LENGTHS - 1, torch.arange(B)]
+    assert_close(model(sequences(), LENGTHS), model.head(output))
+
+
+def test_a_language_model_carries_the_states_of_a_stack():
+    torch.manual_seed(0)
+    model = LanguageModel(11, W, [ResidualStack(lambda width: LSTM(width, N), W, D)]).eval()
+    text = torch.randint(11, (T, B), generator=torch.Generator().manual_seed(2))
+    first, state = model.advance(text[:3], None)
+    second, _ = model.advance(text[3:], state)
+    torch.testing.assert_close(torch.cat([first, second]), model(text), **near(torch.float32))
+
+
+def test_weights_are_saved_and_copied():
+    net, other = stack(MAKERS["ScoRNN"]), stack(MAKERS["ScoRNN"], mixer="glu")
+    for raw in other.parameters():
+        nn.init.normal_(raw, std=0.1)
+    other.load_state_dict(net.state_dict())
+    for same in (other, copy.deepcopy(net)):
+        assert_close(same(sequences())[0], net(sequences())[0])
+
+
+def test_the_constraints_of_all_layers_are_found_and_stay_in_their_set():
+    net = ResidualStack(lambda width: ScoRNN(width, N), W, D, input_size=M)
+    assert len(list(constrained_parameters(net))) == D
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.1)
+    for _ in range(3):
+        optimiser.zero_grad()
+        net(sequences().float())[0].square().sum().backward()
+        optimiser.step()
+    assert all(layer.orthogonality_error() < 1e-5 for layer in net.layers())
+
+
+def test_the_repr_shows_the_sizes():
+    assert repr(stack(MAKERS["ScoRNN"])).startswith("ResidualStack(\n  4, width=6, depth=2\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 0}, "expected width to be a positive integer, got 0"),
+        ({"depth": 1.5}, "expected depth to be a positive integer, got 1.5"),
+        ({"input_size": -1}, "expected input_size to be a positive integer, got -1"),
+        ({"norm": "batch"}, "expected norm to be 'layer', 'rms' or None, got 'batch'"),
+        ({"mixer": "conv"}, "expected mixer to be 'glu', 'mlp' or None, got 'conv'"),
+        ({"dropout": 1.0}, "expected 0 <= dropout < 1, got 1.0"),
+        (
+            {"make_layer": lambda width: ScoRNN(width + 1, N)},
+            "expected layers with input_size=6, got 7",
+        ),
+        (
+            {"make_layer": lambda width: nn.GRU(width, N, batch_first=True)},
+            "expected layers with time first, got batch_first=True",
+        ),
+    ],
+)
+def test_invalid_options_are_rejected(options, message):
+    options = {"make_layer": lambda width: ScoRNN(width, N), "width": W, "depth": 1} | options
+    with pytest.raises(ValueError, match=message):
+        ResidualStack(**options)
+
+
+def test_a_module_that_is_not_recurrent_is_rejected():
+    with pytest.raises(
+        TypeError, match=r"expected make_layer to return a recurrent .*, got Linear"
+    ):
+        ResidualStack(lambda width: nn.Linear(width, width), W, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda net, x: net(x[:0]), ValueError, "expected at least one step, got T = 0"),
+        (lambda net, x: net(x[..., :2]), ValueError, "expected inputs of size 4, got 2"),
+        (lambda net, x: net(x.float()), TypeError, "expected input of torch.float64"),
+        (lambda net, x: net(x.cfloat()), TypeError, "expected input of torch.float64"),
+        (lambda net, _: net("x"), TypeError, "expected input to be a tensor, got str"),
+        (lambda net, x: net(x, None, [7, 7]), ValueError, r"expected lengths of shape \(3,\)"),
+        (lambda net, x: net(x, None, [7, 8, 1]), ValueError, "expected 1 <= lengths <= T = 7"),
+        (lambda net, x: net(x, x[:1, :, :1]), ValueError, "initial states of 2 layers and"),
+        (lambda net, x: net(x, [x]), TypeError, "expected the initial states to be tensors"),
+        (lambda net, x: net(x[0], "h"), TypeError, "expected the initial states to be tensors"),
+        (lambda net, x: net.step(x), ValueError, r"expected x_t of shape \(B, M\) or \(M,\)"),
+        (
+            lambda net, x: net(pack_sequence([x[:, 0]]), None, [7]),
+            ValueError,
+            "expected either a PackedSequence or lengths, got both",
+        ),
+        (
+            lambda net, x: net(pack_sequence([x[:, 0, :2]])),
+            ValueError,
+            "expected inputs of size 4, got 2",
+        ),
+    ],
+)
+def test_invalid_calls_are_rejected(call, error, message):
+    with pytest.raises(error, match=message):
+        call(stack(MAKERS["ScoRNN"]), sequences())
