@@ -13,7 +13,7 @@ import pytest
 from eigenrnn import ScoRNN
 from eigenrnn.experiments.recipes import Computed, Row
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import Archive, ArchivedRun, Plan, collect, to_markdown
+from eigenrnn.experiments.results import Archive, ArchivedRun, Plan, collect
 from eigenrnn.experiments.results.archive import (
     FORMAT,
     archive_path,
@@ -22,6 +22,7 @@ from eigenrnn.experiments.results.archive import (
     outcome_of,
 )
 from eigenrnn.experiments.results.collect import MAX_POINTS, evaluated_curve, training_curve
+from eigenrnn.experiments.results.page import to_markdown
 from eigenrnn.experiments.results.plan import SharedRuns
 from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.run_folder import RunFolder
@@ -261,7 +262,7 @@ def test_a_diverged_run_is_archived_as_diverged(archive, reproduced):
 def test_the_page_names_a_diverged_run(archive, reproduced):
     diverge(reproduced)
     archived(archive, reproduced)
-    assert "scoRNN 6: 1 of 2 runs (seed 0)." in to_markdown(archive.folder, recipes())
+    assert "(1, 1 diverged)" in to_markdown(archive.folder, recipes(), {})
 
 
 # errors and existing files
@@ -355,7 +356,7 @@ def test_a_file_of_another_version_is_named_and_kept(archive, reproduced, damage
     before = path.read_bytes()
     if reader == "page" or damage == "row":
         with pytest.raises(ValueError, match=said):
-            to_markdown(archive.folder, recipes())
+            to_markdown(archive.folder, recipes(), {})
     else:
         with pytest.raises(ValueError, match=said):
             collect([reproduced], archive.folder, recipes(), overwrite=True)
@@ -383,9 +384,9 @@ def test_a_run_whose_row_has_changed_is_named_and_does_not_count(
     del known[FIGURE]
     for path in archive.folder.glob("tiny-fig1/**/*.json"):
         path.unlink()
-    page = to_markdown(archive.folder, known)
+    page = to_markdown(archive.folder, known, {})
     assert page.count(f"/seed-0.json: {said}.") == bool(said)
-    assert ("**2 of 2 rows**" in page) == (not said)
+    assert ("### Runs that were not made" not in page) == (not said)
     planned = Plan.of(known, archive.folder / "no runs", archive.folder).rows
     assert sum(len(each.runs) for each in planned) == (len(SEEDS) if said else 0)
 

@@ -9,12 +9,13 @@ import pytest
 
 from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.recipes.results_files import columns
-from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.registry import CLAIMS, RECIPES
 from eigenrnn.experiments.results import Archive, ArchivedRun
 from eigenrnn.experiments.results.agreement import agreement, margin
 from eigenrnn.experiments.results.archive import current_runs, outcome_of, runs_by_row
-from eigenrnn.experiments.results.learning_curves import curve_figures
-from eigenrnn.experiments.results.page import duration, merge_notes, read_remarks
+from eigenrnn.experiments.results.figures import curve_figures
+from eigenrnn.experiments.results.page import duration
+from eigenrnn.experiments.results.remarks import read_remarks
 from recipes_for_results import FIGURE, TABLE, of_figure, recipes, row
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +57,8 @@ def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
 
 def test_every_number_of_ours_that_differs_has_a_remark():
     archive = Archive(ROOT / "results")
-    remarks = read_remarks(archive.folder, RECIPES)
+    remarks = read_remarks(archive.folder, RECIPES, CLAIMS)
+    remarked = {name for remark in remarks for name in remark.about}
     runs, changed_since = current_runs(RECIPES, archive.runs())
     assert changed_since == {}
     of_rows = runs_by_row(RECIPES, runs)
@@ -66,34 +68,37 @@ def test_every_number_of_ours_that_differs_has_a_remark():
         for known in RECIPES[name].rows
         if known.label == label
         and agreement(outcome_of(known, runs)) == "differs"
-        and not remarks.get(name, {}).get(label)
+        and any(run.trained_for is None for run in runs)
+        and (name, label) not in remarked
     ]
     assert without_remark == []
 
 
+def remark(rows='["exact"]', kind='"open"', recipe=f'"{TABLE}"', text='"x"'):
+    return f"[[remark]]\nkind = {kind}\nrecipe = {recipe}\nrows = {rows}\ntext = {text}\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("content", "said"),
     [
-        (f'["{TABLE}"]\nGRU = "x"', f"got {TABLE}: GRU"),
-        ('["tiny/table9"]\nexact = "x"', "got tiny/table9: exact"),
+        (remark('["GRU"]'), f"got {TABLE}: GRU"),
+        (remark(recipe='"tiny/table9"'), "got tiny/table9: exact"),
         ("[", r"remarks\.toml is damaged"),
-        (f'["{TABLE}"]\nexact = "x"\n["{TABLE}".a]\nrows = ["exact"]\ntext = "y"', "one remark"),
-        (f'["{TABLE}".a]\nrows = ["GRU"]\ntext = "y"', f"got {TABLE}: GRU"),
-        (f'["{TABLE}".a]\nrows = ["exact"]', "expected a in .* to be a text, or rows and text"),
-        (f'["{TABLE}"]\nexact = 3', "expected exact in .* to be a text, or rows and text, got 3"),
+        (remark() + remark(), f"expected one remark on a row .* got {TABLE}: exact"),
+        (remark("[]"), "expected kind, text, and recipe with rows or claim"),
+        (remark(text="3"), "expected kind, text, and recipe with rows or claim"),
+        (remark("3"), "expected kind, text, and recipe with rows or claim"),
+        (remark() + 'other = "x"', "expected kind, text, and recipe with rows or claim"),
+        (remark(kind='"odd"'), "expected kind among explained, open, cannot be judged .* 'odd'"),
+        ('[[remark]]\nkind = "open"\ntext = "x"\nclaim = "no"', "the name of a claim .* 'no'"),
+        ("remark = 3", r"expected only \[\[remark\]\]"),
+        ("other = 3", r"expected only \[\[remark\]\] .* got other"),
     ],
 )
-def test_a_remark_on_an_unknown_row_is_rejected(tmp_path, text, said):
-    (tmp_path / "remarks.toml").write_text(text)
+def test_a_remark_that_does_not_fit_is_rejected(tmp_path, content, said):
+    (tmp_path / "remarks.toml").write_text(content)
     with pytest.raises(ValueError, match=said):
-        read_remarks(tmp_path, recipes())
-
-
-def test_a_remark_on_every_row_has_no_labels():
-    items = ["a: one", "b: one", "a: two", "four"]
-    assert merge_notes(items, ["a", "b"]) == ["one", "a: two", "four"]
-    assert merge_notes(items) == ["a, b: one", "a: two", "four"]
-    assert merge_notes(["a: one"], ["a"]) == ["a: one"]
+        read_remarks(tmp_path, recipes(), CLAIMS)
 
 
 def reported(value, error=None, runs=(1.0, 1.0), baseline=None, **fields):

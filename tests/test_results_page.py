@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from eigenrnn.experiments.claims import Claim
+from eigenrnn.experiments.claims.claim import AtMost, Runs
 from eigenrnn.experiments.recipes import Reported
-from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import Plan, collect, to_markdown
-from eigenrnn.experiments.results.page import describe_quantity
+from eigenrnn.experiments.registry import CLAIMS, RECIPES
+from eigenrnn.experiments.results import Plan, collect
+from eigenrnn.experiments.results.page import describe_quantity, to_markdown
 from eigenrnn.experiments.results.plan import remaining_rows
-from eigenrnn.experiments.training import Settings
 from recipes_for_results import (
     FIGURE,
     SEEDS,
@@ -27,47 +28,50 @@ from recipes_for_results import (
 ROOT = Path(__file__).parents[1]
 
 
-def section(page, recipe):
-    """Return the section of a recipe."""
-    return page.split(f"### {recipe}\n")[1].split("\n## ")[0].split("\n### ")[0]
+def page_of(archive, known=None, claims=()):
+    """Return the page of an archive of the tiny recipes."""
+    return to_markdown(archive.folder, known or recipes(), {claim.id: claim for claim in claims})
 
 
-def line(page, network, recipe=TABLE):
-    """Return the cells of a network's row, by heading."""
-    lines = section(page, recipe).splitlines()
-    (at,) = [i for i, text in enumerate(lines) if text.startswith(f"| {network} ")]
-    head = max(i for i in range(at) if lines[i].startswith("| network "))
-    named, cells = ([cell.strip() for cell in lines[i].split("|")[1:-1]] for i in (head, at))
-    return dict(zip(named, cells, strict=True))
+def section(page, heading):
+    """Return the text below a heading."""
+    return page.split(f"# {heading}\n")[1].split("\n#")[0]
 
 
-def overview(page):
-    """Return the cells of the overview table, by recipe."""
-    lines = [text for text in page.splitlines() if text.startswith("| [")]
-    cells = [[cell.strip() for cell in text.split("|")[1:-1]] for text in lines]
-    return {first.partition("]")[0][1:]: rest for first, *rest in cells}
+def lines(page, heading="Others"):
+    """Return the cells of the lines of a table, each by column."""
+    table = [text for text in section(page, heading).splitlines() if text.startswith("|")]
+    head, _, *cells = [[cell.strip() for cell in text.split("|")[1:-1]] for text in table]
+    return [dict(zip(head, each, strict=True)) for each in cells]
+
+
+def line(page, network):
+    """Return the cells of a network, by column."""
+    (found,) = [each for each in lines(page) if each["network"] == network]
+    return found
+
+
+def claim(bound, **fields):
+    """Return a claim that the loss of the first row is at most a bound."""
+    known = {"id": "low", "paper": "scoRNN", "sentence": "It is low.", "place": "section 1"}
+    return Claim(**known, test=(AtMost(Runs(TABLE, "scoRNN 6", SEEDS), bound),), **fields)
 
 
 def test_the_committed_page_matches_the_archive():
-    assert (ROOT / "RESULTS.md").read_text() == to_markdown(ROOT / "results", RECIPES)
+    assert (ROOT / "RESULTS.md").read_text() == to_markdown(ROOT / "results", RECIPES, CLAIMS)
 
 
 def test_the_page_compares_the_mean_with_the_papers_number(archive, reproduced):
     archived(archive, reproduced)
-    cells = line(to_markdown(archive.folder, recipes()), "scoRNN 6")
+    cells = line(page_of(archive), "scoRNN 6")
     values = [max(journal(reproduced, "test_accuracy", seed)) for seed in SEEDS]
     mean = sum(values) / 2
     error = abs(values[0] - values[1]) / 2
-    assert cells["paper"] == "0.5 (table 1)"
+    assert cells["recipe"] == TABLE
+    assert cells["paper"] == "0.5"
+    assert cells["compared"] == "accuracy on the test set, best of the run"
     assert cells["ours"].replace("*", "") == f"{mean:#.4g} ± {error:#.3g} (2)"
     assert cells["updates"] == "20"
-
-
-def test_the_page_describes_the_compared_quantity(archive, reproduced):
-    archived(archive, reproduced)
-    page = to_markdown(archive.folder, recipes())
-    said = [text for text in section(page, TABLE).splitlines() if text.startswith("Compared: ")]
-    assert said == ["Compared: accuracy on the test set, best of the run.", "Compared: total."]
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -78,69 +82,38 @@ def test_quantities_are_described_without_code_names(name):
         assert not {"validation test", "best test", "last test"} & {words}
 
 
-def test_a_row_without_runs_has_their_number(archive, reproduced):
+def test_each_run_stands_once(archive, reproduced):
     archived(archive, reproduced)
-    cells = line(to_markdown(archive.folder, recipes()), "scoRNN 8", FIGURE)
-    assert cells == {"network": "scoRNN 8", "paper": "not printed (figure 1)", "runs": "1"}
+    assert [each["network"] for each in lines(page_of(archive))] == ["scoRNN 6", "exact"]
 
 
 def test_a_row_counts_its_remaining_runs(archive, reproduced):
     archived(archive, reproduced)
-    known = archive.runs()[-1]
-    (archive.folder / known.relative_path).unlink()
-    page = to_markdown(archive.folder, recipes())
-    assert line(page, known.row)["ours"].endswith("(1); 1 not run")
+    (archive.folder / archive.runs()[-1].relative_path).unlink()
+    assert line(page_of(archive), "scoRNN 6")["ours"].endswith("(1); 1 not run")
 
 
-def test_the_page_counts_rows_and_time(archive, reproduced):
+def test_the_page_counts_runs_and_time(archive, reproduced):
     known = archived(archive, reproduced)
     rewrite(archive.folder / known[TABLE, "scoRNN 6", 0].relative_path, seconds=7_200.0)
-    page = to_markdown(archive.folder, recipes())
-    assert "**3 of 4 rows** in 2 tables and figures have all their runs." in page
-    assert "2 trainings took 2 h of machine time. 1 run belongs to a second" in page
+    assert "We trained 1 network in 2 runs, which took 2 h" in page_of(archive)
 
 
-def test_an_archive_of_one_run_is_described_in_the_singular(archive):
-    known = recipes()
-    archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), seconds=40.0))
-    page = to_markdown(archive.folder, known)
-    assert "have all their runs. 1 training took 40 s of machine time.\n" in page
-    assert "that we compare" not in page  # none of the papers prints its number
-
-
-def test_an_empty_archive_has_a_page(tmp_path):
-    page = to_markdown(tmp_path, recipes())
-    assert "**0 of 4 rows** in 2 tables and figures have all their runs.\n" in page
+def test_an_empty_archive_has_a_page(archive):
+    page = page_of(archive, claims=[claim(0.5)])
+    assert "**Of 1 central claim, 1 is not tried.** No network has been trained yet." in page
     assert "## Runs\n" not in page
-    assert "3 trainings of 2 rows remain." in page
+    assert [tuple(each.values()) for each in lines(page, "Runs that were not made")] == [
+        (TABLE, "0 of 2", "2", f"`eigenrnn reproduce {TABLE}`"),
+        (FIGURE, "0 of 2", "1", f"`eigenrnn reproduce {FIGURE}`"),
+    ]
 
 
-def test_the_page_begins_with_one_line_per_recipe(archive, reproduced):
-    known = archived(archive, reproduced)
-    for seed in SEEDS:
-        rewrite(
-            archive.folder / known[TABLE, "scoRNN 6", seed].relative_path,
-            seconds=3_600.0,
-            value=0.5,
-        )
-    page = to_markdown(archive.folder, recipes())
-    assert overview(page) == {
-        TABLE: ["2 / 2", "1", "1", "2", ""],
-        FIGURE: ["1 / 2", "", "", "", "1"],
-    }
-    assert page.index(f"| [{TABLE}](#tinytable1) |") < page.index("## How to read it")
-
-
-def test_a_recipe_whose_runs_are_all_shared_has_none_left(tmp_path):
+def test_a_recipe_whose_runs_are_all_shared_has_none_left(archive):
     known = recipes()
     known[FIGURE] = replace(known[FIGURE], rows=known[FIGURE].rows[:1])
-    assert overview(to_markdown(tmp_path, known))[FIGURE][-1] == "shared"
-
-
-def test_a_computed_recipe_has_no_training_left(tmp_path):
-    known = recipes()
-    known[TABLE] = replace(known[TABLE], rows=known[TABLE].rows[1:])
-    assert overview(to_markdown(tmp_path, known))[TABLE] == ["0 / 1", "no training"]
+    left = [each["recipe"] for each in lines(page_of(archive, known), "Runs that were not made")]
+    assert left == [TABLE]
 
 
 def test_the_remaining_runs_equal_those_of_the_plan(tmp_path):
@@ -158,37 +131,75 @@ def test_a_shared_run_is_compared_once(archive, reproduced):
     bounded = Reported(0.5, "figure 1", "test", "loss", "last")
     known[FIGURE] = changed(known[FIGURE], "scoRNN 6", reported=bounded)
     collect([reproduced], archive.folder, known)
-    page = to_markdown(archive.folder, known)
-    assert "Of 2 numbers that we compare, " in page
-    assert overview(page)[FIGURE][1:3] == ["", ""]
+    assert "Of 2 numbers, " in page_of(archive, known)
 
 
-def test_recipes_with_runs_come_first(archive):
+@pytest.mark.parametrize(
+    ("bound", "verdict"), [(-1.0, "fails"), (2.0, "holds")], ids=["fails", "holds"]
+)
+def test_a_claim_stands_with_its_verdict_and_numbers(archive, reproduced, bound, verdict):
+    archived(archive, reproduced)
+    page = page_of(archive, claims=[claim(bound, note="A note.")])
+    values = [max(journal(reproduced, "test_accuracy", seed)) for seed in SEEDS]
+    (cells,) = lines(page, "What holds of the five papers")
+    assert cells == {
+        "paper": "scoRNN",
+        "claim": "It is low. (section 1) A note.",
+        "verdict": f"**{verdict}**",
+        "ours": f"scoRNN 6 {sum(values) / 2:.3g}",
+        "paper's": "scoRNN 6 0.5",
+        "seeds": "2",
+    }
+    assert ("the claim low fails." in page) == (verdict == "fails")
+
+
+def test_a_claim_of_one_seed_says_so(archive, reproduced):
+    archived(archive, reproduced)
+    one = replace(claim(2.0), test=(AtMost(Runs(TABLE, "scoRNN 6", (0,)), 2.0),))
+    (cells,) = lines(page_of(archive, claims=[one]), "What holds of the five papers")
+    assert cells["verdict"] == "**holds, one seed**"
+
+
+def test_reduced_runs_stand_apart(archive):
     known = recipes()
-    archive.add(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"))
-    page = to_markdown(archive.folder, known)
-    headings = [text for text in page.splitlines() if text.startswith("##")]
-    assert headings == [
-        "## How to read it",
-        "## Runs",
-        f"### {FIGURE}",
-        "## Not run",
-        f"### {TABLE}",
-    ]
+    known[TABLE] = changed(
+        known[TABLE], "scoRNN 6", settings=replace(row().settings, steps=None, epochs=9)
+    )
+    run = of_figure(known[TABLE].reduced(3), 0, [4.0, 2.0, 1.0])
+    archive.add(replace(run, value=0.25, reduced_epochs=3))
+    page = page_of(archive, known)
+    (cells,) = lines(page, "Reduced experiments")
+    assert (cells["network"], cells["epochs"], cells["ours"]) == (
+        "scoRNN 6",
+        "3 of 9",
+        "0.2500 (1)",
+    )
+    assert "## Runs\n" not in page
 
 
 def test_a_number_that_differs_needs_a_remark(archive, reproduced):
     archived(archive, reproduced)
-    page = to_markdown(archive.folder, recipes())
-    assert "**exact**: more than 0.005 from the paper's number. No remark yet." in page
+    page = page_of(archive)
+    said = f"{TABLE}, **exact** (more than 0.005 from the paper's number): not explained yet."
+    assert said in section(page, "Open")
     assert line(page, "exact")["ours"] == "**3.000**"
 
 
-def test_a_remark_stands_beside_its_number(archive, reproduced):
+REMARK = '[[remark]]\nkind = "{kind}"\nrecipe = "{recipe}"\nrows = {rows}\ntext = """\n{text}"""\n'
+
+
+def remark(archive, kind, rows, text):
+    content = REMARK.format(kind=kind, recipe=TABLE, rows=rows, text=text)
+    (archive.folder / "remarks.toml").write_text(content)
+
+
+@pytest.mark.parametrize("kind", ["explained", "open", "cannot be judged"])
+def test_a_remark_stands_under_its_kind(archive, reproduced, kind):
     archived(archive, reproduced)
-    text = f'["{TABLE}"]\nexact = """\nIt is\nthree."""\n'
-    (archive.folder / "remarks.toml").write_text(text)
-    assert "from the paper's number. It is three.\n" in to_markdown(archive.folder, recipes())
+    remark(archive, kind, ["exact"], "It is\nthree.")
+    page = page_of(archive)
+    assert "from the paper's number): It is three.\n" in section(page, kind.capitalize())
+    assert page.count("**exact** (") == 1
 
 
 def test_a_remark_on_several_rows_appears_once(archive):
@@ -197,15 +208,22 @@ def test_a_remark_on_several_rows_appears_once(archive):
     for each in known[TABLE].rows:
         of_row = of_figure(replace(known[TABLE], rows=(each,)), 0, [4.0, 2.0, 1.0])
         archive.add(replace(of_row, value=0.9))
-    text = f'["{TABLE}".high]\nrows = ["scoRNN 6", "GRU 6"]\ntext = "Too high."\n'
-    (archive.folder / "remarks.toml").write_text(text)
-    page = section(to_markdown(archive.folder, known), TABLE)
+    remark(archive, "open", ["scoRNN 6", "GRU 6"], "Too high.")
+    by = "(more than 0.05 from the paper's number, from one seed)"
     assert (
-        "**scoRNN 6**, **GRU 6**: more than 0.05 from the paper's number, from one seed. "
-        "Too high.\n\n"
-        "**LSTM 6**: more than 0.05 from the paper's number, from one seed. No remark yet.\n"
-        in page
+        f"{TABLE}, **scoRNN 6** {by}, **GRU 6** {by}: Too high.\n\n"
+        f"{TABLE}, **LSTM 6** {by}: not explained yet.\n" in page_of(archive, known)
     )
+
+
+def test_a_remark_on_a_claim_takes_the_place_of_its_sentence(archive, reproduced):
+    archived(archive, reproduced)
+    (archive.folder / "remarks.toml").write_text(
+        '[[remark]]\nkind = "explained"\nclaim = "low"\ntext = "It is not."\n'
+    )
+    page = page_of(archive, claims=[claim(-1.0)])
+    assert "Claim low: It is not.\n" in section(page, "Explained")
+    assert "the claim low fails" not in page
 
 
 def test_the_page_shows_a_bound_and_the_runs_above_it(archive):
@@ -215,8 +233,8 @@ def test_the_page_shows_a_bound_and_the_runs_above_it(archive):
     )
     for seed, value in zip(SEEDS, (0.01, 0.05), strict=True):
         archive.add(replace(of_figure(known[TABLE], seed, [4.0, 2.0, 1.0]), value=value))
-    cells = line(to_markdown(archive.folder, known), "scoRNN 6")
-    assert cells["paper"] == "at most 0.02 (figure 2)"
+    cells = line(page_of(archive, known), "scoRNN 6")
+    assert cells["paper"] == "at most 0.02"
     assert cells["ours"] == "0.03000 ± 0.0200 (2, 1 above)"
 
 
@@ -224,23 +242,15 @@ def test_the_page_shows_the_progress_of_an_unfinished_run(archive):
     known = recipes()
     begun = replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="unfinished", value=0.0955)
     archive.add(replace(begun, steps=12, all_steps=1_500, seconds=90.0))
-    cells = line(to_markdown(archive.folder, known), "scoRNN 6")
-    assert cells["ours"] == "0.09550 so far; 1 unfinished, 1 not run"
+    cells = line(page_of(archive, known), "scoRNN 6")
+    assert cells["ours"] == "0.09550 so far; 2 not run"
     assert cells["updates"] == "12 of 1,500"
-    epochs = {**begun.settings, "steps": None, "epochs": 100}
-    archive.add(replace(begun, steps=12, all_steps=1_500, settings=epochs), overwrite=True)
-    known[TABLE] = changed(known[TABLE], "scoRNN 6", settings=Settings(**epochs))
-    page = to_markdown(archive.folder, known)
-    assert line(page, "scoRNN 6")["updates"] == "12 of 1,500, 0.8 of 100 epochs"
-    assert cells["time per run"] == "1.5 min so far"
 
 
 def test_the_page_shows_the_processor_time_if_it_is_known(archive):
     known = recipes()
     run = of_figure(known[TABLE], 0, [4.0, 2.0, 1.0])
     archive.add(replace(run, seconds=90.0))
-    assert "processor time" not in line(to_markdown(archive.folder, known), "scoRNN 6")
+    assert "processor time" not in line(page_of(archive), "scoRNN 6")
     archive.add(replace(run, seconds=90.0, processor_seconds=42.0), overwrite=True)
-    cells = line(to_markdown(archive.folder, known), "scoRNN 6")
-    assert cells["time per run"].startswith("1.5 min")
-    assert cells["processor time"] == "42 s"
+    assert line(page_of(archive), "scoRNN 6")["processor time"] == "42 s"

@@ -1,7 +1,7 @@
 """Figures of the analyses; the only module that draws with matplotlib."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["canvas", "contours", "heat_map", "histogram", "label", "lines", "plane"]
+__all__ = ["bars", "canvas", "contours", "heat_map", "histogram", "label", "lines", "plane"]
 
 _WIDTH, _HEIGHT = 5.0, 3.8  # inches
 _STYLES = ("-", "--", "-.", ":")
@@ -74,6 +74,30 @@ def lines(
     if len(series) > 1 and legend_above:
         axes.figure.legend(loc="outside upper center", ncols=4, fontsize="small", frameon=False)
     elif len(series) > 1:
+        axes.legend(fontsize="small", frameon=False)
+
+
+def bars(
+    axes: "Axes",
+    names: Sequence[str],
+    series: Mapping[str, ArrayLike],  # (n,) each
+    *,
+    log: bool = False,
+) -> None:
+    """Draw groups of bars, one group per name and one bar per series; NaN draws none.
+
+    The names stand upright below the axis.
+    """
+    known = {name: y for name, y in series.items() if not np.isnan(np.asarray(y)).all()}
+    width = 0.8 / max(len(known), 1)
+    places = np.arange(len(names))
+    for number, (name, y) in enumerate(known.items()):
+        axes.bar(places + (number + 0.5) * width - 0.4, np.asarray(y), width, label=name)
+    axes.set_xticks(places, names, rotation=90, fontsize="small")
+    if log:
+        axes.set_yscale("log")
+        axes.set_ylim(axes.dataLim.minposy / 2, axes.dataLim.ymax * 2)
+    if len(known) > 1:
         axes.legend(fontsize="small", frameon=False)
 
 

@@ -9,7 +9,7 @@ from eigenrnn import __version__
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.cli.name_lookup import unknown_name
 from eigenrnn.experiments.cli.train_options import recipe_with_data_root
-from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.registry import CLAIMS, RECIPES
 from eigenrnn.experiments.results.archive import Archive, current_runs
 from eigenrnn.experiments.results.collect import collect
 from eigenrnn.experiments.results.page import to_markdown
@@ -72,7 +72,7 @@ def write(archive: str, page: str, data_root: str | None, console: Console) -> i
         raise ValueError(f"expected an archive of runs in {folder}, got no such folder")
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ValueError(f"expected --out to be a file in a folder that exists, got {out}")
-    write_atomically(out, to_markdown(folder, recipes).encode())
+    write_atomically(out, to_markdown(folder, recipes, CLAIMS).encode())
     _, changed = current_runs(recipes, Archive(folder).runs())
     lines = [f"{path} does not count, its row has changed: {why}" for path, why in changed.items()]
     console.print("\n".join([*lines, f"in {out}"]), soft_wrap=True, highlight=False, markup=False)

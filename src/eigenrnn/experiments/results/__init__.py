@@ -1,8 +1,7 @@
-"""Our own runs of the recipes: the archive, RESULTS.md, and the plan of the remaining runs."""
+"""Our own runs of the recipes: the archive, and the plan of the remaining runs."""
 
 from eigenrnn.experiments.results.archive import Archive, ArchivedRun
 from eigenrnn.experiments.results.collect import CollectResult, collect
-from eigenrnn.experiments.results.page import to_markdown
 from eigenrnn.experiments.results.plan import Plan
 
-__all__ = ["Archive", "ArchivedRun", "CollectResult", "Plan", "collect", "to_markdown"]
+__all__ = ["Archive", "ArchivedRun", "CollectResult", "Plan", "collect"]

@@ -1,6 +1,7 @@
-"""Figures of the learning curves of the archived runs."""
+"""Figures of the archived runs: learning curves, and our numbers beside the paper's."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +25,64 @@ from eigenrnn.experiments.results.archive import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CurveFigure", "curve_figures"]
+__all__ = ["BarFigure", "CurveFigure", "curve_figures", "main_figures"]
 
 _CHANCE = "chance level"
 _LOG_SCALE_RATIO = 100  # of the highest to the lowest point, above which the axis is logarithmic
 
+_MAIN_CURVES = ("scornn/fig1", "nnrnn/fig2")  # copying with long delays; with several seeds
+_BARS = {
+    "nc_gru/table1": "counting brackets",
+    "nc_gru/table2": "denoising",
+    "nc_gru/table3": "adding",
+    "nc_gru/table4": "copying",
+}
+_SUCCESSES = "nonnormal/fig3"
+
 Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BarFigure(Analysis):
+    """One number of ours per network, beside the paper's.
+
+    Args:
+        name: The name of the image file, without suffix.
+        caption: The caption of the figure.
+        panels: The numbers by panel and network: ours, and the paper's or NaN.
+        quantity: The quantity on the vertical axis.
+        log: Whether the axis is logarithmic.
+    """
+
+    name: str
+    caption: str
+    panels: Mapping[str, Mapping[str, tuple[float, float]]]
+    quantity: str
+    log: bool
+
+    def plot(self) -> "Figure":
+        figure, all_axes = plot.canvas(columns=len(self.panels))
+        for axes, (title, bars) in zip(all_axes, self.panels.items(), strict=True):
+            numbers = np.array(list(bars.values()))
+            plot.bars(
+                axes, list(bars), {"ours": numbers[:, 0], "paper": numbers[:, 1]}, log=self.log
+            )
+            plot.label(axes, "", self.quantity, title)
+        return figure
+
+    def table(self) -> Table:
+        rows = [
+            (title, network, *numbers)
+            for title, bars in self.panels.items()
+            for network, numbers in bars.items()
+        ]
+        titles, networks, ours, papers = zip(*rows, strict=True)
+        return {
+            "task": np.array(titles),
+            "network": np.array(networks),
+            "ours": np.array(ours),
+            "paper": np.array(papers),
+        }
 
 
 @dataclass(frozen=True)
@@ -108,6 +161,56 @@ def curve_figures(folder: str | Path, recipes: Mapping[str, Recipe]) -> list[Cur
     return found
 
 
+def main_figures(
+    folder: str | Path, recipes: Mapping[str, Recipe]
+) -> list[CurveFigure | BarFigure]:
+    """Return the figures of RESULTS.md's page in the documentation that have archived runs.
+
+    They show copying with delays of 1000 and 2000, nnRNN's copying over several seeds, the numbers
+    of NC-GRU's tables beside ours, and the share of successful runs by initialisation.
+
+    Args:
+        folder: The folder of the archive.
+        recipes: All recipes, by name.
+    Raises:
+        ValueError: If a file is damaged, has another format, or does not belong to the archive.
+    """
+    chosen = {name: recipes[name] for name in _MAIN_CURVES if name in recipes}
+    curves = curve_figures(folder, chosen)
+    runs, _ = current_runs(recipes, Archive(folder).runs())
+    tables = {t: _bars(recipes[name], runs) for name, t in _BARS.items() if name in recipes}
+    losses = {title: bars for title, bars in tables.items() if bars}
+    found: list[CurveFigure | BarFigure] = [*curves]
+    if losses:
+        caption = "The losses of NC-GRU's tables 1 to 4: ours, and those that the paper prints."
+        found.append(BarFigure("results-nc-gru", caption, losses, "loss", log=True))
+    successes = _success_shares([run for run in runs if run.recipe == _SUCCESSES])
+    if successes:
+        caption = "Share of runs that succeed, by initialisation and task."
+        panels = {"": successes}
+        found.append(BarFigure("results-successes", caption, panels, "share", log=False))
+    return found
+
+
+def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float, float]]:
+    """Return our mean and the paper's number of each row with both."""
+    found: dict[str, tuple[float, float]] = {}
+    by_row = runs_by_row({recipe.name: recipe}, [run for run in runs if run.recipe == recipe.name])
+    for row in recipe.rows:
+        mean = outcome_of(row, by_row.get((recipe.name, row.label), ())).mean
+        if mean is not None and row.reported.value is not None:
+            found[row.label] = (mean, row.reported.value)
+    return found
+
+
+def _success_shares(runs: Sequence[ArchivedRun]) -> dict[str, tuple[float, float]]:
+    """Return the share of successful runs by row, reduced ones included."""
+    values: dict[str, list[float]] = {}
+    for run in runs:
+        values.setdefault(run.row, []).append(run.value or 0.0)
+    return {row: (float(np.mean(each)), math.nan) for row, each in values.items()}
+
+
 def _shown(row: Row, runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
     """Choose the runs of a row to show."""
     best = outcome_of(row, runs).best_point
@@ -159,4 +262,4 @@ def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
 def _caption(recipe: Recipe, quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]) -> str:
     count = max(len(runs) for runs in rows.values())
     seeds = "one seed" if count == 1 else f"median and interquartile range of up to {count} seeds"
-    return f"{recipe.name}: {quantity.replace('_', ' ')}, {seeds}."
+    return f"{recipe.summary} {recipe.name}: {quantity.replace('_', ' ')}, {seeds}."
