@@ -324,6 +324,20 @@ def test_every_control_has_a_name(shared_page):
     assert nameless == []
 
 
+def test_tables_are_saved_in_every_format(fresh_page):
+    fresh_page.execute_script(
+        "window.saved = [];URL.createObjectURL = (blob) => { saved.push(blob.text()); return '#' }"
+    )
+    buttons = fresh_page.find_elements(By.CSS_SELECTOR, "#results [data-table=recipe-1-results]")
+    for button in buttons:
+        button.click()
+    csv, markdown, latex = fresh_page.execute_async_script("Promise.all(saved).then(arguments[0])")
+    assert csv.splitlines()[0].startswith("network,")
+    assert "\n<b>LSTM</b> & more," in csv
+    assert r"| \<b\>LSTM\</b\> \& more |" in markdown
+    assert r"\textless{}b\textgreater{}LSTM" in latex
+
+
 def test_numbers_of_a_chart_are_also_a_table(fresh_page):
     fresh_page.find_element(By.CSS_SELECTOR, "#task-1 .numbers summary").click()
     place = (By.CSS_SELECTOR, "#task-1 .numbers tbody td")

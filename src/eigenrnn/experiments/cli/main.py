@@ -17,6 +17,7 @@ COMMANDS = {
     "sweep": "train the networks of a grid or a search in parallel",
     "predict": "apply the trained network of a run to a file",
     "analyse": "analyse the trained network of a run",
+    "compare": "print the results of runs as one table",
     "report": "write an HTML report of runs",
     "claims": "list which claims of the papers hold, and make the runs that decide them",
     "results": "archive runs of recipes and write RESULTS.md",

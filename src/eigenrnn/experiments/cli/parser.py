@@ -5,7 +5,7 @@ import re
 from argparse import SUPPRESS, Action
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, set_loader
@@ -214,6 +214,26 @@ def _predict() -> Parser:
     return parser
 
 
+def _compare() -> Parser:
+    parser = Parser(
+        "Print the results of runs as one table: parameters, steps, time and the metrics of the "
+        "best models, as mean and standard error over seeds."
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=str, help="folders of runs, or folders that contain them"
+    )
+    parser.add_argument(
+        "--format",
+        type=Literal["csv", "markdown", "latex"],
+        help="csv (unrounded numbers), markdown or latex (default: a table in a terminal, "
+        "markdown elsewhere)",
+    )
+    parser.add_argument(
+        "-o", "--out", type=str, help="output file, replaced if it exists (default: print)"
+    )
+    return parser
+
+
 def _report() -> Parser:
     parser = Parser(
         "Write an HTML report of runs in one file that opens offline: tables, learning curves, "
@@ -334,6 +354,7 @@ PARSERS: dict[str, Callable[[], Parser]] = {
     "sweep": _sweep,
     "predict": _predict,
     "analyse": _analyse,
+    "compare": _compare,
     "report": _report,
     "claims": _claims,
     "results": _results,
@@ -366,6 +387,7 @@ _MISSING = {
     "task": f"expected --task, got none; {listing_hint('task', TASKS)}",
     "action": "expected results collect or results write, got neither",
     "run": "expected the folder of a run or a checkpoint, got none",
+    "runs": "expected the folders of one or more runs, got none",
     "file": "expected the YAML file of a sweep, got none",
     "input": "expected a file of series or text, or - for standard input, got none",
     "what": "expected a data set to collect (car_racing), got none",

@@ -30,6 +30,7 @@ from eigenrnn.experiments.report.records import (
     read_records,
     task_name,
 )
+from eigenrnn.experiments.report.table_formats import FORMATS
 
 __all__ = ["write_report"]
 
@@ -162,7 +163,16 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
     curves = {task["id"]: learning_curve_chart(task.pop("groups"), styles) for task in tasks}
     for task in tasks:
         task["chart"] = curves[task["id"]] is not None
+    recipes = [_recipe(recipe) for recipe in records.recipes]
+    for number, recipe in enumerate(recipes, start=1):
+        recipe["id"] = f"recipe-{number}"
+    results = {f"{r['id']}-results": r["table"] for r in recipes}
+    results |= {f"{task['id']}-results": task["runs"] for task in tasks}
     data = {
+        "tables": {
+            key: {name: write(table) for name, write in FORMATS.items()}
+            for key, table in results.items()
+        },
         "curves": {key: found for key, found in curves.items() if found},
         "spectrum": spectrum_charts(networks, styles),
         "schur": heat_map_charts(networks, styles, "schur"),
@@ -175,7 +185,7 @@ def _context(records: Records, rebuild: RebuildModel | None, title: str | None) 
         "generator": f"{_GENERATOR} {__version__}",
         "contents": list(_CONTENTS.items()),
         "unreadable": [(str(folder), reason) for folder, reason in records.unreadable.items()],
-        "recipes": [_recipe(recipe) for recipe in records.recipes],
+        "recipes": recipes,
         "tasks": tasks,
         "has": {name: bool(data[name]) for name in ("spectrum", "schur", "gradient", "fisher")},
         "reasons": _reasons(networks, groups),

@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eigenrnn.experiments.report.learning_curves import Group
-from eigenrnn.experiments.report.records import RecipeRecord, RunRecord, format_description
+from eigenrnn.experiments.report.records import (
+    RecipeRecord,
+    RunRecord,
+    format_description,
+    task_name,
+)
 
 __all__ = [
+    "Number",
     "Table",
     "chosen_by",
     "configuration",
@@ -17,6 +23,7 @@ __all__ = [
     "machines",
     "paper_and_ours",
     "runs",
+    "runs_of_all_tasks",
 ]
 
 _TEXT_COLUMNS = {"network", "quantity", "where", "option", "seeds", "state", "task"}
@@ -26,26 +33,46 @@ _VERSION_ORDER = ("eigenrnn", "torch", "python", "platform", "processor")
 
 
 @dataclass(frozen=True)
+class Number:
+    """A number in a table.
+
+    Args:
+        value: The number.
+        text: How a table for readers shows it, with its error.
+        error: Its standard error, if it is a mean.
+    """
+
+    value: float
+    text: str
+    error: float | None = None
+
+
+@dataclass(frozen=True)
 class Table:
-    """A table of text cells.
+    """A table.
 
     Args:
         headings: One heading per column.
-        rows: One cell per heading.
+        cells: The cells of each row by heading; a missing one is empty.
         text: The headings of columns with text rather than numbers.
     """
 
     headings: list[str]
-    rows: list[list[str]]
+    cells: Sequence[Mapping[str, str | Number]]
     text: set[str] = field(default_factory=lambda: set(_TEXT_COLUMNS))
 
     @classmethod
-    def of(cls, records: Sequence[Mapping[str, str]]) -> "Table":
+    def of(cls, records: Sequence[Mapping[str, str | Number]]) -> "Table":
         """Build a table from records; empty columns are dropped."""
         names = dict.fromkeys(name for record in records for name in record)
         headings = sorted(names, key=_LAST_COLUMNS.__contains__)
-        headings = [h for h in headings if any(record.get(h) for record in records)]
-        return cls(headings, [[record.get(h, "") for h in headings] for record in records])
+        return cls([h for h in headings if any(record.get(h) for record in records)], records)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The texts of the cells, one per heading."""
+        cells = [[record.get(h, "") for h in self.headings] for record in self.cells]
+        return [[c.text if isinstance(c, Number) else c for c in row] for row in cells]
 
 
 def paper_and_ours(recipe: RecipeRecord) -> Table:
@@ -56,6 +83,17 @@ def paper_and_ours(recipe: RecipeRecord) -> Table:
 def runs(groups: Sequence[Group]) -> Table:
     """Return a table of the results on one task, one row per group."""
     return Table.of([_group_results(each) for each in groups])
+
+
+def runs_of_all_tasks(groups: Sequence[Group]) -> Table:
+    """Return a table of the results on all tasks, one row per group."""
+    tasks = {each.task: task_name(each.runs[0].config["task"]) for each in groups}
+    texts = list(tasks.values())
+    names = {t: t if texts.count(name) > 1 else name for t, name in tasks.items()}
+    several = len(tasks) > 1
+    return Table.of(
+        [({"task": names[g.task]} if several else {}) | _group_results(g) for g in groups]
+    )
 
 
 def chosen_by(groups: Sequence[Group]) -> str:
@@ -76,7 +114,7 @@ def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
         if n not in shared
     ]
     text = {"option", "value", *(g.label for g in groups)}
-    return tuple(Table(t.headings, t.rows, text) for t in (Table.of(same), Table.of(differing)))  # type: ignore[return-value]
+    return tuple(Table(t.headings, t.cells, text) for t in (Table.of(same), Table.of(differing)))  # type: ignore[return-value]
 
 
 def machines(records: Sequence[RunRecord], recipes: Sequence[RecipeRecord]) -> Table:
@@ -91,26 +129,28 @@ def machines(records: Sequence[RunRecord], recipes: Sequence[RecipeRecord]) -> T
     # the runs of a recipe have the same versions as its results: count them once
     rows = [{**dict(key), "runs": str(n)} for key, n in found.items() if n or not records]
     table = Table.of(rows)
-    return Table(table.headings, table.rows, {*table.headings} - {"runs"})
+    return Table(table.headings, table.cells, {*table.headings} - {"runs"})
 
 
-def _comparison(row: Mapping[str, Any]) -> dict[str, str]:
+def _comparison(row: Mapping[str, Any]) -> dict[str, str | Number]:
     values = _point_values(row, "values")
     reported, parameters = row["reported"], row.get("parameters")
     difference = statistics.fmean(values) - reported if values and reported is not None else None
     seconds = [s for s in row.get("seconds", ()) if s > 0]
     return {
         "network": row["label"],
-        "parameters": "" if parameters is None else f"{parameters:,}",
+        "parameters": "" if parameters is None else _count(parameters),
         "quantity": row["quantity"],
         "where": row.get("place", ""),
-        "paper": format_reported(row),
+        "paper": format_reported(row)
+        if reported is None
+        else Number(reported, format_reported(row), row.get("error")),
         "ours": _with_error(values) or ("not run" if parameters is None else "no valid run"),
-        "difference": "" if difference is None else f"{difference:+#.4g}",
-        "runs": str(len(values)) if values else "",
+        "difference": "" if difference is None else Number(difference, f"{difference:+#.4g}"),
+        "runs": _count(len(values)) if values else "",
         "ours, selected on validation": _with_error(_point_values(row, "selected")),
-        "diverged": str(len(row["failed"])) if row.get("failed") else "",
-        "seconds per run": f"{statistics.fmean(seconds):.1f}" if seconds else "",
+        "diverged": _count(len(row["failed"])) if row.get("failed") else "",
+        "seconds per run": _mean_seconds(seconds),
     }
 
 
@@ -141,17 +181,29 @@ def format_reported(row: Mapping[str, Any]) -> str:
     return f"{fixed if abs(value) >= _SCIENTIFIC_BELOW else f'{value:.{figures - 1}e}'}{error}"
 
 
-def _with_error(values: Sequence[float]) -> str:
-    """Write the mean and its standard error."""
+def _with_error(values: Sequence[float]) -> str | Number:
+    """Return the mean and its standard error; an empty text without values."""
     if not values:
         return ""
-    mean = f"{statistics.fmean(values):#.4g}"
+    mean = statistics.fmean(values)
     if len(values) < 2 or not all(map(math.isfinite, values)):
-        return mean
-    return f"{mean} ± {statistics.stdev(values) / len(values) ** 0.5:#.3g}"
+        return Number(mean, f"{mean:#.4g}")
+    error = statistics.stdev(values) / len(values) ** 0.5
+    return Number(mean, f"{mean:#.4g} ± {error:#.3g}", error)
 
 
-def _group_results(group: Group) -> dict[str, str]:
+def _count(count: int) -> Number:
+    return Number(count, f"{count:,}")
+
+
+def _mean_seconds(seconds: Sequence[float]) -> str | Number:
+    if not seconds:
+        return ""
+    mean = statistics.fmean(seconds)
+    return Number(mean, f"{mean:.1f}")
+
+
+def _group_results(group: Group) -> dict[str, str | Number]:
     results = [run.result for run in group.runs if run.result is not None]
     found: dict[str, list[float]] = {}
     for result in results:
@@ -162,12 +214,10 @@ def _group_results(group: Group) -> dict[str, str]:
     return {
         "network": group.label,
         **{name: _with_error(values) for name, values in found.items()},
-        "parameters": f"{group.runs[0].config['parameters']:,}",
+        "parameters": _count(group.runs[0].config["parameters"]),
         "seeds": _seed_text([run.seed for run in group.runs]),
-        "steps": _range_text([result.steps for result in results]),
-        "seconds per run": f"{statistics.fmean(result.seconds for result in results):.1f}"
-        if results
-        else "",
+        "steps": _range([result.steps for result in results]),
+        "seconds per run": _mean_seconds([result.seconds for result in results]),
         "state": "" if not unfinished else f"{unfinished} of {len(group.runs)} unfinished",
     }
 
@@ -176,11 +226,11 @@ def _seed_text(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds)) if len(seeds) <= 5 else f"{len(seeds)} seeds"
 
 
-def _range_text(numbers: Sequence[int]) -> str:
+def _range(numbers: Sequence[int]) -> str | Number:
     if not numbers:
         return ""
     low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return _count(low) if low == high else f"{low:,} to {high:,}"
 
 
 def _options(run: RunRecord) -> dict[str, str]:

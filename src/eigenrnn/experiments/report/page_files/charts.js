@@ -278,6 +278,13 @@ const KINDS = {curves: LearningCurves, fisher: FisherMemory, schur: HeatMaps, gr
 const charts = [...document.querySelectorAll("[data-chart]")].map((figure) => new KINDS[figure.dataset.chart](figure));
 const drawAll = () => charts.forEach((chart) => chart.draw());
 
+const FILES = {csv: ["csv", "text/csv"], markdown: ["md", "text/markdown"], latex: ["tex", "application/x-tex"]};
+document.querySelectorAll("[data-table]").forEach((saver) => saver.addEventListener("click", () => {
+  const {table, format} = saver.dataset;
+  const [ending, type] = FILES[format];
+  save(`${table}.${ending}`, DATA.tables[table][format], type);
+}));
+
 const button = document.getElementById("theme");
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;

@@ -150,8 +150,8 @@ function toCsv(table) {
   return [table.columns, ...table.rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }
 
-function save(name, text) {
-  const link = make("a", undefined, {download: name, href: URL.createObjectURL(new Blob([text], {type: "text/csv"}))});
+function save(name, text, type = "text/csv") {
+  const link = make("a", undefined, {download: name, href: URL.createObjectURL(new Blob([text], {type}))});
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

@@ -1,0 +1,63 @@
+"""The command `compare`, which prints the results of several runs as one table."""
+
+import sys
+from pathlib import Path
+
+from jsonargparse import Namespace
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as TerminalTable
+from rich.text import Text
+
+from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.report.learning_curves import group
+from eigenrnn.experiments.report.records import read_records
+from eigenrnn.experiments.report.table_formats import FORMATS, to_markdown
+from eigenrnn.experiments.report.tables import Table, chosen_by, runs_of_all_tasks
+from eigenrnn.experiments.training.progress import plain_console
+
+__all__ = ["compare"]
+
+
+def compare(options: Namespace, console: Console) -> int:
+    """Print the results of runs, or write them to a file; return the exit status.
+
+    Raises:
+        ValueError: If a folder holds no run, or the output cannot be written.
+    """
+    out = None if options.out is None else Path(options.out)
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
+    records = read_records(options.runs)
+    groups = group(records)
+    if not groups:
+        raise ValueError(f"expected runs in {', '.join(options.runs)}, got results of recipes")
+    table = runs_of_all_tasks(groups)
+    # the table alone is on standard output, so that another program can read it
+    notes = plain_console(stderr=True)
+    best_by = chosen_by(groups)
+    selected = f" by {best_by}" if best_by else ""
+    notes.print(
+        f"The best model of each run{selected}; mean ± standard error over seeds.",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for reason in records.unreadable.values():
+        notes.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
+    if out is not None:
+        write_atomically(out, FORMATS[options.format or "markdown"](table).encode())
+        notes.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
+    elif options.format is None and console.is_terminal:
+        _show(table, console)
+    else:
+        sys.stdout.write(FORMATS[options.format](table) if options.format else to_markdown(table))
+    return 0
+
+
+def _show(table: Table, console: Console) -> None:
+    shown = TerminalTable(box=SIMPLE_HEAD)
+    for heading in table.headings:
+        shown.add_column(Text(heading), justify="left" if heading in table.text else "right")
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    console.print(shown)

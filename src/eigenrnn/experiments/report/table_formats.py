@@ -1,0 +1,88 @@
+"""Tables as CSV, Markdown and LaTeX, with every text escaped."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping
+
+from eigenrnn.experiments.report.tables import Number, Table
+
+__all__ = ["FORMATS", "to_csv", "to_latex", "to_markdown"]
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"},
+}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def to_csv(table: Table) -> str:
+    """Return a table in CSV, with unrounded numbers.
+
+    A column of means has a second one with the standard errors. A text that a spreadsheet would
+    run as a formula begins with an apostrophe.
+    """
+    errors = {
+        heading
+        for heading in table.headings
+        for cells in table.cells
+        if isinstance(cell := cells.get(heading), Number) and cell.error is not None
+    }
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    names = ((h, f"{h} standard error") if h in errors else (h,) for h in table.headings)
+    writer.writerow([_spreadsheet_text(name) for pair in names for name in pair])
+    for cells in table.cells:
+        row: list[object] = []
+        for heading in table.headings:
+            cell = cells.get(heading, "")
+            row.append(cell.value if isinstance(cell, Number) else _spreadsheet_text(cell))
+            if heading in errors:
+                row.append(cell.error if isinstance(cell, Number) else None)
+        writer.writerow(row)
+    return sink.getvalue()
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table in GitHub's Markdown."""
+    marks = ["---" if heading in table.text else "---:" for heading in table.headings]
+    lines = [[_markdown_text(h) for h in table.headings], marks]
+    lines += [[_markdown_text(cell) for cell in row] for row in table.rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def to_latex(table: Table) -> str:
+    """Return a table in LaTeX, which needs the package booktabs."""
+    columns = "".join("l" if heading in table.text else "r" for heading in table.headings)
+    head, *body = (
+        " & ".join(map(_latex_text, row)) + r" \\" for row in (table.headings, *table.rows)
+    )
+    lines = ["% needs \\usepackage{booktabs}", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
+    lines += [head, "\\midrule", *body, "\\bottomrule", "\\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+FORMATS: Mapping[str, Callable[[Table], str]] = {
+    "csv": to_csv,
+    "markdown": to_markdown,
+    "latex": to_latex,
+}
+"""The formats by the names that commands accept."""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _spreadsheet_text(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _markdown_text(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", _one_line(text))
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in _one_line(text))

@@ -1,0 +1,98 @@
+"""The table of several runs in the terminal, and tables as CSV, Markdown and LaTeX."""
+
+import csv
+import io
+
+import pytest
+
+from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.report.table_formats import to_csv, to_latex, to_markdown
+from eigenrnn.experiments.report.tables import Number, Table
+from reported_runs import train_all
+
+HOSTILE = "=HYPERLINK(1)|a_b & 50% \\ *c* <i>~^$#{}"
+TABLE = Table.of(
+    [
+        {"network": HOSTILE, "test loss": Number(0.125, "0.1250 ± 0.0100", 0.01)},
+        {"network": "two\nlines, and a comma", "test loss": Number(-2.0, "-2.000"), "steps": "9"},
+    ]
+)
+
+
+def test_csv_has_unrounded_numbers_and_errors_and_no_formula():
+    head, first, second = csv.reader(io.StringIO(to_csv(TABLE)))
+    assert head == ["network", "test loss", "test loss standard error", "steps"]
+    assert first == [f"'{HOSTILE}", "0.125", "0.01", ""]
+    assert second == ["two\nlines, and a comma", "-2.0", "", "9"]
+
+
+def test_markdown_escapes_what_it_would_read_as_markup():
+    head, marks, first, second = to_markdown(TABLE).splitlines()
+    assert head == "| network | test loss | steps |"
+    assert marks == "| --- | ---: | ---: |"
+    assert first == (
+        r"| =HYPERLINK(1)\|a\_b \& 50% \\ \*c\* \<i\>\~^\$\#\{\} | 0.1250 ± 0.0100 |  |"
+    )
+    assert second == "| two lines, and a comma | -2.000 | 9 |"
+
+
+def test_latex_escapes_what_it_would_read_as_a_command():
+    lines = to_latex(TABLE).splitlines()
+    assert lines[1:3] == [r"\begin{tabular}{lrr}", r"\toprule"]
+    assert lines[3] == r"network & test loss & steps \\"
+    assert lines[5] == (
+        r"=HYPERLINK(1)\textbar{}a\_b \& 50\% \textbackslash{} *c* \textless{}i\textgreater{}"
+        r"\textasciitilde{}\textasciicircum{}\$\#\{\} & 0.1250 $\pm$ 0.0100 &  \\"
+    )
+    assert lines[-1] == r"\end{tabular}"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return train_all(tmp_path_factory.mktemp("compare") / "runs")
+
+
+def table_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_command_prints_one_row_for_runs_that_differ_only_by_their_seed(runs, capsys):
+    assert main(["compare", str(runs), "--format", "csv"]) == 0
+    captured = capsys.readouterr()
+    rows = table_of(captured.out)
+    assert len(rows) < sum(1 for _ in runs.rglob("result.json"))
+    assert all(float(row["test loss"]) > 0 and int(row["parameters"]) > 0 for row in rows)
+    assert any(row["test loss standard error"] for row in rows)
+    assert "The best model of each run by validation accuracy" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("option", "first"),
+    [([], "| network |"), (["--format", "latex"], "% needs \\usepackage{booktabs}")],
+)
+def test_the_command_prints_markdown_unless_told_otherwise(runs, capsys, option, first):
+    assert main(["compare", *map(str, runs.iterdir()), *option]) == 0
+    assert capsys.readouterr().out.startswith(first)
+
+
+def test_the_command_writes_a_file(runs, tmp_path, capsys):
+    out = tmp_path / "table.csv"
+    assert main(["compare", str(runs), "--format", "csv", "-o", str(out)]) == 0
+    assert table_of(out.read_text())
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "expected a folder that holds runs, got nowhere"),
+        (["--format", "html", "."], "expected format among csv, markdown, latex; got 'html'"),
+        ([".", "-o", "nowhere/table.csv"], "expected a file in a folder that exists as --out"),
+        ([], "expected the folders of one or more runs, got none"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EIGENRNN_DEBUG", raising=False)
+    assert main(["compare", *arguments]) == 2
+    assert message in capsys.readouterr().err
