@@ -60,12 +60,12 @@ def bias_gradient(
     h: Tensor,  # (T, B, N)
     nonlinearity: str,
 ) -> Tensor:  # (N,)
-    """Sum the state gradients along the phases, in blocks that fit into the cache.
+    """Sum the state gradients along the phases; on a CPU, in blocks that fit into the cache.
 
     The gradients of the pre-activations have the same components along the phases. Across the
     phases, complex ones may be so large that rounding destroys these components.
     """
-    steps = max(1, 2**17 // max(1, h[0].numel()))
+    steps = max(1, 2**17 // max(1, h[0].numel())) if h.device.type == "cpu" else len(h)
     blocks = zip(total.split(steps), h.split(steps), strict=True)
     parts = ((d * _phases(nonlinearity, s).conj_physical()).sum((0, 1)).real for d, s in blocks)
     return sum(parts)  # type: ignore[return-value]

@@ -23,6 +23,7 @@ from eigenrnn.ops.gru.operands import (
 from eigenrnn.ops.gru.reference import gru_reference
 from eigenrnn.ops.inplace_nonlinearities import apply_in_place, backward_in_place
 from eigenrnn.ops.time_steps import (
+    previous_rows,
     previous_state,
     split_steps,
     states_and_last,
@@ -108,43 +109,66 @@ def _gru_loop_backward(
     T, B, N = h.shape
     sizes = options.batch_sizes or [B] * T
     make = h.new_zeros if sizes[-1] < B else h.new_empty
-    dx, dq_steps = make(T, B, 3 * N), make(T if options.reset_after else 1, B, N)
-    dh0 = h.new_zeros(B, N)  # of the state between two steps; in the end that of h0
+    # of r, u, q and c; all but the last are multiplied by W at once if the reset is after it
+    deltas = make(T, B, 4 * N)
+    # each step adds to the gradient of the state before it, in the end to that of h0
+    g, dh0 = g.clone(memory_format=torch.contiguous_format), h.new_zeros(B, N)
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
-    W_ru, W_c = W[: 2 * N].contiguous(), W[2 * N :].contiguous()
-    rus = split_steps(gates[..., : 2 * N], sizes)
+    width = (3 if options.reset_after else 2) * N
+    W_before, W_c = W[:width].contiguous(), W[2 * N :].contiguous()
+    rus, drus = (split_steps(v[..., : 2 * N], sizes) for v in (gates, deltas))
     rs, us, qs, cs = (split_steps(part, sizes) for part in gates.split(N, dim=2))
-    drus = split_steps(dx[..., : 2 * N], sizes)
-    drs, dus, dcs = (split_steps(part, sizes) for part in dx.split(N, dim=2))
-    hs, gs = split_steps(h, sizes), split_steps(g, sizes)
-    dqs, dhs = (
-        split_steps(dq_steps.expand(T, B, N), sizes),
-        split_steps(dh0.expand(T, B, N), sizes),
-    )
+    drs, dus, dqs, dcs = (split_steps(part, sizes) for part in deltas.split(N, dim=2))
+    hs, dhs, sums = (split_steps(v, sizes) for v in (h, g, deltas[..., :width]))
+    earlier = previous_rows(dhs, dh0, sizes, options.reverse)
     for t in range(T) if options.reverse else reversed(range(T)):
-        h_before, u, c = previous_state(t, hs, h0, sizes, options.reverse), us[t], cs[t]
-        dh, dr, du, dq, dc = dhs[t], drs[t], dus[t], dqs[t], dcs[t]
-        dh.add_(gs[t])
-        if options.update_keeps:
-            torch.sub(h_before, c, out=du).mul_(dh)
-            torch.addcmul(dh, dh, u, value=-1, out=dc)
-            dh.mul_(u)
-        else:
-            torch.sub(c, h_before, out=du).mul_(dh)
-            torch.mul(dh, u, out=dc)
-            dh.sub_(dc)
+        h_before, c = previous_state(t, hs, h0, sizes, options.reverse), cs[t]
+        dr, dq, dc = drs[t], dqs[t], dcs[t]
+        mixed = h_before, us[t], c
+        _through_update(dhs[t], mixed, dus[t], dc, earlier[t], options.update_keeps)
         backward_(dc, c, None)
         if options.reset_after:
             torch.mul(dc, qs[t], out=dr)
             torch.mul(dc, rs[t], out=dq)
-            dh.addmm_(dq, W_c)
         else:
             torch.mm(dc, W_c, out=dq)
             torch.mul(dq, h_before, out=dr)
-            dh.addcmul_(dq, rs[t])
         _sigmoid_backward(drus[t], rus[t], grad_input=drus[t])
-        dh.addmm_(drus[t], W_ru)
+        for before, rows in earlier[t]:
+            if not options.reset_after:
+                before.addcmul_(_rows(dq, rows), _rows(rs[t], rows))
+            before.addmm_(_rows(sums[t], rows), W_before)
+    dx = torch.cat([deltas[..., : 2 * N], deltas[..., 3 * N :]], dim=2)
+    dq_steps = deltas[..., 2 * N : 3 * N]
     return operand_gradients((dx, dq_steps, dh0), h, gates, operands, options, needed)
+
+
+def _through_update(
+    dh: Tensor,  # (B, N)
+    mixed: tuple[Tensor, Tensor, Tensor],  # (B, N), the state before, u and c
+    du: Tensor,  # (B, N)
+    dc: Tensor,  # (B, N)
+    earlier: list[tuple[Tensor, slice | None]],
+    keeps: bool,
+) -> None:
+    """Write the gradients of u and c, and add the rest of dh to those of the states before."""
+    h_before, u, c = mixed
+    if keeps:
+        torch.sub(h_before, c, out=du).mul_(dh)
+        torch.addcmul(dh, dh, u, value=-1, out=dc)
+    else:
+        torch.sub(c, h_before, out=du).mul_(dh)
+        torch.mul(dh, u, out=dc)
+        dh.sub_(dc)
+    for before, rows in earlier:
+        if keeps:
+            before.addcmul_(_rows(dh, rows), _rows(u, rows))
+        else:
+            before.add_(_rows(dh, rows))
+
+
+def _rows(tensor: Tensor, rows: slice | None) -> Tensor:
+    return tensor if rows is None else tensor[rows]
 
 
 @gru_loop.register_fake
