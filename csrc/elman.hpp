@@ -35,8 +35,7 @@ struct ElmanPack {
 };
 
 template <class T>
-void elman_forward(const Elman& call, int threads) {
-  const ElmanPack<T> packed(call, false);
+void elman_forward(const Elman& call, const ElmanPanels<T>& panels, int threads) {
   const int team = members(call.steps, threads);
   const bool kept = call.h.data != nullptr;
   const isize states = 2 * call.steps.B * call.N;
@@ -46,7 +45,7 @@ void elman_forward(const Elman& call, int threads) {
     const ElmanPanels<T>& panels;
     int team;
     T* states;
-  } context{call, packed.panels, team, memory.get()};
+  } context{call, panels, team, memory.get()};
   as_team(
       team,
       [](void* data, int member) {
@@ -59,6 +58,10 @@ void elman_forward(const Elman& call, int threads) {
         with_activation(c.call.activation, forward);
       },
       &context);
+}
+template <class T>
+void elman_forward(const Elman& call, int threads) {
+  elman_forward(call, ElmanPack<T>(call, false).panels, threads);
 }
 
 // One thread's part of the backward pass, with its memory.

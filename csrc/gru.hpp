@@ -5,8 +5,12 @@
 namespace eigenrnn::EIGENRNN_ISA {
 
 template <class T>
-void gru_forward(const Gru& call, int threads) {
-  const auto packed = GatePack<T, 3>::forward(call, call.reset_after ? 3 : 2);
+GatePack<T, 3> gru_pack(const Gru& call) {
+  return GatePack<T, 3>::forward(call, call.reset_after ? 3 : 2);
+}
+
+template <class T>
+void gru_forward(const Gru& call, const GatePanels<T, 3>& panels, int threads) {
   const int team = members(call.steps, threads);
   const isize B = call.steps.B, width = call.reset_after ? 0 : GruForward<T>::width(call.N);
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
@@ -18,7 +22,7 @@ void gru_forward(const Gru& call, int threads) {
     T* states;
     T* between;
     isize width;
-  } context{call, packed.panels, team, states.get(), between.get(), width};
+  } context{call, panels, team, states.get(), between.get(), width};
   as_team(
       team,
       [](void* data, int member) {
@@ -36,6 +40,10 @@ void gru_forward(const Gru& call, int threads) {
         with_real_activation(c.call.activation, forward);
       },
       &context);
+}
+template <class T>
+void gru_forward(const Gru& call, int threads) {
+  gru_forward(call, gru_pack<T>(call).panels, threads);
 }
 
 // One thread's part of the backward pass, with its memory.

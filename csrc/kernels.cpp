@@ -5,6 +5,7 @@
 #include "evaluate.hpp"
 #include "gru.hpp"
 #include "lstm.hpp"
+#include "steppers.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -20,6 +21,10 @@ const Kernels KERNELS = {
     gru_backward<float>,         gru_backward<double>,
     lstm_forward<float>,         lstm_forward<double>,
     lstm_backward<float>,        lstm_backward<double>,
+    make_stepper<ElmanStepper<float>, Elman>,  make_stepper<ElmanStepper<double>, Elman>,
+    make_stepper<GruStepper<float>, Gru>,      make_stepper<GruStepper<double>, Gru>,
+    make_stepper<LstmStepper<float>, Lstm>,    make_stepper<LstmStepper<double>, Lstm>,
+    make_stepper<LinearStepper<float>, Elman>, make_stepper<LinearStepper<double>, Elman>,
     evaluate<float>,             evaluate<double>,
 };
 

@@ -1,6 +1,7 @@
 // The table of functions of one instruction set.
 #pragma once
 #include "arguments.hpp"
+#include "stepper.hpp"
 
 namespace eigenrnn {
 
@@ -19,6 +20,14 @@ struct Kernels {
   void (*lstm_forward_double)(const Lstm&, int threads);
   void (*lstm_backward_float)(const Lstm&, const LstmBack&, int threads);
   void (*lstm_backward_double)(const Lstm&, const LstmBack&, int threads);
+  Stepper* (*elman_stepper_float)(const Elman&);
+  Stepper* (*elman_stepper_double)(const Elman&);
+  Stepper* (*gru_stepper_float)(const Gru&);
+  Stepper* (*gru_stepper_double)(const Gru&);
+  Stepper* (*lstm_stepper_float)(const Lstm&);
+  Stepper* (*lstm_stepper_double)(const Lstm&);
+  Stepper* (*linear_stepper_float)(const Elman&);
+  Stepper* (*linear_stepper_double)(const Elman&);
   void (*evaluate_float)(Function, const float* from, float* to, std::ptrdiff_t count);
   void (*evaluate_double)(Function, const double* from, double* to, std::ptrdiff_t count);
 };

@@ -5,8 +5,7 @@
 namespace eigenrnn::EIGENRNN_ISA {
 
 template <class T>
-void lstm_forward(const Lstm& call, int threads) {
-  const auto packed = GatePack<T, LSTM_GATES>::forward(call, LSTM_GATES);
+void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, int threads) {
   const int team = members(call.steps, threads);
   const isize B = call.steps.B;
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
@@ -17,7 +16,7 @@ void lstm_forward(const Lstm& call, int threads) {
     int team;
     T* states;
     T* cells;
-  } context{call, packed.panels, team, states.get(), cells.get()};
+  } context{call, panels, team, states.get(), cells.get()};
   as_team(
       team,
       [](void* data, int member) {
@@ -33,6 +32,10 @@ void lstm_forward(const Lstm& call, int threads) {
             .run();
       },
       &context);
+}
+template <class T>
+void lstm_forward(const Lstm& call, int threads) {
+  lstm_forward(call, GatePack<T, LSTM_GATES>::forward(call, LSTM_GATES).panels, threads);
 }
 
 // One thread's part of the backward pass, with its memory.

@@ -1,11 +1,15 @@
 // The Python module: chooses the instruction set and calls the kernels without the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -14,6 +18,7 @@
 
 #include "isa.hpp"
 #include "pages.hpp"
+#include "stepper.hpp"
 #include "team.hpp"
 
 namespace nb = nanobind;
@@ -29,6 +34,8 @@ using eigenrnn::GruBack;
 using eigenrnn::Kernels;
 using eigenrnn::Lstm;
 using eigenrnn::LstmBack;
+using eigenrnn::Step;
+using eigenrnn::Stepper;
 using eigenrnn::View;
 
 using Pointer = std::tuple<std::uintptr_t, std::ptrdiff_t, std::ptrdiff_t>;
@@ -126,6 +133,97 @@ LstmBack lstm_back(const std::vector<Pointer>& views) {
   return back;
 }
 
+// Stacked recurrences with packed weights and, optionally, a linear map of the last states. It also
+// remembers the tensors that were packed, to notice a change of any of them.
+class StepperStack {
+ public:
+  StepperStack(std::vector<std::shared_ptr<Stepper>> layers, std::shared_ptr<Stepper> head, bool wide,
+               std::vector<std::pair<nb::dict, nb::str>> weights, std::vector<nb::dict> empty)
+      : layers_(std::move(layers)), head_(std::move(head)), size_(wide ? 8 : 4), empty_(std::move(empty)) {
+    if (layers_.empty()) throw std::invalid_argument("expected at least one layer, got none");
+    for (const auto& layer : layers_) products_ += layer->products;
+    if (head_ != nullptr) products_ += head_->products;
+    for (auto& [holder, name] : weights) {
+      nb::object tensor = holder[name];
+      const auto version = nb::cast<std::int64_t>(tensor.attr(version_));
+      const auto data = nb::cast<std::uintptr_t>(tensor.attr(data_ptr_)());
+      weights_.push_back({std::move(holder), std::move(name), std::move(tensor), version, data});
+    }
+  }
+
+  // The multiply-adds of a step of one sequence.
+  std::ptrdiff_t products() const { return products_; }
+
+  // Whether each weight is still the same tensor, at the same address, and was not written to.
+  bool unchanged() const {
+    for (const nb::dict& dict : empty_)
+      if (PyDict_Size(dict.ptr()) != 0) return false;
+    for (const Weight& weight : weights_) {
+      PyObject* now = PyDict_GetItemWithError(weight.holder.ptr(), weight.name.ptr());
+      if (now != weight.tensor.ptr()) {
+        if (PyErr_Occurred() != nullptr) throw nb::python_error();
+        return false;
+      }
+      const nb::object version = nb::steal(PyObject_GetAttr(now, version_.ptr()));
+      const nb::object data = nb::steal(PyObject_CallMethodNoArgs(now, data_ptr_.ptr()));
+      if (!version.is_valid() || !data.is_valid()) throw nb::python_error();
+      if (PyLong_AsLongLong(version.ptr()) != weight.version ||
+          PyLong_AsUnsignedLongLong(data.ptr()) != weight.data)
+        return false;
+    }
+    return true;
+  }
+
+  // One step of B sequences, whose inputs are `stride` numbers apart, or false if a weight changed.
+  // The states of all layers are contiguous, (L, B, N); y gets the outputs.
+  bool step(std::ptrdiff_t B, std::uintptr_t x, std::ptrdiff_t stride, std::uintptr_t h,
+            std::uintptr_t cell, std::uintptr_t next, std::uintptr_t next_cell, std::uintptr_t y,
+            int threads) const {
+    if (!unchanged()) return false;
+    // less work than this ends before another thread could use the interpreter
+    constexpr std::ptrdiff_t LONG = 1 << 20;
+    std::optional<nb::gil_scoped_release> free;
+    if (B * products_ > LONG) free.emplace();
+    Step step{B, {reinterpret_cast<void*>(x), 0, stride}};
+    for (const auto& layer : layers_) {
+      step.h = reinterpret_cast<void*>(h);
+      step.cell = reinterpret_cast<void*>(cell);
+      step.next = reinterpret_cast<void*>(next);
+      step.next_cell = reinterpret_cast<void*>(next_cell);
+      layer->run(step, threads);
+      step.x = {step.next, 0, layer->columns};
+      const auto bytes = static_cast<std::uintptr_t>(B * layer->columns) * size_;
+      h += bytes, next += bytes;
+      if (cell != 0) cell += bytes, next_cell += bytes;
+    }
+    if (head_ == nullptr) {
+      std::memcpy(reinterpret_cast<void*>(y), step.x.data,
+                  static_cast<std::size_t>(B * step.x.second) * size_);
+    } else {
+      step.next = reinterpret_cast<void*>(y);
+      head_->run(step, threads);
+    }
+    return true;
+  }
+
+ private:
+  struct Weight {
+    nb::dict holder;
+    nb::str name;
+    nb::object tensor;
+    std::int64_t version;
+    std::uintptr_t data;
+  };
+
+  std::vector<std::shared_ptr<Stepper>> layers_;
+  std::shared_ptr<Stepper> head_;
+  std::size_t size_;
+  std::ptrdiff_t products_ = 0;
+  std::vector<Weight> weights_;
+  std::vector<nb::dict> empty_;
+  nb::str version_{"_version"}, data_ptr_{"data_ptr"};
+};
+
 Function named(const std::string& name) {
   if (name == "tanh") return Function::tanh;
   if (name == "logistic") return Function::logistic;
@@ -214,4 +312,49 @@ NB_MODULE(_cpu, m) {
           const nb::gil_scoped_release free;
           (wide ? kernels.lstm_backward_double : kernels.lstm_backward_float)(call, back, threads);
         });
+  nb::class_<Stepper>(m, "Stepper");
+  m.def("elman_stepper", [](const std::string& number, const Shape& shape, int activation,
+                            double slope, const std::vector<Pointer>& views) {
+    Elman call = recurrence<Elman>(shape, std::nullopt, false, activation, slope);
+    View* to[] = {&call.U, &call.c, &call.W, &call.bias};
+    fill(to, views);
+    return std::shared_ptr<Stepper>(
+        (is_double(number) ? kernels.elman_stepper_double : kernels.elman_stepper_float)(call));
+  });
+  m.def("gru_stepper",
+        [](const std::string& number, const Shape& shape, int activation, double slope,
+           bool reset_after, bool update_keeps, const std::vector<Pointer>& views) {
+          Gru call = recurrence<Gru>(shape, std::nullopt, false, activation, slope);
+          call.reset_after = reset_after;
+          call.update_keeps = update_keeps;
+          View* to[] = {&call.U, &call.c, &call.W, &call.bias, &call.recurrent_bias};
+          fill(to, views);
+          return std::shared_ptr<Stepper>(
+              (is_double(number) ? kernels.gru_stepper_double : kernels.gru_stepper_float)(call));
+        });
+  m.def("lstm_stepper",
+        [](const std::string& number, const Shape& shape, const std::vector<Pointer>& views) {
+          Lstm call = recurrence<Lstm>(shape, std::nullopt, false);
+          View* to[] = {&call.U, &call.c, &call.W};
+          fill(to, views);
+          return std::shared_ptr<Stepper>(
+              (is_double(number) ? kernels.lstm_stepper_double : kernels.lstm_stepper_float)(call));
+        });
+  m.def("linear_stepper", [](const std::string& number, std::ptrdiff_t inputs, std::ptrdiff_t outputs,
+                             const std::vector<Pointer>& views) {
+    Elman call;
+    call.N = inputs, call.K = outputs;
+    View* to[] = {&call.V, &call.d};
+    fill(to, views);
+    return std::shared_ptr<Stepper>(
+        (is_double(number) ? kernels.linear_stepper_double : kernels.linear_stepper_float)(call));
+  });
+  nb::class_<StepperStack>(m, "StepperStack")
+      .def(nb::init<std::vector<std::shared_ptr<Stepper>>, std::shared_ptr<Stepper>, bool,
+                    std::vector<std::pair<nb::dict, nb::str>>, std::vector<nb::dict>>(),
+           nb::arg("layers"), nb::arg("head").none(), nb::arg("wide"), nb::arg("weights"),
+           nb::arg("empty"))
+      .def_prop_ro("products", &StepperStack::products)
+      .def("unchanged", &StepperStack::unchanged)
+      .def("step", &StepperStack::step);
 }

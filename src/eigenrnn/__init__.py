@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         SequenceModel,
         parameter_groups,
     )
+    from eigenrnn.streaming import Stream
 
 __all__ = [
     "ENRNN",
@@ -72,6 +73,7 @@ __all__ = [
     "ScuRNN",
     "SequenceModel",
     "SpectralRNN",
+    "Stream",
     "__version__",
     "analysis",
     "constrain",
@@ -93,7 +95,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = (
-        import_module(f"{__name__}.{m}") for m in ("layers", "models", "constraints", "averaging")
+        import_module(f"{__name__}.{module}")
+        for module in ("layers", "models", "constraints", "averaging", "streaming")
     )
     value = next(getattr(module, name) for module in modules if name in module.__all__)
     globals()[name] = value

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["autocasts", "is_batched", "is_dual", "is_traced", "under_transform"]
+__all__ = ["autocasts", "is_batched", "is_dual", "is_eager", "is_traced", "under_transform"]
 
 # torch has no public query for this; vmap, grad and jvp all set it
 _is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 _active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+_jit_trace: Callable[[], object] = torch._C._get_tracing_state  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def is_batched(*tensors: Tensor | None) -> bool:
@@ -43,3 +44,14 @@ def under_transform() -> bool:
 def is_traced() -> bool:
     """Whether Python must not branch on the values of tensors."""
     return torch.compiler.is_compiling() or _active()
+
+
+def is_eager() -> bool:
+    """Whether nothing traces, transforms, differentiates forward or autocasts CPU tensors."""
+    return not (
+        torch.compiler.is_compiling()
+        or _active()
+        or torch.is_autocast_enabled("cpu")
+        or _jit_trace() is not None
+        or forward_ad._current_level >= 0  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    )

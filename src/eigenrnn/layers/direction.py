@@ -16,7 +16,7 @@ from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
 
-__all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs"]
+__all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs", "hooks"]
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,13 @@ class AbstractDirection(nn.Module, ABC):
         """Whether `forward` also takes V and d, and then returns outputs instead of all states."""
         return False
 
+    def stepper(self) -> Any:
+        """Return one time step with the frozen matrices packed, or None.
+
+        None means that the compiled kernels do not compute it. All weights are on the processor.
+        """
+        return None
+
     def as_output(
         self,
         h: Tensor,  # (T, B, N)
@@ -219,6 +226,11 @@ def _unfreeze(direction: AbstractDirection, _keys: object) -> None:
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+def hooks(module: nn.Module) -> list[dict[Any, Any]]:
+    """Return the hooks that calling a module would run, by kind."""
+    return [vars(module)[name] for name in _HOOKS]
+
+
 def head_kwargs(head: nn.Linear | None, direction: AbstractDirection) -> dict[str, Tensor | None]:
     """Return the arguments with which a direction computes the outputs of a linear head.
 
@@ -227,6 +239,6 @@ def head_kwargs(head: nn.Linear | None, direction: AbstractDirection) -> dict[st
     """
     if head is None or type(head) is not nn.Linear or not direction.fuses_head():
         return {}
-    if "forward" in vars(head) or any(getattr(head, name) for name in _HOOKS):
+    if "forward" in vars(head) or any(hooks(head)):
         return {}
     return {"V": head.weight, "d": head.bias}

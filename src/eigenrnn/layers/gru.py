@@ -15,6 +15,7 @@ from eigenrnn.layers.stacked import check_same_options, copy_torch_weights
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS
+from eigenrnn.ops.gru.cpu import gru_stepper
 from eigenrnn.ops.gru.operands import form_features
 
 __all__ = ["GATES", "GRU", "GatedDirection"]
@@ -94,6 +95,20 @@ class GatedDirection(AbstractGatedDirection):
             backend=backend,
             last_only=last_only,
             **self.norm_zoneout_kwargs(x),
+        )
+
+    def stepper(self) -> Any:
+        if self.norm_zoneout is not None:
+            return None
+        return gru_stepper(
+            self.weight_hh,
+            self.bias,
+            self.recurrent_bias,
+            self.weight_ih,
+            self._input_biases(),
+            self.nonlinearity,
+            self.reset_after,
+            self.update_keeps,
         )
 
     def load_biases(self, bias_ih: Tensor, bias_hh: Tensor) -> None:

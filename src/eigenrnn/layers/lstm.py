@@ -16,6 +16,7 @@ from eigenrnn.layers.stacked import check_same_options, copy_torch_weights
 from eigenrnn.layers.validation import check_pair
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS
+from eigenrnn.ops.lstm.cpu import lstm_stepper
 
 __all__ = ["LSTM", "LSTMDirection"]
 
@@ -72,6 +73,9 @@ class LSTMDirection(AbstractGatedDirection):
             last_only=last_only,
         )
         return h, torch.cat([last, last_cell], dim=1)
+
+    def stepper(self) -> Any:
+        return lstm_stepper(self.weight_hh, self.weight_ih, self.input_bias)
 
 
 class LSTM(Gated[LSTMDirection]):
@@ -200,12 +204,20 @@ class LSTM(Gated[LSTMDirection]):
         output, state = super().forward(input, hx, lengths, last_only, head)
         return output, _split(state)
 
+    def initial_state(self, batch_size: int | None = None) -> tuple[Tensor, Tensor]:
+        return _split(super().initial_state(batch_size))
+
     def step(
         self,
         x_t: Tensor,  # (B, M) or (M,)
         h: tuple[Tensor, Tensor] | None = None,  # (L, B, N) or (L, N)
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Process one time step, as `Stacked.step`; the states are (h, c)."""
+        if isinstance(h, tuple) and len(h) == 2:
+            packed = self._packed.step(self, x_t, h)
+            if packed is not None:
+                output, (h_n, c_n) = packed
+                return output, (h_n, c_n)
         output, state = super().step(x_t, h)
         return output, _split(state)
 

@@ -15,6 +15,7 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
 from eigenrnn.ops.elman import BACKENDS
+from eigenrnn.ops.elman.cpu import elman_stepper
 
 __all__ = ["RNN", "Direction"]
 
@@ -98,6 +99,13 @@ class Direction(AbstractDirection):
 
     def fuses_head(self) -> bool:
         return not self.constraint.is_complex
+
+    def stepper(self) -> Any:
+        if self.constraint.is_complex or self.norm_zoneout is not None:
+            return None
+        return elman_stepper(
+            self.weight_hh, self.bias, self.weight_ih, self.input_bias, self.nonlinearity
+        )
 
     def as_output(self, h: Tensor) -> Tensor:
         if not h.is_complex():

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
+from eigenrnn.layers.packed import PackedSteps
 from eigenrnn.layers.regularisation import (
     NORM_ZONEOUT_DEFAULTS,
     apply_dropout,
@@ -105,6 +106,7 @@ class Stacked(nn.Module, Generic[_D]):
         self.zoneout = float(config.zoneout)
         self.locked_dropout = locked_dropout
         self.num_directions = 2 if bidirectional else 1
+        self._packed = PackedSteps()
         sizes = {"input_size": self.input_size, "hidden_size": self.hidden_size}
         config = replace(config, **sizes, zoneout=self.zoneout)
         directions = [make_direction(config) for _ in range(self.num_directions)]
@@ -179,11 +181,18 @@ class Stacked(nn.Module, Generic[_D]):
     ) -> tuple[Tensor, Any]:
         """Process one time step; return the output and the new states.
 
-        Without gradients, call `freeze` first: otherwise every call evaluates the constraints.
+        Without gradients, call `freeze` first: otherwise every call evaluates the constraints. A
+        frozen layer also keeps its weights packed for the compiled kernels, as long as none of
+        them changes.
 
         Raises:
             ValueError: If the layer is bidirectional, or a shape is wrong.
         """
+        if isinstance(h, Tensor):
+            packed = self._packed.step(self, x_t, (h,))
+            if packed is not None:
+                output, (h_n,) = packed
+                return output, h_n
         if self.bidirectional:
             raise ValueError("expected a layer of one direction, got a bidirectional one")
         check_step(x_t)
@@ -193,6 +202,15 @@ class Stacked(nn.Module, Generic[_D]):
         output, h_n = self._run(batched.unsqueeze(0), h0, None)
         output = cast("Tensor", output).squeeze(0)
         return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
+
+    def initial_state(self, batch_size: int | None = None) -> Any:
+        """Return the default initial states, in the shape of h_n: the trained ones, or zero.
+
+        Args:
+            batch_size: The number of sequences; by default one, without a batch axis.
+        """
+        h0 = self._initial_states(None, 1 if batch_size is None else batch_size)
+        return h0.squeeze(1) if batch_size is None else h0
 
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
         """Return for each backend whether it is chosen, could be, or why it cannot be."""

@@ -34,6 +34,7 @@ __all__ = [
     "empty_like_steps",
     "gradient_buffers",
     "kernels",
+    "linear_stepper",
     "number_type",
     "pointer",
     "rows",
@@ -169,3 +170,12 @@ def pointer(tensor: Tensor | None) -> tuple[int, int, int]:
     if tensor.dim() == 1:
         return tensor.data_ptr(), 0, 0
     return tensor.data_ptr(), strides[0], strides[1]
+
+
+def linear_stepper(
+    V: Tensor,  # (K, N)
+    d: Tensor | None,  # (K,)
+) -> Any:
+    """Return the linear map of a head with packed weights, the last part of a `StepperStack`."""
+    views = [pointer(V), pointer(rows(d))]
+    return kernels.linear_stepper(number_type(V, d), V.shape[1], V.shape[0], views)

@@ -13,7 +13,17 @@ from torch import Tensor
 
 from eigenrnn.tracing import is_dual, under_transform
 
-__all__ = ["COMPLEX", "REAL", "Backend", "Call", "choose", "explain", "use_backend"]
+__all__ = [
+    "COMPLEX",
+    "REAL",
+    "Backend",
+    "Call",
+    "choose",
+    "explain",
+    "forced",
+    "in_forced_block",
+    "use_backend",
+]
 
 REAL = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 """The real dtypes that a recurrence in plain torch operations supports."""
@@ -155,6 +165,16 @@ def use_backend(name: str | None) -> Generator[None]:
         _forced.names = before
 
 
+def forced() -> str | None:
+    """Return the backend that `use_backend` or ``EIGENRNN_BACKEND`` forces, or None."""
+    return _forced.names[-1] if _forced.names else os.environ.get("EIGENRNN_BACKEND") or None
+
+
+def in_forced_block() -> bool:
+    """Whether the thread is inside a `use_backend` block."""
+    return bool(_forced.names)
+
+
 def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = None) -> Backend:
     """Return the forced backend, or the first one that can compute the call.
 
@@ -167,19 +187,18 @@ def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = No
         ValueError: If the forced backend does not exist or cannot compute the call.
     """
     check_name(backends, backend)
-    inner = _forced.names[-1] if _forced.names else os.environ.get("EIGENRNN_BACKEND") or None
-    forced = backend or inner
-    if forced is None:
+    name = backend or forced()
+    if name is None:
         return next(
             b
             for b in backends.values()
             if b.reason_against(call) is None and b.experimental(call) is None
         )
-    check_name(backends, forced)
-    reason = backends[forced].reason_against(call)
+    check_name(backends, name)
+    reason = backends[name].reason_against(call)
     if reason is not None:
-        raise ValueError(f"expected a call that backend {forced!r} can compute: {reason}")
-    return backends[forced]
+        raise ValueError(f"expected a call that backend {name!r} can compute: {reason}")
+    return backends[name]
 
 
 def check_name(backends: Mapping[str, Backend], name: object) -> None:

@@ -30,7 +30,7 @@ from eigenrnn.ops.elman.operands import (
 from eigenrnn.ops.elman.reference import elman_results
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
 
-__all__ = ["ElmanCPU", "elman_cpu", "forward_arguments"]
+__all__ = ["ElmanCPU", "elman_cpu", "elman_stepper", "forward_arguments"]
 
 
 @torch.library.custom_op(
@@ -178,6 +178,22 @@ def forward_arguments(
     head = pointer(operands.V), pointer(operands.d), pointer(y)
     views = [*_kernel_views(operands, h, moduli), end, *head]
     return *_kernel_options(operands, options, 1), views
+
+
+def elman_stepper(
+    W: Tensor,  # (N, N)
+    bias: Tensor | None,  # (N,)
+    U: Tensor,  # (N, M)
+    c: Tensor | None,  # (N,)
+    nonlinearity: str,
+) -> Any:
+    """Return the recurrence of real states with packed weights, for a `StepperStack`."""
+    bias, c = rows(bias), rows(c)
+    views = [pointer(U), pointer(c), pointer(W), pointer(bias)]
+    shape = 1, 0, len(W), U.shape[1]
+    return kernels.elman_stepper(
+        number_type(W, bias, U, c), shape, *activation(nonlinearity, bias), views
+    )
 
 
 def _kernel_options(

@@ -29,7 +29,7 @@ from eigenrnn.ops.gru.operands import (
 )
 from eigenrnn.ops.gru.reference import gru_reference
 
-__all__ = ["GRUCPU", "gru_cpu"]
+__all__ = ["GRUCPU", "gru_cpu", "gru_stepper"]
 
 
 @torch.library.custom_op(
@@ -107,6 +107,24 @@ def _results(
     gates = empty_buffer(W, len(x), B, (N + lanes - 1) // lanes, parts, lanes)
     h = W.new_empty(0, B, N) if options.last_only else empty_like_steps(x, N)
     return h, W.new_empty(B, N), gates
+
+
+def gru_stepper(  # noqa: PLR0913, the weights and the form of the recurrence
+    W: Tensor,  # (3 N, N)
+    bias: Tensor | None,  # (N,)
+    recurrent_bias: Tensor | None,  # (N,)
+    U: Tensor,  # (3 N, M)
+    c: Tensor | None,  # (3 N,)
+    nonlinearity: str,
+    reset_after: bool,
+    update_keeps: bool,
+) -> Any:
+    """Return the recurrence with packed weights, for a `StepperStack`."""
+    bias, recurrent_bias, c = rows(bias), rows(recurrent_bias), rows(c)
+    views = [pointer(U), pointer(c), pointer(W), pointer(bias), pointer(recurrent_bias)]
+    number, shape = number_type(W, bias, recurrent_bias, U, c), (1, 0, W.shape[1], U.shape[1])
+    f = activation(nonlinearity, bias)
+    return kernels.gru_stepper(number, shape, *f, reset_after, update_keeps, views)
 
 
 def _kernel_options(operands: GRUOperands, options: GRUOptions) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.lstm.operands import SCHEMA, LSTMOperands, LSTMOptions, records
 from eigenrnn.ops.lstm.reference import lstm_reference
 
-__all__ = ["LSTMCPU", "lstm_cpu"]
+__all__ = ["LSTMCPU", "lstm_cpu", "lstm_stepper"]
 
 _PARTS = 5  # saved per unit: the gates i, f, g and o, and the cell before the step
 
@@ -100,6 +100,16 @@ def _results(
     saved = empty_buffer(W, len(x), B, (N + lanes - 1) // lanes, _PARTS if save else 0, lanes)
     h = W.new_empty(0, B, N) if options.last_only else empty_like_steps(x, N)
     return h, W.new_empty(B, N), W.new_empty(B, N), saved
+
+
+def lstm_stepper(
+    W: Tensor,  # (4 N, N)
+    U: Tensor,  # (4 N, M)
+    c: Tensor | None,  # (4 N,)
+) -> Any:
+    """Return the recurrence with packed weights, for a `StepperStack`."""
+    c, shape = rows(c), (1, 0, W.shape[1], U.shape[1])
+    return kernels.lstm_stepper(number_type(W, U, c), shape, [pointer(U), pointer(c), pointer(W)])
 
 
 def _kernel_options(operands: LSTMOperands, options: LSTMOptions) -> tuple[Any, ...]:

@@ -1,0 +1,177 @@
+"""Streams: a layer or a model that processes one time step at a time and keeps its state."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.layers.packed import LARGE_STEP, addresses, pack_steps, takes_packed_step
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.validation import check_h0, check_pair, check_step
+from eigenrnn.models import SequenceModel
+from eigenrnn.ops.dispatch import in_forced_block
+from eigenrnn.tracing import is_eager
+
+__all__ = ["Stream"]
+
+State = Tensor | tuple[Tensor, Tensor]
+
+
+class Stream:
+    r"""A sequence that arrives step by step, processed by a layer or a model that keeps its state.
+
+    .. math:: (y_t, h_t) = \text{step}(x_t, h_{t-1})
+
+    Call it with the inputs of one time step, and it returns the outputs. They are those of the
+    whole sequence at that step: the same bits if the compiled kernels compute both, else equal to
+    rounding. Freeze the layer first. The kernels then keep the weights packed, and notice when one
+    of them changes. A layer that is not frozen evaluates its constraints at every step.
+
+    Complex layers, LayerNorm, zoneout, 16-bit weights, other devices and other backends take the
+    slower path of `step` in the layer. So does every step inside autocast, `torch.compile` or a
+    `torch.func` transform. Steps record no gradients, unless an input requires one. They then do
+    until `reset`, or until the state is set.
+
+    A stream must not be called by two threads at once. Several streams may share one model.
+
+    Args:
+        model: A recurrent layer of one direction, or a `SequenceModel` with one. The outputs of a
+            model are those of its head at every step, whatever its `readout`.
+        batch_size: The number B of sequences that run side by side; by default a single one, whose
+            tensors have no batch axis.
+    Shape:
+        x_t: :math:`(M,)`, or :math:`(B, M)`; the dtype of the weights.
+        y_t: :math:`(K,)`, or :math:`(B, K)`; without a head K is the output size of the layer.
+        state: :math:`(L, N)`, or :math:`(L, B, N)`, as h_n of the layer; of an LSTM a pair (h, c).
+    Raises:
+        TypeError: If the model is none of ours, or an input has another dtype than the weights.
+        ValueError: If the layer is bidirectional, or a shape is wrong.
+    Example:
+        >>> layer = RNN(2, 8).freeze()
+        >>> stream, x = Stream(layer), torch.randn(5, 2)
+        >>> outputs = torch.stack([stream(x_t) for x_t in x])
+        >>> torch.allclose(outputs, layer(x)[0])
+        True
+        >>> state = stream.state  # a copy, to go on from later
+        >>> stream.reset()
+    """
+
+    def __init__(self, model: Stacked[Any] | SequenceModel, batch_size: int | None = None) -> None:
+        layer: object = model.layer if isinstance(model, SequenceModel) else model
+        if not isinstance(layer, Stacked):
+            raise TypeError(
+                "expected a recurrent layer of eigenrnn, or a SequenceModel with one, got "
+                f"{type(layer).__name__}"
+            )
+        if layer.bidirectional:
+            raise ValueError("expected a layer of one direction, got a bidirectional one")
+        if batch_size is not None:
+            check_positive_integer("batch_size", batch_size)
+        self.model = model
+        self.batch_size = batch_size
+        self._layer: Stacked[Any] = layer
+        self._head: nn.Linear | None = model.head if isinstance(model, SequenceModel) else None
+        batch = () if batch_size is None else (batch_size,)
+        self._input_shape = (*batch, self._layer.input_size)
+        width = self._layer.output_size if self._head is None else self._head.out_features
+        self._output_shape = (*batch, width)
+        self._stack: Any = None  # set if the kernels can compute the next step
+        self.reset()
+
+    def __call__(
+        self,
+        x_t: Tensor,  # (M,) or (B, M)
+    ) -> Tensor:  # (K,) or (B, K)
+        """Process one time step and return its outputs."""
+        stack = self._stack
+        if (
+            stack is None
+            or not takes_packed_step(x_t, self._input_shape, self._dtype, torch.is_grad_enabled())
+            or not is_eager()
+            or in_forced_block()
+        ):
+            return self._ordinary_step(x_t)
+        y = x_t.new_empty(self._output_shape)
+        B, M, threads = self._sizes
+        h, cell, next_h, next_cell = self._places
+        if not stack.step(B, x_t.data_ptr(), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
+            self._stack = None  # a weight has changed
+            return self._ordinary_step(x_t)
+        self._states, self._spare = self._spare, self._states
+        self._places = next_h, next_cell, h, cell
+        return y
+
+    @property
+    def state(self) -> State:
+        """The state of all layers, a copy. Set it to continue from another state."""
+        h, *cells = (state.clone() for state in self._states)
+        return (h, cells[0]) if cells else h
+
+    @state.setter
+    def state(self, state: State) -> None:
+        shape, dtype = tuple(self._states[0].shape), self._states[0].dtype
+        if len(self._states) == 1:
+            check_h0(state, shape, dtype)
+            state = cast("Tensor", state)
+        else:
+            state = check_pair(state, shape, dtype)
+        self._keep(state, copy=True)
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Begin a new sequence, from the trained initial state or from zero."""
+        self._keep(self._layer.initial_state(self.batch_size), copy=True)
+
+    def _keep(self, state: State, copy: bool = False) -> None:
+        """Continue from a state, which nobody else may write to; a copy has no gradient."""
+        states = state if isinstance(state, tuple) else (state,)
+        if copy:
+            states = tuple(each.detach().clone() for each in states)
+        self._states = [each.contiguous() for each in states]
+        self._spare = [torch.empty_like(each) for each in self._states]
+        if any(each.requires_grad for each in self._states):
+            self._stack = None
+        else:
+            self._places = addresses(self._states, self._spare)
+
+    def _pack(self) -> bool:
+        """Pack the weights as they are now; return whether that is possible."""
+        if any(each.requires_grad for each in self._states):
+            return False
+        self._stack = pack_steps(self._layer, self._head)
+        if self._stack is None:
+            return False
+        self._dtype = self._layer.weight_dtype
+        B = self.batch_size or 1
+        large = B > 1 and B * self._stack.products > LARGE_STEP
+        self._sizes = B, self._layer.input_size, torch.get_num_threads() if large else 1
+        return True
+
+    def _ordinary_step(self, x_t: Tensor) -> Tensor:
+        """Pack the weights if that is possible, or else step as the layer does.
+
+        Raises:
+            ValueError: If the shape is wrong.
+        """
+        check_step(x_t)
+        if x_t.shape != self._input_shape:
+            raise ValueError(f"expected x_t of shape {self._input_shape}, got {tuple(x_t.shape)}")
+        if self._stack is None and self._pack():
+            return self(x_t)
+        wanted = any(each.requires_grad for each in (x_t, *self._states))
+        with torch.set_grad_enabled(wanted and torch.is_grad_enabled()):
+            state = self._states[0] if len(self._states) == 1 else tuple(self._states)
+            y, state = self._layer.step(x_t, state)
+            y = y if self._head is None else self._head(y)
+        self._keep(state)
+        return y
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.model, self.batch_size, self.state)
+
+
+def _restore(model: Stacked[Any] | SequenceModel, batch_size: int | None, state: State) -> Stream:
+    stream = Stream(model, batch_size)
+    stream.state = state
+    return stream

@@ -1,0 +1,473 @@
+"""Streams and steps of frozen layers agree with the whole sequence and follow every change."""
+
+import copy
+import io
+from functools import partial
+
+import pytest
+import torch
+
+from eigenrnn import GRU, LSTM, NCGRU, RNN, AsRNN, ScoRNN, ScuRNN, SequenceModel, Stream
+from eigenrnn.linalg import tol
+from eigenrnn.ops import compiled, use_backend
+
+M, N, T = 3, 33, 7
+
+needs_kernels = pytest.mark.skipif(
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
+)
+
+# Layers whose steps the kernels compute with packed weights.
+PACKED = {
+    "RNN": RNN,
+    "tanh RNN of three layers": partial(RNN, nonlinearity="tanh", num_layers=3),
+    "float64 RNN with a trained state": partial(
+        RNN, dtype=torch.float64, trainable_h0=True, h0_init=torch.nn.init.uniform_
+    ),
+    "ScoRNN": ScoRNN,
+    "GRU": GRU,
+    "float64 modReLU GRU of two layers": partial(
+        GRU, nonlinearity="modrelu", num_layers=2, dtype=torch.float64
+    ),
+    "GRU with the reset before": partial(GRU, reset_after=False, update_keeps=False, bias=False),
+    "NCGRU": NCGRU,
+    "LSTM": LSTM,
+    "float64 LSTM of two layers": partial(LSTM, num_layers=2, dtype=torch.float64),
+}
+# Layers that step as without a stream.
+OTHERS = {
+    "complex": ScuRNN,
+    "AsRNN": AsRNN,
+    "LayerNorm": partial(GRU, layer_norm=True),
+    "zoneout": partial(RNN, zoneout=0.2),
+    "bfloat16": partial(LSTM, dtype=torch.bfloat16),
+    "the reference": partial(GRU, backend="reference"),
+}
+each_packed = pytest.mark.parametrize("make", PACKED.values(), ids=PACKED.keys())
+each_batch = pytest.mark.parametrize("B", [None, 1, 17], ids=["single", "one", "many"])
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """Uninitialised memory is NaN."""
+    new_empty = torch.Tensor.new_empty
+
+    def poisoned(*arguments, **keywords):
+        tensor = new_empty(*arguments, **keywords)
+        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
+
+
+def seeded(make, *sizes, seed=0, **options):
+    return make(*sizes, generator=torch.Generator().manual_seed(seed), **options)
+
+
+def frozen(make=RNN):
+    return seeded(make, M, N).freeze()
+
+
+def inputs(layer, B=None, steps=T, seed=1):
+    shape = steps, *(() if B is None else (B,)), layer.input_size
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return x.to(getattr(layer, "weight_dtype", torch.float32))
+
+
+def run(stream, x):
+    return torch.stack([stream(x_t) for x_t in x])
+
+
+def is_packed(stream):
+    return stream._stack is not None
+
+
+def as_tuple(state):
+    return state if isinstance(state, tuple) else (state,)
+
+
+@needs_kernels
+@each_packed
+@each_batch
+def test_a_stream_gives_the_bits_of_the_whole_sequence(make, B):
+    layer = frozen(make)
+    x = inputs(layer, B)
+    with torch.no_grad():
+        expected, last = layer(x)
+    stream = Stream(layer, B)
+    got = run(stream, x)
+    assert is_packed(stream)
+    assert torch.equal(got, expected)
+    assert all(map(torch.equal, as_tuple(stream.state), as_tuple(last)))
+    assert not got.requires_grad
+
+
+@needs_kernels
+@each_packed
+@each_batch
+def test_steps_of_a_frozen_layer_give_the_bits_of_the_whole_sequence(make, B):
+    layer = frozen(make)
+    x = inputs(layer, B)
+    with torch.no_grad():
+        expected, last = layer(x)
+        state, outputs = layer.initial_state(B), []
+        for x_t in x:
+            y, state = layer.step(x_t, state)
+            outputs.append(y)
+    assert layer._packed._stack is not None
+    assert torch.equal(torch.stack(outputs), expected)
+    assert all(map(torch.equal, as_tuple(state), as_tuple(last)))
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
+@each_batch
+def test_other_layers_step_as_without_a_stream(make, B):
+    layer = frozen(make)
+    x = inputs(layer, B)
+    stream = Stream(layer, B)
+    got = run(stream, x)
+    with torch.no_grad():
+        expected, last = layer(x)
+    assert not is_packed(stream)
+    # each step rounds the state to its dtype
+    atol = 4 * tol(layer.weight_dtype, N)
+    torch.testing.assert_close(got, expected, rtol=0, atol=atol)
+    for one, other in zip(as_tuple(stream.state), as_tuple(last), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=atol)
+
+
+def test_without_kernels_the_outputs_are_the_same(monkeypatch):
+    layer = frozen()
+    x = inputs(layer)
+    expected = run(Stream(layer), x)
+    monkeypatch.setattr("eigenrnn.layers.packed.kernels", None)
+    stream = Stream(layer)
+    torch.testing.assert_close(run(stream, x), expected, rtol=0, atol=tol(x.dtype, N))
+    assert not is_packed(stream)
+
+
+@needs_kernels
+@pytest.mark.parametrize("make", [RNN, GRU, LSTM], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("K", [1, 5, 40])
+def test_a_model_streams_the_outputs_of_its_head(make, K):
+    layer = frozen(partial(make, num_layers=2))
+    model, last = (seeded(SequenceModel, layer, K, readout) for readout in ("all", "last"))
+    x = inputs(layer, 4)
+    with torch.no_grad():
+        expected, expected_last = model(x), last(x)
+    atol = tol(x.dtype, N)
+    for each in (model, last):
+        stream = Stream(each, 4)
+        got = run(stream, x)
+        assert is_packed(stream)
+        torch.testing.assert_close(got, expected, rtol=0, atol=atol)
+    torch.testing.assert_close(got[-1], expected_last, rtol=0, atol=atol)
+
+
+def write(layer):
+    with torch.no_grad():
+        layer.directions[0].weight_ih += 0.5
+
+
+def swap_data(layer):
+    direction = layer.directions[0]
+    direction.weight_ih.data = direction.weight_ih.detach() + 0.5
+
+
+def replace_parameter(layer):
+    direction = layer.directions[0]
+    direction.weight_ih = torch.nn.Parameter(direction.weight_ih.detach() + 0.5)
+
+
+def load_other_weights(layer):
+    layer.load_state_dict(seeded(type(layer), M, N, seed=5).state_dict())
+
+
+def train_a_step(layer):
+    layer.train()
+    optimiser = torch.optim.SGD(layer.parameters(), 0.5)
+    layer(inputs(layer))[0].square().sum().backward()
+    optimiser.step()
+    layer.eval()
+
+
+def train_and_freeze(layer):
+    train_a_step(layer)
+    layer.freeze()
+
+
+def hook(layer):
+    layer.directions[0].register_forward_hook(lambda _, __, results: (2 * results[0], results[1]))
+
+
+def parametrise(layer):
+    class Double(torch.nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    torch.nn.utils.parametrize.register_parametrization(layer.directions[0], "weight_ih", Double())
+
+
+CHANGES = [
+    write,
+    swap_data,
+    replace_parameter,
+    load_other_weights,
+    train_a_step,
+    train_and_freeze,
+    hook,
+    parametrise,
+]
+
+
+@pytest.mark.parametrize("make", [RNN, GRU, LSTM], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_changed_weight_is_used_at_once(make, change):
+    layer = frozen(make)
+    x, stream = inputs(layer), Stream(layer)
+    with torch.no_grad():
+        _, state = layer(x[:-1])
+        before, _ = layer.step(x[-1], state)
+    run(stream, x[:-1])
+    change(layer)
+    with torch.no_grad():
+        got, _ = layer.step(x[-1], state)
+        expected, _ = layer(x[-1:], state)
+    torch.testing.assert_close(got, expected[0], rtol=0, atol=tol(x.dtype, N))
+    assert torch.equal(stream(x[-1]), got)
+    assert (got - before).abs().max() > 1e-3
+
+
+@needs_kernels
+def test_a_changed_head_is_used_at_once():
+    model = seeded(SequenceModel, frozen(), 4)
+    stream, x = Stream(model), inputs(model.layer)
+    before = stream(x[0])
+    with torch.no_grad():
+        model.head.bias += 1
+    stream.reset()
+    torch.testing.assert_close(stream(x[0]), before + 1, rtol=0, atol=tol(x.dtype, N))
+    assert is_packed(stream)
+    model.head.register_forward_hook(lambda _, __, y: 2 * y)
+    stream.reset()
+    torch.testing.assert_close(stream(x[0]), 2 * before + 2, rtol=0, atol=tol(x.dtype, N))
+
+
+def test_a_layer_that_is_not_frozen_never_keeps_packed_weights():
+    layer = seeded(RNN, M, N).eval()
+    x, stream = inputs(layer), Stream(layer)
+    before = stream(x[0])
+    with torch.no_grad():
+        for raw in layer.directions[0].constraint.parameters():
+            raw.copy_(torch.randn(raw.shape, generator=torch.Generator().manual_seed(3)))
+    got = stream(x[1])
+    assert not is_packed(stream)
+    assert layer._packed._stack is None
+    with torch.no_grad():
+        expected, _ = layer.step(x[1], before.unsqueeze(0))
+    torch.testing.assert_close(got, expected, rtol=0, atol=tol(x.dtype, N))
+
+
+def test_a_frozen_layer_gives_gradients_where_they_are_wanted():
+    layer = frozen()
+    x, stream = inputs(layer), Stream(layer)
+    stream(x[0])
+    y, _ = layer.step(x[1], stream.state)
+    assert y.requires_grad  # of U and the bias
+    y, _ = layer.requires_grad_(False).step(x[1], stream.state)
+    assert not y.requires_grad
+
+
+@pytest.mark.parametrize("make", [RNN, LSTM], ids=lambda make: make.__name__)
+def test_an_input_that_requires_a_gradient_gets_it_through_later_steps(make):
+    layer = frozen(make)
+    x = inputs(layer).requires_grad_()
+    (expected,) = torch.autograd.grad(layer(x)[0].sum(), x)
+    stream = Stream(layer)
+    outputs = [stream(x[0]), *(stream(x_t) for x_t in x[1:])]
+    (got,) = torch.autograd.grad(torch.stack(outputs).sum(), x)
+    torch.testing.assert_close(got, expected, rtol=0, atol=tol(x.dtype, N))
+    stream.reset()
+    assert not stream(x.detach()[0]).requires_grad
+
+
+@each_packed
+@each_batch
+def test_a_saved_state_continues_the_stream(make, B):
+    layer = frozen(make)
+    x, stream, other = inputs(layer, B), Stream(layer, B), Stream(layer, B)
+    run(stream, x[:3])
+    state = stream.state
+    expected = run(stream, x[3:])
+    other.state = state
+    assert torch.equal(run(other, x[3:]), expected)
+    for each in as_tuple(state):
+        each.fill_(torch.nan)  # a copy, in both directions
+    stream.reset()
+    run(stream, x[:3])
+    assert torch.equal(run(stream, x[3:]), expected)
+
+
+@pytest.mark.parametrize("make", [RNN, LSTM], ids=lambda make: make.__name__)
+def test_copies_and_pickles_continue_on_their_own(make):
+    stream = Stream(frozen(make), 2)
+    x = inputs(stream.model, 2)
+    run(stream, x[:3])
+    file = io.BytesIO()
+    torch.save(stream, file)
+    file.seek(0)
+    others = [copy.deepcopy(stream), torch.load(file, weights_only=False)]
+    expected = run(stream, x[3:])
+    for other in others:
+        assert other.model is not stream.model
+        assert torch.equal(run(other, x[3:]), expected)
+
+
+def test_streams_of_one_model_are_independent():
+    layer = frozen()
+    x, one, other = inputs(layer), Stream(layer), Stream(layer)
+    expected = run(one, x)
+    one.reset()
+    got = []
+    for x_t in x:
+        got.append(one(x_t))
+        other(x_t + 1)
+    assert torch.equal(torch.stack(got), expected)
+
+
+@needs_kernels
+@pytest.mark.parametrize("make", [RNN, GRU, LSTM], ids=lambda make: make.__name__)
+def test_large_batches_use_all_threads_and_give_the_same_bits(make):
+    layer = seeded(make, M, 170).freeze()
+    x, before = inputs(layer, 64, 3), torch.get_num_threads()
+    results = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        results.append(run(Stream(layer, 64), x))
+    torch.set_num_threads(before)
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("B", [None, 5], ids=["single", "batch"])
+def test_an_input_may_have_any_strides(B):
+    layer = frozen()
+    x = inputs(layer, B)
+    expected = run(Stream(layer, B), x)
+    strided = torch.empty(*x.shape, 2)[..., 0].copy_(x)
+    assert torch.equal(run(Stream(layer, B), strided), expected)
+    negative = torch.view_as_complex(torch.stack([x, -x], -1)).conj().imag
+    assert negative.is_neg()
+    assert torch.equal(run(Stream(layer, B), negative), expected)
+    one = seeded(RNN, 1, N).freeze()  # a negative view of one number is contiguous
+    x = torch.view_as_complex(torch.tensor([[0.5, -0.5]])).conj().imag
+    assert torch.equal(Stream(one)(x), Stream(one)(torch.tensor([0.5])))
+
+
+def test_autocast_transforms_and_forced_backends_are_respected(monkeypatch):
+    layer = frozen()
+    x, stream = inputs(layer), Stream(layer)
+    expected = run(stream, x)
+
+    def check():
+        stream.reset()
+        torch.testing.assert_close(run(stream, x), expected, rtol=0, atol=tol(x.dtype, N))
+
+    calls = []
+    reference = RNN.backends["reference"]
+    ordinary = type(reference).run
+    counted = lambda self, *arguments: calls.append(0) or ordinary(self, *arguments)  # noqa: E731
+    monkeypatch.setattr(type(reference), "run", counted)
+    with use_backend("reference"):
+        check()
+    assert len(calls) == T
+    monkeypatch.setenv("EIGENRNN_BACKEND", "reference")
+    stream = Stream(layer)
+    check()
+    assert len(calls) == 2 * T
+    monkeypatch.delenv("EIGENRNN_BACKEND")
+    with torch.autocast("cpu", torch.bfloat16):
+        check()
+    state = stream.state
+    batched = torch.func.vmap(lambda each: layer.step(each, state)[0])(x)
+    torch.testing.assert_close(
+        batched, layer(x.unsqueeze(0), state.expand(1, T, N).contiguous())[0][0]
+    )
+
+
+def test_a_step_of_a_frozen_layer_compiles_to_one_graph():
+    layer = frozen().requires_grad_(False)
+    x, state = inputs(layer), layer.initial_state()
+    expected, _ = layer.step(x[0], state)
+    compiled_step = torch.compile(layer.step, backend="aot_eager", fullgraph=True)
+    got, _ = compiled_step(x[0], state)
+    torch.testing.assert_close(got, expected)
+
+
+def test_inference_mode_gives_the_same_outputs():
+    layer = frozen()
+    x, stream = inputs(layer), Stream(layer)
+    expected = run(stream, x)
+    with torch.inference_mode():
+        other = Stream(layer)
+        first = run(other, x[:3])
+    assert torch.equal(torch.cat([first, run(other, x[3:])]), expected)
+
+
+LAYER, PAIR = frozen(), frozen(LSTM)
+ERRORS = {
+    "torch's layer": (lambda: Stream(torch.nn.RNN(M, N)), TypeError, "recurrent layer of eigen"),
+    "a model of torch's layer": (
+        lambda: Stream(SequenceModel(torch.nn.RNN(M, N), 2)),
+        TypeError,
+        "got RNN",
+    ),
+    "two directions": (lambda: Stream(RNN(M, N, bidirectional=True)), ValueError, "bidirectional"),
+    "batch size zero": (lambda: Stream(LAYER, 0), ValueError, "batch_size"),
+    "no batch": (lambda: Stream(LAYER, 2)(torch.zeros(M)), ValueError, r"\(2, 3\), got \(3,\)"),
+    "a batch": (lambda: Stream(LAYER)(torch.zeros(2, M)), ValueError, r"\(3,\), got \(2, 3\)"),
+    "other features": (lambda: Stream(LAYER)(torch.zeros(4)), ValueError, r"\(3,\), got \(4,\)"),
+    "a sequence": (lambda: Stream(LAYER)(torch.zeros(9, 2, M)), ValueError, "x_t of shape"),
+    "a list": (lambda: Stream(LAYER)([0.0, 0.0, 0.0]), TypeError, "tensor, got list"),
+    "float64": (
+        lambda: Stream(LAYER)(torch.zeros(M, dtype=torch.float64)),
+        TypeError,
+        "expected input of torch.float32",
+    ),
+    "a state of another shape": (
+        lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N + 1)),
+        ValueError,
+        r"\(1, 33\), got \(1, 34\)",
+    ),
+    "a pair for an RNN": (
+        lambda: setattr(Stream(LAYER), "state", (torch.zeros(1, N),) * 2),
+        TypeError,
+        "got tuple",
+    ),
+    "one state for an LSTM": (
+        lambda: setattr(Stream(PAIR), "state", torch.zeros(1, N)),
+        TypeError,
+        "pair",
+    ),
+    "a float64 state": (
+        lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N, dtype=torch.float64)),
+        TypeError,
+        "float32",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "kind", "match"), ERRORS.values(), ids=ERRORS.keys())
+def test_wrong_arguments_are_named(call, kind, match):
+    with pytest.raises(kind, match=match):
+        call()
+
+
+def test_a_layer_that_changes_its_dtype_needs_a_new_stream():
+    layer = frozen()
+    stream = Stream(layer)
+    stream(inputs(layer)[0])
+    layer.double()
+    with pytest.raises(TypeError, match=r"expected input of torch\.float64"):
+        stream(torch.zeros(M))
+    again = Stream(layer)
+    assert again(inputs(layer)[0]).dtype == torch.float64
