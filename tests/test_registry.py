@@ -15,6 +15,7 @@ from eigenrnn.experiments.recipes import (
     nc_gru,
     nnrnn,
     nonnormal,
+    permuted_mnist,
     scornn,
     state_tracking,
 )
@@ -52,7 +53,7 @@ def test_every_exported_class_has_one_name(mapping, exported):
 
 
 def test_every_recipe_has_its_own_name():
-    papers = (enrnn, nc_gru, nnrnn, nonnormal, scornn, state_tracking)
+    papers = (enrnn, nc_gru, nnrnn, nonnormal, permuted_mnist, scornn, state_tracking)
     assert list(registry.RECIPES.values()) == [each for paper in papers for each in paper.RECIPES]
 
 
@@ -87,7 +88,7 @@ def test_names_of_classes_are_in_snake_case(kind):
 
 def test_names_of_recipes_give_the_paper_and_the_place():
     published = r"[a-z_]+/(table|fig)\d(-free)?"
-    own = r"state_tracking/[a-z]\d(-sets)?"
+    own = r"state_tracking/[a-z]\d(-sets)?|permuted_mnist/(stacks|single)"
     assert all(re.fullmatch(f"{published}|{own}", name) for name in registry.RECIPES)
 
 

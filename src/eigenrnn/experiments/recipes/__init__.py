@@ -5,6 +5,7 @@ from eigenrnn.experiments.recipes import (
     nc_gru,
     nnrnn,
     nonnormal,
+    permuted_mnist,
     scornn,
     state_tracking,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "nc_gru",
     "nnrnn",
     "nonnormal",
+    "permuted_mnist",
     "reproduce",
     "scornn",
     "state_tracking",

@@ -1,0 +1,115 @@
+"""Permuted MNIST at two sizes, by deep stacks and by single layers; not from a paper."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import Generator, nn
+
+from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row
+from eigenrnn.experiments.tasks import PixelMNIST
+from eigenrnn.experiments.training import Settings
+from eigenrnn.layers import NCGRU, AsRNN, ExpRNN, ScoRNN
+from eigenrnn.models import ResidualStack, SequenceModel
+
+__all__ = ["RECIPES"]
+
+_NOTE = "no paper has this network"
+_TASK = PixelMNIST(permuted=True)
+_SETTINGS = Settings(
+    epochs=60,
+    batch_size=50,
+    optimiser="adamw",
+    lr=2e-3,
+    lr_recurrent=2e-4,
+    lr_schedule="cosine",
+    warmup_steps=1_000,
+    weight_decay=0.01,
+    clip_norm=1.0,
+    eval_batch_size=500,
+    log_every=100,
+)
+
+
+def _stack_model(row: Row, generator: Generator, *, width: int, depth: int) -> nn.Module:
+    """Build a residual stack with a head on its last output."""
+    make_layer: Callable[..., nn.Module] = row.layer  # pyright: ignore[reportAssignmentType]
+    options = {"hidden_size": row.hidden_size, "generator": generator, **row.options}
+    stack = ResidualStack(
+        lambda inputs: make_layer(inputs, **options),
+        width,
+        depth,
+        input_size=row.task.input_size,
+        dropout=0.1,
+        generator=generator,
+    )
+    return SequenceModel(stack, row.task.output_size, row.task.readout, generator=generator)
+
+
+def _row(label: str, layer: Any, hidden_size: int, parameters: int, **row_fields: Any) -> Row:
+    defaults: dict[str, Any] = {"settings": _SETTINGS}
+    return Row(
+        label=f"{label} {hidden_size}",
+        task=_TASK,
+        quick_task=replace(_TASK, eval_examples=100),
+        quick_steps=10,
+        layer=layer,
+        hidden_size=hidden_size,
+        parameters=parameters,
+        reported=Reported(None, "no paper", rule="validation", note=_NOTE),
+        **defaults | row_fields,
+    )
+
+
+def _stack(label: str, layer: Any, width: int, parameters: int, **options: Any) -> Row:
+    factory = partial(_stack_model, width=width, depth=4)
+    return _row(
+        f"{label} stack, 4 blocks of",
+        layer,
+        width,
+        parameters,
+        model_factory=factory,
+        options=options,
+    )
+
+
+def _quoted(label: str, value: float, source: str) -> Quoted:
+    note = f"quoted from {source}"
+    return Quoted(label, Reported(value, "no paper", rule="validation", note=note, decimals=4))
+
+
+_SINGLE = replace(_SETTINGS, epochs=120, lr=1e-3, lr_recurrent=1e-4, weight_decay=0.0)
+
+RECIPES = (
+    Recipe(
+        name="permuted_mnist/stacks",
+        summary="Permuted MNIST at about 135,000 parameters: residual stacks of four layers.",
+        rows=(
+            _stack("scoRNN", ScoRNN, 96, 132_106),
+            _stack("NC-GRU", NCGRU, 66, 133_330),
+            _quoted("UnICORNN 135k", 0.984, "Rusch and Mishra, ICML 2021"),
+            _quoted("coRNN 134k", 0.9734, "Rusch and Mishra, ICLR 2021"),
+            _quoted("asRNN 137k", 0.9696, "Nguyen-Duy, Pham and Nguyen, ICLR 2023 tiny papers"),
+            _quoted("LMU-FFT 165k", 0.9849, "Chilkuri and Eliasmith, ICML 2021"),
+        ),
+        source="a comparison of our own; the data is that of scornn/table2",
+        seeds=(0, 1, 2),
+    ),
+    Recipe(
+        name="permuted_mnist/single",
+        summary="Permuted MNIST at about 16,000 parameters: one layer, a longer schedule.",
+        rows=(
+            _row("scoRNN", ScoRNN, 170, 16_415, options={"negative": 85}, settings=_SINGLE),
+            _row("expRNN", ExpRNN, 170, 16_415, settings=_SINGLE),
+            _row("asRNN", AsRNN, 122, 16_358, settings=_SINGLE),
+            _quoted(
+                "asRNN 122, 16k", 0.9541, "Nguyen-Duy, Pham and Nguyen, ICLR 2023 tiny papers"
+            ),
+            _quoted("expRNN 170, 16k", 0.949, "Lezcano-Casado and Martinez-Rubio, ICML 2019"),
+        ),
+        source="a comparison of our own; the data is that of scornn/table2",
+        seeds=(0, 1, 2),
+    ),
+)
+"""The stacks, and the single layers."""
