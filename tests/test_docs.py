@@ -98,6 +98,8 @@ def reproducible():
         yield
 
 
+# Lightning asks torch's pytree a question that torch has deprecated
+@pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)`:FutureWarning")
 @pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize(
     "page",
