@@ -1,15 +1,26 @@
 """The benchmark times the layers interleaved, and records all rounds."""
 
 import json
+import time
+from importlib.util import find_spec
 from itertools import count
 
+import numpy as np
 import pytest
 import torch
+from benchmarks import streaming
 from rich.console import Console
 from torch import nn
 
 from eigenrnn.experiments import bench
-from eigenrnn.experiments.bench.layers import REFERENCE, benchmarked_layers, product_gflops, step
+from eigenrnn.experiments.bench.layers import (
+    JAX,
+    REFERENCE,
+    benchmarked_layers,
+    jax_step,
+    product_gflops,
+    step,
+)
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.ops import compiled
 from training_run import one_thread
@@ -64,9 +75,42 @@ def test_the_loops_compute_what_torchs_layer_does():
     torch.testing.assert_close(loop(x)[0], rnn(x)[0])
 
 
+def test_jax_computes_what_torchs_layer_does():
+    pytest.importorskip("jax")
+    x = torch.randn(5, 2, 3)
+    torch.manual_seed(0)
+    found = jax_step(x, 4)()
+    torch.manual_seed(0)
+    rnn = nn.RNN(3, 4)
+    rnn(x)[0].sum().backward()
+    for gradient, parameter in zip(found, rnn.parameters(), strict=True):
+        torch.testing.assert_close(torch.tensor(np.asarray(gradient)), parameter.grad)
+
+
+def test_single_steps_are_timed_in_turns():
+    with one_thread():
+        found = streaming.measure(4, 2, time.perf_counter, calls=3)
+    kinds = [f"{form}{name}" for name in ("RNN", "GRU", "LSTM") for form in ("Stream, ", "step, ")]
+    assert {*kinds, "torch.nn.RNN", "torch.nn.GRU", "torch.nn.LSTM", streaming.READ} <= set(found)
+    assert all(len(timing.times_ms) == 2 for timing in found.values())
+
+
+def test_onnxruntime_steps_as_torchs_layer():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    rnn, h = nn.RNN(1, 4), None
+    step = streaming.onnx_step(rnn)
+    with torch.no_grad():
+        for _ in range(3):
+            state = step()
+            _, h = rnn(torch.ones(1, 1, 1), h)
+    torch.testing.assert_close(torch.from_numpy(state), h)
+
+
 def test_all_sizes_and_layers_are_timed(measured):
     assert list(measured.timings) == [SMALL, (3, 2, 6)]
-    assert set(measured.timings[SMALL]) == set(benchmarked_layers(4, slow=True))
+    others = {JAX} if find_spec("jax") else set()
+    assert set(measured.timings[SMALL]) == set(benchmarked_layers(4, slow=True)) | others
     assert all(len(t.times_ms) == 2 for t in measured.timings[SMALL].values())
 
 

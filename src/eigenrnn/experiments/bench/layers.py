@@ -1,8 +1,10 @@
 """The benchmarked layers, and the training step that is timed."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +14,20 @@ from eigenrnn.errors import check_installed
 from eigenrnn.layers import GRU, LSTM, RNN
 from eigenrnn.ops.compiled import unavailable
 
-__all__ = ["REFERENCE", "benchmarked_layers", "operations", "product_gflops", "step"]
+__all__ = [
+    "JAX",
+    "REFERENCE",
+    "benchmarked_layers",
+    "jax_step",
+    "operations",
+    "product_gflops",
+    "step",
+]
 
 REFERENCE = "torch.nn.RNN(tanh)"
 """The layer to which all others are compared."""
+
+JAX = "JAX, jit of a lax.scan (tanh)"
 
 
 def benchmarked_layers(N: int, slow: bool = False) -> dict[str, nn.Module]:
@@ -59,6 +71,31 @@ def operations(layer: str, T: int, B: int, N: int) -> int:
 def step(layer: nn.Module, x: Tensor) -> None:
     """Run a forward and a backward pass that use all states and give all weights a gradient."""
     layer(x)[0].sum().backward()
+
+
+def jax_step(
+    x: Tensor,  # (T, B, M)
+    N: int,
+) -> Callable[[], object]:
+    """Return a call of the same step of a tanh RNN in JAX, with gradients of all its weights."""
+    check_installed("dev", "the comparison with JAX", "jax")
+    jax: Any = import_module("jax")
+    rnn = nn.RNN(x.shape[2], N)
+    arrays = [parameter.detach().numpy() for parameter in rnn.parameters()]
+
+    def loss(weights: Sequence[Any], x: Any) -> Any:
+        U, W, c, b = weights
+
+        def advance(h: Any, z: Any) -> tuple[Any, Any]:
+            h = jax.numpy.tanh(z + h @ W.T)
+            return h, h
+
+        h0 = jax.numpy.zeros((x.shape[1], N), x.dtype)
+        return jax.lax.scan(advance, h0, x @ U.T + (c + b))[1].sum()
+
+    gradient = jax.jit(jax.grad(loss))
+    weights, inputs = jax.device_put(arrays), jax.device_put(x.numpy())
+    return lambda: jax.block_until_ready(gradient(weights, inputs))
 
 
 class Loop(nn.Module):

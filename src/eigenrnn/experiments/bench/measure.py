@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 
 from eigenrnn.experiments.bench.layers import (
+    JAX,
     REFERENCE,
     benchmarked_layers,
+    jax_step,
     operations,
     product_gflops,
     step,
@@ -145,7 +148,7 @@ def measure(
     Args:
         sizes: T, B and N of each table.
         rounds: How often each layer is timed.
-        slow: Whether to time Python loops over torch's cells too.
+        slow: Whether to time Python loops over torch's cells too, and JAX if it is installed.
         details: Whether to measure memory, streaming and scaling too.
         progress: Called with the name of each measurement.
         after: Called with the measurements so far after each size, and with None at the end.
@@ -159,6 +162,8 @@ def measure(
         runs: dict[str, Callable[[], object]] = {
             name: partial(step, layer, x) for name, layer in benchmarked_layers(N, slow).items()
         }
+        if slow and find_spec("jax") is not None:
+            runs[JAX] = jax_step(x, N)
         bench.timings[size] = interleave(runs, REFERENCE, rounds)
         after(bench, size)
     if details:
