@@ -56,12 +56,12 @@ def python(*arguments, **environment):
     )
 
 
-def registers(*kernels):
-    """Compile kernels for GPUs that need not be present, and return their register usage.
+def registers(*kernels, **environment):
+    """Compile kernels for GPUs that need not be present; return their registers and barriers.
 
     `tests/triton_registers.py` defines the names of kernels.
     """
-    done = python("tests/triton_registers.py", *kernels, TRITON_INTERPRET="0")
+    done = python("tests/triton_registers.py", *kernels, TRITON_INTERPRET="0", **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

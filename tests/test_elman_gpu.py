@@ -516,6 +516,28 @@ def test_pieces_are_powers_of_two_that_hold_all_units():
         assert sum(sizes[:-1]) < N <= sum(sizes)
 
 
+def test_with_fewer_barriers_a_kernel_agrees_with_the_reference(monkeypatch):
+    monkeypatch.setattr(gpu_calls, "fewer_barriers", True)
+    for shape, reverse in (((3, 2, 131), True), ((2, 1, 170), False)):
+        sizes, rows = gpu_calls.layout(shape[2], torch.float32)
+        assert (len(sizes), sum(rows)) == (1, -(-shape[2] // 16) * 16)
+        options = options_of("tanh", shape, reverse=reverse, ragged=True)
+        assert_equals_reference(operands(*shape), options)
+
+
+def test_where_fewer_barriers_need_too_many_registers_the_layout_is_the_usual_one(monkeypatch):
+    usual = gpu_calls.layout(177, torch.float32)
+    monkeypatch.setattr(gpu_calls, "fewer_barriers", True)
+    assert gpu_calls.layout(177, torch.float32) == usual == ((128, 64), (128, 64))
+    assert gpu_calls.layout(128, torch.float64) == ((128,), (128,))
+
+
+def test_with_fewer_barriers_a_step_has_six_and_no_register_spills():
+    name = "elman:tanh:float32:176:90"
+    for one in registers(name, EIGENRNN_FEWER_BARRIERS="1")[name].values():
+        assert (one["stack"], one["barriers"]) == (0, 6)
+
+
 def test_at_the_limit_no_register_spills():
     found = registers("elman:tanh:float32:190:80", "elman:modrelu_paired:float32:192:90")
     for both in found.values():

@@ -11,6 +11,7 @@ import torch
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.layers import GRU
+from eigenrnn.ops import gpu as gpu_calls
 from eigenrnn.ops import gru
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, gpu
@@ -309,6 +310,21 @@ def test_matrices_above_the_limit_are_rejected(dtype, limit):
     reason = BACKENDS["gpu"].reason_against(dataclasses.replace(call, state_size=limit + 1))
     assert reason.startswith(f"states of {limit + 1} numbers are too many")
     assert reason.endswith(f"at most {limit}")
+
+
+@each_order
+def test_with_one_reduction_a_kernel_agrees_with_the_reference(form, monkeypatch):
+    monkeypatch.setattr(gpu_calls, "fewer_barriers", True)
+    shape = 3, 2, 3
+    options = options_of(form, "tanh", shape, reverse=True, ragged=True)
+    assert_equals_reference(operands(shape, form), options)
+
+
+def test_one_reduction_takes_fewer_barriers_and_no_register_spills():
+    name = "gru:tanh:float32:128:90"
+    found = registers(name, EIGENRNN_FEWER_BARRIERS="1")[name]
+    assert all(one["stack"] == 0 for one in found.values())
+    assert [one["barriers"] for one in found.values()] == [10, 14]  # 14 and 18 without
 
 
 def test_at_the_limit_no_register_spills():

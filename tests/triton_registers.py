@@ -1,4 +1,4 @@
-"""Prints the register usage of the Triton kernels, compiled for GPUs that need not be present.
+"""Prints registers and barriers of the Triton kernels, compiled for GPUs that need not be present.
 
 The operators run as usual, but compile their kernels instead of launching them. The name of a
 kernel consists of recurrence, nonlinearity, dtype, N and compute capability, such as
@@ -68,11 +68,26 @@ def usage(kernel):
     found = re.search(r"REG:(\d+) STACK:(\d+)", report)
     shared, warps = kernel.metadata.shared, kernel.metadata.num_warps
     return {
+        "barriers": barriers_per_step(kernel.asm["ptx"]),
         "registers": int(found[1]),
         "stack": int(found[2]),
         "shared": shared,
         "warps": warps,
     }
+
+
+def barriers_per_step(ptx):
+    """Return the number of barriers in the loop that has most, which is that over the steps."""
+    lines = ptx.splitlines()
+    starts = ((re.match(r"(\$\w+):", line), at) for at, line in enumerate(lines))
+    labels = {found[1]: at for found, at in starts if found}
+    jumps = ((at, re.search(r"bra(?:\.uni)?\s+(\$\w+)", line)) for at, line in enumerate(lines))
+    loops = [(labels[found[1]], end) for end, found in jumps if found]
+    return max(
+        sum("bar.sync" in line or "barrier.sync" in line for line in lines[start:end])
+        for start, end in loops
+        if start < end
+    )
 
 
 def call(recurrence, nonlinearity, dtype, N):

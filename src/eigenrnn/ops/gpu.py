@@ -16,7 +16,10 @@ from eigenrnn.ops.dispatch import Backend, Call
 __all__ = [
     "INTERPRETED",
     "TritonBackend",
+    "fewer_barriers",
     "launch",
+    "layout",
+    "pieces",
     "sequence_lengths",
     "unavailable",
 ]
@@ -24,7 +27,11 @@ __all__ = [
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "y", "yes")
 """Whether Triton's interpreter runs the kernels on the CPU."""
 
+fewer_barriers = os.environ.get("EIGENRNN_FEWER_BARRIERS", "") == "1"
+"""Whether the newer variants of the kernels run, until timings on a GPU choose between them."""
+
 _OLDEST = (3, 4)  # the oldest version that compiled the kernels
+_MOST_COLUMNS = 176  # with 192 rows, 8 to 56 bytes per thread do not fit into registers
 _GPU = "cuda", "a CUDA device"
 _INTERPRETER = "cpu", "the CPU, because TRITON_INTERPRET is set"
 _WARPS = {16: 1, 32: 2, 64: 4, 128: 8}  # by the size of the first piece, for 32-bit numbers
@@ -100,19 +107,20 @@ def launch(
 
     first: Tensor = arguments[0]
     state_dtype = _state_dtype(first.dtype)
-    sizes = pieces(N)
+    sizes, rows = layout(N, state_dtype)
     name, slope = _kernel_nonlinearity(options.nonlinearity, bias)
     with torch.cuda.device_of(first):
         kernel[(B,)](
             *arguments,
             SIZES=sizes,
+            ROWS=rows,
             DTYPE=float64 if state_dtype == torch.float64 else float32,
             NAME=name,
             SLOPE=slope,
             BIASED=bias is not None,
             RAGGED=options.batch_sizes is not None,
             REVERSE=options.reverse,
-            num_warps=warps(sizes, state_dtype),
+            num_warps=warps(pieces(N), state_dtype),
             enable_fp_fusion=True,
             **flags,
         )
@@ -126,6 +134,19 @@ def pieces(N: int) -> tuple[int, ...]:
     if N <= 128:
         return (_power_of_two(N),)
     return 128, _power_of_two(N - 128)
+
+
+def layout(N: int, state_dtype: torch.dtype) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the pieces of a vector of N units and those of the rows of a matrix.
+
+    With fewer barriers, a vector of more than 128 units is one piece, and each thread owns one
+    column. Each piece of the rows costs two barriers per step, so W of 176 rows takes six.
+    """
+    sizes = pieces(N)
+    if not fewer_barriers or len(sizes) == 1 or N > _MOST_COLUMNS or state_dtype != torch.float32:
+        return sizes, sizes
+    rest = -(-(N - 128) // 16) * 16  # 16, 32 or 48
+    return (256,), (128, *(size for size in (32, 16) if rest & size))
 
 
 def warps(sizes: Sequence[int], state_dtype: torch.dtype) -> int:

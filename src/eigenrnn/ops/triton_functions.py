@@ -1,7 +1,8 @@
 """Triton functions that the kernels of both recurrences share.
 
 A vector of N units is a tuple of pieces. Their sizes are powers of two, as Triton requires. A
-matrix is the tuple of its blocks, row by row. Padding is always zero.
+matrix is the tuple of its blocks, row by row. Padding is always zero. The pieces of the rows of a
+matrix are those of a vector, or smaller ones if a vector is one long piece.
 """
 
 import triton
@@ -19,9 +20,35 @@ if triton.knobs.runtime.interpret != INTERPRETED:
 def unit_indices(SIZES: tl.constexpr):
     """Return the indices of the units in each piece."""
     result = (tl.arange(0, SIZES[0]),)
-    for i in tl.static_range(1, len(SIZES)):
-        result = result + (SIZES[i - 1] + tl.arange(0, SIZES[i]),)
+    first: tl.constexpr = SIZES[0]
+    if len(SIZES) > 1:
+        result = result + (first + tl.arange(0, SIZES[1]),)
+    if len(SIZES) > 2:
+        result = result + (first + SIZES[1] + tl.arange(0, SIZES[2]),)
     return result
+
+
+@triton.jit
+def halves(piece):
+    """Return the first and the second half of a piece."""
+    return tl.split(tl.trans(tl.reshape(piece, (2, piece.shape[0] // 2))))
+
+
+@triton.jit
+def row_pieces(vector, ROWS: tl.constexpr):
+    """Return the pieces of a vector as those of the rows of a matrix."""
+    if len(ROWS) <= len(vector):
+        return vector
+    else:
+        result = ()
+        rest = vector[0]
+        for i in tl.static_range(len(ROWS)):
+            for _ in tl.static_range(8):
+                if rest.shape[0] > 2 * ROWS[i]:
+                    rest, _unused = halves(rest)
+            one, rest = halves(rest)
+            result = result + (one,)
+        return result
 
 
 @triton.jit
@@ -69,12 +96,13 @@ def zeros(at, DTYPE: tl.constexpr):
 
 
 @triton.jit
-def load_matrix(pointer, at, N, DTYPE: tl.constexpr):
+def load_matrix(pointer, at, N, ROWS: tl.constexpr, DTYPE: tl.constexpr):
     """Read an N x N matrix that is stored row by row."""
     result = ()
-    for i in tl.static_range(len(at)):
+    row_indices = unit_indices(ROWS)
+    for i in tl.static_range(len(ROWS)):
         for j in tl.static_range(len(at)):
-            rows, columns = at[i][:, None], at[j][None, :]
+            rows, columns = row_indices[i][:, None], at[j][None, :]
             inside = (rows < N) & (columns < N)
             block = tl.load(pointer + rows * N + columns, mask=inside, other=0.0)
             result = result + (block.to(DTYPE),)
@@ -82,21 +110,48 @@ def load_matrix(pointer, at, N, DTYPE: tl.constexpr):
 
 
 @triton.jit
-def multiply_by_matrix(vector, matrix, at, N):
+def multiply_by_matrix(vector, matrix, at, N, ROWS: tl.constexpr):
     """Multiply a row vector by a matrix in full precision.
 
     The sum runs down the columns. Consecutive lanes of a warp own consecutive columns, so a thread
     adds most of a sum alone. Warps exchange only the partial sums.
     """
     result = ()
-    pieces: tl.constexpr = len(at)
-    for j in tl.static_range(pieces):
-        total = tl.sum(vector[0][:, None] * matrix[j], 0)
-        for i in tl.static_range(1, pieces):
-            total += tl.sum(vector[i][:, None] * matrix[i * pieces + j], 0)
+    columns: tl.constexpr = len(at)
+    parts = row_pieces(vector, ROWS)
+    for j in tl.static_range(columns):
+        total = tl.sum(parts[0][:, None] * matrix[j], 0)
+        for i in tl.static_range(1, len(ROWS)):
+            total += tl.sum(parts[i][:, None] * matrix[i * columns + j], 0)
         # 0 * inf is NaN: without the mask it would spread from the padding to all units
         result = result + (tl.where(at[j] < N, total, 0.0),)
     return result
+
+
+@triton.jit
+def _add_three(a, b, c, d, e, f):
+    return a + d, b + e, c + f
+
+
+@triton.jit
+def multiply_by_three(vector, one, two, three, at, N):
+    """Multiply a row vector of one piece by three matrices, in one reduction."""
+    column = vector[0][:, None]
+    sums = tl.reduce((column * one[0], column * two[0], column * three[0]), 0, _add_three)
+    inside = at[0] < N
+    return (
+        (tl.where(inside, sums[0], 0.0),),
+        (tl.where(inside, sums[1], 0.0),),
+        (tl.where(inside, sums[2], 0.0),),
+    )
+
+
+@triton.jit
+def sum_of_products(a, one, b, two, c, three, at, N):
+    """Add three products of a row vector of one piece and a matrix, in one reduction."""
+    products = a[0][:, None] * one[0], b[0][:, None] * two[0], c[0][:, None] * three[0]
+    first, second, third = tl.reduce(products, 0, _add_three)
+    return (tl.where(at[0] < N, first + second + third, 0.0),)
 
 
 @triton.jit

@@ -46,6 +46,7 @@ def elman_forward(
     x_row,
     x_unit,
     SIZES: tl.constexpr,
+    ROWS: tl.constexpr,
     DTYPE: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
@@ -57,7 +58,7 @@ def elman_forward(
     row = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths + row) if RAGGED else T
     at = unit_indices(SIZES)
-    matrix = load_matrix(Wt, at, N, DTYPE)
+    matrix = load_matrix(Wt, at, N, ROWS, DTYPE)
     b = load(bias, 1, at, N if BIASED else 0, DTYPE)
     state = load(h0 + row * N, 1, at, N, DTYPE)
 
@@ -78,7 +79,7 @@ def elman_forward(
         rest = tl.where(i + 1 < length, N, 0)
         x += direction * x_step
         z_next = load(x, x_unit, at, rest, DTYPE)
-        argument = add(z, multiply_by_matrix(state, matrix, at, N))
+        argument = add(z, multiply_by_matrix(state, matrix, at, N, ROWS))
         if PAIRED:
             store_per_pair(moduli, at, N, pair_moduli(argument))
             moduli += direction * (step // 2)
@@ -104,6 +105,7 @@ def elman_backward(
     g_row,
     g_unit,
     SIZES: tl.constexpr,
+    ROWS: tl.constexpr,
     DTYPE: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
@@ -115,7 +117,7 @@ def elman_backward(
     row = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths + row) if RAGGED else T
     at = unit_indices(SIZES)
-    matrix = load_matrix(W, at, N, DTYPE)
+    matrix = load_matrix(W, at, N, ROWS, DTYPE)
     delta_t = zeros(at, DTYPE)
 
     first, direction = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
@@ -136,7 +138,7 @@ def elman_backward(
         h += direction * step
         dh_next = load(g, g_unit, at, rest, DTYPE)
         h_next = load(h, 1, at, rest, DTYPE)
-        dh = add(dh, multiply_by_matrix(delta_t, matrix, at, N))
+        dh = add(dh, multiply_by_matrix(delta_t, matrix, at, N, ROWS))
         if PAIRED:
             delta_t = apply_backward_pairs(dh, h_t, load_per_pair(moduli, at, N, DTYPE))
             moduli += direction * (step // 2)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eigenrnn.ops import gpu
 from eigenrnn.ops.arguments import map_inputs, needs_gradient
 from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import REAL
@@ -50,6 +51,7 @@ def gru_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
         SHIFTED=recurrent_bias is not None,
         RESET_AFTER=options.reset_after,
         UPDATE_KEEPS=options.update_keeps,
+        ONE_REDUCTION=gpu.fewer_barriers and len(gpu.pieces(N)) == 1,
         SAVE=save,
     )
     return results
@@ -82,6 +84,7 @@ def _gru_gpu_backward(
             *(gru_backward, B, N, (*tensors, T, B, N, *g.stride()), bias, options),
             RESET_AFTER=options.reset_after,
             UPDATE_KEEPS=options.update_keeps,
+            ONE_REDUCTION=gpu.fewer_barriers and len(gpu.pieces(N)) == 1,
         )
     return operand_gradients((dx, dq, dh0), h, gates, operands, options, needed)
 

@@ -19,9 +19,11 @@ from eigenrnn.ops.triton_functions import (
     load_matrix,
     multiply,
     multiply_by_matrix,
+    multiply_by_three,
     sigmoid,
     store,
     subtract,
+    sum_of_products,
     unit_indices,
     zeros,
 )
@@ -36,6 +38,67 @@ def _parts(pointer, stride, at, N, limit, PARTS: tl.constexpr, DTYPE: tl.constex
     for part in tl.static_range(PARTS):
         result = result + (load(pointer + part * N * stride, stride, at, limit, DTYPE),)
     return result
+
+
+@triton.jit
+def _saved(h, h0, gates, g, g_unit, at, N, is_step, has_state, DTYPE: tl.constexpr):
+    """Read the state before a step, which is h0 at the first one, r, u, q, c and g.
+
+    Without a step all are zero.
+    """
+    limit = tl.where(is_step, N, 0)
+    state = tl.where(has_state, limit, 0)
+    before = add(load(h, 1, at, state, DTYPE), load(h0, 1, at, limit - state, DTYPE))
+    given = (before, load(g, g_unit, at, limit, DTYPE))
+    return given + _parts(gates, 1, at, N, limit, 4, DTYPE)
+
+
+@triton.jit
+def _products(
+    state,
+    W_r,
+    W_u,
+    W_c,
+    at,
+    N,
+    ROWS: tl.constexpr,
+    RESET_AFTER: tl.constexpr,
+    ONE_REDUCTION: tl.constexpr,
+):
+    """Multiply the state by the matrices of r, u and, with the reset after, q."""
+    if ONE_REDUCTION and RESET_AFTER:
+        return multiply_by_three(state, W_r, W_u, W_c, at, N)
+    else:
+        r = multiply_by_matrix(state, W_r, at, N, ROWS)
+        u = multiply_by_matrix(state, W_u, at, N, ROWS)
+        q = state
+        if RESET_AFTER:
+            q = multiply_by_matrix(state, W_c, at, N, ROWS)
+        return r, u, q
+
+
+@triton.jit
+def _through_matrices(
+    dr,
+    W_r,
+    du,
+    W_u,
+    dq,
+    W_c,
+    r,
+    at,
+    N,
+    ROWS: tl.constexpr,
+    RESET_AFTER: tl.constexpr,
+    ONE_REDUCTION: tl.constexpr,
+):
+    """Return the part of the gradient of the state before that goes through the gates."""
+    if ONE_REDUCTION and RESET_AFTER:
+        return sum_of_products(dr, W_r, du, W_u, dq, W_c, at, N)
+    else:
+        of_q = multiply_by_matrix(dq, W_c, at, N, ROWS) if RESET_AFTER else multiply(dq, r)
+        of_r = multiply_by_matrix(dr, W_r, at, N, ROWS)
+        return add(of_q, add(of_r, multiply_by_matrix(du, W_u, at, N, ROWS)))
 
 
 @triton.jit(do_not_specialize=["T", "B", "N", "x_step", "x_row"])
@@ -55,6 +118,7 @@ def gru_forward(
     x_row,
     x_unit,
     SIZES: tl.constexpr,
+    ROWS: tl.constexpr,
     DTYPE: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
@@ -64,15 +128,16 @@ def gru_forward(
     SHIFTED: tl.constexpr,
     RESET_AFTER: tl.constexpr,
     UPDATE_KEEPS: tl.constexpr,
+    ONE_REDUCTION: tl.constexpr,
     SAVE: tl.constexpr,
 ):
     """Write the states of one sequence and, with SAVE, its r, u, q and c."""
     row = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths + row) if RAGGED else T
     at = unit_indices(SIZES)
-    W_r = load_matrix(Wt, at, N, DTYPE)
-    W_u = load_matrix(Wt + N * N, at, N, DTYPE)
-    W_c = load_matrix(Wt + 2 * N * N, at, N, DTYPE)
+    W_r = load_matrix(Wt, at, N, ROWS, DTYPE)
+    W_u = load_matrix(Wt + N * N, at, N, ROWS, DTYPE)
+    W_c = load_matrix(Wt + 2 * N * N, at, N, ROWS, DTYPE)
     b = load(bias, 1, at, N if BIASED else 0, DTYPE)
     shift = load(recurrent_bias, 1, at, N if SHIFTED else 0, DTYPE)
     state = load(h0 + row * N, 1, at, N, DTYPE)
@@ -93,14 +158,15 @@ def gru_forward(
     for i in range(length):
         x += direction * x_step
         z_next = _parts(x, x_unit, at, N, tl.where(i + 1 < length, N, 0), 3, DTYPE)
-        r = sigmoid(add(z[0], multiply_by_matrix(state, W_r, at, N)))
-        u = sigmoid(add(z[1], multiply_by_matrix(state, W_u, at, N)))
+        r, u, q = _products(state, W_r, W_u, W_c, at, N, ROWS, RESET_AFTER, ONE_REDUCTION)
+        r = sigmoid(add(z[0], r))
+        u = sigmoid(add(z[1], u))
         if RESET_AFTER:
-            q = add(multiply_by_matrix(state, W_c, at, N), shift)
+            q = add(q, shift)
             c = apply(add(z[2], multiply(r, q)), b, NAME, SLOPE)
         else:
             q = multiply(r, state)
-            c = apply(add(z[2], multiply_by_matrix(q, W_c, at, N)), b, NAME, SLOPE)
+            c = apply(add(z[2], multiply_by_matrix(q, W_c, at, N, ROWS)), b, NAME, SLOPE)
         if UPDATE_KEEPS:
             state = add(c, multiply(u, subtract(state, c)))
         else:
@@ -135,6 +201,7 @@ def gru_backward(
     g_row,
     g_unit,
     SIZES: tl.constexpr,
+    ROWS: tl.constexpr,
     DTYPE: tl.constexpr,
     NAME: tl.constexpr,
     SLOPE: tl.constexpr,
@@ -143,14 +210,15 @@ def gru_backward(
     REVERSE: tl.constexpr,
     RESET_AFTER: tl.constexpr,
     UPDATE_KEEPS: tl.constexpr,
+    ONE_REDUCTION: tl.constexpr,
 ):
     """Write the gradients of x, q and h0 of one sequence."""
     row = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths + row) if RAGGED else T
     at = unit_indices(SIZES)
-    W_r = load_matrix(W, at, N, DTYPE)
-    W_u = load_matrix(W + N * N, at, N, DTYPE)
-    W_c = load_matrix(W + 2 * N * N, at, N, DTYPE)
+    W_r = load_matrix(W, at, N, ROWS, DTYPE)
+    W_u = load_matrix(W + N * N, at, N, ROWS, DTYPE)
+    W_c = load_matrix(W + 2 * N * N, at, N, ROWS, DTYPE)
     dh = zeros(at, DTYPE)
 
     first, direction = (0, 1) if REVERSE else (tl.cast(length - 1, tl.int64), -1)
@@ -167,14 +235,20 @@ def gru_backward(
             store(dq_steps + t * step, at, N, dh)
     dx += first * 3 * step
     dq_steps += first * step
-    for i in range(length):
-        # the state before this step; at the first step it is h0
+    h0 += row * N
+    h += direction * step
+    AHEAD: tl.constexpr = 1 if ONE_REDUCTION else 0  # steps from a load to its use
+    if AHEAD:
+        following = _saved(h, h0, gates, g, g_unit, at, N, length > 0, length > 1, DTYPE)
         h += direction * step
-        limit = tl.where(i + 1 < length, N, 0)
-        h_before = load(h, 1, at, limit, DTYPE)
-        h_before = add(h_before, load(h0 + row * N, 1, at, N - limit, DTYPE))
-        r, u, q, c = _parts(gates, 1, at, N, N, 4, DTYPE)
-        total = add(dh, load(g, g_unit, at, N, DTYPE))
+        g += direction * g_step
+        gates += direction * 4 * step
+    for i in range(length):
+        ahead = i + AHEAD
+        loaded = _saved(h, h0, gates, g, g_unit, at, N, ahead < length, ahead + 1 < length, DTYPE)
+        h_before, g_t, r, u, q, c = following if AHEAD else loaded
+        following = loaded
+        total = add(dh, g_t)
         if UPDATE_KEEPS:
             change = subtract(h_before, c)
             dh_kept = multiply(total, u)
@@ -185,21 +259,20 @@ def gru_backward(
         if RESET_AFTER:
             dq = multiply(dc, r)
             dr = multiply(multiply(dc, q), subtract(r, multiply(r, r)))
-            dh_before = multiply_by_matrix(dq, W_c, at, N)
             store(dq_steps, at, N, dq)
             dq_steps += direction * step
         else:
-            dq = multiply_by_matrix(dc, W_c, at, N)
+            dq = multiply_by_matrix(dc, W_c, at, N, ROWS)
             dr = multiply(multiply(dq, h_before), subtract(r, multiply(r, r)))
-            dh_before = multiply(dq, r)
         du = multiply(multiply(total, change), subtract(u, multiply(u, u)))
-        dh_before = add(
-            dh_before, add(multiply_by_matrix(dr, W_r, at, N), multiply_by_matrix(du, W_u, at, N))
+        through = _through_matrices(
+            dr, W_r, du, W_u, dq, W_c, r, at, N, ROWS, RESET_AFTER, ONE_REDUCTION
         )
-        dh = add(dh_kept, dh_before)
+        dh = add(dh_kept, through)
         store(dx, at, N, dr)
         store(dx + N, at, N, du)
         store(dx + 2 * N, at, N, dc)
+        h += direction * step
         g += direction * g_step
         gates += direction * 4 * step
         dx += direction * 3 * step
