@@ -1,130 +1,291 @@
-"""Times the recurrences on a GPU against torch's, plain loops, and lower bounds.
+"""Times the recurrences on a GPU against torch's, with their errors; needs torch and numpy alone.
 
-Run with ``python -m benchmarks.gpu --json FILE`` on a machine with a CUDA device. It times the
-forward and backward pass of whole layers with one input channel, in turns, with CUDA events.
+Run with ``python -m benchmarks.gpu --json FILE`` on a machine with a CUDA device, with
+``PYTHONPATH=src`` where eigenrnn is not installed. It times the forward and the backward pass of
+whole layers with one input channel apart, in turns, with CUDA events. A contestant that fails is
+recorded with its error, and the run goes on.
 """
 
 import argparse
-import importlib.util
+import copy
 import json
-from collections.abc import Callable
-from dataclasses import asdict
+import platform
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
-from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.bench import Timing, interleave
-from eigenrnn.experiments.bench.layers import REFERENCE, Loop, step
-from eigenrnn.layers import GRU, RNN
+import eigenrnn
+from eigenrnn.constraints import ScaledCayley, Unconstrained
+from eigenrnn.layers import GRU, LSTM, RNN
+from eigenrnn.ops import gpu
 
-__all__ = ["contestants", "main"]
+__all__ = ["Contestant", "contestants", "main", "measure", "tf32"]
 
-SIZES = ((784, 128, 170), (1020, 20, 190), (2020, 20, 190), (784, 128, 512), (150, 128, 1024))
+SIZES = (
+    *((784, 128, N) for N in (100, 128, 170, 512)),
+    (1020, 20, 190),
+    (2020, 20, 190),
+    (150, 128, 1024),
+    *((784, B, 170) for B in (16, 512, 2048)),
+)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CHECKED = 8  # the sequences of a batch whose error is measured
 
 Size = tuple[int, int, int]
-Runs = dict[str, Callable[[], object]]
+Clock = Callable[[], float]
 
 
-def contestants(size: Size, dtype: torch.dtype, device: str) -> tuple[Runs, dict[str, str]]:
-    """Return the functions to time, and the reason for each one that is skipped."""
-    T, B, N = size
-    x = torch.randn(T, B, 1, device=device, dtype=dtype)
-    tanh = partial(RNN, 1, N, constraint=Unconstrained, nonlinearity="tanh")
-    layers: dict[str, nn.Module] = {
-        REFERENCE: nn.RNN(1, N),
-        "torch.nn.LSTM": nn.LSTM(1, N),
-        "torch.nn.GRU": nn.GRU(1, N),
-        "RNN(tanh), gpu": tanh(backend="gpu"),
-        "RNN(tanh), loop": tanh(backend="loop"),
-        "GRU, gpu": GRU(1, N, backend="gpu"),
-        "GRU, loop": GRU(1, N, backend="loop"),
-        "a plain loop under autograd": Loop(N),
+@dataclass(frozen=True)
+class Contestant:
+    """A layer and the settings that it runs with.
+
+    Args:
+        make: Returns the layer for N units.
+        tf32: Whether torch may round the factors of float32 products to TF32.
+        fewer_barriers: Whether the variants of the Triton kernels run.
+        graphed: Whether a CUDA graph replays the training step; its passes are timed together.
+    """
+
+    make: Callable[[int], nn.Module]
+    tf32: bool = False
+    fewer_barriers: bool = False
+    graphed: bool = False
+
+
+def contestants(device: str) -> dict[str, Contestant]:
+    """Return what is timed, by name."""
+    theirs = {"nn.RNN(tanh)": nn.RNN, "nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
+    ours: dict[str, Callable[..., nn.Module]] = {
+        "RNN(tanh)": partial(RNN, constraint=Unconstrained, nonlinearity="tanh"),
+        "RNN(modReLU), scaled Cayley": partial(RNN, constraint=ScaledCayley),
+        "GRU": GRU,
+        "LSTM": LSTM,
     }
-    runs: Runs = {}
-    skipped: dict[str, str] = {}
-    for name, layer in layers.items():
-        layer.to(device, dtype)
-        reason = _unsupported(layer, x)
-        if reason is not None:
-            skipped[name] = reason
-            continue
-        runs[name] = partial(step, layer, x)
+    lacking = {"RNN(modReLU), scaled Cayley": "torch", "LSTM": "gpu"}
+    found: dict[str, Contestant] = {}
+    for name, make in theirs.items():
+        for on in (False, True):
+            found[f"{name}, TF32 {'on' if on else 'off'}"] = Contestant(partial(make, 1), tf32=on)
+    for name, make in ours.items():
+        for backend in ("torch", "gpu", "loop"):
+            if lacking.get(name) == backend:
+                continue
+            of_backend = partial(make, 1, backend=backend)
+            found[f"{name}, {backend}"] = Contestant(of_backend)
+            if backend == "gpu":
+                variant = Contestant(of_backend, fewer_barriers=True)
+                found[f"{name}, gpu, fewer barriers"] = variant
     if device == "cuda":
-        runs["a CUDA graph of RNN(tanh), loop"] = _graphed(layers["RNN(tanh), loop"], x)
-        if importlib.util.find_spec("flashrnn"):
-            runs["FlashRNN's elman, fused"] = _flashrnn(size, dtype)
-        else:
-            skipped["FlashRNN's elman, fused"] = "flashrnn is not installed"
-    return runs, skipped
+        graph = Contestant(partial(RNN, 1, backend="loop"), graphed=True)
+        found["a CUDA graph of RNN(modReLU), scaled Cayley, loop"] = graph
+    return found
 
 
-def _unsupported(layer: nn.Module, x: Tensor) -> str | None:
-    """Return the reason why the layer's backend does not support it, or None."""
-    if not isinstance(layer, RNN | GRU) or layer.backend != "gpu":
-        return None
+@contextmanager
+def tf32(on: bool) -> Generator[None]:
+    """Set whether products and cuDNN's recurrent layers may use TF32."""
+    rnn: Any = torch.backends.cudnn.rnn
+    settings = (
+        [
+            (torch.backends.cuda.matmul, "fp32_precision", "tf32" if on else "ieee"),
+            (rnn, "fp32_precision", "tf32" if on else "ieee"),
+        ]
+        if hasattr(rnn, "fp32_precision")  # torch 2.9
+        else [
+            (torch.backends.cuda.matmul, "allow_tf32", on),
+            (torch.backends.cudnn, "allow_tf32", on),
+        ]
+    )
+    before = [getattr(owner, name) for owner, name, _ in settings]
+    for owner, name, value in settings:
+        setattr(owner, name, value)
     try:
-        layer.explain(x)
-    except ValueError as error:
-        return str(error)
-    return None
+        yield
+    finally:
+        for (owner, name, _), value in zip(settings, before, strict=True):
+            setattr(owner, name, value)
 
 
-def _graphed(layer: nn.Module, x: Tensor) -> Callable[[], object]:
-    """Capture a training step of a layer in a CUDA graph, and return its replay."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step(layer, x)
-    torch.cuda.current_stream().wait_stream(stream)
-    layer.zero_grad(set_to_none=True)  # so that the graph creates the gradients
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step(layer, x)
-    return graph.replay
+@contextmanager
+def settings_of(contestant: Contestant) -> Generator[None]:
+    """Run with the settings of a contestant."""
+    before = gpu.fewer_barriers
+    gpu.fewer_barriers = contestant.fewer_barriers
+    try:
+        with tf32(contestant.tf32):
+            yield
+    finally:
+        gpu.fewer_barriers = before
 
 
-def _flashrnn(size: Size, dtype: torch.dtype) -> Callable[[], object]:
-    """Return a run of FlashRNN's fused kernel, with one head and inputs mapped beforehand."""
-    from flashrnn import flashrnn
+class Passes:
+    """The forward and the backward pass of a contestant, timed apart, in milliseconds."""
 
-    T, B, N = size
-    randn = partial(torch.randn, device="cuda", dtype=dtype, requires_grad=True)
-    x, R, b = randn(B, T, 1, 1, N), randn(1, 1, N, N), randn(1, 1, N)
-    h0 = randn(1, B, 1, 1, N)
+    def __init__(
+        self, contestant: Contestant, size: Size, dtype: torch.dtype, device: str
+    ) -> None:
+        T, B, N = size
+        torch.manual_seed(0)
+        self.layer = contestant.make(N).to(device, dtype)
+        self.x = torch.randn(T, B, 1, device=device, dtype=dtype)
+        self.g = torch.ones(T, B, N, device=device, dtype=dtype)
+        self.graph = self._graph() if contestant.graphed else None
 
-    def run() -> None:
-        states, _ = flashrnn(x, R, b, states=h0, function="elman", backend="cuda_fused")
-        states[0].sum().backward()
+    def run(self, clock: Clock) -> dict[str, float]:
+        start = clock()
+        if self.graph is not None:
+            self.graph.replay()
+            return {"forward + backward": 1e3 * (clock() - start)}
+        self.layer.zero_grad(set_to_none=True)
+        h = self.layer(self.x)[0]
+        middle = clock()
+        h.backward(self.g)
+        end = clock()
+        times = middle - start, end - middle, end - start
+        names = "forward", "backward", "forward + backward"
+        return {name: 1e3 * seconds for name, seconds in zip(names, times, strict=True)}
 
-    return run
+    def _graph(self) -> Any:
+        """Capture a training step in a CUDA graph."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.layer(self.x)[0].backward(self.g)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.layer.zero_grad(set_to_none=True)  # so that the graph creates the gradients
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.layer(self.x)[0].backward(self.g)
+        return graph
+
+    def errors(self) -> dict[str, float]:
+        """Return the relative errors of the states and of all gradients, against float64.
+
+        They are those of the first sequences at full length.
+        """
+        exact = copy.deepcopy(self.layer).double()
+        if hasattr(exact, "backend"):
+            exact.backend = "loop"
+        x = self.x[:, :CHECKED]
+        results = [_states_and_gradients(layer, x) for layer in (self.layer, exact)]
+        return {
+            name: float((one.double() - other).norm() / other.norm())
+            for name, one, other in zip(("states", "gradients"), *results, strict=True)
+        }
 
 
-def lower_bounds_ms(size: Size, dtype: torch.dtype, rounds: int) -> dict[str, float]:
+def _states_and_gradients(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    h = layer(x.to(next(layer.parameters()).dtype))[0]
+    weights = torch.ones_like(h) / h.numel() ** 0.5
+    gradients = torch.autograd.grad(h, [*layer.parameters()], weights)
+    return h.detach(), torch.cat([g.flatten() for g in gradients])
+
+
+class Measurement:
+    """The times, errors and failures of contestants at one size, measured in turns."""
+
+    def __init__(
+        self, size: Size, dtype: torch.dtype, device: str, taking_part: dict[str, Contestant]
+    ) -> None:
+        self.size, self.dtype, self.device, self.taking_part = size, dtype, device, taking_part
+        self.clock = event_clock() if device == "cuda" else time.perf_counter
+        self.passes: dict[str, Passes] = {}
+        self.rounds_ms: dict[str, list[dict[str, float]]] = {}
+        self.errors: dict[str, dict[str, float]] = {}
+        self.failures: dict[str, str] = {}
+
+    def attempt(self, name: str, action: Callable[[str], None]) -> None:
+        """Run an action with the settings of a contestant, which drops out if it fails."""
+        try:
+            with settings_of(self.taking_part[name]):
+                action(name)
+        except Exception as error:  # any failure is a result of this benchmark
+            self.failures[name] = f"{type(error).__name__}: {error}"
+            self.passes.pop(name, None)
+            self.rounds_ms.pop(name, None)
+
+    def prepare(self, name: str) -> None:
+        """Build the layer, run it once, and measure its errors."""
+        one = Passes(self.taking_part[name], self.size, self.dtype, self.device)
+        one.run(self.clock)
+        if one.graph is None:
+            self.errors[name] = one.errors()
+        self.passes[name], self.rounds_ms[name] = one, []
+
+    def time_once(self, name: str) -> None:
+        """Add one round."""
+        self.rounds_ms[name].append(self.passes[name].run(self.clock))
+
+
+def measure(
+    size: Size,
+    dtype: torch.dtype,
+    rounds: int,
+    device: str,
+    taking_part: dict[str, Contestant],
+) -> dict[str, Any]:
+    """Time all contestants in turns, and return their times, errors and failures."""
+    found = Measurement(size, dtype, device, taking_part)
+    for name in taking_part:
+        found.attempt(name, found.prepare)
+    for _ in range(rounds):
+        for name in list(found.passes):
+            found.attempt(name, found.time_once)
+    settings = {
+        name: {"tf32": one.tf32, "fewer_barriers": one.fewer_barriers}
+        for name, one in taking_part.items()
+    }
+    return {
+        "size": size,
+        "dtype": str(dtype).removeprefix("torch."),
+        "settings": settings,
+        "rounds_ms": found.rounds_ms,
+        "relative_errors": found.errors,
+        "failures": found.failures,
+        "lower_bounds_ms": lower_bounds_ms(size, dtype, rounds) if device == "cuda" else {},
+    }
+
+
+def lower_bounds_ms(size: Size, dtype: torch.dtype, rounds: int) -> dict[str, float | str]:
     """Measure lower bounds on the time of any implementation, forward and backward."""
     T, B, N = size
     x, W = (torch.randn(n, N, device="cuda", dtype=dtype) for n in (T * B, N))
     one = torch.zeros(1, device="cuda")
+    clock = event_clock()
 
     def launches() -> None:
         for _ in range(T):
             one.add_(1)
 
     # three products over all time steps: forward, backward, and the gradient of W
-    runs: Runs = {
+    runs: dict[str, Callable[[], object]] = {
         "T launches of an empty kernel": launches,
         "T barriers within a program": partial(_barriers, T),
         "the products alone": lambda: (x @ W, x @ W, x.T @ x),
     }
-    timings = interleave(runs, "the products alone", rounds, event_clock())
-    return {name: timing.median_ms for name, timing in timings.items()}
+    found: dict[str, float | str] = {}
+    for name, run in runs.items():
+        try:
+            run()
+            milliseconds: list[float] = []
+            for _ in range(rounds):
+                start = clock()
+                run()
+                milliseconds.append(1e3 * (clock() - start))
+            found[name] = float(np.median(milliseconds))
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    return found
 
 
 def _barriers(T: int) -> None:
@@ -134,7 +295,7 @@ def _barriers(T: int) -> None:
     barriers[(1,)](out, T, num_warps=8)
 
 
-def event_clock() -> Callable[[], float]:
+def event_clock() -> Clock:
     """Return a clock in device seconds, which waits for earlier work on the device."""
     origin = torch.cuda.Event(enable_timing=True)
     origin.record()
@@ -148,46 +309,54 @@ def event_clock() -> Callable[[], float]:
     return clock
 
 
-def measure(size: Size, name: str, rounds: int, console: Console) -> dict[str, Any]:
-    """Time all contestants at a size and dtype, print a table, and return all rounds."""
-    dtype = DTYPES[name]
-    runs, skipped = contestants(size, dtype, "cuda")
-    timings = interleave(runs, REFERENCE, rounds, event_clock())
-    bounds = lower_bounds_ms(size, dtype, rounds)
-    console.print(_table(size, name, timings, skipped, bounds))
-    return {
-        "size": size,
-        "dtype": name,
-        "timings": {layer: asdict(timing) for layer, timing in timings.items()},
-        "skipped": skipped,
-        "lower_bounds_ms": bounds,
-    }
+def versions() -> dict[str, str]:
+    """Return the versions that timings depend on."""
+    found = {"python": platform.python_version(), "eigenrnn": eigenrnn.__version__}
+    for name in ("torch", "numpy", "triton"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+    if torch.cuda.is_available():
+        device = torch.cuda.get_device_properties(0)
+        found["device"] = device.name
+        found["capability"] = f"{device.major}.{device.minor}"
+        found["multiprocessors"] = str(device.multi_processor_count)
+    return found
 
 
-def _table(
-    size: Size,
-    dtype: str,
-    timings: dict[str, Timing],
-    skipped: dict[str, str],
-    bounds: dict[str, float],
-) -> Table:
-    T, B, N = size
-    title = f"T={T}, B={B}, N={N}, {dtype}: forward + backward"
-    table = Table(title=title, title_justify="left")
-    for head in ("layer", "median ms", "us per step", "over nn.RNN", "quartiles"):
-        table.add_column(head, justify="left" if head == "layer" else "right")
-    for name, timing in timings.items():
-        (low, high), ms = timing.spread, timing.median_ms
-        spread = f"{low:.2f} .. {high:.2f}"
-        table.add_row(name, f"{ms:.2f}", f"{ms / T * 1e3:.2f}", f"{timing.ratio:.2f}", spread)
-    for name, ms in bounds.items():
-        table.add_row(f"lower bound: {name}", f"{ms:.2f}", f"{ms / T * 1e3:.2f}", "", "")
-    for name, reason in skipped.items():
-        table.add_row(name, reason, "", "", "")
-    return table
+def lines(found: dict[str, Any]) -> list[str]:
+    """Format a measurement as the lines of a table."""
+    T, B, N = found["size"]
+    parts = "forward", "backward", "forward + backward"
+    rows = [f"T={T}, B={B}, N={N}, {found['dtype']}: median ms [quartiles], us per step, errors"]
+    for name, rounds in found["rounds_ms"].items():
+        cells: list[str] = []
+        for part in parts:
+            values = [one[part] for one in rounds if part in one]
+            if not values:
+                cells.append(f"{'':>24}")
+                continue
+            low, median, high = np.percentile(values, (25, 50, 75))
+            cells.append(f"{median:9.3f} [{low:.3f}, {high:.3f}]")
+        per_step = 1e3 * float(np.median([one[parts[-1]] for one in rounds])) / T
+        errors = found["relative_errors"].get(name, {})
+        of_float64 = ", ".join(f"{which} {size:.1e}" for which, size in errors.items())
+        rows.append(f"  {name:<52} {' '.join(cells)} {per_step:8.2f}  {of_float64}")
+    for name, bound in found["lower_bounds_ms"].items():
+        shown = bound if isinstance(bound, str) else f"{bound:9.3f}"
+        rows.append(f"  lower bound: {name:<39} {shown}")
+    return rows + [f"  {name}: {reason}" for name, reason in found["failures"].items()]
 
 
-def main() -> None:
+def parsed_size(text: str) -> Size:
+    """Read a size such as ``784,128,170``."""
+    T, B, N = (int(part) for part in text.split(","))
+    return T, B, N
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Time every size in every dtype, and write all rounds after each.
 
     Raises:
@@ -196,18 +365,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=11, help="number of timed rounds")
     parser.add_argument("--json", type=Path, default=Path("gpu.json"), help="file for all rounds")
-    options = parser.parse_args()
+    parser.add_argument("--sizes", nargs="*", type=parsed_size, default=SIZES, help="T,B,N ...")
+    parser.add_argument("--dtypes", nargs="*", choices=DTYPES, default=[*DTYPES])
+    options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.gpu needs a CUDA device, and torch sees none")
-    torch.manual_seed(0)
-    console = Console(width=140)
-    machine = {"device": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
-    measurements: list[dict[str, Any]] = []
-    for size in SIZES:
-        for dtype in DTYPES:
-            measurements.append(measure(size, dtype, options.rounds, console))
-            record = {"machine": machine, "measurements": measurements}
+    record: dict[str, Any] = {"versions": versions(), "measurements": []}
+    print(json.dumps(record["versions"]))
+    for size in options.sizes:
+        for name in options.dtypes:
+            found = measure(size, DTYPES[name], options.rounds, "cuda", contestants("cuda"))
+            print("\n".join(lines(found)), flush=True)
+            record["measurements"].append(found)
             options.json.write_text(json.dumps(record, indent=1))
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

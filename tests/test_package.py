@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import eigenrnn
+from kernel_testing import python
 
 ROOT = Path(__file__).parents[1]
 
@@ -76,3 +78,29 @@ def test_public_names_are_those_of_the_reference_page():
 def test_every_public_name_exists():
     missing = [name for name in eigenrnn.__all__ if not hasattr(eigenrnn, name)]
     assert missing == []
+
+
+FROM_SOURCE = """
+import importlib.metadata, sys
+sys.path[:0] = ["src"]
+sys.path.append(sys.argv[1])
+find = importlib.metadata.distribution
+
+def without_ours(name):
+    if name == "eigenrnn":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return find(name)
+
+importlib.metadata.distribution = without_ours
+import eigenrnn, torch
+h, _ = eigenrnn.ScoRNN(2, 8)(torch.ones(3, 1, 2))
+print(eigenrnn.__version__, tuple(h.shape), eigenrnn.__file__)
+"""
+
+
+def test_the_package_works_from_a_source_tree_that_was_never_installed():
+    # without `site` no installed copy is found, and no metadata; torch is on the path all the same
+    done = python("-S", "-c", FROM_SOURCE, sysconfig.get_path("purelib"), PYTHONPATH="")
+    assert done.returncode == 0, done.stderr
+    expected = f"{eigenrnn.__version__} (3, 1, 8) {ROOT / 'src/eigenrnn/__init__.py'}"
+    assert done.stdout.strip() == expected
