@@ -168,14 +168,14 @@ def test_headline_is_the_asymmetry():
         ({"input": 1}, r"expected input in \[0, 1\), got 1"),
         ({"input": -1}, r"expected input in \[0, 1\), got -1"),
         ({"which": "l1"}, "expected which to be one of l0, got 'l1'"),
-        ({"layer": torch.nn.Linear(1, 2)}, "expected a recurrent layer"),
+        ({"network": torch.nn.Linear(1, 2)}, "expected a recurrent layer"),
         (
-            {"layer": RNN(1, 4, constraint=partial(ScaledCayley, dtype=torch.complex64))},
+            {"network": RNN(1, 4, constraint=partial(ScaledCayley, dtype=torch.complex64))},
             "expected a layer with real states",
         ),
-        ({"layer": network(1e30 * np.eye(2), [1, 1]), "steps": 20}, "that stay finite"),
+        ({"network": network(1e30 * np.eye(2), [1, 1]), "steps": 20}, "that stay finite"),
     ],
 )
 def test_invalid_argument_raises(options, message):
     with pytest.raises(ValueError, match=message):
-        hidden_chain(**{"layer": torch.nn.RNN(1, 3), **options})
+        hidden_chain(**{"network": torch.nn.RNN(1, 3), **options})

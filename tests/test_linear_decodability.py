@@ -162,7 +162,7 @@ def test_figure_and_table_are_written(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layer_or_W": np.ones((2, 3))}, r"expected a square matrix W \(N, N\)"),
+        ({"network_or_W": np.ones((2, 3))}, r"expected a square matrix W \(N, N\)"),
         ({"delays": 0}, "expected delays to be a positive number"),
         ({"delays": [1, -1]}, "expected delays"),
         ({"delays": [0.5]}, "expected delays"),
@@ -176,13 +176,13 @@ def test_figure_and_table_are_written(tmp_path):
         ({"source": np.ones(3)}, r"expected source \(8,\)"),
         ({"nonlinearity": "modrelu"}, "expected a nonlinearity among tanh.*, got 'modrelu'"),
         ({"nonlinearity": "sine"}, "got 'sine'"),
-        ({"layer_or_W": 1j * CHAIN, "nonlinearity": "tanh"}, "among identity, got 'tanh'"),
-        ({"layer_or_W": torch.nn.RNN(1, 2), "nonlinearity": "tanh"}, "expected no nonlinearity"),
-        ({"layer_or_W": torch.nn.RNN(1, 2), "source": [1, 0]}, "expected no nonlinearity"),
-        ({"layer_or_W": torch.nn.Linear(1, 2)}, "expected a recurrent layer"),
-        ({"layer_or_W": 1e200 * np.eye(2), "delays": 4}, "expected states that stay finite"),
+        ({"network_or_W": 1j * CHAIN, "nonlinearity": "tanh"}, "among identity, got 'tanh'"),
+        ({"network_or_W": torch.nn.RNN(1, 2), "nonlinearity": "tanh"}, "expected no nonlinearity"),
+        ({"network_or_W": torch.nn.RNN(1, 2), "source": [1, 0]}, "expected no nonlinearity"),
+        ({"network_or_W": torch.nn.Linear(1, 2)}, "expected a recurrent layer"),
+        ({"network_or_W": 1e200 * np.eye(2), "delays": 4}, "expected states that stay finite"),
     ],
 )
 def test_invalid_argument_raises(options, message):
     with pytest.raises(ValueError, match=message):
-        linear_decodability(**{"layer_or_W": CHAIN, "delays": 2, "generator": rng(), **options})
+        linear_decodability(**{"network_or_W": CHAIN, "delays": 2, "generator": rng(), **options})

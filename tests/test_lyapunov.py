@@ -74,7 +74,7 @@ def test_exponents_sum_to_the_log_determinant(layer):
     states = recurrence.states(x)
     J = [recurrence.jacobians(x_t, h)[0] for x_t, h in zip(x, states[:-1], strict=True)]
     expected = torch.linalg.slogdet(torch.stack(J)).logabsdet.mean().item()
-    result = lyapunov(layer, x)
+    result = lyapunov(layer, x, burn_in=0)
     assert result.exponents.sum() == pytest.approx(expected, rel=1e-9)
     assert result.headline()["sum of the exponents (nats a step)"] == pytest.approx(
         expected, rel=1e-9
@@ -94,7 +94,7 @@ def test_singular_map_has_an_exponent_of_minus_infinity():
     assert result.exponents.tolist() == [pytest.approx(np.log(0.5)), -np.inf]
     np.testing.assert_array_equal(np.isnan(result.spread), [False, True])
     (axes,) = result.plot().axes
-    assert axes.get_title() == "1 of 2 are minus infinity"
+    assert axes.get_title() == "1 of 2 are minus infinity, after a burn-in of 1,000 steps"
     assert axes.get_xlim()[1] > 2  # the axis includes exponents that are not drawn
 
 
@@ -134,6 +134,7 @@ def test_too_few_exponents_give_no_dimension_and_a_labelled_sum():
     assert list(result.headline()) == [
         "largest exponent (nats a step)",
         "sum of the first 2 exponents (nats a step)",
+        "burn-in (steps)",
     ]
     enough = Lyapunov(np.array([0.5, -1.0]), np.zeros(2), 6)
     assert enough.headline()["Kaplan-Yorke dimension"] == 1.5

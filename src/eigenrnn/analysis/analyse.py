@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,12 @@ from torch import Tensor, nn
 from eigenrnn.analysis.arguments import NumberArray, spectral_radius
 from eigenrnn.analysis.base import Analysis
 from eigenrnn.analysis.dynamics import effective_rank, fixed_points, lyapunov, participation_ratio
-from eigenrnn.analysis.forward_pass import layer_inputs
+from eigenrnn.analysis.forward_pass import (
+    bare_initial_states,
+    is_cell,
+    layer_inputs,
+    model_inputs,
+)
 from eigenrnn.analysis.gradients import gradient_map, gradient_norms, jacobian_bound
 from eigenrnn.analysis.hidden_chain import hidden_chain
 from eigenrnn.analysis.memory import (
@@ -24,15 +29,18 @@ from eigenrnn.analysis.memory import (
 from eigenrnn.analysis.nonnormality import henrici, numerical_abscissa, transient_growth
 from eigenrnn.analysis.pseudospectrum import kreiss, pseudospectrum
 from eigenrnn.analysis.recurrence import (
+    Network,
     Recurrence,
     RecurrentWeights,
+    bare_recurrence,
+    has_batch_first,
     recurrences,
     recurrent_layers,
     recurrent_matrices,
     recurrent_weights,
 )
 from eigenrnn.analysis.spectrum import schur_structure, spectrum
-from eigenrnn.analysis.trajectory import trajectory
+from eigenrnn.analysis.trajectory import InitialState, state_size, trajectory
 from eigenrnn.constraints import Schur
 
 __all__ = ["AnalysisResults", "analyse"]
@@ -82,10 +90,11 @@ class AnalysisResults:
 
 
 def analyse(
-    model: nn.Module,
+    model: Network,
     inputs: Any = None,
     loss: Callable[[Tensor], Tensor] | None = None,
     *,
+    h0: InitialState = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> AnalysisResults:
     """Run every analysis that applies to a network and takes a few seconds.
@@ -95,23 +104,35 @@ def analyse(
     input. An analysis that would take much longer is skipped; the reason names the call to run it.
 
     Args:
-        model: A recurrent layer, ours or torch's, or a model with at least one. It is not changed.
+        model: A recurrent layer or cell, a model with at least one, or a step function; see
+            `recurrences`. It is not changed. A step function without recurrent matrices has no
+            analyses of a matrix.
         inputs: A batch, in the form that the model takes, for the analyses that need inputs.
         loss: A function of the model's output for these inputs, for the gradients of a loss.
+        h0: The initial states of a bare layer, cell or step function; by default its own. With
+            `h0`, Lyapunov exponents have no burn-in.
         progress: Called with the name of each analysis before it runs.
     Returns:
         The results, and the reason for each analysis that was skipped.
     Raises:
-        ValueError: If the model has no recurrent layer or rejects the inputs.
+        ValueError: If the model has no recurrent layer or rejects the inputs, or `h0` does not
+            fit or comes with a model around a layer.
     Example:
         >>> results = analyse(torch.nn.RNN(2, 8), torch.zeros(20, 1, 2)).results
         >>> "kreiss_hh_l0" in results, "lyapunov_l0" in results
         (True, True)
     """
+    bare = bare_recurrence(model, state_size(h0), inputs)
+    if bare is not None and not isinstance(model, nn.Module):
+        model = bare  # its sizes are known
+    first: Tensor | None = None
+    if h0 is not None and inputs is not None:
+        first = bare_initial_states(model, model_inputs(inputs), h0)
     inputs_by_layer = {} if inputs is None else layer_inputs(model, inputs)
+    matrices = _matrices(model)
     results: dict[str, Analysis] = {}
     skipped: dict[str, str] = {}
-    for name, job in _all_jobs(model, inputs, loss, inputs_by_layer):
+    for name, job in _all_jobs(model, inputs, loss, first, inputs_by_layer):
         if isinstance(job, str):
             skipped[name] = job
             continue
@@ -120,37 +141,47 @@ def analyse(
             results[name] = job()
         except _ERRORS as error:  # the analysis does not apply; the message says why
             skipped[name] = str(error)
-    return AnalysisResults(results, skipped, _memory_notes(model, results))
+    return AnalysisResults(results, skipped, _memory_notes(matrices, results))
+
+
+def _matrices(model: Network) -> dict[str, NumberArray]:
+    has_none = bare_recurrence(model, None, None)
+    return {} if has_none is not None and not has_none.matrices else recurrent_matrices(model)
 
 
 def _all_jobs(
-    model: nn.Module,
+    model: Network,
     inputs: Any,
     loss: Callable[[Tensor], Tensor] | None,
+    h0: Tensor | None,  # (D, B, S)
     inputs_by_layer: dict[str, Tensor | str],
 ) -> Jobs:
     """Yield every analysis of a network."""
-    weights = recurrent_weights(model)
-    for name, W in recurrent_matrices(model).items():
-        yield from _matrix_jobs(name, W, weights[name])
-        yield from _memory_jobs(name, W, weights[name])
-    layers = recurrent_layers(model)
+    is_step = bare_recurrence(model, None, None) is not None and not is_cell(model)
+    matrices = _matrices(model)
+    weights = {} if is_step else recurrent_weights(cast("nn.Module", model))
+    if not matrices:
+        yield "spectrum", "a step function has no matrix: pass matrices to Recurrence.from_step"
+    for name, W in matrices.items():
+        yield from _matrix_jobs(name, W, weights.get(name))
+        yield from _memory_jobs(name, W, weights.get(name))
+    layers: dict[str, Network] = {"": model} if is_step else dict(recurrent_layers(model))
     for path, layer in layers.items():
         prefix = f"{path}." if len(layers) > 1 else ""
         for recurrence in recurrences(layer):
             x = inputs_by_layer.get(path, "it needs inputs: analyse(model, inputs)")
             yield from _layer_jobs(prefix, layer, recurrence)
-            yield from _trajectory_jobs(prefix, layer, recurrence, x)
+            yield from _trajectory_jobs(prefix, layer, recurrence, x, h0)
     if inputs is None or loss is None:
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
     else:
-        yield "gradient_norms", partial(gradient_norms, model, inputs, loss)
+        yield "gradient_norms", partial(gradient_norms, model, inputs, loss, h0=h0)
 
 
-def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights) -> Jobs:
+def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
     """Yield the analyses of a matrix."""
-    N = len(W)
-    form: Any = weights.constraint if isinstance(weights.constraint, Schur) else W
+    N, constraint = len(W), weights and weights.constraint
+    form: Any = constraint if isinstance(constraint, Schur) else W
     jobs: list[tuple[str, int, Job]] = [
         ("spectrum", 2_000, partial(spectrum, W)),
         ("henrici", 2_000, partial(henrici, W)),
@@ -167,8 +198,12 @@ def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights) -> Jobs:
         yield f"{function}_{name}", _job_unless_slow(call, N, max_size, job)
 
 
-def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights) -> Jobs:
+def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
     """Yield the Fisher memory of the network without its nonlinearity, if it is ungated."""
+    if weights is None:
+        call = f"fisher_memory(recurrent_matrices(model)[{name!r}], source, {MEMORY_STEPS})"
+        yield f"fisher_memory_{name}", f"a step function has no input weights; call {call}"
+        return
     if not is_ungated(name):
         yield f"fisher_memory_{name}", "the matrix of one gate is no linear network by itself"
         return
@@ -177,7 +212,7 @@ def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights) -> Jobs:
     yield f"fisher_memory_{name}", _job_unless_slow(call, len(W), 600, job)
 
 
-def _layer_jobs(prefix: str, layer: nn.Module, recurrence: Recurrence) -> Jobs:
+def _layer_jobs(prefix: str, layer: Network, recurrence: Recurrence) -> Jobs:
     """Yield the analyses of a layer that need no input."""
     which, S = recurrence.name, recurrence.state_size
     initial = recurrence.begin(1).new_zeros(1, S)
@@ -196,38 +231,44 @@ def _layer_jobs(prefix: str, layer: nn.Module, recurrence: Recurrence) -> Jobs:
 
 
 def _trajectory_jobs(
-    prefix: str, layer: nn.Module, recurrence: Recurrence, x: Tensor | str
+    prefix: str, layer: Network, recurrence: Recurrence, x: Tensor | str, h0: Tensor | None
 ) -> Jobs:
     """Yield the analyses of a layer under its inputs; `x` may be the reason why it has none."""
     which, S = recurrence.name, recurrence.state_size
     name = f"{prefix}{which}"
-    gated = "reset" in recurrence.matrices
+    gated = "reset" in recurrence.matrices and not isinstance(layer, Recurrence)
     if isinstance(x, str):
         functions = ["gradient_map", "lyapunov", "participation_ratio", "effective_rank"]
         functions += ["jacobian_bound"] * gated
         yield from ((f"{function}_{name}", x) for function in functions)
         return
-    batch_first = bool(getattr(layer, "batch_first", False))
+    batch_first = has_batch_first(layer)
 
     def first(steps: int, sequences: int) -> Tensor:
         return x[:sequences, :steps] if batch_first else x[:steps, :sequences]
 
-    def states() -> Tensor:
-        return trajectory(layer, first(_DIMENSION_STEPS, _DIMENSION_SEQUENCES), which).states[1:]
+    def first_states(sequences: int) -> Tensor | None:
+        return None if h0 is None else h0[:, :sequences]
 
+    def states() -> Tensor:
+        sequences = _DIMENSION_SEQUENCES
+        x, initial = first(_DIMENSION_STEPS, sequences), first_states(sequences)
+        return trajectory(layer, x, which, initial).states[1:]
+
+    options = {"which": which, "h0": first_states(1)}
     exponents = min(S, _EXPONENTS)
     jobs: list[tuple[str, int, Job]] = [
-        ("gradient_map", 200, partial(gradient_map, layer, first(_MAP_STEPS, 1), which=which)),
+        ("gradient_map", 200, partial(gradient_map, layer, first(_MAP_STEPS, 1), **options)),
         (
             "lyapunov",
             400,
-            partial(lyapunov, layer, first(_STEPS, 1), exponents=exponents, which=which),
+            partial(lyapunov, layer, first(_STEPS, 1), exponents=exponents, **options),
         ),
         ("participation_ratio", 2_000, lambda: participation_ratio(states())),
         ("effective_rank", 2_000, lambda: effective_rank(states())),
     ]
     if gated:
-        bound = partial(jacobian_bound, layer, first(_MAP_STEPS, 1), which=which)
+        bound = partial(jacobian_bound, layer, first(_MAP_STEPS, 1), **options)
         jobs.append(("jacobian_bound", 400, bound))
     for function, max_size, job in jobs:
         call = f"{function}(layer, x, which={which!r})"
@@ -240,10 +281,12 @@ def _job_unless_slow(call: str, size: int, max_size: int, job: Job) -> Job | str
     return f"it is slow at this size ({size} > {max_size}); call eigenrnn.analysis.{call}"
 
 
-def _memory_notes(model: nn.Module, results: dict[str, Analysis]) -> dict[str, str]:
+def _memory_notes(
+    matrices: dict[str, NumberArray], results: dict[str, Analysis]
+) -> dict[str, str]:
     """Describe the source and the noise that each Fisher memory assumes."""
     notes: dict[str, str] = {}
-    for name, W in recurrent_matrices(model).items():
+    for name, W in matrices.items():
         if f"fisher_memory_{name}" not in results:
             continue
         note = "its source is the first input's column of weights, scaled to norm 1"

@@ -1,13 +1,13 @@
 """Checks and conversions of the arguments of an analysis: matrices, sequences, generators."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.recurrence import recurrent_matrices
+from eigenrnn.analysis.recurrence import Network, Recurrence, is_network, recurrent_matrices
 from eigenrnn.linalg import check_finite
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
 NumberArray = NDArray[np.float64] | NDArray[np.complex128]
 """Real or complex numbers in double precision."""
 
-Matrix = Tensor | ArrayLike | nn.Module
-"""A matrix, or a layer that has one recurrent matrix."""
+Matrix = Tensor | ArrayLike | nn.Module | Recurrence
+"""A matrix, or a layer, cell or recurrence that has one recurrent matrix."""
 
 
 def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
@@ -38,7 +38,7 @@ def as_matrix(W: Matrix, name: str = "W") -> NumberArray:  # (N, N)
     Raises:
         ValueError: If it is not square or not finite, or the layer has several or none.
     """
-    matrix = _single_matrix(W) if isinstance(W, nn.Module) else as_array(W, name)
+    matrix = _single_matrix(W) if is_network(W) else as_array(cast("ArrayLike", W), name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"expected a square matrix {name} (N, N), got shape {matrix.shape}")
     check_finite(matrix, name)
@@ -176,7 +176,7 @@ def check_torch_generator(generator: object) -> None:
         )
 
 
-def _single_matrix(layer: nn.Module) -> NumberArray:
+def _single_matrix(layer: Network) -> NumberArray:
     matrices = recurrent_matrices(layer)
     if len(matrices) > 1:
         raise ValueError(

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import (
@@ -20,9 +20,15 @@ from eigenrnn.analysis.arguments import (
     power_of_two,
 )
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import Recurrence, recurrences, select_recurrence
-from eigenrnn.analysis.trajectory import trajectory
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.analysis.recurrence import (
+    Network,
+    Recurrence,
+    is_network,
+    network_recurrences,
+    select_recurrence,
+)
+from eigenrnn.analysis.trajectory import InitialState, as_state, state_size, trajectory
+from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.linalg import check_finite
 
 if TYPE_CHECKING:
@@ -42,6 +48,10 @@ __all__ = [
 _MIN_DAMPING, _MAX_DAMPING = 1e-12, 1e6
 _KINDS = ("stable", "marginal", "saddle", "unstable")
 _MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
+
+# of Lyapunov
+_BURN_IN = 1_000
+_NUDGE = 1e-3
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -108,10 +118,10 @@ class FixedPoints(Analysis):
 
 @torch.no_grad()
 def fixed_points(
-    layer: nn.Module,
+    network: Network,
     *,
     input: Tensor | ArrayLike | None = None,  # (M,)
-    initial_states: int | Tensor = 64,  # (P, S)
+    initial_states: int | Tensor | tuple[Tensor, ...] = 64,  # (P, S)
     tolerance: float = 1e-9,
     steps: int = 200,
     generator: Generator | None = None,
@@ -128,10 +138,12 @@ def fixed_points(
     search may miss fixed points. Of a line of fixed points, it returns only some.
 
     Args:
-        layer: A recurrent layer, ours or torch's, or a model with one.
+        network: A recurrent layer or cell, a model with one, or a step function; see
+            `recurrences`.
         input: The input of the layer or direction at every step; zero by default.
         initial_states: The initial states of the search, or how many to draw from the normal
-            distribution; the first of these is zero.
+            distribution; the first of these is zero. A tuple holds the parts of states, as
+            (h, c).
         tolerance: The largest :math:`\|F(h) - h\|_2` of a fixed point, relative to
             :math:`1 + \|h\|_2`.
         steps: The largest number of iterations of the search.
@@ -141,8 +153,9 @@ def fixed_points(
         input: :math:`(M,)`; initial_states: :math:`(P, S)`.
     Raises:
         ValueError: If the layer or direction does not exist, a shape is wrong, a number is not
-            finite, or `initial_states`, `steps` or `tolerance` is not positive.
-        TypeError: If the generator is not torch's.
+            finite, the sizes of a step function are unknown, or `initial_states`, `steps` or
+            `tolerance` is not positive.
+        TypeError: If the generator is not torch's, or the network is not one.
     Source:
         Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
         (departures: the Levenberg-Marquardt method in place of Newton's with a trust region).
@@ -150,7 +163,13 @@ def fixed_points(
         >>> fixed_points(torch.nn.RNN(1, 1, bias=False), initial_states=5).kinds
         ['stable']
     """
-    recurrence = select_recurrence({each.name: each for each in recurrences(layer)}, which)
+    is_number = isinstance(initial_states, int | np.integer)
+    directions = network_recurrences(
+        network,
+        None if input is None else as_real_tensor(input, "input").numel(),
+        None if is_number else state_size(initial_states, "initial_states"),
+    )
+    recurrence = select_recurrence({each.name: each for each in directions}, which)
     check_torch_generator(generator)
     check_positive_integer("steps", steps)
     if not tolerance > 0:
@@ -227,7 +246,7 @@ def _distinct(
 
 
 def _initial_states(
-    initial_states: int | Tensor | ArrayLike, size: int, generator: Generator | None
+    initial_states: int | InitialState, size: int, generator: Generator | None
 ) -> Tensor:  # (P, S)
     """Return the initial states, or draw the requested number of them.
 
@@ -237,7 +256,8 @@ def _initial_states(
     if isinstance(initial_states, bool):
         raise ValueError(f"expected initial_states to be a number or states, got {initial_states}")
     if not isinstance(initial_states, int | np.integer):
-        return _finite_tensor(initial_states, "initial_states", (size,))
+        joined = as_state(initial_states, "initial_states")
+        return _finite_tensor(joined, "initial_states", (size,))
     h = torch.randn(max(int(initial_states), 0), size, generator=generator, dtype=torch.float64)
     h[:1] = 0
     return h
@@ -274,6 +294,7 @@ class Lyapunov(Analysis):
         spread: Their standard deviation over the batch; zero for one sequence, NaN where an
             exponent is infinite.
         state_size: The size S of the state, which is the number of all exponents.
+        burn_in: The number of steps before the measured ones, which led to the attractor.
     Shape:
         exponents, spread: :math:`(k,)`.
     Units:
@@ -283,6 +304,7 @@ class Lyapunov(Analysis):
     exponents: NDArray[np.float64]
     spread: NDArray[np.float64]
     state_size: int
+    burn_in: int = 0
 
     @property
     def dimension(self) -> float:
@@ -304,8 +326,10 @@ class Lyapunov(Analysis):
         curves = {"exponents": finite}
         plot.lines(axes, number, curves, bands={"exponents": self.spread}, marker="o")
         lost = int(np.isneginf(self.exponents).sum())
-        title = f"{lost} of {len(number)} are minus infinity" if lost else ""
-        plot.label(axes, "number of the exponent", "Lyapunov exponent [nats per step]", title)
+        titles = [f"{lost} of {len(number)} are minus infinity"] if lost else []
+        titles += [f"after a burn-in of {self.burn_in:,} steps"] if self.burn_in else []
+        x, y = "number of the exponent", "Lyapunov exponent [nats per step]"
+        plot.label(axes, x, y, ", ".join(titles))
         return figure
 
     def table(self) -> Table:
@@ -319,16 +343,18 @@ class Lyapunov(Analysis):
             "largest exponent (nats a step)": float(self.exponents[0]),
             f"sum of {summed} (nats a step)": float(self.exponents.sum()),
         }
-        return (
-            numbers if math.isnan(dimension) else {**numbers, "Kaplan-Yorke dimension": dimension}
-        )
+        if not math.isnan(dimension):
+            numbers["Kaplan-Yorke dimension"] = dimension
+        return {**numbers, "burn-in (steps)": float(self.burn_in)}
 
 
 @torch.no_grad()
 def lyapunov(
-    layer: nn.Module,
+    network: Network,
     x: Tensor | ArrayLike,  # (T, B, M)
     *,
+    h0: InitialState = None,
+    burn_in: int | None = None,
     discard: int = 0,
     exponents: int | None = None,
     which: str = "l0",
@@ -339,14 +365,26 @@ def lyapunov(
         \lambda_i = \frac{1}{T - d} \sum_{t=d+1}^{T} \log |(R_t)_{ii}|, \qquad
         J_t = \frac{\partial h_t}{\partial h_{t-1}}
 
+    The exponents describe the attractor that the trajectory is on. At the initial state of a
+    network they often do not: without input and biases, zero is a fixed point, and its
+    eigenvalues say nothing about a chaotic attractor around it. By default, each trajectory
+    therefore starts from the initial state of the network, moved by a random vector of length
+    0.001, and runs for 1000 steps before the exponents are measured. These steps repeat the input.
+    With several attractors, the result is that of the one which this trajectory reaches.
+
     A step with a singular Jacobian, as with ReLU, gives an exponent of minus infinity: diagonal
     entries below :math:`S \epsilon \|J_t Q_{t-1}\|_F` count as zero. Finite-time exponents
     depend on the initial Q, which is random but the same in every call. This dependence decays
     over the steps; `discard` leaves the first ones out of the mean.
 
     Args:
-        layer: A recurrent layer, ours or torch's, or a model with one.
+        network: A recurrent layer or cell, a model with one, or a step function; see
+            `recurrences`.
         x: The sequences, in the layout that the first layer takes.
+        h0: The initial states, as the network takes them, or :math:`(S,)`. The measurement starts
+            there, unless `burn_in` is set.
+        burn_in: The number of steps before the measurement; by default 1000, or 0 with `h0`. Zero
+            without `h0` starts at the initial state of the network.
         discard: The number d of initial steps that update Q but are left out of the mean.
         exponents: The number of largest exponents to compute; all by default.
         which: The layer and direction. A later layer reads the outputs of the earlier ones.
@@ -355,8 +393,9 @@ def lyapunov(
     Units:
         Nats per step.
     Raises:
-        ValueError: If the layer or direction does not exist, an input does not fit or is not
-            finite, no step remains, or `exponents` exceeds the size of the state.
+        ValueError: If the layer or direction does not exist, an input or `h0` does not fit or is
+            not finite, the states grow without bound, no step remains, `burn_in` is negative, or
+            `exponents` exceeds the size of the state.
     Source:
         Benettin et al., Meccanica 15, 1980. https://doi.org/10.1007/BF02128236; Engelken, Wolf and
         Abbott, 2023. https://arxiv.org/abs/2006.02427; Vogt et al., 2022.
@@ -366,7 +405,11 @@ def lyapunov(
         >>> bool(np.abs(lyapunov(layer, torch.zeros(50, 1, 2)).exponents).max() < 1e-6)
         True
     """
-    path = trajectory(layer, x, which)
+    if burn_in is None:
+        burn_in = _BURN_IN if h0 is None else 0
+    check_not_negative("burn_in", burn_in)
+    path = trajectory(network, x, which, h0, burn_in, nudge=_NUDGE if h0 is None else 0.0)
+    _check_bounded(path.states[0], burn_in)
     T, B, S = path.x.shape[0], path.x.shape[1], path.states.shape[2]
     count = S if exponents is None else exponents
     check_positive_integer("exponents", count)
@@ -386,7 +429,20 @@ def lyapunov(
     per_sequence = (total / (T - discard)).sort(dim=1, descending=True).values.numpy()
     with np.errstate(invalid="ignore"):
         spread = per_sequence.std(axis=0)  # NaN for infinite exponents
-    return Lyapunov(per_sequence.mean(axis=0), spread, S)
+    return Lyapunov(per_sequence.mean(axis=0), spread, S, burn_in)
+
+
+def _check_bounded(state: Tensor, burn_in: int) -> None:
+    """Check that the states at the end of a burn-in are finite.
+
+    Raises:
+        ValueError: If one is not.
+    """
+    if not bool(state.isfinite().all()):
+        raise ValueError(
+            f"expected states that stay finite in the burn-in of {burn_in} steps, got NaN or "
+            "infinity: the states grow without bound; set burn_in=0 to measure from h0 on"
+        )
 
 
 def _random_basis(size: int) -> Tensor:  # (S, S)
@@ -510,10 +566,10 @@ def effective_rank(
         >>> round(effective_rank(np.diag([3.0, 3.0, 0.0])).value, 6)
         2.0
     """
-    if isinstance(states_or_matrix, nn.Module):
-        rows = as_matrix(states_or_matrix)
+    if is_network(states_or_matrix):
+        rows = as_matrix(cast("Matrix", states_or_matrix))
     else:
-        rows = _state_rows(states_or_matrix)
+        rows = _state_rows(cast("ArrayLike", states_or_matrix))
     sigma: NDArray[np.float64] = np.linalg.svd(rows, compute_uv=False).astype(np.float64)
     shares = _shares(sigma / power_of_two(sigma))
     nonzero = shares[shares > 0]

@@ -13,34 +13,58 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.analysis.arguments import check_layer_input
 from eigenrnn.analysis.recurrence import (
+    Network,
     Recurrence,
-    check_model,
+    bare_recurrence,
     recurrences,
     recurrent_layers,
 )
+from eigenrnn.analysis.trajectory import InitialState, initial_states, state_size
+from eigenrnn.layers.cells import AbstractCell, LSTMCell
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.sequences import Lengths
 
-__all__ = ["UnrolledModel", "layer_inputs", "model_inputs", "run_model", "unroll"]
+__all__ = [
+    "UnrolledModel",
+    "bare_initial_states",
+    "is_cell",
+    "layer_inputs",
+    "model_inputs",
+    "run_model",
+    "unroll",
+]
 
 
-def layer_inputs(model: nn.Module, inputs: Any) -> dict[str, Tensor | str]:
-    """Run a model, and return the input of each of its recurrent layers.
+def layer_inputs(model: Network, inputs: Any, h0: InitialState = None) -> dict[str, Tensor | str]:
+    """Run a model, and return the input of each of its recurrent layers and cells.
 
     Args:
-        model: A recurrent layer, ours or torch's, or a model with at least one. It is not changed.
-        inputs: A batch, in the form that the model takes.
+        model: A recurrent layer or cell, a model with at least one, or a step function. It is not
+            changed.
+        inputs: A batch, in the form that the model takes; sequences for a cell or step function.
+        h0: An initial state, from which the size of the states of a step function is known.
     Returns:
         By the name of the layer, its input in double precision, or the reason why it has none.
+        The inputs of the calls of a cell are joined to one sequence.
     Raises:
         ValueError: If the model has no recurrent layer or rejects the inputs.
     Example:
         >>> layer_inputs(eigenrnn.RNN(2, 3), torch.ones(5, 1, 2))[""].shape
         torch.Size([5, 1, 2])
     """
-    check_model(model)
-    double: nn.Module = copy.deepcopy(model).to("cpu", torch.float64).eval()
+    inputs = model_inputs(inputs)
+    bare = bare_recurrence(model, state_size(h0), inputs)
+    if bare is not None:
+        check_layer_input(_Looped(bare), inputs)
+        return {"": inputs.unsqueeze(1) if inputs.dim() == 2 else inputs}
+    layers = recurrent_layers(model)
+    double: Any = _in_double_precision(model)
     recorded: dict[str, Tensor | str] = {}
+    calls: dict[str, list[Tensor]] = {}
+
+    def record_cell(path: str, _: Any, arguments: tuple[Any, ...]) -> None:
+        x: Tensor = arguments[0].detach()
+        calls.setdefault(path, []).append(x.unsqueeze(0) if x.dim() == 1 else x)
 
     def record(path: str, layer: Any, arguments: tuple[Any, ...]) -> None:
         x = arguments[0] if arguments else None
@@ -51,11 +75,21 @@ def layer_inputs(model: nn.Module, inputs: Any) -> dict[str, Tensor | str]:
         batch_dim = 0 if layer.batch_first else 1
         recorded[path] = x.detach().unsqueeze(batch_dim) if x.dim() == 2 else x.detach()
 
-    for path, layer in recurrent_layers(double).items():
-        layer.register_forward_pre_hook(partial(record, path))
+    for path in layers:
+        layer = double.get_submodule(path)
+        layer.register_forward_pre_hook(partial(record_cell if is_cell(layer) else record, path))
     with torch.no_grad():
-        run_model(double, model_inputs(inputs), {})
-    return recorded
+        run_model(double, inputs, {})
+    return {**recorded, **{path: torch.stack(each) for path, each in calls.items()}}
+
+
+def _in_double_precision(model: Any) -> nn.Module:
+    return copy.deepcopy(model).to("cpu", torch.float64).eval()
+
+
+def is_cell(module: object) -> bool:
+    """Whether a module is a cell, ours or torch's, which takes one time step."""
+    return isinstance(module, AbstractCell | nn.RNNCellBase)
 
 
 def model_inputs(inputs: Any) -> Any:
@@ -96,6 +130,26 @@ def run_model(model: nn.Module, inputs: Any, options: Mapping[str, Any]) -> Any:
         ) from error
 
 
+def bare_initial_states(model: Network, inputs: Any, h0: InitialState) -> Tensor:  # (D, B, S)
+    """Return the initial states of a layer, cell or step function on its own.
+
+    Raises:
+        ValueError: If the model contains a layer, or the states or inputs do not fit.
+    """
+    if not isinstance(inputs, Tensor):
+        raise ValueError(f"expected a tensor of inputs with h0, got {type(inputs).__name__}")
+    bare = bare_recurrence(model, state_size(h0), inputs)
+    if bare is None and "" not in recurrent_layers(model):
+        raise ValueError(
+            "expected h0 with a layer, a cell or a step function only, got "
+            f"{type(model).__name__}, which sets the initial states of its layers itself"
+        )
+    directions = [bare] if bare else recurrences(model)
+    batch_dim = 0 if getattr(model, "batch_first", False) else 1
+    batch = inputs.shape[batch_dim] if inputs.dim() == 3 else 1
+    return torch.stack(initial_states(directions, h0, batch))
+
+
 @dataclass(frozen=True)
 class UnrolledModel:
     """A model in double precision, with the states of its last call.
@@ -112,26 +166,39 @@ class UnrolledModel:
     states: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
 
 
-def unroll(model: nn.Module) -> UnrolledModel:
+def unroll(model: Network, inputs: Any = None, h0: InitialState = None) -> UnrolledModel:
     """Copy a model whose recurrent layers run step by step, so every state keeps its gradient.
 
     The copy is in double precision, on the CPU and in evaluation mode. Its recurrent layers use
-    the current weights, which get no gradient, and keep their arguments and results.
+    the current weights, which get no gradient, and keep their arguments and results. A cell or a
+    step function on its own becomes a layer that runs over a sequence.
 
     Args:
-        model: One of our layers, `torch.nn.RNN`, `GRU` or `LSTM`, or a model with at least one.
+        model: A recurrent layer or cell, a model with at least one, or a step function.
+        inputs: Sequences, from which the size of the inputs of a step function is known.
+        h0: An initial state, from which the size of the states of a step function is known.
     Raises:
         ValueError: If the model has no recurrent layer, or a layer projects its states.
     """
-    check_model(model)
-    double = copy.deepcopy(model).to("cpu", torch.float64).eval()
+    bare = bare_recurrence(model, state_size(h0), inputs)
+    double: Any = _Looped(bare) if bare else _in_double_precision(model)
     copied = UnrolledModel(double)
-    layers = recurrent_layers(double)
+    layers: dict[str, Any] = {"": double} if bare else recurrent_layers(double)
     for name, layer in layers.items():
         prefix = f"{name}." if len(layers) > 1 else ""
-        loop = _StepLoop(layer, recurrences(layer), prefix, copied.states)
-        vars(layer)["forward"] = loop.forward
+        directions = [bare] if bare else recurrences(layer)
+        loop = _StepLoop(layer, directions, prefix, copied.states)
+        vars(layer)["forward"] = loop.forward_cell if is_cell(layer) else loop.forward
     return copied
+
+
+class _Looped(nn.Module):
+    """A recurrence in the place of a layer, whose `forward` `unroll` sets."""
+
+    def __init__(self, recurrence: Recurrence) -> None:
+        super().__init__()
+        self.input_size = recurrence.input_size
+        self.batch_first = self.bidirectional = False
 
 
 class _StepLoop:
@@ -145,9 +212,9 @@ class _StepLoop:
         states: dict[str, list[Tensor]],
     ) -> None:
         self.layer = layer
-        self.batch_first: bool = layer.batch_first
-        self.num_directions = 2 if layer.bidirectional else 1
-        self.is_lstm = isinstance(layer, nn.LSTM | LSTM)
+        self.batch_first = bool(getattr(layer, "batch_first", False))
+        self.num_directions = 2 if getattr(layer, "bidirectional", False) else 1
+        self.is_lstm = isinstance(layer, nn.LSTM | LSTM | nn.LSTMCell | LSTMCell)
         self.directions = directions
         self.prefix = prefix
         self.states = states
@@ -182,6 +249,15 @@ class _StepLoop:
             y = y.transpose(0, 1)
         return None if last_only else y, self._final_states(last)
 
+    def forward_cell(self, input: Tensor, hx: Any = None) -> Any:
+        """Run one step; arguments and result are those of the cell."""
+        batched = input if input.dim() == 2 else input.unsqueeze(0)
+        (first,) = self._initial_states(hx, len(batched))
+        (direction,) = self.directions
+        state = _with_gradient(direction.step(batched, first))
+        self.states.setdefault(self.prefix + direction.name, []).append(state)
+        return self._final_states(state if input.dim() == 2 else state.squeeze(0))
+
     def _run(
         self,
         x: Tensor,  # (T, B, M)
@@ -207,9 +283,7 @@ class _StepLoop:
         order = range(len(x))
         for t in reversed(order) if direction.reverse else order:
             state = torch.where(running[t], direction.step(x[t], state), state)
-            if not state.requires_grad:  # nothing before this state needs a gradient
-                state = state.requires_grad_()
-            state.retain_grad()
+            state = _with_gradient(state)
             states.append(state)
             outputs.append(torch.where(running[t], direction.output(state), 0))
         return torch.stack(outputs[::-1] if direction.reverse else outputs), state
@@ -217,9 +291,19 @@ class _StepLoop:
     def _initial_states(self, hx: Any, batch: int) -> list[Tensor]:  # (B, S) each
         if hx is None:
             return [direction.begin(batch) for direction in self.directions]
-        hx = torch.cat(tuple(hx), dim=-1) if self.is_lstm else hx
+        hx = torch.cat(tuple(hx), dim=-1) if isinstance(hx, tuple | list) else hx
         hx = hx.to(torch.float64)
+        if is_cell(self.layer):
+            return [hx if hx.dim() == 2 else hx.unsqueeze(0)]
         return list(hx if hx.dim() == 3 else hx.unsqueeze(1))
 
     def _final_states(self, last: Tensor) -> Any:
         return tuple(last.chunk(2, dim=-1)) if self.is_lstm else last
+
+
+def _with_gradient(state: Tensor) -> Tensor:
+    """Return a state that keeps its gradient."""
+    if not state.requires_grad:  # nothing before this state needs a gradient
+        state = state.requires_grad_()
+    state.retain_grad()
+    return state

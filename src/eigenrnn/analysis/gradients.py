@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.forward_pass import model_inputs, run_model, unroll
-from eigenrnn.analysis.recurrence import TorchWeights, single_layer
-from eigenrnn.analysis.trajectory import Trajectory, trajectory
+from eigenrnn.analysis.forward_pass import bare_initial_states, model_inputs, run_model, unroll
+from eigenrnn.analysis.recurrence import Network, TorchWeights, check_network, single_layer
+from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
+from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.gru import GRU, GatedDirection
 from eigenrnn.layers.regularisation import non_default_options
 from eigenrnn.linalg import check_finite
@@ -80,10 +81,11 @@ class GradientNorms(Analysis):
 
 
 def gradient_norms(
-    model: nn.Module,
+    model: Network,
     inputs: Any,
     loss: Callable[[Tensor], Tensor],
     *,
+    h0: InitialState = None,
     lengths: Any = None,
 ) -> GradientNorms:
     r"""Measure the norm of the gradient of a loss with respect to every state.
@@ -96,17 +98,20 @@ def gradient_norms(
     The state of an LSTM is (h, c).
 
     Args:
-        model: A layer, ours or torch's, or a model with at least one. It is copied into double
-            precision and evaluation mode.
-        inputs: The inputs of the model.
-        loss: A function from the output of the model to a scalar. For a bare layer the output is
-            the sequence of its states.
+        model: A recurrent layer or cell, a model with at least one, or a step function; see
+            `recurrences`. It is copied into double precision and evaluation mode.
+        inputs: The inputs of the model; the sequences for a cell or a step function.
+        loss: A function from the output of the model to a scalar. For a bare layer, cell or step
+            function the output is the sequence of its states.
+        h0: The initial states of a bare layer, cell or step function, as it takes them, or
+            :math:`(S,)`; by default its own.
         lengths: Passed to the model as the argument `lengths`, unless None.
     Returns:
         A curve for each layer and direction.
     Raises:
         ValueError: If the model has no recurrent layer, the inputs are not finite, the model
-            rejects them, the loss is not one finite number, or it does not depend on the states.
+            rejects them, the loss is not one finite number, it does not depend on the states, or
+            `h0` does not fit or comes with a model around a layer.
     Source:
         Kerg et al., NeurIPS 2019, figure 6. https://arxiv.org/abs/1905.12080 (departures: the
         norm runs over the batch; the paper does not specify this).
@@ -116,10 +121,13 @@ def gradient_norms(
         >>> result.curves["l0"].shape
         (5,)
     """
-    unrolled = unroll(model)
+    inputs = model_inputs(inputs)
+    unrolled = unroll(model, inputs, h0)
     options = {} if lengths is None else {"lengths": lengths}
+    if h0 is not None:
+        options["hx"] = bare_initial_states(model, inputs, h0)
     with torch.enable_grad():
-        output = run_model(unrolled.model, model_inputs(inputs), options)
+        output = run_model(unrolled.model, inputs, options)
         value = loss(output[0] if isinstance(output, tuple) else output)
         _check_loss(value)
         value.sum().backward()
@@ -203,9 +211,10 @@ class GradientMap(Analysis):
 
 @torch.no_grad()
 def gradient_map(
-    layer: nn.Module,
+    network: Network,
     x: Tensor | ArrayLike,  # (T, B, M)
     *,
+    h0: InitialState = None,
     of: Sequence[str] = ("input", "state"),
     which: str = "l0",
 ) -> GradientMap:
@@ -223,8 +232,10 @@ def gradient_map(
     correct up to rounding. It needs memory for :math:`T B S (S + M)` numbers.
 
     Args:
-        layer: A recurrent layer, ours or torch's, or a model with one.
+        network: A recurrent layer or cell, a model with one, or a step function; see
+            `recurrences`.
         x: The sequences, in the layout that the first layer takes.
+        h0: The initial states, as the network takes them, or :math:`(S,)`; by default its own.
         of: What to differentiate by: ``"input"``, ``"state"`` or both.
         which: The layer and direction. A later layer reads the outputs of the earlier ones. Steps
             of a reverse direction count in its processing order, from the last time step.
@@ -246,7 +257,7 @@ def gradient_map(
     kinds = (of,) if isinstance(of, str) else tuple(of)
     if not kinds or not set(kinds) <= {"input", "state"}:
         raise ValueError(f"expected of to contain 'input', 'state' or both, got {of!r}")
-    path = trajectory(layer, x, which)
+    path = trajectory(network, x, which, h0)
     T, B, M = path.x.shape
     S = path.states.shape[2]
     blocks = {"whole": slice(0, S), **path.recurrence.blocks}
@@ -472,9 +483,10 @@ class JacobianBound(Analysis):
 
 @torch.no_grad()
 def jacobian_bound(
-    layer: nn.Module,
+    network: Network,
     x: Tensor | ArrayLike,  # (T, B, M)
     *,
+    h0: InitialState = None,
     which: str = "l0",
 ) -> JacobianBound:
     r"""Bound the norm of the Jacobian of every step of a GRU, and compute the norm itself.
@@ -494,9 +506,10 @@ def jacobian_bound(
     which all our nonlinearities have.
 
     Args:
-        layer: A `GRU` of ours, such as `NCGRU` or `GORU`, without LayerNorm and zoneout, or
-            `torch.nn.GRU`, or a model with one.
+        network: A `GRU` of ours, such as `NCGRU` or `GORU`, without LayerNorm and zoneout, or
+            `torch.nn.GRU`, or a cell of these, or a model with one.
         x: The sequences, in the layout that the first layer takes.
+        h0: The initial states, as the network takes them, or :math:`(S,)`; by default its own.
         which: The layer and direction. A later layer reads the outputs of the earlier ones.
     Shape:
         x: :math:`(T, B, M)`, or :math:`(T, M)`; :math:`(B, T, M)` of a layer with `batch_first`.
@@ -516,15 +529,19 @@ def jacobian_bound(
         >>> bool((result.norms <= result.bound).all())
         True
     """
-    gru = single_layer(layer)
-    if not isinstance(gru, GRU | nn.GRU):
+    check_network(network)
+    if not isinstance(network, nn.Module):
+        raise ValueError(f"expected a GRU, ours or torch's, got {type(network).__name__}")
+    gru = single_layer(network)
+    gru = gru.layer if isinstance(gru, AbstractCell) else gru
+    if not isinstance(gru, GRU | nn.GRU | nn.GRUCell):
         raise ValueError(f"expected a GRU, ours or torch's, got {type(gru).__name__}")
     if isinstance(gru, GRU) and non_default_options(gru):
         raise ValueError(
             f"expected a layer without {' and '.join(non_default_options(gru))}, "
             "which the theorem does not cover"
         )
-    path = trajectory(layer, x, which)
+    path = trajectory(network, x, which, h0)
     gates = _read_gates(gru, which)
     W_r, W_u, W_c = (float(_norm(W, "a recurrent matrix")) for W in gates.W)
     r, u, c, candidate_term = gates(path)
@@ -583,7 +600,7 @@ def _read_gates(layer: Any, which: str) -> _Gates:
     """Read the weights of a layer in double precision."""
     double = copy.deepcopy(layer).to("cpu", torch.float64).eval()
     N = layer.hidden_size
-    if isinstance(double, nn.GRU):
+    if isinstance(double, nn.GRU | nn.GRUCell):
         weights = TorchWeights.of(double, which)
         b = [*(weights.b + weights.c)[: 2 * N].split(N), weights.b[2 * N :]]
         return _Gates(

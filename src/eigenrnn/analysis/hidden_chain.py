@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import check_numpy_generator
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import Recurrence, recurrences, select_recurrence
+from eigenrnn.analysis.recurrence import (
+    Network,
+    Recurrence,
+    recurrences,
+    select_recurrence,
+)
+from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_positive_integer
 
 if TYPE_CHECKING:
@@ -83,9 +89,10 @@ class HiddenChain(Analysis):
         return numbers
 
 
-def hidden_chain(
-    layer: nn.Module,
+def hidden_chain(  # noqa: PLR0913, the choices of an experiment
+    network: Network,
     *,
+    h0: InitialState = None,
     steps: int | None = None,
     pulse: float = 1.0,
     input: int = 0,
@@ -106,7 +113,9 @@ def hidden_chain(
     ordered at random.
 
     Args:
-        layer: A recurrent layer with real states, ours or torch's, or a model with one.
+        network: A recurrent layer or cell with real states, ours or torch's, a model with one, or
+            a recurrence with matrices.
+        h0: The initial state of the layer or direction, :math:`(S,)`; by default its own.
         steps: The number of states to record, from the step of the pulse on; None means N.
         pulse: The value of one input at the first step; all other inputs are zero.
         input: The index of that input.
@@ -117,8 +126,8 @@ def hidden_chain(
     Returns:
         A profile for each gate; all use the order of the peaks of h.
     Raises:
-        ValueError: If the states are complex or not finite, the layer or input does not exist,
-            or `steps` is not positive.
+        ValueError: If the states are complex or not finite, the layer, input or matrix does not
+            exist, or `steps` is not positive.
         TypeError: If the generator is not NumPy's.
     Source:
         Orhan and Pitkow, ICLR 2020, section 4 and figures 5 and 6.
@@ -138,7 +147,12 @@ def hidden_chain(
         check_positive_integer("steps", steps)
     if not (np.isfinite(pulse) and pulse != 0):
         raise ValueError(f"expected a finite pulse other than 0, got {pulse}")
-    recurrence = select_recurrence({each.name: each for each in recurrences(layer)}, which)
+    recurrence = select_recurrence({each.name: each for each in recurrences(network)}, which)
+    if not recurrence.matrices:
+        raise ValueError(
+            f"expected a network with a recurrent matrix, got {type(network).__name__} without; "
+            "pass Recurrence.from_step(step, input_size, state_size, matrices={'hh': W})"
+        )
     if "imaginary" in recurrence.blocks:
         raise ValueError(
             "expected a layer with real states, whose peaks have an order, got complex"
@@ -146,7 +160,9 @@ def hidden_chain(
     if not 0 <= input < recurrence.input_size:
         raise ValueError(f"expected input in [0, {recurrence.input_size}), got {input}")
     N = recurrence.hidden_size
-    with_pulse, without = _responses(recurrence, N if steps is None else steps, pulse, input)
+    (first,) = initial_states([recurrence], h0, 2)
+    T = N if steps is None else steps
+    with_pulse, without = _responses(recurrence, first, T, pulse, input)
     responses = with_pulse - without if baseline else with_pulse
     peak_times = responses.argmax(0)
     jitter = (generator or np.random.default_rng(0)).random(N)
@@ -160,7 +176,7 @@ def hidden_chain(
 
 
 def _responses(
-    recurrence: Recurrence, steps: int, pulse: float, input: int
+    recurrence: Recurrence, first: Tensor, steps: int, pulse: float, input: int
 ) -> tuple[Floats, Floats]:  # (steps, N) each
     """Return the activities of the hidden units with and without a pulse.
 
@@ -170,7 +186,7 @@ def _responses(
     x = torch.zeros(steps, 2, recurrence.input_size, dtype=torch.float64)
     # a reverse direction begins at the end
     x[-1 if recurrence.reverse else 0, 0, input] = pulse
-    states = recurrence.states(x)[1:, :, : recurrence.hidden_size]
+    states = recurrence.states(x, first)[1:, :, : recurrence.hidden_size]
     if not states.isfinite().all():
         raise ValueError(
             f"expected activities that stay finite for {steps} steps, got NaN or infinity; "

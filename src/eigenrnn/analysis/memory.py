@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import (
@@ -19,7 +19,13 @@ from eigenrnn.analysis.arguments import (
     spectral_radius,
 )
 from eigenrnn.analysis.base import Analysis, Table
-from eigenrnn.analysis.recurrence import RecurrentWeights, recurrences
+from eigenrnn.analysis.recurrence import (
+    Network,
+    RecurrentWeights,
+    is_network,
+    network_recurrences,
+)
+from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
@@ -401,10 +407,11 @@ class _Network:
     features: Callable[[Tensor], Tensor]
 
 
-def linear_decodability(
-    layer_or_W: nn.Module | Matrix,
+def linear_decodability(  # noqa: PLR0913, the choices of an experiment
+    network_or_W: Network | Matrix,
     delays: int | ArrayLike,
     *,
+    h0: InitialState = None,
     nonlinearity: str | None = None,
     noise: float = 0.0,
     source: Tensor | ArrayLike | None = None,
@@ -422,9 +429,11 @@ def linear_decodability(
     sequences and evaluated on the other.
 
     Args:
-        layer_or_W: A matrix, or a recurrent layer. The signal enters the first input of the
-            first layer; all other inputs are zero.
+        network_or_W: A matrix, or a recurrent layer, cell, or recurrence. The signal enters the
+            first input of the first layer; all other inputs are zero.
         delays: The delays k; an integer means all delays below it.
+        h0: The initial state of the first layer, :math:`(S,)`; by default its own. A matrix always
+            starts from zero.
         nonlinearity: The function f for a matrix, by name; None is the identity. A layer has its
             own.
         noise: The standard deviation of the noise in each real entry of a state.
@@ -434,7 +443,7 @@ def linear_decodability(
             standard deviation of :math:`R^2` is at most :math:`1.1 / \sqrt n`, 0.017 for 4000.
         generator: NumPy's generator of the signal and the noise.
     Shape:
-        layer_or_W: :math:`(N, N)`; source: :math:`(N,)`.
+        network_or_W: :math:`(N, N)`; source: :math:`(N,)`.
     Raises:
         ValueError: If a shape is wrong, a number is out of range or not finite, a layer comes
             with a nonlinearity or a source, or the states overflow.
@@ -454,15 +463,19 @@ def linear_decodability(
     lags = _as_delays(delays)
     if not (np.isfinite(noise) and noise >= 0):
         raise ValueError(f"expected a finite noise >= 0, got {noise}")
-    if isinstance(layer_or_W, nn.Module):
+    if is_network(network_or_W):
         if nonlinearity is not None or source is not None:
             raise ValueError(
                 "expected no nonlinearity and no source with a layer, which has its own, got one; "
                 "pass its matrix to choose them"
             )
-        network = _layer_network(layer_or_W)
+        network = _layer_network(network_or_W, h0)
     else:
-        network = _matrix_network(as_matrix(layer_or_W), nonlinearity or "identity", source)
+        if h0 is not None:
+            raise ValueError("expected no h0 with a matrix, whose states start from zero, got one")
+        network = _matrix_network(
+            as_matrix(cast("Matrix", network_or_W)), nonlinearity or "identity", source
+        )
     minimum = 2 * (network.size + 2)  # each half needs one more than the decoder has weights
     if samples is None:
         samples = max(_SAMPLES_PER_FEATURE * network.size, _MIN_SAMPLES)
@@ -531,8 +544,8 @@ def _matrix_network(
     )
 
 
-def _layer_network(layer: nn.Module) -> _Network:
-    recurrence = recurrences(layer)[0]
+def _layer_network(network: Network, h0: InitialState) -> _Network:
+    recurrence = network_recurrences(network)[0]
 
     def step(s: Tensor, state: Tensor) -> Tensor:
         x = s.new_zeros(len(s), recurrence.input_size)
@@ -540,7 +553,11 @@ def _layer_network(layer: nn.Module) -> _Network:
         return recurrence.step(x, state)
 
     size = recurrence.output(recurrence.begin(1)).shape[-1]
-    return _Network(size=size, begin=recurrence.begin, step=step, features=recurrence.output)
+
+    def begin(count: int) -> Tensor:
+        return initial_states([recurrence], h0, count)[0]
+
+    return _Network(size=size, begin=begin, step=step, features=recurrence.output)
 
 
 @torch.no_grad()

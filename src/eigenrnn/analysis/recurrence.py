@@ -1,28 +1,37 @@
-"""Any recurrent layer, ours or torch's, as a map from state to state in double precision."""
+"""Any recurrent layer, cell or step function as a map from state to state in double precision."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeGuard
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from eigenrnn.constraints import BlockTriangular, Constraint
 from eigenrnn.constraints.constrain import ConstrainedRows
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.gated import AbstractGatedDirection
 from eigenrnn.layers.lstm import LSTMDirection
 from eigenrnn.layers.stacked import Stacked
 
 __all__ = [
+    "Network",
     "Recurrence",
     "RecurrentWeights",
+    "StepFunction",
     "TorchWeights",
-    "check_model",
+    "bare_recurrence",
+    "check_network",
+    "has_batch_first",
+    "is_network",
+    "network_recurrences",
     "recurrences",
     "recurrent_layers",
     "recurrent_matrices",
@@ -33,13 +42,22 @@ __all__ = [
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
+StepFunction = Callable[[Tensor, Any], Any]
+"""Maps an input and a state to the next state, or to an output and the next state."""
+
+_PROBED_SEQUENCES = 3  # not 2: a pair of states could be unpacked from two rows
+_STEP_ERRORS = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
+_ROUNDING = 1e-9
+_ELAPSED_TIME = ("ts", "timespans", "elapsed_time")
+
 
 @dataclass(frozen=True)
 class Recurrence:
-    r"""One layer of a network in one direction.
+    r"""One layer of a network in one direction, or a step function of your own.
 
     It is a snapshot of the current weights, in double precision, on the CPU and in evaluation
-    mode.
+    mode. `recurrences` returns those of a network. `from_step` builds one from any function. Every
+    function of `eigenrnn.analysis` that takes a network also takes a recurrence.
 
     Args:
         name: ``"l0"``, or ``"l0_reverse"`` for the second direction, as in torch.
@@ -52,6 +70,8 @@ class Recurrence:
         begin: Returns the initial state of B sequences.
         output: Maps a state to the output of the layer.
         blocks: The named parts of a state.
+        vectorised: Whether `torch.func.vmap` can differentiate `step`. If not, `jacobians` runs
+            one backward pass for each entry of a state.
     Shape:
         matrices: :math:`(N, N)` each.
         step: :math:`(B, M)` and :math:`(B, S)` to :math:`(B, S)`.
@@ -67,6 +87,67 @@ class Recurrence:
     begin: Callable[[int], Tensor]
     output: Callable[[Tensor], Tensor]
     blocks: Mapping[str, slice] = field(default_factory=dict[str, slice])
+    vectorised: bool = True
+
+    @classmethod
+    def from_step(
+        cls,
+        step: StepFunction,
+        input_size: int,
+        state_size: int | Sequence[int],
+        *,
+        matrices: Mapping[str, Tensor | ArrayLike] | None = None,
+    ) -> Self:
+        r"""Build a recurrence from a function of an input and a state.
+
+        The function may return the next state, or a pair of an output and the next state. A state
+        is one tensor, or a tuple such as :math:`(h, c)` of an LSTM, which is analysed as one
+        vector. A module is copied in double precision and evaluation mode. Any other function is
+        called as it is, with numbers in double precision; call ``.double()`` on modules inside.
+
+        Args:
+            step: The function, or a module with such a `forward`, such as a cell. It must treat
+                the sequences of a batch separately, return the same result in every call, and
+                support automatic differentiation.
+            input_size: The number M of inputs.
+            state_size: The number N of entries of a state, or of each part, such as ``(N, N)``.
+            matrices: The recurrent matrices by name, if there are any, for analyses that need
+                them. A single one is usually named ``"hh"``.
+        Shape:
+            step: :math:`(B, M)` and :math:`(B, N)` to :math:`(B, N)`; matrices: :math:`(N, N)`.
+        Raises:
+            TypeError: If the step is not a function.
+            ValueError: If a size is not positive, or the function fails, returns another shape,
+                mixes the sequences of a batch, is random, or cannot be differentiated.
+        Example:
+            >>> W = torch.tensor([[0.0, -2.0], [2.0, 0.0]], dtype=torch.float64)
+            >>> rotation = Recurrence.from_step(lambda x, h: torch.tanh(h @ W.T + x), 2, 2)
+            >>> eigenrnn.analysis.fixed_points(rotation, initial_states=1).kinds
+            ['unstable']
+        """
+        if not callable(step) or isinstance(step, type):
+            raise TypeError(f"expected a step function or a module, got {_kind(step)}")
+        sizes = (state_size,) if isinstance(state_size, int) else tuple(state_size)
+        for name, size in (("input_size", input_size), *(("state_size", each) for each in sizes)):
+            check_positive_integer(name, size)
+        is_tuple = not isinstance(state_size, int)
+        flat = _FlatStep(_in_double_precision(step), sizes, is_tuple=is_tuple)
+        vectorised = _check_step(flat, input_size, sum(sizes))
+        ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+        names = ("hidden", "cell") if len(sizes) == 2 else [f"part {k}" for k in range(len(sizes))]
+        parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        return cls(
+            name="l0",
+            matrices={name: _square(W, name, sizes[0]) for name, W in (matrices or {}).items()},
+            input_size=input_size,
+            hidden_size=sizes[0],
+            state_size=sum(sizes),
+            step=flat,
+            begin=lambda batch: torch.zeros(batch, sum(sizes), dtype=torch.float64),
+            output=lambda state: state[..., : sizes[0]],
+            blocks=dict(zip(names, parts, strict=True)) if is_tuple else {},
+            vectorised=vectorised,
+        )
 
     @property
     def reverse(self) -> bool:
@@ -78,12 +159,23 @@ class Recurrence:
         self,
         x: Tensor,  # (T, B, M)
         first: Tensor | None = None,  # (B, S)
-    ) -> Tensor:  # (T + 1, B, S)
-        """Return the initial state and the state after each step, in processing order."""
+        *,
+        discard: int = 0,
+    ) -> Tensor:  # (T + 1 - discard, B, S)
+        """Return the initial state and the state after each step, in processing order.
+
+        Args:
+            x: The input, in the order of time.
+            first: The initial state; by default that of the network.
+            discard: The number of states at the beginning to leave out.
+        """
         x = x.detach().to("cpu", torch.float64)
-        states = [self.begin(x.shape[1]) if first is None else first]
-        for x_t in x.flip(0) if self.reverse else x:
-            states.append(self.step(x_t, states[-1]))
+        state = self.begin(x.shape[1]) if first is None else first
+        states = [] if discard else [state]
+        for t, x_t in enumerate(x.flip(0) if self.reverse else x, start=1):
+            state = self.step(x_t, state)
+            if t >= discard:
+                states.append(state)
         return torch.stack(states)
 
     def jacobians(
@@ -94,8 +186,10 @@ class Recurrence:
         """Differentiate a step with respect to the previous state and to its input.
 
         Sequences do not interact, so one backward pass per entry of the state covers the whole
-        batch. These passes run as one vectorised call.
+        batch. These passes run as one vectorised call where the step allows it.
         """
+        if not self.vectorised:
+            return _rows_one_by_one(self.step, x, state)
         vjp: Any = torch.func.vjp(self.step, x, state)
         after, pull_back = vjp
 
@@ -107,16 +201,108 @@ class Recurrence:
         return by_state.transpose(0, 1), by_input.transpose(0, 1)
 
 
-def recurrences(module: nn.Module) -> list[Recurrence]:
+Network = nn.Module | Recurrence | StepFunction
+"""A recurrent layer, a model with one, a cell, a `Recurrence`, or a step function.
+
+The sizes of a step function must be known: pass `Recurrence.from_step`, or states and inputs.
+"""
+
+
+def recurrences(network: Network) -> list[Recurrence]:
     """Return every layer and direction of a recurrent network, in torch's order.
 
     Args:
-        module: One of our layers, `torch.nn.RNN`, `GRU` or `LSTM`, or a model with one of them.
+        network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
+            with one of them, any cell with `input_size` and `hidden_size`, or a recurrence. A cell
+            that also requires an elapsed time, as those of ncps do, gets 1. A model that contains
+            a layer or cell is analysed as that layer or cell; use `Recurrence.from_step` for a
+            cell of your own around it.
     Raises:
-        ValueError: If the module has no recurrent layer or several, or the layer projects its
-            states.
+        ValueError: If the module has no recurrent layer or several, the layer projects its
+            states, or the sizes of a step function are unknown.
+        TypeError: If the argument is none of these.
     """
-    return _layer_recurrences(single_layer(module))
+    return network_recurrences(network)
+
+
+def network_recurrences(
+    network: Network,
+    input_size: int | None = None,
+    state_size: int | tuple[int, ...] | None = None,
+) -> list[Recurrence]:
+    """Return every layer and direction of a network.
+
+    Args:
+        network: The network.
+        input_size: The size of the inputs, for a step function.
+        state_size: The size of a state or of its parts, for a step function.
+    Raises:
+        ValueError: If the network is not one, or the sizes of a step function are unknown.
+    """
+    if isinstance(network, Recurrence):
+        return [network]
+    if isinstance(network, nn.Module):
+        if _known_layers(network):
+            return _layer_recurrences(single_layer(network))
+        own = (
+            _size(network, "input_size", "sensory_size"),
+            _size(network, "hidden_size", "state_size"),
+        )
+        if own[0] is not None and own[1] is not None:
+            return [_cell_recurrence(network, own[0], own[1])]
+    check_network(network)
+    if input_size is None or state_size is None:
+        if isinstance(network, nn.Module):
+            recurrent_layers(network)  # raises
+        raise ValueError(
+            f"expected a network with known sizes, got {_kind(network)}; pass eigenrnn.analysis."
+            "Recurrence.from_step(step, input_size, state_size) instead"
+        )
+    return [Recurrence.from_step(network, input_size, state_size)]
+
+
+def bare_recurrence(
+    network: Network, h0_size: int | tuple[int, ...] | None, x: Any
+) -> Recurrence | None:
+    """Return the recurrence of a cell or a step function; None for layers and models with one.
+
+    Args:
+        network: The network.
+        h0_size: The size of a state or of its parts, for a step function.
+        x: Its input, for the size of the inputs of a step function.
+    """
+    if isinstance(network, nn.Module):
+        known = _known_layers(network)
+        if known and not isinstance(known.get(""), AbstractCell | nn.RNNCellBase):
+            return None
+    input_size = x.shape[-1] if isinstance(x, Tensor | np.ndarray) and x.ndim else None
+    return network_recurrences(network, input_size, h0_size)[0]
+
+
+def is_network(value: object) -> TypeGuard[Network]:
+    """Whether a value is a network, rather than a matrix."""
+    is_function = callable(value) and not isinstance(value, Tensor | np.ndarray | type)
+    return isinstance(value, nn.Module | Recurrence) or is_function
+
+
+def check_network(network: object) -> None:
+    """Check that an argument is a network.
+
+    Raises:
+        TypeError: If it is something else, such as a matrix or a class.
+    """
+    if not is_network(network):
+        raise TypeError(
+            f"expected a recurrent layer or a model with one, a cell or a step function, got "
+            f"{_kind(network)}; analyses of a matrix, such as spectrum, take arrays"
+        )
+
+
+def has_batch_first(network: Network) -> bool:
+    """Whether the batch is the first dimension of the inputs."""
+    if not isinstance(network, nn.Module) or not _known_layers(network):
+        return False
+    return bool(getattr(single_layer(network), "batch_first", False))
 
 
 def select_recurrence(available: Mapping[str, Recurrence], which: str) -> Recurrence:
@@ -130,8 +316,8 @@ def select_recurrence(available: Mapping[str, Recurrence], which: str) -> Recurr
     return available[which]
 
 
-def single_layer(module: nn.Module) -> Stacked[Any] | nn.RNNBase:
-    """Return the recurrent layer inside a module, or the module itself.
+def single_layer(module: Network) -> nn.Module:
+    """Return the recurrent layer or cell inside a module, or the module itself.
 
     Raises:
         ValueError: If the module has no recurrent layer, or several.
@@ -145,60 +331,69 @@ def single_layer(module: nn.Module) -> Stacked[Any] | nn.RNNBase:
     return next(iter(layers.values()))
 
 
-def check_model(module: object) -> None:
-    """Check that an argument is a module.
-
-    Raises:
-        TypeError: If it is something else, such as a matrix or a class.
-    """
-    if isinstance(module, nn.Module):
-        return
-    kind = f"the class {module.__name__}" if isinstance(module, type) else type(module).__name__
-    raise TypeError(
-        f"expected a recurrent layer or a model with one, got {kind}; analyses of a matrix, such "
-        "as spectrum, take arrays"
-    )
-
-
-def recurrent_layers(module: nn.Module) -> dict[str, Stacked[Any] | nn.RNNBase]:
-    """Return the recurrent layers inside a module, by name.
+def recurrent_layers(module: Network) -> dict[str, nn.Module]:
+    """Return the recurrent layers and cells inside a module, ours and torch's, by name.
 
     Raises:
         ValueError: If the module has no recurrent layer.
         TypeError: If the argument is not a module.
     """
-    check_model(module)
-    kinds = (Stacked, nn.RNN, nn.GRU, nn.LSTM)
-    layers: dict[str, Any] = {n: m for n, m in module.named_modules() if isinstance(m, kinds)}
+    check_network(module)
+    layers = _known_layers(module) if isinstance(module, nn.Module) else {}
     if not layers:
         raise ValueError(
-            f"expected a recurrent layer, eigenrnn's or torch.nn's RNN, GRU or LSTM, or a model "
-            f"with one, got {type(module).__name__}, which has no recurrent matrix"
+            f"expected a recurrent layer or cell, eigenrnn's or torch.nn's, or a model with one, "
+            f"got {_kind(module)}, which has no recurrent matrix that eigenrnn knows; pass a "
+            "matrix to analyses of a matrix, and "
+            "Recurrence.from_step(step, input_size, state_size, matrices=...) to all others"
         )
     return layers
 
 
+def _known_layers(module: nn.Module) -> dict[str, nn.Module]:
+    kinds = (Stacked, AbstractCell, nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
+    found = {name: each for name, each in module.named_modules() if isinstance(each, kinds)}
+    inner = {id(each.layer) for each in found.values() if isinstance(each, AbstractCell)}
+    return {name: each for name, each in found.items() if id(each) not in inner}
+
+
 def recurrent_matrices(
-    module: nn.Module,
+    network: Network,
 ) -> dict[str, NDArray[np.float64] | NDArray[np.complex128]]:
     """Return all recurrent matrices of a network in double precision.
 
     Args:
-        module: A recurrent layer, ours or torch's, or a model with at least one.
+        network: A recurrent layer or cell, ours or torch's, a model with at least one, or a
+            recurrence with matrices.
     Returns:
         The matrices by gate, layer and direction, such as ``"hh_l0"`` or ``"reset_l0_reverse"``.
         In a model with several recurrent layers the name of the layer comes first.
     Raises:
-        ValueError: If the module has no recurrent layer.
+        ValueError: If the network has no recurrent matrix.
     Example:
         >>> list(recurrent_matrices(torch.nn.LSTM(2, 3)))
         ['input_l0', 'forget_l0', 'cell_l0', 'output_l0']
     """
-    layers = recurrent_layers(module)
+    if isinstance(network, Recurrence):
+        if not network.matrices:
+            raise ValueError(
+                "expected a recurrence with a recurrent matrix, got none; pass the matrix itself, "
+                "or Recurrence.from_step(..., matrices={'hh': W})"
+            )
+        return _named_matrices("", [network])
+    layers = recurrent_layers(network)
+    named: dict[str, NDArray[np.float64] | NDArray[np.complex128]] = {}
+    for name, layer in layers.items():
+        named |= _named_matrices(f"{name}." if len(layers) > 1 else "", _layer_recurrences(layer))
+    return named
+
+
+def _named_matrices(
+    prefix: str, directions: list[Recurrence]
+) -> dict[str, NDArray[np.float64] | NDArray[np.complex128]]:
     return {
-        f"{f'{name}.' if len(layers) > 1 else ''}{gate}_{recurrence.name}": W.numpy()
-        for name, layer in layers.items()
-        for recurrence in _layer_recurrences(layer)
+        f"{prefix}{gate}_{recurrence.name}": W.numpy()
+        for recurrence in directions
         for gate, W in recurrence.matrices.items()
     }
 
@@ -249,29 +444,186 @@ class TorchWeights:
     @classmethod
     def of(cls, layer: Any, name: str) -> Self:
         """Read the weights; a constrained matrix is the value of its constraint."""
-        U, W = getattr(layer, f"weight_ih_{name}"), getattr(layer, f"weight_hh_{name}")
+        suffix = f"_{name}" if isinstance(layer, nn.RNNBase) else ""
+        U, W = getattr(layer, f"weight_ih{suffix}"), getattr(layer, f"weight_hh{suffix}")
         zero = W.new_zeros(len(W))
-        b = getattr(layer, f"bias_ih_{name}") if layer.bias else zero
-        c = getattr(layer, f"bias_hh_{name}") if layer.bias else zero
+        b = getattr(layer, f"bias_ih{suffix}") if layer.bias else zero
+        c = getattr(layer, f"bias_hh{suffix}") if layer.bias else zero
         return cls(*(each.detach() for each in (U, W, b, c)))
 
 
+class _FlatStep:
+    """A step function whose states are single vectors, and whose only result is the next state."""
+
+    def __init__(self, step: StepFunction, sizes: tuple[int, ...], *, is_tuple: bool) -> None:
+        self.step = step
+        self.sizes = sizes
+        self.is_tuple = is_tuple
+
+    def __call__(self, x: Tensor, state: Tensor) -> Tensor:  # (B, M), (B, S) to (B, S)
+        result = self.step(x, state.split(self.sizes, dim=-1) if self.is_tuple else state)
+        if isinstance(result, tuple | list) and self._has_output(result):
+            result = result[1]
+        return self._joined(result) if self.is_tuple else self._tensor(result)
+
+    def _has_output(self, result: Any) -> bool:
+        return len(result) == 2 and (not self.is_tuple or isinstance(result[1], tuple | list))
+
+    def _joined(self, parts: Any) -> Tensor:
+        if not isinstance(parts, tuple | list) or len(parts) != len(self.sizes):
+            got = len(parts) if isinstance(parts, tuple | list) else _kind(parts)
+            raise ValueError(f"expected a state of {len(self.sizes)} parts, got {got}")
+        return torch.cat([self._tensor(part) for part in parts], dim=-1)
+
+    def _tensor(self, state: Any) -> Tensor:
+        if not isinstance(state, Tensor):
+            raise ValueError(f"expected a state that is a tensor, got {_kind(state)}")
+        return state
+
+
+def _check_step(step: Step, input_size: int, state_size: int) -> bool:
+    """Try a step on random numbers; return whether `torch.func.vmap` can differentiate it.
+
+    Raises:
+        ValueError: If it fails, or does not map a batch of states to states row by row.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x, h = (
+        torch.randn(_PROBED_SEQUENCES, size, generator=generator, dtype=torch.float64)
+        for size in (input_size, state_size)
+    )
+    expected = f"expected a step from x (B, {input_size}) and h (B, {state_size}) to h"
+    try:
+        with torch.enable_grad():
+            after = step(x, h.requires_grad_())
+            first = step(x[:1], h[:1])
+    except _STEP_ERRORS as error:
+        raise ValueError(
+            f"{expected} in double precision, got {type(error).__name__}: {error}; if it takes "
+            "one sequence, pass torch.vmap(step); if its state has parts, pass their sizes; if a "
+            "module inside has other numbers, call module.double()"
+        ) from error
+    if after.shape != h.shape or after.dtype != torch.float64:
+        kind = str(after.dtype).removeprefix("torch.")
+        raise ValueError(f"{expected}, got {kind} of shape {tuple(after.shape)}")
+    if not torch.allclose(first, after[:1], rtol=_ROUNDING, atol=_ROUNDING):
+        raise ValueError(
+            f"{expected} that treats each sequence separately and is the same in every call, got "
+            "another result for the first sequence alone"
+        )
+    if not after.requires_grad:
+        raise ValueError(f"{expected} that can be differentiated, got a result without gradient")
+    return _supports_vmap(step, x, h.detach())
+
+
+def _supports_vmap(step: Step, x: Tensor, h: Tensor) -> bool:
+    vjp: Any = torch.func.vjp
+    try:
+        pull_back = vjp(step, x, h)[1]
+        I = torch.eye(h.shape[1], dtype=h.dtype)
+
+        def row(direction: Tensor) -> Tensor:
+            return pull_back(direction.expand_as(h))[1]
+
+        torch.func.vmap(row)(I)
+    except _STEP_ERRORS:  # such as operators without a rule for vmap
+        return False
+    return True
+
+
+@torch.enable_grad()
+def _rows_one_by_one(step: Step, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Differentiate a step by one backward pass for each entry of the state."""
+    x, state = x.detach().requires_grad_(), state.detach().requires_grad_()
+    after = step(x, state)
+    rows = [
+        torch.autograd.grad(
+            entry.sum(), (state, x), retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        for entry in after.unbind(1)
+    ]
+    by_state, by_input = (torch.stack(list(each), dim=1) for each in zip(*rows, strict=True))
+    return by_state, by_input
+
+
+def _in_double_precision(step: StepFunction) -> StepFunction:
+    """Copy a module in double precision; it gets an elapsed time of 1 if it requires one."""
+    if not isinstance(step, nn.Module):
+        return step
+    module = copy.deepcopy(step).to("cpu", torch.float64).eval().requires_grad_(False)
+    required = [
+        name
+        for name, parameter in inspect.signature(module.forward).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    if len(required) == 3 and required[2] in _ELAPSED_TIME:
+        return lambda x, state: module(x, state, 1.0)
+    return module
+
+
+def _cell_recurrence(cell: nn.Module, input_size: int, hidden_size: int) -> Recurrence:
+    """Return the recurrence of a cell of another library, with one state or with (h, c).
+
+    Raises:
+        ValueError: If it accepts neither.
+    """
+    try:
+        return Recurrence.from_step(cell, input_size, hidden_size)
+    except ValueError as error:
+        try:
+            return Recurrence.from_step(cell, input_size, (hidden_size, hidden_size))
+        except ValueError:
+            raise error from None
+
+
+def _size(module: nn.Module, *names: str) -> int | None:
+    """Return the first attribute of these names that is a size."""
+    values = [getattr(module, name, None) for name in names]
+    return next((int(each) for each in values if isinstance(each, int | np.integer)), None)
+
+
+def _square(W: Tensor | ArrayLike, name: str, size: int) -> Tensor:
+    """Return a recurrent matrix in double precision.
+
+    Raises:
+        ValueError: If its shape is wrong.
+    """
+    matrix = torch.as_tensor(W).detach().to("cpu")
+    if matrix.shape != (size, size):
+        shape = tuple(matrix.shape)
+        raise ValueError(f"expected matrices[{name!r}] of shape ({size}, {size}), got {shape}")
+    return matrix.to(torch.complex128 if matrix.is_complex() else torch.float64)
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
 @torch.no_grad()
-def _layer_recurrences(layer: Stacked[Any] | nn.RNNBase) -> list[Recurrence]:
-    """Return the layers and directions of a recurrent layer.
+def _layer_recurrences(layer: nn.Module) -> list[Recurrence]:
+    """Return the layers and directions of a recurrent layer or cell.
 
     Raises:
         ValueError: If the layer projects its states.
     """
-    if getattr(layer, "proj_size", 0):
-        raise ValueError(f"expected a layer without projection, got proj_size={layer.proj_size}")
-    double: Any = copy.deepcopy(layer).to("cpu", torch.float64).eval()
-    suffixes = ("", "_reverse") if layer.bidirectional else ("",)
-    names = [f"l{k}{suffix}" for k in range(layer.num_layers) for suffix in suffixes]
+    module: Any = layer.layer if isinstance(layer, AbstractCell) else layer
+    if getattr(module, "proj_size", 0):
+        raise ValueError(f"expected a layer without projection, got proj_size={module.proj_size}")
+    double: Any = copy.deepcopy(module).to("cpu", torch.float64).eval()
+    names = _direction_names(module)
     if isinstance(double, Stacked):
         pairs = zip(names, double.all_directions(), strict=True)
         return [_direction_recurrence(name, direction) for name, direction in pairs]
     return [_torch_recurrence(name, double) for name in names]
+
+
+def _direction_names(layer: Any) -> list[str]:
+    """Name the layers and directions of a layer; a cell has one."""
+    if isinstance(layer, nn.RNNCellBase):
+        return ["l0"]
+    suffixes = ("", "_reverse") if layer.bidirectional else ("",)
+    return [f"l{k}{suffix}" for k in range(layer.num_layers) for suffix in suffixes]
 
 
 def _gate_names(direction: AbstractDirection) -> tuple[str, ...]:
@@ -319,10 +671,10 @@ def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
 
 def _torch_recurrence(name: str, layer: Any) -> Recurrence:
     weights, N, is_lstm = TorchWeights.of(layer, name), layer.hidden_size, False
-    if isinstance(layer, nn.LSTM):
+    if isinstance(layer, nn.LSTM | nn.LSTMCell):
         step, gates = _lstm_step(weights), ("input", "forget", "cell", "output")
         is_lstm = True
-    elif isinstance(layer, nn.GRU):
+    elif isinstance(layer, nn.GRU | nn.GRUCell):
         step, gates = _gru_step(weights), ("reset", "update", "candidate")
     else:
         step, gates = _rnn_step(weights, layer.nonlinearity), ("hh",)
@@ -377,10 +729,11 @@ def _lstm_step(weights: TorchWeights) -> Step:
     return step
 
 
-def _weights(layer: Stacked[Any] | nn.RNNBase) -> Iterator[RecurrentWeights]:
-    """Yield the weights of a layer, in torch's order."""
-    if isinstance(layer, Stacked):
-        for direction in layer.all_directions():
+def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
+    """Yield the weights of a layer or cell, in torch's order."""
+    module: Any = layer.layer if isinstance(layer, AbstractCell) else layer
+    if isinstance(module, Stacked):
+        for direction in module.all_directions():
             gates = len(_gate_names(direction))
             matrices = [matrix.detach() for matrix in direction.matrices()[:gates]]
             constraints = direction.constraints()[:gates]
@@ -389,16 +742,17 @@ def _weights(layer: Stacked[Any] | nn.RNNBase) -> Iterator[RecurrentWeights]:
                 inputs = [torch.complex(*parts.chunk(2)) for parts in inputs]
             yield from map(RecurrentWeights, matrices, inputs, constraints)
         return
-    for depth in range(layer.num_layers):
-        for suffix in ("", "_reverse") if layer.bidirectional else ("",):
-            constraints = _row_constraints(layer, name := f"weight_hh_l{depth}{suffix}")
-            matrices = getattr(layer, name).detach().split(layer.hidden_size)
-            inputs = getattr(layer, name.replace("hh", "ih")).detach().split(layer.hidden_size)
-            rows = range(0, len(matrices) * layer.hidden_size, layer.hidden_size)
-            yield from map(RecurrentWeights, matrices, inputs, map(constraints.get, rows))
+    for name in _direction_names(module):
+        weights, N = TorchWeights.of(module, name), module.hidden_size
+        attribute = "weight_hh" if isinstance(module, nn.RNNCellBase) else f"weight_hh_{name}"
+        constraints = _row_constraints(module, attribute)
+        matrices, inputs = weights.W.split(N), weights.U.split(N)
+        yield from map(
+            RecurrentWeights, matrices, inputs, map(constraints.get, range(0, len(weights.W), N))
+        )
 
 
-def _row_constraints(layer: nn.RNNBase, name: str) -> dict[int, Constraint]:
+def _row_constraints(layer: nn.Module, name: str) -> dict[int, Constraint]:
     """Return the constraints that `constrain` has put on a weight, by their first row."""
     if not parametrize.is_parametrized(layer, name):
         return {}

@@ -1,21 +1,25 @@
-"""The states that a recurrent layer visits under an input, and the Jacobian of each step."""
+"""The states that a network visits under an input, and the Jacobian of each step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 
 from eigenrnn.analysis.arguments import as_real_tensor, check_sequence_shape
 from eigenrnn.analysis.recurrence import (
+    Network,
     Recurrence,
-    recurrences,
+    has_batch_first,
+    network_recurrences,
     select_recurrence,
-    single_layer,
 )
 
-__all__ = ["Trajectory", "trajectory"]
+__all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "state_size", "trajectory"]
+
+InitialState = Tensor | ArrayLike | tuple[Tensor | ArrayLike, ...] | None
+"""The initial states of a network, or the parts of them, such as (h, c); None for its own."""
 
 _MAX_JACOBIAN_ENTRIES = 2**21  # held at once
 
@@ -58,39 +62,131 @@ class Trajectory:
             )
 
 
-def trajectory(layer: nn.Module, x: Tensor | ArrayLike, which: str) -> Trajectory:
-    """Run a recurrent layer over a batch of sequences, up to one of its layers and directions.
+def trajectory(
+    network: Network,
+    x: Tensor | ArrayLike,
+    which: str,
+    h0: InitialState = None,
+    burn_in: int = 0,
+    nudge: float = 0.0,
+) -> Trajectory:
+    """Run a network over a batch of sequences, up to one of its layers and directions.
 
     Args:
-        layer: A recurrent layer, or a model with one.
+        network: A recurrent layer, a model with one, a cell, a recurrence or a step function.
         x: The input of its first layer, in the layout that the layer takes.
         which: The layer and direction, such as ``"l0"`` or ``"l1_reverse"``.
+        h0: The initial states; by default those of the network.
+        burn_in: The number of steps before those of the input. They repeat the input, so the last
+            of them has the last input.
+        nudge: With a burn-in, the length of a random vector that is added to each initial state,
+            to leave an unstable fixed point. It is the same in every call.
     Raises:
-        ValueError: If the layer or direction does not exist, or the input does not fit.
+        ValueError: If the layer or direction does not exist, or the input or the initial states
+            do not fit.
     """
-    available = {recurrence.name: recurrence for recurrence in recurrences(layer)}
+    inputs = as_real_tensor(x)
+    input_size = inputs.shape[-1] if inputs.dim() else None
+    directions = network_recurrences(network, input_size, state_size(h0))
+    available = {recurrence.name: recurrence for recurrence in directions}
     selected = select_recurrence(available, which)
-    batch_first = single_layer(layer).batch_first
-    inputs = _time_first(x, available["l0"].input_size, batch_first)
+    inputs = _time_first(inputs, directions[0].input_size, has_batch_first(network))
+    T = len(inputs)
+    states = initial_states(directions, h0, inputs.shape[1])
+    if burn_in and nudge:
+        generator = torch.Generator().manual_seed(0)
+        directions_of_nudges = [
+            torch.randn(state.shape, generator=generator, dtype=state.dtype) for state in states
+        ]
+        states = [
+            state + nudge * torch.nn.functional.normalize(away, dim=-1)
+            for state, away in zip(states, directions_of_nudges, strict=True)
+        ]
+    first = dict(zip(available, states, strict=True))
+    # a reverse direction needs its burn-in after the input
+    after = burn_in if any(each.reverse for each in directions) else 0
+    inputs = inputs[torch.arange(-burn_in, T + after) % T]
     for depth in range(int(which[1:].split("_")[0])):
         names = (f"l{depth}", f"l{depth}_reverse")
-        directions = [available[name] for name in names if name in available]
-        outputs = [each.output(each.states(inputs)[1:]) for each in directions]
+        layer = [available[name] for name in names if name in available]
+        outputs = [each.output(each.states(inputs, first[each.name], discard=1)) for each in layer]
         in_time_order = [
-            y.flip(0) if each.reverse else y for each, y in zip(directions, outputs, strict=True)
+            y.flip(0) if each.reverse else y for each, y in zip(layer, outputs, strict=True)
         ]
         inputs = torch.cat(in_time_order, dim=2)
-    states = selected.states(inputs)
-    return Trajectory(selected, inputs.flip(0) if selected.reverse else inputs, states)
+    inputs = inputs[burn_in:] if selected.reverse else inputs[: burn_in + T]
+    states = selected.states(inputs, first[which], discard=burn_in)
+    x_used = inputs.flip(0)[burn_in:] if selected.reverse else inputs[burn_in:]
+    return Trajectory(selected, x_used, states)
 
 
-def _time_first(x: Tensor | ArrayLike, input_size: int, batch_first: bool) -> Tensor:  # (T, B, M)
+def initial_states(
+    directions: list[Recurrence], h0: InitialState, batch: int
+) -> list[Tensor]:  # (B, S) each
+    """Return the initial states of every layer and direction.
+
+    Args:
+        directions: The layers and directions.
+        h0: The states as the layer takes them, :math:`(D, B, S)`; for a single direction also
+            :math:`(B, S)` or :math:`(S,)`, for several also :math:`(D, S)`. A pair (h, c) or
+            other parts of a state are joined. None means the initial states of the network.
+        batch: The number B of sequences; one state serves all.
+    Raises:
+        ValueError: If the shape is wrong or a number is not finite.
+    """
+    if h0 is None:
+        return [each.begin(batch) for each in directions]
+    states = as_state(h0)
+    D = len(directions)
+    if states.dim() < 3 and D == 1:
+        states = states.unsqueeze(0)
+    if states.dim() == 2:
+        states = states.unsqueeze(1)
+    sizes = {each.state_size for each in directions}
+    if states.dim() != 3 or len(states) != D or {states.shape[2]} != sizes:
+        S = next(iter(sizes))
+        shape = f"({D}, B, {S}) or ({D}, {S})" if D > 1 else f"(B, {S}) or ({S},)"
+        raise ValueError(f"expected h0 of shape {shape}, got {tuple(as_state(h0).shape)}")
+    if states.shape[1] not in (1, batch):
+        raise ValueError(f"expected h0 of 1 or {batch} sequences, got {states.shape[1]}")
+    return list(states.expand(-1, batch, -1))
+
+
+def as_state(h0: InitialState, name: str = "h0") -> Tensor:
+    """Return a state as one tensor in double precision; its parts are joined.
+
+    Raises:
+        ValueError: If the parts do not fit together, or a number is not finite.
+    """
+    if isinstance(h0, tuple):
+        parts = [as_real_tensor(part, name) for part in h0] or [torch.zeros(0)]
+        if any(not part.dim() or part.shape[:-1] != parts[0].shape[:-1] for part in parts):
+            shapes = ", ".join(str(tuple(part.shape)) for part in parts)
+            raise ValueError(f"expected parts of {name} for the same sequences, got {shapes}")
+        states = torch.cat(parts, dim=-1)
+    else:
+        states = as_real_tensor(h0, name)  # pyright: ignore[reportArgumentType], not None here
+    if not bool(states.isfinite().all()):
+        raise ValueError(f"expected finite numbers in {name}, got NaN or infinity")
+    return states
+
+
+def state_size(h0: InitialState, name: str = "h0") -> int | tuple[int, ...] | None:
+    """Return the size of a state, or of its parts."""
+    if h0 is None:
+        return None
+    states = as_state(h0, name)
+    if isinstance(h0, tuple):
+        return tuple(as_real_tensor(part, name).shape[-1] for part in h0)
+    return states.shape[-1] if states.dim() else None
+
+
+def _time_first(x: Tensor, input_size: int, batch_first: bool) -> Tensor:  # (T, B, M)
     """Return the input with time first, in double precision.
 
     Raises:
         ValueError: If its shape is wrong, or a number is not finite.
     """
-    x = as_real_tensor(x)
     check_sequence_shape(x, input_size, batch_first=batch_first)
     not_finite = int(x.numel() - x.isfinite().sum())
     if not_finite:

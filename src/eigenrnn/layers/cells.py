@@ -16,7 +16,7 @@ from eigenrnn.layers.stacked import Stacked
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
 
-class _Cell(nn.Module):
+class AbstractCell(nn.Module):
     """One time step of a layer, whose weights and methods are in `layer`."""
 
     def __init__(self, layer: Stacked[Any]) -> None:
@@ -38,7 +38,7 @@ class _Cell(nn.Module):
             direction.frozen = before
 
 
-class RNNCell(_Cell):
+class RNNCell(AbstractCell):
     r"""One time step of `RNN`, as `torch.nn.RNNCell`.
 
     .. math:: h' = f(U x + c + W h), \qquad W \in \mathcal S
@@ -92,7 +92,7 @@ class RNNCell(_Cell):
         return _step(self.layer, input, hx)
 
 
-class GRUCell(_Cell):
+class GRUCell(AbstractCell):
     r"""One time step of `GRU`, as `torch.nn.GRUCell`.
 
     .. math:: h' = u \odot h + (1 - u) \odot f(U_c x + b_c + r \odot (W_c h + b))
@@ -140,7 +140,7 @@ class GRUCell(_Cell):
         return _step(self.layer, input, hx)
 
 
-class LSTMCell(_Cell):
+class LSTMCell(AbstractCell):
     r"""One time step of `LSTM`, as `torch.nn.LSTMCell`.
 
     .. math:: c' = f \odot c + i \odot g, \qquad h' = o \odot \tanh(c')
