@@ -79,7 +79,7 @@ def test_figure_and_table_are_written(W, tmp_path):
     result = pseudospectrum(W, resolution=6)
     picture, table = result.save(tmp_path / "map")
     assert picture.stat().st_size > 0
-    assert len(table.read_text().splitlines()) == 1 + 36
+    assert len(table.read_text().splitlines()) == 1 + 36 + len(result.near)
 
 
 @pytest.mark.parametrize("scale", [2.0**-560, 2.0**660])
@@ -101,9 +101,59 @@ def test_headline_is_the_radius_with_and_without_perturbation():
     assert 0.85 < result.headline()["pseudospectral radius at 0.01"] < 1
 
 
+def two_by_two(a):
+    return np.array([[0.0, a], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("W", "radius"),
+    [
+        (0.5 * np.eye(3), 0.51),
+        (np.diag([0.3, -0.8]), 0.81),
+        # sigma_min sigma_max = |z|^2, and their squares sum to 2 |z|^2 + a^2
+        (two_by_two(2.0), (0.01**2 + 0.01 * 2) ** 0.5),
+        (two_by_two(0.1), (0.01**2 + 0.01 * 0.1) ** 0.5),
+    ],
+)
+@pytest.mark.parametrize("resolution", [5, 60])
+def test_radius_does_not_depend_on_the_grid(W, radius, resolution):
+    result = pseudospectrum(W, resolution=resolution)
+    assert result.radius == pytest.approx(radius, rel=1e-4)
+    assert result.headline()["pseudospectral radius at 0.01"] == result.radius
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.03])
+def test_radius_is_that_of_the_worst_perturbation(epsilon):
+    W = np.random.default_rng(3).standard_normal((6, 6)) / 3
+    radius = pseudospectrum(W, epsilon=epsilon, resolution=2).radius
+    angles = np.linspace(0, np.pi, 1000)
+    # a rank-one perturbation of norm epsilon, outside of which no point is in the region
+    z = radius * np.exp(1j * angles)
+    U, sigma, V = np.linalg.svd(z[:, None, None] * np.eye(6) - W)
+    worst = sigma[:, -1].argmin()
+    assert sigma[worst, -1] == pytest.approx(epsilon, rel=1e-3)
+    E = sigma[worst, -1] * np.outer(U[worst, :, -1], V[worst, -1])
+    assert np.abs(np.linalg.eigvals(W + E)).max() == pytest.approx(radius, rel=1e-3)
+
+
+def test_a_region_between_the_points_of_the_grid_is_resolved():
+    W = np.diag([0.5, -0.3])
+    result = pseudospectrum(W, resolution=10)
+    assert result.sigma_min.min() > 0.01  # the grid alone misses both discs
+    distances = np.abs(result.near[:, None] - np.diag(W)).min(1)
+    np.testing.assert_allclose(result.sigma_near, distances, rtol=1e-9)
+    for eigenvalue in np.diag(W):
+        inside = result.near[result.sigma_near <= 0.01 * (1 + 1e-9)] - eigenvalue
+        assert np.abs(inside[np.abs(inside) < 0.1]).max() == pytest.approx(0.01, rel=0.3)
+    (axes, _) = result.plot().axes
+    levels = axes.collections[0].levels
+    assert levels[0] == pytest.approx(-2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"W": np.eye(2), "epsilon": 0}, "expected a finite epsilon > 0, got 0"),
         ({"W": np.ones((2, 3))}, r"expected a square matrix W \(N, N\)"),
         ({"W": [[np.inf]]}, "expected finite numbers in W"),
         ({"W": np.eye(2), "resolution": 1}, "expected resolution >= 2, got 1"),

@@ -6,10 +6,12 @@ from eigenrnn.analysis.dynamics import (
     Dimension,
     FixedPoints,
     Lyapunov,
+    StateSpace,
     effective_rank,
     fixed_points,
     lyapunov,
     participation_ratio,
+    state_space,
 )
 from eigenrnn.analysis.gradients import (
     GradientMap,
@@ -67,6 +69,7 @@ __all__ = [
     "Recurrence",
     "SchurStructure",
     "Spectrum",
+    "StateSpace",
     "TransientGrowth",
     "analyse",
     "effective_rank",
@@ -90,5 +93,6 @@ __all__ = [
     "recurrent_matrices",
     "schur_structure",
     "spectrum",
+    "state_space",
     "transient_growth",
 ]

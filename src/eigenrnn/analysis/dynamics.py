@@ -38,10 +38,12 @@ __all__ = [
     "Dimension",
     "FixedPoints",
     "Lyapunov",
+    "StateSpace",
     "effective_rank",
     "fixed_points",
     "lyapunov",
     "participation_ratio",
+    "state_space",
 ]
 
 # of FixedPoints
@@ -93,7 +95,7 @@ class FixedPoints(Analysis):
             for kind in _KINDS
             if kind in kinds
         }
-        plot.plane(axes, points)
+        plot.plane(axes, points, last_on_top=False)
         title = f"eigenvalues at {', '.join(points) or 'no'} fixed points"
         plot.label(axes, "real part", "imaginary part", title)
         return figure
@@ -283,6 +285,132 @@ def _kind(moduli: NDArray[np.float64]) -> str:
     if moduli.max() <= 1 + _MODULUS_TOLERANCE:
         return "marginal"
     return "unstable" if moduli.min() > 1 else "saddle"
+
+
+@dataclass(frozen=True)
+class StateSpace(Analysis):
+    r"""Trajectories and fixed points in the plane of the first two principal components.
+
+    Args:
+        trajectories: The coordinates of the states in this plane.
+        points: The coordinates of the fixed points.
+        kinds: The kind of each fixed point, as in `FixedPoints`.
+        shares: The share of the variance of the trajectories along each axis.
+        origin: The mean state of the trajectories, which has coordinates 0.
+        axes: The principal components; the second is zero if a state has one entry.
+    Shape:
+        trajectories: :math:`(T + 1, B, 2)`; points: :math:`(P, 2)`; shares: :math:`(2,)`; origin:
+        :math:`(S,)`; axes: :math:`(2, S)`.
+    """
+
+    trajectories: NDArray[np.float64]
+    points: NDArray[np.float64]
+    kinds: list[str]
+    shares: NDArray[np.float64]
+    origin: NDArray[np.float64]
+    axes: NDArray[np.float64]
+
+    def project(
+        self,
+        states: Tensor | ArrayLike,  # (..., S)
+    ) -> NDArray[np.float64]:  # (..., 2)
+        """Return the coordinates of other states in the plane."""
+        return (np.asarray(as_array(states, "states"), np.float64) - self.origin) @ self.axes.T
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        kinds = np.array(self.kinds, dtype=str)
+        points = {
+            f"{int((kinds == kind).sum())} {kind}": self.points[kinds == kind]
+            for kind in _KINDS
+            if kind in kinds
+        }
+        plot.paths(axes, self.trajectories, points)
+        x, y = (f"principal component {k + 1} ({self.shares[k]:.0%})" for k in (0, 1))
+        title = f"trajectories and {', '.join(points) or 'no'} fixed points"
+        plot.label(axes, x, y, title)
+        return figure
+
+    def table(self) -> Table:
+        steps, B, _ = self.trajectories.shape
+        P = len(self.points)
+        places = np.concatenate([self.trajectories.reshape(-1, 2), self.points])
+        return {
+            "kind": np.array(["trajectory"] * (steps * B) + self.kinds, dtype=str),
+            "t": np.concatenate([np.repeat(np.arange(steps), B), np.full(P, -1)]),
+            "number": np.concatenate([np.tile(np.arange(B), steps), np.arange(P)]),
+            "component_1": places[:, 0],
+            "component_2": places[:, 1],
+        }
+
+    def headline(self) -> dict[str, float]:
+        return {
+            "variance along component 1": float(self.shares[0]),
+            "variance along component 2": float(self.shares[1]),
+        }
+
+
+@torch.no_grad()
+def state_space(
+    network: Network,
+    x: Tensor | ArrayLike,  # (T, B, M)
+    points: FixedPoints | None = None,
+    *,
+    h0: InitialState = None,
+    which: str = "l0",
+) -> StateSpace:
+    r"""Project trajectories, and fixed points, on the principal components of the trajectories.
+
+    .. math:: z = A (h - \bar h), \qquad
+        \operatorname{Cov}(h) = \sum_i \sigma_i^2 a_i a_i^\top, \qquad
+        A = (a_1, a_2)^\top, \qquad \sigma_1 \ge \sigma_2 \ge \dots
+
+    The mean and the covariance are those of all states of all trajectories, initial ones
+    included. The fixed points do not influence the plane. They attract and repel the trajectories
+    only under the input for which they were found.
+
+    Args:
+        network: A recurrent layer or cell, a model with one, or a step function; see
+            `recurrences`.
+        x: The sequences, in the layout that the first layer takes; zeros show the network alone.
+        points: Fixed points of the same layer and direction, from `fixed_points`.
+        h0: The initial states, as the network takes them, or :math:`(S,)`; by default its own.
+        which: The layer and direction.
+    Shape:
+        x: :math:`(T, B, M)`, or :math:`(T, M)`; :math:`(B, T, M)` of a layer with `batch_first`.
+    Raises:
+        ValueError: If the layer or direction does not exist, an input or `h0` does not fit or is
+            not finite, the states are not finite, or the points have another size.
+    Source:
+        Sussillo and Barak, Neural Computation 25, 2013. https://doi.org/10.1162/NECO_a_00409
+        (departures: none).
+    Example:
+        >>> cell = torch.nn.GRUCell(1, 8)
+        >>> plane = state_space(cell, torch.zeros(50, 9, 1), h0=torch.randn(9, 8))
+        >>> plane.trajectories.shape
+        (51, 9, 2)
+    """
+    states = trajectory(network, x, which, h0).states.numpy()
+    check_finite(states, "the states")
+    S = states.shape[2]
+    if points is not None and points.points.shape[1] != S:
+        raise ValueError(f"expected fixed points of size {S}, got {points.points.shape[1]}")
+    rows = states.reshape(-1, S)
+    origin = rows.mean(0)
+    _, sigma, basis = np.linalg.svd(rows - origin, full_matrices=False)
+    axes = np.zeros((2, S))
+    axes[: min(2, S)] = basis[:2]
+    axes *= np.where(axes.sum(1) < 0, -1.0, 1.0)[:, None]  # a sign that does not change by chance
+    variances = np.append(sigma**2, 0.0)
+    found = np.empty((0, S)) if points is None else points.points
+    return StateSpace(
+        trajectories=(states - origin) @ axes.T,
+        points=(found - origin) @ axes.T,
+        kinds=[] if points is None else points.kinds,
+        shares=_shares(variances)[:2],
+        origin=origin,
+        axes=axes,
+    )
 
 
 @dataclass(frozen=True)

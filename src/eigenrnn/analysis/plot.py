@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["bars", "canvas", "contours", "heat_map", "histogram", "label", "lines", "plane"]
+__all__ = [
+    "bars",
+    "canvas",
+    "contours",
+    "heat_map",
+    "histogram",
+    "label",
+    "lines",
+    "note",
+    "paths",
+    "plane",
+]
 
 _WIDTH, _HEIGHT = 5.0, 3.8  # inches
 _STYLES = ("-", "--", "-.", ":")
@@ -39,6 +50,11 @@ def label(axes: "Axes", x: str, y: str, title: str = "") -> None:
     axes.set_ylabel(y)
     if title:
         axes.set_title(title, fontsize="medium")
+
+
+def note(axes: "Axes", text: str) -> None:
+    """Write a sentence into the middle of a panel."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.4")
 
 
 def lines(
@@ -172,8 +188,12 @@ def plane(
     *,
     circle: bool = True,
     joined: Mapping[str, ArrayLike] | None = None,
+    last_on_top: bool = True,
 ) -> None:
-    """Draw complex numbers as points, with the unit circle and closed curves."""
+    """Draw complex numbers as points, with the unit circle and closed curves.
+
+    Where points coincide, those of the last name are visible, or of the first.
+    """
     if circle:
         angles = np.linspace(0, 2 * np.pi, 361)
         axes.plot(np.cos(angles), np.sin(angles), color="0.6", linewidth=0.8)
@@ -181,25 +201,51 @@ def plane(
         points_of_curve = np.asarray(curve, dtype=np.complex128)
         closed = np.concatenate([points_of_curve, points_of_curve[:1]])
         axes.plot(closed.real, closed.imag, linewidth=1, label=name)
-    for name, values in points.items():
+    for k, (name, values) in enumerate(points.items()):
         z = np.asarray(values, dtype=np.complex128)
-        axes.plot(z.real, z.imag, linestyle="", marker=".", markersize=5, label=name)
+        above = 3 + (k if last_on_top else -k) / 100
+        axes.plot(z.real, z.imag, linestyle="", marker=".", markersize=5, label=name, zorder=above)
     axes.set_aspect("equal")
     label(axes, "real part", "imaginary part")
     if len(points) + len(joined or {}) > 1:
         axes.legend(fontsize="small", frameon=False, loc="upper left")
 
 
+def paths(
+    axes: "Axes",
+    trajectories: NDArray[np.float64],  # (T, B, 2)
+    points: Mapping[str, ArrayLike],  # (n, 2) each
+) -> None:
+    """Draw trajectories as grey lines from a circle on, and points above, the first on top."""
+    axes.plot(*trajectories.transpose(2, 0, 1), color="0.6", linewidth=0.8, alpha=0.8)
+    axes.plot(
+        *trajectories[0].T, linestyle="", marker="o", markersize=3, color="0.6", fillstyle="none"
+    )
+    for k, (name, values, marker) in enumerate(
+        zip(points, points.values(), cycle("osX^"), strict=False)
+    ):
+        style: dict[str, Any] = {"linestyle": "", "marker": marker, "markersize": 6}
+        axes.plot(*np.asarray(values).T, label=name, zorder=4 - k / 100, **style)
+    if points:
+        axes.legend(fontsize="small", frameon=False)
+
+
 def contours(
     axes: "Axes",
-    x: ArrayLike,  # (columns,)
-    y: ArrayLike,  # (rows,)
-    values: ArrayLike,  # (rows, columns)
+    x: ArrayLike,  # (n,)
+    y: ArrayLike,  # (n,)
+    values: ArrayLike,  # (n,)
     name: str,
-    levels: ArrayLike | None = None,
+    levels: ArrayLike,
 ) -> None:
-    """Draw contour lines over a plane."""
-    contour_set = axes.contour(x, y, values, levels=levels, cmap="viridis", linewidths=1)
+    """Draw contour lines between the values at any points of a plane."""
+    from matplotlib.tri import Triangulation
+
+    points = np.stack([np.asarray(x, np.float64), np.asarray(y, np.float64)])
+    corners = Triangulation(*(points / np.abs(points).max())).triangles  # squares stay in range
+    mesh = Triangulation(points[0], points[1], corners)
+    tricontour: Any = axes.tricontour
+    contour_set = tricontour(mesh, values, levels=levels, cmap="viridis", linewidths=1)
     axes.figure.colorbar(contour_set, ax=axes, shrink=0.85).set_label(name)
 
 

@@ -36,6 +36,11 @@ Floats = NDArray[np.float64]
 # of Pseudospectrum
 _MARGIN = 1.25
 _LOWEST_LEVEL = -8
+_MIN_GRID_POINTS = 9  # of a contour that the grid resolves
+_RING_POINTS, _MAX_RINGS = 12, 24  # around an eigenvalue
+_SCANNED_RADII, _SCANNED_ANGLES = 16, 2  # every second angle
+_NARROWINGS, _NARROWING = 6, 0.25
+_ANGLES_OF_PEAK, _SECANTS = 7, 8
 
 # of Kreiss
 _MIN_DISTANCE = 1e-7  # to the unit circle: any closer, rounding of z is too large
@@ -62,24 +67,32 @@ class Pseudospectrum(Analysis):
         y: The imaginary parts of the grid points z.
         sigma_min: The smallest singular value of :math:`z I - W`.
         eigenvalues: The eigenvalues of W.
+        epsilon: The perturbation size :math:`\epsilon` that the points resolve.
+        radius: The largest modulus in :math:`\Lambda_\epsilon`, inside the rectangle or not.
+        near: Further points, on rings around eigenvalues between the points of the grid.
+        sigma_near: The smallest singular value at these points.
     Shape:
-        x: (columns,); y: (rows,); sigma_min: (rows, columns); eigenvalues: (N,).
+        x: (columns,); y: (rows,); sigma_min: (rows, columns); eigenvalues: (N,); near, sigma_near:
+        (points,).
     """
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     sigma_min: NDArray[np.float64]
     eigenvalues: NDArray[np.complex128]
+    epsilon: float
+    radius: float
+    near: NDArray[np.complex128]
+    sigma_near: NDArray[np.float64]
 
     def plot(self) -> "Figure":
         figure, (axes,) = plot.canvas()
-        power = np.log10(self.sigma_min)
-        # round levels, at most a dozen of them
-        low = max(float(np.floor(power.min())), _LOWEST_LEVEL)
-        levels = np.arange(low, power.max(), 1.0 if low < -3 else 0.5)
+        levels = self._levels()
         if len(levels) > 1:
+            columns = self.table()
+            power = np.log10(columns["sigma_min"])
             name = r"$\log_{10}\,\sigma_{\min}(zI - W)$"
-            plot.contours(axes, self.x, self.y, power, name, levels)
+            plot.contours(axes, columns["x"], columns["y"], power, name, levels)
         plot.plane(axes, {"eigenvalues": self.eigenvalues})
         axes.set_xlim(self.x[0], self.x[-1])
         axes.set_ylim(self.y[0], self.y[-1])
@@ -88,20 +101,27 @@ class Pseudospectrum(Analysis):
 
     def table(self) -> Table:
         x, y = np.meshgrid(self.x, self.y)
-        return {"x": x.ravel(), "y": y.ravel(), "sigma_min": self.sigma_min.ravel()}
+        return {
+            "x": np.concatenate([x.ravel(), self.near.real]),
+            "y": np.concatenate([y.ravel(), self.near.imag]),
+            "sigma_min": np.concatenate([self.sigma_min.ravel(), self.sigma_near]),
+        }
 
     def headline(self) -> dict[str, float]:
-        """Return the spectral radius, and its largest value under a perturbation of norm 0.01.
-
-        The second number is limited to the points of the grid.
-        """
-        z = self.x + 1j * self.y[:, None]
-        reachable = np.abs(z[self.sigma_min <= 0.01])
-        radius = float(np.abs(self.eigenvalues).max())
+        """Return the spectral radius, and its largest value under a perturbation of epsilon."""
         return {
-            "spectral radius": radius,
-            "pseudospectral radius at 0.01": max(radius, float(reachable.max(initial=0.0))),
+            "spectral radius": float(np.abs(self.eigenvalues).max()),
+            f"pseudospectral radius at {self.epsilon:g}": self.radius,
         }
+
+    def _levels(self) -> Floats:
+        """Return round levels that the points resolve, at most about a dozen of them."""
+        power = np.sort(np.log10(self.sigma_min), axis=None)
+        lowest = power[min(_MIN_GRID_POINTS, len(power)) - 1]
+        if len(self.near):
+            lowest = min(lowest, np.log10(self.epsilon))
+        low = max(np.ceil(2 * lowest - 1e-9) / 2, float(_LOWEST_LEVEL))
+        return np.arange(np.ceil(low) if low < -3 else low, power[-1], 1.0 if low < -3 else 0.5)
 
 
 def pseudospectrum(
@@ -109,6 +129,7 @@ def pseudospectrum(
     *,
     extent: Extent | None = None,
     resolution: int = 60,
+    epsilon: float = 0.01,
 ) -> Pseudospectrum:
     r"""Compute the pseudospectra of a matrix, the eigenvalues of its perturbations.
 
@@ -119,19 +140,25 @@ def pseudospectrum(
     together. For a real matrix and a symmetric extent, only the points on one side of
     the real axis are computed. Relative errors are at most 5e-5, and mostly below 1e-7.
 
+    Every part of :math:`\Lambda_\epsilon` contains an eigenvalue. Where the grid does not resolve
+    such a part, points on rings around the eigenvalue are added. The radius does not depend on
+    the grid: it is searched along rays and refined from its three highest peaks. It is at least
+    the spectral radius plus :math:`\epsilon`, and exactly that for a normal matrix.
+
     Args:
         W: The recurrent matrix, or a layer with only one.
         extent: Left, right, bottom and top of the grid; None means a square around all
             eigenvalues and the unit circle.
         resolution: The number of points along each side.
+        epsilon: The size of perturbations that the points must resolve, and of the radius.
     Shape:
         W: :math:`(N, N)`; memory grows with :math:`N^2` and with the number of points.
     Returns:
         The smallest singular values. Those below the rounding error,
         :math:`10^{-16} \|z I - W\|_2`, are replaced by it.
     Raises:
-        ValueError: If W is not square or not finite, the extent is empty, or the resolution is
-            below 2.
+        ValueError: If W is not square or not finite, the extent is empty, the resolution is
+            below 2, or epsilon is not positive.
     Source:
         Trefethen, Computation of pseudospectra, Acta Numerica 8, 1999, sections 2 and 8.
         https://doi.org/10.1017/S0962492900002932 (departures: all points iterate together).
@@ -141,11 +168,15 @@ def pseudospectrum(
         array([[1.118, 1.   , 1.118],
                [0.5  , 0.   , 0.5  ],
                [1.118, 1.   , 1.118]])
+        >>> pseudospectrum(0.5 * np.eye(3)).radius
+        0.51
     """
     matrix = as_matrix(W)
     check_positive_integer("resolution", resolution)
     if resolution < 2:
         raise ValueError(f"expected resolution >= 2, got {resolution}")
+    if not 0 < epsilon < np.inf:
+        raise ValueError(f"expected a finite epsilon > 0, got {epsilon}")
     if extent is not None:
         _check_extent(extent)
     T = triangular(matrix)
@@ -159,7 +190,103 @@ def pseudospectrum(
     sigma_min = smallest_singular_values(T, z).reshape(len(rows), resolution)
     if mirrored:
         sigma_min = np.concatenate([sigma_min, sigma_min[: resolution // 2][::-1]])
-    return Pseudospectrum(x, y, sigma_min, eigenvalues)
+    near = _rings(x, y, sigma_min, eigenvalues, epsilon)
+    return Pseudospectrum(
+        x,
+        y,
+        sigma_min,
+        eigenvalues,
+        epsilon,
+        _pseudospectral_radius(T, epsilon, is_real=not np.iscomplexobj(matrix)),
+        near,
+        smallest_singular_values(T, near) if len(near) else np.empty(0),
+    )
+
+
+def _rings(
+    x: Floats,  # (columns,)
+    y: Floats,  # (rows,)
+    sigma_min: Floats,  # (rows, columns)
+    eigenvalues: Complexes,
+    epsilon: float,
+) -> Complexes:
+    """Return points around eigenvalues inside the grid with no point of the region beside them."""
+    columns, rows = np.searchsorted(x, eigenvalues.real), np.searchsorted(y, eigenvalues.imag)
+    inside = (columns > 0) & (columns < len(x)) & (rows > 0) & (rows < len(y))
+    columns, rows, centres = columns[inside], rows[inside], eigenvalues[inside]
+    corners = [sigma_min[rows - i, columns - j] for i in (0, 1) for j in (0, 1)]
+    hidden = centres[np.min(corners, axis=0) > epsilon] if len(centres) else centres
+    spacing = float(np.hypot(x[1] - x[0], y[1] - y[0]))
+    count = int(np.clip(np.ceil(2 * np.log2(spacing / epsilon)) + 3, 0, _MAX_RINGS))
+    outermost = max(epsilon, spacing * 2 ** (-_MAX_RINGS / 2)) * 2 ** ((count - 2) / 2)
+    radii = outermost * 2 ** (-np.arange(count) / 2)
+    ring = np.exp(2j * np.pi * np.arange(_RING_POINTS) / _RING_POINTS)
+    points: Complexes = (hidden[:, None, None] + radii[:, None] * ring).ravel()
+    visible = (x[0] <= points.real) & (points.real <= x[-1])
+    return points[visible & (y[0] <= points.imag) & (points.imag <= y[-1])]
+
+
+def _pseudospectral_radius(T: Complexes, epsilon: float, *, is_real: bool) -> float:
+    """Return the largest modulus of a point whose smallest singular value is at most epsilon."""
+    eigenvalues = T.diagonal()
+    # of eigenvalues moved outwards; any larger radius needs a matrix that is not normal
+    lowest = float(np.abs(eigenvalues).max()) + epsilon
+    highest = float(np.linalg.norm(T, 2)) + epsilon
+    if highest <= lowest * (1 + 10 * len(T) * np.finfo(np.float64).eps):
+        return lowest
+    radii = np.linspace(lowest, highest, _SCANNED_RADII)
+    angles = _angles(eigenvalues, is_real=is_real)[::_SCANNED_ANGLES]
+
+    def excess(radius: Floats, angle: Floats, tolerance: float) -> Floats:
+        z: Complexes = (radius * np.exp(1j * angle)).astype(np.complex128)
+        sigma = smallest_singular_values(T, z.ravel(), tolerance=tolerance)
+        return sigma.reshape(z.shape) - epsilon
+
+    scanned = excess(radii[:, None], angles, 1e-2)
+    within = scanned <= 0
+    last = within.shape[0] - 1 - within[::-1].argmax(0)
+    last[~within.any(0)] = 0
+    outside = np.minimum(last + 1, len(radii) - 1)
+    rays = np.arange(len(angles))
+    slope = scanned[outside, rays] - scanned[last, rays]
+    share = -scanned[last, rays] / np.where(slope > 0, slope, 1)
+    reached = np.where(within.any(0), radii[last] + share * (radii[1] - radii[0]), 0.0)
+    neighbours = np.maximum(np.roll(reached, 1), np.roll(reached, -1))
+    peaks = np.flatnonzero((reached > 0) & (reached >= neighbours))
+    peaks = peaks[np.argsort(-reached[peaks], kind="stable")][:_MAX_PEAKS]
+    if not len(peaks):
+        return lowest
+    inner, outer = radii[last[peaks], None], radii[outside[peaks], None]
+    centres, window = angles[peaks, None], _SCANNED_ANGLES * np.pi / (_ANGLES - 1)
+    best = lowest
+    for _ in range(_NARROWINGS):
+        candidates = centres + window * np.linspace(-1, 1, _ANGLES_OF_PEAK)
+        radius = _outermost(
+            lambda r, angle=candidates: excess(r, angle, 1e-6), inner, outer, candidates.shape
+        )
+        choice = radius.argmax(1)[:, None]
+        centres = np.take_along_axis(candidates, choice, 1)
+        best = max(best, float(radius.max()))
+        window *= _NARROWING
+    return best
+
+
+def _outermost(
+    f: Callable[[Floats], Floats], inner: Floats, outer: Floats, shape: tuple[int, ...]
+) -> Floats:
+    """Return the roots of a function between radii by the Illinois method; zero without one."""
+    low, high = np.broadcast_to(inner, shape).copy(), np.broadcast_to(outer, shape).copy()
+    at_low, at_high = f(low), f(high)
+    has_root, middle = (at_low <= 0) & (at_high > 0), low
+    for _ in range(_SECANTS):
+        span = np.where(at_high > at_low, at_high - at_low, 1)
+        middle = np.clip(low - at_low * (high - low) / span, low, high)
+        value = f(middle)
+        below = value <= 0
+        # the end that stays counts half, so that the next secant moves it
+        at_low, at_high = np.where(below, value, at_low / 2), np.where(below, at_high / 2, value)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.where(has_root, middle, 0.0)
 
 
 def _check_extent(extent: Extent) -> None:

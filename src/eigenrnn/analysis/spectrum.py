@@ -137,8 +137,14 @@ class SchurStructure(Analysis):
         plot.label(form, "from mode", "to mode", title)
         plot.histogram(angles, self.angles, np.linspace(-np.pi, np.pi, 37))
         plot.label(angles, "angle of the eigenvalue (rad)", "eigenvalues")
-        plot.lines(profile, np.arange(len(self.by_diagonal)), {"mean": self.by_diagonal}, log=True)
+        # rounding should not look like a profile
+        is_normal = self.off_diagonal <= 10 * len(self.Theta) * np.finfo(np.float64).eps
+        shown = np.where(np.arange(len(self.by_diagonal)) * is_normal, np.nan, self.by_diagonal)
+        plot.lines(profile, np.arange(len(shown)), {"mean": shown}, log=True)
         below = f"{self.off_diagonal:.1%} of the norm is below the blocks"
+        if is_normal:
+            plot.note(profile, "Nothing below the blocks:\nthe matrix is normal.")
+            below = "a normal matrix"
         plot.label(profile, "sub-diagonal k (0: the blocks)", "mean |entry|", below)
         return figure
 
