@@ -499,6 +499,45 @@ def test_it_is_chosen_only_by_name(monkeypatch, interpreted, device, why):
     assert explain(BACKENDS, call, "gpu")["gpu"] == "chosen"
 
 
+# ------------------------------------------------------------ the loop with one launch for modReLU
+
+
+@pytest.fixture
+def triton_pointwise():
+    return importlib.import_module("eigenrnn.ops.triton_pointwise")  # needs Triton
+
+
+@pytest.mark.parametrize("N", [5, 300])
+def test_a_loop_of_products_and_fused_kernels_agrees_with_the_reference(
+    N, monkeypatch, triton_pointwise
+):
+    launched = []
+    for name in ("modrelu_", "modrelu_backward_"):
+        fused = getattr(triton_pointwise, name)
+        monkeypatch.setattr(
+            triton_pointwise, name, lambda *v, f=fused: (launched.append(f.__name__), f(*v))
+        )
+    monkeypatch.setattr(gpu_calls, "fused_steps", True)
+    tensors, options = operands(3, 2, N, bias=True), options_of("modrelu", (3, 2, N), ragged=True)
+    got = evaluated(BACKENDS["loop"], tensors, options)
+    assert launched == ["modrelu_"] * 3 + ["modrelu_backward_"] * 3
+    expected = evaluated(BACKENDS["reference"], [wider(v) for v in tensors], options)
+    assert_near(got, expected, tol(torch.float32, 3 + N))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf, 0.0], ids=str)
+def test_a_fused_kernel_gives_what_the_operations_give(value, triton_pointwise):
+    z, g = torch.tensor([[value, -2.0, 0.25]] * 2, device=DEVICE), torch.ones(2, 6, device=DEVICE)
+    bias = torch.tensor([0.5, -1.0, -1.0], device=DEVICE)
+    expected = torch.relu(z.abs() + bias) * z.sgn()
+    triton_pointwise.modrelu_(z, bias)
+    torch.testing.assert_close(z, expected, equal_nan=True)
+    rows = g[:, ::1][:, 3:]  # rows with gaps, as the gates of a GRU have
+    triton_pointwise.modrelu_backward_(rows, z)
+    assert torch.equal(rows, (expected != 0).float())
+    assert g[:, :3].all()
+
+
 # ----------------------------------------------------------------------------------- launching
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "INTERPRETED",
     "TritonBackend",
     "fewer_barriers",
+    "fused_steps",
     "launch",
     "layout",
     "pieces",
@@ -31,6 +32,9 @@ fewer_barriers = os.environ.get("EIGENRNN_FEWER_BARRIERS", "") == "1"
 """Whether the newer variants of the kernels run, until timings on a GPU choose between them."""
 
 _OLDEST = (3, 4)  # the oldest version that compiled the kernels
+fused_steps = os.environ.get("EIGENRNN_FUSED_STEPS", "") == "1"
+"""Whether the loop computes modReLU in one launch, until timings on a GPU have judged it."""
+
 _MOST_COLUMNS = 176  # with 192 rows, 8 to 56 bytes per thread do not fit into registers
 _GPU = "cuda", "a CUDA device"
 _INTERPRETER = "cpu", "the CPU, because TRITON_INTERPRET is set"
