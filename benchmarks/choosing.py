@@ -3,6 +3,7 @@
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,17 +11,24 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from torch import nn
+from torch import Generator, nn
 
 from eigenrnn.experiments.tasks import Adding, CharPTB, Copying, Series, Task
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.layers import ENRNN, NCGRU, ExpRNN, NnRNN, ScoRNN, TanhRNN, TorchGRU, TorchLSTM
-from eigenrnn.models import count_parameters
+from eigenrnn.models import ResidualStack, count_parameters
 
 PARAMETERS = 12_000
 SEEDS = (0, 1)
 RATES = (3e-3, 1e-3)
+
+
+def stack(input_size: int, hidden_size: int, *, generator: Generator | None = None) -> nn.Module:
+    """Return two residual blocks around scoRNN, as wide as its layers."""
+    make_layer = partial(ScoRNN, hidden_size=hidden_size, generator=generator)
+    return ResidualStack(make_layer, hidden_size, 2, input_size=input_size, generator=generator)
+
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     "ScoRNN": ScoRNN,
@@ -31,6 +39,7 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "torch.nn.GRU": TorchGRU,
     "torch.nn.LSTM": partial(TorchLSTM, forget_bias=1.0),
     "torch.nn.RNN": TanhRNN,
+    "stack of ScoRNN": stack,
 }
 
 # the task, the metric to compare, and the number of optimiser steps
@@ -83,16 +92,42 @@ def run(name: str, layer: str, lr: float, seed: int, folder: Path) -> dict[str, 
     return {**values, "seconds": result.seconds, "parameters": count_parameters(model)}
 
 
+def step_times(rounds: int = 31) -> dict[str, list[float]]:
+    """Return the quartiles of the processor time of an update on copying, in milliseconds.
+
+    The layers take turns. With one thread, processor time hardly depends on other work.
+    """
+    task = PROBLEMS["copying, 200 steps"][0]
+    batch = next(task.batches("train", 20))
+    models = {name: largest_model(task, factory) for name, factory in LAYERS.items()}
+    optimisers = {name: torch.optim.Adam(model.parameters()) for name, model in models.items()}
+    times: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(rounds):
+        for name, model in models.items():
+            start = time.process_time()
+            optimisers[name].zero_grad()
+            task.loss(model(batch.inputs), batch.targets).backward()
+            optimisers[name].step()
+            times[name].append(1e3 * (time.process_time() - start))
+    return {name: statistics.quantiles(values[1:], n=4) for name, values in times.items()}
+
+
 def main() -> None:
     """Train every layer on every problem, and print one line for each pair."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="folder of the runs; finished ones are reused")
     parser.add_argument("--json", type=Path, help="file for all numbers")
+    parser.add_argument("--layers", nargs="+", choices=LAYERS, default=list(LAYERS))
+    parser.add_argument("--times", action="store_true", help="only time an update of each layer")
     options = parser.parse_args()
+    if options.times:
+        for name, (low, middle, high) in step_times().items():
+            print(f"{name:24}{middle:8.2f} ms  {low:.2f} .. {high:.2f}")
+        return
     numbers: dict[str, Any] = {}
     for name, (task, metric, _) in PROBLEMS.items():
         better = max if task.higher_is_better and metric == task.metric_name else min
-        for layer in LAYERS:
+        for layer in options.layers:
             runs_by_rate = {
                 lr: [run(name, layer, lr, seed, options.folder) for seed in SEEDS[:1]]
                 for lr in RATES

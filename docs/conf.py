@@ -20,6 +20,7 @@ extensions = [
     "archived_curves",
     "gallery",
     "registry_table",
+    "tracked_states",
 ]
 exclude_patterns = ["_build", "_ext", "_pictures"]
 html_theme = "furo"

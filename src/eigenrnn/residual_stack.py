@@ -108,8 +108,7 @@ class ResidualStack(nn.Module):
             `make_layer` chooses that of the layers.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
-        h0: the states of all layers along the first dimension, those of the first block first;
-            a pair for LSTMs.
+        h0: the states of all layers, joined along the first dimension; a pair for LSTMs.
         output: :math:`(T, B, \text{width})`, in the layout of the input.
         h_n: as h0.
     Raises:

@@ -1,0 +1,73 @@
+"""Measures trained networks of the recipes `state_tracking`: eigenvalues and Lyapunov exponents.
+
+Run with ``python -m benchmarks.trained_spectra FOLDER ...``, where each folder holds the runs of a
+recipe, after these runs have been archived. The numbers of the best rate of each network are added
+to `results/state_tracking.json`; weights are not stored.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from eigenrnn.analysis import lyapunov, spectrum
+from eigenrnn.experiments.recipes import Row
+from eigenrnn.experiments.recipes.results_files import recipe_of_folder
+from eigenrnn.experiments.recipes.runs import run_path
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results.archive import ArchivedRun
+from eigenrnn.experiments.results.state_tracking import SPECTRA, tracked_rows
+from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn.layers import RNN
+
+__all__ = ["main"]
+
+WORDS, STEPS, DISCARD = 2, 120, 40
+
+
+def measure(row: Row, run: ArchivedRun, folder: Path) -> dict[str, Any]:
+    """Return the numbers of one run; seed 0 also has the eigenvalues of its W."""
+    seed = run.seed or 0
+    model = row.build(seed)
+    model.load_state_dict(RunFolder(folder / run_path(run.row, run.point, seed)).best_weights())
+    layer = model.eval().layer
+    words = next(row.task.batches("test", WORDS)).inputs[:STEPS]
+    with torch.no_grad():
+        exponent = lyapunov(layer, words, discard=DISCARD, exponents=1).exponents[0]
+        has_single_matrix = isinstance(layer, RNN | nn.RNN) and seed == 0
+        eigenvalues = spectrum(layer).eigenvalues if has_single_matrix else []
+    return {
+        "recipe": run.recipe,
+        "row": run.row,
+        "point": run.point,
+        "seed": seed,
+        "lyapunov": round(float(exponent), 5),
+        "eigenvalues": [[round(z.real, 4), round(z.imag, 4)] for z in eigenvalues],
+    }
+
+
+def main() -> None:
+    """Measure the runs at the best rate of each network, and write the file of the archive."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", type=Path, nargs="+", help="folders of recipes")
+    parser.add_argument("--archive", type=Path, default=Path("results"))
+    options = parser.parse_args()
+    folders = {recipe_of_folder(folder)[0]: folder for folder in options.folders}
+    file = options.archive / SPECTRA
+    entries = json.loads(file.read_text()) if file.exists() else []
+    known = {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
+    for tracked in tracked_rows(options.archive, RECIPES):
+        for run in tracked.runs if tracked.recipe.name in folders else ():
+            key = (run.recipe, run.row, run.point, run.seed)
+            if key not in known:
+                known[key] = measure(tracked.row, run, folders[run.recipe])
+                print(*key, known[key]["lyapunov"], flush=True)
+    lines = ",\n".join(json.dumps(known[key]) for key in sorted(known))
+    file.write_text(f"[\n{lines}\n]\n")
+
+
+if __name__ == "__main__":
+    main()

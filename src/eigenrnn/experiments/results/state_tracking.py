@@ -1,0 +1,237 @@
+"""The archived runs on state tracking: tables, accuracy by length, and the trained spectra."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.analysis import Analysis, plot
+from eigenrnn.analysis.base import Table
+from eigenrnn.experiments.recipes import Recipe, Row
+from eigenrnn.experiments.results.archive import (
+    Archive,
+    ArchivedRun,
+    current_runs,
+    outcome_of,
+    runs_by_row,
+)
+from eigenrnn.experiments.tasks import StateTracking
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "SPECTRA",
+    "AccuracyByLength",
+    "Eigenvalues",
+    "TrackedRow",
+    "eigenvalue_figure",
+    "length_figure",
+    "table_columns",
+    "tracked_rows",
+]
+
+SPECTRA = "state_tracking.json"
+"""The file of the archive with what `benchmarks.trained_spectra` measured."""
+
+Complexes = NDArray[np.complex128]
+
+
+@dataclass(frozen=True)
+class TrackedRow:
+    """A network of a recipe on state tracking, with its archived runs at the best rate.
+
+    Args:
+        recipe: The recipe.
+        row: The network.
+        point: The point of the grid with the lowest validation loss.
+        runs: Its runs, one for each seed.
+        runs_in_all: The number of archived runs of all points.
+        exponents: The largest Lyapunov exponent of each run, where it was measured.
+        eigenvalues: Those of the recurrent matrix of the first run, if it has a single one.
+    """
+
+    recipe: Recipe
+    row: Row
+    point: str
+    runs: Sequence[ArchivedRun]
+    runs_in_all: int
+    exponents: Sequence[float]
+    eigenvalues: Complexes | None
+
+    @property
+    def group(self) -> str:
+        """The group of the task."""
+        return cast("StateTracking", self.row.task).group
+
+    @property
+    def longest(self) -> list[int]:
+        """The longest length above 0.9 of each run, on the test set."""
+        return [int(run.best["test"]["longest"]) for run in self.runs]
+
+    def accuracies(self) -> dict[int, float]:
+        """Return the median test accuracy over the runs at each length."""
+        lengths = cast("StateTracking", self.row.task).test_lengths
+        return {
+            n: statistics.median(run.best["test"][f"accuracy_{n}"] for run in self.runs)
+            for n in lengths
+        }
+
+
+def tracked_rows(folder: str | Path, recipes: Mapping[str, Recipe]) -> list[TrackedRow]:
+    """Return the networks on state tracking that have runs in an archive, by recipe and row.
+
+    Args:
+        folder: The folder of the archive.
+        recipes: All recipes, by name.
+    Raises:
+        ValueError: If a file of the archive is damaged or of another version.
+    """
+    runs, _ = current_runs(recipes, Archive(folder).runs())
+    of_rows = runs_by_row(recipes, (run for run in runs if run.state == "ended"))
+    measured = _measurements(Path(folder) / SPECTRA)
+    found: list[TrackedRow] = []
+    for recipe in recipes.values():
+        for row in recipe.rows:
+            its = of_rows.get((recipe.name, row.label), [])
+            if its and isinstance(row, Row) and isinstance(row.task, StateTracking):
+                found.append(_tracked(recipe, row, its, measured))
+    return found
+
+
+def _measurements(file: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]:
+    """Read the measurements of trained networks, by recipe, row, point and seed."""
+    entries = json.loads(file.read_text()) if file.exists() else []
+    return {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
+
+
+def _tracked(
+    recipe: Recipe,
+    row: Row,
+    runs: Sequence[ArchivedRun],
+    measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]],
+) -> TrackedRow:
+    point = outcome_of(row, runs).best_point or ""
+    best = [run for run in runs if run.point == point]
+    keys = [(recipe.name, row.label, point, run.seed or 0) for run in best]
+    known = [measured[key] for key in keys if key in measured]
+    pairs = next((each["eigenvalues"] for each in known if each["eigenvalues"]), None)
+    return TrackedRow(
+        recipe,
+        row,
+        point,
+        best,
+        len(runs),
+        [each["lyapunov"] for each in known],
+        None if pairs is None else np.array(pairs) @ np.array([1, 1j]),
+    )
+
+
+def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
+    """Return a table of networks: their runs, longest lengths, accuracies and exponents."""
+    columns: dict[str, list[str]] = {
+        name: []
+        for name in (
+            *("network", "parameters", "rate", "longest, by seed", "accuracy at 40", "at 100"),
+            *("at 500", "largest exponent", "runs"),
+        )
+    }
+    for row in rows:
+        accuracies = row.accuracies()
+        cells = (
+            row.row.label,
+            f"{row.row.parameters:,}",
+            row.point.removeprefix("lr="),
+            ", ".join(map(str, row.longest)),
+            *(f"{100 * accuracies[n]:.1f} %" for n in (40, 100, 500)),
+            f"{statistics.median(row.exponents):.3f}" if row.exponents else "",
+            str(row.runs_in_all),
+        )
+        for column, cell in zip(columns.values(), cells, strict=True):
+            column.append(cell)
+    return columns
+
+
+@dataclass(frozen=True)
+class AccuracyByLength(Analysis):
+    """The accuracy at each length of a word, one panel for each recipe.
+
+    Args:
+        panels: By the title of a panel, the accuracy at each length, by network.
+        trained: The length of the training words.
+    """
+
+    panels: Mapping[str, Mapping[str, Mapping[int, float]]]
+    trained: int
+
+    def plot(self) -> "Figure":
+        figure, axes = plot.canvas(min(2, len(self.panels)), -(-len(self.panels) // 2))
+        for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
+            lengths = list(next(iter(networks.values())))
+            series = {name: list(accuracy.values()) for name, accuracy in networks.items()}
+            part.axvline(self.trained, color="0.6", linewidth=0.8)
+            plot.lines(part, np.array(lengths, np.float64), series, marker="o")
+            part.set_ylim(-0.05, 1.05)
+            plot.label(part, "letters read", "accuracy", title)
+        for unused in axes[len(self.panels) :]:
+            unused.set_visible(False)
+        return figure
+
+    def table(self) -> Table:
+        entries = [
+            (panel, name, length, accuracy)
+            for panel, networks in self.panels.items()
+            for name, accuracies in networks.items()
+            for length, accuracy in accuracies.items()
+        ]
+        names = ("panel", "network", "length", "accuracy")
+        return {
+            name: np.array(column)
+            for name, column in zip(names, zip(*entries, strict=True), strict=True)
+        }
+
+
+@dataclass(frozen=True)
+class Eigenvalues(Analysis):
+    """The eigenvalues of trained recurrent matrices, one panel for each network.
+
+    Args:
+        panels: The eigenvalues, by the title of a panel.
+        columns: The number of panels side by side.
+    """
+
+    panels: Mapping[str, Complexes]
+    columns: int
+
+    def plot(self) -> "Figure":
+        figure, axes = plot.canvas(self.columns, -(-len(self.panels) // self.columns))
+        for part, (title, eigenvalues) in zip(axes, self.panels.items(), strict=False):
+            plot.plane(part, {title: eigenvalues})
+            plot.label(part, "real part", "imaginary part", title)
+        for unused in axes[len(self.panels) :]:
+            unused.set_visible(False)
+        return figure
+
+    def table(self) -> Table:
+        z = np.concatenate(list(self.panels.values()))
+        names = np.repeat(list(self.panels), [len(each) for each in self.panels.values()])
+        return {"network": names, "real": z.real, "imaginary": z.imag, "modulus": np.abs(z)}
+
+
+def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:
+    """Return the accuracy by length of all networks, one panel for each recipe."""
+    panels: dict[str, dict[str, dict[int, float]]] = {}
+    for row in rows:
+        panels.setdefault(row.recipe.name, {})[row.row.label] = row.accuracies()
+    return AccuracyByLength(panels, cast("StateTracking", rows[0].row.task).length)
+
+
+def eigenvalue_figure(rows: Sequence[TrackedRow]) -> Eigenvalues:
+    """Return the eigenvalues of the networks with a single recurrent matrix, by group."""
+    known = {row.row.label: row.eigenvalues for row in rows if row.eigenvalues is not None}
+    return Eigenvalues(known, columns=4)

@@ -1,0 +1,78 @@
+"""The tables and pictures of the runs on state tracking, from the archive."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.results.archive import Archive, ArchivedRun
+from eigenrnn.experiments.results.state_tracking import (
+    SPECTRA,
+    eigenvalue_figure,
+    length_figure,
+    table_columns,
+    tracked_rows,
+)
+
+RESULTS = Path(__file__).parents[1] / "results"
+NAME, LABEL = "state_tracking/z2", "scoRNN 94 Z2"
+
+
+def archived(point, seed, longest, accuracy, loss):
+    """Return a run of scoRNN on Z2 that is equally accurate at all lengths."""
+    row = next(row for row in RECIPES[NAME].rows if row.label == LABEL)
+    row = row.points()[point].with_seed(seed)
+    metrics = {"longest": longest, **{f"accuracy_{n}": accuracy for n in row.task.test_lengths}}
+    return ArchivedRun(
+        *(NAME, LABEL, point, seed, "ended"),
+        **row.describe(),
+        parameters=row.parameters,
+        best={"test": metrics},
+        value=longest,
+        deciding=loss,
+    )
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """Two rates with two seeds each; the second rate is better on the validation set."""
+    for point, loss in (("lr=0.003", 2.0), ("lr=0.01", 1.0)):
+        for seed in (0, 1):
+            run = archived(point, seed, 40.0 + seed, 0.5 + seed / 4, loss)
+            assert Archive(tmp_path).add(run) == "archived"
+    entry = {"recipe": NAME, "row": LABEL, "point": "lr=0.01", "seed": 0, "lyapunov": -0.25}
+    numbers = [entry | {"eigenvalues": [[0.0, 1.0], [-1.0, 0.5]]}]
+    (tmp_path / SPECTRA).write_text(json.dumps(numbers))
+    return tmp_path
+
+
+def test_a_row_shows_the_runs_of_the_rate_that_the_validation_set_prefers(archive):
+    (row,) = tracked_rows(archive, RECIPES)
+    assert (row.point, row.longest, row.runs_in_all) == ("lr=0.01", [40, 41], 4)
+    assert set(row.accuracies().values()) == {0.625}
+    assert row.exponents == [-0.25]
+    assert np.array_equal(row.eigenvalues, [1j, -1 + 0.5j])
+
+
+def test_the_table_has_one_line_for_each_network(archive):
+    columns = table_columns(tracked_rows(archive, RECIPES))
+    assert [column[0] for column in columns.values()] == [
+        *(LABEL, "4,843", "0.01", "40, 41", "62.5 %", "62.5 %", "62.5 %", "-0.250", "4")
+    ]
+
+
+def test_the_figures_hold_the_numbers_of_the_archive(archive):
+    rows = tracked_rows(archive, RECIPES)
+    lengths, eigenvalues = length_figure(rows).table(), eigenvalue_figure(rows).table()
+    assert lengths["length"].tolist() == list(rows[0].row.task.test_lengths)
+    assert lengths["accuracy"].tolist() == [0.625] * 9
+    assert eigenvalues["modulus"].tolist() == [1, math.hypot(1, 0.5)]
+
+
+def test_the_figures_of_the_archive_can_be_drawn():
+    rows = tracked_rows(RESULTS, RECIPES)
+    for figure in (length_figure(rows), eigenvalue_figure(rows)):
+        assert figure.plot().axes
