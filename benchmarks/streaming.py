@@ -7,6 +7,7 @@ processes. onnxruntime takes part if it is installed: ``pip install onnx onnxrun
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from eigenrnn import GRU, LSTM, RNN, Stream
+from eigenrnn import GRU, LSTM, RNN, SequenceModel, Stream
 from eigenrnn.experiments.bench import Timing, interleave
 
 __all__ = ["main", "measure"]
@@ -91,12 +92,15 @@ def contenders(N: int) -> dict[str, Callable[[], object]]:
     calls: dict[str, Callable[[], object]] = {}
     for ours, theirs in ((RNN, nn.RNN), (GRU, nn.GRU), (LSTM, nn.LSTM)):
         name, layer, rival = ours.__name__, ours(1, N).freeze(), theirs(1, N).eval()
-        stream = Stream(layer)
-        calls[f"Stream, {name}"] = lambda stream=stream: stream(x)
+        calls[f"Stream, {name}"] = partial(Stream(layer), x)
         calls[f"step, {name}"] = layer_step(layer, x)
         calls[f"torch.nn.{name}"] = torch_step(rival, x)
         if ours is RNN and find_spec("onnx") and find_spec("onnxruntime"):
             calls["onnxruntime, RNN"] = onnx_step(rival)
+    model = SequenceModel(RNN(1, N), 10)
+    model.layer.freeze()
+    calls["Stream, RNN with 10 outputs"] = partial(Stream(model), x)
+    calls["Stream, two layers of RNN"] = partial(Stream(RNN(1, N, num_layers=2).freeze()), x)
     W = torch.randn(N * N)
     calls[READ] = lambda: torch.dot(W, W)
     one = torch.ones(1)

@@ -10,6 +10,7 @@ import torch
 from eigenrnn import GRU, LSTM, NCGRU, RNN, AsRNN, ScoRNN, ScuRNN, SequenceModel, Stream
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled, use_backend
+from kernel_testing import python
 
 M, N, T = 3, 33, 7
 
@@ -471,3 +472,12 @@ def test_a_layer_that_changes_its_dtype_needs_a_new_stream():
         stream(torch.zeros(M))
     again = Stream(layer)
     assert again(inputs(layer)[0]).dtype == torch.float64
+
+
+@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+def test_every_instruction_set_gives_the_bits_of_the_whole_sequence(isa):
+    chosen = "(a_stream_gives or steps_of) and many"
+    arguments = "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, __file__
+    done = python(*arguments, EIGENRNN_ISA=isa)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
