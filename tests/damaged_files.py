@@ -507,8 +507,8 @@ def sweep_readers() -> dict[str, Reader]:
         ),
         # the error of a sweep of another file or version names the folder
         "sweep.json": Reader("sweep.json", described, sweep, bool, names=""),
-        "suggestions.json": Reader(
-            "suggestions.json",
+        "points.json": Reader(
+            "points.json",
             json_bytes(points),
             lambda folder: read_points(folder, Search({"lr": Range(0.001, 0.1)})),
             lambda found: all(isinstance(point, dict) for point in found),
@@ -529,7 +529,7 @@ def run_readers() -> dict[str, Reader]:
     archived = ArchivedRun("mine/table1", "row", "", 0, "ended", steps=8, parameters=12)
     state = io.BytesIO()
     weights = {"W": torch.arange(6.0)}
-    torch.save({"course": {"step": 4}, "learner": {"model": weights}, "format": 1}, state)
+    torch.save({"state": {"step": 4}, "train_step": {"model": weights}, "format": 1}, state)
 
     def archive(folder: Path) -> str:
         return ArchivedRun.read(folder / archived.relative_path).to_text()

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, replace
 
 from eigenrnn import ScoRNN
-from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
 from eigenrnn.experiments.results import ArchivedRun, collect
 from eigenrnn.experiments.tasks import Copying

@@ -7,7 +7,6 @@ import torch
 
 from eigenrnn import ScoRNN
 from eigenrnn.analysis import recurrent_matrices
-from eigenrnn.experiments.report import TrainedNetwork
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, checkpoint, fit
@@ -62,7 +61,7 @@ def rebuild(folder):
     """Rebuild the network of a run."""
     model = build(folder.name.split("-")[0])
     model.load_state_dict(checkpoint.load(folder / "best.pt")["model"])
-    return TrainedNetwork(model, next(TASK.batches("test", 4)).inputs)
+    return model, next(TASK.batches("test", 4)).inputs
 
 
 def write_recipe(folder, rows, notes=None):

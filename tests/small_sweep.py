@@ -16,7 +16,7 @@ import yaml
 from eigenrnn.experiments.cli.sweep_file import read_sweep
 from eigenrnn.experiments.sweep import worker
 from eigenrnn.experiments.sweep.folder import open_folder
-from eigenrnn.experiments.training import fit
+from eigenrnn.experiments.training import RunFolder
 from training_run import QUIET, one_thread, read_metrics
 
 TINY = {
@@ -49,10 +49,10 @@ def open_sweep(tmp_path, content=TINY | SEEDS):
 
 def train(sweep, trials, tmp_path, report=bool):
     """Train trials one after another, as in a worker; `report` receives their events."""
-    mark = json.loads((tmp_path / "out" / "sweep.json").read_text())["mark"]
+    fingerprint = json.loads((tmp_path / "out" / "sweep.json").read_text())["fingerprint"]
     with one_thread():
         return [
-            worker.train(trial, sweep.source, tmp_path / "out", mark, 1, report)
+            worker.train(trial, sweep.source, tmp_path / "out", fingerprint, 1, report)
             for trial in trials
         ]
 
@@ -71,9 +71,8 @@ def write_yaml(path, content):
 
 def fit_alone(sweep, status, folder):
     """Train the run of a trial without a sweep."""
-    setup = sweep.source.prepare(status.trial, folder)
     with one_thread():
-        return fit(setup.model, setup.task, setup.settings, folder, console=QUIET)
+        return sweep.source.train(status.trial, RunFolder(folder), console=QUIET)
 
 
 def untimed_rows(folder):

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 import torch
 
-from eigenrnn.errors import CheckpointError
+from eigenrnn.experiments.errors import CheckpointError
 from eigenrnn.experiments.training import checkpoint
 
 STATE = {"step": 7, "name": "x", "weights": {"W": torch.arange(64.0)}, "last": [1.5, None]}

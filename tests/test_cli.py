@@ -17,12 +17,12 @@ import torch
 import yaml
 
 from eigenrnn import __version__
-from eigenrnn.errors import RunExistsError
 from eigenrnn.experiments import registry
 from eigenrnn.experiments.cli.main import COMMANDS, main
 from eigenrnn.experiments.cli.parser import PARSERS
-from eigenrnn.experiments.cli.train_options import build_training, parse_options
+from eigenrnn.experiments.cli.train_options import build_training, default_name, parse_options
 from eigenrnn.experiments.data.mnist import FILES
+from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.recipes import Outcome
 from eigenrnn.experiments.registry import class_path
 from eigenrnn.experiments.training.train_step import TrainStep
@@ -312,8 +312,8 @@ def test_pixels_are_read_from_data_root(eigenrnn, data_root, monkeypatch, tmp_pa
 def test_a_run_is_named_after_task_and_layer(name):
     task, layer = class_path(registry.TASKS[name]), class_path(registry.LAYERS["scornn"])
     content = {"task": {"class_path": task}, "layer": {"class_path": layer}}
-    made = build_training(parse_options(content | {"hidden_size": 4, "steps": 1})[0])
-    assert made.name == f"{name}-scornn-4"
+    model, task, _ = build_training(parse_options(content | {"hidden_size": 4, "steps": 1})[0])
+    assert default_name(model, task) == f"{name}-scornn-4"
 
 
 def test_the_seed_determines_the_initialisation(eigenrnn, tmp_path):

@@ -30,7 +30,9 @@ def row(label):
 
 def losses(trained):
     series = {
-        run.row.label: run.column("train_loss")[1] for runs in trained.values() for run in runs
+        run.row.label: run.files.read_column("train_loss")[1]
+        for runs in trained.values()
+        for run in runs
     }
     return Curves(range(1, 5), series, "step", "loss")
 
@@ -88,7 +90,8 @@ def test_a_panel_with_missing_runs_is_listed_and_not_drawn(tmp_path):
 
 def test_an_unknown_column_is_named(tmp_path):
     recipe = replace(
-        RECIPE, panels=(Panel("a", "?", lambda t: t["one"][0].column("nothing"), ("one",)),)
+        RECIPE,
+        panels=(Panel("a", "?", lambda t: t["one"][0].files.read_column("nothing"), ("one",)),),
     )
     with pytest.raises(ValueError, match=r"expected a column nothing in .*metrics\.csv, got step"):
         reproduce(recipe, tmp_path, rows=["one"], console=QUIET)

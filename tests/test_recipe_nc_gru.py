@@ -1,6 +1,5 @@
 """The recipes of NC-GRU: printed numbers, settings, and the norms of figure 8."""
 
-import csv
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -14,7 +13,7 @@ from eigenrnn.experiments.recipes.nc_gru.ablations import NeumannNormCallback
 from eigenrnn.experiments.recipes.nc_gru.paper import TensorFlowGRU
 from eigenrnn.experiments.recipes.nc_gru.released import ReleasedNCGRU
 from eigenrnn.experiments.tasks import Parenthesis
-from eigenrnn.experiments.training import Callback, fit
+from eigenrnn.experiments.training import Callback, RunFolder, fit
 from training_run import QUIET, one_thread
 
 PLACES = {recipe.name.removeprefix("nc_gru/"): recipe for recipe in RECIPES}
@@ -346,35 +345,34 @@ def train(steps, folder, *callbacks, resume=False):
 
 
 def norm_rows(folder):
-    with (folder / "neumann_norm.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    """Return the norms by step."""
+    return dict(zip(*RunFolder(folder).read_column("neumann_norm"), strict=True))
 
 
 def test_the_norm_is_that_of_the_optimiser_step(tmp_path):
     recorder = SkewRecorder()
-    train(6, tmp_path, recorder, NeumannNormCallback(tmp_path, every=2))
+    train(6, tmp_path, recorder, NeumannNormCallback(every=2))
     rows = norm_rows(tmp_path)
-    assert [int(row["step"]) for row in rows] == [2, 4, 6]
-    for row in rows:
-        norm = float(row["layer.directions.0.candidate"])
-        assert norm == pytest.approx(recorder.norm(int(row["step"])), rel=1e-4)
+    assert list(rows) == [2, 4, 6]
+    for step, norm in rows.items():
+        assert norm == pytest.approx(recorder.norm(step), rel=1e-4)
         assert 0 < norm < 1
 
 
 def test_a_resumed_run_keeps_the_earlier_norms(tmp_path):
     for folder, parts in (("whole", (6,)), ("parts", (4, 6))):
         for steps in parts:
-            norms = NeumannNormCallback(tmp_path / folder, every=2)
+            norms = NeumannNormCallback(every=2)
             train(steps, tmp_path / folder, norms, resume=steps != parts[0])
     assert norm_rows(tmp_path / "parts") == norm_rows(tmp_path / "whole")
 
 
 def test_the_row_of_figure_8_writes_norms(tmp_path):
     callback_factory = PLACES["fig8"].rows[0].callback_factory
-    train(20, tmp_path, callback_factory(tmp_path))
-    assert [row["step"] for row in norm_rows(tmp_path)] == ["10", "20"]
+    train(20, tmp_path, callback_factory())
+    assert list(norm_rows(tmp_path)) == [10, 20]
 
 
-def test_the_callback_rejects_an_interval_of_one_step(tmp_path):
+def test_the_callback_rejects_an_interval_of_one_step():
     with pytest.raises(ValueError, match="expected every >= 2, got 1"):
-        NeumannNormCallback(tmp_path, every=1)
+        NeumannNormCallback(every=1)

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from eigenrnn import ScoRNN
-from eigenrnn.errors import FolderInUseError, MissingDataError, RunExistsError
+from eigenrnn.experiments.errors import FolderInUseError, MissingDataError, RunExistsError
 from eigenrnn.experiments.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
 from eigenrnn.experiments.tasks import Copying, PixelMNIST
 from eigenrnn.experiments.training import Callback, Settings
@@ -510,7 +510,7 @@ def test_the_duration_of_an_epoch_is_reported(tmp_path):
 
 def test_the_callback_of_a_row_gets_the_folder_of_the_run(tmp_path):
     class StepWriter(Callback):
-        def __init__(self, folder):
+        def begin(self, step, model, task, folder):  # noqa: ARG002
             self.folder = folder
 
         def after_step(self, step, loss, model):  # noqa: ARG002
@@ -587,13 +587,12 @@ def test_a_search_reports_its_best_point(tmp_path):
 
 
 class EvaluationCounter(Callback):
-    """Writes the step of the last evaluation to its own file."""
+    """Writes the step of each evaluation to a column of its own."""
 
-    def __init__(self, folder):
-        self.path = folder / "evaluations.csv"
+    columns = ("evaluations",)
 
     def after_evaluation(self, step, metrics, model):  # noqa: ARG002
-        self.path.write_text(f"step,evaluations\n{step},{step}\n")
+        return {"evaluations": step}
 
 
 @pytest.mark.parametrize(("success", "values"), [(100.0, (2.0, 2.0)), (0.0, ())])
@@ -603,9 +602,10 @@ def test_a_number_written_by_a_callback_is_reported_for_successful_runs(tmp_path
         "table 3",
         "test",
         "evaluations",
+        "last",
         success=success,
         only_successes=True,
-        file="evaluations.csv",
+        column="evaluations",
     )
     (outcome,) = run_row(tiny_row(reported=reported, callback_factory=EvaluationCounter), tmp_path)
     assert outcome.values == values

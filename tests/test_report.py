@@ -415,7 +415,7 @@ def test_table_compares_our_mean_and_standard_error_with_the_paper(tmp_path):
     table = paper_and_ours(read_records([tmp_path]).recipes[0])
     row = dict(zip(table.headings, table.rows[0], strict=True))
     # mean of .4 and .6, whose standard error is .1
-    wanted = {"paper": "0.5", "ours": "0.5000 ± 0.100", "difference": "+0.000", "runs": "2"}
+    wanted = {"paper": "0.5", "ours": "0.5000 ± 0.100", "difference": "0", "runs": "2"}
     assert row == row | wanted | {"parameters": "1,234", "seconds per run": "2.0"}
 
 

@@ -117,7 +117,7 @@ def long_metrics(tmp_path):
         evaluated = f"{1 / (step + 7)!r},nan" if step % 10 == 0 else ","
         lines.append(f"{step},{step},{math.exp(-step / 300)!r},{evaluated}")
     path.write_text("\n".join(lines) + "\n")
-    return path
+    return RunFolder(tmp_path).read_metrics()
 
 
 def test_a_curve_is_thinned_with_its_ends(long_metrics):
@@ -176,7 +176,7 @@ def test_a_run_does_not_count_for_a_row_with_other_settings(changes):
 
 def test_a_run_does_not_count_for_a_row_with_a_callback():
     known = recipes()
-    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", callback_factory=lambda _: None)
+    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", callback_factory=lambda: None)
     same = SharedRuns(known)
     (trained, _), (watched,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
     assert (same.runs_served_by(trained), same.runs_served_by(watched)) == ([], [trained])

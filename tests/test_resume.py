@@ -1,7 +1,6 @@
 """Interrupted runs, once resumed, equal uninterrupted ones."""
 
 import io
-import json
 import os
 import platform
 import random
@@ -18,7 +17,8 @@ import torch
 from rich.console import Console
 
 import training_run
-from eigenrnn.errors import CheckpointError, FolderInUseError, NonFiniteLossError, WriteError
+from eigenrnn.errors import WriteError
+from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, NonFiniteLossError
 from eigenrnn.experiments.training import Callback, Dynamics, checkpoint, loop
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
@@ -69,7 +69,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
     small_fit(killed, settings, resume=True)
     small_fit(whole, settings)
     assert numbers(killed) == numbers(whole), f"killed after {rows} rows"
-    ends = [checkpoint.load(run / "last.pt")["learner"]["model"] for run in (killed, whole)]
+    ends = [checkpoint.load(run / "last.pt")["train_step"]["model"] for run in (killed, whole)]
     assert all(equal(ends[0][name], ends[1][name]) for name in ends[1])
 
 
@@ -130,7 +130,7 @@ def test_a_signal_saves_a_checkpoint_and_the_run_can_be_resumed(tmp_path, number
     assert signal.getsignal(number) is before
     assert stopped.interrupted
     assert stopped.steps == 9
-    assert checkpoint.load(tmp_path / "halves" / "last.pt")["course"]["step"] == 9
+    assert checkpoint.load(tmp_path / "halves" / "last.pt")["state"]["step"] == 9
     assert not (tmp_path / "halves" / "result.json").exists()
 
     result = small_fit(tmp_path / "halves", resume=True)
@@ -274,21 +274,11 @@ def test_a_run_killed_before_writing_its_result_writes_it_on_resuming(tmp_path):
 def test_processor_seconds_continue_from_the_checkpoint(tmp_path):
     small_fit(tmp_path, callbacks=[Interrupt(8, signal.SIGINT)])
     content = checkpoint.load(tmp_path / "last.pt")
-    seconds = content["course"]["processor_seconds"]
+    seconds = content["state"]["processor_seconds"]
     assert 0 < seconds < 1000
-    content["course"]["processor_seconds"] = 1000.0
+    content["state"]["processor_seconds"] = 1000.0
     checkpoint.save(tmp_path / "last.pt", content)
     assert 1000 < small_fit(tmp_path, resume=True).processor_seconds < 2000
-
-
-def test_processor_seconds_missing_in_the_checkpoint_stay_unknown(tmp_path):
-    small_fit(tmp_path, callbacks=[Interrupt(8, signal.SIGINT)])
-    content = checkpoint.load(tmp_path / "last.pt")
-    del content["course"]["processor_seconds"]
-    checkpoint.save(tmp_path / "last.pt", content)
-    result = small_fit(tmp_path, resume=True)
-    assert result.processor_seconds is None
-    assert json.loads((tmp_path / "result.json").read_text())["processor_seconds"] is None
 
 
 def test_a_resumed_run_may_be_longer(tmp_path):
@@ -370,7 +360,7 @@ def test_a_damaged_checkpoint_raises(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "part", ["fingerprint", "course", "learner", "course.step", "learner.model"]
+    "part", ["fingerprint", "state", "train_step", "state.step", "train_step.model"]
 )
 def test_a_checkpoint_that_lacks_a_part_raises(tmp_path, part):
     small_fit(tmp_path, small_settings(1))
@@ -416,7 +406,7 @@ def crash_after_best(folder):
     with pytest.raises(CrashError):
         small_fit(folder, settings, callbacks=[Interrupt(4, CrashError())])
     steps = (checkpoint.load(folder / f"{name}.pt") for name in ("best", "last"))
-    assert [state.get("step", state.get("course", {}).get("step")) for state in steps] == [3, 2]
+    assert [state.get("step", state.get("state", {}).get("step")) for state in steps] == [3, 2]
     return settings
 
 
@@ -439,16 +429,19 @@ def test_a_deleted_best_pt_is_restored_from_the_checkpoint(tmp_path):
     assert all(equal(before["model"][name], after["model"][name]) for name in before["model"])
 
 
-def test_a_checkpoint_of_an_earlier_version_uses_best_pt(tmp_path):
-    settings = crash_after_best(tmp_path)
-    content = checkpoint.load(tmp_path / "last.pt")
-    best = content.pop("best")
-    content["course"] |= {"best": best["metrics"], "best_step": best["step"]}
-    checkpoint.save(tmp_path / "last.pt", content)
-    result = small_fit(tmp_path, replace(settings, eval_every=30), resume=True)
-    assert result.best_step == 3
-    kept = checkpoint.load(tmp_path / "best.pt")
-    assert (kept["step"], kept["metrics"]) == (result.best_step, result.best)
+def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(tmp_path):
+    result = small_fit(tmp_path, small_settings(2))
+    path = tmp_path / "last.pt"
+    content = checkpoint.load(path)
+    content |= {"course": content.pop("state"), "learner": content.pop("train_step")}
+    checkpoint.save(path, content)
+    message = rf"{path} was written by an earlier version.*overwrite=True"
+    with pytest.raises(CheckpointError, match=message):
+        small_fit(tmp_path, small_settings(4), resume=True)
+    assert checkpoint.load(path)["course"]["step"] == 2, "the file was changed"
+    assert replace(small_fit(tmp_path, small_settings(2), overwrite=True), **NO_TIMES) == replace(
+        result, **NO_TIMES
+    )
 
 
 # concurrent processes

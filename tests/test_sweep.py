@@ -200,8 +200,8 @@ class CrashingSource(TrialSource):
     def task(self, trial):
         return self.source.task(trial)
 
-    def prepare(self, trial, folder):
-        return os._exit(1) if trial.seed == 0 else self.source.prepare(trial, folder)
+    def train(self, trial, files, **options):
+        return os._exit(1) if trial.seed == 0 else self.source.train(trial, files, **options)
 
 
 @pytest.fixture

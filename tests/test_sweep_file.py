@@ -5,9 +5,10 @@ import pytest
 from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.cli.sweep_file import read_sweep
 from eigenrnn.experiments.recipes import nonnormal
-from eigenrnn.experiments.recipes.runs import RunKey
+from eigenrnn.experiments.recipes.runs import row_of
 from eigenrnn.experiments.sweep import Choice, Range, Search
-from eigenrnn.experiments.training import fit
+from eigenrnn.experiments.training import RunFolder
+from eigenrnn.experiments.training.run_key import RunKey
 from small_sweep import SEEDS, TINY, read_content
 from training_run import QUIET, one_thread
 
@@ -201,7 +202,7 @@ def test_the_points_of_a_recipe_are_those_of_its_rows(tmp_path):
     trials = [sweep.source.trials(n, point)[0] for n, point in enumerate(sweep.plan.points)]
     assert [trial.point for trial in trials] == list(row.points())
     origin = RunKey(recipe.name, row.label, trials[5].point, 3, False)
-    assert sweep.source.prepare(trials[5], tmp_path).settings == origin.find_row(recipe).settings
+    assert sweep.source.run(trials[5]).row.settings == row_of(origin, recipe).settings
 
 
 def test_a_recipe_can_be_swept_with_other_values(tmp_path):
@@ -209,16 +210,9 @@ def test_a_recipe_can_be_swept_with_other_values(tmp_path):
     content |= {"grid": {"lr": [0.25], "task.delay": [7], "hidden_size": [6]}}
     sweep = read_content(tmp_path, content)
     (trial,) = sweep.source.trials(0, sweep.plan.points[0])
-    setup = sweep.source.prepare(trial, tmp_path)
-    assert (setup.settings.lr, setup.task.delay) == (0.25, 7)
+    row = sweep.source.run(trial).row
+    assert (row.settings.lr, row.task.delay) == (0.25, 7)
     with one_thread():
-        fit(
-            setup.model,
-            setup.task,
-            setup.settings,
-            tmp_path / "run",
-            console=QUIET,
-            config=setup.config,
-        )
+        sweep.source.train(trial, RunFolder(tmp_path / "run"), console=QUIET)
     again = load(tmp_path / "run")
-    assert (again.settings, again.task) == (setup.settings, setup.task)
+    assert (again.settings, again.task) == (row.settings, row.task)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eigenrnn.errors import RunExistsError
 from eigenrnn.experiments.cli.rebuild import load
+from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.sweep import Criterion, Status, Trial
@@ -46,7 +46,7 @@ def test_a_sweep_of_another_version_raises_and_is_kept(tmp_path, options):
     open_folder(tmp_path, TINY, overwrite=False)
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"eigenrnn": "0.0.7"}))
-    with pytest.raises(ValueError, match=r"a sweep of eigenrnn 0\.0\.7 \(format 2\), and this is"):
+    with pytest.raises(ValueError, match=r"a sweep of eigenrnn 0\.0\.7 \(format 3\), and this is"):
         check_folder(tmp_path, TINY, **NEITHER | options)
 
 
@@ -125,7 +125,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
     assert status.state == "failed"
     assert f"the disk of {folder} is full" in status.message
     assert status.message.endswith(f"the last good checkpoint is {folder / 'last.pt'}")
-    assert checkpoint.load(folder / "last.pt")["course"]["step"] == 4
+    assert checkpoint.load(folder / "last.pt")["state"]["step"] == 4
 
     room[0] = True
     (status,) = train(sweep, [trial], tmp_path)
@@ -201,8 +201,8 @@ def test_values_of_the_wrong_type_are_treated_as_damage(tmp_path, name, content)
     "content", ['{"points": [', '{"points": [{}]}', '{"points": [1]}', '{"points": [{"a": 1}]}']
 )
 def test_damaged_suggestions_raise(tmp_path, content):
-    (tmp_path / "suggestions.json").write_text(content)
-    with pytest.raises(ValueError, match=r"suggestions\.json is .*damaged"):
+    (tmp_path / "points.json").write_text(content)
+    with pytest.raises(ValueError, match=r"points\.json is .*damaged"):
         read_points(tmp_path, Search({"lr": Range(0.1, 1)}))
 
 
@@ -230,12 +230,12 @@ def test_a_machine_that_comes_back_stops_writing(tmp_path):
     (status,) = train(sweep, [trial], tmp_path, take_over)
     assert "another worker has taken over" in status.message
     assert Status.read(trial, out).owner == "another"
-    assert checkpoint.load(out / trial.path / "last.pt")["course"]["step"] == 4
+    assert checkpoint.load(out / trial.path / "last.pt")["state"]["step"] == 4
 
 
 def test_a_machine_without_the_folder_fails(tmp_path):
     sweep, trials = open_sweep(tmp_path)
-    status = train_trial(trials[0], sweep.source, tmp_path / "elsewhere", "mark", 1, print)
+    status = train_trial(trials[0], sweep.source, tmp_path / "elsewhere", "fingerprint", 1, print)
     assert status.state == "failed"
     assert "a folder that all machines share" in status.message
 

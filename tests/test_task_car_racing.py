@@ -10,8 +10,8 @@ from scipy import stats
 
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.data.car_racing import ENCODED, Encoded, split_slices
+from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.tasks import CarRacing
 from eigenrnn.experiments.tasks.sampling import generator_for
 from eigenrnn.experiments.training import Settings, fit

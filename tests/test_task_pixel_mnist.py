@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.tasks import PixelMNIST
 from eigenrnn.experiments.tasks.sampling import generator_for
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.tasks import CharPTB, Enwik8, Text, WordPTB
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.tasks.sampling import generator_for

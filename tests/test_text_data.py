@@ -11,7 +11,6 @@ import pooch
 import pytest
 
 from eigenrnn import memory
-from eigenrnn.errors import ChecksumError, MissingDataError
 from eigenrnn.experiments.data import DataFile
 from eigenrnn.experiments.data import text as text_data
 from eigenrnn.experiments.data.text import (
@@ -26,6 +25,7 @@ from eigenrnn.experiments.data.text import (
     read_text,
     split_text,
 )
+from eigenrnn.experiments.errors import ChecksumError, MissingDataError
 from synthetic_data import patched_enwik8, synthetic_enwik8
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}

@@ -17,7 +17,7 @@ from torch import nn
 import training_run
 from eigenrnn import memory
 from eigenrnn.constraints import FourierProduct, Unconstrained
-from eigenrnn.errors import NonFiniteLossError, RunExistsError
+from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.tasks.base import Batch
 from eigenrnn.experiments.training import Callback, Settings, checkpoint
@@ -425,7 +425,7 @@ def test_a_non_finite_loss_stops_the_run(tmp_path):
     assert "the loss of step 12 is nan" in message
     assert "largest gradient norms: layer.directions.0.weight_ih nan" in message
     assert str(tmp_path / "last.pt") in message
-    assert checkpoint.load(tmp_path / "last.pt")["course"]["step"] == 10
+    assert checkpoint.load(tmp_path / "last.pt")["state"]["step"] == 10
     assert all(p.isfinite().all() for p in model.parameters())
 
 

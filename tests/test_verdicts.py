@@ -8,11 +8,12 @@ import pytest
 from eigenrnn.experiments.claims.claim import AtLeast, AtMost, Claim, Less, Runs
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.experiments.recipes import Recipe
-from eigenrnn.experiments.recipes.runs import RunKey
+from eigenrnn.experiments.recipes.runs import row_of
 from eigenrnn.experiments.results import Archive, collect
 from eigenrnn.experiments.results.archive import runs_by_row
 from eigenrnn.experiments.results.verdicts import Verdicts
 from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training.run_key import RunKey
 from recipes_for_results import recipes, row, run
 
 NAME = "tiny/table2"
@@ -97,7 +98,7 @@ def test_the_page_of_a_reduced_run_says_so(reduced_folder):
 def test_a_reduced_run_is_rebuilt_with_its_epochs(reduced_folder):
     config = json.loads((reduced_folder / "scornn-4" / "seed-0" / "config.json").read_text())
     key = RunKey.from_config(config["config"])
-    assert key.find_row(recipe()).settings.epochs == 1
+    assert row_of(key, recipe()).settings.epochs == 1
 
 
 def test_an_unknown_point_is_refused(tmp_path):

@@ -216,7 +216,7 @@ def test_the_autoencoders_baseline_is_the_loss_of_the_mean_frame(recorded):
 
 def test_drives_are_encoded_by_the_autoencoder_in_the_folder(recorded):
     model = VAE().eval()
-    model.load_state_dict(checkpoint.load(recorded.vae / "last.pt")["learner"]["model"])
+    model.load_state_dict(checkpoint.load(recorded.vae / "last.pt")["train_step"]["model"])
     encoded = read_encoded(recorded.encoded)
     for number in range(3):
         drive = recorded.read(number)

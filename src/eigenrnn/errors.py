@@ -6,14 +6,8 @@ import operator
 from importlib.util import find_spec
 
 __all__ = [
-    "CheckpointError",
-    "ChecksumError",
-    "FolderInUseError",
-    "MissingDataError",
     "NoInverseError",
-    "NonFiniteLossError",
     "NotInSetError",
-    "RunExistsError",
     "WriteError",
     "check_installed",
     "check_not_negative",
@@ -38,26 +32,6 @@ class NoInverseError(ValueError):
     """The map of a constraint has no computable inverse, so no matrix can be assigned to it."""
 
 
-class MissingDataError(FileNotFoundError):
-    """A data file is in none of the searched folders."""
-
-
-class ChecksumError(ValueError):
-    """A data file differs from the published one."""
-
-
-class CheckpointError(ValueError):
-    """A checkpoint is missing, damaged or of another format."""
-
-
-class RunExistsError(FileExistsError):
-    """A run directory already holds a run."""
-
-
-class FolderInUseError(BlockingIOError):
-    """Another process is writing to a folder."""
-
-
 class WriteError(OSError):
     """A file cannot be written, for instance because the disk is full.
 
@@ -75,10 +49,6 @@ class WriteError(OSError):
             f"{message}; free some space and run it again (a run that had begun goes on with "
             "resume=True, on the command line --resume)"
         )
-
-
-class NonFiniteLossError(ArithmeticError):
-    """The training loss is infinite or NaN."""
 
 
 def check_installed(extra: str, purpose: str, *packages: str) -> None:

@@ -11,14 +11,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
+from torch import Tensor, nn
 
 from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.analyse import analyse as analyse_model
 from eigenrnn.analysis.forward_pass import layer_inputs
-from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.cli.rebuild import LoadedRun, load
-from eigenrnn.experiments.report import TrainedNetwork, read_records, write_report
+from eigenrnn.experiments.errors import MissingDataError
+from eigenrnn.experiments.report import RebuildModel, read_records, write_report
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training.files import read_json, write_json
 from eigenrnn.experiments.training.progress import plain_console
@@ -101,7 +101,7 @@ def _summary(rebuilt: LoadedRun, everything: AnalysisResults) -> dict[str, Any]:
             for name, found in everything.results.items()
         },
         "left_out": everything.skipped,
-        "remarks": everything.notes,
+        "notes": everything.notes,
     }
 
 
@@ -129,8 +129,8 @@ def _rows(everything: AnalysisResults) -> Iterator[tuple[str, str, str]]:
 
 
 def _notes(everything: AnalysisResults, missing: str | None) -> Iterator[str]:
-    """Yield the remarks, and the reasons for missing analyses."""
-    yield from (f"{name}: {remark}" for name, remark in everything.notes.items())
+    """Yield the notes, and the reasons for missing analyses."""
+    yield from (f"{name}: {note}" for name, note in everything.notes.items())
     if missing is not None:
         yield missing
     yield from (f"skipped {name}: {reason}" for name, reason in everything.skipped.items())
@@ -148,13 +148,11 @@ def report(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _rebuilder(
-    data_root: str | None, say: Callable[[str], None]
-) -> Callable[[Path], TrainedNetwork]:
-    def rebuild_run(folder: Path) -> TrainedNetwork:
+def _rebuilder(data_root: str | None, say: Callable[[str], None]) -> RebuildModel:
+    def rebuild_run(folder: Path) -> tuple[nn.Module, Tensor | None]:
         say(f"analysing {folder}")
         rebuilt = load(folder, data_root)
-        return TrainedNetwork(rebuilt.model, _inputs(rebuilt))
+        return rebuilt.model, _inputs(rebuilt)
 
     return rebuild_run
 

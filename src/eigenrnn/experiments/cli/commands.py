@@ -11,15 +11,17 @@ from rich.console import Console
 from rich.text import Text
 from torch import nn
 
-from eigenrnn.errors import NonFiniteLossError, check_positive_integer
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.cli import name_lookup, tables
 from eigenrnn.experiments.cli.parser import PARSERS, explain
 from eigenrnn.experiments.cli.reproduce_all import reproduce_all
 from eigenrnn.experiments.cli.train_options import (
     build_training,
     config_entry,
+    default_name,
     recipe_with_data_root,
 )
+from eigenrnn.experiments.errors import NonFiniteLossError
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.registry import RECIPES
@@ -94,21 +96,22 @@ def _train(options: Namespace, console: Console, entry: dict[str, Any]) -> int:
     every = options.dynamics_every
     if every is not None:
         check_positive_integer("dynamics_every", every)
-    training = build_training(options, options.data_root)
-    check_recurrent_rate(training.model, training.settings)
+    model, task, settings = build_training(options, options.data_root)
+    name = default_name(model, task)
+    check_recurrent_rate(model, settings)
     result = fit(
-        training.model,
-        training.task,
-        training.settings,
-        Path(options.out or f"runs/{training.name}"),
+        model,
+        task,
+        settings,
+        Path(options.out or f"runs/{name}"),
         resume=options.resume,
         overwrite=options.overwrite,
         callbacks=[] if every is None else [Dynamics(every)],
-        name=training.name,
+        name=name,
         max_minutes=options.max_minutes,
         config={"command": "train", "options": entry},
     )
-    _print_result(result, training.task, training.model, console)
+    _print_result(result, task, model, console)
     return _status(result.signal)
 
 

@@ -4,18 +4,17 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, cast
 
 import yaml
 from jsonargparse import Namespace
 
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
-from eigenrnn.experiments.cli.train_options import build_training, parse_options
-from eigenrnn.experiments.sweep import Trial, TrialSetup, TrialSource
+from eigenrnn.experiments.cli.train_options import build_training, default_name, parse_options
+from eigenrnn.experiments.sweep import Trial, TrialSource
 from eigenrnn.experiments.sweep.trial import format_value
 from eigenrnn.experiments.tasks import Task
-from eigenrnn.experiments.training import Settings
+from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
 
 __all__ = ["ConfigSweep"]
 
@@ -55,21 +54,20 @@ class ConfigSweep(TrialSource):
             # trials that differ in training settings only share a model: build it once
             shape = {n: v for n, v in trial.parameters.items() if n not in _SETTINGS}
             if repr(shape) not in built:
-                training = build_training(options, self.data_root)
-                if training.task.missing_data() is not None:
-                    next(training.task.batches("train", 1))  # downloads the data, or raises
+                _, task, _ = build_training(options, self.data_root)
+                if task.missing_data() is not None:
+                    next(task.batches("train", 1))  # downloads the data, or raises
                 built.add(repr(shape))
 
     def task(self, trial: Trial) -> Task:
         return self._options(trial)[0].task
 
-    def prepare(self, trial: Trial, folder: Path) -> TrialSetup:
-        del folder
-        options, entry = self._options(trial)
-        training = build_training(options, self.data_root)
+    def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
+        chosen, entry = self._options(trial)
+        model, task, settings = build_training(chosen, self.data_root)
+        name = ", ".join(part for part in (default_name(model, task), trial.point) if part)
         config = {"command": "train", "options": entry}
-        name = f"{training.name}, {trial.name}"
-        return TrialSetup(training.model, training.task, training.settings, name, config)
+        return fit(model, task, settings, files.path, name=name, config=config, **options)
 
     def _options(self, trial: Trial) -> tuple[Namespace, dict[str, Any]]:
         """Return the instantiated options of a trial, and their entry in config.json."""

@@ -49,16 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _import_run() -> Callable[[list[str]], int]:
     """Import torch and all recipes, and exempt their objects from garbage collection.
 
-    They live until the process ends; visiting them meanwhile takes half a second in all.
+    They live until the process ends; visiting them meanwhile takes 0.2 s in all.
     """
     first = "torch" not in sys.modules
     if first:
         gc.disable()
-    from eigenrnn.experiments.cli.commands import run
+    try:
+        from eigenrnn.experiments.cli.commands import run
 
-    if first:
-        gc.freeze()
-        gc.enable()
+        if first:
+            gc.freeze()
+    finally:
+        if first:
+            gc.enable()
     return run
 
 

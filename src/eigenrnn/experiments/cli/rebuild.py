@@ -11,7 +11,6 @@ from jsonargparse import Namespace
 from torch import nn
 
 from eigenrnn import __version__
-from eigenrnn.errors import CheckpointError, MissingDataError
 from eigenrnn.experiments.cli.name_lookup import annotations_of, did_you_mean
 from eigenrnn.experiments.cli.parser import PARSERS, explain
 from eigenrnn.experiments.cli.train_options import (
@@ -19,14 +18,16 @@ from eigenrnn.experiments.cli.train_options import (
     build_training,
     recipe_with_data_root,
 )
-from eigenrnn.experiments.recipes.runs import RunKey
+from eigenrnn.experiments.errors import MissingDataError
+from eigenrnn.experiments.recipes.runs import row_of
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
 from eigenrnn.experiments.tasks import Batch, Task
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
-from eigenrnn.experiments.training import Settings, checkpoint
+from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.dynamics import probe_batch
 from eigenrnn.experiments.training.result import selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn.experiments.training.run_key import RunKey
 
 __all__ = ["LoadedRun", "load", "registered_options"]
 
@@ -89,21 +90,15 @@ def load(path: str | Path, data_root: str | None = None) -> LoadedRun:
     folder = path.parent if path.suffix == ".pt" else path
     config = _config(folder)
     file = path if path.suffix == ".pt" else _checkpoint_of(folder)
-    state = checkpoint.load(file)
+    weights, step = RunFolder(folder).read_weights(file)
     entry = config.get("config") or {}
     if entry.get("command") not in ("train", "reproduce"):
-        raise ValueError(_not_from_command_line(folder, file, "learner" in state))
+        raise ValueError(_not_from_command_line(folder))
     preprocessing = RunFolder(folder).read_preprocessing()
     try:
         model, task, settings = _build(entry, data_root, preprocessing)
     except Exception as error:  # edited options can make a constructor raise anything
         raise ValueError(_build_error(folder, config, error)) from error
-    try:
-        weights = state["learner"]["model"] if "learner" in state else state["model"]
-        step = int(state["course"]["step"] if "learner" in state else state["step"])
-    except (KeyError, TypeError, ValueError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise CheckpointError(f"{file} is not a checkpoint of a run: {reason}") from None
     try:
         model.to(torch.float64 if settings.precision == "64-true" else None)
         model.load_state_dict(weights)
@@ -155,13 +150,11 @@ def _checkpoint_of(folder: Path) -> Path:
     return found
 
 
-def _not_from_command_line(folder: Path, file: Path, is_last: bool) -> str:
-    weights = "['learner']['model']" if is_last else "['model']"
+def _not_from_command_line(folder: Path) -> str:
     return (
         f"the model of {folder} was created in Python and only its weights are stored: build the "
-        f"model, call model.load_state_dict("
-        f"eigenrnn.experiments.training.checkpoint.load('{file}'){weights}), then "
-        "eigenrnn.analysis.analyse(model)"
+        f"model, call model.load_state_dict(eigenrnn.experiments.training.RunFolder('{folder}')"
+        ".read_weights()[0]), then eigenrnn.analysis.analyse(model)"
     )
 
 
@@ -175,12 +168,11 @@ def _build(
     """
     if entry["command"] == "train":
         options = registered_options(entry.get("options"))
-        training = build_training(options, data_root, preprocessing)
-        return training.model, training.task, training.settings
+        return build_training(options, data_root, preprocessing)
     key = RunKey.from_config(entry)
     if key.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {key.recipe}")
-    row = key.find_row(recipe_with_data_root(RECIPES[key.recipe], data_root))
+    row = row_of(key, recipe_with_data_root(RECIPES[key.recipe], data_root))
     return row.build(key.seed), row.task, row.settings
 
 

@@ -13,7 +13,13 @@ from rich.text import Text
 from eigenrnn.experiments.cli.name_lookup import unknown_name
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.cost import estimated_seconds
-from eigenrnn.experiments.recipes.results_files import columns, notes, notice_of, to_markdown
+from eigenrnn.experiments.recipes.results_files import (
+    columns,
+    note_text,
+    notes,
+    notice_of,
+    to_markdown,
+)
 from eigenrnn.experiments.registry import BACKENDS, CONSTRAINTS, LAYERS, RECIPES, TASKS, summary
 from eigenrnn.ops.dispatch import Backend
 
@@ -86,7 +92,7 @@ def show_outcomes(
     for heading, items in notes(recipe, outcomes).items():
         console.print(heading, style="bold")
         for item in items:
-            console.print(Padding(Text(item), (0, 0, 0, 2)))
+            console.print(Padding(Text(note_text(item)), (0, 0, 0, 2)))
         console.print()
     if notice := notice_of(recipe, quick=quick):
         console.print(notice, style="yellow")

@@ -1,6 +1,6 @@
 """Builds the model, the task and the settings from the options of a command."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -19,9 +19,9 @@ from eigenrnn.layers.stacked import Stacked
 
 __all__ = [
     "RUN_ARGUMENTS",
-    "TrainingSetup",
     "build_training",
     "config_entry",
+    "default_name",
     "parse_options",
     "recipe_with_data_root",
 ]
@@ -29,26 +29,9 @@ __all__ = [
 RUN_ARGUMENTS = ("config", "data_root", "out", "resume", "overwrite")
 
 
-@dataclass(frozen=True)
-class TrainingSetup:
-    """The model, task and settings of `eigenrnn train`.
-
-    Args:
-        model: The network, initialised from the seed.
-        task: The task.
-        settings: The training settings.
-        name: The default name of the run, from the task, the layer and its size.
-    """
-
-    model: nn.Module
-    task: Task
-    settings: Settings
-    name: str
-
-
 def build_training(
     options: Namespace, data_root: str | None = None, preprocessing: Preprocessing | None = None
-) -> TrainingSetup:
+) -> tuple[nn.Module, Task, Settings]:
     """Build the model, the task and the settings from the options of `train`.
 
     Args:
@@ -65,9 +48,13 @@ def build_training(
         embedding_size=options.embedding_size,
         generator=torch.Generator().manual_seed(settings.seed),
     )
+    return model, task, settings
+
+
+def default_name(model: nn.Module, task: Task) -> str:
+    """Return the default name of a run, from the task, the layer and its size."""
     layer = next(module for module in model.modules() if isinstance(module, Stacked | nn.RNNBase))
-    name = f"{task_name(type(task))}-{type(layer).__name__.lower()}-{options.hidden_size}"
-    return TrainingSetup(model, task, settings, name)
+    return f"{task_name(type(task))}-{type(layer).__name__.lower()}-{layer.hidden_size}"
 
 
 def config_entry(options: Namespace) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.data.archives import read_arrays, wrap_parser_errors
 from eigenrnn.experiments.data.files import DATA_VARIABLE
+from eigenrnn.experiments.errors import MissingDataError
 
 __all__ = [
     "ACTIONS",

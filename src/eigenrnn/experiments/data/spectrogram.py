@@ -10,7 +10,6 @@ __all__ = [
     "HOP",
     "WINDOW",
     "decibels",
-    "frame_count",
     "istft",
     "magnitude",
     "resynthesis",
@@ -23,11 +22,6 @@ FLOOR_DB = -50.0
 """The decibels of silence, from the constant that is added to every power."""
 
 _FLOOR = 1e-5
-
-
-def frame_count(samples: int) -> int:
-    """Return the number of frames of a recording."""
-    return -(-samples // HOP) + WINDOW // HOP + 1
 
 
 def stft(

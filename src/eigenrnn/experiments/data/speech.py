@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.data.archives import read_members
 from eigenrnn.experiments.data.audio import read_recording, resample
 from eigenrnn.experiments.data.files import DATA_VARIABLE, DataFile, locate, missing_file
+from eigenrnn.experiments.errors import MissingDataError
 
 __all__ = [
     "CORE_TEST",

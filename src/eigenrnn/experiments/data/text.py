@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.errors import ChecksumError, MissingDataError
 from eigenrnn.experiments.data.archives import read_gzip
 from eigenrnn.experiments.data.files import DataFile, cache_folder, locate
+from eigenrnn.experiments.errors import ChecksumError, MissingDataError
 from eigenrnn.memory import check_memory
 
 __all__ = [

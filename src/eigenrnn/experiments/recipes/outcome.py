@@ -1,10 +1,8 @@
 """The outcome of a row: the numbers of its runs by the paper's rule, their mean and error."""
 
-import csv
 import math
 import statistics
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 from eigenrnn.experiments.recipes.recipe import Entry, Quoted, Reported, Row
@@ -193,11 +191,17 @@ def standard_error(values: tuple[float, ...]) -> float | None:
 
 
 def measured_value(row: Row, result: Result) -> float | None:
-    """Return the number of a run by the paper's rule; None if the run does not count."""
+    """Return the number of a run by the paper's rule; None if the run does not count.
+
+    Raises:
+        ValueError: If the row compares the time of an epoch, and its task has none.
+    """
     reported = row.reported
     if reported.quantity == "epoch_seconds":
         per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
-        return result.seconds / result.steps * (per_epoch or 1)
+        if per_epoch is None:
+            raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
+        return result.seconds / result.steps * per_epoch
     if reported.quantity == "success":
         return float(_is_success(row, result))
     if reported.only_successes and not _is_success(row, result):
@@ -220,22 +224,15 @@ def deciding_loss(row: Row, result: Result) -> float:
 
 
 def _is_success(row: Row, result: Result) -> bool:
-    loss = replace(row.reported, quantity="loss", rule="best", file=None)
+    loss = replace(row.reported, quantity="loss", rule="best", column=None)
     return _by_rule(loss, result) < row.reported.success * row.task.baseline()
 
 
 def _by_rule(reported: Reported, result: Result) -> float:
-    if reported.file is not None:
-        return _column(result.directory / reported.file, reported.quantity)[-1]
     if reported.rule == "validation":
         return result.best[reported.split][reported.quantity]
-    column = f"{reported.split}_{reported.quantity}"
-    values = _column(RunFolder(result.directory).metrics, column)
+    column = reported.column or f"{reported.split}_{reported.quantity}"
+    _, values = RunFolder(result.directory).read_column(column)
     if reported.rule == "last":
         return values[-1]
     return max(values) if reported.quantity in _HIGHER_IS_BETTER else min(values)
-
-
-def _column(path: Path, name: str) -> list[float]:
-    with path.open(newline="") as file:
-        return [float(row[name]) for row in csv.DictReader(file) if row[name]]

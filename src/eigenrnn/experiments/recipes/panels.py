@@ -1,6 +1,5 @@
 """The pictures of a recipe: panels drawn from its trained runs, as curves or as maps."""
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,68 +7,21 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from torch import nn
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
 from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.runs import run_path
-from eigenrnn.experiments.tasks import Batch
-from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn.experiments.recipes.runs import Run, runs_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Curves", "Map", "Panel", "SideBySide", "TrainedRun", "draw_panels", "row_of_figure"]
+__all__ = ["Curves", "Map", "Panel", "SideBySide", "draw_panels", "row_of_figure"]
 
 _FIGURE_NOTE = (
     "the figure shows the trained network and prints no number; we list the loss of its run"
 )
-
-
-@dataclass(frozen=True)
-class TrainedRun:
-    """A finished run.
-
-    Args:
-        row: The row that was trained, at one point of its grid.
-        seed: The seed of the run.
-        folder: The folder of the run.
-    """
-
-    row: Row
-    seed: int
-    folder: Path
-
-    def model(self) -> nn.Module:
-        """Build the network with the weights of its best evaluation, or else the last weights."""
-        model = self.row.build(self.seed)
-        model.load_state_dict(RunFolder(self.folder).best_weights())
-        return model.eval()
-
-    def batch(self, size: int) -> Batch:
-        """Draw the first training batch of this many sequences."""
-        return next(self.row.task.batches("train", size, self.seed))
-
-    def column_names(self, file: str = "metrics.csv") -> list[str]:
-        """Return the columns of a CSV file of the run, except the step."""
-        with (self.folder / file).open(newline="") as text:
-            return [name for name in next(csv.reader(text)) if name != "step"]
-
-    def column(self, name: str, file: str = "metrics.csv") -> tuple[list[int], list[float]]:
-        """Read a column of a CSV file of the run: the steps with a number, and the numbers.
-
-        Raises:
-            ValueError: If the file has no such column.
-        """
-        path = self.folder / file
-        with path.open(newline="") as text:
-            rows = list(csv.DictReader(text))
-        if rows and name not in rows[0]:
-            raise ValueError(f"expected a column {name} in {path}, got {', '.join(rows[0])}")
-        filled = [row for row in rows if row[name]]
-        return [int(row["step"]) for row in filled], [float(row[name]) for row in filled]
 
 
 @dataclass(frozen=True)
@@ -85,10 +37,10 @@ class Panel:
 
     name: str
     caption: str
-    draw: Callable[[Mapping[str, Sequence[TrainedRun]]], Analysis]
+    draw: Callable[[Mapping[str, Sequence[Run]]], Analysis]
     required_rows: tuple[str, ...] = ()
 
-    def save(self, folder: Path, trained: Mapping[str, Sequence[TrainedRun]]) -> bool:
+    def save(self, folder: Path, trained: Mapping[str, Sequence[Run]]) -> bool:
         """Write the picture and its numbers; return False if a required row has no run."""
         if not all(trained.get(label) for label in self.required_rows):
             return False
@@ -101,22 +53,13 @@ def draw_panels(recipe: Recipe, folder: Path, *, quick: bool) -> list[Panel]:
     if not recipe.panels:
         return []
     trained = {
-        row.label: _finished_runs(row, folder, quick)
+        row.label: [
+            run for run in runs_in(folder, recipe, row, quick=quick) if run.files.state == "ended"
+        ]
         for row in recipe.rows
         if isinstance(row, Row)
     }
     return [panel for panel in recipe.panels if panel.save(folder, trained)]
-
-
-def _finished_runs(row: Row, folder: Path, quick: bool) -> list[TrainedRun]:
-    """Find the runs of a row that have a `result.json`."""
-    found: list[TrainedRun] = []
-    for point, chosen in (row.quick() if quick else row).points().items():
-        path = folder / run_path(row.label, point, 0)
-        for result in sorted(path.parent.glob("seed-*/result.json")):
-            seed = int(result.parent.name.removeprefix("seed-"))
-            found.append(TrainedRun(chosen.with_seed(seed), seed, result.parent))
-    return found
 
 
 def row_of_figure(

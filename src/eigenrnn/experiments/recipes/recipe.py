@@ -44,7 +44,7 @@ class Reported:
         only_successes: Whether only successful runs count.
         pooled: Whether the number of a search is the mean over the runs of all its points, as a
             share of successes always is, instead of over the runs of its best point.
-        file: The CSV file of the run that has the quantity as a column; `metrics.csv` by default.
+        column: The column of `metrics.csv`, if it is not named after the split and the quantity.
         at_most: An upper bound, if the paper states one and prints no number.
         decimals: The number of printed decimals, needed where the last ones are zero.
         reading: How far a number that was read off a figure may be from the true one.
@@ -64,7 +64,7 @@ class Reported:
     success: float = 0.5
     only_successes: bool = False
     pooled: bool = False
-    file: str | None = None
+    column: str | None = None
     at_most: float | None = None
     decimals: int | None = None
     reading: float | None = None
@@ -121,7 +121,7 @@ class Row:
         seeds: The seeds of this row's runs, if they differ from the recipe's.
         grid: The axes of a search. Every combination of their values is trained with every seed;
             the values of the row itself are trained only if there is no grid.
-        callback_factory: Makes a training callback from the run's folder.
+        callback_factory: Makes a training callback.
         score: Computes further scores of a run's best model from the model, its task and a folder.
             Quick runs skip it.
         quick_task: A smaller task for `--quick`; the same task by default.
@@ -145,7 +145,7 @@ class Row:
     model_factory: Callable[["Row", torch.Generator], nn.Module] | None = None
     seeds: tuple[int, ...] | None = None
     grid: tuple[Axis, ...] = ()
-    callback_factory: Callable[[Path], Callback] | None = None
+    callback_factory: Callable[[], Callback] | None = None
     score: Callable[[nn.Module, Any, Path], Mapping[str, float]] | None = None
     quick_task: Task | None = None
     quick_steps: int = 30

@@ -4,17 +4,20 @@ from collections.abc import Container, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from eigenrnn.errors import RunExistsError, check_positive_integer
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
 from eigenrnn.experiments.recipes.recipe import Computed, Entry, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import read_outcomes, write_computed, write_results
 from eigenrnn.experiments.recipes.runs import Run, download_data, runs_of
-from eigenrnn.experiments.training import Dynamics
+from eigenrnn.experiments.training import Callback, Dynamics
 from eigenrnn.experiments.training.processes import is_first_process
+from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.run_folder import locked
 
 __all__ = ["reproduce"]
@@ -86,10 +89,11 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
         for row in chosen:
             if isinstance(row, Computed):
                 outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
-            runs = runs_of(recipe, row, seeds, quick=quick) if isinstance(row, Row) else ()
+            is_row = isinstance(row, Row)
+            runs = runs_of(recipe, row, seeds, quick=quick, root=folder) if is_row else ()
             for run in (run for run in runs if _is_chosen(run, points, skip)):
                 callbacks = [] if dynamics_every is None else [Dynamics(dynamics_every)]
-                outcomes[row.label] = run.train(folder, outcomes[row.label], callbacks, **options)
+                outcomes[row.label] = _train(run, outcomes[row.label], callbacks, **options)
                 in_order = write_results(folder, recipe, outcomes, quick=quick)
                 if outcomes[row.label].interrupted:
                     return in_order
@@ -100,8 +104,22 @@ def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
         return write_results(folder, recipe, outcomes, quick=quick, drawn=drawn)
 
 
+def _train(run: Run, outcome: Outcome, callbacks: Sequence[Callback], **options: Any) -> Outcome:
+    """Train a run and add its numbers to the outcome of its row; a diverged run has none."""
+    name = f"{run.key.name}, seed {run.key.seed}"
+    try:
+        result = run.train(callbacks=callbacks, name=name, **options)
+    except NonFiniteLossError as error:
+        console = options["console"] or plain_console(stderr=True)
+        console.print(f"{name} diverged: {error}", markup=False, emoji=False, soft_wrap=True)
+    else:
+        if result.interrupted:
+            return replace(outcome, signal=result.signal)  # none if the time was over
+    return run.add_to(outcome)
+
+
 def _is_chosen(run: Run, points: Sequence[str] | None, skip: Container[Path]) -> bool:
-    return run.path not in skip and (points is None or run.key.point in points)
+    return run.key.path not in skip and (points is None or run.key.point in points)
 
 
 def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:

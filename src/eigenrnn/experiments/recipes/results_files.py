@@ -1,6 +1,5 @@
 """The results of a recipe: its runs as outcomes, and the pages written from them."""
 
-import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -8,18 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.recipes.outcome import Outcome, standard_error
+from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import Panel
 from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Row
-from eigenrnn.experiments.recipes.runs import kind_of_runs, run_path, runs_in
-from eigenrnn.experiments.report.tables import format_reported
+from eigenrnn.experiments.recipes.runs import kind_of_runs, runs_in
+from eigenrnn.experiments.report.tables import Table, comparison
 from eigenrnn.experiments.training.files import check_types, read_json, write_json
 from eigenrnn.experiments.training.fingerprint import revision, versions
 from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn.experiments.training.run_key import run_path
 
 __all__ = [
+    "Note",
     "columns",
     "computed_path",
+    "note_text",
     "notes",
     "notice_of",
     "read_computed",
@@ -34,7 +36,10 @@ _COMPUTED: dict[str, Any] = {
     **{"recipe": str, "row": str, "quick": bool},
     **{"value": float, "seconds": float, "versions": dict[str, str]},
 }
-_SCIENTIFIC_BELOW = 1e-4  # smaller numbers are written with a power of ten
+_LEFT_OUT = ("where", "runs", "diverged")  # columns of the report
+
+Note = tuple[str, str]
+"""The label of a row, or an empty string for all rows, and a text."""
 
 
 def write_results(
@@ -47,13 +52,14 @@ def write_results(
 ) -> list[Outcome]:
     """Write `results.json` and `results.md`; return the outcomes in the recipe's order."""
     in_order = [outcomes[row.label] for row in recipe.rows if row.label in outcomes]
+    listed = notes(recipe, in_order)
     content: dict[str, Any] = {
         "recipe": recipe.name,
         "source": recipe.source,
         "quick": quick,
         "versions": versions(),
         "rows": [outcome.to_json() for outcome in in_order],
-        "notes": notes(recipe, in_order),
+        "notes": {title: list(map(note_text, items)) for title, items in listed.items()},
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", content)
@@ -131,7 +137,7 @@ def read_outcomes(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Out
         if computed is not None:
             outcome = outcome.with_value(computed["value"], computed["seconds"])
         for run in runs_in(folder, recipe, row, quick=quick) if isinstance(row, Row) else ():
-            outcome = run.add_to(outcome, RunFolder(folder / run.path))
+            outcome = run.add_to(outcome)
         if outcome != not_run:
             found[row.label] = outcome
     return found
@@ -156,7 +162,7 @@ def to_markdown(
     if drawn is not None:
         lines += _pictures(recipe, drawn)
     for title, items in notes(recipe, outcomes).items():
-        lines += ["", f"## {title}", "", *(f"- {item}" for item in items)]
+        lines += ["", f"## {title}", "", *(f"- {note_text(item)}" for item in items)]
     return "\n".join(lines) + "\n"
 
 
@@ -186,69 +192,42 @@ def _pictures(recipe: Recipe, drawn: Sequence[Panel]) -> list[str]:
 
 def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
     """Return the cells of each column by its heading, without empty columns."""
-    table = {
-        "network": [o.label for o in outcomes],
-        "parameters": ["" if o.parameters is None else f"{o.parameters:,}" for o in outcomes],
-        "quantity": [o.quantity for o in outcomes],
-        "paper": [format_reported(vars(o)) for o in outcomes],
-        "ours": [_with_error(o.counted_values) or _reason_for_no_value(o) for o in outcomes],
-        "difference": [_difference(o) for o in outcomes],
-        "ours, selected on validation": [_with_error(o.counted_selected) for o in outcomes],
-        "seconds per run": [
-            f"{statistics.fmean(o.seconds):.1f}" if o.seconds else "" for o in outcomes
-        ],
-    }
-    return {name: cells for name, cells in table.items() if any(cells)}
+    table = Table.of([comparison(outcome.to_json()) for outcome in outcomes])
+    cells = zip(table.headings, zip(*table.rows, strict=True), strict=True)
+    return {heading: list(column) for heading, column in cells if heading not in _LEFT_OUT}
 
 
-def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[Note]]:
     """Collect notes, scores, diverged runs, best points and departures, by heading."""
-    rows = {row.label: row for row in recipe.rows}
-    of_rows = [(o.label, text) for o in outcomes for text in rows[o.label].departures]
+    departures = {row.label: row.departures for row in recipe.rows}
     sections = {
-        "Notes": [f"{o.label}, {o.place}: {o.note}." for o in outcomes if o.note],
-        "Scores of the best models": [
-            f"{o.label}: {_mean_scores(o)}." for o in outcomes if o.scores
-        ],
+        "Notes": [(f"{o.label}, {o.place}", o.note) for o in outcomes if o.note],
+        "Scores of the best models": [(o.label, _mean_scores(o)) for o in outcomes if o.scores],
         "Diverged": [
-            f"{o.label}: {len(o.failed)} of {len(o.failed) + _finished(o)} runs "
-            f"({', '.join(o.failed)})."
+            (
+                o.label,
+                f"{len(o.failed)} of {len(o.failed) + _finished(o)} runs ({', '.join(o.failed)})",
+            )
             for o in outcomes
             if o.failed
         ],
         "Best points": [
-            f"{o.label}: {o.best_point}, of {len(set(o.points))} points."
+            (o.label, f"{o.best_point}, of {len(set(o.points))} points")
             for o in outcomes
             if o.best_point is not None
         ],
         "Departures": [
-            *(f"{text}." for text in recipe.departures),
-            *(f"{label}: {text}." for label, text in of_rows),
+            *(("", text) for text in recipe.departures),
+            *((o.label, text) for o in outcomes for text in departures[o.label]),
         ],
     }
     return {title: items for title, items in sections.items() if items}
 
 
-def _difference(outcome: Outcome) -> str:
-    """Format our mean minus the paper's number, with the last digit of our error or mean."""
-    difference = outcome.difference
-    if difference is None:
-        return ""
-    error = outcome.standard_error
-    number, digits = (error, 3) if error else (outcome.mean or outcome.reported or 1.0, 4)
-    if not math.isfinite(difference) or not math.isfinite(number):
-        return f"{difference:+g}"
-    significant = min(4, _power(difference) - _power(number) + digits)
-    if not difference or significant < 1:
-        return "0"
-    if abs(difference) < _SCIENTIFIC_BELOW:
-        return f"{difference:+.{significant - 1}e}"
-    return f"{difference:+.{max(0, significant - 1 - _power(difference))}f}"
-
-
-def _power(number: float) -> int:
-    """Return the power of ten of the first significant digit."""
-    return math.floor(math.log10(abs(number))) if number else 0
+def note_text(note: Note) -> str:
+    """Write a note as a sentence."""
+    label, text = note
+    return f"{label}: {text}." if label else f"{text}."
 
 
 def _mean_scores(outcome: Outcome) -> str:
@@ -262,17 +241,5 @@ def _finished(outcome: Outcome) -> int:
     return sum(seconds > 0 for seconds in outcome.seconds)
 
 
-def _reason_for_no_value(outcome: Outcome) -> str:
-    return "not run" if outcome.parameters is None else "no run counts"
-
-
 def _markdown_row(cells: Sequence[str], space: str = " ") -> str:
     return f"|{space}{f'{space}|{space}'.join(cells)}{space}|"
-
-
-def _with_error(values: tuple[float, ...]) -> str:
-    """Format the mean and the standard error."""
-    if not values:
-        return ""
-    mean, error = statistics.fmean(values), standard_error(values)
-    return f"{mean:#.4g}" if error is None else f"{mean:#.4g} ± {error:#.3g}"

@@ -11,10 +11,12 @@ from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.recipes.results_files import write_results
-from eigenrnn.experiments.recipes.runs import Run, RunKey, run_path
-from eigenrnn.experiments.sweep import Status, Trial, TrialSetup, TrialSource
+from eigenrnn.experiments.recipes.runs import Run, row_of
+from eigenrnn.experiments.sweep import Status, Trial, TrialSource
 from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.training import Result
 from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn.experiments.training.run_key import RunKey, run_path
 from eigenrnn.models import count_parameters
 
 __all__ = ["RecipeSweep"]
@@ -71,27 +73,17 @@ class RecipeSweep(TrialSource):
 
     def check(self, trials: Sequence[Trial]) -> None:
         for trial in trials:
-            row = self._row(trial)
+            row = self.run(trial).row
             if row.settings.devices != 1 or row.settings.num_nodes != 1:
                 raise ValueError("expected devices=1 and num_nodes=1 in a sweep, got more")
             if {"hidden_size"} & set(trial.parameters) or "layer." in " ".join(trial.parameters):
                 row.build(trial.seed)
 
     def task(self, trial: Trial) -> Task:
-        return self._row(trial).task
+        return self.run(trial).row.task
 
-    def prepare(self, trial: Trial, folder: Path) -> TrialSetup:
-        run = self._run(trial)
-        row, files = run.row, RunFolder(folder)
-        return TrialSetup(
-            row.build(trial.seed),
-            row.task,
-            row.settings,
-            f"{row.label}, {trial.point} seed {trial.seed}".replace(",  ", ", "),
-            run.config,
-            () if row.callback_factory is None else (row.callback_factory(folder),),
-            None if row.score is None else lambda model, _: run.score(model, files),
-        )
+    def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
+        return self.run(trial).train(files, **options)
 
     def summarise(
         self, folder: Path, statuses: Sequence[Status], *, is_over: bool = False
@@ -111,7 +103,7 @@ class RecipeSweep(TrialSource):
         trial = status.trial
         if not status.is_final:
             return outcome
-        row, point = self._row(trial), trial.point
+        row, point = self.run(trial).row, trial.point
         count = _recorded_parameters(folder / trial.path)
         count = count or count_parameters(row.build(trial.seed))
         if status.result is None:
@@ -121,15 +113,13 @@ class RecipeSweep(TrialSource):
             return outcome
         return replace(outcome, scores=(*outcome.scores, dict(status.scores)))
 
-    def _row(self, trial: Trial) -> Row:
-        return self._run(trial).row
-
-    def _run(self, trial: Trial) -> Run:
+    def run(self, trial: Trial) -> Run:
+        """Return the run of a trial."""
         label = trial.parameters[_ROW]
         changes = {name: value for name, value in trial.parameters.items() if name != _ROW}
         varied = changes if self.varied else {}
         key = RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied=varied)
-        return Run(self.recipe, key.find_row(self.recipe), key)
+        return Run(self.recipe, row_of(key, self.recipe), key)
 
 
 def _recorded_parameters(folder: Path) -> int | None:

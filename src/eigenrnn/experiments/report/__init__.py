@@ -1,6 +1,6 @@
 """The HTML report of runs and recipes, one file that opens in any browser."""
 
-from eigenrnn.experiments.report.network_analyses import RebuildModel, TrainedNetwork
+from eigenrnn.experiments.report.network_analyses import RebuildModel
 from eigenrnn.experiments.report.page import write_report
 from eigenrnn.experiments.report.records import RecipeRecord, Records, RunRecord, read_records
 
@@ -9,7 +9,6 @@ __all__ = [
     "RecipeRecord",
     "Records",
     "RunRecord",
-    "TrainedNetwork",
     "read_records",
     "write_report",
 ]

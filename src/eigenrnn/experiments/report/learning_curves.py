@@ -10,13 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.experiments.report.records import Records, RunRecord, format_description, slug
+from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
 
 __all__ = ["MAX_POINTS", "Curve", "Group", "curve", "group"]
 
-_IGNORED_SETTINGS = (
-    *("eval_batch_size", "log_every", "checkpoint_every"),
-    *("accelerator", "devices", "num_nodes", "strategy"),
-)
 MAX_POINTS = 1000
 """Longer curves are averaged over blocks of steps."""
 
@@ -140,10 +137,10 @@ def _in_blocks(
 
 def _group_key(records: Records, run: RunRecord) -> str:
     """Return a key that is equal for runs that differ only by their seed."""
-    settings = {**run.config["settings"], **dict.fromkeys(("seed", *_IGNORED_SETTINGS))}
+    settings = {**run.config["settings"], **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
     row = records.recipe_row(run)
     point = None if row is None else (row[0]["label"], row[1])
-    return json.dumps([_task(run), run.config["network"], settings, point], default=str)
+    return json.dumps([_task(run), run.config["network"], settings, point])
 
 
 def _task(run: RunRecord) -> str:

@@ -30,7 +30,6 @@ __all__ = [
     "MAX_NETWORKS",
     "NetworkAnalysis",
     "RebuildModel",
-    "TrainedNetwork",
     "analyse_networks",
     "gradient_charts",
     "training_dynamics",
@@ -44,23 +43,11 @@ _FLOOR = 1e-8  # relative to the largest number
 _MAIN_MATRICES = ("hh", "candidate", "cell")
 
 
-@dataclass(frozen=True)
-class TrainedNetwork:
-    """A trained network with inputs for its recurrent layer.
+RebuildModel = Callable[[Path], tuple[nn.Module, Tensor | None] | None]
+"""Rebuilds the network of a run from its folder, with inputs (T, B, M) of its first layer.
 
-    Args:
-        model: The network with its best weights.
-        inputs: Inputs of its first recurrent layer; None omits the analyses that need inputs.
-    Shape:
-        inputs: :math:`(T, B, M)`.
-    """
-
-    model: nn.Module
-    inputs: Tensor | None
-
-
-RebuildModel = Callable[[Path], TrainedNetwork | None]
-"""Rebuilds the network of a run from its folder; raises `ValueError` if it cannot."""
+Without inputs, the analyses that need them are left out. It raises `ValueError` if it cannot.
+"""
 
 
 @dataclass
@@ -149,21 +136,25 @@ def _analyse_network(network: NetworkAnalysis, rebuild: RebuildModel | None) -> 
         trained = None if rebuild is None else rebuild(network.run.folder)
         if trained is None:
             raise ValueError("the trained network was not rebuilt for this page")
-        _analyse(network, trained)
+        _analyse(network, *trained)
 
 
-def _analyse(network: NetworkAnalysis, trained: TrainedNetwork) -> None:
-    matrices = recurrent_matrices(trained.model)
+def _analyse(
+    network: NetworkAnalysis,
+    model: nn.Module,
+    inputs: Tensor | None,  # (T, B, M)
+) -> None:
+    matrices = recurrent_matrices(model)
     if network.spectrum is None and "spectrum" not in network.reasons:
         with _record_failure(network, "spectrum"):
             network.spectrum = _final_spectrum(matrices)
     with _record_failure(network, "schur", "fisher"):
-        _analyse_matrices(network, trained.model, matrices)
-    if trained.inputs is None:
+        _analyse_matrices(network, model, matrices)
+    if inputs is None:
         network.explain("it needs input data, which is not on this machine", "gradient")
         return
     with _record_failure(network, "gradient"):
-        network.gradient = gradient_charts(trained.model, trained.inputs)
+        network.gradient = gradient_charts(model, inputs)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ __all__ = [
     "Number",
     "Table",
     "chosen_by",
+    "comparison",
     "configuration",
     "format_reported",
     "machines",
@@ -77,7 +78,7 @@ class Table:
 
 def paper_and_ours(recipe: RecipeRecord) -> Table:
     """Return a table of the published numbers and ours."""
-    return Table.of([_comparison(row) for row in recipe.content["rows"]])
+    return Table.of([comparison(row) for row in recipe.content["rows"]])
 
 
 def runs(groups: Sequence[Group]) -> Table:
@@ -132,10 +133,14 @@ def machines(records: Sequence[RunRecord], recipes: Sequence[RecipeRecord]) -> T
     return Table(table.headings, table.cells, {*table.headings} - {"runs"})
 
 
-def _comparison(row: Mapping[str, Any]) -> dict[str, str | Number]:
+def comparison(row: Mapping[str, Any]) -> dict[str, str | Number]:
+    """Return the cells that compare our numbers with a paper's.
+
+    Args:
+        row: A row of `results.json`.
+    """
     values = _point_values(row, "values")
     reported, parameters = row["reported"], row.get("parameters")
-    difference = statistics.fmean(values) - reported if values and reported is not None else None
     seconds = [s for s in row.get("seconds", ()) if s > 0]
     return {
         "network": row["label"],
@@ -145,13 +150,35 @@ def _comparison(row: Mapping[str, Any]) -> dict[str, str | Number]:
         "paper": format_reported(row)
         if reported is None
         else Number(reported, format_reported(row), row.get("error")),
-        "ours": _with_error(values) or ("not run" if parameters is None else "no valid run"),
-        "difference": "" if difference is None else Number(difference, f"{difference:+#.4g}"),
+        "ours": _with_error(values) or ("not run" if parameters is None else "no run counts"),
+        "difference": _difference(values, reported),
         "runs": _count(len(values)) if values else "",
         "ours, selected on validation": _with_error(_point_values(row, "selected")),
         "diverged": _count(len(row["failed"])) if row.get("failed") else "",
         "seconds per run": _mean_seconds(seconds),
     }
+
+
+def _difference(values: Sequence[float], reported: float | None) -> str | Number:
+    """Return our mean minus the paper's number, with the last digit of our error or mean."""
+    if not values or reported is None:
+        return ""
+    mean, error = statistics.fmean(values), _standard_error(values)
+    difference = mean - reported
+    number, digits = (error, 3) if error else (mean or reported or 1.0, 4)
+    if not math.isfinite(difference) or not math.isfinite(number):
+        return Number(difference, f"{difference:+g}")
+    significant = min(4, _power(difference) - _power(number) + digits)
+    if not difference or significant < 1:
+        return Number(difference, "0")
+    if abs(difference) < _SCIENTIFIC_BELOW:
+        return Number(difference, f"{difference:+.{significant - 1}e}")
+    return Number(difference, f"{difference:+.{max(0, significant - 1 - _power(difference))}f}")
+
+
+def _power(number: float) -> int:
+    """Return the power of ten of the first significant digit."""
+    return math.floor(math.log10(abs(number))) if number else 0
 
 
 def _point_values(row: Mapping[str, Any], name: str) -> list[float]:
@@ -185,11 +212,17 @@ def _with_error(values: Sequence[float]) -> str | Number:
     """Return the mean and its standard error; an empty text without values."""
     if not values:
         return ""
-    mean = statistics.fmean(values)
-    if len(values) < 2 or not all(map(math.isfinite, values)):
+    mean, error = statistics.fmean(values), _standard_error(values)
+    if error is None:
         return Number(mean, f"{mean:#.4g}")
-    error = statistics.stdev(values) / len(values) ** 0.5
     return Number(mean, f"{mean:#.4g} ± {error:#.3g}", error)
+
+
+def _standard_error(values: Sequence[float]) -> float | None:
+    """Return the standard error of the mean; None for fewer than two or infinite values."""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return None
+    return statistics.stdev(values) / len(values) ** 0.5
 
 
 def _count(count: int) -> Number:

@@ -9,11 +9,12 @@ from typing import Any, Literal, Self, cast
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes import Entry, Outcome, Recipe, Row
-from eigenrnn.experiments.recipes.runs import run_path
 from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.description import describe_defaults, differences
 from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.result import Metrics
+from eigenrnn.experiments.training.run_key import run_path
+from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
 
 __all__ = [
     "FORMAT",
@@ -244,10 +245,6 @@ def _mismatch(row: Entry, run: ArchivedRun) -> str:
     return "; ".join(changes_since_run(points[run.point].with_seed(run.seed), vars(run)))
 
 
-# these change where a run is trained and how often it is saved, but its numbers only by rounding
-_IGNORED_SETTINGS = ("accelerator", "devices", "num_nodes", "strategy", "checkpoint_every")
-
-
 def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     """List the options in which a run differs from its current row, each by its path.
 
@@ -264,7 +261,7 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     then = {"task": task, "network": recorded["network"], "settings": settings}
     now = row.describe()
     for options in (settings, now["settings"]):
-        for name in _IGNORED_SETTINGS:
+        for name in IGNORED_SETTINGS:
             options.pop(name, None)
     return differences(then, now)
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from eigenrnn import __version__
-from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Recipe, Row
 from eigenrnn.experiments.recipes.outcome import (
     deciding_loss,
@@ -28,7 +28,7 @@ from eigenrnn.experiments.results.archive import (
 from eigenrnn.experiments.results.plan import SharedRuns
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.files import Columns, read_table
+from eigenrnn.experiments.training.files import Columns
 from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
 
@@ -166,11 +166,11 @@ def _runs(
         if isinstance(row, Computed):
             yield from _computed(folder, recipe, row)
         for run in runs_in(folder, recipe, row) if isinstance(row, Row) else ():
-            archived, reason = _archived(run, RunFolder(folder / run.path), unfinished=unfinished)
+            archived, reason = _archived(run, unfinished=unfinished)
             if archived is None:
-                collected.skipped[str(folder / run.path)] = reason
+                collected.skipped[str(run.files.path)] = reason
                 continue
-            result = _result(run, RunFolder(folder / run.path))
+            result = _result(run)
             yield archived
             for other in shared.runs_served_by(run):
                 yield _for_other_row(archived, run, other, result)
@@ -184,8 +184,9 @@ def _computed(folder: Path, recipe: Recipe, row: Computed) -> Iterator[ArchivedR
         yield ArchivedRun(recipe.name, row.label, "", None, "computed", **known)
 
 
-def _archived(run: Run, files: RunFolder, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
+def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
     """Return the archived record of a run, or the reason why it is not archived."""
+    files = run.files
     try:
         config = files.read_config()
     except ValueError as error:
@@ -198,10 +199,11 @@ def _archived(run: Run, files: RunFolder, *, unfinished: bool) -> tuple[Archived
     changed = changes_since_run(run.row, recorded)
     if changed:
         return None, f"differs from its recipe: {'; '.join(changed)}"
-    result = _result(run, files)
+    result = _result(run)
     if state == "unfinished" and not (unfinished and result):
         return None, "has not ended"
-    training = training_curve(files.metrics)
+    columns = files.read_metrics()
+    training = training_curve(columns)
     steps = int((training["step"] or [0])[-1] or 0)
     key, task = run.key, run.row.task
     archived = ArchivedRun(
@@ -220,7 +222,7 @@ def _archived(run: Run, files: RunFolder, *, unfinished: bool) -> tuple[Archived
         all_steps=_all_steps(run.row) or (steps if state == "ended" else None),
         scores=files.read_status().get("scores", {}),
         training=training,
-        evaluated=evaluated_curve(files.metrics),
+        evaluated=evaluated_curve(columns),
     )
     if result is None:
         return archived, ""
@@ -230,9 +232,9 @@ def _archived(run: Run, files: RunFolder, *, unfinished: bool) -> tuple[Archived
     return replace(archived, **numbers), ""
 
 
-def _result(run: Run, files: RunFolder) -> Result | None:
+def _result(run: Run) -> Result | None:
     """Return the result of a run, so far if it has not ended."""
-    return files.read_result() or latest_result(files, run.row.task)
+    return run.files.read_result() or latest_result(run.files, run.row.task)
 
 
 def _numbers(row: Row, result: Result) -> dict[str, float | None]:
@@ -322,17 +324,15 @@ MAX_POINTS = 120
 _DIGITS = 5
 
 
-def training_curve(metrics: Path) -> Curve:
-    """Read the training loss; its mean over the logged steps is preferred."""
-    columns = read_table(metrics)
+def training_curve(columns: Columns) -> Curve:
+    """Return the training loss; its mean over the logged steps is preferred."""
     means = columns.get("train_loss_mean")
     name = "train_loss" if means is None or np.isnan(means).all() else "train_loss_mean"
     return _thin(columns, [name])
 
 
-def evaluated_curve(metrics: Path) -> Curve:
-    """Read the evaluations on the validation and test sets."""
-    columns = read_table(metrics)
+def evaluated_curve(columns: Columns) -> Curve:
+    """Return the evaluations on the validation and test sets."""
     return _thin(columns, [n for n in columns if n.startswith(("validation_", "test_"))])
 
 

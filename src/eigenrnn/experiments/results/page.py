@@ -511,7 +511,7 @@ def describe_quantity(row: Entry) -> str:
         return f"training loss, mean over {row.settings.log_every} updates, {rule}"
     if reported.split == "train":
         return f"training {name}, {rule}"
-    if reported.file is not None:  # a property of the network, not of a split
+    if reported.column is not None:  # a property of the network, not of a split
         return f"{name}, {rule}"
     return f"{name} {_SPLITS[reported.split]}, {rule}"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eigenrnn.errors import MissingDataError
+from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
@@ -369,8 +369,8 @@ class _Planner:
             under_limit = [run for run in remaining if self._trained_seconds(run) < limit]
             remaining = [] if self._quick else under_limit
         if remaining:
-            run_here = {run.path for run in (*remaining, *filter(self._is_done_here, runs))}
-            skip = frozenset(run.path for run in runs) - run_here
+            run_here = {run.key.path for run in (*remaining, *filter(self._is_done_here, runs))}
+            skip = frozenset(run.key.path for run in runs) - run_here
             whole = row.quick() if self._quick else row
             yield PlannedRow(group, recipe, whole, tuple(remaining), skip, chosen.minutes)
 
@@ -401,7 +401,7 @@ class _Planner:
 
     def _files(self, run: Run) -> RunFolder | None:
         folder = self._folder(run.recipe)
-        return None if folder is None else RunFolder(folder / run.path)
+        return None if folder is None else RunFolder(folder / run.key.path)
 
     def _folder(self, recipe: Recipe) -> Path | None:
         return self._folders.get(recipe.name)

@@ -7,7 +7,6 @@ from eigenrnn.experiments.sweep.trial import (
     Score,
     Status,
     Trial,
-    TrialSetup,
     TrialSource,
 )
 
@@ -22,6 +21,5 @@ __all__ = [
     "StoppedError",
     "Sweep",
     "Trial",
-    "TrialSetup",
     "TrialSource",
 ]

@@ -67,6 +67,9 @@ def _start(folder: Path) -> None:
         ImportError: If this version of Ray does not listen on loopback.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray reads RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, the setting for this, only at its import, and
+    # replaces `_node_ip_address="127.0.0.1"` by the address of the machine. The check below and
+    # the bound on Ray's version in pyproject.toml guard the private name.
     with mock.patch("ray._private.ray_constants.ENABLE_RAY_CLUSTER", new=False):
         ray.init(
             address="local",  # not the address in RAY_ADDRESS

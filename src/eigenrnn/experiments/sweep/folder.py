@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from eigenrnn import __version__
-from eigenrnn.errors import RunExistsError
+from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.training.files import check_types, read_json, write_json
 
 __all__ = ["POINTS", "RESULTS", "check_folder", "check_shared", "open_folder"]
 
-FORMAT = 2
+FORMAT = 3
 """The version of the layout."""
 
 RESULTS = "results.csv"
-POINTS = "suggestions.json"
+POINTS = "points.json"
 
 _SWEEP = "sweep.json"
 _SWEEP_FILES = (_SWEEP, POINTS, RESULTS, "results.json", "results.md")
@@ -70,7 +70,7 @@ def open_folder(out: Path, description: Mapping[str, Any], *, overwrite: bool) -
         _clear(out)
     out.mkdir(parents=True, exist_ok=True)
     fingerprint = _fingerprint(description)
-    content = {"format": FORMAT, "eigenrnn": __version__, "mark": fingerprint}
+    content = {"format": FORMAT, "eigenrnn": __version__, "fingerprint": fingerprint}
     write_json(out / _SWEEP, {**content, "file": dict(description)})
     return fingerprint
 
@@ -82,7 +82,7 @@ def check_shared(out: Path, fingerprint: str) -> None:
         ValueError: If it does not.
     """
     file = out / _SWEEP
-    if not file.exists() or read_json(file, ("mark",))["mark"] != fingerprint:
+    if not file.exists() or read_json(file, ("fingerprint",))["fingerprint"] != fingerprint:
         raise ValueError(
             f"expected {out} to be a folder that all machines share, got one without the sweep: "
             "mount the same folder on each"
@@ -91,7 +91,7 @@ def check_shared(out: Path, fingerprint: str) -> None:
 
 def _fingerprint(description: Mapping[str, Any]) -> str:
     fixed = {name: v for name, v in description.items() if name not in _MAY_CHANGE_ON_RESUME}
-    text = json.dumps(fixed, sort_keys=True, default=str)
+    text = json.dumps(fixed, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -143,7 +143,7 @@ def _check_same_sweep(
         ValueError: If they differ; the message lists how.
     """
     # converted to what JSON can store
-    then, now = stored["file"], json.loads(json.dumps(dict(description), default=str))
+    then, now = stored["file"], json.loads(json.dumps(dict(description)))
     changed = [
         f"{name} was {_shortened(then, name)}, now {_shortened(now, name)}"
         for name in dict.fromkeys([*then, *now])

@@ -2,23 +2,21 @@
 
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from torch import nn
 
 from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training import Callback, Settings
 from eigenrnn.experiments.training.files import Columns, check_types
 from eigenrnn.experiments.training.result import Result
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["Criterion", "Score", "Status", "Trial", "TrialSetup", "TrialSource", "format_value"]
+__all__ = ["Criterion", "Score", "Status", "Trial", "TrialSource", "format_value"]
 
 State = Literal["waiting", "running", "stopped", "ended", "diverged", "failed", "lost"]
 
@@ -198,29 +196,6 @@ class Criterion:
         return statistics.fmean(values) if values and len(values) == len(statuses) else None
 
 
-@dataclass(frozen=True)
-class TrialSetup:
-    """The model, task and settings of a trial.
-
-    Args:
-        model: The model, initialised with the seed of the trial.
-        task: The task.
-        settings: The training settings.
-        name: The name of the run.
-        config: Additional content of `config.json`.
-        callbacks: Called after steps and evaluations.
-        score: Computes further numbers of the best model; it may write to the given folder.
-    """
-
-    model: nn.Module
-    task: Task
-    settings: Settings
-    name: str
-    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    callbacks: Sequence[Callback] = ()
-    score: Callable[[nn.Module, Path], Mapping[str, float]] | None = None
-
-
 class TrialSource(ABC):
     """Builds the trials of a sweep; it is sent to the machines that train them."""
 
@@ -233,8 +208,14 @@ class TrialSource(ABC):
         """Raise an error if a trial is invalid; nothing is trained or written."""
 
     @abstractmethod
-    def prepare(self, trial: Trial, folder: Path) -> TrialSetup:
-        """Build the model, task and settings of a trial that is trained in a folder."""
+    def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
+        """Train a trial in a folder, and store further scores of its model in its status.
+
+        Args:
+            trial: The trial.
+            files: The folder.
+            options: Arguments of `fit`.
+        """
 
     @abstractmethod
     def task(self, trial: Trial) -> Task:

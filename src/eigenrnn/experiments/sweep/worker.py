@@ -5,7 +5,7 @@ import platform
 import signal
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +15,10 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from eigenrnn.errors import NonFiniteLossError
+from eigenrnn.experiments.errors import NonFiniteLossError
 from eigenrnn.experiments.sweep.folder import check_shared
 from eigenrnn.experiments.sweep.trial import Status, Trial, TrialSource
-from eigenrnn.experiments.training import Callback, checkpoint, fit
+from eigenrnn.experiments.training import Callback
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.experiments.training.run_folder import RunFolder
 
@@ -89,24 +89,12 @@ def _fit(
 ) -> Status:
     folder = RunFolder(out / status.trial.path)
     folder.result.unlink(missing_ok=True)  # it may be damaged; the checkpoint gives it again
-    setup = source.prepare(status.trial, folder.path)
-    result = fit(
-        setup.model,
-        setup.task,
-        setup.settings,
-        folder.path,
-        resume=True,
-        callbacks=[*setup.callbacks, _ReportCallback(status, out, report)],
-        console=Console(quiet=True),
-        config=setup.config,
-        name=setup.name,
-    )
+    callback = _ReportCallback(status, out, report)
+    quiet = Console(quiet=True)
+    result = source.train(status.trial, folder, resume=True, callbacks=[callback], console=quiet)
     if result.signal is not None:
         signal.raise_signal(result.signal)  # ends the worker: Ray resumes the trial elsewhere
-    scores: Mapping[str, float] | None = None
-    if setup.score is not None:
-        setup.model.load_state_dict(checkpoint.load(folder.best)["model"])
-        scores = dict(setup.score(setup.model.eval(), folder.path / "scores"))
+    scores = folder.read_status().get("scores")
     return replace(status, state="ended", result=result, scores=scores)
 
 

@@ -11,7 +11,6 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from eigenrnn.errors import MissingDataError
 from eigenrnn.experiments.data.car_racing import (
     ACTIONS,
     ENCODED,
@@ -20,6 +19,7 @@ from eigenrnn.experiments.data.car_racing import (
     read_encoded,
     split_slices,
 )
+from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
 from eigenrnn.experiments.tasks.sampling import generator_for, sequential_slices
 

@@ -6,6 +6,7 @@ from eigenrnn.experiments.training.fit import fit
 from eigenrnn.experiments.training.optimisers import RMSpropTF1
 from eigenrnn.experiments.training.result import Result
 from eigenrnn.experiments.training.resynthesis import Resynthesis, resynthesise
+from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.settings import Settings
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "RMSpropTF1",
     "Result",
     "Resynthesis",
+    "RunFolder",
     "Settings",
     "fit",
     "resynthesise",

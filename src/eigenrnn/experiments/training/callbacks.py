@@ -60,5 +60,13 @@ class Callback(Protocol):
         """
         return {}
 
-    def after_evaluation(self, step: int, metrics: Metrics, model: nn.Module) -> None:
-        """Observe an evaluation: the loss and the metric of each split."""
+    def after_evaluation(
+        self, step: int, metrics: Metrics, model: nn.Module
+    ) -> Measurements | None:
+        """Observe an evaluation; may return numbers to write in its row of `metrics.csv`.
+
+        Args:
+            step: The number of steps taken.
+            metrics: The loss and the metrics of each split.
+            model: The model that is trained.
+        """

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.errors import CheckpointError
+from eigenrnn.experiments.errors import CheckpointError
 
 __all__ = ["FORMAT", "load", "save"]
 

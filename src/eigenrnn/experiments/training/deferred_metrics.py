@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from eigenrnn.errors import NonFiniteLossError
+from eigenrnn.experiments.errors import NonFiniteLossError
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

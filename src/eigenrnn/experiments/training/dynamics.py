@@ -1,9 +1,6 @@
 """The callback `Dynamics`, which records spectra and gradient norms during training."""
 
-import json
 import math
-import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +12,12 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis.gradients import gradient_norms
 from eigenrnn.analysis.recurrence import recurrent_weights
-from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.constraints import Constraint, Schur
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.training.callbacks import Callback, Measurements
 from eigenrnn.experiments.training.processes import is_first_process
+from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.linalg import orthogonality_error
 
 __all__ = ["Dynamics", "probe_batch"]
@@ -66,7 +63,7 @@ class Dynamics(Callback):
         check_positive_integer("sequences", sequences)
         self.every, self.sequences = every, sequences
         self._batch: Batch | None = None
-        self._file: _JsonLines | None = None  # in the first process only
+        self._files: RunFolder | None = None  # in the first process only
         self._task: Task | None = None
 
     def begin(self, step: int, model: nn.Module, task: Task, folder: Path) -> None:
@@ -74,7 +71,8 @@ class Dynamics(Callback):
             return
         self._task = task
         self._batch = probe_batch(task, "train", self.sequences).to(dtype=torch.float64)
-        self._file = _JsonLines(folder / "dynamics.jsonl", step=step)
+        self._files = RunFolder(folder)
+        self._files.discard_dynamics(after=step)
         snapshot = self._snapshot(model)
         self.columns = [
             f"{column}_{name}"
@@ -82,15 +80,15 @@ class Dynamics(Callback):
             for name in snapshot.get(entry, ())
         ]
         if step == 0 and snapshot:
-            self._file.write(0, snapshot)
+            self._files.write_dynamics({"step": 0, **snapshot})
 
     def measure(self, step: int, model: nn.Module) -> Measurements:
-        if step % self.every or self._file is None:
+        if step % self.every or self._files is None:
             return {}
         snapshot = self._snapshot(model)
         if not snapshot:
             return {}
-        self._file.write(step, snapshot)
+        self._files.write_dynamics({"step": step, **snapshot})
         return _measurements(snapshot)
 
     def _snapshot(self, model: nn.Module) -> Snapshot:
@@ -154,45 +152,6 @@ def probe_batch(task: Task, split: str, sequences: int) -> Batch:
         targets=batch.targets[rows] if one_target else batch.targets[:longest, rows],
         lengths=None,
     )
-
-
-class _JsonLines:
-    """A file with one JSON object per line, each for a step of the run.
-
-    When the file is opened at a step, lines of later steps and incomplete lines are deleted, so a
-    resumed run leaves the same file as an uninterrupted one.
-
-    Args:
-        path: The file; its folder must exist.
-        step: The last step to keep; zero starts a new file.
-    """
-
-    def __init__(self, path: Path, *, step: int = 0) -> None:
-        self.path = path
-        lines = path.read_bytes().splitlines(keepends=True) if step and path.exists() else []
-        write_atomically(path, b"".join(line for line in lines if _step_of(line) <= step))
-
-    def write(self, step: int, content: Mapping[str, Any]) -> None:
-        """Append the line of a step and flush it to disk.
-
-        Raises:
-            WriteError: If it cannot be written.
-        """
-        line = json.dumps({"step": step, **content}, allow_nan=False)
-        with add_filename_to_errors(self.path), self.path.open("a") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _step_of(line: bytes) -> float:
-    """Return the step of a line; infinity if the line is incomplete."""
-    if not line.endswith(b"\n"):
-        return float("inf")
-    try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")
 
 
 def _measurements(snapshot: Snapshot) -> dict[str, float | NDArray[np.float64]]:

@@ -19,6 +19,7 @@ __all__ = [
     "check_types",
     "read_json",
     "read_lines",
+    "read_rows",
     "read_table",
     "read_text",
     "write_json",
@@ -53,8 +54,12 @@ def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write an indented JSON file atomically; values unknown to JSON become strings."""
-    write_atomically(path, (json.dumps(content, indent=2, default=str) + "\n").encode())
+    """Write an indented JSON file atomically.
+
+    Raises:
+        TypeError: If a value is none that JSON can hold.
+    """
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def check_types(path: Path, content: Mapping[str, Any], types: Mapping[str, Any]) -> None:
@@ -95,10 +100,26 @@ def _fits(value: object, kind: Any) -> bool:
 def read_table(path: Path) -> Columns:
     """Read a CSV file of numbers.
 
+    Raises:
+        ValueError: If the file has no header, or a row is damaged.
+    """
+    header, rows = read_rows(path)
+    table = np.full((len(rows), len(header)), math.nan)
+    for number, row in enumerate(rows):
+        try:
+            table[number] = [float(cell) if cell else math.nan for cell in row]
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged in line {number + 2}: {error}") from None
+    return {name: table[:, column] for column, name in enumerate(header)}
+
+
+def read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Read the header and the rows of a CSV file.
+
     An incomplete last line is ignored, because the run may be writing it.
 
     Raises:
-        ValueError: If the file has no header, or a row is damaged.
+        ValueError: If the file has no header, or a row has another number of cells.
     """
     text = read_text(path)
     try:
@@ -108,18 +129,12 @@ def read_table(path: Path) -> Columns:
     if not rows or not rows[0] or not text.partition("\n")[1]:
         raise ValueError(f"{path} is truncated: it has no header")
     header, rows = rows[0], rows[1:] if text.endswith("\n") else rows[1:-1]
-    table = np.full((len(rows), len(header)), math.nan)
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
             raise ValueError(
-                f"{path} is damaged: expected {len(header)} cells in line {number + 2}, "
-                f"got {len(row)}"
+                f"{path} is damaged: expected {len(header)} cells in line {number}, got {len(row)}"
             )
-        try:
-            table[number] = [float(cell) if cell else math.nan for cell in row]
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged in line {number + 2}: {error}") from None
-    return {name: table[:, column] for column, name in enumerate(header)}
+    return header, rows
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

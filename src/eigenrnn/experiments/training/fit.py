@@ -9,9 +9,10 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from eigenrnn.errors import CheckpointError, NonFiniteLossError
+from eigenrnn.experiments.errors import CheckpointError, NonFiniteLossError
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.training.callbacks import Callback
+from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.fingerprint import (
     check_fingerprint,
     run_fingerprint,
@@ -82,7 +83,8 @@ def fit(  # noqa: PLR0913  the options are independent of each other
             `overwrite` are set, if the processes cannot share a batch evenly, if the states of a
             batch do not fit into memory, if the model has no trainable parameters, or if
             `max_minutes` is not positive.
-        TypeError: If an option of the task cannot be stored as data, such as a lambda.
+        TypeError: If an option of the task, or `config`, cannot be stored as data, such as a
+            lambda.
 
     Example:
         >>> settings = Settings(steps=1_000, optimiser="rmsprop_tf1")
@@ -108,7 +110,7 @@ def fit(  # noqa: PLR0913  the options are independent of each other
                 return state, finished
         names = {"name": name, "best_by": selection_metric(task)}
         metadata = run_metadata(model, task, settings)
-        files.write_config({**names, **metadata, "config": config or {}})
+        files.write_config({**names, **metadata, "config": describe(config or {})})
         files.clear_end()  # of a finished run that is now extended
         return state, None
 
@@ -147,18 +149,12 @@ def _is_finished(
     """Whether a checkpoint is of the last step of the requested run.
 
     Raises:
-        CheckpointError: If the checkpoint lacks a part, or is of an earlier version.
+        CheckpointError: If the checkpoint lacks a part.
         ValueError: If the checkpoint is of a different run, or of a longer one.
     """
-    if "fingerprint" not in checkpoint and "identity" in checkpoint:
-        raise CheckpointError(
-            f"{path} was written by an earlier version of eigenrnn, whose runs this version does "
-            "not resume: finish the run with that version, or start a new one with overwrite=True "
-            "(on the command line: --overwrite)"
-        )
     with _checkpoint_errors(path):
         stored = checkpoint["fingerprint"]
-        state = TrainingState.from_checkpoint(checkpoint["course"])
+        state = TrainingState.from_checkpoint(checkpoint["state"])
     check_fingerprint(stored, fingerprint)
     if steps < state.step:
         raise ValueError(
@@ -176,13 +172,13 @@ def _restore(
         CheckpointError: If the checkpoint lacks a part.
     """
     if checkpoint is None:
-        return TrainingState(processor_seconds=0.0), None
+        return TrainingState(), None
     with _checkpoint_errors(files.last):
-        train_step.load_state_dict(checkpoint["learner"])
-        state = TrainingState.from_checkpoint(checkpoint["course"])
+        train_step.load_state_dict(checkpoint["train_step"])
+        state = TrainingState.from_checkpoint(checkpoint["state"])
         best = BestModel.from_checkpoint(checkpoint["best"])
     if train_step.fabric.is_global_zero:  # `best.pt` may be of a later step, now taken again
-        files.best.unlink(missing_ok=True) if best is None else best.write(files.best)
+        files.best.unlink(missing_ok=True) if best is None else files.write_best(best)
     return state, best
 
 

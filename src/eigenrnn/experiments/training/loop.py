@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from eigenrnn.errors import NonFiniteLossError
+from eigenrnn.experiments.errors import NonFiniteLossError
 from eigenrnn.experiments.tasks.base import Task
-from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.callbacks import Callback, Measurements
 from eigenrnn.experiments.training.deferred_metrics import DeferredMetrics, StepMetrics
 from eigenrnn.experiments.training.metrics_writer import MetricsWriter
@@ -65,7 +64,7 @@ class TrainingLoop:
         )
         # shifted by the time of earlier calls, so that differences to now are totals
         self.start_time = time.monotonic() - self.state.seconds
-        self.start_processor_time = time.process_time() - (self.state.processor_seconds or 0.0)
+        self.start_processor_time = time.process_time() - self.state.processor_seconds
 
     def train(self) -> Result:
         """Take all remaining steps, unless a signal or the time limit ends the run early.
@@ -197,13 +196,12 @@ class TrainingLoop:
         total, count = self.state.losses
         self.state.losses = total + sum(m.loss for m in metrics), count + len(metrics)
         self.progress.advance(step, current.loss)
-        evaluation = self._evaluate() if self._is_due(step, self.eval_every) else {}
+        evaluation, found = self._evaluate() if self._is_due(step, self.eval_every) else ({}, {})
         self.state.seconds = time.monotonic() - self.start_time
-        if self.state.processor_seconds is not None:
-            self.state.processor_seconds = time.process_time() - self.start_processor_time
-        row = dict(measurements)
+        self.state.processor_seconds = time.process_time() - self.start_processor_time
+        row = {**measurements, **found}
         if evaluation or self._is_due(step, self.settings.log_every):
-            row = {**self._training_columns(current), **_flat(evaluation), **measurements}
+            row = {**self._training_columns(current), **_flat(evaluation), **row}
             self.state.losses = 0.0, 0
         if row and self.writer is not None:
             self.writer.write(step, row)
@@ -221,7 +219,8 @@ class TrainingLoop:
         }
         return {**columns, "train_penalty": metrics.penalty} if metrics.penalty else columns
 
-    def _evaluate(self) -> Metrics:
+    def _evaluate(self) -> tuple[Metrics, Measurements]:
+        """Evaluate the splits; return their metrics, and the measurements of the callbacks."""
         size = self.settings.eval_batch_size or self.settings.batch_size
         metrics: Metrics = {}
         with self.train_step.average.swapped_in():
@@ -231,9 +230,11 @@ class TrainingLoop:
             split = selection_split(self.task)
             if split is not None:
                 self._select(metrics, split)
+        found: dict[str, float | NDArray[np.float64]] = {}
+        step, model = self.state.step, self.train_step.model
         for callback in self.callbacks:
-            callback.after_evaluation(self.state.step, metrics, self.train_step.model)
-        return metrics
+            found |= callback.after_evaluation(step, metrics, model) or {}
+        return metrics, found
 
     def _select(self, metrics: Metrics, split: str) -> None:
         """Keep the model if it is the best so far on the given split."""
@@ -248,7 +249,7 @@ class TrainingLoop:
             return
         self.best = BestModel(state.step, metrics, deepcopy(self.train_step.model.state_dict()))
         if self.is_first_process:
-            self.best.write(self.files.best)
+            self.files.write_best(self.best)
 
     def _update_schedules(self, metrics: dict[str, float], *, better: bool) -> None:
         """Update the learning rate decay, early stopping and averaging after an evaluation."""
@@ -282,14 +283,14 @@ class TrainingLoop:
             )
         content = {
             "fingerprint": self.fingerprint,
-            "course": asdict(self.state),
-            "learner": self.train_step.state_dict(),
+            "state": asdict(self.state),
+            "train_step": self.train_step.state_dict(),
             # with its model: `best.pt` may be of a later step, which a crash undoes
             "best": None if self.best is None else vars(self.best),
         }
         if self.writer is not None:
             self.writer.sync()
-            checkpoint.save(self.files.last, content)
+            self.files.write_checkpoint(content)
 
     def _open_writer(self) -> MetricsWriter:
         columns = ["seconds", "train_loss", "train_loss_mean", "train_penalty", "train_grad_norm"]
@@ -298,8 +299,7 @@ class TrainingLoop:
                 columns += [f"{split}_{name}" for name in self.task.metric_names]
         for callback in self.callbacks:
             columns += callback.columns
-        files = self.files
-        return MetricsWriter(files.metrics, files.tensorboard, columns, step=self.state.step)
+        return self.files.open_metrics(columns, step=self.state.step)
 
     def _last_checkpoint(self) -> str:
         if not self.files.last.exists():

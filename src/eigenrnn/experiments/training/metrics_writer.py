@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
 from eigenrnn.experiments.training.callbacks import Measurements
+from eigenrnn.experiments.training.files import read_rows
 
 __all__ = ["MetricsWriter"]
 
@@ -102,34 +103,19 @@ def _kept_rows(path: Path, columns: list[str], step: int) -> list[list[str]]:
     """
     if not step or not path.exists():
         return [columns]
-    rows = _read_rows(path)
-    header = rows[0] if rows else []
+    header, rows = read_rows(path)
     longer = max(header, columns, key=len)
-    if not header or longer[: min(len(header), len(columns))] != min(header, columns, key=len):
+    if longer[: min(len(header), len(columns))] != min(header, columns, key=len):
         expected, got = ", ".join(columns), ", ".join(header)
         raise ValueError(f"expected the columns {expected} in {path}, got {got}")
     blank = [""] * (len(longer) - len(header))
-    complete = [row for row in rows[1:] if len(row) == len(header)]
-    damaged = next((row for row in complete if not re.fullmatch(r"\d{1,18}", row[0])), None)
+    damaged = next((row for row in rows if not re.fullmatch(r"\d{1,18}", row[0])), None)
     if damaged is not None:
         raise ValueError(
             f"{path} is damaged: expected each row to begin with a step, got {damaged[0][:20]!r}"
         )
-    kept = [row for row in complete if int(row[0]) <= step]
+    kept = [row for row in rows if int(row[0]) <= step]
     return [longer, *(row + blank for row in kept)]
-
-
-def _read_rows(path: Path) -> list[list[str]]:
-    """Read all rows.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return list(csv.reader(file))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
 
 
 def _as_csv(rows: list[list[str]]) -> str:

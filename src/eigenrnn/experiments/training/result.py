@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.files import check_types
@@ -13,9 +13,7 @@ __all__ = [
     "RESULT_REMEDY",
     "Metrics",
     "Result",
-    "are_metrics",
     "is_better",
-    "is_count",
     "is_number",
     "selection_metric",
     "selection_split",
@@ -99,16 +97,6 @@ class Result:
 def is_number(value: object) -> bool:
     """Whether a value is a number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def is_count(value: object) -> bool:
-    """Whether a value is a non-negative integer."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def are_metrics(value: object) -> bool:
-    """Whether a value is a dict of numbers."""
-    return isinstance(value, dict) and all(map(is_number, cast("dict[str, Any]", value).values()))
 
 
 def selection_split(task: Task) -> str | None:

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.data.audio import wave_bytes
 from eigenrnn.experiments.data.spectrogram import resynthesis
+from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.tasks.speech import SCORES, Speech
 from eigenrnn.experiments.training.callbacks import Callback
+from eigenrnn.experiments.training.processes import is_first_process
 from eigenrnn.experiments.training.result import Metrics
 
 __all__ = ["Resynthesis", "resynthesise"]
@@ -80,7 +82,8 @@ class Resynthesis(Callback):
 
     Args:
         task: The task of the run.
-        folder: The output folder, with a subfolder `step-N` for each evaluation.
+        folder: The output folder, with a subfolder `step-N` for each evaluation; by default
+            `sounds` in the folder of the run.
         split: The split whose recordings are used.
         scores: The scores to compute; see `resynthesise`.
         limit: The number of recordings.
@@ -89,14 +92,18 @@ class Resynthesis(Callback):
     def __init__(
         self,
         task: Speech,
-        folder: str | Path,
+        folder: str | Path | None = None,
         split: str = "validation",
         scores: Sequence[str] = ("segsnr",),
         limit: int = 8,
     ) -> None:
-        self.task, self.folder, self.split = task, Path(folder), split
+        self.task, self.split = task, split
+        self.folder = None if folder is None else Path(folder)
         self.scores, self.limit = scores, limit
         self.means: dict[int, dict[str, float]] = {}
+
+    def begin(self, step: int, model: nn.Module, task: Task, folder: Path) -> None:  # noqa: ARG002
+        self.folder = self.folder or folder / "sounds"
 
     def after_evaluation(
         self,
@@ -104,8 +111,7 @@ class Resynthesis(Callback):
         metrics: Metrics,  # noqa: ARG002  required by the protocol
         model: nn.Module,
     ) -> None:
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if distributed and torch.distributed.get_rank():
+        if self.folder is None or not is_first_process():
             return
         self.means[step] = resynthesise(
             model,

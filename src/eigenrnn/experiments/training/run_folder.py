@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any, get_origin
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from eigenrnn.errors import CheckpointError, FolderInUseError, RunExistsError
+from eigenrnn.atomic import add_filename_to_errors, write_atomically
+from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, RunExistsError
 from eigenrnn.experiments.tasks.preprocessing import (
     Preprocessing,
     SeriesPreprocessing,
@@ -25,10 +26,13 @@ from eigenrnn.experiments.training.files import (
     check_types,
     read_json,
     read_lines,
+    read_rows,
     read_table,
     write_json,
 )
+from eigenrnn.experiments.training.metrics_writer import MetricsWriter
 from eigenrnn.experiments.training.result import RESULT_REMEDY, Result
+from eigenrnn.experiments.training.training_state import BestModel
 
 __all__ = ["RunFolder", "locked"]
 
@@ -87,7 +91,7 @@ class RunFolder:
 
         Raises:
             RunExistsError: If it holds a run that should be neither resumed nor overwritten.
-            CheckpointError: If the checkpoint to resume from is damaged.
+            CheckpointError: If the checkpoint to resume from is damaged, or of an earlier version.
         """
         if not resume and not overwrite and any(file.exists() for file in self._files()):
             raise RunExistsError(
@@ -95,10 +99,7 @@ class RunFolder:
                 "(on the command line: --resume), or delete it with overwrite=True (--overwrite)"
             )
         if resume and self.last.exists():
-            state = checkpoint.load(self.last)
-            if "best" not in state:  # of an earlier version, which kept it in `best.pt` only
-                state["best"] = checkpoint.load(self.best) if self.best.exists() else None
-            return state
+            return self.read_checkpoint()
         self.path.mkdir(parents=True, exist_ok=True)
         for file in self._files():  # only the files of a run: the folder may hold others
             file.unlink(missing_ok=True)
@@ -167,6 +168,29 @@ class RunFolder:
             raise ValueError(f"expected a column step in {self.metrics}, got none")
         return columns
 
+    def read_column(self, name: str) -> tuple[list[int], list[float]]:
+        """Read a column of `metrics.csv`: the steps with a number, and the numbers.
+
+        Raises:
+            ValueError: If the file is damaged, or has no such column.
+        """
+        header, rows = read_rows(self.metrics)
+        if name not in header:
+            got = ", ".join(header)
+            raise ValueError(f"expected a column {name} in {self.metrics}, got {got}")
+        step, column = header.index("step"), header.index(name)
+        found = [row for row in rows if row[column]]
+        return [int(row[step]) for row in found], [float(row[column]) for row in found]
+
+    def open_metrics(self, columns: Sequence[str], *, step: int) -> MetricsWriter:
+        """Open `metrics.csv` and TensorBoard's files for the steps after this one.
+
+        Raises:
+            ValueError: If the existing file is damaged, or has different columns.
+            WriteError: If it cannot be written.
+        """
+        return MetricsWriter(self.metrics, self.tensorboard, columns, step=step)
+
     def read_dynamics(self) -> list[dict[str, Any]]:
         """Read the recorded training dynamics; empty if they were not recorded.
 
@@ -174,6 +198,28 @@ class RunFolder:
             ValueError: If the file is damaged.
         """
         return read_lines(self.dynamics) if self.dynamics.exists() else []
+
+    def discard_dynamics(self, *, after: int) -> None:
+        """Delete the records after a step; all of them if the run has not begun.
+
+        Raises:
+            ValueError: If the file is damaged.
+            WriteError: If it cannot be written.
+        """
+        kept = [record for record in self.read_dynamics() if record["step"] <= after]
+        lines = [_json_line(record) for record in kept if after]
+        write_atomically(self.dynamics, "".join(lines).encode())
+
+    def write_dynamics(self, record: Mapping[str, Any]) -> None:
+        """Append a record of the training dynamics and flush it to disk.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
+        with add_filename_to_errors(self.dynamics), self.dynamics.open("a") as file:
+            file.write(_json_line(record))
+            file.flush()
+            os.fsync(file.fileno())
 
     def read_result(self) -> Result | None:
         """Read the result; None if the run has not ended.
@@ -226,7 +272,7 @@ class RunFolder:
     def trained_seconds(self) -> float:
         """Return the training time so far, from the checkpoint; 0 without a sound one."""
         with suppress(CheckpointError, KeyError):
-            return float(checkpoint.load(self.last)["course"]["seconds"])
+            return float(self.read_checkpoint()["state"]["seconds"])
         return 0.0
 
     def clear_end(self) -> None:
@@ -239,15 +285,68 @@ class RunFolder:
         if is_final:
             self.status.unlink(missing_ok=True)
 
-    def best_weights(self) -> dict[str, Tensor]:
-        """Read the weights of the best evaluation, or the last ones of a run without any.
+    def read_checkpoint(self) -> dict[str, Any]:
+        """Read the latest checkpoint.
 
         Raises:
-            CheckpointError: If there is no checkpoint, or it is damaged.
+            CheckpointError: If it is missing, damaged, or of an earlier version.
         """
-        if self.best.exists():
-            return checkpoint.load(self.best, "model")["model"]
-        return checkpoint.load(self.last, "learner")["learner"]["model"]
+        return _of_this_version(self.last)
+
+    def write_checkpoint(self, content: Mapping[str, Any]) -> None:
+        """Write the latest checkpoint.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
+        checkpoint.save(self.last, content)
+
+    def write_best(self, best: BestModel) -> None:
+        """Write the model of the best evaluation.
+
+        Raises:
+            WriteError: If it cannot be written.
+        """
+        checkpoint.save(self.best, vars(best))
+
+    def read_weights(self, file: Path | None = None) -> tuple[dict[str, Tensor], int]:
+        """Read the weights of a checkpoint, and the number of steps before it.
+
+        Args:
+            file: The checkpoint. By default it is that of the best evaluation, or the last one of
+                a run without any.
+        Raises:
+            CheckpointError: If there is no checkpoint, or it is damaged or of an earlier version.
+        """
+        path = file or (self.best if self.best.exists() else self.last)
+        state = _of_this_version(path)
+        try:
+            if "train_step" in state:
+                return state["train_step"]["model"], int(state["state"]["step"])
+            return state["model"], int(state["step"])
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise CheckpointError(f"{path} is not a checkpoint of a run: {reason}") from None
+
+
+def _json_line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, allow_nan=False) + "\n"
+
+
+def _of_this_version(path: Path) -> dict[str, Any]:
+    """Read a checkpoint of a run.
+
+    Raises:
+        CheckpointError: If it is missing, damaged, or of an earlier version.
+    """
+    state = checkpoint.load(path)
+    if state.keys() & {"course", "identity"}:
+        raise CheckpointError(
+            f"{path} was written by an earlier version of eigenrnn, whose runs this version does "
+            "not resume: finish the run with that version, or start a new one with overwrite=True "
+            "(on the command line: --overwrite)"
+        )
+    return state
 
 
 @contextmanager

@@ -6,7 +6,15 @@ from typing import Any, Literal, get_args
 
 from eigenrnn.experiments.tasks.base import Task
 
-__all__ = ["Accelerator", "OptimiserName", "Precision", "Schedule", "Settings", "Strategy"]
+__all__ = [
+    "IGNORED_SETTINGS",
+    "Accelerator",
+    "OptimiserName",
+    "Precision",
+    "Schedule",
+    "Settings",
+    "Strategy",
+]
 
 Accelerator = Literal["auto", "cpu", "cuda", "gpu", "mps"]
 OptimiserName = Literal["rmsprop", "rmsprop_tf1", "adam", "adamw", "sgd"]
@@ -14,14 +22,14 @@ Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed"]
 Strategy = Literal["auto", "ddp"]
 
-_MAY_CHANGE_ON_RESUME = frozenset(
-    {
-        # length and logging
-        *("steps", "epochs", "eval_every", "eval_batch_size", "log_every", "checkpoint_every"),
-        # devices, which change the numbers only by rounding
-        *("accelerator", "devices", "num_nodes", "strategy"),
-    }
+IGNORED_SETTINGS = frozenset(
+    {"accelerator", "devices", "num_nodes", "strategy", "checkpoint_every"}
 )
+"""Where a run is trained and how often it is saved; they change its numbers by rounding only."""
+
+_MAY_CHANGE_ON_RESUME = IGNORED_SETTINGS | {
+    *("steps", "epochs", "eval_every", "eval_batch_size", "log_every")
+}
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class TrainStep:
             "model": self.model.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self._optimisers],
             "precision": self._precision.state_dict(),
-            "carried": _gather_state(self.fabric, self._objective.hidden_state),
+            "hidden_state": _gather_state(self.fabric, self._objective.hidden_state),
             "average": self.average.state_dict(),
         }
 
@@ -160,7 +160,7 @@ class TrainStep:
         for optimiser, its_state in zip(self._optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(its_state)
         self._precision.load_state_dict(state["precision"])
-        self._objective.hidden_state = _local_state(self.fabric, state["carried"])
+        self._objective.hidden_state = _local_state(self.fabric, state["hidden_state"])
         self.average.load_state_dict(state["average"])
 
     def _seed(self, step: int) -> None:

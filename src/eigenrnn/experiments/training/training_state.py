@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Self
 
-from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.result import Metrics
 
 __all__ = ["BestModel", "TrainingState"]
@@ -36,14 +34,6 @@ class BestModel:
             return None
         return cls(state["step"], state["metrics"], state["model"])
 
-    def write(self, path: Path) -> None:
-        """Write it as a checkpoint of its own.
-
-        Raises:
-            WriteError: If it cannot be written.
-        """
-        checkpoint.save(path, vars(self))
-
 
 @dataclass
 class TrainingState:
@@ -52,8 +42,7 @@ class TrainingState:
     Args:
         step: The number of steps taken.
         seconds: The wall-clock time of these steps and of the evaluations.
-        processor_seconds: The processor time of all threads of this process; None if an earlier
-            version wrote the checkpoint without it.
+        processor_seconds: The processor time of all threads of this process.
         train_loss: The loss of the last step.
         losses: The sum and the number of losses since the last row of `metrics.csv`.
         last: The metrics of the last evaluation.
@@ -65,7 +54,7 @@ class TrainingState:
 
     step: int = 0
     seconds: float = 0.0
-    processor_seconds: float | None = None
+    processor_seconds: float = 0.0
     train_loss: float = float("nan")
     losses: tuple[float, int] = (0.0, 0)
     last: Metrics = field(default_factory=dict)
@@ -76,11 +65,9 @@ class TrainingState:
 
     @classmethod
     def from_checkpoint(cls, state: Mapping[str, Any]) -> Self:
-        """Build it from the entry of a checkpoint; fields missing there keep their defaults.
+        """Build it from the entry of a checkpoint.
 
         Raises:
-            KeyError: If the number of steps is missing.
+            KeyError: If a field is missing.
         """
-        names = {f.name for f in fields(cls)}
-        known = {name: value for name, value in state.items() if name in names}
-        return cls(**{**known, "step": state["step"]})
+        return cls(**{f.name: state[f.name] for f in fields(cls)})

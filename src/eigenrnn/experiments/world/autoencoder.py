@@ -15,7 +15,7 @@ from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.data.car_racing import FRAME, Z_SIZE, Encoded, Floats, split_slices
 from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for, sequential_slices
-from eigenrnn.experiments.training import Settings, checkpoint, fit
+from eigenrnn.experiments.training import RunFolder, Settings, fit
 from eigenrnn.experiments.world.collection import Collection, ProgressCounter
 
 __all__ = ["VAE", "Frames", "autoencoder_settings", "encode"]
@@ -268,8 +268,10 @@ def encode(
     run = fit(model, task, settings, collection.vae, resume=True, console=console)
     if run.interrupted:
         return False
+    files = RunFolder(collection.vae)
+    weights, _ = files.read_weights(files.last)
     # `fit` on a finished run returns its result and leaves the model unchanged
-    model.load_state_dict(checkpoint.load(collection.vae / "last.pt")["learner"]["model"])
+    model.load_state_dict(weights)
     write_atomically(collection.encoded, _encode_all(model.cpu(), collection, console).to_bytes())
     return True
 

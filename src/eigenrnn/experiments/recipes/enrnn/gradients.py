@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from eigenrnn.analysis import gradient_map
 from eigenrnn.experiments.recipes.enrnn.paper import SOURCE, tf1
-from eigenrnn.experiments.recipes.panels import Map, Panel, TrainedRun
+from eigenrnn.experiments.recipes.panels import Map, Panel
 from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN
@@ -36,15 +37,15 @@ def _row(place: str) -> Row:
     )
 
 
-def _gradient_map_of(block: str, name: str) -> Callable[[Mapping[str, Sequence[TrainedRun]]], Map]:
+def _gradient_map_of(block: str, name: str) -> Callable[[Mapping[str, Sequence[Run]]], Map]:
     """Return the function that draws the gradients of one memory."""
 
-    def draw(trained: Mapping[str, Sequence[TrainedRun]]) -> Map:
+    def draw(trained: Mapping[str, Sequence[Run]]) -> Map:
         run = trained[_LABEL][0]
         per_epoch = run.row.task.steps_per_epoch(_BATCH) or 0
         epochs = run.row.settings.epochs or 0
         # the first batch of the epoch after the last one
-        batches = run.row.task.batches("train", _BATCH, run.seed, epochs * per_epoch)
+        batches = run.row.task.batches("train", _BATCH, run.key.seed, epochs * per_epoch)
         gradients = gradient_map(run.model(), next(batches).inputs, of=("input",))
         return Map(
             gradients.by_input[block],

@@ -22,9 +22,9 @@ _SCORES_NOTE = "; SegSNR {} dB, STOI {}, PESQ {}"
 _SCORE_PACKAGES = {"segsnr": "eigenrnn", "stoi": "pystoi", "pesq": "pesq"}
 
 
-def _write_sounds(folder: Path) -> Callback:
+def _write_sounds() -> Callback:
     """Return a callback that writes predicted recordings of the free corpus as sound files."""
-    return Resynthesis(_FREE_CORPUS, folder / "sounds", limit=4)
+    return Resynthesis(_FREE_CORPUS, limit=4)
 
 
 def _speech_scores(model: nn.Module, task: Speech, folder: Path) -> dict[str, float]:

@@ -1,17 +1,13 @@
 """Ablations of NC-GRU on the parenthesis task: figures 5, 7 and 8."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from eigenrnn.analysis import neumann_condition
-from eigenrnn.atomic import write_atomically
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.experiments.recipes.nc_gru import parenthesis
 from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, Network, nc_gru_options
@@ -22,10 +18,11 @@ from eigenrnn.experiments.recipes.nc_gru.parenthesis import (
     RESET_EVERY_RELEASED,
 )
 from eigenrnn.experiments.recipes.nc_gru.released import released
-from eigenrnn.experiments.recipes.panels import Curves, Panel, TrainedRun
+from eigenrnn.experiments.recipes.panels import Curves, Panel
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
+from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.experiments.training import Callback
-from eigenrnn.experiments.training.processes import is_first_process
+from eigenrnn.experiments.training.callbacks import Measurements
 from eigenrnn.linalg import skew
 
 __all__ = ["RECIPES", "NeumannNormCallback"]
@@ -68,59 +65,40 @@ def _inverses(network: Network) -> tuple[Row, ...]:
 
 
 class NeumannNormCallback(Callback):
-    r"""Writes the norm of the terms of the Neumann series to `neumann_norm.csv` in the run folder.
+    r"""Measures the norm of the terms of the Neumann series.
 
     .. math:: \| (I + A_{k-1})^{-1}\, \delta A_k \|_2, \qquad A_k = A_{k-1} - \delta A_k
 
-    The series converges where this norm is below one. The inverse is exact here. The file has one
-    column for each orthogonal matrix. A resumed run keeps the rows of the earlier steps.
+    The series converges where this norm is below one. The inverse is exact here. With several
+    orthogonal matrices it is the largest norm.
 
     Args:
-        folder: The folder of the run.
-        every: The number of steps between rows.
+        every: The number of steps between two measurements.
 
     Source:
         Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022, section 5.3.
-        https://arxiv.org/abs/2208.06496 (departures: not every step has a row).
+        https://arxiv.org/abs/2208.06496 (departures: not every step is measured).
     """
 
-    def __init__(self, folder: str | Path, every: int = 10) -> None:
+    columns = ("neumann_norm",)
+
+    def __init__(self, every: int = 10) -> None:
         if every < 2:
-            raise ValueError(f"expected every >= 2, got {every}: a row needs the step before it")
-        self.path, self.every = Path(folder) / "neumann_norm.csv", every
+            raise ValueError(f"expected every >= 2, got {every}: it needs the step before")
+        self.every = every
         self._previous: dict[str, Tensor] = {}
-        self._has_header = False
 
     def after_step(self, step: int, loss: Tensor, model: nn.Module) -> None:  # noqa: ARG002
-        """Store A one step before a row is due; then write the norms of that row."""
+        """Store A one step before a measurement."""
         if step % self.every == self.every - 1:
             self._previous = {name: A.clone() for name, A in _skew_parts(model).items()}
-        elif step % self.every == 0 and self._previous:
-            parts = _skew_parts(model)
-            norms = {name: _norm(A, parts[name]) for name, A in self._previous.items()}
-            if is_first_process():
-                self._write(step, norms)
 
-    def _write(self, step: int, norms: dict[str, float]) -> None:
-        if not self._has_header:
-            header = ["step", *norms]
-            write_atomically(self.path, _csv_text([header, *self._earlier_rows(step)]).encode())
-            self._has_header = True
-        with self.path.open("a") as file:
-            file.write(_csv_text([[str(step), *(f"{norm:.6g}" for norm in norms.values())]]))
-
-    def _earlier_rows(self, step: int) -> list[list[str]]:
-        """Read the rows of steps before this one, written by an interrupted run."""
-        if not self.path.exists():
-            return []
-        with self.path.open(newline="") as file:
-            return [row for row in list(csv.reader(file))[1:] if int(row[0]) < step]
-
-
-def _csv_text(rows: list[list[str]]) -> str:
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows(rows)
-    return table.getvalue()
+    def measure(self, step: int, model: nn.Module) -> Measurements:
+        if step % self.every or not self._previous:
+            return {}
+        parts = _skew_parts(model)
+        norms = [_norm(A, parts[name]) for name, A in self._previous.items()]
+        return {"neumann_norm": max(norms)}
 
 
 def _skew_parts(model: nn.Module) -> dict[str, Tensor]:
@@ -143,10 +121,9 @@ def _norm(
 _NORM_ROW = _row(_ONE, "figure 8", _NORM_NOTE, callback_factory=NeumannNormCallback)
 
 
-def _draw_norms(trained: Mapping[str, Sequence[TrainedRun]]) -> Curves:
+def _draw_norms(trained: Mapping[str, Sequence[Run]]) -> Curves:
     (run,) = trained[_NORM_ROW.label][:1]
-    (matrix,) = run.column_names("neumann_norm.csv")
-    steps, norms = run.column(matrix, "neumann_norm.csv")
+    steps, norms = run.files.read_column("neumann_norm")
     series = {_NORM_ROW.label: norms, "1, below which the series converges": [1.0] * len(steps)}
     return Curves(steps, series, "step of training", "2-norm of (I + A)⁻¹ δA", log=True)
 

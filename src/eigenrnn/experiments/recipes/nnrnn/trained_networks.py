@@ -10,8 +10,9 @@ from torch import nn
 from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
 from eigenrnn.experiments.recipes.nnrnn import images, text
 from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, Panel, TrainedRun, row_of_figure
+from eigenrnn.experiments.recipes.panels import Curves, Panel, row_of_figure
 from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.experiments.tasks import Task
 
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
@@ -33,10 +34,10 @@ def _schur_row(recipes: tuple[Recipe, ...], name: str, label: str, place: str) -
     return replace(row, seeds=(0,), score=_schur_scores)
 
 
-def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[TrainedRun]]], SchurStructure]:
+def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[Run]]], SchurStructure]:
     """Return the function that draws the Schur form of the first run of a row."""
 
-    def draw(trained: Mapping[str, Sequence[TrainedRun]]) -> SchurStructure:
+    def draw(trained: Mapping[str, Sequence[Run]]) -> SchurStructure:
         return schur_structure(trained[label][0].model())
 
     return draw
@@ -95,7 +96,7 @@ def _gradient_rows() -> tuple[Row, ...]:
     )
 
 
-def _draw_gradients_through_time(trained: Mapping[str, Sequence[TrainedRun]]) -> Curves:
+def _draw_gradients_through_time(trained: Mapping[str, Sequence[Run]]) -> Curves:
     series = {label: _norms(runs[0]) for label, runs in trained.items()}
     length = max(map(len, series.values()))
     return Curves(
@@ -108,7 +109,7 @@ def _draw_gradients_through_time(trained: Mapping[str, Sequence[TrainedRun]]) ->
     )
 
 
-def _norms(run: TrainedRun) -> np.ndarray:
+def _norms(run: Run) -> np.ndarray:
     batch = run.batch(_SEQUENCES)
     gradients = gradient_norms(
         run.model(), batch.inputs, lambda outputs: run.row.task.loss(outputs, batch.targets)
@@ -116,8 +117,10 @@ def _norms(run: TrainedRun) -> np.ndarray:
     return gradients.curves["l0"]
 
 
-def _draw_gradients_of_training(trained: Mapping[str, Sequence[TrainedRun]]) -> Curves:
-    columns = {label: runs[0].column("train_grad_norm") for label, runs in trained.items()}
+def _draw_gradients_of_training(trained: Mapping[str, Sequence[Run]]) -> Curves:
+    columns = {
+        label: runs[0].files.read_column("train_grad_norm") for label, runs in trained.items()
+    }
     # a run that ended early is padded with NaN
     steps = max((steps for steps, _ in columns.values()), key=len)
     return Curves(

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from eigenrnn.analysis import fisher_memory, transient_growth
 from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, Panel, SideBySide, TrainedRun
+from eigenrnn.experiments.recipes.panels import Curves, Panel, SideBySide
 from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Reported
+from eigenrnn.experiments.recipes.runs import Run
 
 __all__ = ["FIGURE_1", "TABLE_6", "total_memory", "triangular"]
 
@@ -44,7 +45,7 @@ def total_memory(alpha: float, beta: float, d: float) -> float:
     return fisher_memory(theta, first, _STEPS, noise_steps=_NOISE_STEPS).total
 
 
-def _trajectories(_: Mapping[str, Sequence[TrainedRun]]) -> SideBySide:
+def _trajectories(_: Mapping[str, Sequence[Run]]) -> SideBySide:
     growths = {
         name: transient_growth(
             triangular(alpha, beta),
@@ -74,7 +75,7 @@ def _trajectories(_: Mapping[str, Sequence[TrainedRun]]) -> SideBySide:
     return SideBySide([spread, size])
 
 
-def _memory(_: Mapping[str, Sequence[TrainedRun]]) -> SideBySide:
+def _memory(_: Mapping[str, Sequence[Run]]) -> SideBySide:
     first = np.eye(_UNITS)[0]
     parts = [
         Curves(

@@ -6,8 +6,9 @@ from dataclasses import replace
 from eigenrnn.analysis import HiddenChain, hidden_chain, recurrent_layers
 from eigenrnn.experiments.recipes.nonnormal import text, toys
 from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Panel, TrainedRun, row_of_figure
+from eigenrnn.experiments.recipes.panels import Panel, row_of_figure
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
+from eigenrnn.experiments.recipes.runs import Run
 
 __all__ = ["RECIPES"]
 
@@ -23,10 +24,10 @@ def _row(recipes: tuple[Recipe, ...], name: str, label: str, place: str) -> Row:
     return replace(row, callback_factory=None, seeds=(1,))
 
 
-def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[TrainedRun]]], HiddenChain]:
+def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[Run]]], HiddenChain]:
     """Return the function that draws the chain in the first layer of a row's first run."""
 
-    def draw(trained: Mapping[str, Sequence[TrainedRun]]) -> HiddenChain:
+    def draw(trained: Mapping[str, Sequence[Run]]) -> HiddenChain:
         layers = recurrent_layers(trained[label][0].model())
         return hidden_chain(next(iter(layers.values())))
 

@@ -8,8 +8,9 @@ from torch import Generator, Tensor, empty
 
 from eigenrnn.analysis import fisher_memory, linear_decodability
 from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, Panel, SideBySide, TrainedRun
+from eigenrnn.experiments.recipes.panels import Curves, Panel, SideBySide
 from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Reported
+from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.init import orthogonal_
 from eigenrnn.init.matrices import chain_, feedback_chain_
 
@@ -37,7 +38,7 @@ def matrices() -> dict[str, Tensor]:  # (N, N) each
     }
 
 
-def _memory(_: Mapping[str, Sequence[TrainedRun]]) -> Curves:
+def _memory(_: Mapping[str, Sequence[Run]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: fisher_memory(W, _SOURCE_UNIT, _STEPS).curve for name, W in matrices().items()},
@@ -47,7 +48,7 @@ def _memory(_: Mapping[str, Sequence[TrainedRun]]) -> Curves:
     )
 
 
-def _amplification(_: Mapping[str, Sequence[TrainedRun]]) -> Curves:
+def _amplification(_: Mapping[str, Sequence[Run]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: _norms(W.numpy()) for name, W in matrices().items()},
@@ -66,7 +67,7 @@ def _norms(W: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(norms > 0, norms, np.nan)
 
 
-def _decoding(_: Mapping[str, Sequence[TrainedRun]]) -> SideBySide:
+def _decoding(_: Mapping[str, Sequence[Run]]) -> SideBySide:
     chosen = {name: W for name, W in matrices().items() if name in ("orthogonal", "chain")}
     settings = (("linear, with noise", "identity", 0.1), ("ELU, without noise", "elu", 0.0))
     return SideBySide(

@@ -1,21 +1,18 @@
 """Copying, adding and permuted MNIST, searched over initialisations: figure 3 and table 3."""
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from eigenrnn.analysis import henrici
-from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.nonnormal.paper import GAINS, SOURCE, PlainRNN, init_axis
 from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row
 from eigenrnn.experiments.tasks import Adding, Copying, PixelMNIST, Task
 from eigenrnn.experiments.training import Callback, Settings
+from eigenrnn.experiments.training.callbacks import Measurements
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.init import Kind, glorot_uniform_, zeros_
 
@@ -46,34 +43,15 @@ def henrici_index(
 
 
 class HenriciCallback(Callback):
-    """Writes the departure of W from normality to `henrici.csv` at every evaluation.
+    """Measures the departure of W from normality at every evaluation."""
 
-    A run that resumes from a checkpoint drops the rows of later steps.
+    columns = ("henrici",)
 
-    Args:
-        folder: The folder of the run.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "henrici.csv"
-
-    def after_evaluation(self, step: int, metrics: Metrics, model: nn.Module) -> None:  # noqa: ARG002
+    def after_evaluation(self, step: int, metrics: Metrics, model: nn.Module) -> Measurements:  # noqa: ARG002
         layer: Any = model.layer
         (direction,) = layer.all_directions()
         with torch.no_grad():
-            index = henrici_index(direction.constraint())
-        rows = [row for row in self._rows() if int(row[0]) < step]
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(
-            [["step", "henrici"], *rows, [str(step), repr(index)]]
-        )
-        write_atomically(self.path, text.getvalue().encode())
-
-    def _rows(self) -> list[list[str]]:
-        if not self.path.exists():
-            return []
-        with self.path.open(newline="") as file:
-            return list(csv.reader(file))[1:]
+            return {"henrici": henrici_index(direction.constraint())}
 
 
 def _with_data_seed(task: Copying | Adding, seed: int) -> Task:
@@ -197,7 +175,7 @@ def _henrici_row(toy: _Toy, kind: Kind, index: float, deviation: float) -> Row:
         f"± {deviation} over the successful runs, which is not the standard error",
         only_successes=True,
         pooled=True,
-        file="henrici.csv",
+        column="henrici",
     )
     return replace(row, reported=reported)
 
