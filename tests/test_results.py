@@ -14,16 +14,11 @@ from eigenrnn import ScoRNN
 from eigenrnn.experiments.recipes import Computed, Row
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results import Archive, ArchivedRun, Plan, collect
-from eigenrnn.experiments.results.archive import (
-    FORMAT,
-    archive_path,
-    changes_since_run,
-    current_runs,
-    outcome_of,
-)
+from eigenrnn.experiments.results.archive import changes_since_run, current_runs, outcome_of
 from eigenrnn.experiments.results.collect import MAX_POINTS, evaluated_curve, training_curve
 from eigenrnn.experiments.results.page import to_markdown
 from eigenrnn.experiments.results.plan import SharedRuns
+from eigenrnn.experiments.training.archived_run import FORMAT, archive_path
 from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.run_folder import RunFolder
 from recipes_for_results import (

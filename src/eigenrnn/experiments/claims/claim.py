@@ -1,11 +1,13 @@
 """A central claim of a paper as data: what it says, the runs that test it, and the test."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean, median
-from typing import Literal, Protocol
+from typing import Literal
+
+from eigenrnn.experiments.training.archived_run import ArchivedRun
 
 __all__ = [
     "AGREEING_SHARE",
@@ -20,7 +22,6 @@ __all__ = [
     "MoreOften",
     "Number",
     "Paper",
-    "RunNumbers",
     "Runs",
     "Verdict",
     "accuracy",
@@ -41,25 +42,6 @@ AGREEING_SHARE = 0.75
 """The share of runs, or of pairs of runs, in which a comparison must be true."""
 
 
-class RunNumbers(Protocol):
-    """The numbers of an archived run that a test reads."""
-
-    @property
-    def state(self) -> str: ...
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def selected(self) -> float | None: ...
-    @property
-    def baseline(self) -> float | None: ...
-    @property
-    def scores(self) -> Mapping[str, float]: ...
-    @property
-    def evaluated(self) -> Mapping[str, Sequence[float | None]]: ...
-    @property
-    def training(self) -> Mapping[str, Sequence[float | None]]: ...
-
-
 @dataclass(frozen=True)
 class Number:
     """A number of a run.
@@ -71,10 +53,10 @@ class Number:
     """
 
     name: str
-    of: Callable[[RunNumbers], float | None]
+    of: Callable[[ArchivedRun], float | None]
     diverged: float = math.inf
 
-    def read(self, run: RunNumbers) -> float | None:
+    def read(self, run: ArchivedRun) -> float | None:
         """Return the number of a run; None if the run does not have it."""
         return self.diverged if run.state == "diverged" else self.of(run)
 
@@ -95,7 +77,7 @@ selected = Number("test number of the selected model", lambda run: run.selected)
 def last(column: str) -> Number:
     """Return the last number of a curve, such as ``"test_loss"``."""
 
-    def of(run: RunNumbers) -> float | None:
+    def of(run: ArchivedRun) -> float | None:
         _, numbers = _curve(run, column)
         known = [number for number in numbers if number is not None]
         return known[-1] if known else None
@@ -106,7 +88,7 @@ def last(column: str) -> Number:
 def of_baseline(number: Number) -> Number:
     """Return a loss divided by the chance-level loss of its task."""
 
-    def of(run: RunNumbers) -> float | None:
+    def of(run: ArchivedRun) -> float | None:
         found = number.of(run)
         return None if found is None or not run.baseline else found / run.baseline
 
@@ -119,7 +101,7 @@ def steps_below(fraction: float, column: str = "test_loss") -> Number:
     It is infinite if the curve never is.
     """
 
-    def of(run: RunNumbers) -> float | None:
+    def of(run: ArchivedRun) -> float | None:
         steps, numbers = _curve(run, column)
         if run.baseline is None or not numbers:
             return None
@@ -137,7 +119,7 @@ def score(name: str) -> Number:
     return Number(name.replace("_", " "), lambda run: run.scores.get(name))
 
 
-def _curve(run: RunNumbers, column: str) -> tuple[Sequence[float | None], Sequence[float | None]]:
+def _curve(run: ArchivedRun, column: str) -> tuple[Sequence[float | None], Sequence[float | None]]:
     """Return the steps and the numbers of a curve; both are empty if the run does not have it."""
     for curve in (run.evaluated, run.training):
         if column in curve:
@@ -164,7 +146,7 @@ class Runs:
     epochs: int | None = None
 
 
-FindRuns = Callable[[Runs], Sequence[RunNumbers]]
+FindRuns = Callable[[Runs], Sequence[ArchivedRun]]
 """Returns the archived runs of a network."""
 
 
@@ -334,7 +316,7 @@ class AtLeast:
 Check = Less | MoreOften | Close | AtMost | AtLeast
 
 
-def _numbers(number: Number, runs: Sequence[RunNumbers]) -> list[float] | None:
+def _numbers(number: Number, runs: Sequence[ArchivedRun]) -> list[float] | None:
     """Return the number of every run; None if there is no run or one has no such number."""
     found = [number.read(run) for run in runs]
     known = [x for x in found if x is not None]

@@ -19,15 +19,11 @@ from eigenrnn.experiments.recipes.outcome import (
 from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
 from eigenrnn.experiments.recipes.runs import Run, runs_in
 from eigenrnn.experiments.report.rounding import rounded, spaced_indices
-from eigenrnn.experiments.results.archive import (
-    Archive,
-    ArchivedRun,
-    Curve,
-    changes_since_run,
-)
+from eigenrnn.experiments.results.archive import Archive, changes_since_run
 from eigenrnn.experiments.results.plan import SharedRuns
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
+from eigenrnn.experiments.training.archived_run import ArchivedRun, Curve
 from eigenrnn.experiments.training.files import Columns
 from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder, locked

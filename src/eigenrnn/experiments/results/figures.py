@@ -13,14 +13,8 @@ from numpy.typing import NDArray
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
 from eigenrnn.experiments.recipes import Recipe, Row
-from eigenrnn.experiments.results.archive import (
-    Archive,
-    ArchivedRun,
-    Curve,
-    current_runs,
-    outcome_of,
-    runs_by_row,
-)
+from eigenrnn.experiments.results.archive import Archive, current_runs, outcome_of, runs_by_row
+from eigenrnn.experiments.training.archived_run import ArchivedRun, Curve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,16 +12,11 @@ from eigenrnn.experiments.claims.claim import value as papers_quantity
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
 from eigenrnn.experiments.recipes.results_files import columns
 from eigenrnn.experiments.results.agreement import Agreement, agreement, margin
-from eigenrnn.experiments.results.archive import (
-    Archive,
-    ArchivedRun,
-    current_runs,
-    outcome_of,
-    runs_by_row,
-)
+from eigenrnn.experiments.results.archive import Archive, current_runs, outcome_of, runs_by_row
 from eigenrnn.experiments.results.plan import remaining_rows
 from eigenrnn.experiments.results.remarks import Remark, read_remarks
 from eigenrnn.experiments.results.verdicts import Verdicts
+from eigenrnn.experiments.training.archived_run import ArchivedRun
 
 __all__ = ["PICTURES", "describe_quantity", "duration", "to_markdown"]
 

@@ -15,12 +15,8 @@ from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, 
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
 from eigenrnn.experiments.recipes.runs import Run, download_data, folder_name, runs_of
-from eigenrnn.experiments.results.archive import (
-    Archive,
-    ArchivedRun,
-    archive_path,
-    current_runs,
-)
+from eigenrnn.experiments.results.archive import Archive, current_runs
+from eigenrnn.experiments.training.archived_run import ArchivedRun, archive_path
 from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = ["PRIORITY_GROUPS", "Plan", "PlannedRow", "Selection", "SharedRuns", "rows_by_priority"]

@@ -9,8 +9,9 @@ from eigenrnn.experiments.claims import Claim, Judgement, Runs
 from eigenrnn.experiments.recipes import Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.recipes.runs import folder_name
-from eigenrnn.experiments.results.archive import Archive, ArchivedRun, current_runs
+from eigenrnn.experiments.results.archive import Archive, current_runs
 from eigenrnn.experiments.results.collect import collect
+from eigenrnn.experiments.training.archived_run import ArchivedRun
 
 __all__ = ["MissingRuns", "Verdicts"]
 
