@@ -3,26 +3,25 @@
 import json
 import re
 import shlex
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from eigenrnn.experiments.claims import Runs
 from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.recipes import Axis, Outcome, Row
+from eigenrnn.experiments.recipes import Axis, Outcome
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import Archive, Plan, collect
+from eigenrnn.experiments.results import Plan, collect
 from eigenrnn.experiments.results import plan as plans
-from eigenrnn.experiments.results.plan import PRIORITY_GROUPS, Selection, rows_by_priority
+from eigenrnn.experiments.results.plan import rows_in_order
 from recipes_for_results import (
     ABSENT,
     FIGURE,
     SEEDS,
     TABLE,
     changed,
-    of_figure,
     recipes,
     row,
     run,
@@ -30,7 +29,6 @@ from recipes_for_results import (
 from training_run import QUIET, one_thread
 
 RUNS = Path("runs")
-GROUP = str(len(PRIORITY_GROUPS))  # the last group also has all other rows
 ALL = {
     (TABLE, "scoRNN 6", "", 0),
     (TABLE, "scoRNN 6", "", 1),
@@ -155,22 +153,23 @@ def test_the_folder_of_another_recipe_is_rejected():
 # the order
 
 
-def test_the_priority_groups_name_existing_rows_and_points():
-    for chosen in (chosen for group in PRIORITY_GROUPS for chosen in group):
-        rows = RECIPES[chosen.recipe].select(list(chosen.rows))
-        points = {point for r in rows if isinstance(r, Row) for point in r.points()}
-        assert set(chosen.points) <= points
-
-
 def test_every_row_is_in_the_order():
-    met = {(recipe.name, r.label) for _, recipe, r, _ in rows_by_priority(RECIPES)}
+    met = {(recipe.name, r.label) for _, recipe, r, _ in rows_in_order(RECIPES)}
     assert met == {(recipe.name, r.label) for recipe in RECIPES.values() for r in recipe.rows}
 
 
-def test_exact_numbers_come_first_and_groups_are_in_order():
-    turns = [(group, recipe.name) for group, recipe, _, _ in rows_by_priority(RECIPES)]
-    assert turns[0] == (1, "nnrnn/table6")
-    assert [group for group, _ in turns] == sorted(group for group, _ in turns)
+def test_the_runs_of_claims_come_first():
+    first = (Runs(FIGURE, "scoRNN 8"), Runs(TABLE, "scoRNN 6", (1,)), Runs("absent/fig1", "a"))
+    named, others = plan(first=first).rows[:2], plan(first=first).rows[2:]
+    assert [(r.group, r.row.label, [k.seed for k in keys(r)]) for r in named] == [
+        (1, "scoRNN 8", [0]),
+        (1, "scoRNN 6", [1]),
+    ]
+    assert [(r.group, r.row.label, [k.seed for k in keys(r)]) for r in others] == [
+        (2, "scoRNN 6", [0]),
+        (2, "exact", []),
+    ]
+    assert remaining(plan(first=first)) == ALL
 
 
 # training
@@ -187,28 +186,6 @@ def test_a_plan_resumes_where_it_stopped():
     before = (RUNS / "tiny-table1/results.json").stat().st_mtime_ns
     assert run_remaining(plan())[1] == [FIGURE]
     assert (RUNS / "tiny-table1/results.json").stat().st_mtime_ns == before
-
-
-def test_a_run_limited_to_minutes_comes_first_and_is_finished_last(monkeypatch):
-    first = Selection(TABLE, ("scoRNN 6",), seeds=(0,), minutes=1e-9)
-    monkeypatch.setattr(plans, "PRIORITY_GROUPS", ((first,), ()))
-    limited, *others = plan().rows
-    assert [(key.seed, limited.minutes) for key in keys(limited)] == [(0, 1e-9)]
-    assert limited.total_seconds == pytest.approx(6e-8)
-    assert {each.minutes for each in others} == {None}
-    assert remaining(replace(plan(), rows=tuple(others))) == ALL
-
-    run_remaining(replace(plan(), rows=(limited,)))
-    assert (RUNS / "tiny-table1/scornn-6/seed-0/last.pt").exists()
-    assert not (RUNS / "tiny-table1/scornn-6/seed-1").exists()
-    assert [each.minutes for each in plan().rows] == [None] * len(others)
-    shutil.rmtree(RUNS / "tiny-table1")
-    begun = of_figure(recipes()[TABLE], 0, [4.0, 2.0, 1.0])
-    Archive("results").add(replace(begun, state="unfinished", value=None, seconds=1.0))
-    assert [each.minutes for each in plan().rows] == [None] * len(others)
-
-    assert run_remaining(plan())
-    assert remaining(plan()) == set()
 
 
 def test_earlier_runs_stay_in_the_results():
@@ -261,9 +238,9 @@ def test_the_plan_is_printed_and_nothing_is_run(eigenrnn, monkeypatch):
     assert (status, list(Path().iterdir())) == (0, [])
     assert [re.split("  +", line) for line in out.splitlines()[1:-1]] == [
         ["group", "recipe", "network", "runs", "per run", "in total"],
-        [GROUP, TABLE, "scoRNN 6", "2", "17 min", "33 min"],
-        [GROUP, TABLE, "exact", "1", "0 s", "33 min"],
-        [GROUP, FIGURE, "scoRNN 8", "1", "5 min", "38 min"],
+        ["2", TABLE, "scoRNN 6", "2", "17 min", "33 min"],
+        ["2", TABLE, "exact", "1", "0 s", "33 min"],
+        ["2", FIGURE, "scoRNN 8", "1", "5 min", "38 min"],
     ]
     assert out.endswith("remaining: 4 runs of 3 rows, roughly 38 min on two cores\n")
 

@@ -43,7 +43,7 @@ def verdicts(claims, tmp_path):
 
 
 def missing(found):
-    return [(each.runs.row, each.runs.seeds, each.runs.epochs) for each in found.missing()]
+    return [(runs.row, runs.seeds, runs.epochs) for _, runs in found.missing()]
 
 
 # reduced runs
@@ -119,8 +119,8 @@ def test_missing_runs_are_made_and_decide_the_claim(tmp_path):
     small, large = Runs(NAME, SMALL, epochs=1), Runs(NAME, LARGE, epochs=1)
     claims = claim(AtLeast(small, 0.0), Less(small, large, factor=1e9))
     before = verdicts(claims, tmp_path)
-    for each in before.missing():
-        before.run(each, tmp_path / "runs")
+    for _, runs in before.missing():
+        before.run(runs, tmp_path / "runs")
     after = verdicts(claims, tmp_path)
     assert missing(after) == []
     assert [judgement.verdict for judgement in after.judge()] == ["partly"]

@@ -145,6 +145,15 @@ class Runs:
     points: tuple[str, ...] = ("",)
     epochs: int | None = None
 
+    @property
+    def count(self) -> int:
+        """The number of runs."""
+        return len(self.points) * len(self.seeds)
+
+    def includes(self, point: str, seed: int) -> bool:
+        """Whether a run of the row is one of them."""
+        return point in self.points and seed in self.seeds
+
 
 FindRuns = Callable[[Runs], Sequence[ArchivedRun]]
 """Returns the archived runs of a network."""

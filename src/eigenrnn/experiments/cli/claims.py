@@ -12,14 +12,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from eigenrnn.experiments.claims import Judgement, Runs
+from eigenrnn.experiments.claims import Claim, Judgement, Runs
 from eigenrnn.experiments.cli.name_lookup import unknown_name
 from eigenrnn.experiments.cli.results import write
 from eigenrnn.experiments.cli.tables import show_outcomes
 from eigenrnn.experiments.cli.train_options import recipe_with_data_root
 from eigenrnn.experiments.registry import CLAIMS, RECIPES
 from eigenrnn.experiments.results.page import duration
-from eigenrnn.experiments.results.verdicts import MissingRuns, Verdicts
+from eigenrnn.experiments.results.verdicts import Verdicts
 
 __all__ = ["claims"]
 
@@ -103,12 +103,12 @@ def _plan(verdicts: Verdicts, console: Console) -> int:
     table = _table("claim", "recipe", "network", "runs", "time", "in total")
     total = 0.0
     missing = list(verdicts.missing())
-    for each in missing:
-        total += each.seconds
-        epochs = "" if each.runs.epochs is None else f", {each.runs.epochs} epochs"
-        network, count = f"{each.runs.row}{epochs}", str(each.count)
-        times = duration(each.seconds), duration(total)
-        table.add_row(each.claim.id, each.runs.recipe, network, count, *times)
+    for claim, runs in missing:
+        seconds = verdicts.seconds(runs)
+        total += seconds
+        epochs = "" if runs.epochs is None else f", {runs.epochs} epochs"
+        times = duration(seconds), duration(total)
+        table.add_row(claim.id, runs.recipe, f"{runs.row}{epochs}", str(runs.count), *times)
     console.print(table if missing else "no runs are missing")
     return 0
 
@@ -117,20 +117,20 @@ def _run(verdicts: Verdicts, options: Namespace, console: Console) -> int:
     """Train and archive the missing runs, one network after another."""
     tried: set[Runs] = set()
     while (missing := _next(verdicts, tried)) is not None:
-        tried.add(missing.runs)
-        console.print(f"{missing.claim.id}: {missing.runs.recipe}, {missing.runs.row}")
-        outcomes = verdicts.run(missing, Path(options.out or "runs"))
+        claim, runs = missing
+        tried.add(runs)
+        console.print(f"{claim.id}: {runs.recipe}, {runs.row}")
+        outcomes = verdicts.run(runs, Path(options.out or "runs"))
         signals = [outcome.signal for outcome in outcomes if outcome.signal is not None]
         if signals:
             return 128 + signals[0]
-        label = missing.runs.row
-        own = [outcome for outcome in outcomes if outcome.label == label]
-        show_outcomes(missing.recipe, own, quick=False, console=console)
+        own = [outcome for outcome in outcomes if outcome.label == runs.row]
+        show_outcomes(verdicts.recipe(runs), own, quick=False, console=console)
         verdicts = Verdicts(verdicts.claims, verdicts.recipes, verdicts.archive)
     _list(verdicts.judge(), console, as_json=False)
     return 0
 
 
-def _next(verdicts: Verdicts, tried: set[Runs]) -> MissingRuns | None:
+def _next(verdicts: Verdicts, tried: set[Runs]) -> tuple[Claim, Runs] | None:
     """Return the first missing runs that have not been tried."""
-    return next((each for each in verdicts.missing() if each.runs not in tried), None)
+    return next((pair for pair in verdicts.missing() if pair[1] not in tried), None)

@@ -94,7 +94,7 @@ def _reproduce() -> Parser:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="run all recipes, the most informative first; resumes where it stopped",
+        help="run all recipes, the runs that decide a claim first; resumes where it stopped",
     )
     parser.add_argument(
         "--plan", action="store_true", help="with --all: list the remaining runs, train nothing"

@@ -9,7 +9,7 @@ from rich.console import Console
 from eigenrnn.experiments.cli import tables
 from eigenrnn.experiments.cli.train_options import recipe_with_data_root
 from eigenrnn.experiments.recipes import Outcome, Recipe
-from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.registry import CLAIMS, RECIPES
 from eigenrnn.experiments.results.page import duration
 from eigenrnn.experiments.results.plan import Plan, PlannedRow
 
@@ -37,7 +37,10 @@ def reproduce_all(options: Namespace, console: Console) -> int | None:
         say(f"no archive in {archive}: every run counts as not archived")
     recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
     folder = Path(options.out or "runs")
-    plan = Plan.of(recipes, folder, archive, seeds=options.seeds, quick=options.quick)
+    decisive = [runs for claim in CLAIMS.values() for runs in claim.experiment]
+    plan = Plan.of(
+        recipes, folder, archive, first=decisive, seeds=options.seeds, quick=options.quick
+    )
     if options.plan or not plan.rows:
         say(_describe(plan))
         return None

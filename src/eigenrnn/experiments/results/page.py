@@ -458,7 +458,7 @@ def _not_run(
     rows: Sequence[PageRow], recipes: Mapping[str, Recipe], runs: Sequence[ArchivedRun]
 ) -> list[str]:
     """Return one line per recipe with runs that were not made."""
-    left = [row for row in remaining_rows(recipes, runs) if row.runs and row.minutes is None]
+    left = [row for row in remaining_rows(recipes, runs) if row.runs]
     table: dict[str, list[str]] = {"recipe": [], "rows done": [], "runs left": [], "command": []}
     for name in recipes:
         count = sum(len(each.runs) for each in left if each.recipe.name == name)

@@ -1,7 +1,6 @@
 """The plan of `reproduce --all`: the remaining runs of all recipes, in order of priority."""
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from eigenrnn.experiments.claims import Runs
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import estimated_seconds
@@ -19,96 +19,23 @@ from eigenrnn.experiments.results.archive import Archive, current_runs
 from eigenrnn.experiments.training.archived_run import ArchivedRun, archive_path
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["PRIORITY_GROUPS", "Plan", "PlannedRow", "Selection", "SharedRuns", "rows_by_priority"]
+__all__ = ["Plan", "PlannedRow", "SharedRuns", "rows_in_order"]
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Some rows of a recipe.
+def rows_in_order(
+    recipes: Mapping[str, Recipe], first: Sequence[Runs] = ()
+) -> Iterator[tuple[int, Recipe, Entry, Runs | None]]:
+    """Yield the rows of all recipes, each with its group, its recipe and the runs to make.
 
-    Args:
-        recipe: The name of the recipe.
-        rows: Labels of rows, or parts of labels; empty for all rows.
-        points: Points of their grids; empty for all points.
-        seeds: Seeds of the runs; empty for all seeds.
-        minutes: Train each run for this long only; it is finished after all groups.
+    The first group has the runs that are named first, the second one all runs of every row.
     """
-
-    recipe: str
-    rows: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = ()
-    minutes: float | None = None
-
-    def includes(self, point: str, seed: int) -> bool:
-        """Whether a run of its rows belongs to the selection."""
-        return (not self.points or point in self.points) and (not self.seeds or seed in self.seeds)
-
-
-PRIORITY_GROUPS: tuple[tuple[Selection, ...], ...] = (
-    (
-        Selection("nnrnn/table6"),
-        Selection("nnrnn/fig2", ("copying",)),
-        Selection("nnrnn/fig4", ("copying",)),
-        Selection("scornn/fig1", ("scoRNN 190", "LSTM 68", "expRNN 190")),
-        Selection("enrnn/fig2", ("ENRNN 192",)),
-        Selection("enrnn/fig1", ("ENRNN 96/64",)),
-    ),
-    (
-        Selection("scornn/table2", ("scoRNN 170",)),
-        Selection("scornn/table1", ("scoRNN 170",)),
-        Selection("scornn/fig2", ("scoRNN 170", "LSTM 60")),
-        Selection("nc_gru/table3"),
-    ),
-    (
-        Selection("nc_gru/table1"),
-        Selection("nc_gru/table2"),
-        Selection(
-            "nc_gru/table4",
-            ("NC-GRU(U_c) 96 T=1000", "NC-GRU(U_c,U_r) 96 T=1000", "GORU 100 T=1000"),
-        ),
-        Selection("scornn/fig1", ("full-capacity uRNN 128 T=1000",)),
-    ),
-    (
-        # train each for an hour and a half
-        *(
-            Selection(recipe, (row,), seeds=(0,), minutes=90)
-            for recipe, row in (
-                ("nnrnn/table1", "nnRNN 1024 T=150"),
-                ("nnrnn/table1", "LSTM 475 T=150"),
-                ("nc_gru/table5", "NC-GRU(U_c) 435"),
-                ("enrnn/table3", "ENRNN 310/720"),
-            )
-        ),
-    ),
-    (
-        # the middle point of each search
-        Selection(
-            "nonnormal/fig3",
-            ("copying",),
-            ("lr=5e-05 lambda=1.01", "lr=5e-05 alpha=1.02", "lr=5e-05 beta=0.04"),
-        ),
-        Selection("scornn/fig1", ("restricted-capacity uRNN 470 T=1000",)),
-    ),
-)
-"""The rows that run first, by group; all others follow in the order of the recipes."""
-
-
-def rows_by_priority(
-    recipes: Mapping[str, Recipe],
-) -> Iterator[tuple[int, Recipe, Entry, Selection]]:
-    """Yield each row of all recipes with its group number, recipe and selection.
-
-    A row that belongs to several selections is yielded once for each.
-    """
-    for number, group in enumerate(PRIORITY_GROUPS, start=1):
-        for chosen in (chosen for chosen in group if chosen.recipe in recipes):
-            recipe = recipes[chosen.recipe]
-            for row in recipe.select(list(chosen.rows)):
-                yield number, recipe, row, chosen
+    for runs in (runs for runs in first if runs.recipe in recipes and runs.epochs is None):
+        recipe = recipes[runs.recipe]
+        for row in recipe.select([runs.row]):
+            yield 1, recipe, row, runs
     for recipe in recipes.values():
         for row in recipe.rows:
-            yield len(PRIORITY_GROUPS), recipe, row, Selection(recipe.name)
+            yield 2, recipe, row, None
 
 
 class SharedRuns:
@@ -161,13 +88,12 @@ class PlannedRow:
     """A row with remaining runs.
 
     Args:
-        group: The number of its priority group.
+        group: 1 for runs that come first, 2 for all others.
         recipe: Its recipe.
         row: The row, as it is trained.
         runs: The remaining runs; empty for a number without training.
         skip: Run folders, relative to the recipe's folder, that are not trained now: another row
             or the archive has the run, or it comes later.
-        minutes: The training time of each run at this point of the plan; None to finish it.
     """
 
     group: int
@@ -175,7 +101,6 @@ class PlannedRow:
     row: Row | Computed
     runs: tuple[Run, ...] = ()
     skip: frozenset[Path] = frozenset()
-    minutes: float | None = None
 
     @property
     def missing_data(self) -> str | None:
@@ -185,9 +110,7 @@ class PlannedRow:
     @cached_property
     def seconds(self) -> float | None:
         """A rough estimate of the time of one run on two cores; None if it needs missing data."""
-        seconds = estimated_seconds(self.row) if isinstance(self.row, Row) else 0.0
-        limit = math.inf if self.minutes is None else 60 * self.minutes
-        return None if seconds is None else min(seconds, limit)
+        return estimated_seconds(self.row) if isinstance(self.row, Row) else 0.0
 
     @property
     def total_seconds(self) -> float:
@@ -218,6 +141,7 @@ class Plan:
         folder: str | Path,
         archive: str | Path,
         *,
+        first: Sequence[Runs] = (),
         seeds: Sequence[int] | None = None,
         quick: bool = False,
     ) -> "Plan":
@@ -231,13 +155,15 @@ class Plan:
             recipes: All recipes, by name.
             folder: The folder that contains the folders of the recipes.
             archive: The archive of runs; ignored for quick runs.
+            first: The runs that come first, such as those that decide a claim.
             seeds: Replace the seeds of the recipes.
             quick: Whether the runs are quick ones.
         Raises:
             ValueError: If a file of the archive or of a folder is damaged or of another version.
         """
         archived = [] if quick else current_runs(recipes, Archive(archive).runs())[0]
-        rows = remaining_rows(recipes, archived, Path(folder), seeds=seeds, quick=quick)
+        root = Path(folder)
+        rows = remaining_rows(recipes, archived, root, first=first, seeds=seeds, quick=quick)
         return cls(tuple(rows), Path(folder), None if seeds is None else tuple(seeds), quick)
 
     @property
@@ -266,9 +192,7 @@ class Plan:
         Raises:
             ValueError: If `dynamics_every` is not positive.
         """
-        for _, same in groupby(
-            self.rows, lambda planned: (planned.group, planned.recipe.name, planned.minutes)
-        ):
+        for _, same in groupby(self.rows, lambda planned: (planned.group, planned.recipe.name)):
             rows = [planned for planned in same if self._has_data(planned, say)]
             if not rows:
                 continue
@@ -283,7 +207,6 @@ class Plan:
                 console=console,
                 dynamics_every=dynamics_every,
                 skip=frozenset[Path]().union(*(planned.skip for planned in rows)),
-                max_minutes=rows[0].minutes,
             )
             after(recipe, outcomes)
             signals = [outcome.signal for outcome in outcomes if outcome.signal is not None]
@@ -307,6 +230,7 @@ def remaining_rows(
     archived: Sequence[ArchivedRun],
     folder: Path | None = None,
     *,
+    first: Sequence[Runs] = (),
     seeds: Sequence[int] | None = None,
     quick: bool = False,
 ) -> Iterator[PlannedRow]:
@@ -316,13 +240,14 @@ def remaining_rows(
         recipes: All recipes, by name.
         archived: The archived runs that count.
         folder: The folder of the folders of the recipes; None to consider the archive alone.
+        first: The runs that come first.
         seeds: Replace the seeds of the recipes.
         quick: Whether the runs are quick ones.
     Raises:
         ValueError: If a file of a folder is damaged, or holds another recipe.
     """
     planner = _Planner(recipes, archived, folder, seeds, quick)
-    for group, recipe, row, chosen in rows_by_priority(recipes):
+    for group, recipe, row, chosen in rows_in_order(recipes, first):
         if isinstance(row, Computed):
             yield from planner.computed(group, recipe, row)
         elif isinstance(row, Row):
@@ -343,7 +268,6 @@ class _Planner:
         self._quick = quick
         self._shared = SharedRuns(recipes, seeds=seeds, quick=quick)
         self._done = {run.relative_path for run in archived if run.state != "unfinished"}
-        self._unfinished = {run.relative_path: run for run in archived}
         self._folders = {
             recipe.name: folder
             for recipe in recipes.values()
@@ -351,24 +275,22 @@ class _Planner:
         }
 
     def trained(
-        self, group: int, recipe: Recipe, row: Row, chosen: Selection
+        self, group: int, recipe: Recipe, row: Row, chosen: Runs | None
     ) -> Iterator[PlannedRow]:
         """Yield the row with its remaining runs, if there are any."""
         runs = self._shared.of_row(recipe, row.label)
-        selected = (run for run in runs if chosen.includes(run.key.point, run.key.seed))
-        remaining = [run for run in selected if not self._is_covered(run)]
-        if chosen.minutes is None:
-            self._done.update(map(_archive_path, remaining))
-        else:
-            # quick runs are shorter than the limit; runs past the limit are finished later
-            limit = 60 * chosen.minutes
-            under_limit = [run for run in remaining if self._trained_seconds(run) < limit]
-            remaining = [] if self._quick else under_limit
+        remaining = [
+            run
+            for run in runs
+            if (chosen is None or chosen.includes(run.key.point, run.key.seed))
+            and not self._is_covered(run)
+        ]
+        self._done.update(map(_archive_path, remaining))
         if remaining:
             run_here = {run.key.path for run in (*remaining, *filter(self._is_done_here, runs))}
             skip = frozenset(run.key.path for run in runs) - run_here
             whole = row.quick() if self._quick else row
-            yield PlannedRow(group, recipe, whole, tuple(remaining), skip, chosen.minutes)
+            yield PlannedRow(group, recipe, whole, tuple(remaining), skip)
 
     def computed(self, group: int, recipe: Recipe, row: Computed) -> Iterator[PlannedRow]:
         """Yield the row unless its number is known."""
@@ -384,12 +306,6 @@ class _Planner:
             _archive_path(each) in self._done or self._is_done_here(each)
             for each in (run, *self._shared.runs_serving(run))
         )
-
-    def _trained_seconds(self, run: Run) -> float:
-        """Return the seconds that an unfinished run has trained."""
-        files, archived = self._files(run), self._unfinished.get(_archive_path(run))
-        here = 0.0 if files is None else files.trained_seconds()
-        return max(here, 0.0 if archived is None else archived.seconds)
 
     def _is_done_here(self, run: Run) -> bool:
         files = self._files(run)

@@ -1,8 +1,7 @@
 """The verdicts on the claims by the archived runs, and the runs that are still missing."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 
 from eigenrnn.experiments.claims import Claim, Judgement, Runs
@@ -13,34 +12,7 @@ from eigenrnn.experiments.results.archive import Archive, current_runs
 from eigenrnn.experiments.results.collect import collect
 from eigenrnn.experiments.training.archived_run import ArchivedRun
 
-__all__ = ["MissingRuns", "Verdicts"]
-
-
-@dataclass(frozen=True)
-class MissingRuns:
-    """The runs of one network that a claim needs and the archive does not have.
-
-    Args:
-        claim: The claim.
-        runs: The network, with the missing points and seeds only.
-        recipe: Its recipe, reduced if the runs are.
-    """
-
-    claim: Claim
-    runs: Runs
-    recipe: Recipe
-
-    @property
-    def count(self) -> int:
-        """The number of runs."""
-        return len(self.runs.points) * len(self.runs.seeds)
-
-    @cached_property
-    def seconds(self) -> float:
-        """A rough estimate of their time on two cores; 0 without an estimate."""
-        (row,) = self.recipe.select([self.runs.row])
-        seconds = estimated_seconds(row) if isinstance(row, Row) else None
-        return self.count * (seconds or 0.0)
+__all__ = ["Verdicts"]
 
 
 class Verdicts:
@@ -74,55 +46,55 @@ class Verdicts:
             return ()
         return [run for point in runs.points for run in self._of_point(runs, point)]
 
-    def missing(self) -> Iterator[MissingRuns]:
+    def missing(self) -> Iterator[tuple[Claim, Runs]]:
         """Yield each missing run once, those of the quickest claim first."""
         planned: set[tuple[Runs, str, int]] = set()
-        for claim in sorted(self.claims.values(), key=self._seconds):
-            for runs in claim.experiment:
-                network = replace(runs, seeds=(), points=())
-                for seeds, points in self._missing_points(runs).items():
-                    new = tuple(p for p in points if (network, p, seeds[0]) not in planned)
-                    planned |= {(network, p, seed) for p in new for seed in seeds}
-                    if new:
-                        wanted = replace(runs, seeds=seeds, points=new)
-                        yield MissingRuns(claim, wanted, self._recipe(runs))
+        needed = {claim.id: list(self._needed(claim)) for claim in self.claims.values()}
+        for claim in sorted(
+            self.claims.values(), key=lambda c: sum(map(self.seconds, needed[c.id]))
+        ):
+            for runs in needed[claim.id]:
+                network, seeds = replace(runs, seeds=(), points=()), runs.seeds
+                new = tuple(p for p in runs.points if (network, p, seeds[0]) not in planned)
+                planned |= {(network, p, seed) for p in new for seed in seeds}
+                if new:
+                    yield claim, replace(runs, points=new)
 
-    def run(self, missing: MissingRuns, folder: str | Path) -> list[Outcome]:
+    def recipe(self, runs: Runs) -> Recipe:
+        """Return the recipe of some runs, reduced if they are."""
+        recipe = self.recipes[runs.recipe]
+        return recipe if runs.epochs is None else recipe.reduced(runs.epochs)
+
+    def seconds(self, runs: Runs) -> float:
+        """Roughly estimate the time of some runs on two cores; 0 without an estimate."""
+        (row,) = self.recipe(runs).select([runs.row])
+        seconds = estimated_seconds(row) if isinstance(row, Row) else None
+        return runs.count * (seconds or 0.0)
+
+    def run(self, runs: Runs, folder: str | Path) -> list[Outcome]:
         """Train missing runs, or continue them, and archive those that end.
 
         Args:
-            missing: The runs.
+            runs: The runs.
             folder: The folder that contains the folders of the recipes.
         Returns:
             The outcomes of the rows of the recipe; one has a signal if it stopped the training.
         Raises:
             MissingDataError: If data is missing and cannot be downloaded.
         """
-        out, runs = Path(folder, folder_name(missing.recipe, quick=False)), missing.runs
+        recipe = self.recipe(runs)
+        out = Path(folder, folder_name(recipe, quick=False))
         outcomes = reproduce(
-            missing.recipe,
-            out,
-            rows=[runs.row],
-            points=runs.points,
-            seeds=runs.seeds,
-            resume=True,
+            recipe, out, rows=[runs.row], points=runs.points, seeds=runs.seeds, resume=True
         )
         collect([out], self.archive, self.recipes)
         return outcomes
 
-    def _seconds(self, claim: Claim) -> float:
-        """Estimate the time of the missing runs of a claim."""
-        return sum(
-            MissingRuns(
-                claim, replace(runs, seeds=seeds, points=points), self._recipe(runs)
-            ).seconds
-            for runs in claim.experiment
-            for seeds, points in self._missing_points(runs).items()
-        )
-
-    def _recipe(self, runs: Runs) -> Recipe:
-        recipe = self.recipes[runs.recipe]
-        return recipe if runs.epochs is None else recipe.reduced(runs.epochs)
+    def _needed(self, claim: Claim) -> Iterator[Runs]:
+        """Yield the missing runs of a claim."""
+        for runs in claim.experiment:
+            for seeds, points in self._missing_points(runs).items():
+                yield replace(runs, seeds=seeds, points=points)
 
     def _of_point(self, runs: Runs, point: str) -> list[ArchivedRun]:
         return self._runs.get((runs.recipe, runs.row, point, runs.epochs), [])
