@@ -27,6 +27,7 @@ from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.dynamics import Dynamics
+from eigenrnn.experiments.training.run_key import RunKey
 from reported_runs import (
     STEPS,
     TASK,
@@ -438,20 +439,26 @@ def test_row_that_was_not_run_says_so(tmp_path):
     assert {"not run", "not printed"} <= set(table.rows[0])
 
 
+def copy_for_recipe(run, folder, row, point="", **settings):
+    """Copy a run as one of a recipe's row."""
+    config = json.loads((shutil.copytree(run, folder) / "config.json").read_text())
+    seed = config["settings"]["seed"]
+    config["config"] = RunKey("scornn/copying", row, point, seed).to_config()
+    config["settings"] |= settings
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 def test_runs_of_a_recipe_have_the_labels_and_order_of_its_rows(runs, tmp_path):
-    for folder, row in (("lstm", "b-lstm"), ("scornn", "a-scornn")):
+    for name, row in (("lstm", "B LSTM"), ("scornn", "A scoRNN")):
         for seed in (0, 1):
-            shutil.copytree(runs / f"{folder}-{seed}", tmp_path / "r" / row / f"seed-{seed}")
+            copy_for_recipe(runs / f"{name}-{seed}", tmp_path / "r" / row / str(seed), row)
     write_recipe(tmp_path / "r", [recipe_row("B LSTM"), recipe_row("A scoRNN")])
     assert [each.label for each in group(read_records([tmp_path / "r"]))] == ["B LSTM", "A scoRNN"]
 
 
 def test_only_the_best_point_of_a_search_is_shown_initially(runs, tmp_path):
-    for point, lr in (("lr-1", 1), ("lr-2", 2)):
-        folder = shutil.copytree(runs / "lstm-0", tmp_path / "r" / "lstm" / point / "seed-0")
-        config = json.loads((folder / "config.json").read_text())
-        config["settings"]["lr"] = lr
-        (folder / "config.json").write_text(json.dumps(config))
+    for point, lr in (("lr=1", 1), ("lr=2", 2)):
+        copy_for_recipe(runs / "lstm-0", tmp_path / "r" / point, "LSTM", point, lr=lr)
     points = {"points": ["lr=1", "lr=2"], "best_point": "lr=2"}
     write_recipe(tmp_path / "r", [recipe_row("LSTM", **points)])
     found = {each.label: each.shown for each in group(read_records([tmp_path / "r"]))}
@@ -520,7 +527,7 @@ def test_every_gate_has_a_spectrum_and_the_cell_is_the_main_matrix(page):
 
 def test_without_recorded_dynamics_the_eigenvalues_are_those_of_the_trained_network(page, trained):
     lstm = next(one for one in data_of(page)["spectrum"] if one["label"] == "lstm, seed 0")
-    layer = rebuild(trained / "lstm-0").model.layer
+    layer = rebuild(trained / "lstm-0")[0].layer
     W = layer.weight_hh_l0.detach().double().numpy()[2 * 8 : 3 * 8]
     plane = lstm["matrices"]["cell_l0"][0]
     given = np.sort_complex(np.array(plane["re"]) + 1j * np.array(plane["im"]))

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.report.records import Records, RunRecord, format_description, slug
+from eigenrnn.experiments.report.records import Records, RunRecord, format_description
 from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
 
 __all__ = ["MAX_POINTS", "Curve", "Group", "curve", "group"]
@@ -138,9 +139,8 @@ def _in_blocks(
 def _group_key(records: Records, run: RunRecord) -> str:
     """Return a key that is equal for runs that differ only by their seed."""
     settings = {**run.config["settings"], **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
-    row = records.recipe_row(run)
-    point = None if row is None else (row[0]["label"], row[1])
-    return json.dumps([_task(run), run.config["network"], settings, point])
+    place = None if records.recipe_row(run) is None else run.key and (run.key.row, run.key.point)
+    return json.dumps([_task(run), run.config["network"], settings, place])
 
 
 def _task(run: RunRecord) -> str:
@@ -151,38 +151,22 @@ def _task(run: RunRecord) -> str:
 
 
 def _make_group(records: Records, runs: list[RunRecord]) -> Group:
-    found = records.recipe_row(runs[0])
-    if found is None:
+    row, key = records.recipe_row(runs[0]), runs[0].key
+    if row is None or key is None:
         label = _common_name(runs)
         return Group(label, tuple(runs), _task(runs[0]), label)
-    row, folder = found
-    point = next((p for p in row.get("points", ()) if slug(p) == folder), folder)
-    label = f"{row['label']}, {point}" if point else row["label"]
     best = row.get("best_point")
-    shown = not best or point == best
-    return Group(label, tuple(runs), _task(runs[0]), row["label"], shown)
+    shown = not best or key.point == best
+    return Group(key.name, tuple(runs), _task(runs[0]), key.row, shown)
 
 
 def _common_name(runs: Sequence[RunRecord]) -> str:
     """Return the common prefix of the names of the runs."""
-    names = [_name(run) for run in runs]
-    prefix = _common_prefix(min(names), max(names))  # the extremes share the shortest prefix
+    names = [str(run.config.get("name") or run.folder.resolve().name) for run in runs]
+    prefix = commonprefix(names)  # noqa: RUF071, not paths
     if any(name[len(prefix) :][:1].isdecimal() for name in names):  # "lstm-1" of -10 and -11
         prefix = prefix.rstrip("0123456789")
     return re.sub(r"[\s,_=-]*(seed)?[\s,_=-]*$", "", prefix) or runs[0].network
-
-
-def _common_prefix(one: str, other: str) -> str:
-    pairs = enumerate(zip(one, other, strict=False))
-    return one[: next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))]
-
-
-def _name(run: RunRecord) -> str:
-    name = str(run.config.get("name") or run.folder.resolve().name)
-    seed_suffix = r"[\s,_-]*\bseed[\s_=-]*\d+$"
-    if re.fullmatch(seed_suffix, name):
-        name = run.folder.resolve().parent.name
-    return re.sub(seed_suffix, "", name)
 
 
 def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:

@@ -9,6 +9,7 @@ from typing import Any
 from eigenrnn.experiments.training import Result
 from eigenrnn.experiments.training.files import Columns, check_types, read_json
 from eigenrnn.experiments.training.run_folder import RunFolder
+from eigenrnn.experiments.training.run_key import RunKey
 
 __all__ = [
     "RecipeRecord",
@@ -16,7 +17,6 @@ __all__ = [
     "RunRecord",
     "format_description",
     "read_records",
-    "slug",
     "task_name",
 ]
 
@@ -56,6 +56,12 @@ class RunRecord:
         return int(self.config["settings"].get("seed", 0))
 
     @property
+    def key(self) -> RunKey | None:
+        """The name of a run of a recipe; None for another run."""
+        entry = self.config.get("config") or {}
+        return RunKey.from_config(entry) if entry.get("command") == "reproduce" else None
+
+    @property
     def network(self) -> str:
         """The class name of the recurrent layer."""
         tree = self.config["network"]
@@ -74,14 +80,13 @@ class RecipeRecord:
     folder: Path
     content: Mapping[str, Any]
 
-    def row_of(self, run: RunRecord) -> tuple[Mapping[str, Any], str] | None:
-        """Return the row of a run and the folder name of its point; None for another run."""
-        if not run.folder.is_relative_to(self.folder):
+    def row_of(self, run: RunRecord) -> Mapping[str, Any] | None:
+        """Return the row of a run; None for a run of another recipe or folder."""
+        key = run.key
+        if key is None or key.recipe != self.content["recipe"]:
             return None
-        parts = run.folder.relative_to(self.folder).parts
-        rows = (row for row in self.content["rows"] if slug(row["label"]) == parts[0])
-        row = next(rows, None) if len(parts) > 1 else None
-        return None if row is None else (row, "/".join(parts[1:-1]))
+        rows = (row for row in self.content["rows"] if row["label"] == key.row)
+        return next(rows, None) if run.folder.is_relative_to(self.folder) else None
 
 
 @dataclass(frozen=True)
@@ -98,10 +103,10 @@ class Records:
     recipes: tuple[RecipeRecord, ...]
     unreadable: Mapping[Path, str] = field(default_factory=dict[Path, str])
 
-    def recipe_row(self, run: RunRecord) -> tuple[Mapping[str, Any], str] | None:
-        """Return the row of a run in any of the recipes, and the folder name of its point."""
+    def recipe_row(self, run: RunRecord) -> Mapping[str, Any] | None:
+        """Return the row of a run in any of the recipes."""
         found = (recipe.row_of(run) for recipe in self.recipes)
-        return next((pair for pair in found if pair is not None), None)
+        return next((row for row in found if row is not None), None)
 
 
 def read_records(folders: Sequence[str | Path]) -> Records:
@@ -140,11 +145,6 @@ def _read_into(
             found[folder.resolve()] = read(folder)
     except (ValueError, OSError) as error:
         unreadable[folder] = str(error)
-
-
-def slug(label: str) -> str:
-    """Return the folder name of a label."""
-    return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
 
 
 def task_name(task: Mapping[str, Any]) -> str:
@@ -227,7 +227,9 @@ def _read_run(folder: Path) -> RunRecord:
     if not files.config.exists():
         raise ValueError(f"expected a config.json beside {files.metrics}, got none")
     metrics, config = files.read_metrics(), files.read_config()
-    return RunRecord(folder, config, metrics, files.read_result(), files.read_dynamics())
+    run = RunRecord(folder, config, metrics, files.read_result(), files.read_dynamics())
+    _ = run.key  # raises if it is damaged
+    return run
 
 
 def _read_recipe(folder: Path) -> RecipeRecord:
