@@ -96,7 +96,7 @@ def test_a_network_is_a_tree_of_modules():
     found = describe_network(Custom(3))
     assert found == {
         "class": "test_description.Custom",
-        "options": {"units": 3, "activation": "torch.tanh"},
+        "options": {"units": 3, "activation": "torch.tanh", "key": {"type": "function"}},
         "buffers": {"mask": {"shape": [3], "dtype": "float32"}},
         "modules": {"inner": linear},
     }

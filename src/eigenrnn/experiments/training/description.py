@@ -74,11 +74,10 @@ def describe_defaults(dataclass_type: Any) -> dict[str, Any]:
 def describe_network(module: nn.Module) -> dict[str, Any]:
     """Return a module as data: its class, options, weights and submodules.
 
-    The options are the public attributes that `describe` accepts. Parameters and buffers are
-    described by shape and type, without their values.
+    The options are the public attributes. One that `describe` refuses is described by its type
+    alone. Tensors are described by shape and type, without their values.
     """
-    attributes = {name: _try(v) for name, v in vars(module).items() if _is_option(name)}
-    options = {name: value for name, value in attributes.items() if value is not _ABSENT}
+    options = {name: _describe_any(v) for name, v in vars(module).items() if _is_option(name)}
     parameters = dict(module.named_parameters(recurse=False))
     buffers = dict(module.named_buffers(recurse=False))
     parts = {
@@ -169,11 +168,13 @@ def _is_option(name: str) -> bool:
     return not name.startswith("_") and name != "training"
 
 
-def _try(value: Any) -> Any:
+def _describe_any(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return _describe_tensor(value)
     try:
         return describe(value)
     except TypeError:
-        return _ABSENT
+        return {"type": _name(type(value))}
 
 
 def _describe_tensor(tensor: Tensor) -> dict[str, Any]:
