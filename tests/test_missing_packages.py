@@ -42,7 +42,7 @@ FUNCTIONS = {
         for name in PACKAGES["report"]
     },
     **{
-        f"Collection {name}": (name, "world", lambda: Collection("out", 3, 2).collect())
+        f"Collection {name}": (name, "world", lambda: Collection("out", 3, 2).record())
         for name in PACKAGES["world"]
     },
 }

@@ -52,11 +52,16 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=["compiler", "no compiler"])
-def python(request, folder, tmp_path_factory):
+@pytest.fixture(scope="module", params=[True, False], ids=["compiler", "no compiler"])
+def has_compiler(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def python(has_compiler, folder, tmp_path_factory):
     """Install the wheel into an environment without a package index."""
     root = tmp_path_factory.mktemp("environment")
-    environment = {"CXX": str(root / "no-compiler")} if request.param == "no compiler" else {}
+    environment = {} if has_compiler else {"CXX": str(root / "no-compiler")}
     build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", root, ROOT
     pip(sys.executable, *build, **environment)
     (wheel,) = root.glob("eigenrnn-*.whl")
@@ -64,6 +69,23 @@ def python(request, folder, tmp_path_factory):
     python = root / "empty" / "bin" / "python"
     pip(python, "install", "--no-index", "--find-links", folder, wheel)
     return python
+
+
+def test_the_wheel_requires_torch_and_numpy_alone(python):
+    code = "import importlib.metadata as m; print(*m.requires('eigenrnn'), sep='\\n')"
+    lines = run(python, "-c", code).stdout.splitlines()
+    required = [line for line in lines if "extra ==" not in line]
+    assert {re.match(r"[\w-]+", line)[0] for line in required} == {"torch", "numpy"}
+    assert len(required) == 2
+    assert len(lines) > 2, "the extras are missing"
+
+
+def test_the_kernels_are_present_if_and_only_if_there_is_a_compiler(python, has_compiler):
+    code = "from eigenrnn.ops import compiled; print(compiled.unavailable())"
+    done = run(python, "-c", code)
+    assert (done.stdout == "None\n") == has_compiler, done.stdout + done.stderr
+    site = Path(python).parents[1].glob("lib/python*/site-packages/eigenrnn/ops/_cpu*.so")
+    assert bool(list(site)) == has_compiler
 
 
 def test_a_bare_install_has_no_dependency_of_experiments(python):

@@ -80,7 +80,7 @@ def test_a_drive_shows_a_moving_track(recorded):
 
 def test_drives_do_not_depend_on_the_number_of_processes_or_steps(recorded, tmp_path):
     shorter = Collection(tmp_path / "again", rollouts=3, steps=6, seed=4)
-    assert shorter.collect(processes=1, console=QUIET)
+    assert shorter.record(processes=1, console=QUIET)
     for number in range(3):
         assert np.array_equal(shorter.read(number), recorded.read(number)[:6])
 
@@ -89,7 +89,7 @@ def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
     before = contents(copied)
     copied.path(1).unlink()
     kept = copied.path(0).stat().st_mtime_ns
-    assert copied.collect(processes=2, console=QUIET)
+    assert copied.record(processes=2, console=QUIET)
     assert contents(copied) == before
     assert copied.path(0).stat().st_mtime_ns == kept
 
@@ -97,7 +97,7 @@ def test_recorded_drives_are_kept_and_missing_ones_recorded(copied):
 def test_ctrl_c_finishes_the_drives_in_progress(tmp_path, monkeypatch):
     collection = Collection(tmp_path / "drives", rollouts=4, steps=4)
     monkeypatch.setattr(ProgressCounter, "advance", lambda _: os.kill(os.getpid(), signal.SIGINT))
-    assert not collection.collect(processes=1, console=QUIET)
+    assert not collection.record(processes=1, console=QUIET)
     assert [collection.path(number).exists() for number in range(4)] == [True] + 3 * [False]
 
 
@@ -112,7 +112,7 @@ def test_ctrl_c_finishes_the_drives_in_progress(tmp_path, monkeypatch):
 def test_a_folder_of_another_collection_is_rejected(recorded, options, message):
     same = {"rollouts": 3, "steps": STEPS, "seed": 4}
     with pytest.raises(ValueError, match=message):
-        Collection(recorded.folder, **(same | options)).collect(console=QUIET)
+        Collection(recorded.folder, **(same | options)).record(console=QUIET)
 
 
 def test_a_folder_with_other_files_is_rejected_unchanged(tmp_path):
@@ -120,7 +120,7 @@ def test_a_folder_with_other_files_is_rejected_unchanged(tmp_path):
     with pytest.raises(
         ValueError, match=rf"expected an empty folder .* got {tmp_path} with other"
     ):
-        Collection(tmp_path, rollouts=3).collect(console=QUIET)
+        Collection(tmp_path, rollouts=3).record(console=QUIET)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
@@ -128,13 +128,13 @@ def test_a_truncated_drive_is_rejected_by_name(copied):
     path = copied.path(2)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match=rf"expected a complete rollout in {path}"):
-        copied.collect(console=QUIET)
+        copied.record(console=QUIET)
 
 
 def test_a_drive_of_another_number_is_rejected_by_name(copied):
     shutil.copy(copied.path(0), copied.path(1))
     with pytest.raises(ValueError, match=r"expected the actions of drive 1 with the seed 4"):
-        copied.collect(console=QUIET)
+        copied.record(console=QUIET)
 
 
 def test_another_array_is_rejected_by_name(copied):
@@ -142,7 +142,7 @@ def test_another_array_is_rejected_by_name(copied):
     with pytest.raises(
         ValueError, match=r"expected 15 steps of frames and actions in .*00000.npy"
     ):
-        copied.collect(console=QUIET)
+        copied.record(console=QUIET)
 
 
 @pytest.mark.parametrize(

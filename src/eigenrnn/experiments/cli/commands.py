@@ -63,7 +63,8 @@ def run(arguments: list[str]) -> int:
     except _USER_ERRORS as error:
         if os.environ.get("EIGENRNN_DEBUG"):
             raise
-        _print_error(explain(str(error), command))
+        message = explain(str(error), command) if isinstance(error, ArgumentError) else str(error)
+        _print_error(" ".join(message.split()))
         return 2
 
 
@@ -207,7 +208,7 @@ def _collect(options: Namespace, console: Console) -> int:
         epochs=options.epochs, seed=options.seed, accelerator=options.accelerator
     )
     check_accelerator(settings)  # before hours of recording, not after
-    if not (collection.collect(options.processes) and encode(collection, settings)):
+    if not (collection.record(options.processes) and encode(collection, settings)):
         _print_error(f"stopped; run the same command to resume the collection in {options.out}")
         return _INTERRUPTED
     console.print(

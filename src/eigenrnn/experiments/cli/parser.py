@@ -25,11 +25,15 @@ set_loader("eigenrnn", name_lookup.load_named_yaml, exceptions=(yaml.YAMLError,)
 
 
 class _Help(DefaultHelpFormatter):
-    """Omits the Python types of tasks and layers from help texts."""
+    """Omits the types of tasks and layers from help texts, and a second default."""
 
     def _get_help_string(self, action: Action) -> str:
-        named = action.dest in {"task", "layer"}
-        return action.help or "" if named else super()._get_help_string(action)
+        if action.dest in {"task", "layer"}:
+            return action.help or ""
+        text = super()._get_help_string(action)
+        if "(default:" not in (action.help or ""):
+            return text
+        return re.sub(r",? ?default: %\(default\)s", "", text).removesuffix(" ()")
 
 
 class Parser(ArgumentParser):
@@ -395,10 +399,10 @@ _MISSING = {
 
 
 def explain(message: str, command: str) -> str:
-    """Return an error as one line in the terms of this library, with similar names for wrong ones.
+    """Return an error of the parser in the terms of this library, and similar names.
 
     Args:
-        message: The message of the parser or the library.
+        message: The message of the parser.
         command: The command that the user typed.
     """
     explanation = (

@@ -12,7 +12,7 @@ from torch import nn
 
 from eigenrnn import __version__
 from eigenrnn.experiments.cli.name_lookup import annotations_of, did_you_mean
-from eigenrnn.experiments.cli.parser import PARSERS, explain
+from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.cli.train_options import (
     RUN_ARGUMENTS,
     build_training,
@@ -112,7 +112,7 @@ def _build_error(folder: Path, config: Mapping[str, Any], error: Exception) -> s
     versions = config.get("versions")
     version = versions.get("eigenrnn") if isinstance(versions, dict) else None
     other = f"written by eigenrnn {version or 'of unknown version'}, this is {__version__}: "
-    reason = explain(str(error) or type(error).__name__, "train")
+    reason = " ".join(str(error).split()) or type(error).__name__
     return (
         f"the model of {folder} cannot be built: {'' if version == __version__ else other}"
         f"{reason[:_MAX_MESSAGE]}"

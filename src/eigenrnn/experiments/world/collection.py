@@ -132,7 +132,7 @@ class Collection:
         """
         return read_rollout(self.path(number), self.steps)
 
-    def collect(self, processes: int | None = None, console: Console | None = None) -> bool:
+    def record(self, processes: int | None = None, console: Console | None = None) -> bool:
         """Record the missing drives, and check the recorded ones.
 
         Each drive is written atomically. After the first Ctrl-C the drives in progress are
