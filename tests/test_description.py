@@ -15,6 +15,7 @@ from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training.description import (
     describe,
     describe_network,
+    describe_option_defaults,
     differences,
     is_description,
 )
@@ -82,6 +83,17 @@ def test_a_value_without_a_description_is_rejected(value):
 def test_equal_partials_have_equal_descriptions():
     assert describe(partial(EURNN, capacity=2)) == describe(partial(EURNN, capacity=2))
     assert describe(partial(EURNN, capacity=2)) != describe(partial(EURNN, capacity=3))
+
+
+def test_the_defaults_of_a_network_are_those_of_its_classes_bases_and_functions():
+    found = describe_option_defaults(
+        {"layer": ScoRNN, "options": {"negative": 2, "input_init": partial(uniform_, bound=1.0)}}
+    )
+    assert found["ScoRNN"] == {"num_layers": 1, "init": "unit_circle"}
+    assert found["RNN"]["constraint"] == "ScaledCayley", "a default of the base class"
+    assert "input_init" not in found["RNN"]
+    assert found["ScaledCayley"]["init"] == "unit_circle", "a default of that default"
+    assert "bound" not in found.get("uniform_", {})
 
 
 def test_a_network_is_a_tree_of_modules():

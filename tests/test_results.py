@@ -60,7 +60,10 @@ def test_a_run_keeps_its_settings_and_versions(archive, reproduced):
     config = json.loads((reproduced / RUN / "config.json").read_text())
     assert (known.settings, known.versions) == (config["settings"], config["versions"])
     assert (known.task, known.revision) == (config["task"], config["revision"])
-    assert known.network == {"layer": "ScoRNN", "hidden_size": 6, "options": {}}
+    defaults = known.network["defaults"]
+    options = {"layer": "ScoRNN", "hidden_size": 6, "options": {}}
+    assert known.network == {**options, "defaults": defaults}
+    assert defaults["ScoRNN"]["num_layers"] == 1
 
 
 def test_a_number_without_training_is_kept(archive, reproduced):
@@ -414,6 +417,18 @@ def test_an_option_newer_than_a_run_must_have_its_default():
     assert changes_since_run(known, recorded) == []
     newer = replace(known, task=replace(known.task, data_seed=3))
     assert changes_since_run(newer, recorded) == ["task.data_seed was 0, now 3"]
+
+
+def test_a_changed_default_of_an_option_that_the_row_leaves_out_is_named():
+    known, recorded = row(), row().describe()
+    defaults = recorded["network"]["defaults"]
+    defaults["ScoRNN"]["init"] = "henaff"
+    defaults["ScoRNN"]["removed"] = defaults["Removed"] = 1
+    del defaults["RNN"]["bias"]
+    changed_default = "network.defaults.ScoRNN.init was henaff, now unit_circle"
+    assert changes_since_run(known, recorded) == [changed_default]
+    del recorded["network"]["defaults"]
+    assert changes_since_run(known, recorded) == [], "of a run that has not recorded them"
 
 
 def test_a_setting_newer_than_a_run_must_have_its_default():

@@ -12,7 +12,11 @@ from torch import nn
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Callback, Settings
-from eigenrnn.experiments.training.description import describe, describe_options
+from eigenrnn.experiments.training.description import (
+    describe,
+    describe_option_defaults,
+    describe_options,
+)
 from eigenrnn.init import Initializer
 from eigenrnn.models import SequenceModel, count_parameters
 
@@ -186,9 +190,10 @@ class Row:
         """Return task, network and settings as data: what determines the numbers of a run."""
         names = ("layer", "hidden_size", "options", "head_init", "head_bias_init", "model_factory")
         parts = {name: getattr(self, name) for name in names}
+        network = describe({name: part for name, part in parts.items() if part is not None})
         return {
             "task": describe(self.task),
-            "network": describe({name: part for name, part in parts.items() if part is not None}),
+            "network": {**network, "defaults": describe_option_defaults(parts)},
             "settings": describe_options(self.settings),
         }
 

@@ -121,7 +121,8 @@ def _mismatch(row: Entry, run: ArchivedRun) -> str:
 def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     """List the options in which a run differs from its current row, each by its path.
 
-    Options that did not exist when the run was recorded must have their default in the row.
+    Options that did not exist when the run was recorded must have their default in the row. The
+    defaults of options that the row leaves out are compared where the run has recorded them.
 
     Args:
         row: The row at one point of its grid, with a seed.
@@ -131,12 +132,26 @@ def changes_since_run(row: Row, recorded: Mapping[str, Any]) -> list[str]:
     if task.get("class") == type(row.task).__name__:
         task["options"] = describe_defaults(type(row.task)) | task["options"]
     settings = describe_defaults(Settings) | dict(recorded["settings"])
-    then = {"task": task, "network": recorded["network"], "settings": settings}
+    then = {"task": task, "network": dict(recorded["network"]), "settings": settings}
     now = row.describe()
+    then["network"]["defaults"], now["network"]["defaults"] = _in_both(
+        then["network"].get("defaults", {}), now["network"]["defaults"]
+    )
     for options in (settings, now["settings"]):
         for name in IGNORED_SETTINGS:
             options.pop(name, None)
     return differences(then, now)
+
+
+def _in_both(
+    then: Mapping[str, Any], now: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keep the defaults of options that both have, by class and option."""
+    names = {owner: then[owner].keys() & now[owner].keys() for owner in then.keys() & now.keys()}
+    kept = [
+        {o: {n: of[o][n] for n in sorted(names[o])} for o in sorted(names)} for of in (then, now)
+    ]
+    return kept[0], kept[1]
 
 
 def runs_by_row(

@@ -1,9 +1,11 @@
 """Descriptions: a task, a network or a setting as data that JSON can hold."""
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from functools import partial
+from functools import cache, partial
+from inspect import Parameter
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, cast
@@ -16,6 +18,7 @@ __all__ = [
     "describe",
     "describe_defaults",
     "describe_network",
+    "describe_option_defaults",
     "describe_options",
     "differences",
     "is_description",
@@ -69,6 +72,50 @@ def describe_defaults(dataclass_type: Any) -> dict[str, Any]:
         for f in fields(dataclass_type)
         if f.compare and f.default is not MISSING
     }
+
+
+def describe_option_defaults(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the default values of the options that a network leaves out, as data.
+
+    They are those of our classes and functions in the parts, of their base classes, and of the
+    classes and functions among the defaults themselves.
+
+    Args:
+        parts: The parts of a network: its layer, and what it is built from.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    options = parts.get("options") or {}
+    waiting = [(value, options if name == "layer" else {}) for name, value in parts.items()]
+    while waiting:
+        value, passed = waiting.pop()
+        if isinstance(value, partial):
+            value, passed = value.func, {**passed, **value.keywords}
+            waiting += [(option, {}) for option in passed.values()]
+        elif isinstance(value, Mapping):
+            waiting += [(option, {}) for option in cast("Mapping[str, Any]", value).values()]
+        for owner in _owners(value):
+            if _name(owner) not in found:
+                defaults = {n: v for n, v in _signature_defaults(owner).items() if n not in passed}
+                found[_name(owner)] = {n: _describe_any(v) for n, v in defaults.items()}
+                waiting += [(default, {}) for default in defaults.values()]
+    return {name: defaults for name, defaults in sorted(found.items()) if defaults}
+
+
+def _owners(value: Any) -> list[Any]:
+    """Return a function of ours, or a class of ours and its bases."""
+    owners = inspect.getmro(value) if isinstance(value, type) else (value,)
+    known = [each for each in owners if isinstance(each, type | FunctionType)]
+    return [each for each in known if each.__module__.partition(".")[0] == "eigenrnn"]
+
+
+@cache
+def _signature_defaults(owner: Any) -> dict[str, Any]:
+    function = vars(owner).get("__init__") if isinstance(owner, type) else owner
+    if not isinstance(function, FunctionType):
+        return {}
+    parameters = inspect.signature(function).parameters
+    stated = {n: p.default for n, p in parameters.items() if p.default is not Parameter.empty}
+    return {name: value for name, value in stated.items() if name not in ("generator", "device")}
 
 
 def describe_network(module: nn.Module) -> dict[str, Any]:
