@@ -474,8 +474,8 @@ REFUSED = {
         "expected layer.negative to be a whole number or null, got 'half'"
     ),
     f"train {TINY} --optimiser adamm": (
-        "expected optimiser among rmsprop, rmsprop_tf1, adam, sgd; got 'adamm' "
-        "(did you mean adam?)"
+        "expected optimiser among rmsprop, rmsprop_tf1, adam, adamw, sgd; got 'adamm' "
+        "(did you mean adam or adamw?)"
     ),
     f"train {TINY} --task.recall before": "expected task.recall among after, at; got 'before'",
     f"train {TINY} --layer.negative 300": (
