@@ -15,7 +15,9 @@ from eigenrnn.layers import GRU, LSTM, RNN
 from eigenrnn.ops.compiled import unavailable
 
 __all__ = [
+    "GRUS",
     "JAX",
+    "LSTMS",
     "REFERENCE",
     "benchmarked_layers",
     "jax_step",
@@ -26,6 +28,10 @@ __all__ = [
 
 REFERENCE = "torch.nn.RNN(tanh)"
 """The layer to which all others are compared."""
+
+LSTMS = ("torch.nn.LSTM", "LSTM, compiled", "LSTM, loop")
+GRUS = ("torch.nn.GRU", "GRU, compiled", "GRU, loop")
+"""The layers with four recurrent matrices and with three; all others have one."""
 
 JAX = "JAX, jit of a lax.scan (tanh)"
 
@@ -64,8 +70,7 @@ def operations(layer: str, T: int, B: int, N: int) -> int:
 
     Each of them takes part in three products, of two operations per weight, step and sequence.
     """
-    matrices = 4 if "LSTM" in layer else 3 if "GRU" in layer else 1
-    return 6 * matrices * T * B * N**2
+    return 6 * (4 if layer in LSTMS else 3 if layer in GRUS else 1) * T * B * N**2
 
 
 def step(layer: nn.Module, x: Tensor) -> None:

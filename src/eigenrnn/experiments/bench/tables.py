@@ -3,17 +3,12 @@
 from rich.console import Console
 from rich.table import Table
 
-from eigenrnn.experiments.bench.layers import REFERENCE
+from eigenrnn.experiments.bench.layers import GRUS, LSTMS, REFERENCE
 from eigenrnn.experiments.bench.measure import Bench, Size
 
 __all__ = ["show"]
 
 _WIDTH = 160
-_RIVALS = {
-    "RNN": ("torch.nn.RNN(tanh)", "torch.nn.LSTM"),
-    "GRU": ("torch.nn.GRU",),
-    "LSTM": ("torch.nn.LSTM",),
-}
 
 
 def show(bench: Bench, size: Size | None, console: Console) -> None:
@@ -65,13 +60,12 @@ def _faster(bench: Bench, size: Size, name: str) -> str:
 
     In brackets is the factor at the rate of a general matrix product.
     """
-    timings = bench.timings[size]
-    rivals = _RIVALS.get(name.partition(",")[0], _RIVALS["RNN"])
-    if name.startswith("torch"):
+    timings, others = bench.timings[size], (REFERENCE, LSTMS[0])
+    if name in (REFERENCE, LSTMS[0], GRUS[0]):
         return "" if name == REFERENCE else f"{1 / timings[name].ratio:.2f} nn.RNN"
     faster = (
         (rival.removeprefix("torch."), timings[rival].ratio / timings[name].ratio)
-        for rival in rivals
+        for rival in (LSTMS[:1] if name in LSTMS else GRUS[:1] if name in GRUS else others)
     )
     share = bench.utilisation(size, name)
     return ", ".join(
