@@ -221,6 +221,7 @@ def eigenrnn(monkeypatch, capsys):
     """Run the command line with the two tiny recipes only."""
     for module in ("reproduce_all", "results"):
         monkeypatch.setattr(f"eigenrnn.experiments.cli.{module}.RECIPES", recipes())
+        monkeypatch.setattr(f"eigenrnn.experiments.cli.{module}.CLAIMS", {})
 
     def call(line):
         with one_thread():
