@@ -52,12 +52,14 @@ class Contestant:
         make: Returns the layer for N units.
         tf32: Whether torch may round the factors of float32 products to TF32.
         fewer_barriers: Whether the variants of the Triton kernels run.
+        fused_steps: Whether the loop computes modReLU in one launch.
         graphed: Whether a CUDA graph replays the training step; its passes are timed together.
     """
 
     make: Callable[[int], nn.Module]
     tf32: bool = False
     fewer_barriers: bool = False
+    fused_steps: bool = False
     graphed: bool = False
 
 
@@ -84,9 +86,12 @@ def contestants(device: str) -> dict[str, Contestant]:
             if backend == "gpu":
                 variant = Contestant(of_backend, fewer_barriers=True)
                 found[f"{name}, gpu, fewer barriers"] = variant
+    loop, name = partial(RNN, 1, backend="loop"), "RNN(modReLU), scaled Cayley, loop"
+    found[f"{name}, fused steps"] = Contestant(loop, fused_steps=True)
     if device == "cuda":
-        graph = Contestant(partial(RNN, 1, backend="loop"), graphed=True)
-        found["a CUDA graph of RNN(modReLU), scaled Cayley, loop"] = graph
+        found[f"a CUDA graph of {name}"] = Contestant(loop, graphed=True)
+        graph = Contestant(loop, fused_steps=True, graphed=True)
+        found[f"a CUDA graph of {name}, fused steps"] = graph
     return found
 
 
@@ -118,13 +123,13 @@ def tf32(on: bool) -> Generator[None]:
 @contextmanager
 def settings_of(contestant: Contestant) -> Generator[None]:
     """Run with the settings of a contestant."""
-    before = gpu.fewer_barriers
-    gpu.fewer_barriers = contestant.fewer_barriers
+    before = gpu.fewer_barriers, gpu.fused_steps
+    gpu.fewer_barriers, gpu.fused_steps = contestant.fewer_barriers, contestant.fused_steps
     try:
         with tf32(contestant.tf32):
             yield
     finally:
-        gpu.fewer_barriers = before
+        gpu.fewer_barriers, gpu.fused_steps = before
 
 
 class Passes:
@@ -242,7 +247,11 @@ def measure(
         for name in list(found.passes):
             found.attempt(name, found.time_once)
     settings = {
-        name: {"tf32": one.tf32, "fewer_barriers": one.fewer_barriers}
+        name: {
+            "tf32": one.tf32,
+            "fewer_barriers": one.fewer_barriers,
+            "fused_steps": one.fused_steps,
+        }
         for name, one in taking_part.items()
     }
     return {

@@ -499,6 +499,21 @@ def test_it_is_chosen_only_by_name(monkeypatch, interpreted, device, why):
     assert explain(BACKENDS, call, "gpu")["gpu"] == "chosen"
 
 
+@pytest.mark.parametrize(("B", "N", "rounds"), [(2048, 170, 16), (1980, 170, 15), (2048, 200, 16)])
+def test_a_batch_of_too_many_rounds_is_expected_to_be_slow(B, N, rounds, monkeypatch):
+    monkeypatch.setattr(gpu_calls, "INTERPRETED", False)
+    monkeypatch.setattr(gpu_calls, "multiprocessors", lambda: 132)
+    call = dataclasses.replace(CALL, device="cuda", batch_size=B, state_size=N)
+    reason = BACKENDS["gpu"].experimental(call)
+    slow = f"{B} sequences take {rounds} rounds on 132 multiprocessors"
+    assert reason.startswith(slow if rounds > 15 and N <= 192 else "it has never been run")
+
+
+def test_the_choice_of_a_backend_knows_the_batch_size():
+    call = Call.of(torch.ones(5, 3, 2), "tanh", state_size=2)
+    assert call.batch_size == 3
+
+
 # ------------------------------------------------------------ the loop with one launch for modReLU
 
 

@@ -217,9 +217,19 @@ class Stacked(nn.Module, Generic[_D]):
         x = input.data if isinstance(input, PackedSequence) else input
         size, features = self.all_directions()[0].state_size, self._features()
         call = Call.of(
-            x, self.nonlinearity, *self.parameters(), state_size=size, features=features
+            x,
+            self.nonlinearity,
+            *self.parameters(),
+            state_size=size,
+            features=features,
+            batch_size=self._batch_size(input),
         )
         return explain(self.backends, call, self.backend)
+
+    def _batch_size(self, input: Tensor | PackedSequence) -> int:
+        if isinstance(input, PackedSequence):
+            return int(input.batch_sizes[0])
+        return 1 if input.dim() < 3 else input.shape[0 if self.batch_first else 1]
 
     def _features(self) -> list[str]:
         """Return the features that a backend needs, as in `Backend.features`."""

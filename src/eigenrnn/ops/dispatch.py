@@ -43,6 +43,7 @@ class Call:
         transformed: Whether a `torch.func` transform or forward-mode differentiation is active.
         state_size: The number of real numbers in one state.
         features: The optional features in use: ``"layer_norm"``, ``"zoneout"``, both or none.
+        batch_size: The number B of sequences.
     """
 
     device: str
@@ -51,6 +52,7 @@ class Call:
     transformed: bool
     state_size: int
     features: tuple[str, ...] = ()
+    batch_size: int = 1
 
     @classmethod
     def of(
@@ -60,10 +62,19 @@ class Call:
         *others: Tensor | None,
         state_size: int,
         features: Iterable[str] = (),
+        batch_size: int | None = None,
     ) -> "Call":
-        """Describe a call by its tensors."""
+        """Describe a call by its tensors; x is (T, B, .), or the batch size is given."""
         transformed = under_transform() or is_dual(x, *others)
-        return cls(x.device.type, x.dtype, nonlinearity, transformed, state_size, tuple(features))
+        return cls(
+            x.device.type,
+            x.dtype,
+            nonlinearity,
+            transformed,
+            state_size,
+            tuple(features),
+            x.shape[1] if batch_size is None else batch_size,
+        )
 
 
 class Backend(ABC):

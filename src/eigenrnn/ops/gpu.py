@@ -15,11 +15,13 @@ from eigenrnn.ops.dispatch import Backend, Call
 
 __all__ = [
     "INTERPRETED",
+    "MOST_ROUNDS",
     "TritonBackend",
     "fewer_barriers",
     "fused_steps",
     "launch",
     "layout",
+    "multiprocessors",
     "pieces",
     "sequence_lengths",
     "unavailable",
@@ -34,6 +36,13 @@ fewer_barriers = os.environ.get("EIGENRNN_FEWER_BARRIERS", "") == "1"
 _OLDEST = (3, 4)  # the oldest version that compiled the kernels
 fused_steps = os.environ.get("EIGENRNN_FUSED_STEPS", "") == "1"
 """Whether the loop computes modReLU in one launch, until timings on a GPU have judged it."""
+
+MOST_ROUNDS: Sequence[tuple[int, int]] = ((192, 15),)
+"""The largest ceil(B / multiprocessors) at which the kernels are preferred, by the state size.
+
+A program takes a whole multiprocessor, so the time of a step is proportional to it. Each row holds
+the largest state size to which it applies and this number: an expectation that was never timed.
+"""
 
 _MOST_COLUMNS = 176  # with 192 rows, 8 to 56 bytes per thread do not fit into registers
 _GPU = "cuda", "a CUDA device"
@@ -56,6 +65,28 @@ def _triton_unavailable() -> str | None:
 
 
 _UNAVAILABLE = _triton_unavailable()
+
+
+def multiprocessors() -> int | None:
+    """Return the number of multiprocessors of the current GPU; None without one."""
+    if torch.compiler.is_compiling() or not torch.cuda.is_available():
+        return None
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+
+
+def _too_many_rounds(call: Call) -> str | None:
+    """Return that the loop is expected to be faster, by `MOST_ROUNDS`, or None."""
+    available = multiprocessors()
+    most = next((rounds for size, rounds in MOST_ROUNDS if call.state_size <= size), None)
+    if available is None or most is None:
+        return None
+    rounds = -(-call.batch_size // available)
+    if rounds <= most:
+        return None
+    return (
+        f"{call.batch_size} sequences take {rounds} rounds on {available} multiprocessors, and "
+        f"above {most} the loop is expected to be faster: used only if requested by name"
+    )
 
 
 def unavailable() -> str | None:
@@ -91,10 +122,13 @@ class TritonBackend(Backend):
             )
         return None
 
-    def experimental(self, call: Call) -> str | None:  # noqa: ARG002, the same for all calls
+    def experimental(self, call: Call) -> str | None:
         if INTERPRETED:
             return "Triton's interpreter is for tests: used only if requested by name"
-        return "it has never been run on a GPU: used only if requested by name"
+        return (
+            _too_many_rounds(call)
+            or "it has never been run on a GPU: used only if requested by name"
+        )
 
 
 def launch(
