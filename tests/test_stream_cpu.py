@@ -254,6 +254,21 @@ def test_a_changed_head_is_used_at_once():
     torch.testing.assert_close(stream(x[0]), 2 * before + 2, rtol=0, atol=tol(x.dtype, N))
 
 
+@pytest.mark.parametrize("K", [4, 6])
+def test_a_replaced_head_is_used_at_once(K):
+    model = seeded(SequenceModel, frozen(), 4)
+    stream, x = Stream(model), inputs(model.layer)
+    stream(x[0])
+    linear = torch.nn.Linear(N, K)
+    for head in (linear, torch.nn.Sequential(linear, torch.nn.Tanh())):
+        model.head = head
+        stream.reset()
+        with torch.no_grad():
+            expected = head(model.layer(x[:1])[0])[0]
+        got = stream(x[0])
+        torch.testing.assert_close(got, expected, rtol=0, atol=tol(x.dtype, N))
+
+
 def test_a_layer_that_is_not_frozen_never_keeps_packed_weights():
     layer = seeded(RNN, M, N).eval()
     x, stream = inputs(layer), Stream(layer)

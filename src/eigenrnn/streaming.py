@@ -71,11 +71,10 @@ class Stream:
         self.model = model
         self.batch_size = batch_size
         self._layer: Stacked[Any] = layer
-        self._head: nn.Linear | None = model.head if isinstance(model, SequenceModel) else None
+        self._head: nn.Module | None = model.head if isinstance(model, SequenceModel) else None
+        self._modules: dict[str, nn.Module] = vars(model)["_modules"]
         batch = () if batch_size is None else (batch_size,)
         self._input_shape = (*batch, self._layer.input_size)
-        width = self._layer.output_size if self._head is None else self._head.out_features
-        self._output_shape = (*batch, width)
         self._stack: Any = None  # set if the kernels can compute the next step
         self.reset()
 
@@ -87,6 +86,7 @@ class Stream:
         stack = self._stack
         if (
             stack is None
+            or (self._head is not None and self._modules["head"] is not self._head)
             or not takes_packed_step(x_t, self._input_shape, self._dtype, torch.is_grad_enabled())
             or not is_eager()
             or in_forced_block()
@@ -143,6 +143,9 @@ class Stream:
         if self._stack is None:
             return False
         self._dtype = self._layer.weight_dtype
+        head = self._head
+        width = head.out_features if isinstance(head, nn.Linear) else self._layer.output_size
+        self._output_shape = (*self._input_shape[:-1], width)
         B = self.batch_size or 1
         large = B > 1 and B * self._stack.products > LARGE_STEP
         self._sizes = B, self._layer.input_size, torch.get_num_threads() if large else 1
@@ -157,6 +160,8 @@ class Stream:
         check_step(x_t)
         if x_t.shape != self._input_shape:
             raise ValueError(f"expected x_t of shape {self._input_shape}, got {tuple(x_t.shape)}")
+        if self._head is not None and self._modules["head"] is not self._head:
+            self._head, self._stack = self._modules["head"], None
         if self._stack is None and self._pack():
             return self(x_t)
         wanted = any(each.requires_grad for each in (x_t, *self._states))

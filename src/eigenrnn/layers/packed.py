@@ -20,7 +20,7 @@ LARGE_STEP = 1 << 20
 _DTYPES = (torch.float32, torch.float64)
 
 
-def pack_steps(layer: Any, head: nn.Linear | None = None) -> Any:
+def pack_steps(layer: Any, head: nn.Module | None = None) -> Any:
     """Pack the weights of a frozen layer, and of a head, for steps without gradients.
 
     Returns:
@@ -31,7 +31,7 @@ def pack_steps(layer: Any, head: nn.Linear | None = None) -> Any:
     directions: list[AbstractDirection] = layer.all_directions()
     if kernels is None or layer.bidirectional or any(d.frozen is None for d in directions):
         return None
-    if (layer.backend or forced() or "cpu") != "cpu":
+    if (layer.backend or forced() or "cpu") != "cpu" or type(head) not in (type(None), nn.Linear):
         return None
     modules: list[nn.Module] = [*directions] if head is None else [*directions, head]
     weights = [place for module in modules for place in _weights(module)]
@@ -47,7 +47,7 @@ def pack_steps(layer: Any, head: nn.Linear | None = None) -> Any:
     steppers = [direction.stepper() for direction in directions]
     if None in steppers:
         return None
-    last = None if head is None else linear_stepper(head.weight, head.bias)
+    last = linear_stepper(head.weight, head.bias) if isinstance(head, nn.Linear) else None
     return kernels.StepperStack(steppers, last, dtype == torch.float64, weights, empty)
 
 
