@@ -140,4 +140,27 @@ struct LstmBack {
   View dcell0;      // (1, B, N)
 };
 
+// The forward pass of a linear recurrence, h_t = decay_t h_{t-1} + x_t, element by element. Complex
+// numbers are pairs of real ones: N, strides and all lengths count real numbers.
+struct Linear {
+  Steps steps;
+  std::ptrdiff_t N = 0;
+  bool paired = false;  // whether the numbers are complex
+  bool gated = false;   // whether the decay depends on step and sequence
+  View x;               // (T, B, N)
+  View decay;           // (N,) or, gated, (T, B, N)
+  View h0;              // (1, B, N)
+  View h;               // (T, B, N); null: only the last states
+  View last;            // (1, B, N)
+};
+
+// Its backward pass, with the same conventions.
+struct LinearBack {
+  View g;       // (T, B, N); null: zero
+  View glast;   // (1, B, N); null: zero
+  View dx;      // (T, B, N)
+  View ddecay;  // as decay
+  View dh0;     // (1, B, N)
+};
+
 }  // namespace eigenrnn

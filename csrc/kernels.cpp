@@ -4,6 +4,7 @@
 #include "elman.hpp"
 #include "evaluate.hpp"
 #include "gru.hpp"
+#include "linear.hpp"
 #include "lstm.hpp"
 #include "steppers.hpp"
 
@@ -25,6 +26,8 @@ const Kernels KERNELS = {
     make_stepper<GruStepper<float>, Gru>,      make_stepper<GruStepper<double>, Gru>,
     make_stepper<LstmStepper<float>, Lstm>,    make_stepper<LstmStepper<double>, Lstm>,
     make_stepper<LinearStepper<float>, Elman>, make_stepper<LinearStepper<double>, Elman>,
+    linear_forward<float>,       linear_forward<double>,
+    linear_backward<float>,      linear_backward<double>,
     evaluate<float>,             evaluate<double>,
 };
 

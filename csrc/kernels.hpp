@@ -28,6 +28,10 @@ struct Kernels {
   Stepper* (*lstm_stepper_double)(const Lstm&);
   Stepper* (*linear_stepper_float)(const Elman&);
   Stepper* (*linear_stepper_double)(const Elman&);
+  void (*linear_forward_float)(const Linear&, int threads);
+  void (*linear_forward_double)(const Linear&, int threads);
+  void (*linear_backward_float)(const Linear&, const LinearBack&, int threads);
+  void (*linear_backward_double)(const Linear&, const LinearBack&, int threads);
   void (*evaluate_float)(Function, const float* from, float* to, std::ptrdiff_t count);
   void (*evaluate_double)(Function, const double* from, double* to, std::ptrdiff_t count);
 };

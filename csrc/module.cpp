@@ -32,6 +32,8 @@ using eigenrnn::Function;
 using eigenrnn::Gru;
 using eigenrnn::GruBack;
 using eigenrnn::Kernels;
+using eigenrnn::Linear;
+using eigenrnn::LinearBack;
 using eigenrnn::Lstm;
 using eigenrnn::LstmBack;
 using eigenrnn::Step;
@@ -46,6 +48,7 @@ View view(const Pointer& p) {
 }
 
 using Shape = std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t>;
+using Three = std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t>;  // T, B, N
 using Outputs = std::tuple<std::ptrdiff_t, std::ptrdiff_t>;  // K, stride of the output gradients
 
 // Whether numbers have 64 bits; the kernels support only these two types.
@@ -224,6 +227,26 @@ class StepperStack {
   nb::str version_{"_version"}, data_ptr_{"data_ptr"};
 };
 
+Linear linear(const Three& shape, const Sizes& sizes, bool reverse, bool paired, bool gated,
+              const std::vector<Pointer>& views) {
+  Linear call;
+  std::tie(call.steps.T, call.steps.B, call.N) = shape;
+  call.steps.sizes = sizes.has_value() ? sizes->data() : nullptr;
+  call.steps.reverse = reverse;
+  call.paired = paired;
+  call.gated = gated;
+  View* to[] = {&call.x, &call.decay, &call.h0, &call.h, &call.last};
+  fill(to, views);
+  return call;
+}
+
+LinearBack linear_back(const std::vector<Pointer>& views) {
+  LinearBack back;
+  View* to[] = {&back.g, &back.glast, &back.dx, &back.ddecay, &back.dh0};
+  fill(to, views);
+  return back;
+}
+
 Function named(const std::string& name) {
   if (name == "tanh") return Function::tanh;
   if (name == "logistic") return Function::logistic;
@@ -357,4 +380,23 @@ NB_MODULE(_cpu, m) {
       .def_prop_ro("products", &StepperStack::products)
       .def("unchanged", &StepperStack::unchanged)
       .def("step", &StepperStack::step);
+  m.def("linear_forward",
+        [](const std::string& number, int threads, const Three& shape, const Sizes& sizes,
+           bool reverse, bool paired, bool gated, const std::vector<Pointer>& views) {
+          const bool wide = is_double(number);
+          const Linear call = linear(shape, sizes, reverse, paired, gated, views);
+          const nb::gil_scoped_release free;
+          (wide ? kernels.linear_forward_double : kernels.linear_forward_float)(call, threads);
+        });
+  m.def("linear_backward",
+        [](const std::string& number, int threads, const Three& shape, const Sizes& sizes,
+           bool reverse, bool paired, bool gated, const std::vector<Pointer>& views,
+           const std::vector<Pointer>& gradients) {
+          const bool wide = is_double(number);
+          const Linear call = linear(shape, sizes, reverse, paired, gated, views);
+          const LinearBack back = linear_back(gradients);
+          const nb::gil_scoped_release free;
+          (wide ? kernels.linear_backward_double : kernels.linear_backward_float)(call, back,
+                                                                                   threads);
+        });
 }

@@ -22,6 +22,7 @@ from eigenrnn.experiments.recipes import (
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
+from eigenrnn.ops.linear import BACKENDS as LINEAR
 from eigenrnn.ops.lstm import BACKENDS as LSTM
 
 KINDS = ("CONSTRAINTS", "LAYERS", "TASKS", "RECIPES", "BACKENDS")
@@ -60,8 +61,9 @@ def test_every_recipe_has_its_own_name():
 def test_every_backend_is_named_after_its_recurrence():
     elman = {f"elman/{name}": backend for name, backend in ELMAN.items()}
     gru = {f"gru/{name}": backend for name, backend in GRU.items()}
+    linear = {f"linear/{name}": backend for name, backend in LINEAR.items()}
     lstm = {f"lstm/{name}": backend for name, backend in LSTM.items()}
-    assert elman | gru | lstm == registry.BACKENDS
+    assert elman | gru | linear | lstm == registry.BACKENDS
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from eigenrnn.constraints.base import Constraint
 from eigenrnn.constraints.block_triangular import BlockTriangular
 from eigenrnn.constraints.bounded_svd import BoundedSVD
 from eigenrnn.constraints.constrain import constrain
+from eigenrnn.constraints.diagonal import DiagonalDisc, DiagonalRing, DiagonalSegment
 from eigenrnn.constraints.exponential import Exponential
 from eigenrnn.constraints.fourier_product import FourierProduct
 from eigenrnn.constraints.givens import Givens
@@ -19,6 +20,9 @@ __all__ = [
     "BlockTriangular",
     "BoundedSVD",
     "Constraint",
+    "DiagonalDisc",
+    "DiagonalRing",
+    "DiagonalSegment",
     "Exponential",
     "FourierProduct",
     "Givens",

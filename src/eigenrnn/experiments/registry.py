@@ -19,6 +19,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.ops.dispatch import Backend
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
+from eigenrnn.ops.linear import BACKENDS as LINEAR
 from eigenrnn.ops.lstm import BACKENDS as LSTM
 
 __all__ = [
@@ -85,7 +86,12 @@ CLAIMS: dict[str, Claim] = {claim.id: claim for paper in _papers(claims) for cla
 
 BACKENDS: dict[str, Backend] = {
     f"{recurrence}/{name}": backend
-    for recurrence, backends in (("elman", ELMAN), ("gru", GRU), ("lstm", LSTM))
+    for recurrence, backends in (
+        ("elman", ELMAN),
+        ("gru", GRU),
+        ("linear", LINEAR),
+        ("lstm", LSTM),
+    )
     for name, backend in backends.items()
 }
 """Implementations of the recurrences."""

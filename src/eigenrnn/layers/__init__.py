@@ -1,9 +1,10 @@
-"""Recurrent layers: `RNN`, `GRU` and `LSTM` with any constraint, and those of papers by name."""
+"""Recurrent layers: `RNN`, `GRU` and `LSTM` with any constraint, and those of papers."""
 
 from eigenrnn.layers.as_rnn import AsRNN
 from eigenrnn.layers.baselines import TanhRNN, TorchGRU, TorchLSTM
 from eigenrnn.layers.cells import GRUCell, LSTMCell, RNNCell
 from eigenrnn.layers.gru import GRU
+from eigenrnn.layers.linear import LRU, MinGRU
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.named import (
     ENRNN,
@@ -31,6 +32,7 @@ __all__ = [
     "GORU",
     "GRU",
     "IRNN",
+    "LRU",
     "LSTM",
     "NCGRU",
     "ORNN",
@@ -42,6 +44,7 @@ __all__ = [
     "FullCapacityURNN",
     "GRUCell",
     "LSTMCell",
+    "MinGRU",
     "NnRNN",
     "RNNCell",
     "RNNGlorot",

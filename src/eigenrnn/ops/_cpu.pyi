@@ -133,3 +133,25 @@ class StepperStack:
         y: int,
         threads: int,
     ) -> bool: ...
+
+def linear_forward(
+    number: str,  # float32 or float64
+    threads: int,
+    shape: tuple[int, int, int],
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    paired: bool,
+    gated: bool,
+    views: Sequence[_Pointer],
+) -> None: ...
+def linear_backward(
+    number: str,  # float32 or float64
+    threads: int,
+    shape: tuple[int, int, int],
+    sizes: Sequence[int] | None,
+    reverse: bool,
+    paired: bool,
+    gated: bool,
+    views: Sequence[_Pointer],
+    gradients: Sequence[_Pointer],
+) -> None: ...

@@ -53,7 +53,10 @@ def register_gradients(
         operands: The number of operands that the operator takes; by default all.
     """
 
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: Tensor | tuple[Tensor, ...]
+    ) -> None:
+        output = (output,) if isinstance(output, Tensor) else output
         all_operands, ctx.options = records(inputs)
         taken = all_operands[:operands]
         ctx.others = len(inputs) - len(taken)

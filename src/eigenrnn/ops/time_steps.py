@@ -10,6 +10,7 @@ __all__ = [
     "last_steps",
     "previous_rows",
     "previous_state",
+    "running",
     "split_steps",
     "states_and_last",
     "weight_gradient",
@@ -67,6 +68,15 @@ def previous_rows(
         return [*joined, (first[m:n], slice(m, n))]
 
     return [parts(t) for t in range(len(steps))]
+
+
+def running(
+    sizes: Sequence[int],
+    steps: Tensor,  # (T, B, N)
+) -> Tensor:  # (T, B, 1)
+    """Return whether each sequence runs at each step."""
+    counts = torch.tensor(sizes, device=steps.device).unsqueeze(1)
+    return (counts > torch.arange(steps.shape[1], device=steps.device)).unsqueeze(2)
 
 
 def zero_padding(

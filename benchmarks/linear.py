@@ -1,0 +1,179 @@
+"""Times the linear recurrence beside copies of memory and beside other implementations.
+
+The floor of a pass is its bytes, read and written, over the bandwidth of a copy between existing
+tensors, measured in turns with the passes. ``python -m benchmarks.linear --help`` lists options.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops import associative_scan
+
+from eigenrnn.ops import linear
+from eigenrnn.ops.compiled import kernels
+from eigenrnn.ops.linear.cpu import _linear_cpu_backward, linear_cpu
+
+SHAPES = [(1000, 32, 256), (16384, 1, 256), (4096, 8, 1024)]
+CHUNK = 32  # steps in one compiled graph; a graph of all steps takes minutes to compile
+
+
+def loop(x: Tensor, decay: Tensor) -> Tensor:
+    """Evaluate one step after another under autograd."""
+    h = torch.zeros_like(x[0])
+    states = []
+    for x_t in x.unbind():
+        h = decay * h + x_t
+        states.append(h)
+    return torch.stack(states)
+
+
+@torch.compile(dynamic=False)
+def _compiled_chunk(x: Tensor, decay: Tensor, h: Tensor) -> Tensor:
+    states = []
+    for x_t in x.unbind():
+        h = decay * h + x_t
+        states.append(h)
+    return torch.stack(states)
+
+
+def compiled_loop(x: Tensor, decay: Tensor) -> Tensor:
+    """Evaluate a compiled graph of some steps after another."""
+    h = torch.zeros_like(x[0])
+    parts = []
+    for part in x.split(CHUNK):
+        states = _compiled_chunk(part, decay, h)
+        h = states[-1]
+        parts.append(states)
+    return torch.cat(parts)
+
+
+def torch_scan(x: Tensor, decay: Tensor) -> Tensor:
+    """Evaluate the associative scan of torch."""
+
+    def combine(one: tuple[Tensor, Tensor], two: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return one[0] * two[0], one[1] * two[0] + two[1]
+
+    decays = decay.expand(x.shape).contiguous()
+    return associative_scan(combine, (decays, x), dim=0, combine_mode="generic")[1]
+
+
+OTHERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "plain loop": loop,
+    "compiled loop": compiled_loop,
+    "torch's associative_scan": torch_scan,
+    "our scan": lambda x, decay: linear(x, decay, backend="scan")[0],
+}
+
+
+def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of each call in each round, after one round to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for i in range(rounds + 1):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            if i:
+                seconds[name].append(time.perf_counter() - begin)
+    return seconds
+
+
+def passes(
+    shape: tuple[int, int, int], dtype: torch.dtype, gated: bool
+) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
+    """Return the passes of a shape, and the arrays of its size that each reads and writes."""
+    _, B, N = shape
+    x, g, target = (torch.randn(shape, dtype=dtype) for _ in range(3))
+    decay = 0.99 * torch.ones(shape if gated else (N,), dtype=dtype)
+    operands = x, decay, x.new_zeros(B, N)
+    h, _ = linear_cpu(*operands, None, False, False)
+    needed = [True, True, True]
+    calls: dict[str, Callable[[], object]] = {
+        "copy": lambda: target.copy_(x),
+        "clone": x.clone,
+        "forward": lambda: linear_cpu(*operands, None, False, False),
+        "backward": lambda: _linear_cpu_backward(
+            g, None, h, *operands, None, False, False, needed
+        ),
+    }
+    arrays = {"copy": 2, "clone": 2, "forward": 2 + gated, "backward": 3 + 2 * gated}
+    return calls, arrays
+
+
+def print_floor(rounds: int) -> None:
+    """Print the share of the bandwidth of a copy that each pass reaches."""
+    print("| T, B, N | numbers | decay | copy GB/s | forward | backward | clone |")
+    print("|---|---|---|---:|---:|---:|---:|")
+    for shape in SHAPES:
+        for dtype in (torch.float32, torch.complex64):
+            for gated in (False, True):
+                calls, arrays = passes(shape, dtype, gated)
+                seconds = interleaved(calls, rounds)
+                size = shape[0] * shape[1] * shape[2] * dtype.itemsize
+                rates = {name: [arrays[name] * size / s for s in seconds[name]] for name in calls}
+                shares = {
+                    name: statistics.quantiles(
+                        [a / b for a, b in zip(rates[name], rates["copy"], strict=True)]
+                    )
+                    for name in ("forward", "backward", "clone")
+                }
+                cells = " | ".join(
+                    f"{100 * m:.0f} % ({100 * a:.0f}..{100 * b:.0f})"
+                    for a, m, b in shares.values()
+                )
+                kind = "complex" if dtype.is_complex else "real"
+                each = "each step" if gated else "constant"
+                bandwidth = statistics.median(rates["copy"]) / 1e9
+                name = ", ".join(map(str, shape))
+                print(f"| {name} | {kind} | {each} | {bandwidth:.1f} | {cells} |", flush=True)
+
+
+def print_others(rounds: int, shapes: list[tuple[int, int, int]]) -> None:
+    """Print the time of other implementations relative to the kernels."""
+    print("| T, B, N | numbers | compiled kernels ms | " + " | ".join(OTHERS) + " |")
+    print("|---|---|---:|" + "---:|" * len(OTHERS))
+    for shape in shapes:
+        for dtype in (torch.float32, torch.complex64):
+            x = torch.randn(shape, dtype=dtype)
+            decay = torch.full((shape[2],), 0.99, dtype=dtype)
+            with torch.no_grad():
+                calls = {"cpu": lambda: linear(x, decay, backend="cpu")}  # noqa: B023, called here
+                calls |= {name: partial(other, x, decay) for name, other in OTHERS.items()}
+                seconds = interleaved(calls, rounds)
+            ours = seconds["cpu"]
+            times = [
+                statistics.median(s / o for s, o in zip(seconds[name], ours, strict=True))
+                for name in OTHERS
+            ]
+            kind = "complex" if dtype.is_complex else "real"
+            cells = " | ".join(f"{ratio:.1f} x" for ratio in times)
+            name = ", ".join(map(str, shape))
+            print(
+                f"| {name} | {kind} | {1e3 * statistics.median(ours):.1f} | {cells} |", flush=True
+            )
+
+
+def main() -> None:
+    """Print the chosen tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", choices=["floor", "others"])
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="the first shapes only")
+    options = parser.parse_args()
+    if kernels is None:
+        sys.exit("expected the compiled kernels, which were not built")
+    torch.set_num_threads(options.threads)
+    if options.only != "others":
+        print_floor(options.rounds)
+    if options.only != "floor":
+        print_others(options.rounds, SHAPES[: options.shapes])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,405 @@
+"""Layers with a linear recurrence: the LRU and the minimal gated recurrent unit."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.constraints import Constraint, DiagonalDisc
+from eigenrnn.constraints.diagonal import AbstractDiagonal
+from eigenrnn.init import Initializer, fan_uniform_, zeros_
+from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.linalg import at_least_float32
+from eigenrnn.ops import linear
+from eigenrnn.ops.linear import BACKENDS
+from eigenrnn.ops.time_steps import running
+from eigenrnn.tracing import autocasts
+
+__all__ = ["LRU", "LRUDirection", "MinGRU", "MinGRUDirection"]
+
+
+class LRUDirection(AbstractDirection):
+    r"""One LRU layer in one direction.
+
+    The formulas are those of `LRU`. Complex weights and states are stored as real numbers: the
+    real parts first, then the imaginary parts. S is 2N, or N if the eigenvalues are real.
+
+    Args:
+        config: The sizes, the constraint of the eigenvalues, and the initialisers.
+    Shape:
+        weight_ih: :math:`(S, M)`, B.
+        gamma_log: :math:`(N,)`, the logarithm of :math:`\gamma`.
+        weight_out: :math:`(N, S)`, C.
+        weight_skip: :math:`(N, M)`, D.
+        output_bias: :math:`(N,)`, b, or None.
+        h0: :math:`(S,)`, or None.
+    Raises:
+        ValueError: If the constraint is not a set of diagonal matrices.
+        TypeError: If `constraint` does not return a `Constraint`.
+    """
+
+    input_bias = None
+
+    def __init__(self, config: DirectionConfig) -> None:
+        super().__init__(config)
+        (constraint,) = self.constraints()
+        if not isinstance(constraint, AbstractDiagonal):
+            raise ValueError(
+                "expected a set of diagonal matrices, such as DiagonalDisc, DiagonalRing or "
+                f"DiagonalSegment, got {constraint}: use RNN for a full matrix"
+            )
+        N, M = self.hidden_size, config.input_size
+        self.output_size = N
+        self.gamma_log = Parameter(torch.empty(N))
+        self.weight_out = Parameter(torch.empty(N, self.state_size))
+        self.weight_skip = Parameter(torch.empty(N, M))
+        self.output_bias = self._parameter("output_bias", N)
+
+    @torch.no_grad()
+    def reset(self, generator: Generator | None = None) -> None:
+        super().reset(generator)
+        power = 1 - self.eigenvalues.diagonal().abs().square()
+        # on the unit circle gamma would be zero
+        self.gamma_log.copy_(power.clamp(min=torch.finfo(power.dtype).eps).log() / 2)
+
+    @property
+    def eigenvalues(self) -> AbstractDiagonal:
+        """The set of the eigenvalues."""
+        return cast("AbstractDiagonal", self.constraints()[0])
+
+    def matrices(self) -> list[Tensor]:
+        diagonal = self._concatenated() if self.frozen is None else self.frozen
+        return [diagonal.diag()]
+
+    def forward(
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (B, S)
+        batch_sizes: Sequence[int] | None = None,
+        reverse: bool = False,
+        backend: str | None = None,
+        last_only: bool = False,
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        if autocasts(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
+                return self.forward(x, h0, batch_sizes, reverse, backend, last_only)
+        decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
+        wide = at_least_float32(x.dtype)
+        if not decay.is_complex():
+            decay = decay.to(wide)
+        parts = self.state_size // self.hidden_size  # 2 of complex numbers, 1 of real ones
+        gamma = self.gamma_log.exp().unsqueeze(1)
+        B = (self.weight_ih.unflatten(0, (parts, -1)) * gamma).transpose(0, 1)  # (N, parts, M)
+        u = F.linear(x, B.flatten(0, 1)).to(wide)
+        h, last = linear(
+            u if parts == 1 else torch.view_as_complex(u.unflatten(2, (-1, 2))),
+            decay,
+            h0.to(wide) if parts == 1 else torch.complex(*h0.to(wide).chunk(2, dim=1)),
+            batch_sizes=batch_sizes,
+            reverse=reverse,
+            backend=backend,
+            last_only=last_only,
+        )
+        return h if last_only else self._output(x, h, batch_sizes), last
+
+    def as_state(self, h: Tensor) -> Tensor:
+        parts = torch.cat([h.real, h.imag], dim=-1) if h.is_complex() else h
+        return parts.to(self.weight_ih.dtype)
+
+    def _concatenated(self) -> Tensor:  # (N,)
+        return self.eigenvalues.diagonal()
+
+    def _output(
+        self,
+        x: Tensor,  # (T, B, M)
+        h: Tensor,  # (T, B, N)
+        batch_sizes: Sequence[int] | None,
+    ) -> Tensor:  # (T, B, N)
+        """Return the real part of C h, with D x and the bias; zero past the end of a sequence."""
+        weight, states = self.weight_out, h
+        if h.is_complex():  # of neighbouring real and imaginary parts
+            real, imaginary = weight.chunk(2, dim=1)
+            weight = torch.stack([real, -imaginary], dim=2).flatten(1)
+            states = torch.view_as_real(h).flatten(2)
+        y = F.linear(states.to(weight.dtype), weight, self.output_bias)
+        y = y + F.linear(x, self.weight_skip)
+        return y if batch_sizes is None else torch.where(running(batch_sizes, y), y, 0.0)
+
+
+class LRU(Stacked[LRUDirection]):
+    r"""Linear recurrent unit: a linear recurrence of N independent complex units.
+
+    .. math:: h_t = \lambda \odot h_{t-1} + \gamma \odot B x_t, \qquad
+        y_t = \operatorname{Re}(C h_t) + D x_t + b, \qquad \lambda \in \mathcal S
+
+    The states are complex and the outputs real, both of size N = `hidden_size`. All weights are
+    real numbers, so ``.double()`` computes in double precision: complex ones are stored as real
+    parts followed by imaginary parts. There is no nonlinearity in time; put one between layers,
+    for instance with `ResidualStack`. The recurrence costs a step :math:`O(N)` operations, and
+    whole sequences run in parallel over time on a backend that supports it.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of complex states, and of real outputs, in each layer and
+            direction.
+        num_layers: The number of stacked layers.
+        bias: Whether the outputs have a bias, initialised to zero.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        dropout: The dropout probability between two layers while training.
+        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        device: The device of the weights.
+        dtype: The real dtype of the weights; the eigenvalues stay in float32 or better.
+        constraint: A function of N that returns the set of the eigenvalues: `DiagonalDisc`,
+            `DiagonalRing` or `DiagonalSegment`, for instance
+            ``partial(DiagonalDisc, r_min=0.9, r_max=0.999)``. States are real if the set is.
+        trainable_h0: Whether the initial states are trained; initialised to zero.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
+            a new mask at each.
+        backend: The name of the implementation of the recurrence; the fastest available by
+            default.
+        generator: The generator that draws the weights; torch's global one by default.
+    Shape:
+        input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
+        h0: :math:`(L D, B, 2N)` or :math:`(L D, 2N)` for L layers of D directions, real parts
+        first; N in place of 2N if the eigenvalues are real.
+        output: :math:`(T, B, D N)`, in the layout of the input.
+        h_n: as h0.
+    Raises:
+        ValueError: If a size, a probability or a shape is invalid, or the constraint is not a set
+            of diagonal matrices.
+        TypeError: If `constraint` does not return a `Constraint`, or dtypes differ.
+    Source:
+        Orvieto et al., ICML 2023, section 3 and appendix A. https://arxiv.org/abs/2303.06349
+        (departures: D is a full matrix, so that the output may have another size than the input;
+        the outputs have a bias). Locked dropout: Gal and Ghahramani, NeurIPS 2016.
+        https://arxiv.org/abs/1512.05287 (departures: only between layers, as in AWD-LSTM).
+    Example:
+        >>> layer = LRU(2, 8, constraint=partial(DiagonalDisc, r_min=0.9))
+        >>> output, h_n = layer(torch.randn(5, 3, 2))
+        >>> output.shape, h_n.shape, bool((layer.spectrum().abs() < 1).all())
+        (torch.Size([5, 3, 8]), torch.Size([1, 3, 16]), True)
+    """
+
+    backends = BACKENDS
+    nonlinearity = "identity"
+
+    def __init__(  # noqa: PLR0913, the signature of torch.nn.RNN and further options
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        constraint: Callable[[int], Constraint] = DiagonalDisc,
+        trainable_h0: bool = False,
+        locked_dropout: bool = False,
+        backend: str | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        initializers: dict[str, Sequence[Initializer]] = {
+            "weight_ih": [partial(_fan_normal_, factor=0.5)],
+            "weight_out": [partial(_fan_normal_, factor=2.0)],  # over the 2N numbers of a state
+            "weight_skip": [partial(_fan_normal_, factor=1.0)],
+        }
+        if bias:
+            initializers["output_bias"] = [zeros_]
+        if trainable_h0:
+            initializers["h0"] = [zeros_]
+        super().__init__(
+            LRUDirection,
+            DirectionConfig(
+                input_size, hidden_size, {"constraint": constraint}, initializers, False, 0.0
+            ),
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            locked_dropout=locked_dropout,
+            backend=backend,
+            generator=generator,
+        )
+
+
+class MinGRUDirection(AbstractDirection):
+    r"""One minGRU layer in one direction: an update gate, a candidate and no recurrent matrix.
+
+    The formulas are those of `MinGRU`.
+
+    Args:
+        config: The sizes and the initialisers: two each for the input map and the bias.
+        decays: The ends l and u of the segment of the decays.
+    Shape:
+        weight_ih: :math:`(2 N, M)`, the rows of :math:`U_z` and :math:`U_h`.
+        input_bias: :math:`(2 N,)`, :math:`b_z, b_h`, or None.
+        h0: :math:`(N,)`, or None.
+    """
+
+    def __init__(self, config: DirectionConfig, decays: tuple[float, float]) -> None:
+        super().__init__(config)
+        self.decays = decays
+        self.input_bias = self._parameter("input_bias", 2 * self.hidden_size)
+
+    def matrices(self) -> list[Tensor]:
+        diagonal = self._concatenated() if self.frozen is None else self.frozen
+        return [diagonal.diag()]
+
+    def forward(
+        self,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (B, N)
+        batch_sizes: Sequence[int] | None = None,
+        reverse: bool = False,
+        backend: str | None = None,
+        last_only: bool = False,
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        if autocasts(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
+                return self.forward(x, h0, batch_sizes, reverse, backend, last_only)
+        gate, candidate = F.linear(x, self.weight_ih, self.input_bias).chunk(2, dim=2)
+        return linear(
+            torch.sigmoid(gate) * _positive(candidate),
+            self._decay(gate),
+            h0.to(gate.dtype),
+            batch_sizes=batch_sizes,
+            reverse=reverse,
+            backend=backend,
+            last_only=last_only,
+        )
+
+    def _decay(self, gate: Tensor) -> Tensor:
+        low, high = self.decays
+        return low + (high - low) * torch.sigmoid(-gate)
+
+    def _concatenated(self) -> Tensor:  # (N,)
+        """Return the decays of the input zero."""
+        if self.input_bias is None:
+            return self._decay(self.weight_ih.new_zeros(self.hidden_size))
+        return self._decay(self.input_bias[: self.hidden_size])
+
+
+class MinGRU(Stacked[MinGRUDirection]):
+    r"""Minimal GRU: a linear recurrence whose decay is a gate of the input alone.
+
+    .. math::
+        z_t = \sigma(U_z x_t + b_z), \qquad
+        \tilde h_t = g(U_h x_t + b_h), \qquad
+        h_t = (1 - z_t) \odot h_{t-1} + z_t \odot \tilde h_t
+
+    g(v) is :math:`v + 1/2` where v is not negative, and :math:`\sigma(v)` elsewhere. No gate
+    depends on the state, so all gates are computed at once, and the recurrence is linear in the
+    state. The paper evaluates it in logarithms to scan in parallel; here a decay near zero needs
+    no logarithm. With `decays=(-1, 1)` the factor :math:`1 - z_t` becomes
+    :math:`1 - 2 z_t`: negative decays let a unit change its sign, which counting modulo two needs.
+
+    `recurrent_matrices` and `spectrum` return the decays of the input zero.
+
+    Args:
+        input_size: The number M of input features.
+        hidden_size: The number N of hidden units in each layer and direction.
+        num_layers: The number of stacked layers.
+        bias: Whether there are biases.
+        batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
+        dropout: The dropout probability between two layers while training.
+        bidirectional: Whether each layer also reads its input backwards, with weights of its own.
+        device: The device of the weights.
+        dtype: The dtype of the weights.
+        decays: The ends l < u of the segment of the decays
+            :math:`l + (u - l)(1 - z_t)`.
+        trainable_h0: Whether the initial states are trained; initialised to zero.
+        locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
+            a new mask at each.
+        backend: The name of the implementation of the recurrence; the fastest available by
+            default.
+        generator: The generator that draws the weights; torch's global one by default.
+    Shape:
+        input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
+        h0: :math:`(L D, B, N)` or :math:`(L D, N)` for L layers of D directions.
+        output: :math:`(T, B, D N)`, in the layout of the input.
+        h_n: as h0.
+    Raises:
+        ValueError: If a size, a probability or a shape is invalid, or `decays` are not two
+            numbers with -1 <= l < u <= 1.
+        TypeError: If dtypes differ.
+    Source:
+        Feng et al., 2024, section 3.1 and appendix B.2 for g. https://arxiv.org/abs/2410.01201
+        (departures: no logarithms, and the initial state is zero). Negative decays: Grazzi et
+        al., ICLR 2025. https://arxiv.org/abs/2411.12537 (departures: of the minGRU).
+    Example:
+        >>> output, h_n = MinGRU(2, 8, decays=(-1, 1))(torch.randn(5, 3, 2))
+        >>> output.shape, h_n.shape
+        (torch.Size([5, 3, 8]), torch.Size([1, 3, 8]))
+    """
+
+    backends = BACKENDS
+    nonlinearity = "identity"
+
+    def __init__(  # noqa: PLR0913, the signature of torch.nn.RNN and further options
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        decays: tuple[float, float] = (0.0, 1.0),
+        trainable_h0: bool = False,
+        locked_dropout: bool = False,
+        backend: str | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        if len(decays) != 2 or not -1 <= decays[0] < decays[1] <= 1:
+            raise ValueError(f"expected decays (l, u) with -1 <= l < u <= 1, got {decays}")
+        self.decays = decays
+        initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 2}
+        if bias:
+            initializers["input_bias"] = [fan_uniform_] * 2
+        if trainable_h0:
+            initializers["h0"] = [zeros_]
+        super().__init__(
+            partial(MinGRUDirection, decays=(float(decays[0]), float(decays[1]))),
+            DirectionConfig(input_size, hidden_size, {}, initializers, False, 0.0),
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            locked_dropout=locked_dropout,
+            backend=backend,
+            generator=generator,
+        )
+
+    def _recurrence_defaults(self) -> dict[str, Any]:
+        return {"decays": (0.0, 1.0)}
+
+
+def _positive(v: Tensor) -> Tensor:
+    """Return g(v), which is positive, continuous and increasing."""
+    return torch.where(v >= 0, v + 0.5, torch.sigmoid(v))
+
+
+@torch.no_grad()
+def _fan_normal_(weight: Tensor, *, factor: float, generator: Generator | None = None) -> Tensor:
+    """Fill a map of n inputs with normal numbers of variance factor / n."""
+    return weight.normal_(0, math.sqrt(factor / weight.shape[-1]), generator=generator)

@@ -1,0 +1,135 @@
+"""The public linear recurrence: checks the arguments and calls a backend."""
+
+import warnings
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from eigenrnn.linalg import tol
+from eigenrnn.ops.arguments import check_batch_sizes, check_flags, check_tensors, to_float32
+from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.linear.cpu import LinearCPU
+from eigenrnn.ops.linear.operands import (
+    LinearOperands,
+    LinearOptions,
+    check_operand_dtypes,
+    check_operand_shapes,
+)
+from eigenrnn.ops.linear.reference import LinearReference
+from eigenrnn.ops.linear.scan import LinearLoop, LinearScan
+from eigenrnn.tracing import autocasts, is_traced
+
+__all__ = ["BACKENDS", "linear"]
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (LinearCPU(), LinearScan(), LinearLoop(), LinearReference())
+}
+"""The backends by name, in order of preference."""
+
+
+def linear(
+    x: Tensor,  # (T, B, N)
+    decay: Tensor,  # (N,) or (T, B, N)
+    h0: Tensor | None = None,  # (B, N)
+    *,
+    batch_sizes: Sequence[int] | None = None,
+    reverse: bool = False,
+    last_only: bool = False,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    r"""Evaluate a linear recurrence of independent units over a batch of sequences.
+
+    .. math:: h_t = \lambda_t \odot h_{t-1} + x_t, \qquad t = 1, \dots, T
+
+    The decay :math:`\lambda` is the spectrum of the recurrence: one number for each unit, or one
+    for each unit, sequence and step. With moduli of at most one, states do not grow exponentially.
+    Under autocast the recurrence runs in float32 or complex64, because rounding errors of the
+    states would accumulate over T.
+
+    Args:
+        x: The inputs.
+        decay: The factors :math:`\lambda`, constant or at every step.
+        h0: The initial state; zero by default.
+        batch_sizes: The number of sequences at each step, sorted by descending length, as in
+            `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. States past the end
+            of a sequence are zero.
+        reverse: Whether to run from each sequence's last step to its first.
+        last_only: Whether only the last states are needed. Without gradients, a backend that
+            supports it then stores and returns no others.
+        backend: The name of the backend; the fastest that supports the call by default.
+    Shape:
+        x: :math:`(T, B, N)`, real or complex, any strides.
+        decay: :math:`(N,)` or :math:`(T, B, N)`, the dtype of x.
+        h0: :math:`(B, N)`, the dtype of x.
+    Returns:
+        The states of all steps, :math:`(T, B, N)`, and the last state of each sequence,
+        :math:`(B, N)`. In reverse the last state is that of the first time step.
+    Raises:
+        ValueError: If a shape, the number of steps or the backend is wrong.
+        TypeError: If the dtypes of the tensors differ, or no backend supports them.
+    Warns:
+        UserWarning: If a modulus of a constant decay is above one.
+    Source:
+        Orvieto et al., ICML 2023, equation 1 with a diagonal matrix, section 3.2.
+        https://arxiv.org/abs/2303.06349 (departures: a decay may depend on the step; the caller
+        maps inputs and states).
+    Example:
+        >>> h, last = linear(torch.ones(3, 1, 2), torch.tensor([1.0, 0.5]))
+        >>> last
+        tensor([[3.0000, 1.7500]])
+    """
+    check_flags(reverse=reverse, last_only=last_only)
+    operands = LinearOperands(x, decay, cast("Tensor", h0))
+    _check_tensors(operands)
+    check_operand_shapes(operands)
+    options = LinearOptions(batch_sizes, reverse, last_only)
+    if not autocasts(x.device.type):
+        return _run(operands, options, backend)
+    with torch.autocast(x.device.type, enabled=False):
+        return _run(to_float32(operands), options, backend)
+
+
+def _run(
+    operands: LinearOperands, options: LinearOptions, backend: str | None
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    """Check what depends on dtypes, which autocast may change, and run a backend."""
+    x, decay = operands.x, operands.decay
+    if cast("Tensor | None", operands.h0) is None:
+        operands = operands._replace(h0=x.new_zeros(x.shape[1:]))
+    check_operand_dtypes(operands)
+    _warn_of_growth(decay)
+    if options.batch_sizes is not None:
+        check_batch_sizes(options.batch_sizes, *x.shape[:2])
+    size = x.shape[2] * (1 + x.is_complex())
+    call = Call.of(x, "identity", *operands[1:], state_size=size)
+    chosen = choose(BACKENDS, call, backend)
+    last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
+    h, last = chosen.run(operands, options._replace(last_only=last_only))
+    return h, last
+
+
+def _check_tensors(operands: LinearOperands) -> None:
+    """Check that all operands are dense tensors; only h0 may be None.
+
+    Raises:
+        TypeError: If one is not.
+    """
+    if cast("object", operands.decay) is None:
+        raise TypeError("expected decay to be a tensor, got NoneType")
+    check_tensors(operands)
+
+
+def _warn_of_growth(decay: Tensor) -> None:
+    """Warn if states of a constant decay grow; read only values that are on this side."""
+    if decay.dim() != 1 or decay.device.type != "cpu" or is_traced() or not decay.numel():
+        return
+    largest = float(decay.detach().abs().max())
+    if largest > 1 + tol(decay.dtype, 1):
+        warnings.warn(
+            f"expected decays of modulus at most 1, got {largest:.6g}: states grow exponentially "
+            "with the number of steps",
+            stacklevel=4,  # the line that calls `linear`
+        )

@@ -1,0 +1,249 @@
+"""The linear recurrence in torch operations, step by step or in chunks, and its backward pass.
+
+README.md in this folder has the derivation.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
+from eigenrnn.ops.dispatch import Backend, Call
+from eigenrnn.ops.linear.operands import (
+    DTYPES,
+    SCHEMA,
+    LinearOperands,
+    LinearOptions,
+    records,
+)
+from eigenrnn.ops.linear.reference import linear_reference
+from eigenrnn.ops.time_steps import first_steps, running, states_and_last, zero_padding
+
+__all__ = ["LinearLoop", "LinearScan", "States", "linear_operator"]
+
+States = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+"""Computes h (T, B, N) from x (T, B, N), the decay (N,) or (T, B, N), h0 (B, N) and `reverse`."""
+
+
+def step_by_step(
+    x: Tensor,  # (T, B, N)
+    decay: Tensor,  # (N,) or (T, B, N)
+    h0: Tensor,  # (B, N)
+    reverse: bool,
+) -> Tensor:  # (T, B, N)
+    """Compute the states one after another."""
+    h, T = x.new_empty(x.shape), len(x)
+    xs, hs = x.unbind(), h.unbind()
+    decays = [decay] * T if decay.dim() == 1 else decay.unbind()
+    before = h0
+    for t in reversed(range(T)) if reverse else range(T):
+        before = torch.addcmul(xs[t], decays[t], before, out=hs[t])
+    return h
+
+
+def in_chunks(
+    x: Tensor,  # (T, B, N)
+    decay: Tensor,  # (N,) or (T, B, N)
+    h0: Tensor,  # (B, N)
+    reverse: bool,
+) -> Tensor:  # (T, B, N)
+    r"""Compute the states in about :math:`2 \sqrt T` steps.
+
+    Chunks of :math:`\sqrt T` steps first run at the same time, each from zero. The states between
+    chunks follow one after another. Each then enters the states of its chunk.
+    """
+    (T, B, N), gated = x.shape, decay.dim() == 3
+    length = max(1, math.isqrt(T))
+    whole = T // length * length
+    h = x.new_empty(x.shape)
+    # an incomplete chunk runs last
+    main, rest = (
+        (slice(T - whole, T), slice(0, T - whole))
+        if reverse
+        else (
+            slice(0, whole),
+            slice(whole, T),
+        )
+    )
+    chunks = whole // length, length, B, N
+    xs, hs = x[main].reshape(chunks), h[main].view(chunks)
+    factors = decay[main].reshape(chunks) if gated else decay
+    order = list(reversed(range(length)) if reverse else range(length))
+    products = x.new_empty(chunks if gated else (length, N))  # of the decays since the chunk began
+    for before, j in zip([None, *order], order, strict=False):
+        now = factors[:, j] if gated else factors
+        if before is None:
+            hs[:, j].copy_(xs[:, j])
+            (products[:, j] if gated else products[j]).copy_(now)
+            continue
+        torch.addcmul(xs[:, j], now, hs[:, before], out=hs[:, j])
+        if gated:
+            torch.mul(products[:, before], now, out=products[:, j])
+        else:
+            torch.mul(products[before], now, out=products[j])
+    entering, end = x.new_empty(whole // length, B, N), order[-1]
+    state = h0
+    for k in range(whole // length - 1, -1, -1) if reverse else range(whole // length):
+        entering[k] = state
+        state = torch.addcmul(hs[k, end], products[k, end] if gated else products[end], state)
+    if gated:
+        hs.addcmul_(products, entering.unsqueeze(1))
+    else:
+        hs.addcmul_(products.unsqueeze(1), entering.unsqueeze(1))
+    if whole < T:
+        h[rest] = step_by_step(x[rest], decay[rest] if gated else decay, state, reverse)
+    return h
+
+
+def linear_operator(name: str, states: States) -> Any:
+    """Return the torch operator of a function that computes the states of equal lengths.
+
+    Its backward pass calls the same function in the opposite direction.
+    """
+
+    def forward(*arguments: Any) -> Tensor:
+        operands, options = records(arguments)
+        x, decay, h0 = operands
+        sizes, reverse = options.batch_sizes, options.reverse
+        if sizes is None:
+            return states(x, decay, h0, reverse)
+        x, decay = _without_padding(x, sizes, 0.0), _decay_without_padding(decay, sizes)
+        if reverse:  # the state is zero until a sequence begins
+            first = _last_of_each(sizes, x)
+            x, h0 = torch.where(first, x + decay * h0, x), torch.zeros_like(h0)
+        h = states(x, decay, h0, reverse)
+        zero_padding(h, sizes)
+        return h
+
+    def backward(*arguments: Any) -> list[Tensor]:
+        """Return the needed gradients in the order of the operands."""
+        g, h, *rest = arguments
+        (operands, options), needed = records(rest), arguments[-1]
+        decay, sizes = operands.decay, options.batch_sizes
+        if sizes is not None:
+            g, decay = _without_padding(g, sizes, 0.0), _decay_without_padding(decay, sizes)
+        later, none = _of_later_step(decay, options.reverse), torch.zeros_like(operands.h0)
+        delta = states(g, later.conj().resolve_conj(), none, not options.reverse)
+        if sizes is not None:
+            zero_padding(delta, sizes)
+        gradients_of: dict[str, Callable[[], Tensor]] = {
+            "x": lambda: delta,
+            "decay": lambda: _decay_gradient(delta, h, operands, options),
+            "h0": lambda: _initial_gradient(delta, operands, options),
+        }
+        names = zip(operands._fields, needed, strict=True)
+        return [gradients_of[name]() for name, is_needed in names if is_needed]
+
+    operator = torch.library.custom_op(
+        f"eigenrnn::{name}", forward, mutates_args=(), schema=f"({SCHEMA}) -> Tensor"
+    )
+    backward_operator = torch.library.custom_op(
+        f"eigenrnn::{name}_backward",
+        backward,
+        mutates_args=(),
+        schema=f"(Tensor g, Tensor h, {SCHEMA}, bool[] needed) -> Tensor[]",
+    )
+    operator.register_fake(_fake_states)
+    backward_operator.register_fake(_fake_gradients)
+    register_gradients(operator, records, linear_reference, 1, from_operator(backward_operator))
+    return operator
+
+
+def _fake_states(*arguments: Any) -> Tensor:
+    x: Tensor = arguments[0]
+    return x.new_empty(x.shape)
+
+
+def _fake_gradients(*arguments: Any) -> list[Tensor]:
+    return empty_gradients(records(arguments[2:])[0], arguments[-1])
+
+
+def _last_of_each(sizes: Sequence[int], x: Tensor) -> Tensor:  # (T, B, 1)
+    """Whether a step is the last time step of a sequence."""
+    now = running(sizes, x)
+    return now & ~torch.cat([now[1:], torch.zeros_like(now[:1])])
+
+
+def _without_padding(
+    steps: Tensor,  # (T, B, N)
+    sizes: Sequence[int],
+    value: float,
+) -> Tensor:  # (T, B, N)
+    return torch.where(running(sizes, steps), steps, value)
+
+
+def _decay_without_padding(decay: Tensor, sizes: Sequence[int]) -> Tensor:
+    return decay if decay.dim() == 1 else _without_padding(decay, sizes, 1.0)
+
+
+def _of_later_step(decay: Tensor, reverse: bool) -> Tensor:
+    """Return the decay of the step that follows each step in the recurrence; after the last, 1."""
+    if decay.dim() == 1:
+        return decay
+    end = torch.ones_like(decay[:1])
+    return torch.cat([end, decay[:-1]]) if reverse else torch.cat([decay[1:], end])
+
+
+def _decay_gradient(
+    delta: Tensor,  # (T, B, N)
+    h: Tensor,  # (T, B, N)
+    operands: LinearOperands,
+    options: LinearOptions,
+) -> Tensor:  # (N,) or (T, B, N)
+    h0, sizes = operands.h0.unsqueeze(0), options.batch_sizes
+    before = torch.cat([h[1:], h0]) if options.reverse else torch.cat([h0, h[:-1]])
+    if options.reverse and sizes is not None:
+        before = torch.where(_last_of_each(sizes, h), h0, before)
+    product = delta * before.conj()
+    return product if operands.decay.dim() == 3 else product.sum((0, 1))
+
+
+def _initial_gradient(
+    delta: Tensor,  # (T, B, N)
+    operands: LinearOperands,
+    options: LinearOptions,
+) -> Tensor:  # (B, N)
+    sizes, reverse = options.batch_sizes, options.reverse
+    decay = operands.decay
+    if decay.dim() == 3:
+        decay = first_steps(decay, sizes, reverse)
+    return first_steps(delta, sizes, reverse) * decay.conj()
+
+
+linear_loop = linear_operator("linear_loop", step_by_step)
+linear_scan = linear_operator("linear_scan", in_chunks)
+
+
+class _InTorch(Backend):
+    """States in torch operations, with a backward pass of its own."""
+
+    dtypes = DTYPES
+    operator: Any
+
+    def unsupported(self, call: Call) -> str | None:
+        if call.transformed:
+            return "torch.func transforms and forward mode need differentiable operations"
+        return None
+
+    def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
+        h = self.operator(*operands, *options)
+        return states_and_last(h, options.batch_sizes, options.reverse)
+
+
+class LinearLoop(_InTorch):
+    """One product and sum per step, in torch operations."""
+
+    name = "loop"
+    description = "in-place torch operations, one step at a time, any device"
+    operator = linear_loop
+
+
+class LinearScan(_InTorch):
+    """Chunks of steps at the same time, in torch operations."""
+
+    name = "scan"
+    description = "in-place torch operations on chunks of steps, any device"
+    operator = linear_scan

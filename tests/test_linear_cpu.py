@@ -1,0 +1,144 @@
+"""The compiled kernels of the linear recurrence agree with the reference."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from eigenrnn.linalg import tol
+from eigenrnn.ops import compiled
+from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
+from kernel_testing import assert_near, ragged_sizes, same
+
+pytestmark = pytest.mark.skipif(
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
+)
+
+ROOT = Path(__file__).parents[1]
+CPU = BACKENDS["cpu"]
+STREAMED = 129, 4, 4096  # above 8 MiB, where results are written past the caches
+each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
+each_decay = pytest.mark.parametrize("gated", [False, True], ids=["constant", "gated"])
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads during a test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def operands(shape, dtype, gated):
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*sizes):
+        return torch.randn(sizes, generator=generator, dtype=dtype)
+
+    raw = normal(*(shape if gated else shape[2:]))
+    return LinearOperands(normal(*shape), raw / (0.1 + raw.abs()), normal(*shape[1:]))
+
+
+def options_of(shape, *, reverse=False, ragged=False):
+    return LinearOptions(ragged_sizes(*shape[:2]) if ragged else None, reverse)
+
+
+def evaluated(backend, tensors, options):
+    """Return all states, the last states and the gradients of all tensors, by name."""
+    leaves = LinearOperands(*(v.detach().requires_grad_() for v in tensors))
+    h, last = backend.run(leaves, options)
+    weights = torch.linspace(-1, 1, h.numel(), dtype=h.real.dtype).view(h.shape)
+    loss = (h * weights).real.sum() + last.abs().square().sum()
+    gradients = torch.autograd.grad(loss, leaves)
+    names = ("h", "last", *(f"d{name}" for name in leaves._fields))
+    return dict(zip(names, (h.detach(), last.detach(), *gradients), strict=True))
+
+
+def assert_equals_reference(tensors, options, name="reference"):
+    got = evaluated(CPU, tensors, options)
+    wide = torch.complex128 if tensors.x.is_complex() else torch.float64
+    exact = LinearOperands(*(v.to(wide) for v in tensors))
+    expected = evaluated(BACKENDS[name], exact, options)
+    assert_near(got, expected, tol(tensors.x.dtype, sum(tensors.x.shape[:2])))
+
+
+@each_raggedness
+@each_direction
+@each_decay
+@each_dtype
+def test_a_kernel_gives_the_values_and_gradients_of_the_reference(dtype, gated, reverse, ragged):
+    shape = 9, 5, 33
+    options = options_of(shape, reverse=reverse, ragged=ragged)
+    assert_equals_reference(operands(shape, dtype, gated), options)
+
+
+@each_decay
+@each_dtype
+def test_results_that_are_written_past_the_caches_are_the_same(dtype, gated):
+    assert_equals_reference(operands(STREAMED, dtype, gated), LinearOptions(), "scan")
+
+
+LAYOUTS = {
+    "batch first": lambda v: v.transpose(0, 1).contiguous().transpose(0, 1),
+    "gaps": lambda v: torch.nn.functional.pad(v, (0, 0, 0, 3, 0, 2))[:-2, :-3],
+    "every second": lambda v: torch.stack([v, v], dim=-1)[..., 0],
+    "expanded": lambda v: v[:1].expand_as(v),
+    "conjugate": lambda v: v.conj(),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@each_decay
+@each_dtype
+def test_strides_do_not_change_the_results(dtype, gated, layout):
+    tensors = operands((7, 3, 19), dtype, gated)
+    decay = layout(tensors.decay) if gated else tensors.decay
+    assert_equals_reference(tensors._replace(x=layout(tensors.x), decay=decay), LinearOptions())
+
+
+@each_raggedness
+@each_decay
+@pytest.mark.parametrize("shape", [(31, 1, 65), (31, 13, 1), (5, 40, 33)], ids=str)
+def test_results_do_not_depend_on_the_number_of_threads(threads, shape, gated, ragged):
+    tensors = operands(shape, torch.complex64, gated)
+    options = options_of(shape, ragged=ragged)
+    threads(1)
+    alone = evaluated(CPU, tensors, options)
+    for number in (2, 5):
+        threads(number)
+        assert same(alone, evaluated(CPU, tensors, options)) == []
+
+
+def test_only_the_last_states_are_stored_if_no_others_are_asked_for():
+    tensors = operands((9, 5, 33), torch.float32, gated=True)
+    h, last = CPU.run(tensors, LinearOptions(last_only=True))
+    assert h.numel() == 0
+    assert torch.equal(last, CPU.run(tensors, LinearOptions())[1])
+
+
+@pytest.mark.parametrize("shape", [(4, 0, 3), (4, 3, 0)], ids=["no sequences", "no units"])
+@each_decay
+def test_empty_tensors_give_empty_states(shape, gated):
+    got = evaluated(CPU, operands(shape, torch.float32, gated), LinearOptions())
+    assert got["h"].shape == shape
+    assert not got["ddecay"].any()
+
+
+@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
+@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+def test_every_instruction_set_passes_the_tests(isa):
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        env=os.environ | {"EIGENRNN_ISA": isa},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert " passed" in done.stdout, done.stdout  # if no kernels load, all tests are skipped
+    assert " failed" not in done.stdout, done.stdout

@@ -1,0 +1,164 @@
+"""LRU, MinGRU and the diagonal sets equal their formulas, computed by NumPy in float64."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import eigenrnn
+from eigenrnn.constraints import DiagonalDisc, DiagonalRing, DiagonalSegment, ScaledCayley
+from eigenrnn.linalg import tol
+
+T, B, M, N = 9, 3, 2, 4
+LAYERS = {
+    "disc": eigenrnn.LRU,
+    "ring": partial(eigenrnn.LRU, constraint=partial(DiagonalRing, r_min=0.5)),
+    "segment": partial(eigenrnn.LRU, constraint=DiagonalSegment),
+    "MinGRU": eigenrnn.MinGRU,
+    "negative": partial(eigenrnn.MinGRU, decays=(-1, 1)),
+}
+each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def inputs(dtype=torch.float64):
+    return torch.randn(T, B, M, generator=generator(1), dtype=torch.float64).to(dtype)
+
+
+def lru(layer, x):
+    """Evaluate the paper's equations with complex matrices."""
+    w = {name.rpartition(".")[2]: p.detach().numpy() for name, p in layer.named_parameters()}
+    (direction,) = layer.all_directions()
+    decay = direction.constraint().detach().diagonal().numpy()
+    S = 2 if np.iscomplexobj(decay) else 1
+    U, C = w["weight_ih"].reshape(S, N, M), w["weight_out"].reshape(N, S, N)
+    U, C = (U[0] + 1j * U[1], C[:, 0] + 1j * C[:, 1]) if S == 2 else (U[0], C[:, 0])
+    h, ys = np.zeros((B, N), decay.dtype), []
+    for x_t in x:
+        h = decay * h + np.exp(w["gamma_log"]) * (x_t @ U.T)
+        ys.append((h @ C.T).real + x_t @ w["weight_skip"].T + w["output_bias"])
+    return np.stack(ys)
+
+
+def min_gru(layer, x, low, high):
+    """Evaluate the paper's equations, with any segment of decays."""
+    U, b = (p.detach().numpy() for p in layer.parameters())
+    h, ys = np.zeros((B, N)), []
+    for x_t in x:
+        z, v = np.split(x_t @ U.T + b, 2, axis=1)
+        z = 1 / (1 + np.exp(-z))
+        g = np.where(v >= 0, v + 0.5, 1 / (1 + np.exp(-v)))
+        h = (low + (high - low) * (1 - z)) * h + z * g
+        ys.append(h)
+    return np.stack(ys)
+
+
+@each_layer
+def test_outputs_equal_the_formula_in_numpy(make):
+    layer = make(M, N, generator=generator()).double()
+    x = inputs()
+    if isinstance(layer, eigenrnn.LRU):
+        expected = lru(layer, x.numpy())
+    else:
+        expected = min_gru(layer, x.numpy(), *layer.decays)
+    got = layer(x)[0].detach()
+    torch.testing.assert_close(got, torch.from_numpy(expected), rtol=0, atol=tol(got.dtype, T * N))
+
+
+@each_layer
+def test_gradients_equal_finite_differences(make):
+    layer = make(M, N, num_layers=2, bidirectional=True, generator=generator()).double()
+    weights = dict(layer.named_parameters())
+
+    def outputs(x, *values):
+        named = dict(zip(weights, values, strict=True))
+        return torch.func.functional_call(layer, named, (x,), {"lengths": [4, 2]})
+
+    x = inputs()[:4, :2].clone().requires_grad_()
+    assert torch.autograd.gradcheck(outputs, (x, *weights.values()), fast_mode=True)
+
+
+@each_layer
+def test_one_step_at_a_time_equals_the_whole_sequence(make):
+    layer = make(M, N, num_layers=2, generator=generator()).freeze()
+    x, h, outputs = inputs(torch.float32), None, []
+    with torch.no_grad():
+        expected, h_n = layer(x)
+        for x_t in x:
+            y, h = layer.step(x_t, h)
+            outputs.append(y)
+    bound = tol(torch.float32, T * N)
+    torch.testing.assert_close(torch.stack(outputs), expected, rtol=0, atol=bound)
+    torch.testing.assert_close(h, h_n, rtol=0, atol=bound)
+
+
+@each_layer
+def test_the_spectrum_is_that_of_its_set(make):
+    layer = make(M, N, bidirectional=True, generator=generator())
+    spectrum = layer.spectrum()
+    assert spectrum.shape == (2, N)
+    assert (spectrum.abs() <= 1 + tol(torch.float32, 1)).all()
+
+
+def test_an_lru_begins_on_the_ring_that_was_asked_for():
+    disc = partial(DiagonalDisc, r_min=0.8, r_max=0.9, phase=0.1)
+    layer = eigenrnn.LRU(M, 500, constraint=disc, generator=generator())
+    spectrum = layer.spectrum()
+    assert (spectrum.abs() > 0.8 - 1e-5).all()
+    assert (spectrum.abs() < 0.9 + 1e-5).all()
+    assert (spectrum.angle() >= 0).all()
+    assert (spectrum.angle() <= 0.1 + 1e-6).all()
+    (direction,) = layer.all_directions()
+    gamma = direction.gamma_log.detach().exp()
+    power = direction.eigenvalues.diagonal().detach().abs() ** 2
+    torch.testing.assert_close(gamma**2, 1 - power, rtol=1e-4, atol=1e-4)
+
+
+def test_double_precision_is_complex128_in_the_recurrence():
+    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    assert layer.all_directions()[0].eigenvalues.diagonal().dtype == torch.complex128
+    rounded = eigenrnn.LRU(M, N, generator=generator())
+    rounded.load_state_dict(layer.state_dict())
+    difference = (layer(inputs())[0] - rounded(inputs(torch.float32))[0]).abs().max()
+    assert 0 < difference < tol(torch.float32, T * N)
+
+
+REJECTED = {
+    "a full matrix": (
+        lambda: eigenrnn.LRU(2, 4, constraint=ScaledCayley),
+        "expected a set of diagonal matrices, .*, got ScaledCayley",
+    ),
+    "a range of decays": (
+        lambda: eigenrnn.MinGRU(2, 4, decays=(-2, 1)),
+        r"expected decays \(l, u\) with -1 <= l < u <= 1, got \(-2, 1\)",
+    ),
+    "radii": (lambda: DiagonalDisc(4, r_min=0.9, r_max=0.8), "expected 0 <= r_min <= r_max, got"),
+    "outside": (lambda: DiagonalDisc(4, r_max=1.1), "expected r_max <= 1, .*, got 1.1"),
+    "phase": (lambda: DiagonalRing(4, phase=0), "expected 0 < phase <= 2 pi, got 0"),
+    "ends": (lambda: DiagonalSegment(4, low=1, high=1), "expected finite low < high, got low=1"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), REJECTED.values(), ids=REJECTED)
+def test_bad_options_are_rejected(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: DiagonalRing(4, r_max=1.5), lambda: DiagonalSegment(4, low=-1.5)]
+)
+def test_eigenvalues_above_one_are_warned_of(make):
+    with pytest.warns(UserWarning, match=r"modulus at most 1, got up to 1\.5"):
+        make()
+
+
+def test_complex_inputs_are_rejected():
+    with pytest.raises(
+        TypeError, match=r"expected input of torch.float32, .* got torch.complex64"
+    ):
+        eigenrnn.LRU(M, N)(inputs(torch.complex64))

@@ -1,0 +1,314 @@
+"""Every backend of the linear recurrence agrees with the definition in values and gradients."""
+
+import numpy as np
+import pytest
+import torch
+
+from eigenrnn.linalg import tol
+from eigenrnn.ops import linear
+from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
+from eigenrnn.ops.linear.cpu import linear_cpu
+from eigenrnn.ops.linear.scan import linear_loop, linear_scan
+from kernel_testing import ragged_sizes
+
+COMPLEX = (torch.complex64, torch.complex128)
+DTYPES = (torch.float32, torch.float64, *COMPLEX)
+OPERATORS = {"cpu": linear_cpu, "loop": linear_loop, "scan": linear_scan}
+SHAPES = [(1, 1, 1), (2, 3, 1), (63, 17, 33)]
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
+each_decay = pytest.mark.parametrize("gated", [False, True], ids=["constant", "gated"])
+
+# torch's own forward mode uses the deprecated torch.jit.script
+forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """Uninitialised memory is NaN."""
+    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
+
+    def poisoned(tensor):
+        is_number = tensor.is_floating_point() or tensor.is_complex()
+        return tensor.fill_(torch.nan) if is_number else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
+
+
+def operands(shape, dtype=torch.float64, *, gated=False, seed=0):
+    """Return x, the decay, of moduli below one, and h0."""
+    _, B, N = shape
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+
+    def normal(*sizes):
+        return torch.randn(sizes, generator=generator, dtype=wide)
+
+    raw = normal(*(shape if gated else (N,)))
+    decay = raw / (0.05 + raw.abs())
+    return [v.to(dtype).requires_grad_() for v in (normal(*shape), decay, normal(B, N))]
+
+
+def options_of(shape, *, reverse=False, ragged=False):
+    return {"reverse": reverse, "batch_sizes": ragged_sizes(*shape[:2]) if ragged else None}
+
+
+def weights_of(results):
+    generator = torch.Generator().manual_seed(7)
+    wide = [torch.complex128 if v.is_complex() else torch.float64 for v in results]
+    return [
+        torch.randn(v.shape, generator=generator, dtype=kind).to(v.dtype)
+        for v, kind in zip(results, wide, strict=True)
+    ]
+
+
+def values_and_gradients(tensors, **options):
+    leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+    results = linear(*leaves, **options)
+    gradients = torch.autograd.grad(results, leaves, weights_of(results))
+    return *(each.detach() for each in results), *gradients
+
+
+def exact(tensors):
+    return [v.detach().to(torch.complex128 if v.is_complex() else torch.double) for v in tensors]
+
+
+def assert_near(got, expected, dtype, n):
+    for one, other in zip(got, expected, strict=True):
+        scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+        bound = scale * tol(dtype, n)
+        torch.testing.assert_close(one.to(other.dtype), other, rtol=0, atol=bound)
+
+
+# ------------------------------------------------------------------------ the reference itself
+
+
+@each_raggedness
+@each_direction
+@each_decay
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_the_reference_equals_a_product_with_powers_of_the_decay(dtype, gated, reverse, ragged):
+    shape = T, B, N = 7, 3, 4
+    tensors = operands(shape, dtype, gated=gated)
+    options = options_of(shape, reverse=reverse, ragged=ragged)
+    x, decay, h0 = (tensor.detach().numpy() for tensor in tensors)
+    decay = np.broadcast_to(decay, shape)
+    states, last = np.zeros(shape, x.dtype), np.zeros((B, N), x.dtype)
+    for k in range(B):
+        length = sum(size > k for size in options["batch_sizes"] or [B] * T)
+        steps = list(reversed(range(length)) if reverse else range(length))
+        for i, t in enumerate(steps):  # h_t = sum over s of (product of later decays) x_s
+            states[t, k] = np.prod(decay[steps[: i + 1], k], axis=0) * h0[k]
+            for j in range(i + 1):
+                states[t, k] += np.prod(decay[steps[j + 1 : i + 1], k], axis=0) * x[steps[j], k]
+        last[k] = states[steps[-1], k]
+    got = [each.detach() for each in linear(*tensors, backend="reference", **options)]
+    assert_near(got, map(torch.as_tensor, (states, last)), torch.float64, T * N)
+
+
+# ---------------------------------------------------------------- comparison with the reference
+
+
+@each_raggedness
+@each_direction
+@each_decay
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
+@each_dtype
+@pytest.mark.parametrize("backend", OPERATORS)
+def test_a_backend_gives_the_values_and_gradients_of_the_reference(
+    backend, dtype, shape, gated, reverse, ragged
+):
+    tensors = operands(shape, dtype, gated=gated)
+    options = options_of(shape, reverse=reverse, ragged=ragged)
+    got = values_and_gradients(tensors, backend=backend, **options)
+    expected = values_and_gradients(exact(tensors), backend="reference", **options)
+    # rounding errors add up over T steps, and in the gradient of a constant decay over B too
+    assert_near(got, expected, dtype, shape[0] + shape[1])
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
+@each_direction
+@each_decay
+@pytest.mark.parametrize("backend", OPERATORS)
+def test_steps_at_which_no_sequence_runs_give_zeros(backend, gated, reverse, sizes):
+    tensors, options = operands((4, 3, 2), gated=gated), {"reverse": reverse, "batch_sizes": sizes}
+    got = values_and_gradients(tensors, backend=backend, **options)
+    expected = values_and_gradients(tensors, backend="reference", **options)
+    assert_near(got, expected, torch.float64, 12)
+
+
+@each_decay
+@each_backend
+def test_without_an_initial_state_it_is_zero(backend, gated):
+    x, decay, h0 = operands((4, 3, 2), gated=gated)
+    h, last = linear(x, decay, backend=backend)
+    other, other_last = linear(x, decay, torch.zeros_like(h0), backend=backend)
+    assert torch.equal(h, other)
+    assert torch.equal(last, other_last)
+
+
+@pytest.mark.parametrize("result", [0, 1], ids=["all states", "last states"])
+@each_direction
+@each_decay
+@pytest.mark.parametrize("backend", OPERATORS)
+def test_a_loss_on_one_result_alone(backend, gated, reverse, result):
+    shape = 9, 5, 3
+    tensors = operands(shape, gated=gated)
+    one = linear(*tensors, reverse=reverse, backend=backend)[result]
+    other = linear(*tensors, reverse=reverse, backend="reference")[result]
+    got = torch.autograd.grad(one, tensors, weights_of([one]))
+    expected = torch.autograd.grad(other, tensors, weights_of([other]))
+    assert_near(got, expected, torch.float64, sum(shape))
+
+
+@pytest.mark.parametrize("requested", [[0], [1], [2], [0, 2], [1, 2]], ids=str)
+@each_decay
+@pytest.mark.parametrize("backend", OPERATORS)
+def test_only_requested_gradients_are_computed(backend, gated, requested):
+    shape = 9, 5, 3
+    tensors = [v.detach() for v in operands(shape, gated=gated)]
+    whole = values_and_gradients(tensors, backend=backend)[2:]
+    leaves = [v.clone().requires_grad_(i in requested) for i, v in enumerate(tensors)]
+    results = linear(*leaves, backend=backend)
+    found = torch.autograd.grad(results, [leaves[i] for i in requested], weights_of(results))
+    assert all(torch.equal(g, whole[i]) for g, i in zip(found, requested, strict=True))
+
+
+@each_direction
+@each_decay
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("backend", OPERATORS)
+def test_gradients_have_the_gradients_of_the_definition(backend, dtype, gated, reverse):
+    def second(name):
+        leaves = operands((4, 3, 2), dtype, gated=gated)
+        h, last = linear(*leaves, reverse=reverse, backend=name)
+        loss = (h.abs() ** 3).sum() + (last.abs() ** 2).sum()
+        first = torch.autograd.grad(loss, leaves, create_graph=True)
+        return torch.autograd.grad(sum((g.abs() ** 2).sum() for g in first), leaves)
+
+    torch.testing.assert_close(second(backend), second("reference"), rtol=1e-9, atol=1e-9)
+
+
+@forward_mode
+@each_decay
+def test_transforms_of_torch_func_use_the_reference(gated):
+    tensors = [v.detach() for v in operands((4, 3, 2), gated=gated)]
+
+    def last_state(x):
+        return linear(x, *tensors[1:])[1]
+
+    _, tangent = torch.func.jvp(last_state, (tensors[0],), (torch.ones_like(tensors[0]),))
+    jacobian = torch.func.jacrev(last_state)(tensors[0])
+    assert_near([tangent], [jacobian.sum((2, 3, 4))], torch.float64, 12)
+
+
+@each_decay
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_the_operators_are_registered_correctly(operator, gated):
+    tensors = operands((4, 3, 2), gated=gated)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(operator, (*tensors, None, False, False), test_utils=checks)
+
+
+# ------------------------------------------------------------------------------ bad input
+
+x, decay, h0 = (tensor.detach() for tensor in operands((4, 3, 2), torch.float32))
+REJECTED = {
+    "rank": ((x[0], decay), {}, ValueError, r"x of shape \(T, B, N\) with T >= 1, got \(3, 2\)"),
+    "no steps": ((x[:0], decay), {}, ValueError, r"x of shape .* with T >= 1, got \(0, 3, 2\)"),
+    "size of decay": (
+        (x, decay[:1]),
+        {},
+        ValueError,
+        r"decay of shape \(2,\) or \(4, 3, 2\) to go with x, got \(1,\)",
+    ),
+    "steps of decay": (
+        (x, x[1:]),
+        {},
+        ValueError,
+        r"decay of shape \(2,\) or \(4, 3, 2\) .*, got \(3, 3, 2\)",
+    ),
+    "size of h0": ((x, decay, h0[:2]), {}, ValueError, r"h0 of shape \(3, 2\), got \(2, 2\)"),
+    "no decay": ((x, None), {}, TypeError, "decay to be a tensor, got NoneType"),
+    "double decay": ((x, decay.double()), {}, TypeError, "decay of torch.float32 .*, got .*64"),
+    "complex decay": (
+        (x, decay.cfloat()),
+        {},
+        TypeError,
+        "decay of torch.float32 .* torch.complex64: convert both to complex",
+    ),
+    "integers": ((x.long(), decay.long()), {}, TypeError, "x of one of the types .*, got .*int64"),
+    "too few sizes": (
+        (x, decay),
+        {"batch_sizes": [3, 3, 3]},
+        ValueError,
+        r"4 batch sizes that fall from 3, got \[3, 3, 3\]",
+    ),
+    "backend": (
+        (x, decay),
+        {"backend": "cuda"},
+        ValueError,
+        "backend to be one of .*, got 'cuda'",
+    ),
+    "flag": ((x, decay), {"reverse": 1}, TypeError, "reverse to be True or False, got int"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"), REJECTED.values(), ids=REJECTED.keys()
+)
+def test_bad_input_raises_an_error_that_says_what_was_expected(arguments, options, error, message):
+    with pytest.raises(error, match=f"expected {message}"):
+        linear(*arguments, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_a_decay_above_one_is_warned_of(dtype):
+    with pytest.warns(UserWarning, match=r"expected decays of modulus at most 1, got 1\.5"):
+        linear(x.to(dtype), torch.tensor([1.5, 0], dtype=dtype))
+
+
+def test_a_decay_of_one_is_not_warned_of():
+    angles = torch.linspace(0, 3, 2)
+    linear(x.cfloat(), torch.polar(torch.ones(2), angles))
+
+
+# ----------------------------------------------------------------------------- lower precision
+
+
+def test_autocast_runs_the_recurrence_in_float32():
+    rounded = x.bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        h, _ = linear(rounded, decay)
+    assert torch.equal(h, linear(rounded.float(), decay)[0])
+
+
+@each_backend
+def test_sixteen_bits_agree_with_double_precision_up_to_rounding(backend):
+    tensors = operands((3, 2, 4), torch.bfloat16)
+    got = values_and_gradients(tensors, backend=backend)
+    expected = values_and_gradients(exact(tensors), backend="reference")
+    assert got[0].dtype == torch.bfloat16
+    assert_near(got, expected, torch.bfloat16, 3)
+
+
+# ------------------------------------------------------------------------------- long sequences
+
+
+def test_states_of_a_long_sequence_stay_bounded_on_the_unit_circle():
+    T, angle = 10_000, 2 * torch.pi / 100
+    decay = torch.polar(
+        torch.ones(1, dtype=torch.float64), torch.tensor([angle], dtype=torch.float64)
+    )
+    x = torch.zeros(T, 1, 1, dtype=torch.complex128)
+    _, last = linear(x, decay, torch.ones(1, 1, dtype=torch.complex128))
+    # the rounding of each step adds up; 10 000 steps are 100 whole turns
+    assert abs(last.item() - 1) < tol(torch.float64, T)
+
+
+def test_records_go_through_an_operator_in_order():
+    assert LinearOperands._fields == ("x", "decay", "h0")
+    assert LinearOptions() == (None, False, False)
