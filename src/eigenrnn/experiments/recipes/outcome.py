@@ -201,7 +201,9 @@ def measured_value(row: Row, result: Result) -> float | None:
         per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
         if per_epoch is None:
             raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
-        return result.seconds / result.steps * per_epoch
+        processor = result.processor_seconds
+        seconds = result.seconds if processor is None else processor
+        return seconds / result.steps * per_epoch
     if reported.quantity == "success":
         return float(_is_success(row, result))
     if reported.only_successes and not _is_success(row, result):

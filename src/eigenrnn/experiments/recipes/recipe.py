@@ -39,7 +39,7 @@ class Reported:
         quantity: A metric of the task, such as ``"accuracy"`` or ``"loss"``. On the split
             ``train`` it is ``"loss"``, or ``"loss_mean"``, the mean over `log_every` steps.
             ``"success"`` is 1 if the best loss is below `success` times the baseline, else 0.
-            ``"epoch_seconds"`` is the time of one epoch.
+            ``"epoch_seconds"`` is the processor time of one epoch, almost free of other load.
         rule: Which evaluation of a run counts: the ``"best"`` on that split, the ``"last"``, or
             the one of the model selected on the ``"validation"`` split.
         note: How the number was obtained if it was not printed: read off a figure, quoted.

@@ -501,7 +501,7 @@ def describe_quantity(row: Entry) -> str:
         bound = f"{reported.success:g} of the chance level"
         return f"share of the runs whose best loss {_SPLITS[reported.split]} is below {bound}"
     if reported.quantity == "epoch_seconds":
-        return "seconds per epoch"
+        return "processor seconds per epoch"
     if reported.quantity == "loss_mean":
         return f"training loss, mean over {row.settings.log_every} updates, {rule}"
     if reported.split == "train":
