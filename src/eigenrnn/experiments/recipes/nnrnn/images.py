@@ -23,12 +23,12 @@ _READING = 0.005  # of an accuracy, off the figures
 _LSTM: dict[str, Any] = {"options": LSTM_INIT, "departures": (LSTM_BIASES,)}
 
 _RATE_OF_W = (
-    "W has a learning rate of its own, 1e-5, from the range that the appendix searches for "
-    "orthogonal parameters; at the rate of the other parameters, training is chaotic"
+    "W has a learning rate of 1e-5, from the range that the appendix searches for orthogonal "
+    "parameters; at the printed 2e-4, training is chaotic"
 )
 _RATE_OF_ANGLES = (
     "the angles have a learning rate of 1e-4, from the range that the appendix searches for "
-    "orthogonal parameters; at 1e-3 the loss stays at the chance level"
+    "orthogonal parameters; at the printed 1e-3, the loss stays at the chance level"
 )
 
 
