@@ -14,7 +14,7 @@ from eigenrnn.experiments.results.archive import runs_by_row
 from eigenrnn.experiments.results.verdicts import Verdicts
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training.run_key import RunKey
-from recipes_for_results import recipes, row, run
+from recipes_for_results import TABLE, recipes, row, run
 
 NAME = "tiny/table2"
 SMALL, LARGE = "scoRNN 4", "scoRNN 6"
@@ -181,3 +181,15 @@ def test_the_command_refuses_what_does_not_fit(capsys, arguments, message):
     status, _, err = output(capsys, *arguments)
     assert status == 2
     assert message in " ".join(err.split())
+
+
+def test_a_claim_about_numbers_without_training_is_made_and_judged(tmp_path):
+    known = recipes()
+    exact = {
+        "total": Claim("total", "nnRNN", "3.", "table 1", (AtMost(Runs(TABLE, "exact"), 3.1),))
+    }
+    found = Verdicts(exact, known, tmp_path / "archive")
+    (each,) = found.missing()
+    found.run(each, tmp_path / "runs")
+    (judgement,) = Verdicts(exact, known, tmp_path / "archive").judge()
+    assert judgement.verdict == "holds"

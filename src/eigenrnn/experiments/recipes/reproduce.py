@@ -128,7 +128,8 @@ def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
     Raises:
         ValueError: If one does not.
     """
-    known = {point for row in rows if isinstance(row, Row) for point in row.points()}
+    # a number without training has no grid, like a row with the single point ""
+    known = {point for row in rows for point in (row.points() if isinstance(row, Row) else ("",))}
     for point in points or ():
         if point not in known:
             named = ", ".join(map(repr, sorted(known)))
