@@ -189,7 +189,7 @@ def test_a_claim_about_numbers_without_training_is_made_and_judged(tmp_path):
         "total": Claim("total", "nnRNN", "3.", "table 1", (AtMost(Runs(TABLE, "exact"), 3.1),))
     }
     found = Verdicts(exact, known, tmp_path / "archive")
-    (each,) = found.missing()
-    found.run(each, tmp_path / "runs")
+    ((_, runs),) = found.missing()
+    found.run(runs, tmp_path / "runs")
     (judgement,) = Verdicts(exact, known, tmp_path / "archive").judge()
     assert judgement.verdict == "holds"
