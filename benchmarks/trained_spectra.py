@@ -32,7 +32,7 @@ def measure(row: Row, run: ArchivedRun, folder: Path) -> dict[str, Any]:
     """Return the numbers of one run; seed 0 also has the eigenvalues of its W."""
     seed = run.seed or 0
     model = row.build(seed)
-    model.load_state_dict(RunFolder(folder / run_path(run.row, run.point, seed)).best_weights())
+    model.load_state_dict(RunFolder(folder / run_path(run.row, run.point, seed)).read_weights()[0])
     layer = model.eval().layer
     words = next(row.task.batches("test", WORDS)).inputs[:STEPS]
     with torch.no_grad():
