@@ -23,7 +23,7 @@ export EIGENRNN_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test console wheel sanitize lint docs bench bench-constraints pins clean
+.PHONY: help demo test console tutorials wheel sanitize lint docs bench bench-constraints pins clean
 
 help:  ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,9 @@ test: .venv/.installed-dev  ## Run the whole fast test suite (10 minutes on 2 co
 
 console: .venv/.installed-dev  ## Run the commands in the documentation at small sizes (4 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m console $(PYTEST_FLAGS) tests/test_docs.py
+
+tutorials: .venv/.installed-dev  ## Run the tutorials on real data and draw their pictures again (2 minutes on 2 cores)
+	EIGENRNN_PICTURES=$(abspath docs/tutorials/pictures) $(BIN)/python -m pytest -m tutorials $(PYTEST_FLAGS) tests/test_tutorials.py
 
 wheel: .venv/.installed-dev  ## Build the wheel and install it into empty environments, with and without a compiler
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/test_wheel.py

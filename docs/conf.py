@@ -21,6 +21,7 @@ extensions = [
     "gallery",
     "registry_table",
     "tracked_states",
+    "two_themes",
 ]
 exclude_patterns = ["_build", "_ext", "_pictures"]
 html_theme = "furo"

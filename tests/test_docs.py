@@ -24,9 +24,12 @@ from eigenrnn.experiments.cli.parser import PARSERS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "eigenrnn"
+TUTORIALS = sorted(
+    page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem != "index"
+)
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "csrc/README.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page not in TUTORIALS),
 ]
 MODULES = [
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")

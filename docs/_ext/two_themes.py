@@ -1,0 +1,68 @@
+"""Figures for a light and for a dark page."""
+
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from matplotlib import colors
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+THEMES = ("light", "dark")
+_DARK = 0.075  # the grey level of the dark page
+_LARGEST_CHROMA = 0.1  # of a colour that counts as grey
+_PROPERTIES = ("color", "facecolor", "edgecolor", "markeredgecolor", "markerfacecolor")
+
+
+def save_both(figure: Figure, folder: Path, name: str) -> None:
+    """Save a figure as NAME-light.png and NAME-dark.png; the second inverts its greys."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}-light.png", dpi=110)
+    # a figure and its axes pass their colours on to patches, which are artists themselves
+    artists = figure.findobj(lambda artist: not isinstance(artist, Figure | Axes))
+    changes = [
+        (getattr(artist, f"set_{prop}"), inverted)
+        for artist in artists
+        for prop in _PROPERTIES
+        if hasattr(artist, f"set_{prop}")
+        and (inverted := _inverted(getattr(artist, f"get_{prop}", tuple)())) is not None
+    ]
+    for set_colour, colour in changes:
+        set_colour(colour)
+    figure.savefig(folder / f"{name}-dark.png", dpi=110, facecolor=figure.get_facecolor())
+
+
+def _inverted(colour: Any) -> tuple[float, ...] | None:
+    """Return the inverse of a grey; None for another colour, or those of many points."""
+    try:
+        red, green, blue, alpha = colors.to_rgba(colour)
+    except (ValueError, TypeError):
+        return None
+    if not alpha or max(red, green, blue) - min(red, green, blue) > _LARGEST_CHROMA:
+        return None
+    grey = max(1 - (red + green + blue) / 3, _DARK)
+    return grey, grey, grey, alpha
+
+
+class Drawn(SphinxDirective):
+    """Show the picture that the page saves under the name in the argument, light and dark."""
+
+    required_arguments = 1
+    option_spec = {"alt": str}  # noqa: RUF012, the type that docutils expects
+
+    def run(self) -> list[nodes.Node]:
+        alt = self.options.get("alt", "")
+        uris = [f"pictures/{self.arguments[0]}-{theme}.png" for theme in THEMES]
+        classes = [f"only-{theme}" for theme in THEMES]
+        return [
+            nodes.figure("", nodes.image(uri=uri, alt=alt), classes=[name])
+            for uri, name in zip(uris, classes, strict=True)
+        ]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive with Sphinx."""
+    app.add_directive("drawn", Drawn)
+    return {"parallel_read_safe": True}
