@@ -418,12 +418,12 @@ def test_a_run_is_not_both_resumed_and_overwritten(error_of):
 REFUSED = {
     # names
     "": (
-        "expected a command among list, train, reproduce, sweep, predict, analyse, report, "
-        "claims, results, bench, collect; see eigenrnn --help"
+        "expected a command among list, train, reproduce, sweep, predict, export, analyse, "
+        "report, claims, results, bench, collect; see eigenrnn --help"
     ),
     "trian": (
         "expected a command, got 'trian' (did you mean train?); there are list, train, reproduce, "
-        "sweep, predict, analyse, report, claims, results, bench, collect"
+        "sweep, predict, export, analyse, report, claims, results, bench, collect"
     ),
     "list layer": (
         "expected a kind, got 'layer' (did you mean layers?); there are constraints, layers, "

@@ -45,6 +45,21 @@ elman(x, W, backend="cpu")
 """
 
 
+WARN = """
+import warnings
+import torch
+from eigenrnn import GRU, RNN
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for layer in (RNN(2, 3), RNN(2, 3), GRU(2, 3)):
+        layer(torch.ones(4, 1, 2))
+(warning,) = caught
+assert str(warning.message).startswith("layers on the CPU are several times slower"), warning
+assert "were not built: there was no GCC or Clang" in str(warning.message)
+"""
+
+
 def run(*command, **environment):
     return subprocess.run(
         [sys.executable, *command],
@@ -59,6 +74,11 @@ def backends_without_kernels():
     done = run("-c", WITHOUT_KERNELS + LIST)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["backends"]
+
+
+def test_the_first_layer_warns_once_without_kernels():
+    done = run("-c", WITHOUT_KERNELS + WARN)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_list_of_backends_says_why_the_kernels_are_unavailable():

@@ -101,7 +101,7 @@ def reproducible():
         yield
 
 
-# Lightning asks torch's pytree a question that torch has deprecated
+# Lightning and torch's exporter ask torch's pytree a question that torch has deprecated
 @pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)`:FutureWarning")
 @pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize(
@@ -132,6 +132,7 @@ SHORTENED = {
         "--out data/car_racing": "--out data/car_racing --rollouts 3 --steps 5 --epochs 1",
         "--batch_size 100 --steps 4000": "--batch_size 1 --steps 2",
     },
+    "docs/exporting.md": {"--epochs 5": "--steps 2"},
     "docs/analysing.md": {
         "--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1",
     },

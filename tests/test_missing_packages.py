@@ -7,10 +7,12 @@ from functools import partial
 import pytest
 import torch
 
+from eigenrnn import RNN, SequenceModel
 from eigenrnn.experiments.bench.layers import benchmarked_layers
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.experiments.data.audio import resample
 from eigenrnn.experiments.data.series import read_series
+from eigenrnn.experiments.export import export_model
 from eigenrnn.experiments.report import write_report
 from eigenrnn.experiments.tasks.speech import pesq, stoi
 from eigenrnn.experiments.world import Collection
@@ -24,8 +26,10 @@ PACKAGES = {
     "report": ["jinja2", "plotly"],
     "sweep": ["ray", "optuna"],
     "world": ["gymnasium", "Box2D", "pygame", "PIL"],
+    "onnx": ["onnx", "onnxscript", "onnxruntime"],
 }
 SOUND = torch.zeros(8_000)
+MODEL = SequenceModel(RNN(2, 3), 1).eval()
 FILES = {
     "mine.parquet": "PAR1",
     "sweep.yaml": "{task: {name: copying, delay: 3}, steps: 2, grid: {lr: [0.1, 0.2]}}",
@@ -42,7 +46,15 @@ FUNCTIONS = {
         for name in PACKAGES["report"]
     },
     **{
+<<<<<<< HEAD
         f"Collection {name}": (name, "world", lambda: Collection("out", 3, 2).record())
+=======
+        f"export_model {name}": (name, "onnx", partial(export_model, MODEL, "model.onnx"))
+        for name in PACKAGES["onnx"]
+    },
+    **{
+        f"Collection {name}": (name, "world", lambda: Collection("out", 3, 2).collect())
+>>>>>>> ddfb18b (layers, cli: export to ONNX and torch.export with variable T and B; eigenrnn export; warn once without kernels)
         for name in PACKAGES["world"]
     },
 }

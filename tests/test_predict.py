@@ -8,6 +8,7 @@ import shlex
 import shutil
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -88,6 +89,27 @@ def as_csv(file, *, channels=None, count=None):
 
 
 # series
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's exporter
+def test_an_exported_run_predicts_the_same_with_the_preprocessing_beside_it(
+    vowels, test_file, predict, tmp_path, capsys
+):
+    with one_thread():
+        assert main(["export", str(vowels), "vowels.onnx"]) == 0
+    assert "in vowels.onnx; inputs, outputs and preprocessing in vowels.json" in (
+        capsys.readouterr().out
+    )
+    fitted = json.loads((tmp_path / "vowels.json").read_text())["preprocessing"]
+    session = onnxruntime.InferenceSession("vowels.onnx", providers=["CPUExecutionProvider"])
+    file = read_series(test_file)
+    assert fitted["channels"] == list(file.channels)
+    labels = []
+    for end, length in list(zip(file.lengths.cumsum(), file.lengths, strict=True))[:30]:
+        scaled = (file.values[end - length : end] - fitted["mean"]) / fitted["deviation"]
+        inputs = {"inputs": scaled[:, None].astype(np.float32), "lengths": np.array([length])}
+        labels.append(fitted["class_names"][session.run(None, inputs)[0].argmax()])
+    assert labels == [row["label"] for row in rows(predict(f"{vowels} {test_file}"))][:30]
 
 
 def test_the_classes_have_the_accuracy_of_the_run(vowels, test_file, predict):

@@ -13,6 +13,7 @@ from eigenrnn.init import uniform_
 from eigenrnn.layers.sequences import Lengths, sorted_lengths
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
+from eigenrnn.ops.dispatch import exports_scan
 
 __all__ = ["ResidualStack", "linear"]
 
@@ -224,6 +225,13 @@ class ResidualStack(nn.Module):
             return output, h_n
         return output.squeeze(0), _mapped(h_n, lambda part: part.squeeze(1))
 
+    def initial_state(self, batch_size: int | None = None) -> Any:
+        """Return the default initial states of all our layers, see `Stacked.initial_state`."""
+        states = [layer.initial_state(batch_size) for layer in self.layers()]
+        if isinstance(states[0], tuple):
+            return tuple(torch.cat(parts) for parts in zip(*states, strict=True))
+        return torch.cat(states)
+
     def freeze(self) -> Self:
         """Freeze the layers that can be, see `Stacked.freeze`, and call `eval()`."""
         self.eval()
@@ -266,6 +274,8 @@ class ResidualStack(nn.Module):
         lengths: Lengths,
         last_only: bool,
     ) -> tuple[Tensor, Any]:  # (T, B, width) or (B, width)
+        if lengths is not None and exports_scan():
+            return self._run_exported(x, hx, torch.as_tensor(lengths), last_only)
         order, _ = sorted_lengths(lengths, *x.shape[:2])
         if order is None:
             output, h_n = self._run(x, hx, _call)
@@ -275,6 +285,22 @@ class ResidualStack(nn.Module):
         if last_only:
             return _last_of_packed(packed), h_n
         return pad_packed_sequence(packed, total_length=len(x))[0], h_n
+
+    def _run_exported(
+        self,
+        x: Tensor,  # (T, B, M)
+        hx: Any,
+        lengths: Tensor,  # (B,), in any order
+        last_only: bool,
+    ) -> tuple[Tensor, Any]:  # (T, B, width) or (B, width)
+        def call(layer: nn.Module, data: Tensor, state: Any) -> tuple[Tensor, Any]:
+            return layer(data, state, lengths)
+
+        output, h_n = self._run(x, hx, call)
+        if last_only:
+            return output[lengths - 1, torch.arange(x.shape[1], device=x.device)], h_n
+        steps = torch.arange(len(x), device=x.device).unsqueeze(1)
+        return torch.where((steps < lengths).unsqueeze(2), output, 0), h_n
 
     def _run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         check_input(packed.data, self.input_size, self.weight_dtype)

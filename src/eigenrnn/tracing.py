@@ -1,12 +1,23 @@
 """Queries whether torch is tracing, transforming or autocasting the current call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 
-__all__ = ["autocasts", "is_batched", "is_dual", "is_eager", "is_traced", "under_transform"]
+__all__ = [
+    "autocasts",
+    "is_batched",
+    "is_dual",
+    "is_eager",
+    "is_exporting",
+    "is_exporting_to_onnx",
+    "is_traced",
+    "real_tensors",
+    "under_transform",
+]
 
 # torch has no public query for this; vmap, grad and jvp all set it
 _is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
@@ -55,3 +66,34 @@ def is_eager() -> bool:
         or _jit_trace() is not None
         or forward_ad._current_level >= 0  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     )
+
+
+def is_exporting() -> bool:
+    """Whether `torch.export` or `torch.onnx.export` traces the current call."""
+    return torch.compiler.is_exporting()
+
+
+def is_exporting_to_onnx() -> bool:
+    """Whether `torch.onnx.export` traces the current call."""
+    return is_exporting() and torch.onnx.is_in_onnx_export()
+
+
+def real_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """Return the tensors with values that `torch.export` replaced by fake ones.
+
+    None if it did not replace them itself, as with ``strict=True``.
+    """
+    found = {name: _real_tensor(tensor) for name, tensor in tensors.items()}
+    real = {name: tensor for name, tensor in found.items() if tensor is not None}
+    return real if len(real) == len(found) else None
+
+
+def _real_tensor(tensor: Tensor) -> Tensor | None:
+    if not isinstance(tensor, FakeTensor):
+        return tensor
+    # torch has no public way back to the tensor that a fake one was made of
+    converter = tensor.fake_mode.fake_tensor_converter.meta_converter
+    for original, identifier in converter.describer.lookup_tensor.items():
+        if converter.tensor_memo.get(identifier) is tensor:
+            return original
+    return None

@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, cast
 
 import torch
@@ -14,6 +15,7 @@ from torch.optim import swa_utils
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
+from eigenrnn.tracing import is_exporting, is_exporting_to_onnx, real_tensors
 
 __all__ = ["Constraint", "make_constraint", "real_type"]
 
@@ -80,10 +82,17 @@ class Constraint(nn.Module, ABC):
     def forward(self) -> Tensor:  # (N, N)
         """Return the matrix W of the raw parameters.
 
+        While exporting in evaluation mode, or to ONNX, W is a constant of the exported graph.
+
         Raises:
             ValueError: If the constraint needs `advance` and its raw parameters were replaced, for
-                instance by a parametrisation, by pruning or by sharding.
+                instance by a parametrisation, by pruning or by sharding; or if an export to ONNX
+                cannot read the raw parameters.
         """
+        if is_exporting() and (is_exporting_to_onnx() or not self.training):
+            constant = self._constant()
+            if constant is not None:
+                return constant
         self.check_raw()
         if self.device.type == "meta":  # the meta device has no autocast
             return self._matrix()
@@ -207,6 +216,31 @@ class Constraint(nn.Module, ABC):
 
     def _hint(self) -> str:
         return ""
+
+    def _constant(self) -> Tensor | None:  # (N, N)
+        """Return the W of the parameters that `torch.export` traces; None if it traces none.
+
+        Raises:
+            ValueError: If an export to ONNX cannot read the parameters.
+        """
+        traced = dict(self.named_parameters()) | dict(self.named_buffers())
+        real = real_tensors(traced)
+        if real is None:
+            if is_exporting_to_onnx():
+                raise ValueError(
+                    "expected a layer whose weights can be read while exporting, got fake ones: "
+                    "call layer.freeze() before the export"
+                )
+            return None
+        if all(real[name] is tensor for name, tensor in traced.items()):
+            return None
+
+        @torch.no_grad()
+        def evaluate() -> Tensor:
+            return torch.func.functional_call(self, real, ()).detach()
+
+        with ThreadPoolExecutor(1) as pool:  # a new thread is in no tracing mode
+            return pool.submit(evaluate).result()
 
     def extra_repr(self) -> str:
         return f"{self.size}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -14,8 +14,11 @@ from eigenrnn.layers.stacked import Stacked, check_same_options, copy_torch_weig
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
-from eigenrnn.ops.elman import BACKENDS
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.dispatch import exports_scan
+from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.elman.cpu import elman_stepper
+from eigenrnn.ops.elman.export import export_complex_elman
 
 __all__ = ["RNN", "Direction"]
 
@@ -75,6 +78,9 @@ class Direction(AbstractDirection):
         d: Tensor | None = None,  # (K,)
     ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
         W = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
+        if W.is_complex() and exports_scan(backend):
+            lengths = cast("Tensor | None", batch_sizes)
+            return self._export_complex(x, W, h0, lengths, reverse)
         convert = _as_complex if W.is_complex() else _as_real
         bias = self.bias
         if W.is_complex():
@@ -107,7 +113,27 @@ class Direction(AbstractDirection):
             self.weight_hh, self.bias, self.weight_ih, self.input_bias, self.nonlinearity
         )
 
+    def _export_complex(
+        self,
+        x: Tensor,  # (T, B, M)
+        W: Tensor,  # (N, N), complex
+        h0: Tensor,  # (B, 2 N)
+        lengths: Tensor | None,  # (B,)
+        reverse: bool,
+    ) -> tuple[Tensor, Tensor]:  # (T, B, 2 N), (B, 2 N)
+        """Record a complex recurrence for an export, all in real numbers."""
+        kwargs = self.norm_zoneout_kwargs(x)
+        zoneout = kwargs.get("zoneout")
+        mask, rate = (zoneout, 0.0) if isinstance(zoneout, Tensor) else (None, zoneout or 0.0)
+        operands = ElmanOperands(
+            x, W, h0, self.bias, U=self.weight_ih, c=self.input_bias, mask=mask
+        )
+        options = Options(self.nonlinearity, reverse=reverse, rate=rate)
+        return export_complex_elman(operands, options, lengths)
+
     def as_output(self, h: Tensor) -> Tensor:
+        if self.constraint.is_complex and not h.is_complex():  # an export computes in real parts
+            return h[..., : self.output_size]
         if not h.is_complex():
             return h
         if self.output_size == self.hidden_size:

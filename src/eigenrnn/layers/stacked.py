@@ -29,8 +29,10 @@ from eigenrnn.layers.sequences import (
 from eigenrnn.layers.validation import check_dtype, check_input, check_options, check_step
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
-from eigenrnn.ops.dispatch import Backend, Call
+from eigenrnn.ops.compiled import warn_if_unavailable
+from eigenrnn.ops.dispatch import Backend, Call, exports_scan
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
+from eigenrnn.tracing import is_exporting
 
 __all__ = ["Stacked", "check_same_options", "copy_torch_weights"]
 
@@ -166,7 +168,10 @@ class Stacked(nn.Module, Generic[_D]):
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
         h0 = self._initial_states(hx, x.shape[1], unbatched)
-        output, h_n = run_longest_first(run, x, h0, lengths)
+        if lengths is not None and exports_scan(self.backend):
+            output, h_n = run(x, h0, cast("Any", torch.as_tensor(lengths)))  # in any order
+        else:
+            output, h_n = run_longest_first(run, x, h0, lengths)
         h_n = h_n.squeeze(1) if unbatched else h_n
         if output is None:
             return None, h_n
@@ -317,6 +322,11 @@ class Stacked(nn.Module, Generic[_D]):
     ) -> tuple[PackedSequence | None, Tensor]:
         if lengths is not None:
             raise ValueError("expected either a PackedSequence or lengths, got both")
+        if is_exporting():
+            raise ValueError(
+                "expected padded sequences while exporting, got a PackedSequence: export with "
+                "lengths=, and pad with torch.nn.utils.rnn.pad_packed_sequence"
+            )
         x, sequence_lengths = pad_packed(packed)
         check_input(x, self.input_size, self.weight_dtype)
         h0 = sort_states(packed, self._initial_states(hx, x.shape[1]))
@@ -332,6 +342,7 @@ class Stacked(nn.Module, Generic[_D]):
         last_only: bool = False,
         head: nn.Linear | None = None,
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
+        warn_if_unavailable(x)
         directions = self.all_directions()
         fused_head = {} if self.bidirectional else head_kwargs(head, directions[-1])
         last: list[Tensor] = []

@@ -22,6 +22,7 @@ __all__ = [
     "check_shapes",
     "check_tensors",
     "features_of",
+    "lengths_of",
     "map_inputs",
     "map_tensors",
     "mapped_copy",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _Operands = TypeVar("_Operands", bound=Any)
+_Options = TypeVar("_Options", bound=Any)
 
 NORM_ZONEOUT = ("gain", "shift", "mask", "rate")
 """The last fields of the records, which only some backends compute."""
@@ -196,6 +198,21 @@ def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
         wanted = x.real.dtype if name == "bias" else expected
         if tensor.dtype != wanted:
             raise TypeError(f"expected {name} of {wanted} to go with x, got {tensor.dtype}")
+
+
+def lengths_of(options: _Options) -> tuple[Tensor | None, _Options]:
+    """Return the lengths that an exported call takes as batch sizes, and the options without.
+
+    Raises:
+        TypeError: If they are not a tensor.
+    """
+    lengths = options.batch_sizes
+    if lengths is not None and not isinstance(lengths, Tensor):
+        raise TypeError(
+            "expected the lengths of the sequences as a tensor of batch_sizes while exporting, "
+            f"got {type(lengths).__name__}"
+        )
+    return lengths, options._replace(batch_sizes=None)
 
 
 def check_batch_sizes(batch_sizes: object, T: int, B: int) -> None:

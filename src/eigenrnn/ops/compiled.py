@@ -1,7 +1,9 @@
 """The compiled CPU kernels, if they were built, and what the backends that call them share."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, overload
 
 import torch
@@ -39,6 +41,7 @@ __all__ = [
     "pointer",
     "rows",
     "unavailable",
+    "warn_if_unavailable",
 ]
 
 _ACTIVATIONS = ("identity", "tanh", "relu", "elu", "leaky_relu", "modrelu", "modrelu_paired")
@@ -49,6 +52,22 @@ _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages 
 def unavailable() -> str | None:
     """Return why there are no compiled kernels, or None."""
     return _unavailable_reason
+
+
+def warn_if_unavailable(x: Tensor) -> None:
+    """Warn once in a process that layers on the CPU run without the compiled kernels."""
+    if kernels is None and x.device.type == "cpu" and not torch.compiler.is_compiling():
+        _warn()
+
+
+@cache
+def _warn() -> None:
+    warnings.warn(
+        "layers on the CPU are several times slower than with the compiled kernels: "
+        f"{_unavailable_reason}. To ignore this: "
+        "warnings.filterwarnings('ignore', message='layers on the CPU')",
+        stacklevel=2,
+    )
 
 
 class CompiledBackend(Backend):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.tracing import is_dual, under_transform
+from eigenrnn.tracing import is_dual, is_exporting, is_exporting_to_onnx, under_transform
 
 __all__ = [
     "COMPLEX",
@@ -20,6 +20,7 @@ __all__ = [
     "Call",
     "choose",
     "explain",
+    "exports_scan",
     "forced",
     "in_forced_block",
     "use_backend",
@@ -210,6 +211,16 @@ def choose(backends: Mapping[str, Backend], call: Call, backend: str | None = No
     if reason is not None:
         raise ValueError(f"expected a call that backend {name!r} can compute: {reason}")
     return backends[name]
+
+
+def exports_scan(backend: str | None = None) -> bool:
+    """Whether a call is exported as torch's `scan`, which needs no operators of ours.
+
+    `torch.export` keeps the operators of a forced backend; ONNX has none of them.
+    """
+    if not is_exporting():
+        return False
+    return is_exporting_to_onnx() or (backend or forced()) is None
 
 
 def check_name(backends: Mapping[str, Backend], name: object) -> None:

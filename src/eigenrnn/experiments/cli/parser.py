@@ -238,6 +238,17 @@ def _compare() -> Parser:
     return parser
 
 
+def _export() -> Parser:
+    parser = Parser(
+        "Write the trained network of a run for other programs, with its inputs, outputs and "
+        "preprocessing in a JSON file beside it. ONNX needs: pip install 'eigenrnn[onnx]'."
+    )
+    parser.add_argument("run", help="folder of a run, or one of its checkpoints")
+    parser.add_argument("model", help="output file, .onnx or .pt2 (a program of torch.export)")
+    parser.add_argument("--data_root", type=str, help="folder with the data files")
+    return parser
+
+
 def _report() -> Parser:
     parser = Parser(
         "Write an HTML report of runs in one file that opens offline: tables, learning curves, "
@@ -357,6 +368,7 @@ PARSERS: dict[str, Callable[[], Parser]] = {
     "reproduce": _reproduce,
     "sweep": _sweep,
     "predict": _predict,
+    "export": _export,
     "analyse": _analyse,
     "compare": _compare,
     "report": _report,
@@ -393,6 +405,7 @@ _MISSING = {
     "run": "expected the folder of a run or a checkpoint, got none",
     "runs": "expected the folders of one or more runs, got none",
     "file": "expected the YAML file of a sweep, got none",
+    "model": "expected the file to write, which ends in .onnx or .pt2, got none",
     "input": "expected a file of series or text, or - for standard input, got none",
     "what": "expected a data set to collect (car_racing), got none",
 }

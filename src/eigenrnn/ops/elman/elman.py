@@ -15,10 +15,12 @@ from eigenrnn.ops.arguments import (
     check_flags,
     check_tensors,
     features_of,
+    lengths_of,
     to_float32,
 )
-from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.elman.cpu import ElmanCPU
+from eigenrnn.ops.elman.export import export_elman
 from eigenrnn.ops.elman.gpu import ElmanGPU
 from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands, check_operand_shapes
@@ -147,6 +149,10 @@ def _run(
     check_dtypes(_DTYPES, operands)
     check_norm_dtype(operands)
     _check_nonlinearity(options.nonlinearity, W, operands.bias)
+    if exports_scan(backend):
+        lengths, options = lengths_of(options)
+        h, last = export_elman(operands, options, lengths)
+        return h if V is None else F.linear(h, V, d), last
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
     state_size, features = len(W) * (1 + W.is_complex()), features_of(operands, options)

@@ -12,7 +12,7 @@ from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
 from eigenrnn.ops.time_steps import states_and_last
 
-__all__ = ["ElmanReference", "elman_reference", "elman_results"]
+__all__ = ["ElmanReference", "elman_reference", "elman_results", "elman_step"]
 
 
 def elman_reference(
@@ -23,23 +23,34 @@ def elman_reference(
     LayerNorm is applied to the argument of f, and zoneout to its value. Autograd records
     T steps of small operations, so the backward pass is slow and needs much memory.
     """
-    x, W, h, bias, U, c, _, _, gain, shift, mask = operands
-    name = options.nonlinearity
-    f = _modrelu_of_pairs if name == "modrelu_paired" else NONLINEARITIES[name].forward
+    x, h, mask = operands.x, operands.h0, operands.mask
     T, B, _ = x.shape
     sizes = options.batch_sizes or [B] * T
     # indexing would allocate a gradient of the size of x at every step
-    xs = map_inputs(x, U, c).unbind()
+    xs = map_inputs(x, operands.U, operands.c).unbind()
     states: list[Tensor] = []
     for t in reversed(range(T)) if options.reverse else range(T):
         n = sizes[t]
-        h_new = f(apply_layer_norm(xs[t][:n] + h[:n] @ W.T, gain, shift), bias)
+        h_new = elman_step(xs[t][:n], h[:n], operands, options)
         h_new = apply_zoneout(h_new, h[:n], mask, options.rate, t)
         # a finished sequence keeps its state; one that has not begun keeps h0
         h = torch.cat([h_new, h[n:]]) if n < B else h_new
         states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
     steps = torch.stack(states[::-1] if options.reverse else states)
     return states_and_last(steps, options.batch_sizes, options.reverse)
+
+
+def elman_step(
+    x: Tensor,  # (B, N)
+    h: Tensor,  # (B, N)
+    operands: ElmanOperands,
+    options: Options,
+) -> Tensor:  # (B, N)
+    """Return the state after one time step of mapped inputs, before zoneout."""
+    name = options.nonlinearity
+    f = _OF_PARTS[name] if name in _OF_PARTS else NONLINEARITIES[name].forward
+    z = apply_layer_norm(x + h @ operands.W.T, operands.gain, operands.shift)
+    return f(z, operands.bias)
 
 
 def elman_results(
@@ -60,6 +71,22 @@ def _modrelu_of_pairs(
     complex_z = pairs_to_complex(z)
     modulus = complex_z.abs().repeat_interleave(2, dim=-1)
     return complex_to_pairs(complex_z.sgn()) * torch.relu(modulus + bias)
+
+
+def _modrelu_of_parts(
+    z: Tensor,  # (B, 2 N)
+    bias: Tensor | None,  # (N,)
+) -> Tensor:  # (B, 2 N)
+    """Apply modReLU to complex numbers written as all real parts and then all imaginary parts."""
+    if bias is None:
+        return z
+    real, imaginary = z.chunk(2, dim=-1)
+    modulus = (real * real + imaginary * imaginary).sqrt()
+    scale = torch.relu(modulus + bias) / torch.where(modulus > 0, modulus, 1)
+    return torch.cat([scale * real, scale * imaginary], dim=-1)
+
+
+_OF_PARTS = {"modrelu_paired": _modrelu_of_pairs, "modrelu_of_parts": _modrelu_of_parts}
 
 
 class ElmanReference(Backend):

@@ -13,10 +13,12 @@ from eigenrnn.ops.arguments import (
     check_flags,
     check_tensors,
     features_of,
+    lengths_of,
     to_float32,
 )
-from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.gru.cpu import GRUCPU
+from eigenrnn.ops.gru.export import export_gru
 from eigenrnn.ops.gru.gpu import GRUGPU
 from eigenrnn.ops.gru.loop import GRULoop
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, check_operand_shapes, form_features
@@ -154,6 +156,9 @@ def _run(
     check_dtypes(_DTYPES, operands)
     check_norm_dtype(operands)
     _check_biases(operands, options)
+    if exports_scan(backend):
+        lengths, options = lengths_of(options)
+        return export_gru(operands, options, lengths)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
     form = form_features(options.reset_after, options.update_keeps)

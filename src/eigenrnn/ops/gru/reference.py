@@ -10,7 +10,7 @@ from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
 from eigenrnn.ops.time_steps import states_and_last
 
-__all__ = ["GRUReference", "gru_reference"]
+__all__ = ["GRUReference", "gru_reference", "gru_step"]
 
 
 def gru_reference(
@@ -22,34 +22,45 @@ def gru_reference(
     applied to the new state. Autograd records T steps of small operations, so the backward pass is
     slow and needs much memory.
     """
-    x, W, h, bias, recurrent_bias, U, c, gain, shift, mask = operands
-    f = NONLINEARITIES[options.nonlinearity].forward
-    W_r, W_u, W_c = W.chunk(3)
-    gain_r, gain_u, gain_c = (None,) * 3 if gain is None else gain.chunk(3)
-    shift_r, shift_u, shift_c = (None,) * 3 if shift is None else shift.chunk(3)
+    x, h, mask = operands.x, operands.h0, operands.mask
     T, B, _ = x.shape
     sizes = options.batch_sizes or [B] * T
     # indexing would allocate a gradient of the size of x at every step
-    xs = map_inputs(x, U, c).unbind()
+    xs = map_inputs(x, operands.U, operands.c).unbind()
     states: list[Tensor] = []
     for t in reversed(range(T)) if options.reverse else range(T):
         n = sizes[t]
-        x_r, x_u, x_c = xs[t][:n].chunk(3, dim=1)
-        r = torch.sigmoid(apply_layer_norm(x_r + h[:n] @ W_r.T, gain_r, shift_r))
-        u = torch.sigmoid(apply_layer_norm(x_u + h[:n] @ W_u.T, gain_u, shift_u))
-        if options.reset_after:
-            recurrent = h[:n] @ W_c.T
-            q = r * (recurrent if recurrent_bias is None else recurrent + recurrent_bias)
-        else:
-            q = (r * h[:n]) @ W_c.T
-        c_t = f(apply_layer_norm(x_c + q, gain_c, shift_c), bias)
-        h_new = u * h[:n] + (1 - u) * c_t if options.update_keeps else (1 - u) * h[:n] + u * c_t
+        h_new = gru_step(xs[t][:n], h[:n], operands, options)
         h_new = apply_zoneout(h_new, h[:n], mask, options.rate, t)
         # a finished sequence keeps its state; one that has not begun keeps h0
         h = torch.cat([h_new, h[n:]]) if n < B else h_new
         states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
     steps = torch.stack(states[::-1] if options.reverse else states)
     return states_and_last(steps, options.batch_sizes, options.reverse)
+
+
+def gru_step(
+    x: Tensor,  # (B, 3 N)
+    h: Tensor,  # (B, N)
+    operands: GRUOperands,
+    options: GRUOptions,
+) -> Tensor:  # (B, N)
+    """Return the state after one time step of mapped inputs, before zoneout."""
+    gain, shift, recurrent_bias = operands.gain, operands.shift, operands.recurrent_bias
+    f = NONLINEARITIES[options.nonlinearity].forward
+    W_r, W_u, W_c = operands.W.chunk(3)
+    gain_r, gain_u, gain_c = (None,) * 3 if gain is None else gain.chunk(3)
+    shift_r, shift_u, shift_c = (None,) * 3 if shift is None else shift.chunk(3)
+    x_r, x_u, x_c = x.chunk(3, dim=1)
+    r = torch.sigmoid(apply_layer_norm(x_r + h @ W_r.T, gain_r, shift_r))
+    u = torch.sigmoid(apply_layer_norm(x_u + h @ W_u.T, gain_u, shift_u))
+    if options.reset_after:
+        recurrent = h @ W_c.T
+        q = r * (recurrent if recurrent_bias is None else recurrent + recurrent_bias)
+    else:
+        q = (r * h) @ W_c.T
+    c = f(apply_layer_norm(x_c + q, gain_c, shift_c), operands.bias)
+    return u * h + (1 - u) * c if options.update_keeps else (1 - u) * h + u * c
 
 
 class GRUReference(Backend):

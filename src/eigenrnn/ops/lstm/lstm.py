@@ -11,10 +11,12 @@ from eigenrnn.ops.arguments import (
     check_dtypes,
     check_flags,
     check_tensors,
+    lengths_of,
     to_float32,
 )
-from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.lstm.cpu import LSTMCPU
+from eigenrnn.ops.lstm.export import export_lstm
 from eigenrnn.ops.lstm.loop import LSTMLoop
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions, check_operand_shapes
 from eigenrnn.ops.lstm.reference import LSTMReference
@@ -122,6 +124,9 @@ def _run(
     if not x.is_floating_point():
         raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
     check_dtypes(_DTYPES, operands)
+    if exports_scan(backend):
+        lengths, options = lengths_of(options)
+        return export_lstm(operands, options, lengths)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
     call = Call.of(x, "tanh", *operands[1:], state_size=2 * W.shape[1])

@@ -7,7 +7,7 @@ from eigenrnn.ops.arguments import map_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 
-__all__ = ["LSTMReference", "lstm_reference"]
+__all__ = ["LSTMReference", "lstm_reference", "lstm_step"]
 
 
 def lstm_reference(
@@ -26,14 +26,24 @@ def lstm_reference(
     states: list[Tensor] = []
     for t in reversed(range(T)) if options.reverse else range(T):
         n = sizes[t]
-        i, f, g, o = (xs[t][:n] + h[:n] @ W.T).chunk(4, dim=1)
-        cell_new = torch.sigmoid(f) * cell[:n] + torch.sigmoid(i) * torch.tanh(g)
-        h_new = torch.sigmoid(o) * torch.tanh(cell_new)
+        h_new, cell_new = lstm_step(xs[t][:n], h[:n], cell[:n], W)
         # a finished sequence keeps its states; one that has not begun keeps h0 and c0
         h = torch.cat([h_new, h[n:]]) if n < B else h_new
         cell = torch.cat([cell_new, cell[n:]]) if n < B else cell_new
         states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
     return torch.stack(states[::-1] if options.reverse else states), h, cell
+
+
+def lstm_step(
+    x: Tensor,  # (B, 4 N)
+    h: Tensor,  # (B, N)
+    cell: Tensor,  # (B, N)
+    W: Tensor,  # (4 N, N)
+) -> tuple[Tensor, Tensor]:  # (B, N), (B, N)
+    """Return the state and the cell after one time step of mapped inputs."""
+    i, f, g, o = (x + h @ W.T).chunk(4, dim=1)
+    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(cell), cell
 
 
 class LSTMReference(Backend):

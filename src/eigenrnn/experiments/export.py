@@ -1,0 +1,292 @@
+"""Exports of a trained network: ONNX, or a program of `torch.export`, with a description."""
+
+import copy
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from eigenrnn import __version__
+from eigenrnn.constraints import Unconstrained
+from eigenrnn.errors import check_installed
+from eigenrnn.experiments.tasks.preprocessing import Preprocessing, SeriesPreprocessing
+from eigenrnn.experiments.training.files import write_json
+from eigenrnn.layers import GRU, LSTM, RNN
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.models import LanguageModel, SequenceModel
+
+__all__ = ["SUFFIXES", "check_export", "export_model"]
+
+SUFFIXES = (".onnx", ".pt2")
+"""The suffixes of exported files: ONNX, and programs of `torch.export`."""
+
+_T, _B = 6, 4  # the sizes of the example that is traced
+_OTHER_T, _OTHER_B = 9, 3  # those of the check
+_TOLERANCE = 1e-4  # of the outputs' size, in single precision
+
+
+def check_export(path: str | Path) -> None:
+    """Check the name of an exported file, and that the packages for it are installed.
+
+    Raises:
+        ValueError: If its suffix is unknown, or its folder does not exist.
+        ImportError: If a package is not installed.
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(
+            f"expected a file that ends in .onnx or .pt2 (a program of torch.export), got {path}"
+        )
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ValueError(f"expected a file in a folder that exists, got {path}")
+    if path.suffix == ".onnx":
+        check_installed("onnx", "an export to ONNX", "onnx", "onnxscript", "onnxruntime")
+
+
+def export_model(
+    model: nn.Module, path: str | Path, preprocessing: Preprocessing | None = None, name: str = ""
+) -> dict[str, Any]:
+    """Export a trained model, describe it in a JSON file beside it, and compare the outputs.
+
+    The numbers of time steps T and of sequences B stay variable. A `SequenceModel` takes
+    ``inputs`` (T, B, M) and ``lengths`` (B,), and returns ``outputs``. A `LanguageModel` takes
+    ``symbols`` (T, B) and the states of its layers, and returns ``logits`` and the new states, so
+    that a text can be continued. Torch's own recurrent layers are exported as ours, because torch
+    fixes their T.
+
+    Args:
+        model: The model, in evaluation mode.
+        path: The file, which ends in ``.onnx``, or in ``.pt2`` for a program of `torch.export`.
+        preprocessing: What maps the user's own files to inputs; it is part of the description.
+        name: A name for the description.
+    Returns:
+        The description, as in the JSON file.
+    Raises:
+        ValueError: If the suffix is unknown, the model is neither of the two, is in training
+            mode, or the exported model computes something else.
+        ImportError: If a package for ONNX is not installed.
+    Example:
+        >>> model = SequenceModel(RNN(2, 8), 3, "last").eval()
+        >>> export_model(model, "model.pt2")["inputs"][0]["shape"]  # doctest: +SKIP
+        ['T', 'B', 2]
+    """
+    path = Path(path)
+    check_export(path)
+    if model.training:
+        raise ValueError("expected a model in evaluation mode, got one in training: model.eval()")
+    module = _wrapped(model)
+    example, other = module.example(_T, _B), module.example(_OTHER_T, _OTHER_B)
+    shapes = [_dynamic(axes) for _, axes in module.inputs]
+    run = _export_onnx if path.suffix == ".onnx" else _export_program
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's exporter warns about itself
+        found = run(module, path, example, shapes, other)
+        expected = module(*other)
+    difference = max(
+        float((torch.as_tensor(one) - two).abs().max() / two.abs().max().clamp_min(1))
+        for one, two in zip(found, expected, strict=True)
+    )
+    if not difference <= _TOLERANCE:
+        path.unlink()
+        raise ValueError(
+            f"expected the exported model to compute the outputs of {type(model).__name__}, got "
+            f"a relative difference of {difference:.2g}"
+        )
+    description = {
+        "eigenrnn": __version__,
+        "name": name,
+        "file": path.name,
+        "inputs": _describe(module.inputs, example),
+        "outputs": _describe(module.outputs, expected),
+        "initial_states": module.initial_states(),
+        "preprocessing": None if preprocessing is None else _preprocessing(preprocessing),
+        "largest_difference": difference,
+    }
+    write_json(path.with_suffix(".json"), description)
+    return description
+
+
+class _Exported(nn.Module):
+    """A model with tensors alone as inputs and outputs, and the names of their axes."""
+
+    inputs: Sequence[tuple[str, tuple[str | int, ...]]]
+    outputs: Sequence[tuple[str, tuple[str | int, ...]]]
+
+    def example(self, T: int, B: int) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def initial_states(self) -> dict[str, Any]:
+        return {}
+
+
+class _Sequence(_Exported):
+    def __init__(self, model: SequenceModel) -> None:
+        super().__init__()
+        self.model = model
+        layer: Any = model.layer
+        M, K = layer.input_size, model.head.out_features
+        self.dtype = model.head.weight.dtype
+        self.inputs = [("inputs", ("T", "B", M)), ("lengths", ("B",))]
+        axes = ("T", "B", K) if model.readout == "all" else ("B", K)
+        self.outputs = [("outputs", axes)]
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        return (self.model(inputs, lengths),)
+
+    def example(self, T: int, B: int) -> tuple[Tensor, ...]:
+        generator = torch.Generator().manual_seed(T)
+        M: Any = self.inputs[0][1][2]
+        inputs = torch.randn(T, B, M, generator=generator, dtype=self.dtype)
+        return inputs, torch.arange(T, T - B, -1)
+
+
+class _Language(_Exported):
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+        self.vocabulary = len(model.head)
+        with torch.no_grad():
+            _, states = model.advance(torch.zeros(1, _B, dtype=torch.long), None)
+        leaves = _leaves(states)
+        self.pairs = [isinstance(state, tuple) for state in states]
+        axes = [(state.shape[0], "B", state.shape[2]) for state in leaves]
+        self.inputs = [("symbols", ("T", "B"))]
+        self.inputs += [(f"state_{k}", each) for k, each in enumerate(axes)]
+        self.outputs = [("logits", ("T", "B", self.vocabulary))]
+        self.outputs += [(f"new_state_{k}", each) for k, each in enumerate(axes)]
+
+    def forward(self, symbols: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        given = iter(states)
+        joined = [(next(given), next(given)) if pair else next(given) for pair in self.pairs]
+        logits, after = self.model.advance(symbols, tuple(joined))
+        return logits, *_leaves(after)
+
+    def example(self, T: int, B: int) -> tuple[Tensor, ...]:
+        generator = torch.Generator().manual_seed(T)
+        symbols = torch.randint(self.vocabulary, (T, B), generator=generator)
+        dtype = self.model.head.dtype
+        shapes = [(axes[0], B, axes[2]) for _, axes in self.inputs[1:]]
+        draw: Any = torch.rand
+        return symbols, *(draw(shape, generator=generator, dtype=dtype) for shape in shapes)
+
+    @torch.no_grad()
+    def initial_states(self) -> dict[str, Any]:
+        """Return the initial states of one sequence: zero, or the trained numbers."""
+        layers: Any = self.model.layers
+        found = _leaves([layer.initial_state() for layer in layers])
+        names = [name for name, _ in self.inputs[1:]]
+        return {n: v.tolist() if v.any() else 0 for n, v in zip(names, found, strict=True)}
+
+
+def _wrapped(model: nn.Module) -> Any:
+    """Return a model of tensors, with our layers in place of torch's.
+
+    Raises:
+        ValueError: If it is no model of this library.
+    """
+    if isinstance(model, SequenceModel):
+        return _Sequence(_with_our_layers(model)).eval()
+    if isinstance(model, LanguageModel):
+        return _Language(_with_our_layers(model)).eval()
+    raise ValueError(
+        f"expected a SequenceModel or a LanguageModel, got {type(model).__name__}: call "
+        "torch.onnx.export(model, inputs, dynamo=True, dynamic_shapes=...) yourself"
+    )
+
+
+def _with_our_layers(model: Any) -> Any:
+    """Return a copy of a model in which our layers replace torch's."""
+    model = copy.deepcopy(model)
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.RNNBase):
+            with torch.random.fork_rng(devices=()):
+                model.set_submodule(name, _ours(layer))
+    return model
+
+
+def _ours(layer: nn.RNNBase) -> Stacked[Any]:
+    """Return our layer with the weights of torch's."""
+    options: dict[str, Any] = {
+        name: getattr(layer, name) for name in ("num_layers", "bias", "bidirectional")
+    }
+    sizes = layer.input_size, layer.hidden_size
+    if isinstance(layer, nn.LSTM):
+        ours: Any = LSTM(*sizes, **options)
+    elif isinstance(layer, nn.GRU):
+        ours = GRU(*sizes, **options)
+    else:
+        f: Any = layer.nonlinearity
+        ours = RNN(*sizes, nonlinearity=f, constraint=Unconstrained, **options)
+    return ours.to(layer.weight_ih_l0.dtype).load_torch(layer).eval()
+
+
+def _leaves(states: Sequence[Any]) -> list[Tensor]:
+    pairs = [state if isinstance(state, tuple) else (state,) for state in states]
+    return [leaf for pair in pairs for leaf in pair]
+
+
+def _dynamic(axes: tuple[str | int, ...]) -> dict[int, Any]:
+    return {k: Dim.DYNAMIC for k, name in enumerate(axes) if isinstance(name, str)}
+
+
+def _export_onnx(
+    module: Any, path: Path, example: tuple[Tensor, ...], shapes: list[Any], other: Any
+) -> list[Any]:
+    """Write a model in ONNX; return the outputs of ONNX Runtime for other inputs."""
+    import onnxruntime
+
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        program: Any = torch.onnx.export(
+            module,
+            example,
+            input_names=[name for name, _ in module.inputs],
+            output_names=[name for name, _ in module.outputs],
+            dynamic_shapes=_by_argument(module, shapes),
+            dynamo=True,
+            verbose=False,
+        )
+        program.save(str(path))
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+    session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [name for name, _ in module.inputs]
+    return session.run(None, {n: v.numpy() for n, v in zip(names, other, strict=True)})
+
+
+def _export_program(
+    module: Any, path: Path, example: tuple[Tensor, ...], shapes: list[Any], other: Any
+) -> list[Any]:
+    """Write a program of `torch.export`; return its outputs for other inputs."""
+    program = torch.export.export(module, example, dynamic_shapes=_by_argument(module, shapes))
+    torch.export.save(program, path)
+    return list(torch.export.load(path).module()(*other))
+
+
+def _by_argument(module: Any, shapes: list[Any]) -> tuple[Any, ...]:
+    """Return the shapes as the arguments of `forward` take the inputs."""
+    return tuple(shapes) if isinstance(module, _Sequence) else (shapes[0], tuple(shapes[1:]))
+
+
+def _describe(
+    named: Sequence[tuple[str, tuple[str | int, ...]]], tensors: Sequence[Tensor]
+) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(axes)}
+        for (name, axes), tensor in zip(named, tensors, strict=True)
+    ]
+
+
+def _preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
+    kind = "series" if isinstance(preprocessing, SeriesPreprocessing) else "text"
+    return {"kind": kind, **asdict(preprocessing)}

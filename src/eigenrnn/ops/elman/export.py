@@ -1,0 +1,65 @@
+"""The Elman recurrence as `torch.export` and `torch.onnx.export` record it."""
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import Options, map_inputs
+from eigenrnn.ops.elman.operands import ElmanOperands
+from eigenrnn.ops.elman.reference import elman_step
+from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
+from eigenrnn.ops.norm_zoneout import apply_zoneout
+
+__all__ = ["export_complex_elman", "export_elman"]
+
+_ONNX_NAMES = {"tanh": "Tanh", "relu": "Relu"}
+
+
+def export_elman(
+    operands: ElmanOperands, options: Options, lengths: Tensor | None
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    """Record the recurrence as ONNX's RNN where it computes it, else as a scan of steps.
+
+    Args:
+        operands: The tensors of the call.
+        options: Its options, without batch sizes.
+        lengths: The number of time steps of each sequence, in any order; all by default.
+    """
+    operands = exported_operands(operands)
+    x, W, h0, _, U, c, _, _, gain, _, mask = operands
+    plain = gain is None and mask is None and not options.rate
+    activation = _ONNX_NAMES.get(options.nonlinearity)
+    if U is not None and plain and activation is not None and onnx_supports(x):
+        biases = torch.cat([W.new_zeros(len(W)) if c is None else c, W.new_zeros(len(W))])
+        weights = U, W, biases
+        return onnx_operator(
+            "RNN", x, weights, lengths, h0, options.reverse, activations=[activation]
+        )
+    inputs = (map_inputs(x, U, c),) if mask is None else (map_inputs(x, U, c), mask)
+
+    def step(
+        states: tuple[Tensor, ...], now: tuple[Tensor, ...], weights: ElmanOperands
+    ) -> tuple[Tensor, ...]:
+        h = elman_step(now[0], states[0], weights, options)
+        mask = now[1].unsqueeze(0) if len(now) > 1 else None
+        return (apply_zoneout(h, states[0], mask, options.rate, 0),)
+
+    weights = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "V", "d", "mask")))
+    h, (last,) = scan_steps(step, [h0], inputs, weights, lengths, options.reverse)
+    return h, last
+
+
+def export_complex_elman(
+    operands: ElmanOperands, options: Options, lengths: Tensor | None
+) -> tuple[Tensor, Tensor]:  # (T, B, 2 N), (B, 2 N)
+    """Record a complex recurrence in real numbers, because ONNX has no complex ones.
+
+    W is complex. All other operands are real: the real parts first, then the imaginary parts.
+    """
+    W, mask = operands.W, operands.mask
+    rows = torch.cat([W.real, -W.imag], dim=1), torch.cat([W.imag, W.real], dim=1)
+    operands = operands._replace(
+        W=torch.cat(rows), mask=None if mask is None else mask.repeat(1, 1, 2)
+    )
+    if options.nonlinearity == "modrelu":
+        options = options._replace(nonlinearity="modrelu_of_parts")
+    return export_elman(operands, options, lengths)

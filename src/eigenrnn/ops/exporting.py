@@ -1,0 +1,135 @@
+"""Recurrences as `torch.export` and ONNX record them: one step, scanned over time."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import map_tensors
+from eigenrnn.tracing import is_exporting_to_onnx
+
+__all__ = ["exported_operands", "onnx_operator", "onnx_supports", "scan_steps"]
+
+_OPSET = 14  # the version of ONNX's RNN, GRU and LSTM that all later opsets also read
+
+_Operands = TypeVar("_Operands", bound=Any)
+
+Step = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Any], tuple[Tensor, ...]]
+"""The new states from the old ones, the inputs of the time step, and the weights."""
+
+
+def exported_operands(operands: _Operands) -> _Operands:
+    """Return the operands, without gradients if W is a constant of the exported program.
+
+    The backward pass of a scan costs time to record, and may fix the batch size.
+    """
+    if operands.W.requires_grad and not is_exporting_to_onnx():
+        return operands
+    return map_tensors(torch.Tensor.detach, operands)
+
+
+def scan_steps(
+    step: Step,
+    states: Sequence[Tensor],  # each (B, N)
+    inputs: Sequence[Tensor],  # each (T, B, .)
+    weights: Any,
+    lengths: Tensor | None = None,  # (B,)
+    reverse: bool = False,
+) -> tuple[Tensor, list[Tensor]]:  # (T, B, N), each (B, N)
+    """Apply a step at every time step; return the first state of all steps, and the last states.
+
+    The number of time steps may be unknown until the exported program runs. Past the end of a
+    sequence the state is zero, as in the backends, and the last states are those at its end.
+
+    Args:
+        step: The time step.
+        states: The initial states.
+        inputs: The inputs of all time steps.
+        weights: Further operands of the step, a named tuple.
+        lengths: The number of time steps of each sequence; all of them by default.
+        reverse: Whether to run from each sequence's last step to its first.
+    """
+    T = inputs[0].shape[0]
+    if lengths is not None:
+        steps = torch.arange(T, device=lengths.device).unsqueeze(1)
+        inputs = [(steps < lengths).unsqueeze(2), *inputs]  # (T, B, 1)
+    n, m = len(states), len(states) + len(inputs)
+
+    def body(*leaves: Tensor) -> list[Tensor]:
+        before, now, given = leaves[:n], leaves[n:m], iter(leaves[m:])
+        operands = weights._make([None if each is None else next(given) for each in weights])
+        if lengths is None:
+            after = step(before, now, operands)
+            return [*after, after[0].clone()]  # scan wants outputs that share no memory
+        running, *now = now
+        after = step(before, tuple(now), operands)
+        kept = [torch.where(running, new, old) for new, old in zip(after, before, strict=True)]
+        return [*kept, torch.where(running, after[0], 0)]
+
+    tensors = tuple(each for each in weights if each is not None)
+    if _is_one(T):  # a time step alone needs no operator that loops
+        *last, h = body(*states, *(each[0] for each in inputs), *tensors)
+        return h.unsqueeze(0), last
+    from torch._higher_order_ops.scan import scan_op
+
+    contiguous = [each.contiguous() for each in states]  # as the new states are
+    ordered = [each.flip(0) for each in inputs] if reverse else list(inputs)
+    # AOTInductor reads the batch size from the operands of the scan
+    batch = states[0].shape[0]
+    symbols = (batch,) if isinstance(batch, torch.SymInt) and not is_exporting_to_onnx() else ()
+    *last, h = scan_op(body, contiguous, ordered, (*tensors, *symbols))
+    return h.flip(0) if reverse else h, last
+
+
+def onnx_supports(
+    x: Tensor,  # (T, B, M)
+) -> bool:
+    """Whether a recurrence over x is exported as one of ONNX's own.
+
+    ONNX Runtime computes them in float32 only. A time step alone is plainer without.
+    """
+    return is_exporting_to_onnx() and x.dtype == torch.float32 and not _is_one(x.shape[0])
+
+
+def _is_one(size: object) -> bool:
+    """Whether a size is one for every input; an unknown size is a `torch.SymInt`."""
+    return isinstance(size, int) and size == 1
+
+
+def onnx_operator(
+    name: str,
+    x: Tensor,  # (T, B, M)
+    weights: Sequence[Tensor],
+    lengths: Tensor | None,  # (B,)
+    h0: Tensor,  # (B, N)
+    reverse: bool,
+    **attributes: Any,
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    """Record ONNX's own RNN or GRU; return all states and the last states.
+
+    Args:
+        name: The name of the operator.
+        x: The inputs.
+        weights: Its W, R and B, in the order of the gates that ONNX specifies.
+        lengths: The number of time steps of each sequence; all of them by default.
+        h0: The initial states.
+        reverse: Whether to run from each sequence's last step to its first.
+        attributes: Further attributes of the operator.
+    Source:
+        https://onnx.ai/onnx/operators (departures: none).
+    """
+    operands = [x, *(each.unsqueeze(0) for each in weights)]
+    operands += [None if lengths is None else lengths.int(), h0.unsqueeze(0)]
+    attributes |= {"hidden_size": h0.shape[1], "direction": "reverse" if reverse else "forward"}
+    shape = x.shape[0], 1, *h0.shape
+    # torch fixes the shapes of an operator with several outputs, so only the first one is recorded
+    h = torch.onnx.ops.symbolic(
+        name, operands, attributes, dtype=x.dtype, shape=shape, version=_OPSET
+    ).squeeze(1)
+    if reverse:
+        return h, h[0]
+    if lengths is None:
+        return h, h[-1]
+    last = (lengths.long() - 1).view(1, -1, 1).expand(1, *h0.shape)
+    return h, h.gather(0, last).squeeze(0)

@@ -1,0 +1,73 @@
+"""The gated recurrence as `torch.export` and `torch.onnx.export` record it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
+from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
+from eigenrnn.ops.gru.reference import gru_step
+from eigenrnn.ops.norm_zoneout import apply_zoneout
+
+__all__ = ["export_gru"]
+
+_ONNX_NAMES = {"tanh": "Tanh", "relu": "Relu"}
+
+
+def export_gru(
+    operands: GRUOperands, options: GRUOptions, lengths: Tensor | None
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    """Record the recurrence as ONNX's GRU where it computes it, else as a scan of steps.
+
+    Args:
+        operands: The tensors of the call.
+        options: Its options, without batch sizes.
+        lengths: The number of time steps of each sequence, in any order; all by default.
+    """
+    operands = exported_operands(operands)
+    x, h0, U, c, mask = operands.x, operands.h0, operands.U, operands.c, operands.mask
+    plain = operands.gain is None and mask is None and not options.rate
+    activation = _ONNX_NAMES.get(options.nonlinearity)
+    if U is not None and plain and activation is not None and onnx_supports(x):
+        attributes: dict[str, Any] = {"activations": ["Sigmoid", activation]}
+        attributes["linear_before_reset"] = int(options.reset_after)
+        weights = _onnx_weights(operands, U, options.update_keeps)
+        return onnx_operator("GRU", x, weights, lengths, h0, options.reverse, **attributes)
+    inputs = (map_inputs(x, U, c),) if mask is None else (map_inputs(x, U, c), mask)
+
+    def step(
+        states: tuple[Tensor, ...], now: tuple[Tensor, ...], weights: GRUOperands
+    ) -> tuple[Tensor, ...]:
+        h = gru_step(now[0], states[0], weights, options)
+        mask = now[1].unsqueeze(0) if len(now) > 1 else None
+        return (apply_zoneout(h, states[0], mask, options.rate, 0),)
+
+    weights = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "mask")))
+    h, (last,) = scan_steps(step, [h0], inputs, weights, lengths, options.reverse)
+    return h, last
+
+
+def _onnx_weights(
+    operands: GRUOperands,
+    U: Tensor,  # (3 N, M)
+    update_keeps: bool,
+) -> list[Tensor]:  # (3 N, M), (3 N, N), (6 N,)
+    """Return the weights in ONNX's order of the gates: update, reset, candidate.
+
+    ONNX's update gate keeps the state where it is one. One minus a sigmoid is the sigmoid of the
+    negative argument.
+    """
+    W, c, recurrent_bias = operands.W, operands.c, operands.recurrent_bias
+    N = W.shape[1]
+    zero = W.new_zeros(3 * N)
+    biases = [zero if c is None else c, zero]
+    if recurrent_bias is not None:
+        biases[1] = torch.cat([zero[: 2 * N], recurrent_bias])
+
+    def reorder(rows: Tensor) -> Tensor:
+        r, u, c = rows.chunk(3)
+        return torch.cat([u if update_keeps else -u, r, c])
+
+    return [reorder(U), reorder(W), torch.cat([reorder(bias) for bias in biases])]

@@ -1,0 +1,343 @@
+"""Layers in ONNX and in `torch.export`, with a number of steps and sequences unknown until run."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.nn.utils.rnn import pack_sequence
+from torch.utils._pytree import tree_leaves, tree_map
+
+from cases import CELLS, NAMED, OURS
+from eigenrnn import GRU, LSTM, RNN, URNN, LanguageModel, NnRNN, ResidualStack, SequenceModel
+from eigenrnn.constraints import Exponential, ScaledCayley
+from eigenrnn.experiments.export import export_model
+from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
+from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
+from eigenrnn.ops.dispatch import use_backend
+
+# torch's exporter warns about itself
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:torch.compile is ignored:UserWarning"),
+]
+
+M, N, TOLERANCE = 3, 8, 1e-5
+TIME_AND_BATCH = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+SIZES = [(1, 1), (12, 2)]  # T and B of runs; the export has others
+ALL_LAYERS = OURS | NAMED
+FIRST_OF_CLASS = {type(make(M, N)): name for name, make in reversed(ALL_LAYERS.items())}
+GROUPS = [list(FIRST_OF_CLASS.values())[i::3] for i in range(3)]
+
+
+class Each(nn.Module):
+    """Layers side by side, for one export of all of them."""
+
+    def __init__(self, *modules):
+        super().__init__()
+        self.parts = nn.ModuleList(modules)
+
+    def forward(self, *inputs):
+        return flatten([part(*inputs) for part in self.parts])
+
+
+class Steps(nn.Module):
+    """One time step of each layer, or a call of each cell."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x, states):
+        calls = zip(self.layers, states, strict=True)
+        return flatten([getattr(layer, "step", layer)(x, state) for layer, state in calls])
+
+
+def flatten(outputs):
+    if isinstance(outputs, torch.Tensor):
+        return (outputs,)
+    return tuple(leaf for each in outputs if each is not None for leaf in flatten(each))
+
+
+def batch(T, B, seed=0):
+    return torch.randn(T, B, M, generator=torch.Generator().manual_seed(seed))
+
+
+def export_onnx(module, inputs, dynamic_shapes):
+    """Return a function that runs the exported module, and the names of its operators."""
+    program = torch.onnx.export(
+        module, inputs, dynamo=True, dynamic_shapes=dynamic_shapes, verbose=False
+    )
+    model = program.model_proto
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    names = [each.name for each in session.get_inputs()]
+
+    def run(*inputs):
+        arrays = [tensor.numpy() for tensor in inputs]
+        return session.run(None, dict(zip(names, arrays, strict=True)))
+
+    domains = {each.domain for each in model.opset_import}
+    assert domains == {""}  # no operators of ours, nor functions
+    return run, [node.op_type for node in model.graph.node]
+
+
+@torch.no_grad()
+def assert_agree(run, module, *inputs):
+    expected = flatten(module(*inputs))
+    found = run(*inputs)
+    assert len(found) == len(expected)
+    for array, tensor in zip(map(np.asarray, found), expected, strict=True):
+        assert array.shape == tuple(tensor.shape)
+        scale = max(1.0, float(tensor.abs().max()))
+        np.testing.assert_allclose(array, tensor.numpy(), atol=TOLERANCE * scale, rtol=0)
+
+
+@pytest.mark.parametrize("names", GROUPS, ids="-".join)
+def test_every_layer_runs_in_onnxruntime_on_any_number_of_steps_and_sequences(names):
+    module = Each(*(ALL_LAYERS[name](M, N) for name in names)).eval()
+    run, _ = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
+    for T, B in SIZES:
+        assert_agree(run, module, batch(T, B, seed=1))
+
+
+def with_options(**options):
+    return Each(
+        RNN(M, N, nonlinearity="tanh", constraint=Exponential, **options),
+        URNN(M, N, **options),
+        GRU(M, N, reset_after=False, update_keeps=False, nonlinearity="relu", **options),
+        LSTM(M, N, cell=ScaledCayley, **options),
+    ).eval()
+
+
+def test_stacked_and_bidirectional_layers_with_the_batch_first_run_in_onnxruntime():
+    module = with_options(num_layers=2, bidirectional=True, batch_first=True, trainable_h0=True)
+    for part in module.parts:
+        for direction in part.all_directions():
+            nn.init.normal_(direction.h0)
+    run, operators = export_onnx(module, (batch(4, 5),), {"inputs": (TIME_AND_BATCH,)})
+    for T, B in SIZES:
+        assert_agree(run, module, batch(B, T, seed=1))
+    assert operators.count("RNN") == 4
+    assert operators.count("GRU") == 4
+
+
+class Ragged(nn.Module):
+    def __init__(self, each, **options):
+        super().__init__()
+        self.each, self.options = each, options
+
+    def forward(self, x, lengths):
+        calls = [part(x, lengths=lengths, **self.options) for part in self.each.parts]
+        return flatten(calls)
+
+
+def test_sequences_of_different_lengths_run_in_onnxruntime():
+    module = Ragged(with_options(bidirectional=True)).eval()
+    lengths = torch.tensor([2, 5, 1, 4])
+    shapes = (TIME_AND_BATCH, {0: Dim.DYNAMIC})
+    run, _ = export_onnx(module, (batch(5, 4), lengths), shapes)
+    assert_agree(run, module, batch(9, 3, seed=1), torch.tensor([9, 1, 6]))
+    assert_agree(run, module, batch(1, 1, seed=1), torch.tensor([1]))
+
+
+def test_a_layer_with_normalisation_and_zoneout_runs_in_onnxruntime():
+    module = Each(
+        RNN(M, N, layer_norm=True, zoneout=0.2, nonlinearity="tanh"),
+        GRU(M, N, layer_norm=True, zoneout=0.2),
+        URNN(M, N, zoneout=0.2),
+    ).eval()
+    run, operators = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
+    assert_agree(run, module, batch(12, 2, seed=1))
+    assert operators.count("Scan") == 3
+
+
+class Heads(nn.Module):
+    def __init__(self, *models):
+        super().__init__()
+        self.models = nn.ModuleList(models)
+
+    def forward(self, x, lengths, h0):
+        outputs = [model(x, lengths) for model in self.models]
+        layer = self.models[0].layer
+        return flatten([*outputs, layer(x, h0), layer(x, h0, last_only=True)[1]])
+
+
+def test_models_with_a_head_and_given_initial_states_run_in_onnxruntime():
+    module = Heads(
+        SequenceModel(RNN(M, N), 2),
+        SequenceModel(LSTM(M, N), 2, "last"),
+        SequenceModel(ResidualStack(lambda width: GRU(width, 4), N, 2, input_size=M), 2, "last"),
+        SequenceModel(URNN(M, N, output="real"), 2, "last"),
+    ).eval()
+    inputs = batch(5, 4), torch.tensor([2, 5, 1, 4]), torch.randn(1, 4, N)
+    shapes = (TIME_AND_BATCH, {0: Dim.DYNAMIC}, {1: Dim.DYNAMIC})
+    run, _ = export_onnx(module, inputs, shapes)
+    assert_agree(run, module, batch(9, 2, seed=1), torch.tensor([3, 9]), torch.randn(1, 2, N))
+
+
+def test_frozen_layers_are_exported_as_they_were_frozen():
+    layers = RNN(M, N, backend="loop"), URNN(M, N), LSTM(M, N, constraint=ScaledCayley)
+    module = Each(*(layer.freeze() for layer in layers))
+    frozen = [tensor.numpy() for tensor in flatten(module(batch(6, 2)))]
+    with torch.no_grad():
+        for part in module.parts:
+            for direction in part.all_directions():
+                for constraint in direction.constraints():
+                    constraint.reset()
+    run, operators = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
+    for one, other in zip(run(batch(6, 2)), frozen, strict=True):
+        np.testing.assert_allclose(one, other, atol=TOLERANCE)
+    assert operators.count("Scan") == 3  # also in place of the forced backend
+
+
+def test_time_steps_run_in_onnxruntime_without_a_loop():
+    cells = [make(M, N) for make in CELLS.values()]
+    module = Steps(RNN(M, N, num_layers=2), URNN(M, N), LSTM(M, N), *cells).eval()
+
+    def states(B):
+        h, c, cell = torch.randn(1, B, N), torch.randn(1, B, N), torch.randn(B, N)
+        return [torch.randn(2, B, N), torch.randn(1, B, 2 * N), (h, c), cell, -cell, (h[0], c[0])]
+
+    inputs = torch.randn(3, M), states(3)
+    dynamic = tree_map(lambda tensor: {tensor.dim() - 2: Dim.DYNAMIC}, inputs)
+    run, operators = export_onnx(module, inputs, dynamic)
+    for B in (1, 5):
+        x, state = torch.randn(B, M), states(B)
+        assert_agree(lambda x, state: run(x, *tree_leaves(state)), module, x, state)
+    assert not {"Scan", "Loop", "RNN", "GRU", "LSTM"} & set(operators)
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+def test_an_exported_program_runs_on_any_number_of_steps(lengths):
+    module = with_options()
+    module = Ragged(module) if lengths else module
+    inputs = (batch(5, 4), torch.tensor([2, 5, 1, 4])) if lengths else (batch(5, 4),)
+    shapes = (TIME_AND_BATCH, {0: Dim.DYNAMIC}) if lengths else {"inputs": (TIME_AND_BATCH,)}
+    program = torch.export.export(module, inputs, dynamic_shapes=shapes)
+    others = (batch(9, 2, seed=1), torch.tensor([3, 9])) if lengths else (batch(9, 2, seed=1),)
+    run = program.module()
+    assert_agree(lambda *given: [each.detach() for each in run(*given)], module, *others)
+    assert "eigenrnn" not in str(program.graph_module.code)
+    assert "linalg" not in str(program.graph_module.code)  # W is a constant
+
+
+def test_an_exported_program_keeps_the_operator_of_a_forced_backend():
+    layer = RNN(M, N, backend="loop").eval()
+    with use_backend("cpu"):  # the argument of the layer takes precedence
+        program = torch.export.export(
+            Each(layer), (batch(5, 4),), dynamic_shapes={"inputs": (TIME_AND_BATCH,)}
+        )
+    assert "torch.ops.eigenrnn.elman_loop" in program.graph_module.code
+    assert_agree(
+        lambda x: [each.detach() for each in program.module()(x)], Each(layer), batch(9, 2)
+    )
+
+
+def test_a_program_exported_in_training_mode_trains_the_raw_parameters():
+    layer = RNN(M, N, nonlinearity="tanh")
+    program = torch.export.export(Each(layer), (batch(5, 4),)).module()
+    loss = sum(each.square().sum() for each in program(batch(5, 4)))
+    (gradient,) = torch.autograd.grad(
+        loss, [p for n, p in program.named_parameters() if "raw" in n]
+    )
+    expected = sum(each.square().sum() for each in Each(layer)(batch(5, 4)))
+    (other,) = torch.autograd.grad(expected, layer.directions[0].constraint.raw)
+    torch.testing.assert_close(gradient, other)
+
+
+def test_torch_export_refuses_packed_sequences():
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = RNN(M, N)
+
+        def forward(self, x):
+            return self.layer(pack_sequence([x[:, 0], x[:2, 0]]))[1]
+
+    with pytest.raises(ValueError, match="padded sequences while exporting, got a PackedSequence"):
+        torch.export.export(Packed().eval(), (batch(5, 4),))
+
+
+# models with their description
+
+
+def session_of(path):
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+
+SCALED = SeriesPreprocessing("class", ("a", "b", "c"), (1.0,) * M, (2.0,) * M, ("no", "yes"))
+
+
+def test_torchs_own_layer_is_exported_with_any_number_of_steps(tmp_path):
+    model = SequenceModel(TorchLSTM(M, N, bidirectional=True), 2, "last").eval()
+    export_model(model, tmp_path / "model.onnx", SCALED, "mine")
+    x, lengths = batch(11, 3), torch.tensor([4, 11, 7])
+    (outputs,) = session_of(tmp_path / "model.onnx").run(
+        None, {"inputs": x.numpy(), "lengths": lengths.numpy()}
+    )
+    with torch.no_grad():
+        np.testing.assert_allclose(outputs, model(x, lengths).numpy(), atol=TOLERANCE)
+    description = json.loads((tmp_path / "model.json").read_text())
+    assert description["inputs"] == [
+        {"name": "inputs", "dtype": "float32", "shape": ["T", "B", M]},
+        {"name": "lengths", "dtype": "int64", "shape": ["B"]},
+    ]
+    assert description["outputs"] == [{"name": "outputs", "dtype": "float32", "shape": ["B", 2]}]
+    assert description["preprocessing"]["class_names"] == ["no", "yes"]
+    assert description["preprocessing"]["deviation"] == [2.0] * M
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_an_exported_language_model_continues_a_text_in_parts(suffix, tmp_path):
+    layers = [NnRNN(M, N, trainable_h0=True), TorchLSTM(N, N), TorchGRU(N, N), TanhRNN(N, N)]
+    model = LanguageModel(11, M, layers).eval()
+    nn.init.normal_(model.layers[0].directions[0].h0)
+    path = tmp_path / f"model{suffix}"
+    description = export_model(model, path)
+    initial = description["initial_states"]
+    names = [each["name"] for each in description["inputs"]]
+    assert names == ["symbols", *(f"state_{k}" for k in range(5))]
+    assert initial["state_1"] == initial["state_2"] == 0
+    first = np.array(initial["state_0"], np.float32)[:, None].repeat(2, axis=1)
+    states = [first, *[np.zeros((1, 2, N), np.float32)] * 4]
+    text, logits = torch.randint(11, (9, 2)), []
+    program = torch.export.load(path).module() if suffix == ".pt2" else session_of(path)
+    for part in text.split([1, 5, 3]):
+        if suffix == ".pt2":
+            given = [torch.from_numpy(state) for state in states]
+            found = [each.detach().numpy() for each in program(part, *given)]
+        else:
+            found = program.run(None, dict(zip(names, [part.numpy(), *states], strict=True)))
+        logits.append(found[0])
+        states = found[1:]
+    with torch.no_grad():
+        np.testing.assert_allclose(np.concatenate(logits), model(text).numpy(), atol=TOLERANCE)
+
+
+def test_a_model_in_double_precision_is_exported(tmp_path):
+    model = SequenceModel(RNN(M, N, nonlinearity="tanh"), 2).double().eval()
+    description = export_model(model, tmp_path / "model.onnx")
+    assert description["outputs"][0]["dtype"] == "float64"
+    assert description["largest_difference"] < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "message"),
+    [
+        (SequenceModel(RNN(M, N), 2).eval(), "model.pt", "ends in .onnx or .pt2"),
+        (SequenceModel(RNN(M, N), 2).eval(), "no/model.onnx", "a folder that exists"),
+        (SequenceModel(RNN(M, N), 2), "model.pt2", r"model.eval\(\)"),
+        (nn.Linear(2, 2).eval(), "model.pt2", "torch.onnx.export"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_with_the_way_that_works(
+    model, name, message, tmp_path
+):
+    with pytest.raises(ValueError, match=message):
+        export_model(model, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
