@@ -23,7 +23,7 @@ export EIGENRNN_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test console tutorials wheel sanitize lint docs bench bench-constraints pins clean
+.PHONY: help demo test console tutorials wheel wheels sanitize lint docs bench bench-constraints pins clean
 
 help:  ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,15 @@ tutorials: .venv/.installed-dev  ## Run the tutorials on real data and draw thei
 
 wheel: .venv/.installed-dev  ## Build the wheel and install it into empty environments, with and without a compiler
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/test_wheel.py
+
+# auditwheel names the oldest Linux on which the compiled wheel runs; without CMake the wheel is pure.
+wheels: .venv/.installed-dev  ## Build a manylinux wheel and a pure one into dist/, and test both in empty environments
+	rm -rf dist build/wheels
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir build/wheels .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*-linux_*.whl
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist --config-settings wheel.cmake=false .
+	EIGENRNN_WHEELS="$(abspath dist)" $(BIN)/python -m pytest -m wheel $(PYTEST_FLAGS) tests/test_wheel.py
+	@ls -l dist
 
 sanitize: .venv/.installed-dev  ## Test the compiled kernels under AddressSanitizer and UBSan
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S csrc -B build/sanitized -G Ninja -DCMAKE_BUILD_TYPE=Release \

@@ -46,15 +46,11 @@ FUNCTIONS = {
         for name in PACKAGES["report"]
     },
     **{
-<<<<<<< HEAD
-        f"Collection {name}": (name, "world", lambda: Collection("out", 3, 2).record())
-=======
         f"export_model {name}": (name, "onnx", partial(export_model, MODEL, "model.onnx"))
         for name in PACKAGES["onnx"]
     },
     **{
-        f"Collection {name}": (name, "world", lambda: Collection("out", 3, 2).collect())
->>>>>>> ddfb18b (layers, cli: export to ONNX and torch.export with variable T and B; eigenrnn export; warn once without kernels)
+        f"Collection {name}": (name, "world", lambda: Collection("out", 3, 2).record())
         for name in PACKAGES["world"]
     },
 }

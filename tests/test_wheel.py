@@ -59,12 +59,19 @@ def has_compiler(request):
 
 @pytest.fixture(scope="module")
 def python(has_compiler, folder, tmp_path_factory):
-    """Install the wheel into an environment without a package index."""
+    """Install the wheel into an environment without a package index.
+
+    The wheel is one of `make wheels`, in the folder EIGENRNN_WHEELS, or else built here.
+    """
     root = tmp_path_factory.mktemp("environment")
-    environment = {} if has_compiler else {"CXX": str(root / "no-compiler")}
-    build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", root, ROOT
-    pip(sys.executable, *build, **environment)
-    (wheel,) = root.glob("eigenrnn-*.whl")
+    built = os.environ.get("EIGENRNN_WHEELS")
+    if built:
+        (wheel,) = Path(built).glob("*-manylinux*.whl" if has_compiler else "*-any.whl")
+    else:
+        environment = {} if has_compiler else {"CXX": str(root / "no-compiler")}
+        build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", root, ROOT
+        pip(sys.executable, *build, **environment)
+        (wheel,) = root.glob("eigenrnn-*.whl")
     run(sys.executable, "-m", "venv", root / "empty")
     python = root / "empty" / "bin" / "python"
     pip(python, "install", "--no-index", "--find-links", folder, wheel)
@@ -98,8 +105,20 @@ def test_a_bare_install_has_no_dependency_of_experiments(python):
 def test_the_first_example_of_the_readme_runs(python, tmp_path):
     example = tmp_path / "example.py"
     example.write_text(FIRST_EXAMPLE)
-    done = run(python, "-W", "error", example)
+    done = run(python, "-W", "error", "-W", "ignore:layers on the CPU", example)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_layer_warns_once_if_the_kernels_were_not_built(python):
+    code = (
+        "import torch, eigenrnn; layer = eigenrnn.RNN(2, 3); "
+        "[layer(torch.ones(4, 1, 2)) for _ in range(2)]; "
+        "print(eigenrnn.ops.compiled.kernels is not None)"
+    )
+    done = run(python, "-W", "always", "-c", code)
+    assert done.returncode == 0, done.stderr
+    built = done.stdout.strip() == "True"
+    assert done.stderr.count("layers on the CPU are several times slower") == (not built)
 
 
 @pytest.mark.parametrize(
