@@ -182,7 +182,7 @@ def test_models_with_a_head_and_given_initial_states_run_in_onnxruntime():
 
 def test_frozen_layers_are_exported_as_they_were_frozen():
     layers = RNN(M, N, backend="loop"), URNN(M, N), LSTM(M, N, constraint=ScaledCayley)
-    module = Each(*(layer.freeze() for layer in layers))
+    module = Each(*(layer.freeze() for layer in layers)).eval()
     frozen = [tensor.detach().numpy() for tensor in flatten(module(batch(6, 2)))]
     with torch.no_grad():
         for part in module.parts:

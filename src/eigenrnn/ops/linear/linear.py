@@ -8,9 +8,16 @@ import torch
 from torch import Tensor
 
 from eigenrnn.linalg import tol
-from eigenrnn.ops.arguments import check_batch_sizes, check_flags, check_tensors, to_float32
-from eigenrnn.ops.dispatch import Backend, Call, choose
+from eigenrnn.ops.arguments import (
+    check_batch_sizes,
+    check_flags,
+    check_tensors,
+    lengths_of,
+    to_float32,
+)
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.linear.cpu import LinearCPU
+from eigenrnn.ops.linear.export import export_linear
 from eigenrnn.ops.linear.operands import (
     LinearOperands,
     LinearOptions,
@@ -100,6 +107,9 @@ def _run(
     if cast("Tensor | None", operands.h0) is None:
         operands = operands._replace(h0=x.new_zeros(x.shape[1:]))
     check_operand_dtypes(operands)
+    if exports_scan(backend):
+        lengths, options = lengths_of(options)
+        return export_linear(operands, options, lengths)
     _warn_of_growth(decay)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
