@@ -88,20 +88,21 @@ class ResidualStack(nn.Module):
         \text{mix}_{\text{GLU}}(y) = (V_1 g + c_1) \odot \sigma(V_2 g + c_2), \quad
         g = \text{GELU}(y)
 
-    The mixer ``"mlp"`` leaves the branch as it is, and adds a second branch,
-    :math:`x \leftarrow x + V_2 \, \text{GELU}(V_1 \text{norm}(x) + c_1) + c_2`, of four times the
-    width. A last norm follows the last block. Every part other than the layers acts on each time
-    step alone, so the stack can be stepped like a layer. It has the call of `RNN`, and
-    `SequenceModel` and `LanguageModel` accept it like a layer.
+    With the mixer ``"mlp"`` there is no GLU. A second residual branch follows, a network of two
+    layers that is four times as wide inside:
+    :math:`x \leftarrow x + W_2 \, \text{GELU}(W_1 \text{norm}(x) + b_1) + b_2`. A last norm follows
+    the last block. Every part other than the layers acts on each time step alone, so the stack can
+    be stepped like a layer. It has the call of `RNN`, and `SequenceModel` and `LanguageModel`
+    accept it like a layer.
 
     Args:
         make_layer: A function of the width that returns a new recurrent layer with that many
-            inputs, time first; called once for each block. Its number of units is free.
+            inputs, time first; called once per block. The layer may have any number of units.
         width: The number of features of the residual stream.
         depth: The number of blocks.
-        norm: The norm before each layer: ``"layer"`` for LayerNorm, ``"rms"`` for RMSNorm.
+        norm: The norm before each layer: ``"layer"`` (LayerNorm), ``"rms"`` (RMSNorm) or None.
         mixer: What follows each layer: ``"glu"``, ``"mlp"`` or None.
-        dropout: The dropout probability of each branch while training, and before a GLU.
+        dropout: The dropout probability, applied to each branch and to the input of a GLU.
         input_size: The number M of input features; the width by default. If it differs, a linear
             map comes first.
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).

@@ -19,25 +19,27 @@ State = Tensor | tuple[Tensor, Tensor]
 
 
 class Stream:
-    r"""A sequence that arrives step by step, processed by a layer or a model that keeps its state.
+    r"""Runs a layer or a model one time step per call, and keeps its state.
 
     .. math:: (y_t, h_t) = \text{step}(x_t, h_{t-1})
 
-    Call it with the inputs of one time step, and it returns the outputs. They are those of the
-    whole sequence at that step: the same bits if the compiled kernels compute both, else equal to
-    rounding. Freeze the layer first. The kernels then keep the weights packed, and notice when one
-    of them changes. A layer that is not frozen evaluates its constraints at every step.
+    Call it with the inputs of one time step, and it returns the outputs. They equal those of the
+    whole sequence: the outputs of a layer bit by bit if the compiled kernels compute both, all
+    others up to rounding. Freeze the layer first. The kernels then keep the weights packed, and
+    notice when one of them changes. A layer that is not frozen evaluates its constraints at every
+    step.
 
     Complex layers, LayerNorm, zoneout, 16-bit weights, other devices and other backends take the
     slower path of `step` in the layer. So does every step inside autocast, `torch.compile` or a
-    `torch.func` transform. Steps record no gradients, unless an input requires one. They then do
-    until `reset`, or until the state is set.
+    `torch.func` transform. Steps record gradients only after an input that requires one, and stop
+    at `reset` or when the state is set.
 
     A stream must not be called by two threads at once. Several streams may share one model.
 
     Args:
-        model: A recurrent layer of one direction, or a `SequenceModel` with one. The outputs of a
-            model are those of its head at every step, whatever its `readout`.
+        model: A recurrent layer of eigenrnn with one direction, or a `SequenceModel` around such a
+            layer; neither a `ResidualStack` nor a layer of torch. The outputs of a model are those
+            of its head at every step, whatever its `readout`.
         batch_size: The number B of sequences that run side by side; by default a single one, whose
             tensors have no batch axis.
     Shape:

@@ -214,9 +214,9 @@ def recurrences(network: Network) -> list[Recurrence]:
     Args:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
             with one of them, any cell with `input_size` and `hidden_size`, or a recurrence. A cell
-            that also requires an elapsed time, as those of ncps do, gets 1. A model that contains
-            a layer or cell is analysed as that layer or cell; use `Recurrence.from_step` for a
-            cell of your own around it.
+            that also requires an elapsed time, as those of ncps do, gets 1. Only the layer
+            or cell inside a model is analysed. If a cell of your own wraps one, pass it through
+            `Recurrence.from_step`.
     Raises:
         ValueError: If the module has no recurrent layer or several, the layer projects its
             states, or the sizes of a step function are unknown.

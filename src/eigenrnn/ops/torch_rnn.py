@@ -25,8 +25,7 @@ _precision_lock = threading.RLock()
 class TorchBackend(Backend):
     """A backend that calls a function of `torch._VF`; a subclass implements `evaluate`.
 
-    The function gets a matrix that was built once per sequence, so a constraint costs nothing per
-    step.
+    The constraint is evaluated once per sequence, and torch's kernel receives W as a plain tensor.
     """
 
     name = "torch"
@@ -51,7 +50,9 @@ class TorchBackend(Backend):
         if call.device == "cpu":
             return "other backends are faster on a CPU: used only if requested by name"
         if torch.version.hip or not torch.backends.cudnn.enabled:
-            return "without cuDNN it takes a launch per operation: used only if requested by name"
+            return (
+                "without cuDNN it launches a kernel per operation: used only if requested by name"
+            )
         return None
 
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
@@ -72,9 +73,9 @@ class TorchBackend(Backend):
 
 
 class _Recorded(torch.autograd.Function):
-    """Torch's function, with the reference where a backward pass must be differentiable.
+    """Calls torch's kernel; differentiates the reference for second derivatives and `vmap`.
 
-    Torch cannot differentiate the backward pass of cuDNN, nor batch it with `vmap`.
+    Torch cannot differentiate the backward pass of cuDNN, nor batch it.
     """
 
     @staticmethod
@@ -118,9 +119,9 @@ class _Recorded(torch.autograd.Function):
 
 @contextmanager
 def full_precision(tensor: Tensor) -> Generator[None]:
-    """Keep cuDNN from rounding the factors of float32 products to TF32, as torch lets it.
+    """Disable TF32 in cuDNN's recurrent kernels.
 
-    Torch has one setting for all threads. The lock keeps two threads from restoring each other's.
+    The setting is global, so a lock keeps threads from overwriting each other's value.
     """
     if tensor.device.type == "cpu" or tensor.dtype != torch.float32:
         yield

@@ -98,7 +98,7 @@ def of_baseline(number: Number) -> Number:
 def steps_below(fraction: float, column: str = "test_loss") -> Number:
     """Return the first step at which a curve is below a fraction of the chance-level loss.
 
-    It is infinite if the curve never is.
+    It is infinite if the curve never falls below.
     """
 
     def of(run: ArchivedRun) -> float | None:
@@ -174,18 +174,18 @@ class CheckResult:
 
     @property
     def is_true(self) -> bool:
-        """Whether the comparison is true in most runs."""
+        """Whether the comparison is true in at least `AGREEING_SHARE` of the runs or pairs."""
         return self.share is not None and self.share >= AGREEING_SHARE
 
 
 @dataclass(frozen=True)
 class Less:
-    """A number of one network is less than that of another, by a factor.
+    """`factor` times the number of one network is below the number of another.
 
     Args:
         smaller: The network with the smaller number.
         larger: The network with the larger number.
-        factor: The smallest ratio of the two numbers.
+        factor: By how much the smaller number is multiplied before they are compared.
         number: The number to compare.
     """
 
@@ -210,7 +210,7 @@ class Less:
 
 @dataclass(frozen=True)
 class MoreOften:
-    """A larger share of the runs of one network succeeds than of those of another.
+    """One network succeeds in a larger share of its runs than another.
 
     Args:
         more: The network that succeeds more often.

@@ -27,7 +27,7 @@ _INTRODUCTION = """\
 # What holds of the five papers
 
 `eigenrnn claims write` generates this page from the runs archived under `results/`. Every number
-of ours was measured."""
+of ours was measured or computed."""
 _CLAIMS = """\
 *Ours* is the median over the seeds, in the order of the networks that the claim compares. A claim
 *holds* if every comparison of its test is true in at least three quarters of the runs, or of the
