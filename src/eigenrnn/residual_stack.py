@@ -90,7 +90,7 @@ class ResidualStack(nn.Module):
 
     With the mixer ``"mlp"`` there is no GLU. A second residual branch follows, a network of two
     layers that is four times as wide inside:
-    :math:`x \leftarrow x + W_2 \, \text{GELU}(W_1 \text{norm}(x) + b_1) + b_2`. A last norm follows
+    :math:`x \leftarrow x + W_2 \, \text{GELU}(W_1 \text{norm}(x) + b_1) + b_2`. A norm follows
     the last block. Every part other than the layers acts on each time step alone, so the stack can
     be stepped like a layer. It has the call of `RNN`, and `SequenceModel` and `LanguageModel`
     accept it like a layer.
