@@ -75,8 +75,8 @@ def test_the_loops_compute_what_torchs_layer_does():
     torch.testing.assert_close(loop(x)[0], rnn(x)[0])
 
 
+@pytest.mark.slow  # needs jax, which no extra installs
 def test_jax_computes_what_torchs_layer_does():
-    pytest.importorskip("jax")
     x = torch.randn(5, 2, 3)
     torch.manual_seed(0)
     found = jax_step(x, 4)()

@@ -128,7 +128,7 @@ def test_a_computed_number_has_the_printed_digits(name):
 def test_the_reported_quantity_is_measured(name):
     row: Row = TRAINED[name]
     measured = {*row.task.metric_names, "loss", "loss_mean", "success", "epoch_seconds"}
-    assert row.reported.quantity in measured or row.reported.file is not None
+    assert row.reported.quantity in measured or row.reported.column is not None
     assert row.reported.split in ("train", *row.task.splits)
 
 

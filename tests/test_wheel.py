@@ -69,8 +69,10 @@ def python(has_compiler, folder, tmp_path_factory):
         (wheel,) = Path(built).glob("*-manylinux*.whl" if has_compiler else "*-any.whl")
     else:
         environment = {} if has_compiler else {"CXX": str(root / "no-compiler")}
-        build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", root, ROOT
-        pip(sys.executable, *build, **environment)
+        # a folder of its own: CMake remembers the compiler that it found
+        build = "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", root
+        settings = "--config-settings", f"build-dir={root / 'build'}"
+        pip(sys.executable, *build, *settings, ROOT, **environment)
         (wheel,) = root.glob("eigenrnn-*.whl")
     run(sys.executable, "-m", "venv", root / "empty")
     python = root / "empty" / "bin" / "python"

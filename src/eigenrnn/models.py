@@ -302,6 +302,9 @@ class SequenceModel(nn.Module):
         self, layer: Stacked[Any] | nn.RNNBase, inputs: Tensor, lengths: Tensor | None
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
         """Return the states of all time steps, if needed, and the last layer's last states."""
+        if isinstance(layer, Stacked) and not layer.outputs_states:
+            outputs = layer(inputs, None, lengths)[0]
+            return outputs, _last_outputs(outputs, lengths, bidirectional=layer.bidirectional)
         if isinstance(layer, Stacked):
             states, h_n = layer(inputs, None, lengths, last_only=True)
         elif lengths is None:
@@ -315,6 +318,21 @@ class SequenceModel(nn.Module):
         # a complex layer may output only the real parts, which come first in its states
         width = self.head.in_features // directions
         return states, torch.cat([h[:, :width] for h in h_n[-directions:]], dim=1)
+
+
+def _last_outputs(
+    outputs: Tensor,  # (T, B, D N)
+    lengths: Tensor | None,  # (B,)
+    *,
+    bidirectional: bool,
+) -> Tensor:  # (B, D N)
+    """Return the output of each direction after its last time step."""
+    T, B, width = outputs.shape
+    ends = torch.full((B,), T) if lengths is None else lengths.to(outputs.device)
+    last = outputs[ends - 1, torch.arange(B, device=outputs.device)]
+    if not bidirectional:
+        return last
+    return torch.cat([last[:, : width // 2], outputs[0, :, width // 2 :]], dim=1)
 
 
 def constrained_parameters(model: nn.Module) -> Iterator[Parameter]:

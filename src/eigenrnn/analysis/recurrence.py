@@ -18,6 +18,7 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.gated import AbstractGatedDirection
+from eigenrnn.layers.linear import LRU, MinGRU
 from eigenrnn.layers.lstm import LSTMDirection
 from eigenrnn.layers.stacked import Stacked
 
@@ -605,8 +606,14 @@ def _layer_recurrences(layer: nn.Module) -> list[Recurrence]:
     """Return the layers and directions of a recurrent layer or cell.
 
     Raises:
-        ValueError: If the layer projects its states.
+        ValueError: If the layer projects its states, or is a linear recurrence.
     """
+    if isinstance(layer, LRU | MinGRU):
+        raise ValueError(
+            f"expected a layer whose state is its output, got {type(layer).__name__}: its "
+            "recurrence is linear in the state; use layer.spectrum(), or pass eigenrnn.analysis."
+            "Recurrence.from_step(step, input_size, state_size)"
+        )
     module: Any = layer.layer if isinstance(layer, AbstractCell) else layer
     if getattr(module, "proj_size", 0):
         raise ValueError(f"expected a layer without projection, got proj_size={module.proj_size}")

@@ -59,6 +59,7 @@ class AbstractDirection(nn.Module, ABC):
     """
 
     input_bias: Parameter | None
+    outputs_states = True  # whether the outputs are the states, or real parts of them
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__()

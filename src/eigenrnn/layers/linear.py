@@ -45,6 +45,7 @@ class LRUDirection(AbstractDirection):
     """
 
     input_bias = None
+    outputs_states = False
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__(config)

@@ -113,6 +113,7 @@ class Stacked(nn.Module, Generic[_D]):
         config = replace(config, **sizes, zoneout=self.zoneout)
         directions = [make_direction(config) for _ in range(self.num_directions)]
         self.output_size = directions[0].output_size * self.num_directions
+        self.outputs_states = directions[0].outputs_states
         config = replace(config, input_size=self.output_size)
         upper_directions = (self.num_layers - 1) * self.num_directions
         self.directions = nn.ModuleList(
