@@ -58,6 +58,10 @@ bool is_double(const std::string& number) {
   throw nb::type_error(("expected float32 or float64, got " + number).c_str());
 }
 
+// All sequences have T steps. A named object: GCC 12 with sanitizers takes the vector inside a
+// temporary `std::nullopt` for uninitialised.
+const Sizes all_steps;
+
 // The options of all recurrences; the shape is T, B, N, M.
 template <class Call>
 Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse) {
@@ -338,7 +342,7 @@ NB_MODULE(_cpu, m) {
   nb::class_<Stepper>(m, "Stepper");
   m.def("elman_stepper", [](const std::string& number, const Shape& shape, int activation,
                             double slope, const std::vector<Pointer>& views) {
-    Elman call = recurrence<Elman>(shape, std::nullopt, false, activation, slope);
+    Elman call = recurrence<Elman>(shape, all_steps, false, activation, slope);
     View* to[] = {&call.U, &call.c, &call.W, &call.bias};
     fill(to, views);
     return std::shared_ptr<Stepper>(
@@ -347,7 +351,7 @@ NB_MODULE(_cpu, m) {
   m.def("gru_stepper",
         [](const std::string& number, const Shape& shape, int activation, double slope,
            bool reset_after, bool update_keeps, const std::vector<Pointer>& views) {
-          Gru call = recurrence<Gru>(shape, std::nullopt, false, activation, slope);
+          Gru call = recurrence<Gru>(shape, all_steps, false, activation, slope);
           call.reset_after = reset_after;
           call.update_keeps = update_keeps;
           View* to[] = {&call.U, &call.c, &call.W, &call.bias, &call.recurrent_bias};
@@ -357,7 +361,7 @@ NB_MODULE(_cpu, m) {
         });
   m.def("lstm_stepper",
         [](const std::string& number, const Shape& shape, const std::vector<Pointer>& views) {
-          Lstm call = recurrence<Lstm>(shape, std::nullopt, false);
+          Lstm call = recurrence<Lstm>(shape, all_steps, false);
           View* to[] = {&call.U, &call.c, &call.W};
           fill(to, views);
           return std::shared_ptr<Stepper>(
