@@ -141,7 +141,7 @@ SHORTENED = {
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
         '--rows "170"': "--rows 'scoRNN 170' --quick --out runs/table2",
         "--resume": "--resume --rows 'LSTM 128' --quick --out runs/table2",
-        "--all  ": "nnrnn/table6  ",  # a recipe without training, in full
+        "--all  ": "nonnormal/fig1  ",  # a recipe without training, in full
     },
     "docs/sweeps.md": {
         "steps: 10000": "steps: 2",
