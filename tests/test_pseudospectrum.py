@@ -127,7 +127,7 @@ def test_radius_is_that_of_the_worst_perturbation(epsilon):
     W = np.random.default_rng(3).standard_normal((6, 6)) / 3
     radius = pseudospectrum(W, epsilon=epsilon, resolution=2).radius
     angles = np.linspace(0, np.pi, 1000)
-    # a rank-one perturbation of norm epsilon, outside of which no point is in the region
+    # a rank-one perturbation of norm epsilon reaches the radius, and no point lies beyond it
     z = radius * np.exp(1j * angles)
     U, sigma, V = np.linalg.svd(z[:, None, None] * np.eye(6) - W)
     worst = sigma[:, -1].argmin()

@@ -328,8 +328,9 @@ def _last_outputs(
 ) -> Tensor:  # (B, D N)
     """Return the output of each direction after its last time step."""
     T, B, width = outputs.shape
-    ends = torch.full((B,), T) if lengths is None else lengths.to(outputs.device)
-    last = outputs[ends - 1, torch.arange(B, device=outputs.device)]
+    device = outputs.device
+    ends = torch.full((B,), T, device=device) if lengths is None else lengths.to(device)
+    last = outputs[ends - 1, torch.arange(B, device=device)]
     if not bidirectional:
         return last
     return torch.cat([last[:, : width // 2], outputs[0, :, width // 2 :]], dim=1)
@@ -354,8 +355,8 @@ def parameter_groups(
     """Group the trained parameters of a model for an optimiser of torch.
 
     The constrained matrices get a learning rate of their own. Weight decay leaves the raw
-    parameters of constraints alone: it would not shrink W, but pull it to an arbitrary matrix of
-    its set. A matrix that is `Unconstrained` decays like any other weight.
+    parameters of constraints alone: it would not shrink W, but pull it to the matrix whose raw
+    parameters are zero. A matrix that is `Unconstrained` decays like any other weight.
 
     Args:
         model: Any module, also one with `constrain` on a matrix of a torch layer.

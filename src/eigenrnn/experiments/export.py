@@ -3,6 +3,7 @@
 import copy
 import logging
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -112,14 +113,15 @@ def export_model(
     return description
 
 
-class _Exported(nn.Module):
+class _Exported(nn.Module, ABC):
     """A model with tensors alone as inputs and outputs, and the names of their axes."""
 
     inputs: Sequence[tuple[str, tuple[str | int, ...]]]
     outputs: Sequence[tuple[str, tuple[str | int, ...]]]
 
+    @abstractmethod
     def example(self, T: int, B: int) -> tuple[Tensor, ...]:
-        raise NotImplementedError
+        """Return inputs of T time steps and B sequences."""
 
     def initial_states(self) -> dict[str, Any]:
         return {}

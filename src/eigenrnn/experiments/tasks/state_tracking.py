@@ -59,8 +59,8 @@ class StateTracking(Synthetic):
             the permutations; two cycles of the even ones.
         length: The number T of letters of a training word. With a target after each letter it
             also trains on all shorter words.
-        test_lengths: The lengths, in ascending order, of which `accuracy_n` is measured. The words
-            of the validation and test sets have the longest of them.
+        test_lengths: The numbers n of letters, ascending, at which `accuracy_n` is measured. The
+            words of the validation and test sets have the largest n.
 
     Shape:
         inputs: :math:`(T, B, M)`, one of M letters, one-hot.

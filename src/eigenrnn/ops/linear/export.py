@@ -1,5 +1,7 @@
 """The linear recurrence as `torch.export` and `torch.onnx.export` record it."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -7,6 +9,10 @@ from eigenrnn.ops.exporting import scan_steps
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 
 __all__ = ["export_linear"]
+
+
+class _NoWeights(NamedTuple):
+    """No operands that stay the same over time."""
 
 
 def export_linear(
@@ -23,16 +29,16 @@ def export_linear(
     if not x.is_complex():
 
         def step(
-            states: tuple[Tensor, ...], now: tuple[Tensor, ...], _: tuple[()]
+            states: tuple[Tensor, ...], now: tuple[Tensor, ...], _: _NoWeights
         ) -> tuple[Tensor, ...]:
             return (now[1] * states[0] + now[0],)
 
         inputs = [x, decay.expand_as(x)]
-        h, (last,) = scan_steps(step, [h0], inputs, _NONE, lengths, options.reverse)
+        h, (last,) = scan_steps(step, [h0], inputs, _NoWeights(), lengths, options.reverse)
         return h, last
 
     def complex_step(
-        states: tuple[Tensor, ...], now: tuple[Tensor, ...], _: tuple[()]
+        states: tuple[Tensor, ...], now: tuple[Tensor, ...], _: _NoWeights
     ) -> tuple[Tensor, ...]:
         real, imaginary = states[0].chunk(2, dim=1)
         x_t, factors = now
@@ -41,20 +47,10 @@ def export_linear(
 
     parts = _parts(x)
     inputs = [parts, _parts(decay).expand_as(parts)]  # ONNX expands real numbers only
-    h, (last,) = scan_steps(complex_step, [_parts(h0)], inputs, _NONE, lengths, options.reverse)
+    h, (last,) = scan_steps(
+        complex_step, [_parts(h0)], inputs, _NoWeights(), lengths, options.reverse
+    )
     return _from_parts(h), _from_parts(last)
-
-
-class _NoWeights(tuple[()]):
-    """No operands that stay the same over time."""
-
-    __slots__ = ()
-
-    def _make(self, _: object) -> "_NoWeights":
-        return self
-
-
-_NONE = _NoWeights()
 
 
 def _parts(z: Tensor) -> Tensor:  # (..., 2 N)
