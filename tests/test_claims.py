@@ -23,6 +23,7 @@ from eigenrnn.experiments.claims.claim import (
 )
 from eigenrnn.experiments.recipes import Computed, Row
 from eigenrnn.experiments.registry import CLAIMS, RECIPES
+from eigenrnn.experiments.training.run_key import Length
 
 OURS, THEIRS = Runs("paper/table1", "ours"), Runs("paper/table1", "theirs")
 
@@ -63,7 +64,8 @@ def test_the_runs_of_a_claim_exist(claim):
         assert isinstance(row, Row)
         assert row.layer is not None
         assert set(runs.points) <= set(row.points())
-        assert runs.epochs is None or runs.epochs < row.settings.epochs
+        if runs.reduced is not None:
+            assert runs.reduced.number < getattr(row.settings, runs.reduced.unit)
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
@@ -156,7 +158,7 @@ def test_a_claim_with_a_missing_number_is_not_tried():
 
 
 def test_a_claim_with_a_reduced_run_holds_reduced():
-    reduced = Runs("paper/table1", "ours", epochs=3)
+    reduced = Runs("paper/table1", "ours", reduced=Length("epochs", 3))
     judged = claim(AtMost(reduced, 1.0)).judge(lambda _: [run(0.5)])
     assert judged.verdict == "holds reduced"
 

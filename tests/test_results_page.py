@@ -12,6 +12,7 @@ from eigenrnn.experiments.registry import CLAIMS, RECIPES
 from eigenrnn.experiments.results import Plan, collect
 from eigenrnn.experiments.results.page import describe_quantity, to_markdown
 from eigenrnn.experiments.results.plan import remaining_rows
+from eigenrnn.experiments.training.run_key import Length
 from recipes_for_results import (
     FIGURE,
     SEEDS,
@@ -165,8 +166,8 @@ def test_reduced_runs_stand_apart(archive):
     known[TABLE] = changed(
         known[TABLE], "scoRNN 6", settings=replace(row().settings, steps=None, epochs=9)
     )
-    run = of_figure(known[TABLE].reduced(3), 0, [4.0, 2.0, 1.0])
-    archive.add(replace(run, value=0.25, reduced_epochs=3))
+    run = of_figure(known[TABLE].reduced(Length("epochs", 3)), 0, [4.0, 2.0, 1.0])
+    archive.add(replace(run, value=0.25, reduced=Length("epochs", 3)))
     page = page_of(archive, known)
     (cells,) = lines(page, "Reduced experiments")
     assert (cells["network"], cells["epochs"], cells["ours"]) == (

@@ -7,17 +7,18 @@ import pytest
 
 from eigenrnn.experiments.claims.claim import AtLeast, AtMost, Claim, Less, Runs
 from eigenrnn.experiments.cli.main import main
-from eigenrnn.experiments.recipes import Recipe
+from eigenrnn.experiments.recipes import Recipe, Row
 from eigenrnn.experiments.recipes.runs import row_of
 from eigenrnn.experiments.results import Archive, collect
 from eigenrnn.experiments.results.archive import runs_by_row
 from eigenrnn.experiments.results.verdicts import Verdicts
 from eigenrnn.experiments.tasks import Copying
-from eigenrnn.experiments.training.run_key import RunKey
+from eigenrnn.experiments.training.run_key import Length, RunKey
 from recipes_for_results import TABLE, recipes, row, run
 
 NAME = "tiny/table2"
 SMALL, LARGE = "scoRNN 4", "scoRNN 6"
+ONE_EPOCH = Length("epochs", 1)
 
 
 def recipe():
@@ -43,42 +44,56 @@ def verdicts(claims, tmp_path):
 
 
 def missing(found):
-    return [(runs.row, runs.seeds, runs.epochs) for _, runs in found.missing()]
+    return [(runs.row, runs.seeds, runs.reduced) for _, runs in found.missing()]
 
 
 # reduced runs
 
 
 def test_a_reduced_recipe_has_fewer_epochs():
-    reduced = recipe().reduced(2)
-    assert reduced.reduced_epochs == 2
+    reduced = recipe().reduced(Length("epochs", 2))
+    assert reduced.reduced_to == ("epochs", 2)
     assert {row.settings.epochs for row in reduced.rows} == {2}
 
 
 @pytest.mark.parametrize("epochs", [3, 4])
 def test_a_recipe_is_not_reduced_to_as_many_epochs(epochs):
     with pytest.raises(ValueError, match=r"expected fewer epochs .* train for at most 3 epochs"):
-        recipe().reduced(epochs)
+        recipe().reduced(Length("epochs", epochs))
 
 
 def test_a_recipe_of_steps_is_not_reduced():
     with pytest.raises(ValueError, match="its rows train for a number of steps"):
-        recipes()["tiny/fig1"].reduced(1)
+        recipes()["tiny/fig1"].reduced(ONE_EPOCH)
+
+
+def test_a_recipe_of_steps_has_fewer_steps():
+    of_steps = recipes()["tiny/fig1"]
+    length = Length("steps", 2)
+    reduced = of_steps.reduced(length)
+    assert {row.settings.steps for row in reduced.rows if isinstance(row, Row)} == {2}
+    assert str(length) == "2 steps"
+
+
+@pytest.mark.parametrize("value", [[], ["minutes", 3], ["steps", "3"], ["steps", True]])
+def test_another_length_is_refused(value):
+    with pytest.raises(ValueError, match=r"expected .* as reduced, got"):
+        Length.from_json(value)
 
 
 @pytest.fixture(scope="module")
 def reduced_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reduced")
-    run(recipe().reduced(1), folder, seeds=[0])
+    run(recipe().reduced(ONE_EPOCH), folder, seeds=[0])
     return folder
 
 
 def test_a_reduced_run_is_archived_as_what_it_is(reduced_folder, tmp_path):
     collect([reduced_folder], tmp_path, KNOWN)
     found = Archive(tmp_path).runs()
-    assert [(run.row, run.reduced_epochs, run.state) for run in found] == [
-        (SMALL, 1, "ended"),
-        (LARGE, 1, "ended"),
+    assert [(run.row, run.reduced, run.state) for run in found] == [
+        (SMALL, ONE_EPOCH, "ended"),
+        (LARGE, ONE_EPOCH, "ended"),
     ]
     assert {run.relative_path.name for run in found} == {"seed-0-epochs-1.json"}
 
@@ -116,7 +131,7 @@ def test_a_claim_without_runs_is_not_tried(tmp_path):
 
 
 def test_missing_runs_are_made_and_decide_the_claim(tmp_path):
-    small, large = Runs(NAME, SMALL, epochs=1), Runs(NAME, LARGE, epochs=1)
+    small, large = Runs(NAME, SMALL, reduced=ONE_EPOCH), Runs(NAME, LARGE, reduced=ONE_EPOCH)
     claims = claim(AtLeast(small, 0.0), Less(small, large, factor=1e9))
     before = verdicts(claims, tmp_path)
     for _, runs in before.missing():
@@ -128,14 +143,14 @@ def test_missing_runs_are_made_and_decide_the_claim(tmp_path):
 
 def test_a_full_run_does_not_stand_for_a_reduced_one(reduced_folder, tmp_path):
     collect([reduced_folder], tmp_path / "archive", KNOWN)
-    claims = claim(AtLeast(Runs(NAME, SMALL, epochs=2), 0.0))
-    assert missing(verdicts(claims, tmp_path)) == [(SMALL, (0,), 2)]
+    claims = claim(AtLeast(Runs(NAME, SMALL, reduced=Length("epochs", 2)), 0.0))
+    assert missing(verdicts(claims, tmp_path)) == [(SMALL, (0,), ("epochs", 2))]
 
 
 def test_only_the_missing_seeds_are_made(reduced_folder, tmp_path):
     collect([reduced_folder], tmp_path / "archive", KNOWN)
-    claims = claim(AtLeast(Runs(NAME, SMALL, (0, 1), epochs=1), 0.0))
-    assert missing(verdicts(claims, tmp_path)) == [(SMALL, (1,), 1)]
+    claims = claim(AtLeast(Runs(NAME, SMALL, (0, 1), reduced=ONE_EPOCH), 0.0))
+    assert missing(verdicts(claims, tmp_path)) == [(SMALL, (1,), ONE_EPOCH)]
 
 
 def test_a_run_that_two_claims_need_is_missing_once(tmp_path):

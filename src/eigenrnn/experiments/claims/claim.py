@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean, median
 from typing import Literal
 
 from eigenrnn.experiments.training.archived_run import ArchivedRun
+from eigenrnn.experiments.training.run_key import Length
 
 __all__ = [
     "AGREEING_SHARE",
@@ -136,14 +137,14 @@ class Runs:
         row: The label of the row.
         seeds: The seeds.
         points: The points of the row's grid.
-        epochs: The number of epochs, if the runs are reduced; None for full runs.
+        reduced: The length of the runs, if they are reduced; None for full runs.
     """
 
     recipe: str
     row: str
     seeds: tuple[int, ...] = (0,)
     points: tuple[str, ...] = ("",)
-    epochs: int | None = None
+    reduced: Length | None = None
 
     @property
     def count(self) -> int:
@@ -325,6 +326,12 @@ class AtLeast:
 Check = Less | MoreOften | Close | AtMost | AtLeast
 
 
+def _full(check: Check) -> Check:
+    """Return the comparison of the full runs."""
+    networks = {name: runs for name, runs in vars(check).items() if isinstance(runs, Runs)}
+    return replace(check, **{n: replace(runs, reduced=None) for n, runs in networks.items()})
+
+
 def _numbers(number: Number, runs: Sequence[ArchivedRun]) -> list[float] | None:
     """Return the number of every run; None if there is no run or one has no such number."""
     found = [number.read(run) for run in runs]
@@ -373,7 +380,13 @@ class Claim:
     @property
     def is_reduced(self) -> bool:
         """Whether a run of its experiment is reduced."""
-        return any(runs.epochs is not None for runs in self.experiment)
+        return any(runs.reduced is not None for runs in self.experiment)
+
+    def with_full_runs(self, find: FindRuns) -> "Claim":
+        """Return the claim whose comparisons use full runs where all of theirs are archived."""
+        tests = ((check, _full(check)) for check in self.test)
+        chosen = (full if all(map(find, full.runs)) else check for check, full in tests)
+        return replace(self, test=tuple(chosen))
 
     def judge(self, find: FindRuns) -> "Judgement":
         """Decide the claim by the archived runs.
@@ -381,17 +394,19 @@ class Claim:
         Args:
             find: Returns the archived runs of a network.
         """
-        results = tuple(check.check(find) for check in self.test)
-        return Judgement(self, self._verdict(results), results)
+        claim = self.with_full_runs(find)
+        results = tuple(check.check(find) for check in claim.test)
+        return Judgement(claim, _verdict(claim, results), results)
 
-    def _verdict(self, results: Sequence[CheckResult]) -> Verdict:
-        if self.unjudged:
-            return "cannot be judged"
-        if any(result.share is None for result in results):
-            return "not tried"
-        if all(result.is_true for result in results):
-            return "holds reduced" if self.is_reduced else "holds"
-        return "partly" if any(result.is_true for result in results) else "fails"
+
+def _verdict(claim: Claim, results: Sequence[CheckResult]) -> Verdict:
+    if claim.unjudged:
+        return "cannot be judged"
+    if any(result.share is None for result in results):
+        return "not tried"
+    if all(result.is_true for result in results):
+        return "holds reduced" if claim.is_reduced else "holds"
+    return "partly" if any(result.is_true for result in results) else "fails"
 
 
 @dataclass(frozen=True)

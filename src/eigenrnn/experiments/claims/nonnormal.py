@@ -1,12 +1,13 @@
 """The claims of the paper on non-normal initialisers."""
 
 from eigenrnn.experiments.claims.claim import AtLeast, AtMost, Claim, Less, MoreOften, Runs
+from eigenrnn.experiments.training.run_key import Length
 
 __all__ = ["CLAIMS"]
 
 _SEED = (1,)
-_EPOCHS = 30
-_SHORT = 20
+_EPOCHS = Length("epochs", 30)
+_SHORT = Length("epochs", 20)
 
 
 def _copying(row: str, points: tuple[str, ...]) -> Runs:
@@ -29,7 +30,7 @@ def _toy(kind: str, task: str) -> Runs:
 
 
 def _words(kind: str) -> Runs:
-    return Runs("nonnormal/table1", f"{kind} words", _SEED, epochs=5)
+    return Runs("nonnormal/table1", f"{kind} words", _SEED, reduced=Length("epochs", 5))
 
 
 def _departure(task: str) -> Runs:

@@ -106,9 +106,9 @@ def _plan(verdicts: Verdicts, console: Console) -> int:
     for claim, runs in missing:
         seconds = verdicts.seconds(runs)
         total += seconds
-        epochs = "" if runs.epochs is None else f", {runs.epochs} epochs"
+        length = "" if runs.reduced is None else f", {runs.reduced}"
         times = duration(seconds), duration(total)
-        table.add_row(claim.id, runs.recipe, f"{runs.row}{epochs}", str(runs.count), *times)
+        table.add_row(claim.id, runs.recipe, f"{runs.row}{length}", str(runs.count), *times)
     console.print(table if missing else "no runs are missing")
     return 0
 

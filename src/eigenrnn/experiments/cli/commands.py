@@ -22,7 +22,7 @@ from eigenrnn.experiments.cli.train_options import (
     recipe_with_data_root,
 )
 from eigenrnn.experiments.errors import NonFiniteLossError
-from eigenrnn.experiments.recipes import reproduce
+from eigenrnn.experiments.recipes import Recipe, reproduce
 from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.tasks import Task
@@ -31,6 +31,7 @@ from eigenrnn.experiments.training.files import write_json
 from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.processes import check_accelerator, is_first_process
 from eigenrnn.experiments.training.progress import plain_console
+from eigenrnn.experiments.training.run_key import Length
 from eigenrnn.models import count_parameters
 
 __all__ = ["run"]
@@ -136,6 +137,21 @@ def _print_result(result: Result, task: Task, model: nn.Module, console: Console
     console.print(f"in {result.directory}")
 
 
+def _reduced(recipe: Recipe, options: Namespace) -> Recipe:
+    """Return the recipe with the length that `--epochs` or `--steps` asks for.
+
+    Raises:
+        ValueError: If the options do not fit each other, or no row trains for longer.
+    """
+    if sum((options.epochs is not None, options.steps is not None, options.quick)) > 1:
+        raise ValueError("expected one of --epochs, --steps and --quick, got several")
+    if options.epochs is not None:
+        return recipe.reduced(Length("epochs", options.epochs))
+    if options.steps is not None:
+        return recipe.reduced(Length("steps", options.steps))
+    return recipe
+
+
 def _reproduce(options: Namespace, console: Console) -> int:
     if options.all:
         return _status(reproduce_all(options, console))
@@ -149,10 +165,7 @@ def _reproduce(options: Namespace, console: Console) -> int:
     if options.recipe not in RECIPES:
         raise ValueError(name_lookup.unknown_name("recipe", options.recipe, RECIPES))
     recipe = recipe_with_data_root(RECIPES[options.recipe], options.data_root)
-    if options.epochs is not None:
-        if options.quick:
-            raise ValueError("expected --epochs or --quick, got both")
-        recipe = recipe.reduced(options.epochs)
+    recipe = _reduced(recipe, options)
     directory = Path(options.out or f"runs/{folder_name(recipe, quick=options.quick)}")
     outcomes = reproduce(
         recipe,

@@ -122,6 +122,7 @@ def _reproduce() -> Parser:
         type=int,
         help="reduced runs: train for so many epochs; the paper trains for longer",
     )
+    parser.add_argument("--steps", type=int, help="reduced runs: train for so many steps")
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -129,7 +130,8 @@ def _reproduce() -> Parser:
     )
     _add_run_arguments(
         parser,
-        "runs/RECIPE, with --quick runs/RECIPE-quick, with --epochs runs/RECIPE-epochs-N; "
+        "runs/RECIPE, with --quick runs/RECIPE-quick, with --epochs runs/RECIPE-epochs-N, "
+        "with --steps runs/RECIPE-steps-N; "
         "with --all: runs",
     )
     return parser

@@ -17,6 +17,7 @@ from eigenrnn.experiments.training.description import (
     describe_option_defaults,
     describe_options,
 )
+from eigenrnn.experiments.training.run_key import Length
 from eigenrnn.init import Initializer
 from eigenrnn.models import SequenceModel, count_parameters
 
@@ -238,6 +239,10 @@ class Row:
             grid=(),
         )
 
+    def shortened(self, length: Length) -> "Row":
+        """Return the row with another number of epochs or steps."""
+        return replace(self, settings=replace(self.settings, **{length.unit: length.number}))
+
     def quick(self, steps: int | None = None) -> "Row":
         """Return a smaller row for a smoke test, with the middle point of its grid."""
         grid = tuple(replace(a, values=(a.values[len(a.values) // 2],)) for a in self.grid)
@@ -312,8 +317,8 @@ Entry = Row | Computed | Quoted
 """One line of a recipe."""
 
 
-def _is_longer(row: Entry, epochs: int) -> TypeGuard[Row]:
-    return isinstance(row, Row) and (row.settings.epochs or 0) > epochs
+def _is_longer(row: Entry, length: Length) -> TypeGuard[Row]:
+    return isinstance(row, Row) and (getattr(row.settings, length.unit) or 0) > length.number
 
 
 @dataclass(frozen=True)
@@ -328,7 +333,7 @@ class Recipe:
         seeds: The seeds of the runs: those of the paper, or as many as the paper has runs.
         departures: Differences from the paper that concern all rows.
         panels: The pictures that are drawn in addition to the training curves.
-        reduced_epochs: The number of epochs of its runs, if they are reduced; else None.
+        reduced_to: The length of its runs, if they are reduced; else None.
     """
 
     name: str
@@ -338,34 +343,33 @@ class Recipe:
     seeds: tuple[int, ...] = (0,)
     departures: tuple[str, ...] = ()
     panels: "tuple[Panel, ...]" = ()
-    reduced_epochs: int | None = None
+    reduced_to: Length | None = None
 
-    def reduced(self, epochs: int) -> "Recipe":
-        """Return the recipe with fewer epochs per run; its numbers are not the paper's.
+    def reduced(self, length: Length) -> "Recipe":
+        """Return the recipe with shorter runs; its numbers are not the paper's.
 
-        Rows that do not train for more epochs are left out.
+        Rows that do not train for longer are left out.
 
         Raises:
-            ValueError: If no row trains for more epochs.
+            ValueError: If no row trains for longer.
         """
-        check_positive_integer("epochs", epochs)
-        if not self.can_reduce(epochs):
-            full = [row.settings.epochs or 0 for row in self.rows if isinstance(row, Row)]
-            longest = f"at most {max(full)} epochs" if any(full) else "a number of steps"
+        unit, number = length
+        check_positive_integer(unit, number)
+        if not self.can_reduce(length):
+            rows = [row for row in self.rows if isinstance(row, Row)]
+            full = [getattr(row.settings, unit) or 0 for row in rows]
+            other = "steps" if unit == "epochs" else "epochs"
+            longest = f"at most {max(full):,} {unit}" if any(full) else f"a number of {other}"
             raise ValueError(
-                f"expected fewer epochs than a row of {self.name} has, got {epochs}: its rows "
+                f"expected fewer {unit} than a row of {self.name} has, got {number}: its rows "
                 f"train for {longest}"
             )
-        rows = tuple(
-            replace(row, settings=replace(row.settings, epochs=epochs))
-            for row in self.rows
-            if _is_longer(row, epochs)
-        )
-        return replace(self, rows=rows, reduced_epochs=epochs)
+        shorter = tuple(row.shortened(length) for row in self.rows if _is_longer(row, length))
+        return replace(self, rows=shorter, reduced_to=length)
 
-    def can_reduce(self, epochs: int) -> bool:
-        """Whether a row trains for more epochs."""
-        return any(_is_longer(row, epochs) for row in self.rows)
+    def can_reduce(self, length: Length) -> bool:
+        """Whether a row trains for longer."""
+        return any(_is_longer(row, length) for row in self.rows)
 
     def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
         """Return the rows whose label equals a pattern or, if none does, contains it.

@@ -15,7 +15,7 @@ from eigenrnn.experiments.report.tables import Table, comparison
 from eigenrnn.experiments.training.files import check_types, read_json, write_json
 from eigenrnn.experiments.training.fingerprint import revision, versions
 from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import run_path
+from eigenrnn.experiments.training.run_key import Length, run_path
 
 __all__ = [
     "Note",
@@ -102,11 +102,11 @@ def computed_path(label: str) -> Path:
     return run_path(label, "", 0).with_name("computed.json")
 
 
-def recipe_of_folder(folder: Path) -> tuple[str, bool, int | None] | None:
+def recipe_of_folder(folder: Path) -> tuple[str, bool, Length | None] | None:
     """Return the name of the recipe that was run in a folder, and the kind of its runs.
 
     Returns:
-        The name, whether the runs are quick, and the number of epochs of reduced runs; None if
+        The name, whether the runs are quick, and the length of reduced runs; None if
         the folder is not that of a recipe.
     Raises:
         ValueError: If the first file found is damaged.
@@ -173,10 +173,9 @@ def notice_of(recipe: Recipe, *, quick: bool) -> str:
             "A quick run: it shows that the recipe works; its numbers are not comparable with the "
             "paper's."
         )
-    if recipe.reduced_epochs is None:
+    if recipe.reduced_to is None:
         return ""
-    epochs = f"{recipe.reduced_epochs} epoch{'' if recipe.reduced_epochs == 1 else 's'}"
-    return f"Reduced runs of {epochs}: the paper trains for longer."
+    return f"Reduced runs of {recipe.reduced_to}: the paper trains for longer."
 
 
 def _pictures(recipe: Recipe, drawn: Sequence[Panel]) -> list[str]:

@@ -14,7 +14,7 @@ from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training import Callback, Result, fit
 from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import RunKey, run_path
+from eigenrnn.experiments.training.run_key import Length, RunKey, run_path
 
 __all__ = [
     "Run",
@@ -127,8 +127,8 @@ def row_of(key: RunKey, recipe: Recipe) -> Row:
     Raises:
         ValueError: If the recipe has no such row or point.
     """
-    if key.reduced_epochs is not None:
-        recipe = recipe.reduced(key.reduced_epochs)
+    if key.reduced is not None:
+        recipe = recipe.reduced(key.reduced)
     rows = {row.label: row for row in recipe.rows if isinstance(row, Row) and row.layer}
     if key.row not in rows:
         raise ValueError(f"expected a row of {recipe.name} ({', '.join(rows)}), got {key.row!r}")
@@ -178,21 +178,23 @@ def runs_in(folder: Path, recipe: Recipe, row: Row, *, quick: bool = False) -> I
             run = _run(recipe, chosen, point, seed, quick=quick, root=folder)
             config = run.files.read_config(any_version=True)
             entry = config.get("config") or {}
-            if kind_of_runs(entry) == (recipe.name, quick, recipe.reduced_epochs):
+            if kind_of_runs(entry) == (recipe.name, quick, recipe.reduced_to):
                 yield run
 
 
-def kind_of_runs(entry: Mapping[str, Any]) -> tuple[Any, bool, int | None]:
-    """Return the recipe of a run, whether it is quick, and the epochs of a reduced run.
+def kind_of_runs(entry: Mapping[str, Any]) -> tuple[Any, bool, Length | None]:
+    """Return the recipe of a run, whether it is quick, and the length of a reduced run.
 
     Args:
         entry: The entry of `config.json` that names the run.
     """
-    return entry.get("recipe"), bool(entry.get("quick")), entry.get("reduced_epochs")
+    reduced = entry.get("reduced")
+    length = None if reduced is None else Length.from_json(reduced)
+    return entry.get("recipe"), bool(entry.get("quick")), length
 
 
 def _run(recipe: Recipe, row: Row, point: str, seed: int, *, quick: bool, root: Path) -> Run:
-    key = RunKey(recipe.name, row.label, point, seed, quick, recipe.reduced_epochs)
+    key = RunKey(recipe.name, row.label, point, seed, quick, recipe.reduced_to)
     return Run(recipe, row.with_seed(seed), key, root)
 
 
@@ -203,8 +205,8 @@ def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:
 
 def folder_name(recipe: Recipe, *, quick: bool) -> str:
     """Return the default name of the folder of a recipe."""
-    reduced = recipe.reduced_epochs
-    kind = "-quick" if quick else "" if reduced is None else f"-epochs-{reduced}"
+    reduced = recipe.reduced_to
+    kind = "-quick" if quick else f"-{reduced.unit}-{reduced.number}" if reduced else ""
     return recipe.name.replace("/", "-") + kind
 
 

@@ -108,8 +108,8 @@ def current_runs(
 
 def _mismatch(row: Entry, run: ArchivedRun) -> str:
     """Say how a run differs from its row; empty if it matches."""
-    if run.reduced_epochs is not None and isinstance(row, Row):
-        row = replace(row, settings=replace(row.settings, epochs=run.reduced_epochs))
+    if run.reduced is not None and isinstance(row, Row):
+        row = row.shortened(run.reduced)
     if not isinstance(row, Row) or run.seed is None:
         return "" if run.state == "computed" else "the row is not trained"
     points = row.points()
@@ -160,7 +160,7 @@ def runs_by_row(
     """Group current full runs by recipe and row, sorted by the recipe's points and seeds."""
     rows = {(r.name, row.label): row for r in recipes.values() for row in r.rows}
     found: dict[tuple[str, str], list[ArchivedRun]] = {}
-    for run in (run for run in runs if run.reduced_epochs is None):
+    for run in (run for run in runs if run.reduced is None):
         found.setdefault((run.recipe, run.row), []).append(run)
     for name, row_runs in found.items():
         row = rows[name]

@@ -27,6 +27,7 @@ from eigenrnn.experiments.training.archived_run import ArchivedRun, Curve
 from eigenrnn.experiments.training.files import Columns
 from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
+from eigenrnn.experiments.training.run_key import Length
 
 __all__ = ["MAX_POINTS", "CollectResult", "collect", "evaluated_curve", "training_curve"]
 
@@ -76,18 +77,18 @@ def collect(
     recipe_folders = _recipe_folders(folders, recipes, collected)
     with locked(target.folder):
         for folder, recipe in recipe_folders.items():
-            others = shared(recipe.reduced_epochs)
+            others = shared(recipe.reduced_to)
             for run in _runs(folder, recipe, others, collected, unfinished=unfinished):
                 _add(run, target, collected, overwrite=overwrite)
     return collected
 
 
-def _shared_runs(recipes: Mapping[str, Recipe], reduced_epochs: int | None) -> SharedRuns:
+def _shared_runs(recipes: Mapping[str, Recipe], reduced_to: Length | None) -> SharedRuns:
     """Return the runs of all recipes, full or reduced, that rows share."""
-    if reduced_epochs is None:
+    if reduced_to is None:
         return SharedRuns(recipes)
-    can_reduce = {n: r for n, r in recipes.items() if r.can_reduce(reduced_epochs)}
-    return SharedRuns({name: r.reduced(reduced_epochs) for name, r in can_reduce.items()})
+    can_reduce = {n: r for n, r in recipes.items() if r.can_reduce(reduced_to)}
+    return SharedRuns({name: r.reduced(reduced_to) for name, r in can_reduce.items()})
 
 
 def _add(run: ArchivedRun, archive: Archive, collected: CollectResult, *, overwrite: bool) -> None:
@@ -138,7 +139,7 @@ def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
     Raises:
         ValueError: If it holds quick runs, or runs of an unknown recipe.
     """
-    name, quick, reduced_epochs = recipe_of_folder(folder) or ("", False, None)
+    name, quick, reduced_to = recipe_of_folder(folder) or ("", False, None)
     if quick:
         raise ValueError(
             f"expected full runs in {folder}, got quick ones, whose numbers are not comparable: "
@@ -146,7 +147,7 @@ def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
         )
     if name not in recipes:
         raise ValueError(f"expected a recipe of this version in {folder}, got {name!r}")
-    return recipes[name] if reduced_epochs is None else recipes[name].reduced(reduced_epochs)
+    return recipes[name] if reduced_to is None else recipes[name].reduced(reduced_to)
 
 
 def _runs(
@@ -207,7 +208,7 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
         row=key.row,
         point=key.point,
         seed=key.seed,
-        reduced_epochs=key.reduced_epochs,
+        reduced=key.reduced,
         state=cast("Any", state),
         **recorded,
         parameters=config["parameters"],

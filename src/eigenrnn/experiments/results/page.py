@@ -17,6 +17,7 @@ from eigenrnn.experiments.results.plan import remaining_rows
 from eigenrnn.experiments.results.remarks import Remark, read_remarks
 from eigenrnn.experiments.results.verdicts import Verdicts
 from eigenrnn.experiments.training.archived_run import ArchivedRun
+from eigenrnn.experiments.training.run_key import Length
 
 __all__ = ["PICTURES", "describe_quantity", "duration", "to_markdown"]
 
@@ -31,8 +32,9 @@ of ours was measured or computed."""
 _CLAIMS = """\
 *Ours* is the median over the seeds, in the order of the networks that the claim compares. A claim
 *holds* if every comparison of its test is true in at least three quarters of the runs, or of the
-pairs of runs. It holds *partly* if some comparisons are. *Reduced* means fewer epochs than in the
-paper. *Paper's* are its numbers of the same networks at full length, where it prints them."""
+pairs of runs. It holds *partly* if some comparisons are. *Reduced* means that a network trained
+for less time than in the paper. *Paper's* are its numbers of the same networks at full length,
+where it prints them."""
 _RULES = """\
 ### Rules
 
@@ -56,7 +58,7 @@ recipes --json` lists how each row departs from its paper."""
 _REDUCED = """
 ## Reduced experiments
 
-These runs train for fewer epochs than the paper. They count for the claims only, as *reduced*."""
+These runs train for less time than the paper. They count for the claims only, as *reduced*."""
 _NOT_RUN = """
 ### Runs that were not made
 
@@ -156,7 +158,7 @@ def to_markdown(
         for row in recipe.rows
     ]
     own_rows = [row for row in rows if row.has_own_runs]
-    reduced = [run for run in runs if run.reduced_epochs is not None]
+    reduced = [run for run in runs if run.reduced is not None]
     judgements = Verdicts(claims, recipes, folder).judge()
     lines = [_INTRODUCTION, "", _how_much(judgements, own_rows, runs), ""]
     lines += [*_claims(judgements, recipes), "", _CLAIMS, "", PICTURES]
@@ -258,7 +260,7 @@ def _papers_numbers(judgement: Judgement, recipes: Mapping[str, Recipe]) -> str:
     rows = {
         row.label: row.reported
         for runs in judgement.claim.experiment
-        if runs.epochs is None
+        if runs.reduced is None
         for row in recipes[runs.recipe].rows
         if row.label == runs.row
     }
@@ -356,22 +358,29 @@ def _processor_time(row: PageRow) -> str:
 
 
 def _reduced(runs: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> list[str]:
-    """Return the table of reduced runs, one line per network, point and number of epochs."""
-    groups: dict[tuple[str, str, str, int | None], list[ArchivedRun]] = {}
+    """Return the table of reduced runs, one line per network, point and length."""
+    groups: dict[tuple[str, str, str, Length], list[ArchivedRun]] = {}
     for run in runs:
-        groups.setdefault((run.recipe, run.row, run.point, run.reduced_epochs), []).append(run)
+        if run.reduced is not None:
+            groups.setdefault((run.recipe, run.row, run.point, run.reduced), []).append(run)
     table: dict[str, list[str]] = {
         name: []
-        for name in ("recipe", "network", "point", "compared", "epochs", "ours", "updates")
+        for name in ("recipe", "network", "point", "compared", "length", "ours", "updates")
     }
-    for (recipe, label, point, epochs), its in groups.items():
+    for (recipe, label, point, length), its in groups.items():
         (row,) = (row for row in recipes[recipe].rows if row.label == label)
-        full = row.settings.epochs if isinstance(row, Row) else None
+        full = getattr(row.settings, length.unit) if isinstance(row, Row) else 0
         values = [run.value for run in its if run.value is not None]
         ours = f"{statistics.fmean(values):#.4g} ({len(values)})" if values else "no number"
         diverged = sum(run.state == "diverged" for run in its)
         cells = (
-            *(recipe, label, point, describe_quantity(row), f"{epochs} of {full}"),
+            *(
+                recipe,
+                label,
+                point,
+                describe_quantity(row),
+                f"{length.number:,} of {full:,} {length.unit}",
+            ),
             ours + (f"; {diverged} diverged" if diverged else ""),
             _updates(its),
         )

@@ -29,7 +29,7 @@ def rows_in_order(
 
     The first group has the runs that are named first, the second one all runs of every row.
     """
-    for runs in (runs for runs in first if runs.recipe in recipes and runs.epochs is None):
+    for runs in (runs for runs in first if runs.recipe in recipes and runs.reduced is None):
         recipe = recipes[runs.recipe]
         for row in recipe.select([runs.row]):
             yield 1, recipe, row, runs
@@ -321,8 +321,7 @@ class _Planner:
 
 def _archive_path(run: Run) -> Path:
     key = run.key
-    epochs = key.reduced_epochs
-    return archive_path(key.recipe, key.row, key.point, key.seed, reduced_epochs=epochs)
+    return archive_path(key.recipe, key.row, key.point, key.seed, key.reduced)
 
 
 def recipe_folder_path(recipe: Recipe, root: Path, *, quick: bool) -> Path:
@@ -338,7 +337,7 @@ def _existing_folder(recipe: Recipe, root: Path, *, quick: bool) -> Path | None:
     """
     folder = recipe_folder_path(recipe, root, quick=quick)
     found = recipe_of_folder(folder)
-    if found not in (None, (recipe.name, quick, recipe.reduced_epochs)):
+    if found not in (None, (recipe.name, quick, recipe.reduced_to)):
         kind = "quick runs" if found[1] else "runs" if found[2] is None else "reduced runs"
         raise ValueError(
             f"expected {recipe.name} in {folder}, got {kind} of {found[0]}: choose "

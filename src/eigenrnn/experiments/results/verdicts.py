@@ -11,6 +11,7 @@ from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.results.archive import Archive, current_runs
 from eigenrnn.experiments.results.collect import collect
 from eigenrnn.experiments.training.archived_run import ArchivedRun
+from eigenrnn.experiments.training.run_key import Length
 
 __all__ = ["Verdicts"]
 
@@ -31,9 +32,9 @@ class Verdicts:
     ) -> None:
         self.claims, self.recipes, self.archive = claims, recipes, Path(archive)
         runs, _ = current_runs(recipes, Archive(archive).runs())
-        self._runs: dict[tuple[str, str, str, int | None], list[ArchivedRun]] = {}
+        self._runs: dict[tuple[str, str, str, Length | None], list[ArchivedRun]] = {}
         for run in (run for run in runs if run.state != "unfinished"):
-            name = run.recipe, run.row, run.point, run.reduced_epochs
+            name = run.recipe, run.row, run.point, run.reduced
             self._runs.setdefault(name, []).append(run)
 
     def judge(self) -> list[Judgement]:
@@ -63,7 +64,7 @@ class Verdicts:
     def recipe(self, runs: Runs) -> Recipe:
         """Return the recipe of some runs, reduced if they are."""
         recipe = self.recipes[runs.recipe]
-        return recipe if runs.epochs is None else recipe.reduced(runs.epochs)
+        return recipe if runs.reduced is None else recipe.reduced(runs.reduced)
 
     def seconds(self, runs: Runs) -> float:
         """Roughly estimate the time of some runs on two cores; 0 without an estimate."""
@@ -92,12 +93,12 @@ class Verdicts:
 
     def _needed(self, claim: Claim) -> Iterator[Runs]:
         """Yield the missing runs of a claim."""
-        for runs in claim.experiment:
+        for runs in claim.with_full_runs(self.find).experiment:
             for seeds, points in self._missing_points(runs).items():
                 yield replace(runs, seeds=seeds, points=points)
 
     def _of_point(self, runs: Runs, point: str) -> list[ArchivedRun]:
-        return self._runs.get((runs.recipe, runs.row, point, runs.epochs), [])
+        return self._runs.get((runs.recipe, runs.row, point, runs.reduced), [])
 
     def _missing_points(self, runs: Runs) -> dict[tuple[int, ...], tuple[str, ...]]:
         """Return the points that lack runs, by the seeds that they lack."""

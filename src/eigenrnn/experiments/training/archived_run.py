@@ -9,11 +9,11 @@ from typing import Any, Literal, Self, cast
 
 from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.result import Metrics
-from eigenrnn.experiments.training.run_key import run_path
+from eigenrnn.experiments.training.run_key import Length, run_path
 
 __all__ = ["FORMAT", "ArchivedRun", "Curve", "archive_path"]
 
-FORMAT = 4
+FORMAT = 5
 
 Curve = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None for a missing value."""
@@ -29,7 +29,7 @@ class ArchivedRun:
         point: The point of the row's grid; empty without a grid.
         seed: The seed of the run; None for a number without training.
         state: `ended`, `diverged`, `unfinished`, or `computed` for a number without training.
-        reduced_epochs: The number of epochs of a reduced run; None for a full run.
+        reduced: The length of a reduced run; None for a full run.
         trained_for: The recipe and row that trained the run, if it is shared; else None.
         parameters: The number of trained parameters.
         task: The description of the task.
@@ -61,7 +61,7 @@ class ArchivedRun:
     point: str
     seed: int | None
     state: Literal["ended", "diverged", "unfinished", "computed"]
-    reduced_epochs: int | None = None
+    reduced: Length | None = None
     trained_for: str | None = None
     parameters: int | None = None
     task: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -88,9 +88,7 @@ class ArchivedRun:
     @property
     def relative_path(self) -> Path:
         """The file of the run, relative to the archive."""
-        return archive_path(
-            self.recipe, self.row, self.point, self.seed, reduced_epochs=self.reduced_epochs
-        )
+        return archive_path(self.recipe, self.row, self.point, self.seed, self.reduced)
 
     def to_text(self) -> str:
         """Return the record as strict JSON, one key per line."""
@@ -121,15 +119,16 @@ class ArchivedRun:
                 f"expected format {FORMAT} in {path}, got {got}, written by eigenrnn {version}; "
                 "it is not changed: collect its run again into another folder (--archive)"
             )
-        return cls(**content)
+        reduced = content.pop("reduced")
+        return cls(**content, reduced=reduced and Length.from_json(reduced))
 
 
 def archive_path(
-    recipe: str, row: str, point: str, seed: int | None, *, reduced_epochs: int | None = None
+    recipe: str, row: str, point: str, seed: int | None, reduced: Length | None = None
 ) -> Path:
     """Return the file of a run, relative to the archive."""
     name = "computed" if seed is None else f"seed-{seed}"
-    kind = "" if reduced_epochs is None else f"-epochs-{reduced_epochs}"
+    kind = "" if reduced is None else f"-{reduced.unit}-{reduced.number}"
     place = run_path(row, point, seed or 0)
     return Path(recipe.replace("/", "-"), place.with_name(f"{name}{kind}.json"))
 

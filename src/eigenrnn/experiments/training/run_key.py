@@ -1,20 +1,48 @@
 """The name of a run among the runs of all recipes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from eigenrnn.experiments.training.files import check_types
 
-__all__ = ["RunKey", "run_path", "slug"]
+__all__ = ["Length", "RunKey", "run_path", "slug"]
 
-_OPTIONAL = ("reduced_epochs", "varied")
+
+class Length(NamedTuple):
+    """The length of a reduced run, which is shorter than the paper's.
+
+    Args:
+        unit: What is counted.
+        number: How many.
+    """
+
+    unit: Literal["epochs", "steps"]
+    number: int
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Self:
+        """Read the list that JSON makes of it.
+
+        Raises:
+            ValueError: If it is another list.
+        """
+        if len(value) != 2 or value[0] not in ("epochs", "steps") or type(value[1]) is not int:
+            raise ValueError(f'expected ["epochs", N] or ["steps", N] as reduced, got {value!r}')
+        return cls(*value)
+
+    def __str__(self) -> str:
+        """Return it in words, such as `5 epochs`."""
+        return f"{self.number:,} {self.unit.removesuffix('s') if self.number == 1 else self.unit}"
+
+
+_OPTIONAL = ("reduced", "varied")
 
 _TYPES: dict[str, Any] = {
     **{"recipe": str, "row": str, "point": str, "seed": int},
-    **{"quick": bool, "reduced_epochs": int, "varied": dict[str, object]},
+    **{"quick": bool, "reduced": list[object], "varied": dict[str, object]},
 }
 
 
@@ -28,7 +56,7 @@ class RunKey:
         point: The point of the row's grid; empty without a grid.
         seed: The seed of the run.
         quick: Whether it is a quick run.
-        reduced_epochs: The number of epochs of a reduced run; None for a full run.
+        reduced: The length of a reduced run; None for a full run.
         varied: Hyperparameters that differ from the recipe, by dotted names. With them the run
             belongs to no point of the grid.
     """
@@ -38,7 +66,7 @@ class RunKey:
     point: str
     seed: int
     quick: bool = False
-    reduced_epochs: int | None = None
+    reduced: Length | None = None
     varied: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -63,13 +91,16 @@ class RunKey:
         """Read the key that `to_config` has written.
 
         Raises:
-            ValueError: If an entry is missing or has another type.
+            ValueError: If an entry is missing or has another type or content.
         """
         missing = [name for name in _TYPES if name not in (*entry, *_OPTIONAL)]
         if missing:
             raise ValueError(f"its config.json is damaged: {', '.join(missing)} is missing")
         check_types(Path("config.json"), entry, _TYPES)
-        return cls(**{name: entry[name] for name in _TYPES if name in entry})
+        values = {name: entry[name] for name in _TYPES if name in entry}
+        if "reduced" in values:
+            values["reduced"] = Length.from_json(values["reduced"])
+        return cls(**values)
 
 
 def run_path(row: str, point: str, seed: int) -> Path:
