@@ -1,6 +1,7 @@
 """The claims of the papers: their experiments exist, and their tests decide as stated."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -159,8 +160,17 @@ def test_a_claim_with_a_missing_number_is_not_tried():
 
 def test_a_claim_with_a_reduced_run_holds_reduced():
     reduced = Runs("paper/table1", "ours", reduced=Length("epochs", 3))
-    judged = claim(AtMost(reduced, 1.0)).judge(lambda _: [run(0.5)])
+    judged = claim(AtMost(reduced, 1.0)).judge({reduced: [run(0.5)]}.get)
     assert judged.verdict == "holds reduced"
+
+
+def test_full_runs_decide_where_a_comparison_has_them_all():
+    shorter = Length("epochs", 3)
+    ours, theirs = (replace(each, reduced=shorter) for each in (OURS, THEIRS))
+    archived = {OURS: [run(0.1)], ours: [run(0.5)], theirs: [run(0.2)]}
+    found = claim(AtMost(ours, 0.3), Less(ours, theirs)).judge(archived.get)
+    assert [result.numbers for result in found.results] == [(0.1,), (0.5, 0.2)]
+    assert found.verdict == "partly"
 
 
 def test_a_claim_that_cannot_be_judged_says_so():

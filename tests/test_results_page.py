@@ -170,9 +170,9 @@ def test_reduced_runs_stand_apart(archive):
     archive.add(replace(run, value=0.25, reduced=Length("epochs", 3)))
     page = page_of(archive, known)
     (cells,) = lines(page, "Reduced experiments")
-    assert (cells["network"], cells["epochs"], cells["ours"]) == (
+    assert (cells["network"], cells["length"], cells["ours"]) == (
         "scoRNN 6",
-        "3 of 9",
+        "3 of 9 epochs",
         "0.2500 (1)",
     )
     assert "## Runs\n" not in page
