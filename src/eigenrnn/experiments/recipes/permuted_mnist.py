@@ -1,17 +1,14 @@
 """Permuted MNIST at two sizes, by deep stacks and by single layers; not from a paper."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from torch import Generator, nn
-
 from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row
+from eigenrnn.experiments.recipes.stacks import stack_model
 from eigenrnn.experiments.tasks import PixelMNIST
 from eigenrnn.experiments.training import Settings
 from eigenrnn.layers import NCGRU, AsRNN, ExpRNN, ScoRNN
-from eigenrnn.models import ResidualStack, SequenceModel
 
 __all__ = ["RECIPES"]
 
@@ -32,21 +29,6 @@ _SETTINGS = Settings(
 )
 
 
-def _stack_model(row: Row, generator: Generator, *, width: int, depth: int) -> nn.Module:
-    """Build a residual stack with a head on its last output."""
-    make_layer: Callable[..., nn.Module] = row.layer  # pyright: ignore[reportAssignmentType]
-    options = {"hidden_size": row.hidden_size, "generator": generator, **row.options}
-    stack = ResidualStack(
-        lambda inputs: make_layer(inputs, **options),
-        width,
-        depth,
-        input_size=row.task.input_size,
-        dropout=0.1,
-        generator=generator,
-    )
-    return SequenceModel(stack, row.task.output_size, row.task.readout, generator=generator)
-
-
 def _row(label: str, layer: Any, hidden_size: int, parameters: int, **row_fields: Any) -> Row:
     defaults: dict[str, Any] = {"settings": _SETTINGS}
     return Row(
@@ -63,7 +45,7 @@ def _row(label: str, layer: Any, hidden_size: int, parameters: int, **row_fields
 
 
 def _stack(label: str, layer: Any, width: int, parameters: int, **options: Any) -> Row:
-    factory = partial(_stack_model, width=width, depth=4)
+    factory = partial(stack_model, width=width, depth=4, dropout=0.1)
     return _row(
         f"{label} stack, 4 blocks of",
         layer,

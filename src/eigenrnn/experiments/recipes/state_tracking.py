@@ -13,10 +13,23 @@ from eigenrnn.constraints import (
     Unconstrained,
 )
 from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row
+from eigenrnn.experiments.recipes.stacks import stack_model
 from eigenrnn.experiments.tasks import StateTracking
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import orthogonal_
-from eigenrnn.layers import ENRNN, GRU, LSTM, NCGRU, RNN, ExpRNN, NnRNN, ScoRNN, TanhRNN
+from eigenrnn.layers import (
+    ENRNN,
+    GRU,
+    LRU,
+    LSTM,
+    NCGRU,
+    RNN,
+    ExpRNN,
+    MinGRU,
+    NnRNN,
+    ScoRNN,
+    TanhRNN,
+)
 
 __all__ = ["RECIPES"]
 
@@ -43,9 +56,16 @@ _LAYERS: dict[str, Any] = {
     "nnRNN": NnRNN,
     "ENRNN": ENRNN,
     "NC-GRU": NCGRU,
+    "LRU": LRU,
+    "minGRU": MinGRU,
+    "signed minGRU": MinGRU,
 }
+_SIGNED = "signed minGRU"  # its decays may be negative
+_OPTIONS: dict[str, dict[str, Any]] = {_SIGNED: {"decays": (-1.0, 1.0)}}
+_STACKED = {f"{label} stack": label for label in ("LRU", "minGRU", _SIGNED)}
+_BLOCKS = 2
 # units and parameters: the largest even number of units with at most 5,000 parameters; 10,000
-# with A5 and 15,000 with S5
+# with A5 and 15,000 with S5. A stack is as wide as its layers.
 _SIZES: dict[str, dict[str, tuple[int, int]]] = {
     "Z2": {
         "LSTM": (32, 4_546),
@@ -56,6 +76,12 @@ _SIZES: dict[str, dict[str, tuple[int, int]]] = {
         "nnRNN": (68, 4_966),
         "ENRNN": (84, 4_811),
         "NC-GRU": (42, 4_853),
+        "LRU": (46, 4_786),
+        "minGRU": (624, 4_994),
+        "signed minGRU": (624, 4_994),
+        "LRU stack": (18, 4_952),
+        "minGRU stack": (22, 4_292),
+        "signed minGRU stack": (22, 4_292),
     },
     "Z3": {
         "LSTM": (32, 4_579),
@@ -66,6 +92,12 @@ _SIZES: dict[str, dict[str, tuple[int, int]]] = {
         "nnRNN": (66, 4_755),
         "ENRNN": (84, 4_896),
         "NC-GRU": (42, 4_896),
+        "LRU": (46, 4_833),
+        "minGRU": (554, 4_989),
+        "signed minGRU": (554, 4_989),
+        "LRU stack": (18, 4_971),
+        "minGRU stack": (22, 4_315),
+        "signed minGRU stack": (22, 4_315),
     },
     "S3": {
         "LSTM": (32, 4_806),
@@ -76,6 +108,12 @@ _SIZES: dict[str, dict[str, tuple[int, int]]] = {
         "nnRNN": (64, 4_742),
         "ENRNN": (80, 4_786),
         "NC-GRU": (40, 4_706),
+        "LRU": (44, 4_714),
+        "minGRU": (356, 4_990),
+        "signed minGRU": (356, 4_990),
+        "LRU stack": (16, 4_038),
+        "minGRU stack": (22, 4_406),
+        "signed minGRU stack": (22, 4_406),
     },
     "A5": {
         "LSTM": (40, 9_500),
@@ -86,6 +124,12 @@ _SIZES: dict[str, dict[str, tuple[int, int]]] = {
         "nnRNN": (72, 9_852),
         "ENRNN": (84, 9_825),
         "NC-GRU": (50, 9_885),
+        "LRU": (54, 9_834),
+        "minGRU": (146, 9_988),
+        "signed minGRU": (146, 9_988),
+        "LRU stack": (22, 8_640),
+        "minGRU stack": (30, 9_600),
+        "signed minGRU stack": (30, 9_600),
     },
     "S5": {
         "LSTM": (46, 14_840),
@@ -96,6 +140,12 @@ _SIZES: dict[str, dict[str, tuple[int, int]]] = {
         "nnRNN": (74, 14_772),
         "ENRNN": (84, 14_925),
         "NC-GRU": (54, 14_511),
+        "LRU": (58, 14_562),
+        "minGRU": (116, 14_968),
+        "signed minGRU": (116, 14_968),
+        "LRU stack": (26, 13_276),
+        "minGRU stack": (34, 14_060),
+        "signed minGRU stack": (34, 14_060),
     },
 }
 # relu networks that differ in the set of W only: the set, and units and parameters by group
@@ -137,13 +187,19 @@ def _row(label: str, group: str, layer: Any, size: tuple[int, int], **row_fields
     )
 
 
+def _layer_row(label: str, group: str, size: tuple[int, int]) -> Row:
+    name = _STACKED.get(label, label)
+    options: dict[str, Any] = {"options": _OPTIONS.get(name, {})}
+    if label in _STACKED:
+        options["model_factory"] = partial(stack_model, width=size[0], depth=_BLOCKS)
+    return _row(label, group, _LAYERS[name], size, **options)
+
+
 def _layers(group: str) -> Recipe:
     return Recipe(
         name=f"state_tracking/{group.lower()}",
         summary=f"{_SUMMARIES[group]}: layers of equal size, trained on 40 letters.",
-        rows=tuple(
-            _row(label, group, _LAYERS[label], size) for label, size in _SIZES[group].items()
-        ),
+        rows=tuple(_layer_row(label, group, size) for label, size in _SIZES[group].items()),
         source=_SOURCE,
         seeds=(0, 1, 2),
     )
