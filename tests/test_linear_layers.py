@@ -7,6 +7,15 @@ import pytest
 import torch
 
 import eigenrnn
+from eigenrnn.analysis import (
+    analyse,
+    fixed_points,
+    gradient_map,
+    gradient_norms,
+    linear_decodability,
+    lyapunov,
+)
+from eigenrnn.analysis.recurrence import recurrent_weights
 from eigenrnn.constraints import DiagonalDisc, DiagonalRing, DiagonalSegment, ScaledCayley
 from eigenrnn.linalg import tol
 
@@ -162,3 +171,120 @@ def test_complex_inputs_are_rejected():
         TypeError, match=r"expected input of torch.float32, .* got torch.complex64"
     ):
         eigenrnn.LRU(M, N)(inputs(torch.complex64))
+
+
+# Analyses against closed forms: a linear recurrence has those of its decays.
+
+
+def pair(values):
+    """Return complex numbers as the analyses see them: all real parts, then all imaginary ones."""
+    return np.concatenate([values.real, values.imag])
+
+
+def descending(values):
+    return np.sort(values)[::-1]
+
+
+def real_states(decay):
+    """Return how often a decay counts: twice, for both parts of a complex state."""
+    return np.repeat(np.abs(decay), 2 if np.iscomplexobj(decay) else 1)
+
+
+MODULI = torch.tensor([0.3, 0.9, 0.1, 0.6], dtype=torch.float64)  # far apart: exponents converge
+
+
+@pytest.mark.parametrize("constraint", [DiagonalDisc, DiagonalSegment], ids=["disc", "segment"])
+def test_exponents_of_an_lru_are_the_logarithms_of_its_moduli(constraint):
+    layer = eigenrnn.LRU(1, N, constraint=constraint).double()
+    diagonal = layer.all_directions()[0].constraint
+    angles = torch.tensor([0.5, 1.0, 2.0, 3.0], dtype=torch.float64)
+    turns = torch.polar(torch.ones(N, dtype=torch.float64), angles)
+    diagonal.assign((MODULI * (turns if diagonal.is_complex else 1)).diag())
+    result = lyapunov(layer, torch.ones(200, 1, 1), discard=150)
+    counted = 2 if diagonal.is_complex else 1  # real and imaginary part
+    expected = np.repeat(np.log(descending(MODULI.numpy())), counted)
+    assert result.exponents == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["MinGRU", "negative"])
+def test_exponents_of_a_min_gru_are_the_mean_logarithms_of_its_decays(name):
+    layer = LAYERS[name](1, N, generator=generator()).double()
+    low, high = layer.decays
+    U, b = (p.detach()[:N] for p in layer.parameters())
+    b.copy_(((high - low) / (MODULI - low) - 1).log())  # the decays of the input zero
+    x = torch.randn(300, 2, 1, generator=generator(1), dtype=torch.float64) / 10
+    result = lyapunov(layer, x, discard=200)
+    decays = low + (high - low) / (1 + np.exp(x.numpy() @ U.numpy().T + b.numpy()))
+    expected = np.log(np.abs(decays[200:])).mean(axis=(0, 1))
+    assert result.exponents == pytest.approx(descending(expected), rel=1e-8)
+
+
+def test_gradients_of_an_lru_shrink_as_powers_of_its_largest_modulus():
+    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    norms = gradient_map(layer, inputs()[:, :1]).by_state["whole"]
+    delays = np.arange(T)[:, None] - np.arange(T)
+    expected = layer.spectrum().abs().max().item() ** np.where(delays >= 0, delays, np.nan)
+    np.testing.assert_allclose(norms, expected, rtol=1e-9)
+
+
+def test_gradient_norms_of_an_lru_equal_those_of_a_loop():
+    layer = eigenrnn.LRU(M, N, generator=generator()).double()
+    x = inputs()
+    result = gradient_norms(layer, x, lambda y: y[-1].square().sum())
+    C = _maps(layer)[1].detach().numpy()
+    decay = layer.recurrent_matrices()[0].detach().numpy().diagonal()
+    by_output = 2 * layer(x)[0][-1].detach().numpy()  # (B, N)
+    norms = [np.linalg.norm(by_output @ C * decay ** (T - 1 - t)) for t in range(T)]
+    assert result.curves["l0"] == pytest.approx(norms, rel=1e-9)
+
+
+def _maps(layer):
+    """Return gamma B and C as complex matrices."""
+    (direction,) = layer.all_directions()
+    B = torch.complex(
+        *(direction.weight_ih * direction.gamma_log.exp().repeat(2)[:, None]).chunk(2)
+    )
+    return B, torch.complex(*direction.weight_out.chunk(2, dim=1))
+
+
+def test_the_fixed_point_of_an_lru_under_a_constant_input_is_that_of_its_formula():
+    layer, x = eigenrnn.LRU(M, N, generator=generator()).double(), np.array([0.5, -1.0])
+    decay = layer.recurrent_matrices()[0].detach().numpy().diagonal()
+    result = fixed_points(layer, input=x, initial_states=2, generator=generator())
+    B = _maps(layer)[0].detach().numpy()
+    np.testing.assert_allclose(result.points, [pair(B @ x / (1 - decay))], atol=1e-8)
+    assert result.kinds == ["stable"]
+    found = descending(np.abs(result.eigenvalues[0]))
+    np.testing.assert_allclose(found, descending(real_states(decay)), rtol=1e-6)
+
+
+def test_the_weights_around_the_decays_are_those_of_the_formulas():
+    lru, gru = (LAYERS[name](M, N, generator=generator()).double() for name in ("disc", "MinGRU"))
+    known = recurrent_weights(lru)["hh_l0"]
+    assert torch.equal(known.U, _maps(lru)[0])
+    assert known.constraint is lru.all_directions()[0].constraint
+    assert torch.equal(recurrent_weights(gru)["decay_l0"].U, gru.all_directions()[0].weight_ih[:N])
+
+
+def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
+    layer = eigenrnn.LRU(1, N, generator=generator()).double()
+    options = {"samples": 200, "noise": 0.0}
+    found = linear_decodability(layer, 6, generator=np.random.default_rng(0), **options)
+    (W,), B = layer.recurrent_matrices(), _maps(layer)[0][:, 0]
+    expected = linear_decodability(
+        W,
+        6,
+        source=B,
+        nonlinearity="identity",
+        generator=np.random.default_rng(0),
+        **options,
+    )
+    np.testing.assert_allclose(found.r_squared, expected.r_squared, rtol=1e-6)
+
+
+@each_layer
+def test_every_analysis_of_a_linear_recurrence_runs(make):
+    layer = make(M, N, generator=generator())
+    results = analyse(layer, inputs().float(), lambda y: y.square().mean())
+    complex_states = {"hidden_chain_l0"} if layer.recurrent_matrices()[0].is_complex() else set()
+    assert set(results.skipped) <= complex_states | {"fisher_memory_decay_l0"}

@@ -28,6 +28,9 @@ LAYERS = {
     "torch lstm": lambda: torch.nn.LSTM(M, N),
     "without bias": lambda: torch.nn.LSTM(M, N, bias=False),
     "papers' lstm": lambda: TorchLSTM(M, N, forget_bias=1.0),
+    "lru": lambda: eigenrnn.LRU(M, N, trainable_h0=True),
+    "lru, real": lambda: eigenrnn.LRU(M, N, constraint=eigenrnn.constraints.DiagonalSegment),
+    "mingru": lambda: eigenrnn.MinGRU(M, N, decays=(-1, 1)),
     "lstm": lambda: eigenrnn.LSTM(M, N, constraint=eigenrnn.constraints.ScaledCayley),
 }
 
@@ -52,7 +55,7 @@ def test_states_are_those_of_the_layer(layer):
     x = inputs()
     (recurrence,) = recurrences(layer)
     states = recurrence.states(x)
-    torch.testing.assert_close(recurrence.output(states[1:]), layer(x)[0].detach())
+    torch.testing.assert_close(recurrence.output(x, states[1:]), layer(x)[0].detach())
 
 
 def test_initial_state_can_be_replaced(layer):
@@ -83,7 +86,9 @@ def test_jacobians_agree_with_finite_differences(layer):
         )
 
 
-@pytest.mark.parametrize("make", [eigenrnn.ScoRNN, eigenrnn.GRU, torch.nn.GRU, torch.nn.LSTM])
+@pytest.mark.parametrize(
+    "make", [eigenrnn.ScoRNN, eigenrnn.GRU, eigenrnn.LRU, torch.nn.GRU, torch.nn.LSTM]
+)
 def test_stacked_bidirectional_layer_is_split_into_recurrences(make):
     layer = make(M, N, 2, bidirectional=True).double().eval()
     result = recurrences(layer)
@@ -91,8 +96,8 @@ def test_stacked_bidirectional_layer_is_split_into_recurrences(make):
     x = inputs()
     h = x
     for forwards, backwards in (result[:2], result[2:]):
-        ahead = forwards.output(forwards.states(h)[1:])
-        behind = backwards.output(backwards.states(h)[1:]).flip(0)
+        ahead = forwards.output(h, forwards.states(h)[1:])
+        behind = backwards.output(h, backwards.states(h)[1:].flip(0))
         h = torch.cat([ahead, behind], dim=2)
     torch.testing.assert_close(h, layer(x)[0].detach())
 

@@ -135,7 +135,7 @@ def test_a_cell_of_ours_is_its_layer(make):
     cell = make().double()
     x = inputs()
     (recurrence,) = recurrences(cell)
-    torch.testing.assert_close(recurrence.output(recurrence.states(x)[1:]), cell.layer(x)[0])
+    torch.testing.assert_close(recurrence.output(x, recurrence.states(x)[1:]), cell.layer(x)[0])
     assert recurrent_matrices(cell).keys() == recurrent_matrices(cell.layer).keys()
 
 

@@ -12,8 +12,7 @@ from eigenrnn.analysis.forward_pass import unroll
 from eigenrnn.layers.stacked import Stacked
 
 T, B, M, N = 6, 3, 2, 8
-LINEAR = ("LRU", "LRU-segment", "MinGRU", "MinGRU-negative")
-LAYERS = {name: make for name, make in {**CASES, **NAMED}.items() if name not in LINEAR}
+LAYERS = {**CASES, **NAMED}
 LENGTHS = torch.tensor([4, 6, 1])
 
 
@@ -22,12 +21,6 @@ def same_weights_each_time():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
-
-
-@pytest.mark.parametrize("name", LINEAR)
-def test_linear_recurrences_are_refused_with_what_to_use(name):
-    with pytest.raises(ValueError, match=r"use layer\.spectrum\(\), or pass .*from_step"):
-        unroll(CASES[name](M, N))
 
 
 def draw(*shape):

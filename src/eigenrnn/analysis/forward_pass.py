@@ -285,7 +285,7 @@ class _StepLoop:
             state = torch.where(running[t], direction.step(x[t], state), state)
             state = _with_gradient(state)
             states.append(state)
-            outputs.append(torch.where(running[t], direction.output(state), 0))
+            outputs.append(torch.where(running[t], direction.output(x[t], state), 0))
         return torch.stack(outputs[::-1] if direction.reverse else outputs), state
 
     def _initial_states(self, hx: Any, batch: int) -> list[Tensor]:  # (B, S) each

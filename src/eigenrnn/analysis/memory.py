@@ -552,12 +552,17 @@ def _layer_network(network: Network, h0: InitialState) -> _Network:
         x[:, 0] = s
         return recurrence.step(x, state)
 
-    size = recurrence.output(recurrence.begin(1)).shape[-1]
+    blocks = recurrence.blocks
+    decoded = blocks.get("hidden", blocks.get("part 0", slice(None)))  # not the cell of an LSTM
+
+    def features(state: Tensor) -> Tensor:
+        return state[..., decoded]
 
     def begin(count: int) -> Tensor:
         return initial_states([recurrence], h0, count)[0]
 
-    return _Network(size=size, begin=begin, step=step, features=recurrence.output)
+    size = features(recurrence.begin(1)).shape[-1]
+    return _Network(size=size, begin=begin, step=step, features=features)
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.gated import AbstractGatedDirection
-from eigenrnn.layers.linear import LRU, MinGRU
+from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
 from eigenrnn.layers.lstm import LSTMDirection
 from eigenrnn.layers.stacked import Stacked
 
@@ -69,14 +69,14 @@ class Recurrence:
             :math:`(h, c)`, and for a complex network, whose real parts precede the imaginary ones.
         step: Maps an input and a state to the next state.
         begin: Returns the initial state of B sequences.
-        output: Maps a state to the output of the layer.
+        output: Maps an input and the state after it to the output of the layer.
         blocks: The named parts of a state.
         vectorised: Whether `torch.func.vmap` can differentiate `step`. If not, `jacobians` runs
             one backward pass for each entry of a state.
     Shape:
         matrices: :math:`(N, N)` each.
         step: :math:`(B, M)` and :math:`(B, S)` to :math:`(B, S)`.
-        output: :math:`(\dots, S)` to :math:`(\dots, K)`.
+        output: :math:`(\dots, M)` and :math:`(\dots, S)` to :math:`(\dots, K)`.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Recurrence:
     state_size: int
     step: Step
     begin: Callable[[int], Tensor]
-    output: Callable[[Tensor], Tensor]
+    output: Step
     blocks: Mapping[str, slice] = field(default_factory=dict[str, slice])
     vectorised: bool = True
 
@@ -145,7 +145,7 @@ class Recurrence:
             state_size=sum(sizes),
             step=flat,
             begin=lambda batch: torch.zeros(batch, sum(sizes), dtype=torch.float64),
-            output=lambda state: state[..., : sizes[0]],
+            output=lambda _, state: state[..., : sizes[0]],
             blocks=dict(zip(names, parts, strict=True)) if is_tuple else {},
             vectorised=vectorised,
         )
@@ -606,14 +606,8 @@ def _layer_recurrences(layer: nn.Module) -> list[Recurrence]:
     """Return the layers and directions of a recurrent layer or cell.
 
     Raises:
-        ValueError: If the layer projects its states, or is a linear recurrence.
+        ValueError: If the layer projects its states.
     """
-    if isinstance(layer, LRU | MinGRU):
-        raise ValueError(
-            f"expected a layer whose state is its output, got {type(layer).__name__}: its "
-            "recurrence is linear in the state; use layer.spectrum(), or pass eigenrnn.analysis."
-            "Recurrence.from_step(step, input_size, state_size)"
-        )
     module: Any = layer.layer if isinstance(layer, AbstractCell) else layer
     if getattr(module, "proj_size", 0):
         raise ValueError(f"expected a layer without projection, got proj_size={module.proj_size}")
@@ -635,6 +629,8 @@ def _direction_names(layer: Any) -> list[str]:
 
 def _gate_names(direction: AbstractDirection) -> tuple[str, ...]:
     """Name the recurrent matrices of a direction; matrices after them only mix units."""
+    if isinstance(direction, MinGRUDirection):
+        return ("decay",)  # that of the input zero
     return direction.gates if isinstance(direction, AbstractGatedDirection) else ("hh",)
 
 
@@ -644,9 +640,6 @@ def _direction_recurrence(name: str, direction: AbstractDirection) -> Recurrence
     def step(x: Tensor, state: Tensor) -> Tensor:
         _, last = direction(x.unsqueeze(0), state, backend="reference")
         return direction.as_state(last)
-
-    def output(state: Tensor) -> Tensor:
-        return state[..., : direction.output_size]
 
     gates = _gate_names(direction)
     matrices = [W.detach() for W in direction.matrices()]
@@ -658,21 +651,22 @@ def _direction_recurrence(name: str, direction: AbstractDirection) -> Recurrence
         state_size=direction.state_size,
         step=step,
         begin=lambda batch: direction.initial_state(batch).detach(),
-        output=output,
+        output=direction.output_at,
         blocks=_state_blocks(direction),
     )
 
 
 def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
     """Name the parts of a state that have their own part of the recurrent matrix."""
-    constraint, N = direction.constraints()[0], direction.hidden_size
+    N = direction.hidden_size
     if isinstance(direction, LSTMDirection):
         return {"hidden": slice(0, N), "cell": slice(N, 2 * N)}
     if direction.state_size == 2 * N:
         return {"real": slice(0, N), "imaginary": slice(N, 2 * N)}
-    if not isinstance(constraint, BlockTriangular):
+    constraints = direction.constraints()
+    if not constraints or not isinstance(constraints[0], BlockTriangular):
         return {}
-    long = constraint.long.size
+    long = constraints[0].long.size
     return {"long": slice(0, long), "short": slice(long, N)}
 
 
@@ -694,7 +688,7 @@ def _torch_recurrence(name: str, layer: Any) -> Recurrence:
         state_size=size,
         step=step,
         begin=lambda batch: torch.zeros(batch, size, dtype=torch.float64),
-        output=lambda state: state[..., :N],
+        output=lambda _, state: state[..., :N],
         blocks={"hidden": slice(0, N), "cell": slice(N, 2 * N)} if is_lstm else {},
     )
 
@@ -743,9 +737,9 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
         for direction in module.all_directions():
             gates = len(_gate_names(direction))
             matrices = [matrix.detach() for matrix in direction.matrices()[:gates]]
-            constraints = direction.constraints()[:gates]
-            inputs = list(direction.weight_ih.detach().chunk(gates))
-            if constraints[0].is_complex:  # real parts, then imaginary ones
+            constraints = direction.constraints()[:gates] or [None]  # of a decay
+            inputs = _input_weights(direction, gates)
+            if matrices[0].is_complex():  # real parts, then imaginary ones
                 inputs = [torch.complex(*parts.chunk(2)) for parts in inputs]
             yield from map(RecurrentWeights, matrices, inputs, constraints)
         return
@@ -757,6 +751,16 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
         yield from map(
             RecurrentWeights, matrices, inputs, map(constraints.get, range(0, len(weights.W), N))
         )
+
+
+def _input_weights(direction: AbstractDirection, gates: int) -> list[Tensor]:
+    """Return the input weights of each gate."""
+    if isinstance(direction, LRUDirection):
+        return [direction.scaled_input.detach().flatten(0, 1)]
+    weights = direction.weight_ih.detach()
+    if isinstance(direction, MinGRUDirection):
+        return [weights[: direction.hidden_size]]
+    return list(weights.chunk(gates))
 
 
 def _row_constraints(layer: nn.Module, name: str) -> dict[int, Constraint]:

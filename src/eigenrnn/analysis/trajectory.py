@@ -109,11 +109,12 @@ def trajectory(
     for depth in range(int(which[1:].split("_")[0])):
         names = (f"l{depth}", f"l{depth}_reverse")
         layer = [available[name] for name in names if name in available]
-        outputs = [each.output(each.states(inputs, first[each.name], discard=1)) for each in layer]
-        in_time_order = [
-            y.flip(0) if each.reverse else y for each, y in zip(layer, outputs, strict=True)
-        ]
-        inputs = torch.cat(in_time_order, dim=2)
+        outputs: list[Tensor] = []
+        for each in layer:
+            states = each.states(inputs, first[each.name], discard=1)
+            in_time_order = states.flip(0) if each.reverse else states
+            outputs.append(each.output(inputs, in_time_order))
+        inputs = torch.cat(outputs, dim=2)
     inputs = inputs[burn_in:] if selected.reverse else inputs[: burn_in + T]
     states = selected.states(inputs, first[which], discard=burn_in)
     x_used = inputs.flip(0)[burn_in:] if selected.reverse else inputs[burn_in:]

@@ -182,6 +182,14 @@ class AbstractDirection(nn.Module, ABC):
         """Convert states to the output of the layer."""
         return h
 
+    def output_at(
+        self,
+        x: Tensor,  # (..., M)  # noqa: ARG002, the output of an LRU depends on it
+        state: Tensor,  # (..., S)
+    ) -> Tensor:  # (..., output size)
+        """Return the output of a time step from its input and the state after it."""
+        return state[..., : self.output_size]
+
     def as_state(
         self,
         h: Tensor,  # (B, N)

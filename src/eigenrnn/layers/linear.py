@@ -74,6 +74,11 @@ class LRUDirection(AbstractDirection):
         """The set of the eigenvalues."""
         return cast("AbstractDiagonal", self.constraints()[0])
 
+    @property
+    def scaled_input(self) -> Tensor:  # (2, N, M), or (1, N, M) if the eigenvalues are real
+        r"""The input map :math:`\gamma \odot B`, its real parts and its imaginary ones."""
+        return self.weight_ih.unflatten(0, (-1, self.hidden_size)) * self.gamma_log.exp()[:, None]
+
     def matrices(self) -> list[Tensor]:
         diagonal = self._concatenated() if self.frozen is None else self.frozen
         return [diagonal.diag()]
@@ -96,8 +101,7 @@ class LRUDirection(AbstractDirection):
         if not decay.is_complex():
             decay = decay.to(wide)
         parts = self.state_size // self.hidden_size  # 2 of complex numbers, 1 of real ones
-        gamma = self.gamma_log.exp().unsqueeze(1)
-        B = (self.weight_ih.unflatten(0, (parts, -1)) * gamma).transpose(0, 1)  # (N, parts, M)
+        B = self.scaled_input.transpose(0, 1)  # (N, parts, M)
         u = F.linear(x, B.flatten(0, 1)).to(wide)
         h, last = linear(
             u if parts == 1 else torch.view_as_complex(u.unflatten(2, (-1, 2))),
@@ -109,6 +113,13 @@ class LRUDirection(AbstractDirection):
             last_only=last_only,
         )
         return h if last_only else self._output(x, h, batch_sizes), last
+
+    def output_at(self, x: Tensor, state: Tensor) -> Tensor:
+        weight = self.weight_out
+        if self.state_size > self.hidden_size:
+            real, imaginary = weight.chunk(2, dim=1)
+            weight = torch.cat([real, -imaginary], dim=1)
+        return F.linear(state, weight, self.output_bias) + F.linear(x, self.weight_skip)
 
     def as_state(self, h: Tensor) -> Tensor:
         parts = torch.cat([h.real, h.imag], dim=-1) if h.is_complex() else h
