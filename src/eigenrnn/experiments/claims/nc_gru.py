@@ -15,7 +15,7 @@ def _parenthesis(label: str, *seeds: int) -> Runs:
 
 
 def _denoise(label: str) -> Runs:
-    return Runs("nc_gru/table2", f"{label} T=200", reduced=Length("steps", 2_000))
+    return Runs("nc_gru/table2", f"{label} T=200")
 
 
 def _adding(label: str) -> Runs:
