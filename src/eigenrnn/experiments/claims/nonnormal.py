@@ -34,8 +34,8 @@ def _words(kind: str) -> Runs:
 
 
 def _departure(task: str) -> Runs:
-    points = _points(("0.0001", "5e-05"), "lambda", ("1.01",))
-    return Runs("nonnormal/table3", f"ortho {task}", _SEED, points, _SHORT)
+    points = _points(("0.0001",), "lambda", ("1.01",))
+    return Runs("nonnormal/table3", f"ortho {task}", _SEED, points, Length("epochs", 5))
 
 
 CLAIMS = (
