@@ -17,6 +17,10 @@ from eigenrnn.ops.elman.operands import kernel_arguments as elman_arguments
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from eigenrnn.ops.gru import GRUOperands, GRUOptions
 from eigenrnn.ops.gru.operands import kernel_arguments as gru_arguments
+from eigenrnn.ops.linear import BACKENDS as LINEAR_BACKENDS
+from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
+from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
+from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from states import elman
 
 CALL = Call("cpu", torch.float32, "tanh", transformed=False, state_size=2)
@@ -237,54 +241,93 @@ WITHOUT_KERNELS = (
 )
 
 
+def wide_enough(rows, dtype):
+    """Inputs and a matrix that only their dtype makes invalid."""
+    return torch.ones(5, 1, rows).to(dtype), torch.ones(rows, 4).to(dtype)
+
+
+RECURRENCES = {
+    "elman": (BACKENDS, lambda dtype: wide_enough(4, dtype)),
+    "gru": (GRU_BACKENDS, lambda dtype: wide_enough(12, dtype)),
+    "lstm": (LSTM_BACKENDS, lambda dtype: wide_enough(16, dtype)),
+    "linear": (
+        LINEAR_BACKENDS,
+        lambda dtype: (torch.ones(5, 1, 4).to(dtype), torch.ones(4).to(dtype)),
+    ),
+}
+
+
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
-@pytest.mark.parametrize("backend", [None, *BACKENDS])
 @pytest.mark.parametrize("dtype", WITHOUT_KERNELS, ids=str)
-def test_an_unsupported_dtype_is_rejected_by_name(dtype, backend):
-    x, W = torch.ones(5, 1, 4).to(dtype), torch.ones(4, 4).to(dtype)
-    with pytest.raises(TypeError, match=rf"expected .*x.*float32.*|, got {dtype}"):
-        ops.elman(x, W, nonlinearity="identity", backend=backend)
-    x, W = torch.ones(5, 1, 12).to(dtype), torch.ones(12, 4).to(dtype)
-    with pytest.raises(TypeError, match=rf"expected .*x, got {dtype}|x.*float32.*, got {dtype}"):
-        ops.gru(x, W, backend=backend)
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_an_unsupported_dtype_is_rejected_by_name(name, dtype):
+    backends, tensors = RECURRENCES[name]
+    for backend in (None, *backends):
+        with pytest.raises(TypeError, match=rf"^expected (x of|real floating).*, got {dtype}"):
+            getattr(ops, name)(*tensors(dtype), backend=backend)
 
 
-@pytest.mark.parametrize("table", [BACKENDS, GRU_BACKENDS], ids=["elman", "gru"])
-def test_a_backend_supports_exactly_the_dtypes_that_it_lists(table):
-    for backend in table.values():
+@pytest.mark.filterwarnings(
+    "ignore:The PyTorch API of nested tensors", "ignore:.*quantize.* are dep"
+)
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_quantized_and_nested_tensors_are_rejected_by_name(name):
+    x, W = RECURRENCES[name][1](torch.float32)
+    quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+    with pytest.raises(
+        TypeError, match=r"expected x to be a dense tensor, got one of torch\.qint8"
+    ):
+        getattr(ops, name)(quantized, W)
+    with pytest.raises(TypeError, match="expected x to be a dense tensor, got one of nested"):
+        getattr(ops, name)(torch.nested.nested_tensor([*x]), W)
+
+
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_a_backend_supports_exactly_the_dtypes_that_it_lists(name):
+    for backend in RECURRENCES[name][0].values():
         for dtype in (*WITHOUT_KERNELS, *backend.dtypes):
             reason = backend.reason_against(dataclasses.replace(CALL, dtype=dtype))
             assert (reason == f"it has no kernels for {dtype}") == (dtype not in backend.dtypes)
 
 
-def operator_inputs(operator, dtype):
-    wide = 3 if operator is torch.ops.eigenrnn.gru_cpu else 1
-    x, W = torch.ones(5, 1, 4 * wide).to(dtype), torch.ones(4 * wide, 4).to(dtype)
-    return x, W, torch.ones(1, 4).to(dtype)
-
-
-def call_operator(name, x, W, h0):
-    operator = getattr(torch.ops.eigenrnn, name)
-    if name == "elman_cpu":
-        return operator(*elman_arguments(ElmanOperands(x, W, h0), Options()))
-    return operator(*gru_arguments(GRUOperands(x, W, h0), GRUOptions()), False)
+def operator_arguments(name, dtype, other=None):
+    """The arguments of a compiled operator; the second tensor has the other dtype."""
+    x, W = RECURRENCES[name][1](dtype)
+    W, h0 = W.to(other or dtype), torch.ones(1, 4).to(dtype)
+    match name:
+        case "elman":
+            return elman_arguments(ElmanOperands(x, W, h0), Options())
+        case "gru":
+            return *gru_arguments(GRUOperands(x, W, h0), GRUOptions()), False
+        case "lstm":
+            return *LSTMOperands(x, W, h0, h0), *LSTMOptions(), False
+    return *LinearOperands(x, W, h0), *LinearOptions()
 
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
-@pytest.mark.parametrize("name", ["elman_cpu", "gru_cpu"])
+@pytest.mark.parametrize("name", RECURRENCES)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float8_e4m3fn, torch.float16], ids=str)
 def test_kernels_check_dtypes_themselves(name, dtype):
-    x, W, h0 = operator_inputs(getattr(torch.ops.eigenrnn, name), dtype)
+    operator = getattr(torch.ops.eigenrnn, f"{name}_cpu")
     with pytest.raises(TypeError, match=f"expected float32 or float64, got {dtype}"):
-        call_operator(name, x, W, h0)
+        operator(*operator_arguments(name, dtype))
 
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
-@pytest.mark.parametrize("name", ["elman_cpu", "gru_cpu"])
-def test_kernels_reject_tensors_of_different_dtypes(name):
-    x, W, h0 = operator_inputs(getattr(torch.ops.eigenrnn, name), torch.float32)
+@pytest.mark.parametrize("name", RECURRENCES)
+@pytest.mark.parametrize("other", [torch.float64, torch.complex64], ids=str)
+def test_kernels_reject_tensors_of_different_dtypes(name, other):
+    operator = getattr(torch.ops.eigenrnn, f"{name}_cpu")
     with pytest.raises(TypeError, match="expected tensors of one type, got"):
-        call_operator(name, x, W.double(), h0)
+        operator(*operator_arguments(name, torch.float32, other))
+
+
+@pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
+def test_the_backward_kernel_of_the_linear_recurrence_checks_dtypes_itself():
+    arguments = operator_arguments("linear", torch.float32)
+    g = torch.ones(5, 1, 4, dtype=torch.float64)
+    with pytest.raises(TypeError, match="expected tensors of one type, got"):
+        torch.ops.eigenrnn.linear_cpu_backward(g, None, g.float(), *arguments, [True] * 3)
 
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")

@@ -145,6 +145,9 @@ def check_tensors(operands: Any) -> None:
             raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
         if value.layout != torch.strided:
             raise TypeError(f"expected {name} to be a dense tensor, got one of {value.layout}")
+        if value.is_quantized or value.is_nested:
+            kind = value.dtype if value.is_quantized else "nested tensors"
+            raise TypeError(f"expected {name} to be a dense tensor, got one of {kind}")
 
 
 def check_shapes(operands: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:

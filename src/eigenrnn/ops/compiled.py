@@ -109,8 +109,10 @@ def activation(name: str, bias: Tensor | None) -> tuple[int, float]:  # index in
     return _ACTIVATIONS.index("leaky_relu" if name in LEAKY_SLOPES else name), slope
 
 
-def number_type(*tensors: Tensor | None) -> str:
+def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
     """Return the name that the kernels use for the dtype of all tensors.
+
+    A kernel that takes complex numbers reads each as two real ones.
 
     Raises:
         TypeError: If the dtypes differ, or the kernels do not support them.
@@ -120,9 +122,10 @@ def number_type(*tensors: Tensor | None) -> str:
         names = ", ".join(sorted(map(str, dtypes)))
         raise TypeError(f"expected tensors of one type, got {names}")
     (dtype,) = dtypes
-    if dtype not in _NUMBERS:
+    number = dtype.to_real() if takes_complex else dtype
+    if number not in _NUMBERS:
         raise TypeError(f"expected float32 or float64, got {dtype}")
-    return _NUMBERS[dtype]
+    return _NUMBERS[number]
 
 
 def empty_buffer(like: Tensor, *shape: int) -> Tensor:

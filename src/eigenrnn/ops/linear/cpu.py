@@ -53,6 +53,7 @@ def _linear_cpu_backward(
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
     (operands, options), needed = records(arguments), arguments[-1]
+    number_type(operands.x, g, g_last, h, takes_complex=True)
     gradients = _gradients(operands, h, needed)
     _, decay, h0 = (_as_real(tensor) for tensor in operands)
     g, g_last, states = (_as_real(tensor) for tensor in (g, g_last, h))
@@ -108,7 +109,7 @@ def _kernel_options(operands: LinearOperands, options: LinearOptions) -> tuple[A
     T, B, N = x.shape
     shape, sizes = (T, B, 2 * N if x.is_complex() else N), options.batch_sizes
     return (
-        number_type(x.real),
+        number_type(*operands, takes_complex=True),
         torch.get_num_threads(),
         shape,
         None if sizes is None else list(sizes),
