@@ -213,11 +213,11 @@ def _how_much(
 
 
 def _claims(judgements: Sequence[Judgement], recipes: Mapping[str, Recipe]) -> list[str]:
-    """Return the table of claims."""
+    """Return the table of claims, those that were not tried at the end."""
     rows: dict[str, list[str]] = {
         name: [] for name in ("paper", "claim", "verdict", "ours", "paper's", "seeds")
     }
-    for judgement in judgements:
+    for judgement in sorted(judgements, key=lambda each: each.verdict == "not tried"):
         claim = judgement.claim
         is_tried = judgement.verdict != "not tried"
         counts = sorted({_seed_count(each, recipes) for each in claim.experiment})
@@ -247,7 +247,8 @@ def _our_numbers(judgement: Judgement) -> str:
     found: dict[str, dict[str, float]] = {}
     for check, result in zip(judgement.claim.test, judgement.results, strict=True):
         for runs, number in zip(check.runs, result.numbers, strict=True):
-            found.setdefault(check.number.name, {})[runs.row] = number
+            label = runs.row if runs.reduced is None else f"{runs.row} ({runs.reduced})"
+            found.setdefault(check.number.name, {})[label] = number
     return "; ".join(
         (f"{name}: " if name != papers_quantity.name else "")
         + ", ".join(f"{label} {number:.3g}" for label, number in numbers.items())
@@ -260,7 +261,6 @@ def _papers_numbers(judgement: Judgement, recipes: Mapping[str, Recipe]) -> str:
     rows = {
         row.label: row.reported
         for runs in judgement.claim.experiment
-        if runs.reduced is None
         for row in recipes[runs.recipe].rows
         if row.label == runs.row
     }
