@@ -10,6 +10,7 @@ import csv
 from pathlib import Path
 
 import torch
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -22,7 +23,8 @@ from eigenrnn.layers import TanhRNN, TorchLSTM
 from eigenrnn.models import count_parameters
 
 NETWORKS = {"scoRNN": (ScoRNN, 128), "LSTM": (TorchLSTM, 45), "tanh RNN": (TanhRNN, 93)}
-COLOURS = {"scoRNN": "#0072b2", "LSTM": "#d55e00", "tanh RNN": "#009e73"}
+COLOURS = {"scoRNN": "#2a83c4", "LSTM": "#d55e00", "tanh RNN": "#009e73"}
+GREY = "#7a7a7a"  # of equal contrast on white and on black
 
 
 def main() -> None:
@@ -32,13 +34,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000, help="optimiser steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
+    parser.add_argument("--picture", type=Path, help="default: OUT/learning_curves.svg")
     options = parser.parse_args()
     console = Console()
     task = Copying(delay=options.delay, test_examples=200)
     settings = Settings(
         steps=options.steps,
         lr=1e-3,
-        lr_recurrent=1e-4,
         alpha=0.9,
         eval_every=100,
         eval_batch_size=100,
@@ -62,8 +64,10 @@ def main() -> None:
         if results[name].interrupted:
             return
     console.print(results_table(task, results, parameters))
-    picture = options.out / "learning_curves.png"
-    learning_curves(task, results).savefig(picture, dpi=150)
+    picture = options.picture or options.out / "learning_curves.svg"
+    # text stays text, and equal runs give equal files
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "eigenrnn"}):
+        learning_curves(task, results).savefig(picture, transparent=True, metadata={"Date": None})
     console.print(f"learning curves: {picture.resolve()}", soft_wrap=True)
 
 
@@ -94,35 +98,36 @@ def results_table(task: Copying, results: dict[str, Result], parameters: dict[st
 
 
 def learning_curves(task: Copying, results: dict[str, Result]) -> Figure:
-    """Draw the training losses over the optimiser steps, and the baseline."""
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    """Draw the training losses over the optimiser steps, and the baseline.
+
+    The colours are legible on light and on dark pages, and the background is transparent.
+    """
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
     axes: Axes = figure.subplots()
     for name, result in results.items():
         with (result.directory / "metrics.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         steps = [int(row["step"]) for row in rows]
-        axes.plot(
-            steps, [float(row["train_loss"]) for row in rows], label=name, color=COLOURS[name]
-        )
-    axes.axhline(task.baseline(), color="0.4", linestyle="--", linewidth=1)
+        losses = [float(row["train_loss"]) for row in rows]
+        axes.plot(steps, losses, color=COLOURS[name], label=name)
+    axes.axhline(task.baseline(), color=GREY, linestyle="--", linewidth=1)
     axes.annotate(
-        "memoryless baseline",
+        "best loss without memory",
         (0.3, task.baseline()),
         xycoords=("axes fraction", "data"),
-        xytext=(0, -4),
+        xytext=(0, -5),
         textcoords="offset points",
         va="top",
-        color="0.3",
-        fontsize=9,
+        color=GREY,
     )
-    axes.set(
-        xlabel="optimiser step",
-        ylabel="training loss (nats per step)",
-        yscale="log",
-        title=f"Copying {task.symbols} symbols over {task.delay} steps",
-    )
-    axes.legend(frameon=False)
+    axes.set_title(f"Copying {task.symbols} symbols over {task.delay} steps", color=GREY)
+    axes.set(yscale="log")
+    axes.set_xlabel("optimiser step", color=GREY)
+    axes.set_ylabel("training loss (nats per step)", color=GREY)
+    axes.tick_params(which="both", color=GREY, labelcolor=GREY)
+    axes.legend(loc="upper right", ncols=len(results), frameon=False, labelcolor="linecolor")
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set_color(GREY)
     return figure
 
 

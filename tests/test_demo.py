@@ -5,21 +5,23 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from matplotlib.image import imread
 
 from eigenrnn.experiments.tasks import Copying
 from training_run import read_metrics
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "copying_demo.py"
+SVG = "{http://www.w3.org/2000/svg}"
+COLOURS = ("#2a83c4", "#d55e00", "#009e73")  # of scoRNN, the LSTM and the tanh RNN
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """Run the script once at a small size; return its folder and its output."""
     folder = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, str(SCRIPT), "--delay", "5", "--steps", "4", "--out", "demo"]
+    command = [sys.executable, str(SCRIPT), "--delay", "5", "--steps", "40", "--out", "demo"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "80"}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -56,18 +58,35 @@ def test_the_final_loss_is_that_of_the_last_evaluation(demo, model, folder):
 
 def test_progress_is_printed(demo):
     _, printed = demo
-    assert re.search(r"scoRNN: step 4/4, loss [\d.]+, validation accuracy", printed)
+    assert re.search(r"scoRNN: step 40/40, loss [\d.]+, validation accuracy", printed)
 
 
 def test_the_path_of_the_picture_is_printed_last(demo):
     folder, printed = demo
     last = printed.splitlines()[-1]
-    assert last == f"learning curves: {(folder / 'learning_curves.png').resolve()}"
+    assert last == f"learning curves: {(folder / 'learning_curves.svg').resolve()}"
 
 
-def test_the_picture_is_not_blank(demo):
+def curves(picture):
+    """Return the texts of an SVG, and the number of points of each curve by its colour."""
+    texts = {text.text for text in ElementTree.parse(picture).iter(f"{SVG}text")}
+    points = {}
+    for path in ElementTree.parse(picture).iter(f"{SVG}path"):
+        for colour in COLOURS:
+            if f"stroke: {colour}" in path.get("style", ""):
+                points[colour] = max(points.get(colour, 0), path.get("d").count("L") + 1)
+    return texts, points
+
+
+def test_the_picture_has_a_curve_for_each_network(demo):
     folder, _ = demo
-    picture = imread(folder / "learning_curves.png")
-    height, width, _ = picture.shape
-    assert width > height > 300
-    assert picture[..., :3].std() > 0.05
+    texts, points = curves(folder / "learning_curves.svg")
+    assert texts >= {"scoRNN", "LSTM", "tanh RNN", "Copying 10 symbols over 5 steps"}
+    rows = len(read_metrics(folder / "scornn"))
+    assert points == dict.fromkeys(COLOURS, rows)
+
+
+def test_the_picture_of_the_documentation_has_the_same_form():
+    texts, points = curves(SCRIPT.parents[1] / "docs" / "demo.svg")
+    assert texts >= {"scoRNN", "LSTM", "tanh RNN", "Copying 10 symbols over 300 steps"}
+    assert min(points[colour] for colour in COLOURS) > 20
