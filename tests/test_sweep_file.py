@@ -168,6 +168,14 @@ INVALID_TRIALS = {
         TINY | {"search": {"lr": {"low": 0.1, "high": 1}}, "metric": "test los", "mode": "min"},
         "expected metric among validation loss",
     ),
+    "a rate of constrained matrices for networks without any": (
+        TINY | SEEDS | {"layer": "torchgru", "lr_recurrent": 0.1},
+        "lr_recurrent only for a network with a constrained matrix, got 0.1",
+    ),
+    "such a rate for a row of a recipe": (
+        {"recipe": "scornn/fig1", "rows": ["LSTM 68 T=1000"], "grid": {"lr_recurrent": [0.1]}},
+        "lr_recurrent only for a network with a constrained matrix, got 0.1",
+    ),
     "an unknown option of a recipe": (
         {"recipe": "scornn/fig1", "rows": ["uRNN"], "grid": {"layr": [1]}},
         "expected a setting of training",
@@ -180,6 +188,12 @@ def test_an_invalid_trial_raises_before_any_is_trained(tmp_path, content, messag
     with pytest.raises(Exception, match=message):
         read_content(tmp_path, content).run(tmp_path / "out", console=QUIET)
     assert not (tmp_path / "out").exists()
+
+
+def test_one_of_several_layers_may_need_the_rate_of_constrained_matrices(tmp_path):
+    content = TINY | {"lr_recurrent": 0.1, "grid": {"layer": ["torchgru", "scornn"]}}
+    source, plan = (sweep := read_content(tmp_path, content)).source, sweep.plan
+    source.check([trial for n, p in enumerate(plan.points) for trial in source.trials(n, p)])
 
 
 def test_a_grid_is_every_combination(tmp_path):

@@ -15,6 +15,7 @@ from eigenrnn.experiments.sweep import Trial, TrialSource
 from eigenrnn.experiments.sweep.trial import format_value
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result, RunFolder, Settings, fit
+from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 
 __all__ = ["ConfigSweep"]
 
@@ -45,6 +46,7 @@ class ConfigSweep(TrialSource):
 
     def check(self, trials: Sequence[Trial]) -> None:
         built: set[str] = set()
+        refusals: list[ValueError] = []
         for trial in trials:
             options, _ = self._options(trial)
             settings = Settings(**{name: options[name] for name in _SETTINGS})
@@ -54,10 +56,16 @@ class ConfigSweep(TrialSource):
             # trials that differ in training settings only share a model: build it once
             shape = {n: v for n, v in trial.parameters.items() if n not in _SETTINGS}
             if repr(shape) not in built:
-                _, task, _ = build_training(options, self.data_root)
+                model, task, settings = build_training(options, self.data_root)
+                try:
+                    check_recurrent_rate(model, settings)
+                except ValueError as error:
+                    refusals.append(error)
                 if task.missing_data() is not None:
                     next(task.batches("train", 1))  # downloads the data, or raises
                 built.add(repr(shape))
+        if built and len(refusals) == len(built):  # one of several layers may need the rate
+            raise refusals[0]
 
     def task(self, trial: Trial) -> Task:
         return self._options(trial)[0].task

@@ -15,6 +15,7 @@ from eigenrnn.experiments.recipes.runs import Run, row_of
 from eigenrnn.experiments.sweep import Status, Trial, TrialSource
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
+from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.run_key import RunKey, run_path
 from eigenrnn.models import count_parameters
@@ -78,6 +79,8 @@ class RecipeSweep(TrialSource):
                 raise ValueError("expected devices=1 and num_nodes=1 in a sweep, got more")
             if {"hidden_size"} & set(trial.parameters) or "layer." in " ".join(trial.parameters):
                 row.build(trial.seed)
+            if self.varied and {"lr_recurrent", "optimiser_recurrent"} & set(trial.parameters):
+                check_recurrent_rate(row.build(trial.seed), row.settings)
 
     def task(self, trial: Trial) -> Task:
         return self.run(trial).row.task

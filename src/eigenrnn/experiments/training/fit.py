@@ -19,6 +19,7 @@ from eigenrnn.experiments.training.fingerprint import (
     run_metadata,
 )
 from eigenrnn.experiments.training.loop import TrainingLoop
+from eigenrnn.experiments.training.optimisers import unused_recurrent_settings
 from eigenrnn.experiments.training.processes import launch, on_first_process
 from eigenrnn.experiments.training.progress import RunProgress, plain_console
 from eigenrnn.experiments.training.result import Result, selection_metric
@@ -59,7 +60,8 @@ def fit(  # noqa: PLR0913  the options are independent of each other
     Args:
         model: Called with inputs (T, B, M); trained in place and moved to the device.
         task: Batches, loss and metric.
-        settings: Optimisers, number of steps, seed and devices.
+        settings: Optimisers, number of steps, seed and devices. Several networks may share them: a
+            line says if the rate of the constrained matrices applies to no parameter.
         directory: The folder of the run: configuration, metrics, checkpoints and result.
         resume: Continue the run in `directory`. Its model, task and settings must be the same,
             except for settings of its length, its logging and its devices. Without a checkpoint
@@ -125,6 +127,11 @@ def fit(  # noqa: PLR0913  the options are independent of each other
         progress = RunProgress(
             console or plain_console(stderr=True), name or files.path.name, steps, state.step
         )
+        for unused in unused_recurrent_settings(model, settings):
+            progress.print(
+                f"{name or files.path.name}: {unused} applies to no parameter, because this "
+                "network has no constrained matrix"
+            )
         loop = TrainingLoop(
             train_step,
             task,

@@ -15,7 +15,13 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 from eigenrnn.experiments.training.settings import OptimiserName, Settings
 from eigenrnn.models import constrained_parameters, raw_parameters
 
-__all__ = ["RMSpropTF1", "build_optimisers", "check_recurrent_rate", "lr_factor"]
+__all__ = [
+    "RMSpropTF1",
+    "build_optimisers",
+    "check_recurrent_rate",
+    "lr_factor",
+    "unused_recurrent_settings",
+]
 
 
 class RMSpropTF1(Optimizer):
@@ -169,15 +175,19 @@ def check_recurrent_rate(model: nn.Module, settings: Settings) -> None:
     Raises:
         ValueError: If it applies to no parameter.
     """
-    if _recurrent_names(model, settings):
-        return
-    for name in ("optimiser_recurrent", "lr_recurrent"):
-        if getattr(settings, name) is not None:
-            raise ValueError(
-                f"expected {name} only for a network with a constrained matrix, got "
-                f"{getattr(settings, name)}: leave it out, or name the parameters that it is for "
-                "with lr_recurrent_of"
-            )
+    for name in unused_recurrent_settings(model, settings):
+        raise ValueError(
+            f"expected {name} only for a network with a constrained matrix, got "
+            f"{getattr(settings, name)}: leave it out, or name the parameters that it is for "
+            "with lr_recurrent_of"
+        )
+
+
+def unused_recurrent_settings(model: nn.Module, settings: Settings) -> list[str]:
+    """Return the names of stated settings of constrained matrices that apply to no parameter."""
+    names = ("optimiser_recurrent", "lr_recurrent")
+    stated = [name for name in names if getattr(settings, name) is not None]
+    return [] if stated and _recurrent_names(model, settings) else stated
 
 
 def _recurrent_names(model: nn.Module, settings: Settings) -> list[str]:
