@@ -152,6 +152,14 @@ def test_every_format_gives_the_same_sequences(tmp_path, form):
     assert read.labels[:2] == ("cat", "dog")
 
 
+def test_sequences_print_their_sizes_in_place_of_their_values(tmp_path):
+    path = tmp_path / "short.csv"
+    path.write_text("sequence,a,b\n1,0,1\n1,2,3\n2,4,5\n")
+    assert repr(read_series(path)) == (
+        f"<Sequences in {path}: 2 with 2 channels, of 1 to 2 steps>"
+    )
+
+
 def test_parquet_may_hold_times_as_text_as_csv_does(tmp_path):
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {"sequence": ["b", "b", "a", "b"], "left": [3.0, 1.0, -1.5, 2.0]}

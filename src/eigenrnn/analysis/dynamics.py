@@ -327,7 +327,8 @@ class StateSpace(Analysis):
         }
         plot.paths(axes, self.trajectories, points)
         x, y = (f"principal component {k + 1} ({self.shares[k]:.0%})" for k in (0, 1))
-        title = f"trajectories and {', '.join(points) or 'no'} fixed points"
+        found = f" and {', '.join(points)} fixed points" if points else ""
+        title = f"trajectories{found}"
         plot.label(axes, x, y, title)
         return figure
 

@@ -44,6 +44,11 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def __repr__(self) -> str:
+        steps = f", of {min(self.lengths)} to {max(self.lengths)} steps" if len(self) else ""
+        channels = f"{len(self.channels)} channels"
+        return f"<Sequences in {self.path}: {len(self)} with {channels}{steps}>"
+
 
 def check_sequences(sequences: Sequences) -> Sequences:
     """Check that sequences can be trained on, and return them.
