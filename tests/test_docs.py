@@ -346,10 +346,32 @@ def test_docstring_examples_give_the_output_shown(name, tmp_path, monkeypatch):
     assert runner.failures == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [*PAGES, *TUTORIALS], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links_between_pages_resolve(page):
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def anchors(page):
+    """Return the anchors that GitHub gives to the headings of a page."""
+    prose = re.sub(r"^(```|:::).*?^\1", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.+?) *$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *TUTORIALS], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_links_to_sections_resolve_on_github(page):
+    links = re.findall(r"\]\(([\w./-]*)#(?!eigenrnn\.)([^)]+)\)", page.read_text())
+    absent = [
+        f"{target}#{anchor}"
+        for target, anchor in links
+        if anchor not in anchors((page.parent / target) if target else page)
+    ]
+    assert absent == []
 
 
 def has_reference(mapping):
