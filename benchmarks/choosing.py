@@ -16,7 +16,18 @@ from torch import Generator, nn
 from eigenrnn.experiments.tasks import Adding, CharPTB, Copying, Series, Task
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, fit
-from eigenrnn.layers import ENRNN, NCGRU, ExpRNN, NnRNN, ScoRNN, TanhRNN, TorchGRU, TorchLSTM
+from eigenrnn.layers import (
+    ENRNN,
+    LRU,
+    NCGRU,
+    ExpRNN,
+    MinGRU,
+    NnRNN,
+    ScoRNN,
+    TanhRNN,
+    TorchGRU,
+    TorchLSTM,
+)
 from eigenrnn.models import ResidualStack, count_parameters
 
 PARAMETERS = 12_000
@@ -24,9 +35,15 @@ SEEDS = (0, 1)
 RATES = (3e-3, 1e-3)
 
 
-def stack(input_size: int, hidden_size: int, *, generator: Generator | None = None) -> nn.Module:
-    """Return two residual blocks around scoRNN, as wide as its layers."""
-    make_layer = partial(ScoRNN, hidden_size=hidden_size, generator=generator)
+def stack(
+    input_size: int,
+    hidden_size: int,
+    *,
+    layer: Callable[..., nn.Module] = ScoRNN,
+    generator: Generator | None = None,
+) -> nn.Module:
+    """Return two residual blocks around a layer, as wide as their layers."""
+    make_layer = partial(layer, hidden_size=hidden_size, generator=generator)
     return ResidualStack(make_layer, hidden_size, 2, input_size=input_size, generator=generator)
 
 
@@ -39,7 +56,10 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "torch.nn.GRU": TorchGRU,
     "torch.nn.LSTM": partial(TorchLSTM, forget_bias=1.0),
     "torch.nn.RNN": TanhRNN,
+    "LRU": LRU,
+    "MinGRU": MinGRU,
     "stack of ScoRNN": stack,
+    "stack of LRU": partial(stack, layer=LRU),
 }
 
 # the task, the metric to compare, and the number of optimiser steps
@@ -53,7 +73,7 @@ PROBLEMS: dict[str, tuple[Task, str, int]] = {
 
 def largest_model(task: Task, factory: Callable[..., Any]) -> nn.Module:
     """Build the largest model with at most `PARAMETERS` parameters."""
-    fits, too_large = 4, 400
+    fits, too_large = 4, 4_000
     while too_large - fits > 2:
         middle = (fits + too_large) // 4 * 2  # some sets need an even size
         count = count_parameters(model_for(task, factory, middle))
@@ -118,6 +138,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder of the runs; finished ones are reused")
     parser.add_argument("--json", type=Path, help="file for all numbers")
     parser.add_argument("--layers", nargs="+", choices=LAYERS, default=list(LAYERS))
+    parser.add_argument("--problems", nargs="+", default=[""], help="only names that contain one")
     parser.add_argument("--times", action="store_true", help="only time an update of each layer")
     options = parser.parse_args()
     if options.times:
@@ -126,6 +147,8 @@ def main() -> None:
         return
     numbers: dict[str, Any] = {}
     for name, (task, metric, _) in PROBLEMS.items():
+        if not any(part in name for part in options.problems):
+            continue
         better = max if task.higher_is_better and metric == task.metric_name else min
         for layer in options.layers:
             runs_by_rate = {

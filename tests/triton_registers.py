@@ -2,7 +2,8 @@
 
 The operators run as usual, but compile their kernels instead of launching them. The name of a
 kernel consists of recurrence, nonlinearity, dtype, N and compute capability, such as
-``elman:tanh:float32:190:90``.
+``elman:tanh:float32:190:90``. Those of the linear recurrence have ``constant`` or ``gated`` in
+place of a nonlinearity.
 """
 
 import json
@@ -26,7 +27,9 @@ from eigenrnn.ops.elman.operands import kernel_arguments as elman_arguments
 from eigenrnn.ops.gru import GRUOperands, GRUOptions
 from eigenrnn.ops.gru import gpu as gru
 from eigenrnn.ops.gru.operands import kernel_arguments as gru_arguments
+from eigenrnn.ops.linear.gpu import linear_gpu
 
+PASSES = {"linear": ("ends of chunks", "states between chunks", "states")}
 FORMS = {"gru": (True, True), "nc-gru": (False, False)}
 
 
@@ -93,6 +96,10 @@ def barriers_per_step(ptx):
 def call(recurrence, nonlinearity, dtype, N):
     """Run the forward and the backward operator, as autograd would."""
     T, B, sizes = 3, 2, [2, 1, 1]
+    if recurrence == "linear":
+        x = torch.zeros(40, B, N, dtype=dtype)
+        linear_gpu(x, x if nonlinearity == "gated" else x[0, 0], x[0], None, False, False)
+        return
     bias = torch.zeros(N, dtype=dtype) if nonlinearity.startswith("modrelu") else None
     h0, h = torch.zeros(B, N, dtype=dtype), torch.zeros(T, B, N, dtype=dtype)
     if recurrence == "elman":
@@ -113,13 +120,14 @@ def call(recurrence, nonlinearity, dtype, N):
 
 
 def kernel_usage(name):
-    """Return the usage of the forward and the backward kernel."""
+    """Return the usage of the kernels of both passes."""
     recurrence, nonlinearity, dtype, N, capability = name.split(":")
     driver.set_active(Driver(int(capability)))
     compiled = []
     JITFunction.__getitem__ = compile_instead(compiled)
     call(recurrence, nonlinearity, getattr(torch, dtype), int(N))
-    return dict(zip(("forward", "backward"), map(usage, compiled), strict=True))
+    names = PASSES.get(recurrence, ("forward", "backward"))
+    return dict(zip(names, map(usage, compiled), strict=True))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ __all__ = [
     "multiprocessors",
     "pieces",
     "sequence_lengths",
+    "state_dtype",
     "unavailable",
 ]
 
@@ -100,8 +101,8 @@ class TritonBackend(Backend):
     name = "gpu"
     description = "Triton on NVIDIA GPUs, the matrix in the registers of one multiprocessor"
 
-    limits: Mapping[torch.dtype, int]
-    """The largest number of real numbers in a state, by the dtype that holds it."""
+    limits: Mapping[torch.dtype, int] | None = None
+    """The largest number of real numbers in a state, by the dtype that holds it; None if any."""
 
     def unavailable(self) -> str | None:
         return unavailable()
@@ -114,8 +115,8 @@ class TritonBackend(Backend):
             return "its kernels support only NVIDIA GPUs"
         if call.transformed:
             return "torch.func transforms and forward mode need differentiable operations"
-        limit = self.limits[_state_dtype(call.dtype)]
-        if call.state_size > limit:
+        limit = None if self.limits is None else self.limits[state_dtype(call.dtype)]
+        if limit is not None and call.state_size > limit:
             return (
                 f"states of {call.state_size} numbers are too many: the registers of one "
                 f"multiprocessor hold W only for at most {limit}"
@@ -126,9 +127,8 @@ class TritonBackend(Backend):
         if INTERPRETED:
             return "Triton's interpreter is for tests: used only if requested by name"
         return (
-            _too_many_rounds(call)
-            or "it has never been run on a GPU: used only if requested by name"
-        )
+            None if self.limits is None else _too_many_rounds(call)
+        ) or "it has never been run on a GPU: used only if requested by name"
 
 
 def launch(
@@ -144,21 +144,21 @@ def launch(
     from triton.language import float32, float64
 
     first: Tensor = arguments[0]
-    state_dtype = _state_dtype(first.dtype)
-    sizes, rows = layout(N, state_dtype)
+    numbers = state_dtype(first.dtype)
+    sizes, rows = layout(N, numbers)
     name, slope = _kernel_nonlinearity(options.nonlinearity, bias)
     with torch.cuda.device_of(first):
         kernel[(B,)](
             *arguments,
             SIZES=sizes,
             ROWS=rows,
-            DTYPE=float64 if state_dtype == torch.float64 else float32,
+            DTYPE=float64 if numbers == torch.float64 else float32,
             NAME=name,
             SLOPE=slope,
             BIASED=bias is not None,
             RAGGED=options.batch_sizes is not None,
             REVERSE=options.reverse,
-            num_warps=warps(pieces(N), state_dtype),
+            num_warps=warps(pieces(N), numbers),
             enable_fp_fusion=True,
             **flags,
         )
@@ -213,7 +213,7 @@ def _power_of_two(N: int) -> int:
     return max(16, 1 << (N - 1).bit_length())
 
 
-def _state_dtype(dtype: torch.dtype) -> torch.dtype:
+def state_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype that holds states between steps."""
     return _STATE_DTYPES[torch.finfo(dtype).bits]
 

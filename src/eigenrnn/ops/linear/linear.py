@@ -18,6 +18,7 @@ from eigenrnn.ops.arguments import (
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.linear.cpu import LinearCPU
 from eigenrnn.ops.linear.export import export_linear
+from eigenrnn.ops.linear.gpu import LinearGPU
 from eigenrnn.ops.linear.operands import (
     LinearOperands,
     LinearOptions,
@@ -32,7 +33,7 @@ __all__ = ["BACKENDS", "linear"]
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
-    for backend in (LinearCPU(), LinearScan(), LinearLoop(), LinearReference())
+    for backend in (LinearCPU(), LinearGPU(), LinearScan(), LinearLoop(), LinearReference())
 }
 """The backends by name, in order of preference."""
 
