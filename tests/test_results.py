@@ -110,9 +110,9 @@ def test_no_two_runs_of_all_recipes_share_a_file():
 def long_metrics(tmp_path):
     """Write a metrics.csv of 1,001 rows; every tenth is an evaluation."""
     path = tmp_path / "metrics.csv"
-    lines = ["step,train_loss,train_loss_mean,test_loss,test_accuracy"]
+    lines = ["step,train_loss,train_loss_mean,test_loss,test_accuracy,henrici"]
     for step in range(1_001):
-        evaluated = f"{1 / (step + 7)!r},nan" if step % 10 == 0 else ","
+        evaluated = f"{1 / (step + 7)!r},nan,{step / 2}" if step % 10 == 0 else ",,"
         lines.append(f"{step},{step},{math.exp(-step / 300)!r},{evaluated}")
     path.write_text("\n".join(lines) + "\n")
     return RunFolder(tmp_path).read_metrics()
@@ -139,6 +139,7 @@ def test_evaluations_are_a_separate_curve(long_metrics):
     curve = evaluated_curve(long_metrics)
     assert curve["step"] == list(range(0, 1_001, 10))
     assert curve["test_accuracy"] == [None] * 101
+    assert curve["henrici"] == list(range(0, 501, 5))  # of a callback
 
 
 # runs shared by several rows

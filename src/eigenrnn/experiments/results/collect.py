@@ -329,8 +329,9 @@ def training_curve(columns: Columns) -> Curve:
 
 
 def evaluated_curve(columns: Columns) -> Curve:
-    """Return the evaluations on the validation and test sets."""
-    return _thin(columns, [n for n in columns if n.startswith(("validation_", "test_"))])
+    """Return the evaluations on the validation and test sets, and what callbacks measured then."""
+    others = ("step", "seconds", "train_")
+    return _thin(columns, [name for name in columns if not name.startswith(others)])
 
 
 def _thin(columns: Columns, names: list[str]) -> Curve:
