@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from eigenrnn.experiments.cli.analyse import delete_earlier_files
 from eigenrnn.experiments.data import speech
 from eigenrnn.experiments.data import text as text_data
 from eigenrnn.experiments.data.audio import read_recording, wave_bytes
@@ -36,6 +37,7 @@ from eigenrnn.experiments.sweep import Status, Trial
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
 from eigenrnn.experiments.sweep.search_space import Range, Search
 from eigenrnn.experiments.sweep.study import read_points
+from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.files import read_lines, read_table
 from eigenrnn.experiments.training.metrics_writer import _kept_rows
@@ -516,6 +518,55 @@ def sweep_readers() -> dict[str, Reader]:
     }
 
 
+def prediction_readers() -> dict[str, Reader]:
+    """Readers of the files that `predict` takes, and of what a run says about them."""
+    channels = ("right", "left")  # in another order than in the files
+    series = SeriesPreprocessing("class", channels, (0.0, 1.0), (2.0, 0.5), ("cat", "dog"))
+    text = TextPreprocessing((*sorted({*TEXT} - {"\n"}), "<eos>"), "characters")
+    unlabelled = "".join(f"{line.rpartition(',')[0]}\n" for line in CSV.splitlines())
+
+    def config(fitted: Any) -> bytes:
+        options = {"class": type(fitted).__name__, "options": asdict(fitted)}
+        return json_bytes({"preprocessing": options})
+
+    def inputs(folder: Path) -> tuple[Sequences, list[torch.Tensor]]:
+        read = series.read(folder / "a.csv")
+        return read, [x for x, _ in series.batches(read, 2)]
+
+    def inputs_are_valid(read: tuple[Sequences, list[torch.Tensor]]) -> bool:
+        sequences, batches = read
+        shapes = {x.shape[2] for x in batches}
+        return sequences_are_valid(sequences) and sequences.channels == channels and shapes == {2}
+
+    def preprocessing(folder: Path) -> Any:
+        return RunFolder(folder).read_preprocessing()
+
+    def fitted_or_none(read: Any) -> bool:
+        return read is None or isinstance(read, SeriesPreprocessing | TextPreprocessing)
+
+    return {
+        "series to predict": Reader("a.csv", unlabelled.encode(), inputs, inputs_are_valid),
+        "text to continue": Reader(
+            "a.txt",
+            TEXT.encode(),
+            lambda f: text.encode(text.read(f / "a.txt")),
+            lambda indices: len(indices) >= 1 and indices.max() < text.vocabulary,
+        ),
+        "preprocessing of series": Reader(
+            "config.json", config(series), preprocessing, fitted_or_none
+        ),
+        "preprocessing of text": Reader(
+            "config.json", config(text), preprocessing, fitted_or_none
+        ),
+        "summary of an analysis": Reader(
+            "summary.json",
+            json_bytes({"name": "mine", "found": {"spectrum": {"radius": 0.5}}}),
+            delete_earlier_files,
+            lambda read: read is None,
+        ),
+    }
+
+
 def run_readers() -> dict[str, Reader]:
     config = {
         "settings": {"steps": 8},
@@ -572,5 +623,5 @@ def run_readers() -> dict[str, Reader]:
     }
 
 
-READERS = {**data_readers(), **sweep_readers(), **run_readers()}
+READERS = {**data_readers(), **sweep_readers(), **run_readers(), **prediction_readers()}
 """All readers, by the name of their tests."""

@@ -1,6 +1,7 @@
 """A damaged file is rejected by name or read as valid data, without any other effect."""
 
 import faulthandler
+import json
 import tracemalloc
 import zlib
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from damaged_files import READERS, damaged
+from eigenrnn.experiments.cli.analyse import delete_earlier_files
 
 FEW, MANY = 20, 250
 """The number of damaged versions of each file: 500 over all files, and several thousand."""
@@ -84,6 +86,13 @@ def test_a_damaged_file_is_rejected_by_name_or_valid(tmp_path, name):
 @pytest.mark.parametrize("name", READERS)
 def test_files_damaged_in_many_ways_are_rejected_by_name_or_valid(tmp_path, name):
     check_damaged_copies(name, tmp_path, MANY)
+
+
+@pytest.mark.parametrize("found", [3, None, [1]], ids=str)
+def test_a_summary_of_an_analysis_with_other_types_is_rejected_by_name(tmp_path, found):
+    (tmp_path / "summary.json").write_text(json.dumps({"found": found}))
+    with pytest.raises(ValueError, match=r"summary\.json is damaged: expected found to be dict"):
+        delete_earlier_files(tmp_path)
 
 
 def test_checksums_detect_most_damage(tmp_path):

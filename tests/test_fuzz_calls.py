@@ -1,5 +1,6 @@
 """Random calls of public functions return the right values or raise a clear error."""
 
+import copy
 import inspect
 import random
 import traceback
@@ -15,11 +16,11 @@ import pytest
 import torch
 
 import eigenrnn
-from cases import CONSTRAINTS, LAYERS, NAMED
-from eigenrnn import analysis, init, linalg
+from cases import CELLS, CONSTRAINTS, LAYERS, NAMED, OURS
+from eigenrnn import LanguageModel, ResidualStack, SequenceModel, Stream, analysis, init, linalg
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops import elman, gru
+from eigenrnn.ops import elman, gru, linear, lstm, use_backend
 
 HERE = str(Path(eigenrnn.__file__).parent)
 NAMED_ERRORS = (ValueError, TypeError, NoInverseError, NotInSetError)
@@ -73,7 +74,7 @@ def outcome(make: Callable[[], Any]) -> Outcome:
             found = make()
     except Exception as error:
         return Outcome(error=error)
-    return Outcome([v for v in flattened(found) if isinstance(v, torch.Tensor)])
+    return Outcome([v.detach() for v in flattened(found) if isinstance(v, torch.Tensor)])
 
 
 def flattened(found: Any) -> list[Any]:
@@ -117,9 +118,14 @@ def calls(seed: int, count: int) -> list[Call]:
     """Draw random calls."""
     rng = random.Random(seed)
     kinds = {
-        elman_call: 30,
-        gru_call: 22,
+        elman_call: 22,
+        gru_call: 14,
+        lstm_call: 10,
+        linear_call: 10,
         layer_call: 14,
+        stream_call: 6,
+        cell_call: 3,
+        model_call: 3,
         constraint_call: 10,
         initializer_call: 6,
         linalg_call: 8,
@@ -215,7 +221,7 @@ def recurrence_call(run: Callable[..., Any], arguments: dict[str, Any], is_good:
 
 def exact(value: Any) -> Any:
     """Return a tensor in double precision; anything else unchanged."""
-    if not isinstance(value, torch.Tensor) or value.dtype == torch.bool:
+    if not isinstance(value, torch.Tensor) or value.dtype in (torch.bool, torch.int64):
         return value
     return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
@@ -233,13 +239,15 @@ def with_gradients(run: Callable[..., Any], arguments: dict[str, Any]) -> list[t
         else value
         for name, value in arguments.items()
     }
-    h, last = run(**leaves)
-    total = h.abs().sum() + last.real.sum() if h.is_complex() else h.square().sum() + last.sum()
+    h, *last = run(**leaves)
+    size = h.abs().sum() if h.is_complex() else h.square().sum()
+    total = size + sum(each.real.sum() for each in last)
     tensors = [v for v in leaves.values() if isinstance(v, torch.Tensor) and v.requires_grad]
+    values = [each.detach() for each in (h, *last)]
     if h.is_meta or not total.requires_grad:
-        return [h.detach(), last.detach()]
+        return values
     gradients = torch.autograd.grad(total, tensors, allow_unused=True)
-    return [h.detach(), last.detach(), *(g for g in gradients if g is not None)]
+    return [*values, *(g for g in gradients if g is not None)]
 
 
 def sizes_of(rng: random.Random) -> tuple[int, int, int, int]:
@@ -308,13 +316,45 @@ def gru_call(rng: random.Random) -> Call:
     return maybe_invalid(rng, gru, arguments)
 
 
+def lstm_call(rng: random.Random) -> Call:
+    T, B, N, M = sizes_of(rng)
+    N, dtype, mapped = max(N, 1), rng.choice(FLOATS), rng.random() < 0.5
+    arguments = {
+        "x": strided(rng, normal(rng, T, B, M if mapped else 4 * N, dtype=dtype)),
+        "W": strided(rng, normal(rng, 4 * N, N, dtype=dtype) / N**0.5),
+        "h0": strided(rng, normal(rng, B, N, dtype=dtype)) if rng.random() < 0.5 else None,
+        "c0": strided(rng, normal(rng, B, N, dtype=dtype)) if rng.random() < 0.5 else None,
+        "batch_sizes": ragged(rng, T, B),
+        "reverse": rng.random() < 0.3,
+        "backend": rng.choice(BACKENDS),
+    }
+    if mapped:
+        arguments["U"] = normal(rng, 4 * N, M, dtype=dtype)
+    return maybe_invalid(rng, lstm, arguments)
+
+
+def linear_call(rng: random.Random) -> Call:
+    T, B, N, _ = sizes_of(rng)
+    dtype = rng.choice([*FLOATS, torch.complex64, torch.complex128])
+    decay = normal(rng, *rng.choice([(N,), (T, B, N)]), dtype=dtype)
+    arguments = {
+        "x": strided(rng, normal(rng, T, B, N, dtype=dtype)),
+        "decay": strided(rng, decay / (1 + decay.abs())),
+        "h0": strided(rng, normal(rng, B, N, dtype=dtype)) if rng.random() < 0.5 else None,
+        "batch_sizes": ragged(rng, T, B),
+        "reverse": rng.random() < 0.3,
+        "backend": rng.choice([*BACKENDS, "scan"]),
+    }
+    return maybe_invalid(rng, linear, arguments)
+
+
 def maybe_invalid(rng: random.Random, run: Callable[..., Any], arguments: dict[str, Any]) -> Call:
     """Leave half of the calls valid, and spoil one or two arguments of the others."""
     is_good = rng.random() < 0.5
     if not is_good:
+        known = inspect.signature(run).parameters
         extra = ("layer_norm", "bias", "c", "d", "V", "recurrent_bias", "zoneout", "batch_sizes")
-        names = [*arguments, *(n for n in extra if run is elman or n not in ("d", "V"))]
-        names = [n for n in names if run is gru or n != "recurrent_bias"]
+        names = [*arguments, *(name for name in extra if name in known)]
         for name in rng.sample(list(dict.fromkeys(names)), rng.choice([1, 1, 2])):
             arguments[name] = invalid(rng, arguments.get(name))
     return recurrence_call(run, arguments, is_good)
@@ -339,12 +379,114 @@ def layer_call(rng: random.Random) -> Call:
     # errors of torch's own layers are not tested
     if not steps and not is_good:
         return Call(f"{name}: torch's own", lambda: None)
-    run = layer if method == "forward" else layer.step
     return Call(
         f"{name}.{method}({described(arguments)})",
-        lambda: run(*arguments.values()),
-        None,
-        0,
+        lambda: getattr(layer, method)(*arguments.values()),
+        partial(in_double, layer, method, *arguments.values()) if is_good else None,
+        SINGLE,
+        is_good,
+    )
+
+
+SINGLE = 2e-4
+"""The tolerance of layers in single precision, whose constraints round as well."""
+
+
+def in_double(module: Any, method: str, *arguments: Any) -> Any:
+    """Call a method of a module in double precision, by the definitions of the recurrences."""
+    wide = copy.deepcopy(module).double()
+    with use_backend("reference"):
+        return getattr(wide, method)(*(map_tensors(exact, value) for value in arguments))
+
+
+def map_tensors(f: Callable[[Any], Any], value: Any) -> Any:
+    return tuple(map(f, value)) if isinstance(value, tuple) else f(value)
+
+
+def stream_call(rng: random.Random) -> Call:
+    name, M, T = rng.choice([*OURS, *NAMED]), rng.randint(1, 3), rng.randint(1, 4)
+    B = rng.choice([None, None, 1, 3])
+    layer = {**OURS, **NAMED}[name](M, 8)
+    model = SequenceModel(layer, 2) if rng.random() < 0.4 else layer
+    if rng.random() < 0.6:
+        layer.freeze()
+    x = normal(rng, T, *([] if B is None else [B]), M, dtype=torch.float32)
+    is_good, state = rng.random() < 0.5, None
+    steps: list[Any] = list(x)
+    if not is_good:
+        place = rng.randrange(T)
+        steps[place] = invalid(rng, steps[place])
+        state = invalid(rng, layer.initial_state(B)) if rng.random() < 0.3 else None
+    if not is_good and all(isinstance(s, torch.Tensor) and s.shape == x[0].shape for s in steps):
+        return Call(f"Stream({name}): a good call after all", lambda: None)
+
+    def run() -> torch.Tensor:
+        stream = Stream(model, B)
+        if state is not None:
+            stream.state = state
+        return torch.stack([stream(step) for step in steps])
+
+    return Call(
+        f"Stream({type(model).__name__} of {name}, {B})({described(dict(enumerate(steps)))})",
+        run,
+        partial(of_whole_sequence, model, x) if is_good else None,
+        SINGLE,
+        is_good,
+    )
+
+
+def of_whole_sequence(model: Any, x: torch.Tensor) -> torch.Tensor:
+    """Return the outputs of a layer or a model for a whole sequence, in double precision."""
+    layer = model.layer if isinstance(model, SequenceModel) else model
+    h = in_double(layer, "forward", x)[0]
+    return h if layer is model else copy.deepcopy(model.head).double()(h)
+
+
+def cell_call(rng: random.Random) -> Call:
+    name, M, B = rng.choice(list(CELLS)), rng.randint(1, 3), rng.choice([None, 1, 3])
+    cell = CELLS[name](M, 8)
+    shape = [] if B is None else [B]
+    state: Any = normal(rng, *shape, 8, dtype=torch.float32)
+    if name == "LSTMCell":
+        state = state, normal(rng, *shape, 8, dtype=torch.float32)
+    arguments = {"x": normal(rng, *shape, M, dtype=torch.float32), "h": state}
+    is_good = rng.random() < 0.5
+    if not is_good:
+        key = rng.choice(list(arguments))
+        arguments[key] = invalid(rng, arguments[key])
+    return Call(
+        f"{name}({described(arguments)})",
+        lambda: cell(*arguments.values()),
+        partial(in_double, cell, "forward", *arguments.values()) if is_good else None,
+        SINGLE,
+        is_good,
+    )
+
+
+def model_call(rng: random.Random) -> Call:
+    """Return a call of a model, whose inputs are real numbers or symbols."""
+    M, T, B = 3, rng.randint(1, 4), rng.randint(1, 3)
+    layer = OURS[rng.choice(list(OURS))]
+    match rng.randrange(3):
+        case 0:
+            model = SequenceModel(layer(M, 8), 2, rng.choice(["all", "last"]))
+        case 1:
+            model = SequenceModel(
+                ResidualStack(lambda width: layer(width, 8), 8, 2, input_size=M), 2
+            )
+        case _:
+            model = LanguageModel(5, M, [layer(M, 8)])
+    x = normal(rng, T, B, M, dtype=torch.float32)
+    if isinstance(model, LanguageModel):
+        x = x[..., 0].abs().long() % 5
+    model.eval()
+    is_good = rng.random() < 0.5
+    inputs = x if is_good else invalid(rng, x)
+    return Call(
+        f"{type(model).__name__}({described({'x': inputs})})",
+        lambda: model(inputs),
+        partial(in_double, model, "forward", inputs) if is_good else None,
+        SINGLE,
         is_good,
     )
 

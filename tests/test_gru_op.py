@@ -12,6 +12,7 @@ from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
+from eigenrnn.ops.gru import gru as public_gru
 from eigenrnn.ops.gru.operands import kernel_arguments
 from states import gru
 
@@ -579,3 +580,13 @@ def test_sixteen_bits_agree_with_double_precision_up_to_rounding(backend, form, 
     expected = values_and_gradients(exact, backend="reference", **options)
     assert got[0].dtype == dtype
     assert_near(got, expected, dtype, 3)
+
+
+@pytest.mark.parametrize("backend", QUICK)
+@pytest.mark.parametrize("reset_after", [True, False])
+def test_a_recurrence_without_units_has_gradients(backend, reset_after):
+    x = torch.ones(3, 2, 2, requires_grad=True)
+    W, U = torch.ones(0, 0), torch.ones(0, 2)
+    h, _ = public_gru(x, W, U=U, reset_after=reset_after, backend=backend)
+    h.sum().backward()
+    assert (h.shape, float(x.grad.abs().sum())) == ((3, 2, 0), 0.0)

@@ -386,6 +386,18 @@ def test_a_compiled_constraint_notices_every_change(change):
         change(constraint)
 
 
+# torch's own compiler still scripts some of its modules
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_a_compiled_constraint_works_without_gradients():
+    torch.compiler.reset()
+    constraint = build()
+    compiled = torch.compile(constraint, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        for _ in range(2):
+            assert torch.equal(compiled(), constraint())
+            add_in_place(constraint)
+
+
 def test_a_forward_pass_changes_no_state():
     constraint = build()
     before = {name: value.clone() for name, value in constraint.state_dict().items()}

@@ -469,6 +469,16 @@ ERRORS = {
         TypeError,
         "float32",
     ),
+    "a state on another device": (
+        lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N, device="meta")),
+        ValueError,
+        "expected a state on cpu, got one on meta",
+    ),
+    "a sparse state": (
+        lambda: setattr(Stream(LAYER), "state", torch.zeros(1, N).to_sparse()),
+        TypeError,
+        "expected the initial states to be a dense tensor",
+    ),
 }
 
 
@@ -487,6 +497,20 @@ def test_a_layer_that_changes_its_dtype_needs_a_new_stream():
         stream(torch.zeros(M))
     again = Stream(layer)
     assert again(inputs(layer)[0]).dtype == torch.float64
+
+
+def test_the_kernels_read_no_state_of_another_dtype():
+    layer = frozen()
+    stream = Stream(layer)
+    stream(torch.zeros(M))
+    with torch.autocast("cpu"):
+        stream.state = torch.zeros(1, N, dtype=torch.float16)
+    with pytest.raises(TypeError, match=r"expected initial states of torch\.float32.*float16"):
+        stream(torch.zeros(M))
+    stream.reset()
+    layer.double()
+    with pytest.raises(TypeError, match=r"expected initial states of torch\.float64.*float32"):
+        stream(torch.zeros(M, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])

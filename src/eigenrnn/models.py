@@ -152,6 +152,7 @@ class LanguageModel(nn.Module):
         state: tuple[State, ...] | None,
     ) -> tuple[Tensor, tuple[State, ...]]:  # (T, B, K)
         """Continue from the states of an earlier call; return the logits and the new states."""
+        _check_symbols(inputs, self.embedding.device)
         x = apply_dropout(self._embed(inputs), self.dropouts.input, True, self.training)
         new_state: list[State] = []
         states = x
@@ -199,6 +200,26 @@ class LanguageModel(nn.Module):
         if len(states) > 1:
             difference = beta * states.diff(dim=0).square().mean()
             self._activation_penalty = self._activation_penalty + difference
+
+
+def _check_symbols(inputs: object, device: torch.device) -> None:
+    """Check that the inputs are indices of symbols.
+
+    Raises:
+        TypeError: If they are not a tensor of integers.
+        ValueError: If their shape or device is wrong.
+    """
+    if not isinstance(inputs, Tensor):
+        raise TypeError(f"expected the symbols as a tensor, got {type(inputs).__name__}")
+    if inputs.dtype not in (torch.int64, torch.int32) or inputs.layout != torch.strided:
+        raise TypeError(
+            "expected the symbols as a dense tensor of torch.int64 or torch.int32, got "
+            f"{inputs.dtype}, {inputs.layout}"
+        )
+    if inputs.dim() != 2:
+        raise ValueError(f"expected symbols of shape (T, B), got {tuple(inputs.shape)}")
+    if inputs.device != device:
+        raise ValueError(f"expected the symbols on {device}, got {inputs.device}")
 
 
 def _uniform_embedding(weight: Tensor, *, generator: Generator | None = None) -> Tensor:

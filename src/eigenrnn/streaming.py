@@ -118,6 +118,10 @@ class Stream:
             state = cast("Tensor", state)
         else:
             state = check_pair(state, shape, dtype)
+        device = self._states[0].device
+        for each in state if isinstance(state, tuple) else (state,):
+            if each.device != device:
+                raise ValueError(f"expected a state on {device}, got one on {each.device}")
         self._keep(state, copy=True)
 
     @torch.no_grad()
@@ -132,14 +136,22 @@ class Stream:
             states = tuple(each.detach().clone() for each in states)
         self._states = [each.contiguous() for each in states]
         self._spare = [torch.empty_like(each) for each in self._states]
-        if any(each.requires_grad for each in self._states):
-            self._stack = None
-        else:
+        if self._can_read_states():
             self._places = addresses(self._states, self._spare)
+        else:
+            self._stack = None
+
+    def _can_read_states(self) -> bool:
+        """Whether the kernels can read the states, and autograd does not need them."""
+        dtype = self._layer.weight_dtype  # autocast lets states of other dtypes in
+        return all(
+            type(each) is Tensor and each.is_cpu and each.dtype == dtype and not each.requires_grad
+            for each in self._states
+        )
 
     def _pack(self) -> bool:
         """Pack the weights as they are now; return whether that is possible."""
-        if any(each.requires_grad for each in self._states):
+        if not self._can_read_states():
             return False
         self._stack = pack_steps(self._layer, self._head)
         if self._stack is None:

@@ -263,9 +263,8 @@ class _NeumannMatrix(torch.autograd.Function):
     """The stored W, with the closed form of its gradient in the entries of A."""
 
     @staticmethod
-    def forward(*inputs: Tensor) -> Tensor:
-        _raw, _inverse, W, _signs = inputs
-        return W.clone()
+    def forward(raw: Tensor, inverse: Tensor, W: Tensor, signs: Tensor) -> Tensor:  # noqa: ARG004
+        return W.clone()  # with *inputs, torch.compile fails where no gradient is recorded
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG004

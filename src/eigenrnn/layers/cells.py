@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -189,11 +189,18 @@ class LSTMCell(AbstractCell):
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the state and the cell after one time step."""
-        states = None if hx is None else tuple(state.unsqueeze(0) for state in hx)
-        _, (h, c) = self.layer.step(input, states)
+        states: object = hx  # `step` rejects what is no pair
+        if isinstance(hx, tuple):
+            states = tuple(map(_of_one_layer, hx))
+        _, (h, c) = self.layer.step(input, cast("Any", states))
         return h.squeeze(0), c.squeeze(0)
 
 
 def _step(layer: Stacked[Any], input: Tensor, hx: Tensor | None) -> Tensor:
-    _, h = layer.step(input, None if hx is None else hx.unsqueeze(0))
+    _, h = layer.step(input, _of_one_layer(hx))
     return h.squeeze(0)
+
+
+def _of_one_layer(state: Any) -> Any:
+    """Return a state with an axis of layers; `step` rejects what is no tensor."""
+    return state.unsqueeze(0) if isinstance(state, Tensor) else state

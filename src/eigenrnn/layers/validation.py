@@ -100,6 +100,8 @@ def check_input(x: object, input_size: int, dtype: torch.dtype) -> None:
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
+    if x.layout != torch.strided:
+        raise TypeError(f"expected input to be a dense tensor, got {x.layout}")
     if x.dim() not in (2, 3):
         raise ValueError(f"expected input of 2 or 3 dimensions, got shape {tuple(x.shape)}")
     if x.shape[-1] != input_size:
@@ -149,12 +151,14 @@ def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
 
     Raises:
         ValueError: If the shape is wrong.
-        TypeError: If they are not a tensor, or their dtype is not that of the weights.
+        TypeError: If they are not a dense tensor, or their dtype is not that of the weights.
     """
     if not isinstance(h0, Tensor):
         kind = type(h0).__name__
         hint = ": only an LSTM has a pair of states" if isinstance(h0, tuple) else ""
         raise TypeError(f"expected the initial states to be a tensor, got {kind}{hint}")
+    if h0.layout != torch.strided:
+        raise TypeError(f"expected the initial states to be a dense tensor, got {h0.layout}")
     if h0.shape != shape:
         raise ValueError(f"expected initial states of shape {shape}, got {tuple(h0.shape)}")
     if h0.dtype != dtype and not autocasts(h0.device.type):

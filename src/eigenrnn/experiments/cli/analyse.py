@@ -20,10 +20,10 @@ from eigenrnn.experiments.cli.rebuild import LoadedRun, load
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.report import RebuildModel, read_records, write_report
 from eigenrnn.experiments.tasks import Batch
-from eigenrnn.experiments.training.files import read_json, write_json
+from eigenrnn.experiments.training.files import check_types, read_json, write_json
 from eigenrnn.experiments.training.progress import plain_console
 
-__all__ = ["analyse", "report"]
+__all__ = ["analyse", "delete_earlier_files", "report"]
 
 _SEQUENCES = 4
 _COLUMNS = ("analysis", "quantity", "number")
@@ -41,7 +41,7 @@ def analyse(options: Namespace, console: Console) -> int:
 
         everything = _everything(rebuilt, batch, say)
         status.update("drawing figures")
-        _delete_earlier_files(folder)
+        delete_earlier_files(folder)
         without_figure = everything.save(folder)
         everything = replace(everything, skipped={**everything.skipped, **without_figure})
     write_json(folder / "summary.json", _summary(rebuilt, everything))
@@ -80,12 +80,14 @@ def _everything(
     return analyse_model(rebuilt.model, batch.inputs, loss, progress=say)
 
 
-def _delete_earlier_files(folder: Path) -> None:
+def delete_earlier_files(folder: Path) -> None:
     """Delete the files of an earlier call; this one may not write all of them again."""
     summary = folder / "summary.json"
     if not summary.exists():
         return
-    for name in read_json(summary, ("found",))["found"]:
+    content = read_json(summary, ("found",))
+    check_types(summary, content, {"found": dict})
+    for name in content["found"]:
         for ending in ("png", "csv"):
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
 

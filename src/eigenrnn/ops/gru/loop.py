@@ -57,7 +57,7 @@ def gru_loop(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N
             zero_padding(gates, sizes)
     views = gates.expand(T, B, 4 * N)
     sums, rus = (split_steps(views[..., :n], sizes) for n in (width, 2 * N))
-    rs, us, qs, cs = (split_steps(part, sizes) for part in views.split(N, dim=2))
+    rs, us, qs, cs = (split_steps(part, sizes) for part in views.unflatten(2, (4, N)).unbind(2))
     x_cs, hs = split_steps(x[..., 2 * N :], sizes), split_steps(h, sizes)
     for t in reversed(range(T)) if options.reverse else range(T):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
@@ -117,8 +117,10 @@ def _gru_loop_backward(
     width = (3 if options.reset_after else 2) * N
     W_before, W_c = W[:width].contiguous(), W[2 * N :].contiguous()
     rus, drus = (split_steps(v[..., : 2 * N], sizes) for v in (gates, deltas))
-    rs, us, qs, cs = (split_steps(part, sizes) for part in gates.split(N, dim=2))
-    drs, dus, dqs, dcs = (split_steps(part, sizes) for part in deltas.split(N, dim=2))
+    rs, us, qs, cs = (split_steps(part, sizes) for part in gates.unflatten(2, (4, N)).unbind(2))
+    drs, dus, dqs, dcs = (
+        split_steps(part, sizes) for part in deltas.unflatten(2, (4, N)).unbind(2)
+    )
     hs, dhs, sums = (split_steps(v, sizes) for v in (h, g, deltas[..., :width]))
     earlier = previous_rows(dhs, dh0, sizes, options.reverse)
     for t in range(T) if options.reverse else reversed(range(T)):
