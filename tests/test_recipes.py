@@ -33,7 +33,7 @@ class WithoutValidation(Copying):
         return "train", "test"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def recipe():
     """A comparison of two small networks, and of one that has no layer."""
     reported = Reported(0.9, "table 7", rule="best")
@@ -58,6 +58,13 @@ def recipe():
         source="A. Author, 2020",
         seeds=(0, 1, 2),
     )
+
+
+@pytest.fixture(scope="module")
+def finished(recipe, tmp_path_factory):
+    """The folder of the finished comparison, and its outcomes."""
+    folder = tmp_path_factory.mktemp("finished")
+    return folder, run(replace(recipe, departures=("one in all",)), folder)
 
 
 def with_hidden_size(row, value):
@@ -190,9 +197,9 @@ def test_an_unknown_row_writes_nothing(recipe, tmp_path):
 # results
 
 
-def test_every_row_and_seed_has_a_run(recipe, tmp_path):
-    run(recipe, tmp_path)
-    runs = [path.parent.relative_to(tmp_path) for path in tmp_path.glob("*/*/result.json")]
+def test_every_row_and_seed_has_a_run(finished):
+    folder, _ = finished
+    runs = [path.parent.relative_to(folder) for path in folder.glob("*/*/result.json")]
     expected = {f"{row}/seed-{seed}" for row in ("scornn-6", "lstm-5") for seed in range(3)}
     assert {path.as_posix() for path in runs} == expected
 
@@ -202,10 +209,10 @@ def test_seeds_can_be_chosen(recipe, tmp_path):
     assert [outcome.seeds for outcome in outcomes] == [(7, 3), (7, 3), ()]
 
 
-def test_the_best_accuracy_is_the_highest_of_all_evaluations(recipe, tmp_path):
-    (outcome,) = run(with_reported(recipe, rule="best"), tmp_path)
+def test_the_best_accuracy_is_the_highest_of_all_evaluations(finished):
+    folder, (outcome, *_) = finished
     for seed, value in zip(outcome.seeds, outcome.values, strict=True):
-        accuracies = evaluations(tmp_path / "scornn-6" / f"seed-{seed}", "test_accuracy")
+        accuracies = evaluations(folder / "scornn-6" / f"seed-{seed}", "test_accuracy")
         assert len(accuracies) == 3
         assert value == max(accuracies)
 
@@ -263,23 +270,23 @@ def test_without_a_validation_split_the_table_has_no_column_for_it(recipe, tmp_p
     assert "ours, selected on validation" not in table(tmp_path)["scoRNN 6"]
 
 
-def test_results_contain_the_numbers_of_the_runs(recipe, tmp_path):
-    run(recipe, tmp_path)
-    ours = results(tmp_path)["rows"][0]
-    folders = [tmp_path / "scornn-6" / f"seed-{seed}" for seed in ours["seeds"]]
+def test_results_contain_the_numbers_of_the_runs(finished):
+    folder, _ = finished
+    ours = results(folder)["rows"][0]
+    folders = [folder / "scornn-6" / f"seed-{seed}" for seed in ours["seeds"]]
     runs = [json.loads((folder / "result.json").read_text()) for folder in folders]
     assert ours["values"] == [max(evaluations(folder, "test_accuracy")) for folder in folders]
     assert ours["seconds"] == [run["seconds"] for run in runs]
 
 
-def test_results_give_mean_and_standard_error_over_the_seeds(recipe, tmp_path):
-    run(recipe, tmp_path)
-    ours = results(tmp_path)["rows"][0]
+def test_results_give_mean_and_standard_error_over_the_seeds(finished):
+    folder, _ = finished
+    ours = results(folder)["rows"][0]
     a, b, c = ours["values"]
     mean = (a + b + c) / 3
     error = math.sqrt(((a - mean) ** 2 + (b - mean) ** 2 + (c - mean) ** 2) / 2 / 3)
     assert (ours["mean"], ours["standard_error"]) == pytest.approx((mean, error), abs=1e-12)
-    assert table(tmp_path)["scoRNN 6"]["ours"] == f"{mean:.4f} ± {error:.4f}"
+    assert table(folder)["scoRNN 6"]["ours"] == f"{mean:.4f} ± {error:.4f}"
 
 
 def test_one_seed_has_no_standard_error(recipe, tmp_path):
@@ -289,19 +296,18 @@ def test_one_seed_has_no_standard_error(recipe, tmp_path):
     assert table(tmp_path)["scoRNN 6"]["ours"] == f"{ours['mean']:.4f}"
 
 
-def test_the_table_has_the_papers_number_and_the_difference(recipe, tmp_path):
-    run(recipe, tmp_path, seeds=[0])
-    best = max(evaluations(tmp_path / "lstm-5" / "seed-0", "test_accuracy"))
-    row = table(tmp_path)["LSTM 5"]
+def test_the_table_has_the_papers_number_and_the_difference(finished):
+    folder, outcomes = finished
+    row = table(folder)["LSTM 5"]
     assert row["paper"] == "0.9"
     assert row["quantity"] == "best test accuracy"
-    assert row["difference"] == f"{best - 0.9:+.4f}"
+    assert row["difference"] == f"{statistics.fmean(outcomes[1].values) - 0.9:+.4f}"
 
 
-def test_the_table_counts_parameters(recipe, tmp_path):
-    outcomes = run(recipe, tmp_path, seeds=[0])
+def test_the_table_counts_parameters(recipe, finished):
+    folder, outcomes = finished
     assert outcomes[1].parameters == count_parameters(recipe.rows[1].build(0))
-    assert table(tmp_path)["LSTM 5"]["parameters"] == str(outcomes[1].parameters)
+    assert table(folder)["LSTM 5"]["parameters"] == str(outcomes[1].parameters)
 
 
 def test_a_number_that_the_paper_does_not_print_has_no_difference(recipe, tmp_path):
@@ -310,33 +316,30 @@ def test_a_number_that_the_paper_does_not_print_has_no_difference(recipe, tmp_pa
     assert results(tmp_path)["rows"][0]["difference"] is None
 
 
-def test_a_row_without_a_layer_is_listed_as_not_run(recipe, tmp_path):
-    run(recipe, tmp_path, seeds=[0])
-    assert table(tmp_path)["uRNN 9"]["ours"] == "not run"
+def test_a_row_without_a_layer_is_listed_as_not_run(finished):
+    folder, _ = finished
+    assert table(folder)["uRNN 9"]["ours"] == "not run"
     assert (
         "uRNN 9, table 7: not run: this version has no such layer."
-        in (tmp_path / "results.md").read_text()
+        in (folder / "results.md").read_text()
     )
-    assert results(tmp_path)["rows"][2]["values"] == []
+    assert results(folder)["rows"][2]["values"] == []
 
 
-def test_departures_are_written_under_the_table(recipe, tmp_path):
-    run(replace(recipe, departures=("one in all",)), tmp_path, seeds=[0])
-    page = (tmp_path / "results.md").read_text()
+def test_departures_are_written_under_the_table(finished):
+    page = (finished[0] / "results.md").read_text()
     assert page.endswith("## Departures\n\n- one in all.\n- LSTM 5: of torch.\n")
 
 
-def test_the_page_names_the_source(recipe, tmp_path):
-    run(recipe, tmp_path, seeds=[0])
-    assert "Source: A. Author, 2020." in (tmp_path / "results.md").read_text()
+def test_the_page_names_the_source(finished):
+    assert "Source: A. Author, 2020." in (finished[0] / "results.md").read_text()
 
 
-def test_a_quick_run_is_marked(recipe, tmp_path):
-    run(recipe, tmp_path / "quick", rows=["scornn"], seeds=[0], quick=True)
-    run(recipe, tmp_path / "full", rows=["scornn"], seeds=[0])
-    assert "A quick run" in (tmp_path / "quick" / "results.md").read_text()
-    assert "A quick run" not in (tmp_path / "full" / "results.md").read_text()
-    assert results(tmp_path / "quick")["quick"]
+def test_a_quick_run_is_marked(recipe, finished, tmp_path):
+    run(recipe, tmp_path, rows=["scornn"], seeds=[0], quick=True)
+    assert "A quick run" in (tmp_path / "results.md").read_text()
+    assert "A quick run" not in (finished[0] / "results.md").read_text()
+    assert results(tmp_path)["quick"]
 
 
 # resuming
@@ -394,12 +397,11 @@ def test_a_resumed_recipe_does_not_repeat_finished_runs(recipe, tmp_path):
     assert [path.stat().st_mtime_ns for path in finished] == before
 
 
-def test_a_resumed_recipe_gives_the_same_numbers(recipe, tmp_path):
-    run(recipe, tmp_path / "halves", console=StopAt("LSTM 5, seed 1: step 4"))
-    halves = run(recipe, tmp_path / "halves", resume=True)
-    whole = run(recipe, tmp_path / "whole")
+def test_a_resumed_recipe_gives_the_same_numbers(recipe, finished, tmp_path):
+    run(recipe, tmp_path, console=StopAt("LSTM 5, seed 1: step 4"))
+    halves = run(recipe, tmp_path, resume=True)
     assert [replace(outcome, seconds=()) for outcome in halves] == [
-        replace(outcome, seconds=()) for outcome in whole
+        replace(outcome, seconds=()) for outcome in finished[1]
     ]
 
 
