@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from eigenrnn.linalg import tol
@@ -15,6 +16,7 @@ __all__ = [
     "DEVICE",
     "INTERPRETED",
     "assert_near",
+    "each_pass",
     "normal",
     "python",
     "ragged_sizes",
@@ -26,6 +28,20 @@ __all__ = [
 
 ROOT = Path(__file__).parents[1]
 DEVICE = "cpu" if INTERPRETED else "cuda"
+
+
+# Every pair of a number of channels of the input map (None: no map), a direction and a raggedness.
+PASSES = {
+    "no map": (None, False, False),
+    "no map, reverse, ragged": (None, True, True),
+    "one channel, ragged": (1, False, True),
+    "one channel, reverse": (1, True, False),
+    "three channels": (3, False, False),
+    "three channels, reverse, ragged": (3, True, True),
+    "many channels, ragged": (37, False, True),
+    "many channels, reverse": (37, True, False),
+}
+each_pass = pytest.mark.parametrize(("M", "reverse", "ragged"), PASSES.values(), ids=PASSES.keys())
 
 
 def normal(generator, shape, dtype):
