@@ -54,6 +54,14 @@ def test_readout_all_applies_the_head_at_every_time_step(make, options):
     torch.testing.assert_close(model(sequences()), expected, **near())
 
 
+@pytest.mark.parametrize("readout", ["all", "last"])
+@each_layer
+def test_a_single_sequence_needs_no_batch(make, readout):
+    model = SequenceModel(make(M, N), K, readout)
+    x = sequences()[:, :1]
+    torch.testing.assert_close(model(x[:, 0]), model(x).squeeze(-2), **near())
+
+
 @each_depth
 @each_layer
 def test_readout_last_uses_the_last_state_of_the_last_layer(make, options):

@@ -263,9 +263,10 @@ class SequenceModel(nn.Module):
         head_bias_init: The initialiser of d; by default that of `torch.nn.Linear`.
         generator: The generator that draws the head; torch's global one by default.
     Shape:
-        inputs: :math:`(T, B, M)`.
+        inputs: :math:`(T, B, M)`, or :math:`(T, M)` for a single sequence.
         lengths: :math:`(B,)`, or None if all sequences have T time steps.
-        outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`.
+        outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`; without B for a
+            single sequence.
     Raises:
         ValueError: If `readout` is unknown, or the layer is batch first or projects its states.
     Source:
@@ -307,10 +308,10 @@ class SequenceModel(nn.Module):
 
     def forward(
         self,
-        inputs: Tensor,  # (T, B, M)
+        inputs: Tensor,  # (T, B, M) or (T, M)
         lengths: Tensor | None = None,  # (B,)
-    ) -> Tensor:  # (T, B, K) or (B, K)
-        """Return the outputs of a batch of sequences."""
+    ) -> Tensor:  # (T, B, K) or (B, K), without B for a single sequence
+        """Return the outputs of a batch of sequences, or of a single one."""
         if self.readout == "all" and isinstance(self.layer, Stacked):
             return self.layer(inputs, None, lengths, head=self.head)[0]
         if isinstance(self.layer, ResidualStack):
@@ -338,7 +339,7 @@ class SequenceModel(nn.Module):
         directions = 2 if layer.bidirectional else 1
         # a complex layer may output only the real parts, which come first in its states
         width = self.head.in_features // directions
-        return states, torch.cat([h[:, :width] for h in h_n[-directions:]], dim=1)
+        return states, torch.cat([h[..., :width] for h in h_n[-directions:]], dim=-1)
 
 
 def _last_outputs(
@@ -348,6 +349,8 @@ def _last_outputs(
     bidirectional: bool,
 ) -> Tensor:  # (B, D N)
     """Return the output of each direction after its last time step."""
+    if outputs.dim() == 2:  # a single sequence, without a batch
+        return _last_outputs(outputs.unsqueeze(1), lengths, bidirectional=bidirectional)[0]
     T, B, width = outputs.shape
     device = outputs.device
     ends = torch.full((B,), T, device=device) if lengths is None else lengths.to(device)
