@@ -33,7 +33,7 @@ from eigenrnn.experiments.data.text import (
     read_text,
 )
 from eigenrnn.experiments.results import ArchivedRun
-from eigenrnn.experiments.sweep import Status, Trial
+from eigenrnn.experiments.sweep import Trial
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
 from eigenrnn.experiments.sweep.search_space import Range, Search
 from eigenrnn.experiments.sweep.study import read_points
@@ -302,17 +302,17 @@ def result_is_valid(result: Result) -> bool:
     )
 
 
-def status_is_valid(status: Status) -> bool:
+def trial_is_valid(trial: Trial) -> bool:
     """A trial with damaged files is repeated and states the reason; otherwise it is complete."""
-    if status.state == "waiting":
-        return "status.json" in status.message or "result.json" in status.message
+    if trial.state == "waiting":
+        return "status.json" in trial.message or "result.json" in trial.message
     return (
-        status.result is not None
-        and result_is_valid(status.result)
-        and isinstance(status.attempts, int)
-        and status.attempts >= 0
-        and all(isinstance(text, str) for text in (status.message, status.node, status.owner))
-        and (status.scores is None or metrics_are_valid({"scores": status.scores}))
+        trial.result is not None
+        and result_is_valid(trial.result)
+        and isinstance(trial.attempts, int)
+        and trial.attempts >= 0
+        and all(isinstance(text, str) for text in (trial.message, trial.node, trial.owner))
+        and (trial.scores is None or metrics_are_valid({"scores": trial.scores}))
     )
 
 
@@ -474,15 +474,15 @@ def sweep_readers() -> dict[str, Reader]:
     file = {"task": {"name": "copying", "delay": 3}, "steps": 8}
 
     def status_of(beside: str, content: bytes) -> Callable[[Path], Any]:
-        def read(folder: Path) -> Status:
+        def read(folder: Path) -> Trial:
             (folder / place / beside).write_bytes(content)
-            return Status.read(trial(), folder)
+            return trial().read(folder)
 
         return read
 
     def columns(folder: Path) -> Any:
         result = replace(RESULT, steps=4, directory=folder)
-        return Status(trial(), "ended", result=result).metrics
+        return replace(trial(), state="ended", result=result).metrics
 
     def sweep(folder: Path) -> Any:
         check_folder(folder, file, resume=True, overwrite=False)
@@ -496,13 +496,13 @@ def sweep_readers() -> dict[str, Reader]:
             f"{place}/status.json",
             json_bytes(status),
             status_of("result.json", result),
-            status_is_valid,
+            trial_is_valid,
         ),
         "result.json of a trial": Reader(
             f"{place}/result.json",
             result,
             status_of("status.json", json_bytes(status)),
-            status_is_valid,
+            trial_is_valid,
         ),
         "metrics.csv of a trial": Reader(
             "metrics.csv", METRICS.encode(), columns, columns_are_valid

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from eigenrnn import ScoRNN
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
-from eigenrnn.experiments.results import ArchivedRun, collect
+from eigenrnn.experiments.results import ArchivedRun, archive_runs
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from training_run import QUIET, one_thread
@@ -73,7 +73,7 @@ def run(recipe, folder, **options):
 
 def archived(archive, folder, **options):
     """Collect a folder and give the runs by recipe, row and seed."""
-    collect([folder], archive.folder, recipes(), **options)
+    archive_runs([folder], archive.folder, recipes(), **options)
     return {(run.recipe, run.row, run.seed): run for run in archive.runs()}
 
 

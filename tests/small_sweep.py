@@ -69,10 +69,10 @@ def write_yaml(path, content):
     return path
 
 
-def fit_alone(sweep, status, folder):
+def fit_alone(sweep, trial, folder):
     """Train the run of a trial without a sweep."""
     with one_thread():
-        return sweep.source.train(status.trial, RunFolder(folder), console=QUIET)
+        return sweep.source.train(trial, RunFolder(folder), console=QUIET)
 
 
 def untimed_rows(folder):

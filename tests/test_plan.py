@@ -13,7 +13,7 @@ from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.recipes import Axis, Outcome
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import Plan, collect
+from eigenrnn.experiments.results import Plan, archive_runs
 from eigenrnn.experiments.results import plan as plans
 from eigenrnn.experiments.results.plan import rows_in_order
 from recipes_for_results import (
@@ -90,14 +90,14 @@ def test_a_shared_run_of_another_recipe_is_not_planned_again():
 
 def test_an_archived_run_is_not_planned():
     run(recipes()[TABLE], "elsewhere", seeds=[0])
-    collect(["elsewhere"], "results", recipes())
+    archive_runs(["elsewhere"], "results", recipes())
     assert remaining(plan()) == {(TABLE, "scoRNN 6", "", 1), (FIGURE, "scoRNN 8", "", 0)}
 
 
 def test_an_archived_unfinished_run_is_planned():
     run(recipes()[TABLE], "elsewhere", seeds=[0])
     Path("elsewhere/scornn-6/seed-0/result.json").unlink()
-    collect(["elsewhere"], "results", recipes(), unfinished=True)
+    archive_runs(["elsewhere"], "results", recipes(), unfinished=True)
     assert (TABLE, "scoRNN 6", "", 0) in remaining(plan())
 
 
@@ -219,8 +219,9 @@ def test_an_interruption_stops_the_plan(monkeypatch):
 @pytest.fixture
 def eigenrnn(monkeypatch, capsys):
     """Run the command line with the two tiny recipes only."""
-    for module in ("reproduce_all", "results"):
+    for module in ("reproduce_all", "archive", "claims"):
         monkeypatch.setattr(f"eigenrnn.experiments.cli.{module}.RECIPES", recipes())
+    for module in ("reproduce_all", "claims"):
         monkeypatch.setattr(f"eigenrnn.experiments.cli.{module}.CLAIMS", {})
 
     def call(line):
@@ -260,7 +261,7 @@ def test_quick_runs_ignore_the_archive(eigenrnn):
 
 def test_another_archive_can_be_named(eigenrnn):
     run(recipes()[TABLE], "elsewhere", seeds=[0])
-    eigenrnn("results collect elsewhere --archive mine")
+    eigenrnn("archive elsewhere --archive mine")
     said = eigenrnn("reproduce --all --plan --archive mine")[1]
     assert "remaining: 2 runs of 2 rows" in said
     assert "no archive" not in said
@@ -269,12 +270,12 @@ def test_another_archive_can_be_named(eigenrnn):
 def test_all_recipes_can_be_run_archived_and_written(eigenrnn):
     assert eigenrnn("reproduce --all")[0] == 0
     assert eigenrnn("reproduce --all --plan")[1].endswith("\nno runs remain\n")
-    status, out, _ = eigenrnn("results collect runs")
+    status, out, _ = eigenrnn("archive runs")
     assert (status, out.splitlines()[-1]) == (
         0,
         "in results: 5 runs archived, 0 already archived, 0 skipped",
     )
-    assert eigenrnn("results write")[0] == 0
+    assert eigenrnn("claims write")[0] == 0
     assert "We trained 2 networks in 3 runs" in Path("RESULTS.md").read_text()
 
 
@@ -284,7 +285,7 @@ def test_runs_of_another_version_are_reported_when_collected(eigenrnn):
     config = json.loads(path.read_text())
     config["versions"]["eigenrnn"] = "0.0.7"
     path.write_text(json.dumps(config))
-    said, last = eigenrnn("results collect runs")[1].splitlines()
+    said, last = eigenrnn("archive runs")[1].splitlines()
     place = Path("results/tiny-table1/scornn-6/seed-1.json")
     assert said.startswith(f"{place} was trained by eigenrnn 0.0.7, this is ")
     assert place.is_file()
@@ -313,15 +314,14 @@ def test_an_interruption_has_the_exit_status_of_the_signal(eigenrnn, monkeypatch
             "expected --archive only with --all, got it without --all",
         ),
         ("reproduce --all --archive reslts", "expected an archive of runs in reslts, got no such"),
-        ("results", "expected results collect or results write, got neither"),
         (
-            "results wrte",
-            "expected a command after results, got 'wrte' (did you mean write?); there are",
+            "claims wrte",
+            "expected a command after claims, got 'wrte' (did you mean write?); there are",
         ),
-        ("results collect", "expected the folders of recipes that were run for collect, got none"),
-        ("results collect --overwrite runs", "folders before the options, such as --archive, got"),
-        ("results write runs", "expected no folder for write, got ['runs']"),
-        ("results write", "expected an archive of runs in results, got no such folder"),
+        ("archive", "expected the folders of recipes that were run, got none"),
+        ("archive --overwrite runs", "expected the folder of a recipe that was run, or a folder"),
+        ("claims write runs", "expected names of claims only after claims run"),
+        ("claims write", "expected an archive of runs in results, got no such folder"),
     ],
 )
 def test_invalid_combinations_are_explained(eigenrnn, line, said):
@@ -335,5 +335,5 @@ def test_invalid_combinations_are_explained(eigenrnn, line, said):
 def test_an_invalid_output_path_is_rejected_before_estimating(eigenrnn, out):
     Path("results").mkdir()
     said = f"expected --out to be a file in a folder that exists, got {out}"
-    assert said in eigenrnn(f"results write --out {out}")[2]
+    assert said in eigenrnn(f"claims write --out {out}")[2]
     assert list(Path("results").iterdir()) == []

@@ -14,7 +14,7 @@ from eigenrnn.analysis.recurrence import recurrent_weights
 from eigenrnn.experiments.report import read_records, write_report
 from eigenrnn.experiments.report.learning_curves import MAX_POINTS, curve, group
 from eigenrnn.experiments.report.network_analyses import training_dynamics
-from eigenrnn.experiments.report.records import Records, RunRecord, task_name
+from eigenrnn.experiments.report.records import Records, task_name
 from eigenrnn.experiments.report.rounding import (
     block_maxima,
     log10_or_none,
@@ -27,6 +27,7 @@ from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings, fit
 from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.dynamics import Dynamics
+from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.run_key import RunKey
 from reported_runs import (
     STEPS,
@@ -94,7 +95,10 @@ def record(folder, seed=0, *, name=None, step=(1, 2), settings=None, **columns):
         "versions": {"eigenrnn": "0.1.0"},
     }
     metrics = {name: np.array(values, dtype=float) for name, values in columns.items()}
-    return RunRecord(folder, config, {"step": np.array(step, dtype=float), **metrics})
+    run = RunFolder(folder)
+    run.config, run.result, run.dynamics = config, None, []
+    run.metrics = {"step": np.array(step, dtype=float), **metrics}
+    return run
 
 
 def records(*runs):
@@ -118,7 +122,7 @@ def unreadable(runs):
 
 def test_runs_are_found_at_any_depth_and_only_once(runs):
     found = read_records([runs.parent, runs, runs / WITH_DYNAMICS])
-    assert sorted(run.folder.name for run in found.runs) == [
+    assert sorted(run.path.name for run in found.runs) == [
         *("lstm-0", "lstm-1"),
         *("scornn-0", "scornn-1"),
     ]
@@ -292,7 +296,8 @@ def test_invalid_spectrum_is_rejected_by_name(runs):
 
 def test_last_record_of_a_repeated_step_is_used(tmp_path):
     looks = [{"step": s, "spectrum": {"hh_l0": [[x, 0.0]]}} for s, x in ((1, 0.1), (1, 0.2))]
-    run = RunRecord(tmp_path, {}, {}, dynamics=looks)
+    run = RunFolder(tmp_path)
+    run.dynamics = looks
     assert training_dynamics(run)["spectra"]["hh_l0"] == [{"re": [0.2], "im": [0.0]}]
 
 

@@ -13,9 +13,9 @@ import pytest
 from eigenrnn import ScoRNN
 from eigenrnn.experiments.recipes import Computed, Row
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results import Archive, ArchivedRun, Plan, collect
+from eigenrnn.experiments.results import Archive, ArchivedRun, Plan, archive_runs
 from eigenrnn.experiments.results.archive import changes_since_run, current_runs, outcome_of
-from eigenrnn.experiments.results.collect import MAX_POINTS, evaluated_curve, training_curve
+from eigenrnn.experiments.results.archive_runs import MAX_POINTS, evaluated_curve, training_curve
 from eigenrnn.experiments.results.page import to_markdown
 from eigenrnn.experiments.results.plan import SharedRuns
 from eigenrnn.experiments.training.archived_run import FORMAT, archive_path
@@ -204,7 +204,7 @@ def test_a_run_of_the_row_itself_replaces_a_shared_run(archive, reproduced, tmp_
 
 def test_an_unfinished_run_is_named_and_skipped(archive, reproduced):
     (reproduced / RUN / "result.json").unlink()
-    collected = collect([reproduced], archive.folder, recipes())
+    collected = archive_runs([reproduced], archive.folder, recipes())
     assert collected.skipped == {str(reproduced / RUN): "has not ended"}
     assert (TABLE, "scoRNN 6") not in {(r.recipe, r.row) for r in archive.runs() if not r.seed}
 
@@ -219,7 +219,7 @@ def test_an_unfinished_run_is_archived_with_the_option(archive, reproduced):
 def test_an_unfinished_run_has_the_best_of_its_evaluations(archive, reproduced):
     ended = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
     (reproduced / RUN / "result.json").unlink()
-    collect([reproduced], archive.folder, recipes(), unfinished=True, overwrite=True)
+    archive_runs([reproduced], archive.folder, recipes(), unfinished=True, overwrite=True)
     known = ArchivedRun.read(archive.folder / ended.relative_path)
     assert (known.best, known.best_step, known.last) == (ended.best, ended.best_step, ended.last)
 
@@ -270,13 +270,13 @@ def test_the_page_names_a_diverged_run(archive, reproduced):
 def test_quick_runs_are_rejected(archive, tmp_path):
     run(recipes()[TABLE], tmp_path / "quick", quick=True)
     with pytest.raises(ValueError, match=r"expected full runs in .*quick, got quick ones"):
-        collect([tmp_path / "quick"], archive.folder, recipes())
+        archive_runs([tmp_path / "quick"], archive.folder, recipes())
     assert not archive.folder.exists()
 
 
 def test_quick_runs_among_others_are_skipped_by_name(archive, reproduced):
     run(recipes()[FIGURE], reproduced.parent / "quick", quick=True)
-    collected = collect([reproduced.parent], archive.folder, recipes())
+    collected = archive_runs([reproduced.parent], archive.folder, recipes())
     assert list(collected.skipped) == [str(reproduced.parent / "quick")]
     assert len(collected.archived) == 4
 
@@ -285,12 +285,12 @@ def test_a_folder_without_a_recipe_is_rejected(archive, tmp_path):
     with pytest.raises(
         ValueError, match=r"expected the folder of a recipe .* holds no run of a recipe"
     ):
-        collect([tmp_path], archive.folder, recipes())
+        archive_runs([tmp_path], archive.folder, recipes())
 
 
 def test_an_unknown_recipe_is_rejected(archive, reproduced):
     with pytest.raises(ValueError, match=f"expected a recipe of this version .* got '{TABLE}'"):
-        collect([reproduced], archive.folder, {})
+        archive_runs([reproduced], archive.folder, {})
 
 
 def test_a_run_of_a_changed_recipe_is_named(archive, reproduced):
@@ -298,7 +298,7 @@ def test_a_run_of_a_changed_recipe_is_named(archive, reproduced):
     known[TABLE] = changed(
         known[TABLE], "scoRNN 6", settings=replace(row().settings, lr=0.5), hidden_size=6
     )
-    collected = collect([reproduced], archive.folder, known)
+    collected = archive_runs([reproduced], archive.folder, known)
     assert set(collected.skipped.values()) == {
         "differs from its recipe: settings.lr was 0.01, now 0.5"
     }
@@ -307,7 +307,7 @@ def test_a_run_of_a_changed_recipe_is_named(archive, reproduced):
 def test_a_different_run_of_the_same_name_is_kept(archive, reproduced):
     before = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
     rewrite(reproduced / RUN / "result.json", seconds=1e6)
-    collected = collect([reproduced], archive.folder, recipes())
+    collected = archive_runs([reproduced], archive.folder, recipes())
     path = archive.folder / before.relative_path
     assert "which is kept (--overwrite replaces it)" in collected.skipped[str(path)]
     assert ArchivedRun.read(path) == before
@@ -320,15 +320,15 @@ def test_a_different_run_is_replaced_with_the_option(archive, reproduced):
 
 
 def test_an_unchanged_run_is_not_written_again(archive, reproduced):
-    first = collect([reproduced], archive.folder, recipes())
-    again = collect([reproduced], archive.folder, recipes())
+    first = archive_runs([reproduced], archive.folder, recipes())
+    again = archive_runs([reproduced], archive.folder, recipes())
     assert (again.archived, again.unchanged, again.skipped) == ([], first.archived, {})
 
 
 def test_a_run_of_another_version_is_named_and_archived(archive, reproduced):
     config = json.loads((reproduced / RUN / "config.json").read_text())
     rewrite(reproduced / RUN / "config.json", versions={**config["versions"], "eigenrnn": "0.0.7"})
-    collected = collect([reproduced], archive.folder, recipes())
+    collected = archive_runs([reproduced], archive.folder, recipes())
     places = [archive_path(TABLE, "scoRNN 6", "", 0), archive_path(FIGURE, "scoRNN 6", "", 0)]
     assert collected.other_versions == dict.fromkeys(places, "0.0.7")
     assert set(places) <= set(collected.archived)
@@ -346,7 +346,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("reader", ["page", "collect"])
+@pytest.mark.parametrize("reader", ["page", "archive_runs"])
 def test_a_file_of_another_version_is_named_and_kept(archive, reproduced, damage, reader):
     known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
     path = archive.folder / known.relative_path
@@ -358,7 +358,7 @@ def test_a_file_of_another_version_is_named_and_kept(archive, reproduced, damage
             to_markdown(archive.folder, recipes(), {})
     else:
         with pytest.raises(ValueError, match=said):
-            collect([reproduced], archive.folder, recipes(), overwrite=True)
+            archive_runs([reproduced], archive.folder, recipes(), overwrite=True)
     assert path.read_bytes() == before
 
 
@@ -472,6 +472,6 @@ def test_a_run_of_an_earlier_version_is_named_and_skipped(archive, reproduced):
     del config["network"]
     config |= {"task": "Copying(delay=4)", "model": ["SequenceModel("]}
     (reproduced / RUN / "config.json").write_text(json.dumps(config))
-    (reason,) = collect([reproduced], archive.folder, recipes()).skipped.values()
+    (reason,) = archive_runs([reproduced], archive.folder, recipes()).skipped.values()
     assert "expected network in" in reason
     assert "written by another version" in reason

@@ -9,7 +9,7 @@ from eigenrnn.experiments.claims import Claim
 from eigenrnn.experiments.claims.claim import AtMost, Runs
 from eigenrnn.experiments.recipes import Reported
 from eigenrnn.experiments.registry import CLAIMS, RECIPES
-from eigenrnn.experiments.results import Plan, collect
+from eigenrnn.experiments.results import Plan, archive_runs
 from eigenrnn.experiments.results.page import describe_quantity, to_markdown
 from eigenrnn.experiments.results.plan import remaining_rows
 from eigenrnn.experiments.training.run_key import Length
@@ -131,7 +131,7 @@ def test_a_shared_run_is_compared_once(archive, reproduced):
     known = recipes()
     bounded = Reported(0.5, "figure 1", "test", "loss", "last")
     known[FIGURE] = changed(known[FIGURE], "scoRNN 6", reported=bounded)
-    collect([reproduced], archive.folder, known)
+    archive_runs([reproduced], archive.folder, known)
     assert "Of 2 numbers, " in page_of(archive, known)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eigenrnn.experiments.sweep import Criterion, Score, Status, StoppedError
+from eigenrnn.experiments.sweep import Criterion, Score, StoppedError
 from eigenrnn.experiments.sweep.progress import write_table
 from small_sweep import TINY, open_sweep, read_content, read_table, train, train_two_seeds
 from training_run import read_metrics
@@ -45,14 +45,14 @@ def two(tmp_path, trained):
     """Two finished trials with the metrics above."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     trials = read_content(tmp_path, TINY | {"seeds": [0, 1]}).source.trials(0, {})
-    for status in [Status.read(trial, tmp_path / "out") for trial in trials]:
-        losses, accuracies = LOSSES[status.trial.seed], ACCURACIES[status.trial.seed]
+    for status in [trial.read(tmp_path / "out") for trial in trials]:
+        losses, accuracies = LOSSES[status.seed], ACCURACIES[status.seed]
         folder, best = status.result.directory, accuracies.index(max(accuracies))
         rewrite(folder / "metrics.csv", losses, accuracies)
         known = json.loads((folder / "result.json").read_text())
         known["best"]["validation"] = {"loss": losses[best], "accuracy": accuracies[best]}
         (folder / "result.json").write_text(json.dumps(known | {"best_step": STEPS[best]}))
-    return [Status.read(trial, tmp_path / "out") for trial in trials]
+    return [trial.read(tmp_path / "out") for trial in trials]
 
 
 def criterion_of(tmp_path, **options):
@@ -139,7 +139,7 @@ def test_a_resumed_trial_has_the_same_score(tmp_path):
             with pytest.raises(StoppedError):
                 train(sweep, [trial], folder, stop)
         train(sweep, [trial], folder)
-        scores.append(LOSS.score(Status.read(trial, folder / "out")))
+        scores.append(LOSS.score(trial.read(folder / "out")))
     assert scores[0] == scores[1]
     losses = [float(r["validation_loss"]) for r in read_metrics(folder / "out" / trial.path)[1::2]]
     assert scores[0].value == min(losses)

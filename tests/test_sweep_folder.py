@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.errors import RunExistsError
 from eigenrnn.experiments.recipes import reproduce
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.sweep import Criterion, Status, Trial
+from eigenrnn.experiments.sweep import Criterion, Trial
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
 from eigenrnn.experiments.sweep.progress import write_table
 from eigenrnn.experiments.sweep.search_space import Range, Search
@@ -151,17 +152,17 @@ def test_a_damaged_file_affects_its_own_trial_only(tmp_path, trained, name, cont
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     sweep, out = read_content(tmp_path, TINY | {"seeds": [0, 1]}), tmp_path / "out"
     trials = sweep.source.trials(0, {})
-    before = [Status.read(trial, out) for trial in trials]
+    before = [trial.read(out) for trial in trials]
     rows, file = read_metrics(out / trials[0].path), out / trials[0].path / name
     file.write_text(content)
 
-    found = [Status.read(trial, out) for trial in trials]
-    assert [status.state for status in found] == ["waiting", "ended"]
+    found = [trial.read(out) for trial in trials]
+    assert [trial.state for trial in found] == ["waiting", "ended"]
     assert str(file) in found[0].message
     assert found[0].message.endswith("the trial is trained again from its checkpoint")
     after = train(sweep, trials, tmp_path)
-    assert [status.state for status in after] == ["ended", "ended"]
-    assert [status.result.best for status in after] == [status.result.best for status in before]
+    assert [trial.state for trial in after] == ["ended", "ended"]
+    assert [t.result.best for t in after] == [t.result.best for t in before]
     assert read_metrics(out / trials[0].path) == rows, "no step was repeated"
 
 
@@ -189,9 +190,9 @@ def test_values_of_the_wrong_type_are_treated_as_damage(tmp_path, name, content)
     (tmp_path / trial.path).mkdir()
     for file, text in files.items():
         (tmp_path / trial.path / file).write_text(text)
-    assert Status.read(trial, tmp_path).state == "ended"
+    assert trial.read(tmp_path).state == "ended"
     (tmp_path / trial.path / name).write_text(content)
-    status = Status.read(trial, tmp_path)
+    status = trial.read(tmp_path)
     assert status.state == "waiting"
     assert f"{tmp_path / trial.path / name} is " in status.message
     assert "damaged" in status.message
@@ -225,11 +226,11 @@ def test_a_machine_that_comes_back_stops_writing(tmp_path):
 
     def take_over(event):
         if event[1] == 4:
-            Status(trial, "running", attempts=2, owner="another").write(out)
+            replace(trial, state="running", attempts=2, owner="another").write(out)
 
     (status,) = train(sweep, [trial], tmp_path, take_over)
     assert "another worker has taken over" in status.message
-    assert Status.read(trial, out).owner == "another"
+    assert trial.read(out).owner == "another"
     assert checkpoint.load(out / trial.path / "last.pt")["state"]["step"] == 4
 
 
@@ -248,8 +249,8 @@ def test_an_error_affects_its_own_trial_only(tmp_path):
         if event[0].endswith("seed-0"):
             raise RuntimeError("a fault")
 
-    statuses = train(sweep, sweep.source.trials(0, {}), tmp_path, fail)
-    assert [(s.state, s.message) for s in statuses] == [
+    finished = train(sweep, sweep.source.trials(0, {}), tmp_path, fail)
+    assert [(s.state, s.message) for s in finished] == [
         *[("failed", "RuntimeError: a fault"), ("ended", "")]
     ]
 
@@ -259,11 +260,11 @@ def test_a_trial_that_diverges_is_recorded_and_the_others_continue(tmp_path):
     sweep = read_content(tmp_path, content)
     open_folder(tmp_path / "out", sweep.description, overwrite=False)
     trials = [sweep.source.trials(n, point)[0] for n, point in enumerate(sweep.plan.points)]
-    statuses = train(sweep, trials, tmp_path)
-    assert [status.state for status in statuses] == ["diverged", "ended"]
-    assert "largest gradient norms" in statuses[0].message
-    assert Status.read(trials[0], tmp_path / "out") == statuses[0]
-    write_table(tmp_path / "out", statuses, sweep.criterion())
+    finished = train(sweep, trials, tmp_path)
+    assert [trial.state for trial in finished] == ["diverged", "ended"]
+    assert "largest gradient norms" in finished[0].message
+    assert trials[0].read(tmp_path / "out") == finished[0]
+    write_table(tmp_path / "out", finished, sweep.criterion())
     lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
     assert [line.split(",")[:3] for line in lines[1:]] == [
         *[["1e+38", "0", "diverged"], ["0.01", "0", "ended"]]
@@ -274,7 +275,7 @@ def test_a_point_with_a_diverged_trial_has_no_objective(tmp_path):
     sweep, (trial,) = open_sweep(tmp_path)
     (ended,) = train(sweep, [trial], tmp_path)
     criterion = Criterion("test accuracy", "max")
-    assert criterion.objective([ended, Status(trial, "diverged")]) is None
+    assert criterion.objective([ended, replace(trial, state="diverged")]) is None
     assert criterion.objective([ended, ended]) == ended.result.best["test"]["accuracy"]
 
 
@@ -301,6 +302,6 @@ def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):
     for run in (tmp_path / "out").glob("**/seed-*"):
         assert load(run).settings.steps == 30
     (run / "config.json").write_text('{"parameters":')
-    final = [Status(trial, "diverged") for trial in trials]
+    final = [replace(trial, state="diverged") for trial in trials]
     with pytest.raises(ValueError, match=r"config\.json is truncated or damaged"):
         sweep.source.summarise(tmp_path / "out", final)

@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 
 from eigenrnn.experiments.cli import main
-from eigenrnn.experiments.sweep import Status, StoppedError, Sweep
+from eigenrnn.experiments.sweep import StoppedError, Sweep
 from eigenrnn.experiments.sweep.progress import SweepProgress, is_current
 from small_sweep import TINY, open_sweep, train
 
@@ -66,7 +66,7 @@ def test_the_table_shows_the_stopped_trial(tmp_path):
     opened.progress.close()
     assert states(tmp_path) == ["ended", "stopped", "waiting"]
     assert "out of date" not in opened.output()
-    found = [Status.read(trial, tmp_path / "out") for trial in opened.trials]
+    found = [trial.read(tmp_path / "out") for trial in opened.trials]
     found[1] = replace(found[1], state="stopped")
     assert is_current(tmp_path / "out", found, opened.sweep.criterion())
 
@@ -80,19 +80,19 @@ def test_a_table_that_cannot_be_written_is_reported_once(tmp_path, monkeypatch):
         return write(path, mode, *args, **options)
 
     monkeypatch.setattr(Path, "open", full)
-    statuses = train(opened.sweep, opened.trials, tmp_path, opened.progress.report)
-    for status in statuses:
+    finished = train(opened.sweep, opened.trials, tmp_path, opened.progress.report)
+    for status in finished:
         opened.progress.ended(status)
     opened.progress.close()
     assert opened.output().count("could not be written: cannot write") == 1
     assert opened.output().endswith("results.csv is out of date: --resume writes it again\n")
     assert states(tmp_path) == ["waiting"] * 3, "the old table is unchanged"
-    assert not is_current(tmp_path / "out", statuses, opened.sweep.criterion())
+    assert not is_current(tmp_path / "out", finished, opened.sweep.criterion())
 
     monkeypatch.undo()
     opened.progress.close()
     assert states(tmp_path) == ["ended"] * 3
-    assert is_current(tmp_path / "out", statuses, opened.sweep.criterion())
+    assert is_current(tmp_path / "out", finished, opened.sweep.criterion())
 
 
 def test_an_evaluation_prints_the_metric_of_the_criterion(tmp_path):
@@ -104,9 +104,11 @@ def test_an_evaluation_prints_the_metric_of_the_criterion(tmp_path):
 
 def test_a_trial_that_failed_before_does_not_count_as_finished(tmp_path):
     opened = open_progress(tmp_path)
-    Status(opened.trials[0], "failed", "a fault", attempts=1).write(tmp_path / "out")
+    replace(opened.trials[0], state="failed", message="a fault", attempts=1).write(
+        tmp_path / "out"
+    )
     opened.progress.add(opened.trials)
-    opened.progress.ended(Status(opened.trials[1], "ended"))
+    opened.progress.ended(replace(opened.trials[1], state="ended"))
     assert "[1/3] seed 1 ended" in opened.output()
 
 
@@ -127,9 +129,9 @@ def run_command(tmp_path, monkeypatch, capsys, outcomes):
     sweep, _ = open_sweep(tmp_path, content)
     trials = [sweep.source.trials(n, point)[0] for n, point in enumerate(sweep.plan.points)]
     (ended,) = train(sweep, trials[:1], tmp_path)
-    statuses = [replace(ended, trial=trial) for trial in trials]
-    statuses = [replace(s, **outcome) for s, outcome in zip(statuses, outcomes, strict=True)]
-    monkeypatch.setattr(Sweep, "run", lambda *_, **__: statuses)
+    trials = [replace(trial, state="ended", result=ended.result) for trial in trials]
+    trials = [replace(t, **outcome) for t, outcome in zip(trials, outcomes, strict=True)]
+    monkeypatch.setattr(Sweep, "run", lambda *_, **__: trials)
     status = main(["sweep", "sweep.yaml", "--out", "out"])
     return status, capsys.readouterr().out
 

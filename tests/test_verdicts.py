@@ -9,7 +9,7 @@ from eigenrnn.experiments.claims.claim import AtLeast, AtMost, Claim, Less, Runs
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.experiments.recipes import Recipe, Row
 from eigenrnn.experiments.recipes.runs import row_of
-from eigenrnn.experiments.results import Archive, collect
+from eigenrnn.experiments.results import Archive, archive_runs
 from eigenrnn.experiments.results.archive import runs_by_row
 from eigenrnn.experiments.results.verdicts import Verdicts
 from eigenrnn.experiments.tasks import Copying
@@ -89,7 +89,7 @@ def reduced_folder(tmp_path_factory):
 
 
 def test_a_reduced_run_is_archived_as_what_it_is(reduced_folder, tmp_path):
-    collect([reduced_folder], tmp_path, KNOWN)
+    archive_runs([reduced_folder], tmp_path, KNOWN)
     found = Archive(tmp_path).runs()
     assert [(run.row, run.reduced, run.state) for run in found] == [
         (SMALL, ONE_EPOCH, "ended"),
@@ -99,7 +99,7 @@ def test_a_reduced_run_is_archived_as_what_it_is(reduced_folder, tmp_path):
 
 
 def test_a_reduced_run_never_counts_as_a_full_one(reduced_folder, tmp_path):
-    collect([reduced_folder], tmp_path, KNOWN)
+    archive_runs([reduced_folder], tmp_path, KNOWN)
     assert runs_by_row(KNOWN, Archive(tmp_path).runs()) == {}
 
 
@@ -142,13 +142,13 @@ def test_missing_runs_are_made_and_decide_the_claim(tmp_path):
 
 
 def test_a_full_run_does_not_stand_for_a_reduced_one(reduced_folder, tmp_path):
-    collect([reduced_folder], tmp_path / "archive", KNOWN)
+    archive_runs([reduced_folder], tmp_path / "archive", KNOWN)
     claims = claim(AtLeast(Runs(NAME, SMALL, reduced=Length("epochs", 2)), 0.0))
     assert missing(verdicts(claims, tmp_path)) == [(SMALL, (0,), ("epochs", 2))]
 
 
 def test_only_the_missing_seeds_are_made(reduced_folder, tmp_path):
-    collect([reduced_folder], tmp_path / "archive", KNOWN)
+    archive_runs([reduced_folder], tmp_path / "archive", KNOWN)
     claims = claim(AtLeast(Runs(NAME, SMALL, (0, 1), reduced=ONE_EPOCH), 0.0))
     assert missing(verdicts(claims, tmp_path)) == [(SMALL, (1,), ONE_EPOCH)]
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.claims import Claim, Judgement, Runs
 from eigenrnn.experiments.cli.name_lookup import unknown_name
-from eigenrnn.experiments.cli.results import write
 from eigenrnn.experiments.cli.tables import show_outcomes
 from eigenrnn.experiments.cli.train_options import recipe_with_data_root
+from eigenrnn.experiments.recipes import Recipe
 from eigenrnn.experiments.registry import CLAIMS, RECIPES
-from eigenrnn.experiments.results.page import duration
+from eigenrnn.experiments.results.archive import Archive, current_runs
+from eigenrnn.experiments.results.page import duration, to_markdown
 from eigenrnn.experiments.results.verdicts import Verdicts
 
 __all__ = ["claims"]
@@ -41,14 +43,31 @@ def claims(options: Namespace, console: Console) -> int:
         if options[name] and action != needed:
             after = "claims" if needed is None else f"claims {needed}"
             raise ValueError(f"expected --{name} only with eigenrnn {after}")
-    if action == "write":
-        return write(options.archive, options.out or "RESULTS.md", options.data_root, console)
-    chosen = {name: CLAIMS[name] for name in map(_known, options.ids or CLAIMS)}
     recipes = {n: recipe_with_data_root(r, options.data_root) for n, r in RECIPES.items()}
+    if action == "write":
+        return _write(Path(options.archive), Path(options.out or "RESULTS.md"), recipes, console)
+    chosen = {name: CLAIMS[name] for name in map(_known, options.ids or CLAIMS)}
     verdicts = Verdicts(chosen, recipes, options.archive)
     if action == "run":
         return _plan(verdicts, console) if options.plan else _run(verdicts, options, console)
     _list(verdicts.judge(), console, as_json=options.json)
+    return 0
+
+
+def _write(archive: Path, page: Path, recipes: Mapping[str, Recipe], console: Console) -> int:
+    """Write RESULTS.md from the archive.
+
+    Raises:
+        ValueError: If there is no archive, or the page cannot be written there.
+    """
+    if not archive.is_dir():
+        raise ValueError(f"expected an archive of runs in {archive}, got no such folder")
+    if page.is_dir() or not page.absolute().parent.is_dir():
+        raise ValueError(f"expected --out to be a file in a folder that exists, got {page}")
+    write_atomically(page, to_markdown(archive, recipes, CLAIMS).encode())
+    _, changed = current_runs(recipes, Archive(archive).runs())
+    lines = [f"{path} does not count, its row has changed: {why}" for path, why in changed.items()]
+    console.print("\n".join([*lines, f"in {page}"]), soft_wrap=True, highlight=False, markup=False)
     return 0
 
 

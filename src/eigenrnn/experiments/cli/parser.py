@@ -275,28 +275,26 @@ def _report() -> Parser:
     return parser
 
 
-def _results() -> Parser:
+def _archive() -> Parser:
     parser = Parser(
-        "Archive the runs of recipes, one small file per run, or write RESULTS.md, which compares "
-        "their numbers with the papers'."
+        "Archive the runs of recipes that have ended, one small file per run, for eigenrnn claims."
     )
-    parser.add_argument("action", help="collect (archive runs) or write (RESULTS.md)")
     parser.add_argument(
         "folders",
-        nargs="*",
+        nargs="+",
         type=str,
-        help="collect: folders of recipes that were run, or folders that contain them",
+        help="folders of recipes that were run, or folders that contain them",
     )
     parser.add_argument("--archive", type=str, default="results", help="folder of the archive")
     parser.add_argument(
         "--unfinished",
         action="store_true",
-        help="collect: archive unfinished runs too; they do not count in the means",
+        help="archive unfinished runs too; they do not count in the means",
     )
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="collect: replace archived runs of the same name",
+        help="replace archived runs of the same name",
     )
     parser.add_argument(
         "--out", type=str, default="RESULTS.md", help="write: output file, replaced if it exists"
@@ -375,7 +373,7 @@ PARSERS: dict[str, Callable[[], Parser]] = {
     "compare": _compare,
     "report": _report,
     "claims": _claims,
-    "results": _results,
+    "archive": _archive,
     "bench": _bench,
     "collect": _collect,
 }
@@ -385,7 +383,6 @@ PARSERS: dict[str, Callable[[], Parser]] = {
 # bounds jsonargparse to versions with this wording. A message that matches none is shown as it is.
 _REQUIRED = re.compile(r"following arguments are required: (\w+)")
 _UNKNOWN_FLAG = re.compile(r"[Uu]nrecognized arguments: --([\w.]+)")
-_UNKNOWN_WORD = re.compile(r"[Uu]nrecognized arguments: ([^-].*)")
 _UNKNOWN_KEY = re.compile(r"Option '([\w.]+)' is not accepted")
 _CLASS = re.compile(r"class_path[ =]'(?:\w+\.)*(\w+)'")
 _KEY = re.compile(r'Parser key "([\w.]+)"')
@@ -403,7 +400,7 @@ _TYPE_NAMES = {
 }
 _MISSING = {
     "task": f"expected --task, got none; {listing_hint('task', TASKS)}",
-    "action": "expected results collect or results write, got neither",
+    "folders": "expected the folders of recipes that were run, got none",
     "run": "expected the folder of a run or a checkpoint, got none",
     "runs": "expected the folders of one or more runs, got none",
     "file": "expected the YAML file of a sweep, got none",
@@ -423,7 +420,6 @@ def explain(message: str, command: str) -> str:
     explanation = (
         _missing(message)
         or _unknown_option(message, command)
-        or _misplaced_folder(message, command)
         or _wrong_value(message)
         or _wrong_class(message)
         or re.sub(f"{_KEY.pattern}:", r"\1:", message)
@@ -451,14 +447,6 @@ def _unknown_option(message: str, command: str) -> str | None:
 
 def _options(command: str) -> set[str]:
     return set(PARSERS[command]().get_defaults().as_dict())
-
-
-def _misplaced_folder(message: str, command: str) -> str | None:
-    """Explain a folder that follows the options of `results`."""
-    found = _UNKNOWN_WORD.search(message)
-    if found is None or command != "results":
-        return None
-    return f"expected folders before the options, such as --archive, got {found[1]} after them"
 
 
 def _wrong_class(message: str) -> str | None:

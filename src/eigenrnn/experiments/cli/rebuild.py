@@ -125,7 +125,7 @@ def _config(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: If the folder holds no run; names the runs in its subfolders.
     """
-    file = RunFolder(folder).config
+    file = RunFolder(folder).config_file
     if not file.is_file():
         runs = sorted(str(found.parent) for found in folder.glob("**/config.json"))
         hint = f"; there are runs in {', '.join(runs[:_MAX_NAMED])}" if runs else ""

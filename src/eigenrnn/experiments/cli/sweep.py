@@ -12,7 +12,7 @@ from rich.table import Table
 
 from eigenrnn.experiments.cli.sweep_file import read_sweep
 from eigenrnn.experiments.recipes.sweep import RecipeSweep
-from eigenrnn.experiments.sweep import Criterion, Status, StoppedError
+from eigenrnn.experiments.sweep import Criterion, StoppedError, Trial
 from eigenrnn.experiments.sweep.progress import is_current
 from eigenrnn.experiments.sweep.trial import format_value
 
@@ -34,7 +34,7 @@ def sweep(options: Namespace, console: Console) -> int:
     chosen = read_sweep(file)
     out = Path(options.out or f"runs/{file.stem}")
     try:
-        statuses = chosen.run(
+        trials = chosen.run(
             out,
             address=options.address,
             resume=options.resume,
@@ -48,33 +48,33 @@ def sweep(options: Namespace, console: Console) -> int:
         return _SIGNALLED + stopped.number
     criterion = chosen.criterion()
     if criterion is not None:
-        _show(criterion, statuses, out, console)
-    unfinished = Counter(status.state for status in statuses if status.state != "ended")
-    retry = any(not status.is_final for status in statuses)
+        _show(criterion, trials, out, console)
+    unfinished = Counter(trial.state for trial in trials if trial.state != "ended")
+    retry = any(not trial.is_final for trial in trials)
     if unfinished:  # each has been reported already
         counts = ", ".join(f"{number} {state}" for state, number in unfinished.items())
         hint = "; --resume retries those that have not diverged" if retry else ""
-        console.print(f"of {len(statuses)} trials {counts}{hint}", soft_wrap=True, highlight=False)
-    current = is_current(out, statuses, criterion)
+        console.print(f"of {len(trials)} trials {counts}{hint}", soft_wrap=True, highlight=False)
+    current = is_current(out, trials, criterion)
     results = " and results.md" if isinstance(chosen.source, RecipeSweep) else ""
     files = f"results.csv{results}" if current else "results.csv is out of date"
     console.print(f"in {out}: {files}", soft_wrap=True, highlight=False)
     return int(retry or not current)
 
 
-def _show(criterion: Criterion, statuses: Sequence[Status], out: Path, console: Console) -> None:
-    best = criterion.best_first(statuses)[:_MAX_SHOWN]
+def _show(criterion: Criterion, trials: Sequence[Trial], out: Path, console: Console) -> None:
+    best = criterion.best_first(trials)[:_MAX_SHOWN]
     if not best:
         return
-    trials = [status.trial for _, status in best]
-    names = list(dict.fromkeys(name for trial in trials for name in trial.parameters))
-    values = [{name: format_value(value) for name, value in t.parameters.items()} for t in trials]
+    shown = [trial for _, trial in best]
+    names = list(dict.fromkeys(name for trial in shown for name in trial.parameters))
+    values = [{name: format_value(value) for name, value in t.parameters.items()} for t in shown]
     columns = {name: [value.get(name, "") for value in values] for name in names}
-    columns |= {"seed": [str(trial.seed) for trial in trials]}
+    columns |= {"seed": [str(trial.seed) for trial in shown]}
     columns |= {criterion.metric: [format_value(score.value) for score, _ in best]}
     columns |= {"step": [str(score.step) for score, _ in best]}
-    columns |= {"folder": [trial.path for trial in trials]}
-    title = f"the best of {len(statuses)} trials, by {criterion.metric}"
+    columns |= {"folder": [trial.path for trial in shown]}
+    title = f"the best of {len(trials)} trials, by {criterion.metric}"
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for name, cells in columns.items():
         min_cell = max(map(len, " ".join([name, *cells]).split()), default=1)
@@ -87,4 +87,4 @@ def _show(criterion: Criterion, statuses: Sequence[Status], out: Path, console: 
     if min_width > console.width:  # longer lines, because broken words cannot be copied
         table.width = min_width
     console.print(table, crop=False)
-    console.print(f"best: {out / trials[0].path}", soft_wrap=True, highlight=False)
+    console.print(f"best: {out / shown[0].path}", soft_wrap=True, highlight=False)

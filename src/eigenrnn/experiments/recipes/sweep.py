@@ -12,7 +12,7 @@ from eigenrnn.experiments.recipes.panels import draw_panels
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.recipes.results_files import write_results
 from eigenrnn.experiments.recipes.runs import Run, row_of
-from eigenrnn.experiments.sweep import Status, Trial, TrialSource
+from eigenrnn.experiments.sweep import Trial, TrialSource
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
 from eigenrnn.experiments.training.optimisers import check_recurrent_rate
@@ -88,33 +88,30 @@ class RecipeSweep(TrialSource):
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
         return self.run(trial).train(files, **options)
 
-    def summarise(
-        self, folder: Path, statuses: Sequence[Status], *, is_over: bool = False
-    ) -> None:
+    def summarise(self, folder: Path, trials: Sequence[Trial], *, is_over: bool = False) -> None:
         entries = (row for row in self.recipe.rows if row.label in self.labels)
         outcomes = {row.label: Outcome.not_run(row) for row in entries}
-        for status in statuses:
-            label = status.trial.parameters[_ROW]
-            outcomes[label] = self._with_trial(outcomes[label], status, folder)
+        for trial in trials:
+            label = trial.parameters[_ROW]
+            outcomes[label] = self._with_trial(outcomes[label], trial, folder)
         write_results(folder, self.recipe, outcomes, quick=self.quick)
         if is_over and not self.varied and self.recipe.panels:
             drawn = draw_panels(self.recipe, folder, quick=self.quick)
             write_results(folder, self.recipe, outcomes, quick=self.quick, drawn=drawn)
 
-    def _with_trial(self, outcome: Outcome, status: Status, folder: Path) -> Outcome:
+    def _with_trial(self, outcome: Outcome, trial: Trial, folder: Path) -> Outcome:
         """Add the numbers of a trial to the outcome of its row, if the trial has ended."""
-        trial = status.trial
-        if not status.is_final:
+        if not trial.is_final:
             return outcome
         row, point = self.run(trial).row, trial.point
         count = _recorded_parameters(folder / trial.path)
         count = count or count_parameters(row.build(trial.seed))
-        if status.result is None:
+        if trial.result is None:
             return outcome.with_failure(row, trial.seed, count, point)
-        outcome = outcome.with_run(row, trial.seed, count, status.result, point)
-        if status.scores is None:
+        outcome = outcome.with_run(row, trial.seed, count, trial.result, point)
+        if trial.scores is None:
             return outcome
-        return replace(outcome, scores=(*outcome.scores, dict(status.scores)))
+        return replace(outcome, scores=(*outcome.scores, dict(trial.scores)))
 
     def run(self, trial: Trial) -> Run:
         """Return the run of a trial."""
@@ -128,4 +125,4 @@ class RecipeSweep(TrialSource):
 def _recorded_parameters(folder: Path) -> int | None:
     """Read the number of parameters from the `config.json` of a run."""
     files = RunFolder(folder)
-    return files.read_config()["parameters"] if files.config.exists() else None
+    return files.read_config()["parameters"] if files.config_file.exists() else None

@@ -2,13 +2,12 @@
 
 from eigenrnn.experiments.report.network_analyses import RebuildModel
 from eigenrnn.experiments.report.page import write_report
-from eigenrnn.experiments.report.records import RecipeRecord, Records, RunRecord, read_records
+from eigenrnn.experiments.report.records import RecipeRecord, Records, read_records
 
 __all__ = [
     "RebuildModel",
     "RecipeRecord",
     "Records",
-    "RunRecord",
     "read_records",
     "write_report",
 ]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn.experiments.report.records import Records, RunRecord, format_description
+from eigenrnn.experiments.report.records import Records, format_description, layer_class
+from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
 
 __all__ = ["MAX_POINTS", "Curve", "Group", "curve", "group"]
@@ -34,7 +35,7 @@ class Group:
     """
 
     label: str
-    runs: tuple[RunRecord, ...]
+    runs: tuple[RunFolder, ...]
     task: str
     network: str
     shown: bool = True
@@ -76,7 +77,7 @@ class Curve:
 
 def group(records: Records) -> list[Group]:
     """Group the runs that differ only by their seed, in the order of the recipe's rows."""
-    found: dict[str, list[RunRecord]] = {}
+    found: dict[str, list[RunFolder]] = {}
     for run in records.runs:
         found.setdefault(_group_key(records, run), []).append(run)
     groups = [_make_group(records, sorted(runs, key=lambda r: r.seed)) for runs in found.values()]
@@ -85,7 +86,7 @@ def group(records: Records) -> list[Group]:
     return _with_distinct_labels(sorted(groups, key=lambda g: order.get(g.network, len(order))))
 
 
-def curve(runs: Sequence[RunRecord], quantity: str) -> Curve:
+def curve(runs: Sequence[RunFolder], quantity: str) -> Curve:
     """Return mean, standard error and range of a quantity at every step.
 
     Curves of more than `MAX_POINTS` steps are averaged over blocks of equal size; the range is
@@ -99,7 +100,7 @@ def curve(runs: Sequence[RunRecord], quantity: str) -> Curve:
     return _in_blocks(steps, table)
 
 
-def _finite(run: RunRecord, quantity: str) -> tuple[Numbers, Numbers]:
+def _finite(run: RunFolder, quantity: str) -> tuple[Numbers, Numbers]:
     step = run.metrics["step"]
     values = run.metrics.get(quantity, np.full(len(step), np.nan))
     return step[np.isfinite(values)], values[np.isfinite(values)]
@@ -136,21 +137,21 @@ def _in_blocks(
     )
 
 
-def _group_key(records: Records, run: RunRecord) -> str:
+def _group_key(records: Records, run: RunFolder) -> str:
     """Return a key that is equal for runs that differ only by their seed."""
     settings = {**run.config["settings"], **dict.fromkeys(("seed", *IGNORED_SETTINGS))}
     place = None if records.recipe_row(run) is None else run.key and (run.key.row, run.key.point)
     return json.dumps([_task(run), run.config["network"], settings, place])
 
 
-def _task(run: RunRecord) -> str:
+def _task(run: RunFolder) -> str:
     # the task may contain the seed of the run
     task = run.config["task"]
     options = {k: v for k, v in task.get("options", {}).items() if not k.endswith("seed")}
     return format_description({"class": task["class"], "options": options})
 
 
-def _make_group(records: Records, runs: list[RunRecord]) -> Group:
+def _make_group(records: Records, runs: list[RunFolder]) -> Group:
     row, key = records.recipe_row(runs[0]), runs[0].key
     if row is None or key is None:
         label = _common_name(runs)
@@ -160,13 +161,13 @@ def _make_group(records: Records, runs: list[RunRecord]) -> Group:
     return Group(key.name, tuple(runs), _task(runs[0]), key.row, shown)
 
 
-def _common_name(runs: Sequence[RunRecord]) -> str:
+def _common_name(runs: Sequence[RunFolder]) -> str:
     """Return the common prefix of the names of the runs."""
-    names = [str(run.config.get("name") or run.folder.resolve().name) for run in runs]
+    names = [str(run.config.get("name") or run.path.resolve().name) for run in runs]
     prefix = commonprefix(names)  # noqa: RUF071, not paths
     if any(name[len(prefix) :][:1].isdecimal() for name in names):  # "lstm-1" of -10 and -11
         prefix = prefix.rstrip("0123456789")
-    return re.sub(r"[\s,_=-]*(seed)?[\s,_=-]*$", "", prefix) or runs[0].network
+    return re.sub(r"[\s,_=-]*(seed)?[\s,_=-]*$", "", prefix) or layer_class(runs[0])
 
 
 def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:
@@ -194,6 +195,6 @@ def _differences(groups: Sequence[Group]) -> Iterator[tuple[Group, str]]:
             yield each, (f", {text}" if text else "") + counted
 
 
-def _facts(run: RunRecord) -> Mapping[str, Any]:
+def _facts(run: RunFolder) -> Mapping[str, Any]:
     settings = {k: v for k, v in run.config["settings"].items() if k != "seed"}
-    return {"layer": run.network, "parameters": run.config["parameters"], **settings}
+    return {"layer": layer_class(run), "parameters": run.config["parameters"], **settings}

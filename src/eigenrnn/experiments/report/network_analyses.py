@@ -16,7 +16,7 @@ from eigenrnn.analysis.gradients import gradient_map
 from eigenrnn.analysis.memory import is_ungated, network_memory
 from eigenrnn.analysis.recurrence import RecurrentWeights, recurrent_weights
 from eigenrnn.experiments.report.learning_curves import Group
-from eigenrnn.experiments.report.records import RunRecord, task_name
+from eigenrnn.experiments.report.records import task_name
 from eigenrnn.experiments.report.rounding import (
     block_maxima,
     log10_or_none,
@@ -24,6 +24,7 @@ from eigenrnn.experiments.report.rounding import (
     rounded_positive,
     spaced_indices,
 )
+from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.linalg import check_finite
 
 __all__ = [
@@ -66,7 +67,7 @@ class NetworkAnalysis:
     """
 
     group: Group
-    run: RunRecord
+    run: RunFolder
     task_label: str = ""
     spectrum: dict[str, Any] | None = None
     schur: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -119,7 +120,7 @@ def main_matrix(names: Sequence[str]) -> str:
     return names[0]
 
 
-def _chosen(group: Group) -> RunRecord:
+def _chosen(group: Group) -> RunFolder:
     return next((run for run in group.runs if run.dynamics), group.runs[0])
 
 
@@ -133,7 +134,7 @@ def _analyse_network(network: NetworkAnalysis, rebuild: RebuildModel | None) -> 
         )
     missing = ["schur", "gradient", "fisher", *(() if network.spectrum else ("spectrum",))]
     with _record_failure(network, *missing):
-        trained = None if rebuild is None else rebuild(network.run.folder)
+        trained = None if rebuild is None else rebuild(network.run.path)
         if trained is None:
             raise ValueError("the trained network was not rebuilt for this page")
         _analyse(network, *trained)
@@ -250,7 +251,7 @@ _MAX_EIGENVALUES, _MAX_RECORDS, _MIN_RECORDS = 10_000, 60, 12
 _MAX_TIMES = 200
 
 
-def training_dynamics(run: RunRecord) -> dict[str, Any] | None:
+def training_dynamics(run: RunFolder) -> dict[str, Any] | None:
     """Return the eigenvalues, measures and gradients recorded during a run.
 
     Many records are thinned evenly; the first and the last stay.
@@ -268,7 +269,7 @@ def training_dynamics(run: RunRecord) -> dict[str, Any] | None:
         return _dynamics_data([by_step[step] for step in sorted(by_step)])
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ValueError(
-            f"{run.folder / 'dynamics.jsonl'} is damaged or of another version: {error!r}"
+            f"{run.path / 'dynamics.jsonl'} is damaged or of another version: {error!r}"
         ) from None
 
 

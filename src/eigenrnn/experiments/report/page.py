@@ -227,7 +227,7 @@ def _model(group: Group) -> dict[str, str]:
     return {
         "label": group.label,
         "text": format_description(group.runs[0].config["network"]),
-        "folders": ", ".join(str(run.folder) for run in group.runs),
+        "folders": ", ".join(str(run.path) for run in group.runs),
     }
 
 

@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.files import Columns, check_types, read_json
+from eigenrnn.experiments.training.files import check_types, read_json
 from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.experiments.training.run_key import RunKey
 
 __all__ = [
     "RecipeRecord",
     "Records",
-    "RunRecord",
     "format_description",
+    "layer_class",
     "read_records",
     "task_name",
 ]
@@ -33,42 +31,6 @@ _MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """The files of a run.
-
-    Args:
-        folder: The folder of the run.
-        config: Task, model, settings and versions.
-        metrics: The columns of metrics.csv.
-        result: The result; None if the run has not ended.
-        dynamics: The recorded training dynamics; empty if they were not recorded.
-    """
-
-    folder: Path
-    config: Mapping[str, Any]
-    metrics: Columns
-    result: Result | None = None
-    dynamics: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def seed(self) -> int:
-        """The seed of the run."""
-        return int(self.config["settings"].get("seed", 0))
-
-    @property
-    def key(self) -> RunKey | None:
-        """The name of a run of a recipe; None for another run."""
-        entry = self.config.get("config") or {}
-        return RunKey.from_config(entry) if entry.get("command") == "reproduce" else None
-
-    @property
-    def network(self) -> str:
-        """The class name of the recurrent layer."""
-        tree = self.config["network"]
-        return str((_layer(tree) or tree)["class"]).rpartition(".")[2]
-
-
-@dataclass(frozen=True)
 class RecipeRecord:
     """The results of a recipe.
 
@@ -80,13 +42,13 @@ class RecipeRecord:
     folder: Path
     content: Mapping[str, Any]
 
-    def row_of(self, run: RunRecord) -> Mapping[str, Any] | None:
+    def row_of(self, run: RunFolder) -> Mapping[str, Any] | None:
         """Return the row of a run; None for a run of another recipe or folder."""
         key = run.key
         if key is None or key.recipe != self.content["recipe"]:
             return None
         rows = (row for row in self.content["rows"] if row["label"] == key.row)
-        return next(rows, None) if run.folder.is_relative_to(self.folder) else None
+        return next(rows, None) if run.path.is_relative_to(self.folder) else None
 
 
 @dataclass(frozen=True)
@@ -99,11 +61,11 @@ class Records:
         unreadable: Why a run or a recipe cannot be read, by its folder.
     """
 
-    runs: tuple[RunRecord, ...]
+    runs: tuple[RunFolder, ...]
     recipes: tuple[RecipeRecord, ...]
     unreadable: Mapping[Path, str] = field(default_factory=dict[Path, str])
 
-    def recipe_row(self, run: RunRecord) -> Mapping[str, Any] | None:
+    def recipe_row(self, run: RunFolder) -> Mapping[str, Any] | None:
         """Return the row of a run in any of the recipes."""
         found = (recipe.row_of(run) for recipe in self.recipes)
         return next((row for row in found if row is not None), None)
@@ -122,7 +84,7 @@ def read_records(folders: Sequence[str | Path]) -> Records:
     """
     if not folders:
         raise ValueError("expected the folder of a run or a recipe, got none")
-    runs: dict[Path, RunRecord] = {}
+    runs: dict[Path, RunFolder] = {}
     recipes: dict[Path, RecipeRecord] = {}
     unreadable: dict[Path, str] = {}
     for root in map(Path, folders):
@@ -152,6 +114,12 @@ def task_name(task: Mapping[str, Any]) -> str:
     options = task.get("options", {})
     main = [f"{k} {options[k]}" for k in ("delay", "length", "steps", "permuted") if k in options]
     return f"{task['class']} ({', '.join(main)})" if main else task["class"]
+
+
+def layer_class(run: RunFolder) -> str:
+    """Return the class name of the recurrent layer of a run."""
+    tree = run.config["network"]
+    return str((_layer(tree) or tree)["class"]).rpartition(".")[2]
 
 
 def format_description(content: Mapping[str, Any]) -> str:
@@ -196,9 +164,9 @@ def _search(root: Path) -> tuple[list[Path], list[Path]]:
 def _lacks_metrics(config: Path) -> bool:
     """Whether a config.json belongs to a run whose metrics.csv is missing."""
     files = RunFolder(config.parent)
-    if files.metrics.exists():
+    if files.metrics_file.exists():
         return False
-    if any(file.exists() for file in (files.result, files.last, files.best)):
+    if any(file.exists() for file in (files.result_file, files.last, files.best)):
         return True
     try:
         files.read_config()
@@ -213,22 +181,20 @@ def _natural_order(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _read_run(folder: Path) -> RunRecord:
-    """Read a run.
+def _read_run(folder: Path) -> RunFolder:
+    """Read all files of a run.
 
     Raises:
         ValueError: If a file is missing or damaged.
     """
-    files = RunFolder(folder)
-    if not files.metrics.exists():
+    run = RunFolder(folder)
+    if not run.metrics_file.exists():
         raise ValueError(
             f"{folder} has no metrics.csv: the run ended before its first row, or the file is lost"
         )
-    if not files.config.exists():
-        raise ValueError(f"expected a config.json beside {files.metrics}, got none")
-    metrics, config = files.read_metrics(), files.read_config()
-    run = RunRecord(folder, config, metrics, files.read_result(), files.read_dynamics())
-    _ = run.key  # raises if it is damaged
+    if not run.config_file.exists():
+        raise ValueError(f"expected a config.json beside {run.metrics_file}, got none")
+    _ = run.metrics, run.config, run.result, run.dynamics, run.key
     return run
 
 

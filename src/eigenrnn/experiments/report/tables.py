@@ -9,10 +9,11 @@ from typing import Any
 from eigenrnn.experiments.report.learning_curves import Group
 from eigenrnn.experiments.report.records import (
     RecipeRecord,
-    RunRecord,
     format_description,
+    layer_class,
     task_name,
 )
+from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = [
     "Number",
@@ -118,7 +119,7 @@ def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
     return tuple(Table(t.headings, t.cells, text) for t in (Table.of(same), Table.of(differing)))  # type: ignore[return-value]
 
 
-def machines(records: Sequence[RunRecord], recipes: Sequence[RecipeRecord]) -> Table:
+def machines(records: Sequence[RunFolder], recipes: Sequence[RecipeRecord]) -> Table:
     """Return a table of versions and machines, with the number of runs on each."""
     found: dict[tuple[tuple[str, str], ...], int] = {}
     for versions, count in [
@@ -266,9 +267,9 @@ def _range(numbers: Sequence[int]) -> str | Number:
     return _count(low) if low == high else f"{low:,} to {high:,}"
 
 
-def _options(run: RunRecord) -> dict[str, str]:
+def _options(run: RunFolder) -> dict[str, str]:
     config = run.config
-    task = {"layer": run.network, "task": format_description(config["task"])}
+    task = {"layer": layer_class(run), "task": format_description(config["task"])}
     settings = {k: v for k, v in config["settings"].items() if k != "seed"}
     entry = {k: v for k, v in (config.get("config") or {}).items() if not isinstance(v, dict)}
     every = {**task, "parameters": f"{config['parameters']:,}", **settings, **entry}
@@ -278,7 +279,7 @@ def _options(run: RunRecord) -> dict[str, str]:
     }
 
 
-def _machine(run: RunRecord) -> dict[str, str]:
+def _machine(run: RunFolder) -> dict[str, str]:
     settings = run.config["settings"]
     named = {k: str(settings[k]) for k in ("accelerator", "devices", "precision") if k in settings}
     return {**_versions(run.config["versions"]), **named}

@@ -9,7 +9,7 @@ from eigenrnn.experiments.recipes import Outcome, Recipe, Row, reproduce
 from eigenrnn.experiments.recipes.cost import estimated_seconds
 from eigenrnn.experiments.recipes.runs import folder_name
 from eigenrnn.experiments.results.archive import Archive, current_runs
-from eigenrnn.experiments.results.collect import collect
+from eigenrnn.experiments.results.archive_runs import archive_runs
 from eigenrnn.experiments.training.archived_run import ArchivedRun
 from eigenrnn.experiments.training.run_key import Length
 
@@ -88,7 +88,7 @@ class Verdicts:
         outcomes = reproduce(
             recipe, out, rows=[runs.row], points=runs.points, seeds=runs.seeds, resume=True
         )
-        collect([out], self.archive, self.recipes)
+        archive_runs([out], self.archive, self.recipes)
         return outcomes
 
     def _needed(self, claim: Claim) -> Iterator[Runs]:

@@ -5,7 +5,6 @@ from eigenrnn.experiments.sweep.search_space import Choice, Grid, Range, Search
 from eigenrnn.experiments.sweep.trial import (
     Criterion,
     Score,
-    Status,
     Trial,
     TrialSource,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "Range",
     "Score",
     "Search",
-    "Status",
     "StoppedError",
     "Sweep",
     "Trial",

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.sweep.folder import RESULTS
-from eigenrnn.experiments.sweep.trial import Criterion, Status, Trial, TrialSource
+from eigenrnn.experiments.sweep.trial import Criterion, Trial, TrialSource
 from eigenrnn.experiments.sweep.worker import Event
 
 __all__ = ["SweepProgress", "is_current", "write_table"]
 
 
 class SweepProgress:
-    """The statuses of all trials, in the order in which they were added.
+    """All trials and their states, in the order in which they were added.
 
     Args:
         out: The folder of the sweep.
@@ -41,28 +41,29 @@ class SweepProgress:
         self._expected = expected
         self._console = console
         self._criterion = criterion
-        self._statuses: dict[str, Status] = {}
+        self._trials: dict[str, Trial] = {}
         self._finished: set[str] = set()
         self._write_failed = False
 
     @property
-    def statuses(self) -> list[Status]:
-        """The statuses of all trials added so far."""
-        return list(self._statuses.values())
+    def trials(self) -> list[Trial]:
+        """All trials added so far."""
+        return list(self._trials.values())
 
     @property
     def _total(self) -> int:
-        return max(self._expected, len(self._statuses))
+        return max(self._expected, len(self._trials))
 
-    def add(self, trials: Sequence[Trial]) -> list[Status]:
-        """Add trials with the status stored in their folders, and return it."""
-        for trial in trials:
-            status = self._statuses[trial.path] = _not_running(Status.read(trial, self._out))
-            if status.is_final:
+    def add(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Add trials with the states stored in their folders, and return them."""
+        added = [_not_running(trial.read(self._out)) for trial in trials]
+        for trial in added:
+            self._trials[trial.path] = trial
+            if trial.is_final:
                 self._finished.add(trial.path)
-            elif status.state == "waiting" and status.message:  # its files are damaged
-                self._print(f"{trial.name}: {status.message}")
-        return [self._statuses[trial.path] for trial in trials]
+            elif trial.state == "waiting" and trial.message:  # its files are damaged
+                self._print(f"{trial.name}: {trial.message}")
+        return added
 
     def announce(self) -> None:
         """Write the table, and print how many trials a resumed sweep has finished before."""
@@ -73,9 +74,9 @@ class SweepProgress:
     def report(self, event: Event) -> None:
         """Record the start of a trial, or print an evaluation."""
         path, step, metrics = event
-        trial = self._statuses[path].trial
+        trial = self._trials[path]
         if step is None:
-            self._statuses[path] = Status.read(trial, self._out)
+            self._trials[path] = trial.read(self._out)
             self.write()
             return
         split, _, name = ("" if self._criterion is None else self._criterion.metric).partition(" ")
@@ -83,22 +84,20 @@ class SweepProgress:
         text = "" if value is None else f", {split} {name} {value:.4g}"
         self._print(f"{trial.name}: step {step}{text}")
 
-    def ended(self, status: Status) -> None:
+    def ended(self, trial: Trial) -> None:
         """Record and print the outcome of a trial."""
-        path, name = status.trial.path, status.trial.name
-        self._statuses[path] = status
-        self._finished.add(path)
-        outcome = "ended" if status.state == "ended" else f"{status.state}: {status.message}"
-        self._print(f"[{len(self._finished)}/{self._total}] {name} {outcome}")
+        self._trials[trial.path] = trial
+        self._finished.add(trial.path)
+        outcome = "ended" if trial.state == "ended" else f"{trial.state}: {trial.message}"
+        self._print(f"[{len(self._finished)}/{self._total}] {trial.name} {outcome}")
         self.write()
 
     def close(self) -> None:
         """Write the final table, once no trial is running."""
         # not the others: their workers reported them, and on a full disk their files are old
-        for status in self.statuses:
-            if status.state in ("waiting", "running", "stopped"):
-                found = _not_running(Status.read(status.trial, self._out))
-                self._statuses[status.trial.path] = found
+        for trial in self.trials:
+            if trial.state in ("waiting", "running", "stopped"):
+                self._trials[trial.path] = _not_running(trial.read(self._out))
         self.write(is_over=len(self._finished) == self._total)
         if self._write_failed:
             self._print(f"{self._out / RESULTS} is out of date: --resume writes it again")
@@ -106,8 +105,8 @@ class SweepProgress:
     def write(self, *, is_over: bool = False) -> None:
         """Write the table and the summary; the first failure in a row is printed."""
         try:
-            write_table(self._out, self.statuses, self._criterion)
-            self._source.summarise(self._out, self.statuses, is_over=is_over)
+            write_table(self._out, self.trials, self._criterion)
+            self._source.summarise(self._out, self.trials, is_over=is_over)
             self._write_failed = False
         except OSError as error:
             if not self._write_failed:
@@ -118,24 +117,24 @@ class SweepProgress:
         self._console.print(message, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
-def _not_running(status: Status) -> Status:
+def _not_running(trial: Trial) -> Trial:
     """Change `running`, left behind by a worker that died, to `stopped`."""
-    return replace(status, state="stopped") if status.state == "running" else status
+    return replace(trial, state="stopped") if trial.state == "running" else trial
 
 
-def write_table(out: Path, statuses: Sequence[Status], criterion: Criterion | None) -> None:
+def write_table(out: Path, trials: Sequence[Trial], criterion: Criterion | None) -> None:
     """Write `results.csv` atomically, one line per trial."""
-    write_atomically(out / RESULTS, _table(statuses, criterion))
+    write_atomically(out / RESULTS, _table(trials, criterion))
 
 
-def is_current(out: Path, statuses: Sequence[Status], criterion: Criterion | None) -> bool:
-    """Whether `results.csv` agrees with the given statuses."""
+def is_current(out: Path, trials: Sequence[Trial], criterion: Criterion | None) -> bool:
+    """Whether `results.csv` agrees with the given trials."""
     file = out / RESULTS
-    return file.exists() and file.read_bytes() == _table(statuses, criterion)
+    return file.exists() and file.read_bytes() == _table(trials, criterion)
 
 
-def _table(statuses: Sequence[Status], criterion: Criterion | None) -> bytes:
-    rows = [_row(status, criterion) for status in statuses]
+def _table(trials: Sequence[Trial], criterion: Criterion | None) -> bytes:
+    rows = [_row(trial, criterion) for trial in trials]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     # the columns that all rows have come first and last, the others between them
     last = ("message", "folder")
@@ -147,26 +146,26 @@ def _table(statuses: Sequence[Status], criterion: Criterion | None) -> bytes:
     return text.getvalue().encode()
 
 
-def _row(status: Status, criterion: Criterion | None) -> dict[str, Any]:
-    trial, result = status.trial, status.result
-    row: dict[str, Any] = {**trial.parameters, "seed": trial.seed, "status": status.state}
+def _row(trial: Trial, criterion: Criterion | None) -> dict[str, Any]:
+    result = trial.result
+    row: dict[str, Any] = {**trial.parameters, "seed": trial.seed, "status": trial.state}
     if result is not None:
         row |= {"steps": result.steps, "seconds": round(result.seconds, 3)}
-        row |= _explicit_metric(status, criterion)
+        row |= _explicit_metric(trial, criterion)
         row |= {"best_by": result.best_by, "best_step": result.best_step}
         for title, metrics in (("best", result.best), ("last", result.last)):
             for split, numbers in metrics.items():
                 # the shortest text that parses to the same number
                 row |= {f"{title}_{split}_{name}": repr(n) for name, n in numbers.items()}
-    row |= {f"score_{name}": repr(number) for name, number in (status.scores or {}).items()}
-    message = " ".join(status.message.split())
-    return {**row, "attempts": status.attempts, "message": message, "folder": trial.path}
+    row |= {f"score_{name}": repr(number) for name, number in (trial.scores or {}).items()}
+    message = " ".join(trial.message.split())
+    return {**row, "attempts": trial.attempts, "message": message, "folder": trial.path}
 
 
-def _explicit_metric(status: Status, criterion: Criterion | None) -> dict[str, Any]:
+def _explicit_metric(trial: Trial, criterion: Criterion | None) -> dict[str, Any]:
     """Return the columns of a metric that the search names."""
     if criterion is None or not criterion.explicit:
         return {}
-    score = criterion.score(status)
+    score = criterion.score(trial)
     best = {} if score is None else {"metric_best": repr(score.value), "metric_step": score.step}
     return {"metric": criterion.metric, **best}

@@ -19,7 +19,7 @@ from eigenrnn.experiments.sweep.search_space import (
     check_gpus,
     check_non_negative_integer,
 )
-from eigenrnn.experiments.sweep.trial import Criterion, Status, TrialSource
+from eigenrnn.experiments.sweep.trial import Criterion, Trial, TrialSource
 from eigenrnn.experiments.tasks.base import Task
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.result import selection_metric
@@ -82,7 +82,7 @@ class Sweep:
         overwrite: bool = False,
         trials_at_once: int | None = None,
         console: Console | None = None,
-    ) -> list[Status]:
+    ) -> list[Trial]:
         """Run the trials, and update `results.csv` whenever one starts or ends.
 
         Args:
@@ -94,7 +94,7 @@ class Sweep:
             trials_at_once: The maximal number of concurrent trials; None means as many as fit.
             console: The console for messages; standard error by default.
         Returns:
-            The status of each trial.
+            All trials, with their states.
         Raises:
             ValueError: If a trial is invalid, or the folder holds another sweep.
             RunExistsError: If the folder holds runs and neither `resume` nor `overwrite` is set.
@@ -142,7 +142,7 @@ class Sweep:
             finally:  # instead of an error of Ray, whose processes may receive the signal too
                 if signals.number is not None:
                     raise StoppedError(signals.number)
-        return progress.statuses
+        return progress.trials
 
     def criterion(self) -> Criterion | None:
         """Return the metric by which trials are compared; None if the task has none.

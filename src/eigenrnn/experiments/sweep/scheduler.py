@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from eigenrnn.experiments.sweep.progress import SweepProgress
 from eigenrnn.experiments.sweep.search_space import Grid, Search
 from eigenrnn.experiments.sweep.study import propose, read_points, write_points
-from eigenrnn.experiments.sweep.trial import Status, Trial
+from eigenrnn.experiments.sweep.trial import Trial
 from eigenrnn.experiments.sweep.worker import train
 from eigenrnn.experiments.training.signals import DeferredSignals
 
@@ -30,13 +30,13 @@ _POLL_S = 0.2
 class Scheduler:
     """Trains the trials of a sweep, each in a Ray task of its own.
 
-    All state is in the folder of the sweep: the status of each trial, and the points of a search.
+    All state is in the folder of the sweep: the state of each trial, and the points of a search.
 
     Args:
         sweep: The sweep.
         out: Its folder.
         fingerprint: The fingerprint stored in that folder.
-        progress: Records and prints the statuses.
+        progress: Records and prints the states of the trials.
         trials_at_once: The maximal number of concurrent trials; None means as many as fit.
     """
 
@@ -90,24 +90,24 @@ class Scheduler:
                 self._finish(reference, running.pop(reference))
 
     def _finish(self, reference: Any, trial: Trial) -> None:
-        """Record the status of a trial whose task has ended, or try the trial again."""
+        """Record the outcome of a trial whose task has ended, or try the trial again."""
         try:
             self._progress.ended(ray.get(reference))
         except RayTaskError as error:  # before the training, as in an import
-            self._progress.ended(Status(trial, "failed", str(error.cause)))
+            self._progress.ended(replace(trial, state="failed", message=str(error.cause)))
         except RayError:
             self._deaths[trial.path] += 1
             if self._deaths[trial.path] <= self._sweep.retries:
                 self._waiting.appendleft(trial)
                 return
-            found = Status.read(trial, self._out)
+            found = trial.read(self._out)
             message = f"its worker or machine has died {self._deaths[trial.path]} times"
             lost = replace(found, state="lost", message=f"{message}; see --resume")
             self._progress.ended(found if found.is_final else lost)
 
     def _add(self, number: int, parameters: Mapping[str, Any]) -> None:
-        statuses = self._progress.add(self._sweep.source.trials(number, parameters))
-        self._waiting.extend(status.trial for status in statuses if not status.is_final)
+        trials = self._progress.add(self._sweep.source.trials(number, parameters))
+        self._waiting.extend(trial for trial in trials if not trial.is_final)
 
     def _next(self) -> Trial | None:
         """Return the next trial; None if there is none at the moment."""
@@ -119,13 +119,13 @@ class Scheduler:
         """Add the next point of a search."""
         plan, criterion = self._sweep.plan, self._criterion
         if isinstance(plan, Search) and criterion is not None:
-            of_points: dict[int, list[Status]] = {}
-            for status in self._progress.statuses:
-                of_points.setdefault(status.trial.number, []).append(status)
+            of_points: dict[int, list[Trial]] = {}
+            for trial in self._progress.trials:
+                of_points.setdefault(trial.number, []).append(trial)
             results = [
-                (self._points[number], criterion.objective(statuses))
-                for number, statuses in of_points.items()
-                if all(status.is_final for status in statuses)
+                (self._points[number], criterion.objective(trials))
+                for number, trials in of_points.items()
+                if all(trial.is_final for trial in trials)
             ]
             number = len(self._points)
             self._points.append(propose(plan, criterion.mode, number, results))

@@ -1,4 +1,4 @@
-"""A trial of a sweep: its setup, its status and its score."""
+"""A trial of a sweep: its setup, its state and its score."""
 
 import statistics
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from eigenrnn.experiments.training.files import Columns, check_types
 from eigenrnn.experiments.training.result import Result
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["Criterion", "Score", "Status", "Trial", "TrialSource", "format_value"]
+__all__ = ["Criterion", "Score", "Trial", "TrialSource", "format_value"]
 
 State = Literal["waiting", "running", "stopped", "ended", "diverged", "failed", "lost"]
 
@@ -29,7 +29,7 @@ _STATES_IN_FILE = ("waiting", "running", "ended", "diverged", "failed")
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a sweep.
+    """One run of a sweep, and its state, which the `status.json` of the run stores.
 
     Args:
         number: The number of its point in the sweep; all seeds of a point share it.
@@ -37,27 +37,6 @@ class Trial:
         seed: The seed of the run.
         path: The folder of the run, relative to that of the sweep.
         point: The label of the point, as in the recipe.
-    """
-
-    number: int
-    parameters: Mapping[str, Any]
-    seed: int
-    path: str
-    point: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name of the trial on the console."""
-        parameters = [f"{name}={format_value(value)}" for name, value in self.parameters.items()]
-        return ", ".join([*parameters, f"seed {self.seed}"])
-
-
-@dataclass(frozen=True)
-class Status:
-    """The status of a trial, stored in the `status.json` of its run.
-
-    Args:
-        trial: The trial.
         state: `waiting`, `running`, `stopped` (with the sweep, while running), `ended`,
             `diverged` (a loss was not finite), `failed` (with an error) or `lost` (its worker or
             machine died too often).
@@ -69,7 +48,11 @@ class Status:
         result: The result of a trial that has ended.
     """
 
-    trial: Trial
+    number: int
+    parameters: Mapping[str, Any]
+    seed: int
+    path: str
+    point: str = ""
     state: State = "waiting"
     message: str = ""
     attempts: int = 0
@@ -78,27 +61,33 @@ class Status:
     scores: Mapping[str, float] | None = None
     result: Result | None = None
 
-    @classmethod
-    def read(cls, trial: Trial, out: Path) -> Self:
-        """Read the status of a trial from its folder; if a file is damaged it is `waiting`."""
-        folder, status = RunFolder(out / trial.path), cls(trial)
+    @property
+    def name(self) -> str:
+        """The name of the trial on the console."""
+        parameters = [f"{name}={format_value(value)}" for name, value in self.parameters.items()]
+        return ", ".join([*parameters, f"seed {self.seed}"])
+
+    def read(self, out: Path) -> Self:
+        """Read the state from the folder of the trial; if a file is damaged it is `waiting`."""
+        folder = RunFolder(out / self.path)
+        trial = type(self)(self.number, self.parameters, self.seed, self.path, self.point)
         try:
-            status = replace(status, **_read_status(folder))
-            result = folder.read_result() if status.state == "ended" else None
+            trial = replace(trial, **_read_status(folder))
+            result = folder.read_result() if trial.state == "ended" else None
         except ValueError as error:
             message = f"{error}; the trial is trained again from its checkpoint"
-            return replace(status, state="waiting", message=message)
-        if status.state == "ended" and result is None:
-            return replace(status, state="waiting")
-        return replace(status, result=result)
+            return replace(trial, state="waiting", message=message)
+        if trial.state == "ended" and result is None:
+            return replace(trial, state="waiting")
+        return replace(trial, result=result)
 
     def write(self, out: Path) -> None:
-        """Write the status into the folder of the trial."""
+        """Write the state into the folder of the trial."""
         content: dict[str, Any] = {name: getattr(self, name) for name in _STATUS}
         if self.scores is None:
             del content["scores"]
-        content |= {"parameters": dict(self.trial.parameters), "seed": self.trial.seed}
-        RunFolder(out / self.trial.path).write_status(**content)
+        content |= {"parameters": dict(self.parameters), "seed": self.seed}
+        RunFolder(out / self.path).write_status(**content)
 
     @property
     def is_final(self) -> bool:
@@ -121,8 +110,8 @@ class Status:
             columns = folder.read_metrics()
         if not names <= set(columns) or self.result.steps not in columns["step"]:
             raise ValueError(
-                f"expected the evaluations of a run that has ended in {folder.metrics}, which is "
-                f"missing or damaged: delete {folder.path}, and --resume trains it again"
+                f"expected the evaluations of a run that has ended in {folder.metrics_file}, "
+                f"which is missing or damaged: delete {folder.path}, and --resume trains it again"
             )
         return columns
 
@@ -134,9 +123,9 @@ def _read_status(folder: RunFolder) -> dict[str, Any]:
         ValueError: If the file is damaged.
     """
     content = folder.read_status()
-    check_types(folder.status, content, _STATUS)
+    check_types(folder.status_file, content, _STATUS)
     if content["state"] not in _STATES_IN_FILE or content.get("attempts", 0) < 0:
-        raise ValueError(f"{folder.status} is damaged: a value is out of range")
+        raise ValueError(f"{folder.status_file} is damaged: a value is out of range")
     return {name: content[name] for name in _STATUS if name in content}
 
 
@@ -167,33 +156,33 @@ class Criterion:
     mode: str
     explicit: bool = False
 
-    def score(self, status: Status) -> Score | None:
+    def score(self, trial: Trial) -> Score | None:
         """Return the score of a trial; None if it has not ended or lacks the metric.
 
         Raises:
             ValueError: If `metrics.csv`, which holds an explicit metric, is damaged.
         """
-        if status.result is None:
+        if trial.result is None:
             return None
         split, _, name = self.metric.partition(" ")
         if not self.explicit:
-            value = status.result.best.get(split, {}).get(name)
-            return None if value is None else Score(value, status.result.best_step)
-        values = status.metrics.get(f"{split}_{name}", np.empty(0))
+            value = trial.result.best.get(split, {}).get(name)
+            return None if value is None else Score(value, trial.result.best_step)
+        values = trial.metrics.get(f"{split}_{name}", np.empty(0))
         if np.isnan(values).all():  # at steps without an evaluation too
             return None
         best = int((np.nanargmax if self.mode == "max" else np.nanargmin)(values))
-        return Score(float(values[best]), int(status.metrics["step"][best]))
+        return Score(float(values[best]), int(trial.metrics["step"][best]))
 
-    def best_first(self, statuses: Sequence[Status]) -> list[tuple[Score, Status]]:
+    def best_first(self, trials: Sequence[Trial]) -> list[tuple[Score, Trial]]:
         """Sort the trials that have a score, the best first."""
-        scored = [(score, each) for each in statuses if (score := self.score(each)) is not None]
+        scored = [(score, each) for each in trials if (score := self.score(each)) is not None]
         return sorted(scored, key=lambda pair: pair[0].value, reverse=self.mode == "max")
 
-    def objective(self, statuses: Sequence[Status]) -> float | None:
+    def objective(self, trials: Sequence[Trial]) -> float | None:
         """Return the mean score of the trials of a point; None unless all have a score."""
-        values = [score.value for status in statuses if (score := self.score(status))]
-        return statistics.fmean(values) if values and len(values) == len(statuses) else None
+        values = [score.value for trial in trials if (score := self.score(trial))]
+        return statistics.fmean(values) if values and len(values) == len(trials) else None
 
 
 class TrialSource(ABC):
@@ -221,17 +210,15 @@ class TrialSource(ABC):
     def task(self, trial: Trial) -> Task:
         """Return the task of a trial."""
 
-    def summarise(
-        self, folder: Path, statuses: Sequence[Status], *, is_over: bool = False
-    ) -> None:
+    def summarise(self, folder: Path, trials: Sequence[Trial], *, is_over: bool = False) -> None:
         """Write a summary of the finished trials beside the table of the sweep.
 
         Args:
             folder: The folder of the sweep.
-            statuses: The current status of each trial.
+            trials: All trials, with their current states.
             is_over: Whether the sweep is finished.
         """
-        del folder, statuses, is_over
+        del folder, trials, is_over
 
 
 def format_value(value: Any) -> str:

@@ -17,7 +17,7 @@ from torch import nn
 
 from eigenrnn.experiments.errors import NonFiniteLossError
 from eigenrnn.experiments.sweep.folder import check_shared
-from eigenrnn.experiments.sweep.trial import Status, Trial, TrialSource
+from eigenrnn.experiments.sweep.trial import Trial, TrialSource
 from eigenrnn.experiments.training import Callback
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.experiments.training.run_folder import RunFolder
@@ -41,8 +41,8 @@ def train(
     fingerprint: str,
     threads: int,
     report: Callable[[Event], object],
-) -> Status:
-    """Train a trial, and return its status; errors are recorded in it.
+) -> Trial:
+    """Train a trial, and return it with its state; errors are recorded in it.
 
     Args:
         trial: The trial.
@@ -56,11 +56,11 @@ def train(
     try:
         check_shared(out, fingerprint)
     except ValueError as error:
-        return Status(trial, "failed", f"{error}: {_node()}")
-    before = Status.read(trial, out)
+        return replace(trial, state="failed", message=f"{error}: {_node()}")
+    before = trial.read(out)
     if before.is_final:
         return before
-    status = replace(
+    trial = replace(
         before,
         state="running",
         message="",
@@ -69,33 +69,31 @@ def train(
         owner=uuid.uuid4().hex,
     )
     try:
-        status.write(out)
+        trial.write(out)
         report((trial.path, None, {}))
-        status = _fit(status, source, out, report)
+        trial = _fit(trial, source, out, report)
     except _TakenOverError as error:  # nothing is written: the folder belongs to another worker
-        return replace(status, state="failed", message=str(error))
+        return replace(trial, state="failed", message=str(error))
     except NonFiniteLossError as error:
-        status = replace(status, state="diverged", message=str(error))
+        trial = replace(trial, state="diverged", message=str(error))
     except Exception as error:  # any other error: the other trials continue
         message = _error_message(error, RunFolder(out / trial.path))
-        status = replace(status, state="failed", message=message)
-    with suppress(OSError):  # on a full disk the status is still returned
-        status.write(out)
-    return status
+        trial = replace(trial, state="failed", message=message)
+    with suppress(OSError):  # on a full disk the trial is still returned
+        trial.write(out)
+    return trial
 
 
-def _fit(
-    status: Status, source: TrialSource, out: Path, report: Callable[[Event], object]
-) -> Status:
-    folder = RunFolder(out / status.trial.path)
-    folder.result.unlink(missing_ok=True)  # it may be damaged; the checkpoint gives it again
-    callback = _ReportCallback(status, out, report)
+def _fit(trial: Trial, source: TrialSource, out: Path, report: Callable[[Event], object]) -> Trial:
+    folder = RunFolder(out / trial.path)
+    folder.result_file.unlink(missing_ok=True)  # it may be damaged; the checkpoint gives it again
+    callback = _ReportCallback(trial, out, report)
     quiet = Console(quiet=True)
-    result = source.train(status.trial, folder, resume=True, callbacks=[callback], console=quiet)
+    result = source.train(trial, folder, resume=True, callbacks=[callback], console=quiet)
     if result.signal is not None:
         signal.raise_signal(result.signal)  # ends the worker: Ray resumes the trial elsewhere
     scores = folder.read_status().get("scores")
-    return replace(status, state="ended", result=result, scores=scores)
+    return replace(trial, state="ended", result=result, scores=scores)
 
 
 class _ReportCallback(Callback):
@@ -104,15 +102,15 @@ class _ReportCallback(Callback):
     A machine that was considered dead may come back, and two writers would corrupt the folder.
     """
 
-    def __init__(self, status: Status, out: Path, report: Callable[[Event], object]) -> None:
-        self._status = status
+    def __init__(self, trial: Trial, out: Path, report: Callable[[Event], object]) -> None:
+        self._trial = trial
         self._out = out
         self._report = report
 
     def after_evaluation(self, step: int, metrics: Metrics, model: nn.Module) -> None:
         del model
-        trial = self._status.trial
-        if Status.read(trial, self._out).owner != self._status.owner:
+        trial = self._trial
+        if trial.read(self._out).owner != trial.owner:
             raise _TakenOverError(f"another worker has taken over {self._out / trial.path}")
         self._report((trial.path, step, metrics))
 

@@ -108,7 +108,7 @@ class ArchivedRun:
         found_format = content.pop("format", None)
         if not isinstance(found_format, int):
             raise ValueError(
-                f"expected a run archived by `eigenrnn results collect` in {path}, got another "
+                f"expected a run archived by `eigenrnn archive` in {path}, got another "
                 "file: move it out of the archive"
             )
         if found_format != FORMAT or set(content) != set(names):
@@ -117,7 +117,7 @@ class ArchivedRun:
             got = str(found_format) if found_format != FORMAT else f"different keys ({keys})"
             raise ValueError(
                 f"expected format {FORMAT} in {path}, got {got}, written by eigenrnn {version}; "
-                "it is not changed: collect its run again into another folder (--archive)"
+                "it is not changed: archive its run again in another folder (--archive)"
             )
         reduced = content.pop("reduced")
         return cls(**content, reduced=reduced and Length.from_json(reduced))

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -32,6 +33,7 @@ from eigenrnn.experiments.training.files import (
 )
 from eigenrnn.experiments.training.metrics_writer import MetricsWriter
 from eigenrnn.experiments.training.result import RESULT_REMEDY, Result
+from eigenrnn.experiments.training.run_key import RunKey
 from eigenrnn.experiments.training.training_state import BestModel
 
 __all__ = ["RunFolder", "locked"]
@@ -69,7 +71,8 @@ class RunFolder:
     `status.json`      whether a run of a recipe or a sweep has ended, diverged or failed
     =================  ================================================================
 
-    Readers raise a `ValueError` that names a damaged file, and run no code from it.
+    Readers raise a `ValueError` that names a damaged file, and run no code from it. The methods
+    read a file at each call, the properties `config`, `metrics`, `dynamics` and `result` once.
 
     Args:
         path: The folder; it need not exist yet.
@@ -77,14 +80,45 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.config = self.path / "config.json"
-        self.metrics = self.path / "metrics.csv"
+        self.config_file = self.path / "config.json"
+        self.metrics_file = self.path / "metrics.csv"
         self.tensorboard = self.path / "tensorboard"
-        self.dynamics = self.path / "dynamics.jsonl"
+        self.dynamics_file = self.path / "dynamics.jsonl"
         self.last = self.path / "last.pt"
         self.best = self.path / "best.pt"
-        self.result = self.path / "result.json"
-        self.status = self.path / "status.json"
+        self.result_file = self.path / "result.json"
+        self.status_file = self.path / "status.json"
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of `config.json`."""
+        return self.read_config()
+
+    @cached_property
+    def metrics(self) -> Columns:
+        """The columns of `metrics.csv`."""
+        return self.read_metrics()
+
+    @cached_property
+    def dynamics(self) -> list[dict[str, Any]]:
+        """The recorded training dynamics; empty if they were not recorded."""
+        return self.read_dynamics()
+
+    @cached_property
+    def result(self) -> Result | None:
+        """The result; None if the run has not ended."""
+        return self.read_result()
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return int(self.config["settings"].get("seed", 0))
+
+    @property
+    def key(self) -> RunKey | None:
+        """The name of a run of a recipe; None for another run."""
+        entry = self.config.get("config") or {}
+        return RunKey.from_config(entry) if entry.get("command") == "reproduce" else None
 
     def open(self, *, resume: bool, overwrite: bool) -> dict[str, Any] | None:
         """Prepare the folder for a run, and return the checkpoint to resume from, if any.
@@ -107,12 +141,12 @@ class RunFolder:
 
     def _files(self) -> list[Path]:
         # The checkpoint is deleted first: after a crash no new run can resume from it.
-        files = [self.last, self.best, self.result, self.metrics, self.dynamics, self.config]
-        return [*files, *self.tensorboard.glob("events.out.tfevents.*")]
+        files = [self.last, self.best, self.result_file, self.metrics_file, self.dynamics_file]
+        return [*files, self.config_file, *self.tensorboard.glob("events.out.tfevents.*")]
 
     def write_config(self, content: Mapping[str, Any]) -> None:
         """Write task, network, settings and versions."""
-        write_json(self.config, content)
+        write_json(self.config_file, content)
 
     def read_config(self, *, any_version: bool = False) -> dict[str, Any]:
         """Read task, network, settings and versions.
@@ -124,15 +158,15 @@ class RunFolder:
             ValueError: If the file is damaged, or of another version.
         """
         if any_version:
-            content = read_json(self.config, ())
+            content = read_json(self.config_file, ())
             if not isinstance(content.get("config") or {}, dict):
-                raise ValueError(f"{self.config} is damaged: it does not describe a run")
+                raise ValueError(f"{self.config_file} is damaged: it does not describe a run")
             return content
-        content = read_json(self.config, _CONFIG)
-        check_types(self.config, content, _CONFIG | _CONFIG_OPTIONAL)
-        check_types(self.config, content["settings"], {"seed": int})
+        content = read_json(self.config_file, _CONFIG)
+        check_types(self.config_file, content, _CONFIG | _CONFIG_OPTIONAL)
+        check_types(self.config_file, content["settings"], {"seed": int})
         if not is_description(content["task"]) or not is_description(content["network"]):
-            raise ValueError(f"{self.config} is damaged: its task or network has no class")
+            raise ValueError(f"{self.config_file} is damaged: its task or network has no class")
         return content
 
     def read_preprocessing(self) -> Preprocessing | None:
@@ -141,21 +175,21 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged.
         """
-        content = read_json(self.config, ()).get("preprocessing")
+        content = read_json(self.config_file, ()).get("preprocessing")
         if content is None:
             return None
         kinds = {kind.__name__: kind for kind in _PREPROCESSING}
         kind = kinds.get(content["class"]) if is_description(content) else None
         if kind is None:
-            raise ValueError(f"{self.config} is damaged: it has no known preprocessing")
+            raise ValueError(f"{self.config_file} is damaged: it has no known preprocessing")
         types, options = _PREPROCESSING[kind], content.get("options", {})
-        check_types(self.config, options, types)
+        check_types(self.config_file, options, types)
         lists = {name for name, its_type in types.items() if get_origin(its_type) is list}
         values = {name: tuple(v) if name in lists else v for name, v in options.items()}
         try:
             return kind(**values)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.config} is damaged: {error}") from None
+            raise ValueError(f"{self.config_file} is damaged: {error}") from None
 
     def read_metrics(self) -> Columns:
         """Read the columns of `metrics.csv`.
@@ -163,9 +197,9 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged, or has no column `step`.
         """
-        columns = read_table(self.metrics)
+        columns = read_table(self.metrics_file)
         if "step" not in columns:
-            raise ValueError(f"expected a column step in {self.metrics}, got none")
+            raise ValueError(f"expected a column step in {self.metrics_file}, got none")
         return columns
 
     def read_column(self, name: str) -> tuple[list[int], list[float]]:
@@ -174,10 +208,10 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged, or has no such column.
         """
-        header, rows = read_rows(self.metrics)
+        header, rows = read_rows(self.metrics_file)
         if name not in header:
             got = ", ".join(header)
-            raise ValueError(f"expected a column {name} in {self.metrics}, got {got}")
+            raise ValueError(f"expected a column {name} in {self.metrics_file}, got {got}")
         step, column = header.index("step"), header.index(name)
         found = [row for row in rows if row[column]]
         return [int(row[step]) for row in found], [float(row[column]) for row in found]
@@ -189,7 +223,7 @@ class RunFolder:
             ValueError: If the existing file is damaged, or has different columns.
             WriteError: If it cannot be written.
         """
-        return MetricsWriter(self.metrics, self.tensorboard, columns, step=step)
+        return MetricsWriter(self.metrics_file, self.tensorboard, columns, step=step)
 
     def read_dynamics(self) -> list[dict[str, Any]]:
         """Read the recorded training dynamics; empty if they were not recorded.
@@ -197,7 +231,7 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged.
         """
-        return read_lines(self.dynamics) if self.dynamics.exists() else []
+        return read_lines(self.dynamics_file) if self.dynamics_file.exists() else []
 
     def discard_dynamics(self, *, after: int) -> None:
         """Delete the records after a step; all of them if the run has not begun.
@@ -208,7 +242,7 @@ class RunFolder:
         """
         kept = [record for record in self.read_dynamics() if record["step"] <= after]
         lines = [_json_line(record) for record in kept if after]
-        write_atomically(self.dynamics, "".join(lines).encode())
+        write_atomically(self.dynamics_file, "".join(lines).encode())
 
     def write_dynamics(self, record: Mapping[str, Any]) -> None:
         """Append a record of the training dynamics and flush it to disk.
@@ -216,7 +250,7 @@ class RunFolder:
         Raises:
             WriteError: If it cannot be written.
         """
-        with add_filename_to_errors(self.dynamics), self.dynamics.open("a") as file:
+        with add_filename_to_errors(self.dynamics_file), self.dynamics_file.open("a") as file:
             file.write(_json_line(record))
             file.flush()
             os.fsync(file.fileno())
@@ -227,19 +261,19 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged, or of another version.
         """
-        if not self.result.exists():
+        if not self.result_file.exists():
             return None
         try:
-            content = json.loads(self.result.read_text(encoding="utf-8"))
+            content = json.loads(self.result_file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"{self.result} is truncated or damaged: {error}; {RESULT_REMEDY}"
+                f"{self.result_file} is truncated or damaged: {error}; {RESULT_REMEDY}"
             ) from None
         return Result.from_json(content, self.path)
 
     def write_result(self, result: Result) -> None:
         """Write the result, without the folder, which may move."""
-        write_json(self.result, result.to_json())
+        write_json(self.result_file, result.to_json())
 
     def read_status(self) -> dict[str, Any]:
         """Read the status: at least a `state` and a `message`, and perhaps `scores`.
@@ -249,25 +283,25 @@ class RunFolder:
         Raises:
             ValueError: If the file is damaged.
         """
-        if not self.status.exists():
+        if not self.status_file.exists():
             return {"state": "waiting", "message": ""}
-        content = read_json(self.status, ("state", "message"))
-        check_types(self.status, content, _STATUS)
+        content = read_json(self.status_file, ("state", "message"))
+        check_types(self.status_file, content, _STATUS)
         return content
 
     def write_status(self, state: str, message: str = "", **entries: Any) -> None:
         """Write the status, with further entries such as `scores`."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.status, {"state": state, "message": message, **entries})
+        write_json(self.status_file, {"state": state, "message": message, **entries})
 
     @property
     def state(self) -> str:
         """`ended`, `diverged`, `unfinished`, or `waiting` if the run has not started."""
-        if self.result.exists():
+        if self.result_file.exists():
             return "ended"
         if self.read_status()["state"] == "diverged":
             return "diverged"
-        return "unfinished" if self.config.exists() else "waiting"
+        return "unfinished" if self.config_file.exists() else "waiting"
 
     def trained_seconds(self) -> float:
         """Return the training time so far, from the checkpoint; 0 without a sound one."""
@@ -277,13 +311,13 @@ class RunFolder:
 
     def clear_end(self) -> None:
         """Delete the result and the final status of a run that is trained again or further."""
-        self.result.unlink(missing_ok=True)
+        self.result_file.unlink(missing_ok=True)
         try:
             is_final = self.read_status()["state"] in ("ended", "diverged")
         except ValueError:  # damaged: the run writes it again
             is_final = True
         if is_final:
-            self.status.unlink(missing_ok=True)
+            self.status_file.unlink(missing_ok=True)
 
     def read_checkpoint(self) -> dict[str, Any]:
         """Read the latest checkpoint.

@@ -1,4 +1,4 @@
-"""Collects the folders written by `reproduce` into the archive."""
+"""Archives the runs in the folders written by `reproduce`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -29,12 +29,12 @@ from eigenrnn.experiments.training.result import is_better, selection_metric, se
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
 from eigenrnn.experiments.training.run_key import Length
 
-__all__ = ["MAX_POINTS", "CollectResult", "collect", "evaluated_curve", "training_curve"]
+__all__ = ["MAX_POINTS", "ArchiveChanges", "archive_runs", "evaluated_curve", "training_curve"]
 
 
 @dataclass
-class CollectResult:
-    """The files that `collect` wrote, kept and skipped.
+class ArchiveChanges:
+    """The files that `archive_runs` wrote, kept and skipped.
 
     Args:
         archived: The files that were written.
@@ -49,14 +49,14 @@ class CollectResult:
     other_versions: dict[Path, str] = field(default_factory=dict[Path, str])
 
 
-def collect(
+def archive_runs(
     folders: Sequence[str | Path],
     archive: str | Path,
     recipes: Mapping[str, Recipe],
     *,
     overwrite: bool = False,
     unfinished: bool = False,
-) -> CollectResult:
+) -> ArchiveChanges:
     """Archive the runs of recipes.
 
     A run is archived for every row, of any recipe, that shares it.
@@ -72,15 +72,15 @@ def collect(
             version; files archived before the error stay.
         FolderInUseError: If another process is writing to the archive.
     """
-    target, collected = Archive(archive), CollectResult()
+    target, changes = Archive(archive), ArchiveChanges()
     shared = cache(partial(_shared_runs, recipes))
-    recipe_folders = _recipe_folders(folders, recipes, collected)
+    recipe_folders = _recipe_folders(folders, recipes, changes)
     with locked(target.folder):
         for folder, recipe in recipe_folders.items():
             others = shared(recipe.reduced_to)
-            for run in _runs(folder, recipe, others, collected, unfinished=unfinished):
-                _add(run, target, collected, overwrite=overwrite)
-    return collected
+            for run in _runs(folder, recipe, others, changes, unfinished=unfinished):
+                _add(run, target, changes, overwrite=overwrite)
+    return changes
 
 
 def _shared_runs(recipes: Mapping[str, Recipe], reduced_to: Length | None) -> SharedRuns:
@@ -91,23 +91,23 @@ def _shared_runs(recipes: Mapping[str, Recipe], reduced_to: Length | None) -> Sh
     return SharedRuns({name: r.reduced(reduced_to) for name, r in can_reduce.items()})
 
 
-def _add(run: ArchivedRun, archive: Archive, collected: CollectResult, *, overwrite: bool) -> None:
+def _add(run: ArchivedRun, archive: Archive, changes: ArchiveChanges, *, overwrite: bool) -> None:
     action = archive.add(run, overwrite=overwrite)
     version = run.versions.get("eigenrnn", "of unknown version")
     if action != "kept" and version != __version__:
-        collected.other_versions[run.relative_path] = version
+        changes.other_versions[run.relative_path] = version
     if action == "archived":
-        collected.archived.append(run.relative_path)
+        changes.archived.append(run.relative_path)
     elif action == "unchanged":
-        collected.unchanged.append(run.relative_path)
+        changes.unchanged.append(run.relative_path)
     else:
-        collected.skipped[str(archive.folder / run.relative_path)] = (
+        changes.skipped[str(archive.folder / run.relative_path)] = (
             "holds a different run of the same name, which is kept (--overwrite replaces it)"
         )
 
 
 def _recipe_folders(
-    folders: Sequence[str | Path], recipes: Mapping[str, Recipe], collected: CollectResult
+    folders: Sequence[str | Path], recipes: Mapping[str, Recipe], changes: ArchiveChanges
 ) -> dict[Path, Recipe]:
     """Find the folders of recipes; an unsuitable one is an error only if it is named directly.
 
@@ -129,7 +129,7 @@ def _recipe_folders(
             except ValueError as error:
                 if folder == path:
                     raise
-                collected.skipped[str(folder)] = str(error)
+                changes.skipped[str(folder)] = str(error)
     return found
 
 
@@ -154,7 +154,7 @@ def _runs(
     folder: Path,
     recipe: Recipe,
     shared: SharedRuns,
-    collected: CollectResult,
+    changes: ArchiveChanges,
     *,
     unfinished: bool,
 ) -> Iterator[ArchivedRun]:
@@ -165,7 +165,7 @@ def _runs(
         for run in runs_in(folder, recipe, row) if isinstance(row, Row) else ():
             archived, reason = _archived(run, unfinished=unfinished)
             if archived is None:
-                collected.skipped[str(run.files.path)] = reason
+                changes.skipped[str(run.files.path)] = reason
                 continue
             result = _result(run)
             yield archived
@@ -276,7 +276,7 @@ def latest_result(files: RunFolder, task: Task) -> Result | None:
     Raises:
         ValueError: If its metrics.csv is damaged.
     """
-    if not files.metrics.is_file() or not files.metrics.read_bytes().endswith(b"\n"):
+    if not files.metrics_file.is_file() or not files.metrics_file.read_bytes().endswith(b"\n"):
         return None  # not started, or being written
     columns = files.read_metrics()
     split, best, best_step = selection_split(task), dict[str, dict[str, float]](), None
