@@ -114,13 +114,14 @@ def test_subnormal_numbers_are_not_flushed_to_zero(dtype):
 
 
 @each_type
-@pytest.mark.parametrize("count", range(1, 40))
-def test_any_count_is_evaluated_without_writing_past_the_end(count, dtype):
-    x = np.linspace(-3, 3, count, dtype=dtype)
-    y = np.full(count + 64, 7, dtype)
-    compiled.kernels.evaluate("tanh", np.dtype(dtype).name, x.ctypes.data, y.ctypes.data, count)
-    assert (y[count:] == 7).all()
-    assert np.abs(y[:count] - np.tanh(x)).max() <= 4 * np.finfo(dtype).eps
+def test_any_count_is_evaluated_without_writing_past_the_end(dtype):
+    kind = np.dtype(dtype).name
+    for count in range(1, 40):
+        x = np.linspace(-3, 3, count, dtype=dtype)
+        y = np.full(count + 64, 7, dtype)
+        compiled.kernels.evaluate("tanh", kind, x.ctypes.data, y.ctypes.data, count)
+        assert (y[count:] == 7).all()
+        assert np.abs(y[:count] - np.tanh(x)).max() <= 4 * np.finfo(dtype).eps
 
 
 def test_an_unknown_function_is_rejected():
