@@ -388,6 +388,7 @@ def test_a_compiled_constraint_notices_every_change(change):
 
 # torch's own compiler still scripts some of its modules
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_a_compiled_constraint_works_without_gradients():
     torch.compiler.reset()
     constraint = build()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from eigenrnn.analysis import numerical_abscissa
 
@@ -99,3 +100,18 @@ def test_headline_is_abscissa_and_radius():
 def test_invalid_argument_raises(W, angles, message):
     with pytest.raises(ValueError, match=message):
         numerical_abscissa(W, angles=angles)
+
+
+def test_a_solver_that_finds_no_largest_eigenvalue_is_replaced(monkeypatch):
+    eigh = scipy.linalg.eigh
+
+    def finds_none(matrix, **options):
+        values, vectors = eigh(matrix, **options)
+        return (values[:0], vectors[:, :0]) if "subset_by_index" in options else (values, vectors)
+
+    W = np.random.default_rng(2).standard_normal((6, 6))
+    expected = numerical_abscissa(W)
+    monkeypatch.setattr(scipy.linalg, "eigh", finds_none)
+    found = numerical_abscissa(W)
+    np.testing.assert_allclose(found.boundary, expected.boundary, atol=1e-9)
+    assert found.abscissa == pytest.approx(expected.abscissa)

@@ -173,7 +173,7 @@ def test_a_trial_resumes_after_its_machine_died(tmp_path, machines):
     for one, other in zip(reference, interrupted, strict=True):
         assert (one.state, other.state) == ("ended", "ended")
         assert one.result.best == other.result.best
-        folders = tmp_path / "reference" / one.trial.path, out / other.trial.path
+        folders = tmp_path / "reference" / one.path, out / other.path
         assert untimed_rows(folders[0]) == untimed_rows(folders[1])
     ignored = {"seconds": "", "attempts": ""}
     rows = [

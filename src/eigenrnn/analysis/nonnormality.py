@@ -221,9 +221,12 @@ def _farthest(W: NumberArray, direction: float) -> tuple[float, complex]:
     rotated = W if direction == 0 else np.exp(-1j * direction) * W
     eigh: Any = scipy.linalg.eigh
     last = len(W) - 1
-    values, vectors = eigh((rotated + rotated.conj().T) / 2, subset_by_index=[last, last])
-    u = vectors[:, 0]
-    return float(values[0]), complex(u.conj() @ W @ u)
+    hermitian = (rotated + rotated.conj().T) / 2
+    values, vectors = eigh(hermitian, subset_by_index=[last, last])
+    if not len(values):  # LAPACK may find none if many are almost equal
+        values, vectors = eigh(hermitian, driver="evd")
+    u = vectors[:, -1]
+    return float(values[-1]), complex(u.conj() @ W @ u)
 
 
 def _refined_maximum(
