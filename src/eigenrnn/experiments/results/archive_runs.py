@@ -75,7 +75,7 @@ def archive_runs(
     target, changes = Archive(archive), ArchiveChanges()
     shared = cache(partial(_shared_runs, recipes))
     recipe_folders = _recipe_folders(folders, recipes, changes)
-    with locked(target.folder):
+    with locked(target.folder, patience=60.0):  # another process archives in seconds
         for folder, recipe in recipe_folders.items():
             others = shared(recipe.reduced_to)
             for run in _runs(folder, recipe, others, changes, unfinished=unfinished):

@@ -158,7 +158,7 @@ def to_markdown(
         for row in recipe.rows
     ]
     own_rows = [row for row in rows if row.has_own_runs]
-    reduced = [run for run in runs if run.reduced is not None]
+    reduced = [run for run in runs if run.reduced is not None and run.trained_for is None]
     judgements = Verdicts(claims, recipes, folder).judge()
     lines = [_INTRODUCTION, "", _how_much(judgements, own_rows, runs), ""]
     lines += [*_claims(judgements, recipes), "", _CLAIMS, "", PICTURES]

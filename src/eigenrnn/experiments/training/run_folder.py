@@ -384,11 +384,14 @@ def _of_this_version(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def locked(folder: Path) -> Generator[None]:
+def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
     """Lock a folder against other processes; it is created if it does not exist.
 
     The operating system holds the lock, so a killed process leaves none behind.
 
+    Args:
+        folder: The folder.
+        patience: How many seconds to wait for another process.
     Raises:
         FolderInUseError: If another process holds the lock; the message names it.
     """
@@ -396,7 +399,7 @@ def locked(folder: Path) -> Generator[None]:
     file, holder = folder / ".lock", folder / ".lock.json"
     lock = FileLock(file)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=patience)
     except Timeout:
         raise FolderInUseError(
             f"{folder} is in use by {_lock_owner(holder)}: wait until it ends, or choose another "
