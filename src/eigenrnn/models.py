@@ -265,8 +265,7 @@ class SequenceModel(nn.Module):
     Shape:
         inputs: :math:`(T, B, M)`, or :math:`(T, M)` for a single sequence.
         lengths: :math:`(B,)`, or None if all sequences have T time steps.
-        outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`; without B for a
-            single sequence.
+        outputs: :math:`(T, B, K)` or, for the last state, :math:`(B, K)`. A single one has no B.
     Raises:
         ValueError: If `readout` is unknown, or the layer is batch first or projects its states.
     Source:
