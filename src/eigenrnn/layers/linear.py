@@ -24,6 +24,12 @@ from eigenrnn.tracing import autocasts
 __all__ = ["LRU", "LRUDirection", "MinGRU", "MinGRUDirection"]
 
 
+def _check_device(x: Tensor, weight: Tensor) -> None:
+    # before the map of the inputs, whose message names neither
+    if x.device != weight.device:
+        raise ValueError(f"expected x on {weight.device}, where the weights are, got {x.device}")
+
+
 class LRUDirection(AbstractDirection):
     r"""One LRU layer in one direction.
 
@@ -92,6 +98,7 @@ class LRUDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        _check_device(x, self.weight_ih)
         if autocasts(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
@@ -279,6 +286,7 @@ class MinGRUDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        _check_device(x, self.weight_ih)
         if autocasts(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
