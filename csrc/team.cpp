@@ -26,7 +26,6 @@ void play(void* data) {
   for (int i = work.next++; i < work.members; i = work.next++) work.body(work.context, i);
 }
 
-using Count = int (*)();
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -37,10 +36,8 @@ Parallel pool() {
       reinterpret_cast<Parallel>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
   return forked ? nullptr : found;
 }
-Count count(const char* name) { return reinterpret_cast<Count>(dlsym(RTLD_DEFAULT, name)); }
 #else
 Parallel pool() { return nullptr; }
-Count count(const char*) { return nullptr; }
 #endif
 
 }  // namespace
@@ -49,25 +46,6 @@ void watch_forks() {
 #if defined(__unix__) || defined(__APPLE__)
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
 #endif
-}
-
-void as_partners(int most, void (*body)(void*, int, int), void* context) {
-  struct Partners {
-    void (*body)(void*, int, int);
-    void* context;
-  } partners{body, context};
-  static const Count number = count("omp_get_thread_num"), all = count("omp_get_num_threads");
-  const Parallel parallel = pool();
-  if (most <= 1 || parallel == nullptr || number == nullptr || all == nullptr) {
-    body(context, 0, 1);
-    return;
-  }
-  parallel(
-      [](void* data) {
-        const Partners& work = *static_cast<Partners*>(data);
-        work.body(work.context, number(), all());
-      },
-      &partners, static_cast<unsigned>(most), 0);
 }
 
 void as_team(int members, void (*body)(void*, int), void* context) {
