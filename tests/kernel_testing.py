@@ -17,6 +17,7 @@ __all__ = [
     "INTERPRETED",
     "assert_near",
     "each_pass",
+    "fresh_memory_is_poisoned",
     "normal",
     "python",
     "ragged_sizes",
@@ -95,3 +96,16 @@ def assert_near(got, expected, bound):
             atol=scale * bound,
             msg=lambda text, name=name: f"{name}: {text}",
         )
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory_is_poisoned(monkeypatch):
+    """Uninitialised memory is NaN."""
+    new_empty = torch.Tensor.new_empty
+
+    def poisoned(*arguments, **keywords):
+        tensor = new_empty(*arguments, **keywords)
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        return tensor.fill_(torch.nan) if floating else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)

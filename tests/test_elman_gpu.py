@@ -32,6 +32,7 @@ from kernel_testing import (
     tol,
     unavailable,
 )
+from kernel_testing import fresh_memory_is_poisoned as fresh_memory_is_poisoned
 
 pytestmark = [
     pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}"),
@@ -51,19 +52,6 @@ CALL = Call(DEVICE, torch.float32, "tanh", transformed=False, state_size=3)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty = torch.Tensor.new_empty
-
-    def poisoned(*arguments, **keywords):
-        tensor = new_empty(*arguments, **keywords)
-        floating = tensor.is_floating_point() or tensor.is_complex()
-        return tensor.fill_(torch.nan) if floating else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
 
 
 def operands(T, B, N, dtype=torch.float32, *, bias=False, M=None, seed=0):

@@ -27,6 +27,7 @@ from kernel_testing import (
     tol,
     unavailable,
 )
+from kernel_testing import fresh_memory_is_poisoned as fresh_memory_is_poisoned
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}")
 
@@ -49,18 +50,6 @@ each_form = pytest.mark.parametrize("form", FORMS)
 each_order = pytest.mark.parametrize("form", ["torch", "nc-gru"])
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty = torch.Tensor.new_empty
-
-    def poisoned(*arguments, **keywords):
-        tensor = new_empty(*arguments, **keywords)
-        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
 
 
 def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None):

@@ -19,6 +19,7 @@ from kernel_testing import (
     tol,
     unavailable,
 )
+from kernel_testing import fresh_memory_is_poisoned as fresh_memory_is_poisoned
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}")
 
@@ -28,19 +29,6 @@ SHAPE = 16 * (CHUNKS - 1) + 3, 3, 7  # the last chunk is short
 each_decay = pytest.mark.parametrize("gated", [False, True], ids=["constant", "gated"])
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty = torch.Tensor.new_empty
-
-    def poisoned(*arguments, **keywords):
-        tensor = new_empty(*arguments, **keywords)
-        floating = tensor.is_floating_point() or tensor.is_complex()
-        return tensor.fill_(torch.nan) if floating else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
 
 
 def operands(shape, dtype, gated):

@@ -38,8 +38,8 @@ class Stream:
 
     Args:
         model: A recurrent layer of eigenrnn with one direction, or a `SequenceModel` around such a
-            layer; neither a `ResidualStack` nor a layer of torch. A model applies
-            its head at every step; its `readout` is ignored.
+            layer; neither a `ResidualStack` nor a layer of torch. A model applies its
+            head at every step; its `readout` is ignored.
         batch_size: The number B of sequences that run side by side; by default a single one, whose
             tensors have no batch axis.
     Shape:

@@ -131,8 +131,7 @@ def _reproduce() -> Parser:
     _add_run_arguments(
         parser,
         "runs/RECIPE, with --quick runs/RECIPE-quick, with --epochs runs/RECIPE-epochs-N, "
-        "with --steps runs/RECIPE-steps-N; "
-        "with --all: runs",
+        "with --steps runs/RECIPE-steps-N; with --all: runs",
     )
     return parser
 
@@ -295,9 +294,6 @@ def _archive() -> Parser:
         "--overwrite",
         action="store_true",
         help="replace archived runs of the same name",
-    )
-    parser.add_argument(
-        "--out", type=str, default="RESULTS.md", help="write: output file, replaced if it exists"
     )
     parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser

@@ -33,8 +33,8 @@ def estimated_seconds(row: Row) -> float | None:
 
     Here s is the number of optimiser steps and e that of evaluations. Training batches have B
     sequences of T steps; evaluation batches have the sizes :math:`T_j, B_j` and need only the
-    forward pass. Each time step uses w weights. EURNN adds the cost of its layers of rotations. A
-    busy machine takes several times as long: `RESULTS.md` lists measured times.
+    forward pass. Each time step uses w weights. EURNN adds the cost of its layers of rotations.
+    One core without AVX-512 took five to six times as long: `RESULTS.md` lists measured times.
 
     Args:
         row: A network of a recipe.

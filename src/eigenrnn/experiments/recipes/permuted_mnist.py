@@ -4,8 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row
-from eigenrnn.experiments.recipes.stacks import stack_model
+from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row, stack_model
 from eigenrnn.experiments.tasks import PixelMNIST
 from eigenrnn.experiments.training import Settings
 from eigenrnn.layers import NCGRU, AsRNN, ExpRNN, ScoRNN

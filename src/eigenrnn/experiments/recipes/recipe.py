@@ -19,12 +19,12 @@ from eigenrnn.experiments.training.description import (
 )
 from eigenrnn.experiments.training.run_key import Length
 from eigenrnn.init import Initializer
-from eigenrnn.models import SequenceModel, count_parameters
+from eigenrnn.models import ResidualStack, SequenceModel, count_parameters
 
 if TYPE_CHECKING:
     from eigenrnn.experiments.recipes.panels import Panel
 
-__all__ = ["Axis", "Computed", "Entry", "Quoted", "Recipe", "Reported", "Row"]
+__all__ = ["Axis", "Computed", "Entry", "Quoted", "Recipe", "Reported", "Row", "stack_model"]
 
 _QUICK_BATCH_SIZE = 20
 
@@ -279,6 +279,31 @@ def _layer_with_head(row: Row, generator: torch.Generator) -> nn.Module:
         head_bias_init=row.head_bias_init,
         generator=generator,
     )
+
+
+def stack_model(
+    row: Row, generator: torch.Generator, *, width: int, depth: int, dropout: float = 0.0
+) -> nn.Module:
+    """Build a residual stack of a row's layers, with the head that its task needs.
+
+    Args:
+        row: The row, whose `hidden_size` is that of each layer.
+        generator: The generator that draws the weights.
+        width: The width of the stack.
+        depth: The number of blocks.
+        dropout: The dropout probability of the blocks.
+    """
+    make_layer: Callable[..., nn.Module] = row.layer  # pyright: ignore[reportAssignmentType]
+    options = {"hidden_size": row.hidden_size, "generator": generator, **row.options}
+    stack = ResidualStack(
+        lambda inputs: make_layer(inputs, **options),
+        width,
+        depth,
+        input_size=row.task.input_size,
+        dropout=dropout,
+        generator=generator,
+    )
+    return SequenceModel(stack, row.task.output_size, row.task.readout, generator=generator)
 
 
 @dataclass(frozen=True)

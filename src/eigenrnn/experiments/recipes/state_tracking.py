@@ -12,8 +12,7 @@ from eigenrnn.constraints import (
     SpectralRadius,
     Unconstrained,
 )
-from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row
-from eigenrnn.experiments.recipes.stacks import stack_model
+from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row, stack_model
 from eigenrnn.experiments.tasks import StateTracking
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import orthogonal_

@@ -370,17 +370,12 @@ def _reduced(runs: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> list
     for (recipe, label, point, length), its in groups.items():
         (row,) = (row for row in recipes[recipe].rows if row.label == label)
         full = getattr(row.settings, length.unit) if isinstance(row, Row) else 0
+        trained = f"{length.number:,} of {full:,} {length.unit}"
         values = [run.value for run in its if run.value is not None]
         ours = f"{statistics.fmean(values):#.4g} ({len(values)})" if values else "no number"
         diverged = sum(run.state == "diverged" for run in its)
         cells = (
-            *(
-                recipe,
-                label,
-                point,
-                describe_quantity(row),
-                f"{length.number:,} of {full:,} {length.unit}",
-            ),
+            *(recipe, label, point, describe_quantity(row), trained),
             ours + (f"; {diverged} diverged" if diverged else ""),
             _updates(its),
         )

@@ -120,7 +120,7 @@ class ArchivedRun:
                 "it is not changed: archive its run again in another folder (--archive)"
             )
         reduced = content.pop("reduced")
-        return cls(**content, reduced=reduced and Length.from_json(reduced))
+        return cls(**content, reduced=None if reduced is None else Length.from_json(reduced))
 
 
 def archive_path(

@@ -116,7 +116,7 @@ def scan_chunks(
 def enter_chunks(
     ends,  # (chunks, columns)
     products,  # (chunks, columns)
-    entering,  # (chunks, columns), of which the first is set
+    entering,  # (chunks, columns); its first row, the initial states, is given
     chunks,
     columns,
     DTYPE: tl.constexpr,
