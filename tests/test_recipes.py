@@ -5,6 +5,8 @@ import json
 import math
 import signal
 import statistics
+import threading
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -16,6 +18,7 @@ from eigenrnn.experiments.errors import FolderInUseError, MissingDataError, RunE
 from eigenrnn.experiments.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
 from eigenrnn.experiments.tasks import Copying, PixelMNIST
 from eigenrnn.experiments.training import Callback, Settings
+from eigenrnn.experiments.training.run_folder import locked
 from eigenrnn.layers import TorchLSTM
 from eigenrnn.models import count_parameters
 from shrunken import ROWS
@@ -386,6 +389,25 @@ def test_a_folder_of_a_recipe_that_is_written_to_is_refused(recipe, tmp_path):
     assert len(refused) == 3
     assert not (tmp_path / "lstm-5").exists()
     assert not list(tmp_path.glob("**/.lock*"))
+
+
+def test_a_patient_process_waits_until_a_folder_is_free(tmp_path):
+    begun, freed = threading.Event(), threading.Event()
+
+    def hold():
+        with locked(tmp_path):
+            begun.set()
+            time.sleep(0.3)
+            freed.set()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert begun.wait(30)
+    with pytest.raises(FolderInUseError), locked(tmp_path):
+        pass
+    with locked(tmp_path, patience=30.0):
+        assert freed.is_set()
+    holder.join()
 
 
 def test_a_resumed_recipe_does_not_repeat_finished_runs(recipe, tmp_path):

@@ -116,11 +116,6 @@ class Outcome:
         return self._of_best_point(self.values)
 
     @property
-    def counted_selected(self) -> tuple[float, ...]:
-        """The test numbers of the models selected on validation, of the same runs."""
-        return self._of_best_point(self.selected)
-
-    @property
     def mean(self) -> float | None:
         """Our mean over the runs that count; None if there are none."""
         return statistics.fmean(self.counted_values) if self.counted_values else None
