@@ -26,7 +26,7 @@ def _copying(label: str) -> Runs:
 
 
 def _pixels(label: str) -> Runs:
-    return Runs("nnrnn/fig2", f"{label} 512 psMNIST", reduced=Length("epochs", 5))
+    return Runs("nnrnn/fig2", f"{label} 512 psMNIST", reduced=_ONE_EPOCH)
 
 
 def _characters(label: str) -> Runs:

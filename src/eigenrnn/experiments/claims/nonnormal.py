@@ -30,7 +30,7 @@ def _toy(kind: str, task: str) -> Runs:
 
 
 def _words(kind: str) -> Runs:
-    return Runs("nonnormal/table1", f"{kind} words", _SEED, reduced=Length("epochs", 5))
+    return Runs("nonnormal/table1", f"{kind} words", _SEED, reduced=Length("epochs", 1))
 
 
 def _departure(task: str) -> Runs:
