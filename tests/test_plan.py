@@ -244,7 +244,7 @@ def test_the_plan_is_printed_and_nothing_is_run(eigenrnn, monkeypatch):
         ["2", TABLE, "exact", "1", "0 s", "33 min"],
         ["2", FIGURE, "scoRNN 8", "1", "5 min", "38 min"],
     ]
-    assert out.endswith("remaining: 4 runs of 3 rows, roughly 38 min on two cores\n")
+    assert out.endswith("remaining: 4 runs of 3 rows, roughly 38 min on one core\n")
 
 
 @pytest.mark.parametrize("line", ["reproduce --all --plan", "reproduce --all"])

@@ -118,7 +118,7 @@ def _entry(judgement: Judgement) -> dict[str, Any]:
 
 
 def _plan(verdicts: Verdicts, console: Console) -> int:
-    """List the missing runs with a rough estimate of their time on two cores."""
+    """List the missing runs with a rough estimate of their time on one core."""
     table = _table("claim", "recipe", "network", "runs", "time", "in total")
     total = 0.0
     missing = list(verdicts.missing())

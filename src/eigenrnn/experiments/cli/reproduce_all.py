@@ -89,7 +89,7 @@ def _describe(plan: Plan) -> str:
     ]
     summary = (
         f"{sum(map(_count, available)):,} runs of {len(available):,} rows, roughly "
-        f"{duration(total)} on two cores"
+        f"{duration(total)} on one core"
     )
     return "\n".join(
         [*lines, f"remaining: {summary}"] if available else [*lines[1:], "no runs remain"]

@@ -14,10 +14,10 @@ from eigenrnn.layers.stacked import Stacked
 
 __all__ = ["estimated_seconds"]
 
-# Of two cores with AVX-512, as measured: docs/speed.md.
-_OUR_RATE, _TORCH_RATE = 150e9, 65e9  # multiply-adds per second
-_TIME_STEP = 8e-6  # fixed overhead per time step, in seconds
-_UPDATE = 5e-3  # seconds per optimiser step outside the recurrence
+# Of one core with AVX-512 that other work slows: the processor time of the runs in RESULTS.md.
+_OUR_RATE, _TORCH_RATE = 36e9, 15e9  # multiply-adds per second
+_TIME_STEP = 14e-6  # fixed overhead per time step, in seconds
+_UPDATE = 6e-3  # seconds per optimiser step outside the recurrence
 _ROTATION = 5e-8  # seconds per entry of W in a layer of EURNN's rotations
 # Multiply-adds of the constraint per N^3: about those of an exponential and its gradient.
 _CONSTRAINT = 30
@@ -26,7 +26,7 @@ _FORWARD = 1 / 3
 
 
 def estimated_seconds(row: Row) -> float | None:
-    r"""Roughly estimate the time of one run of a row on two cores, with its evaluations.
+    r"""Roughly estimate the time of one run of a row on one core, with its evaluations.
 
     .. math:: s \, c(T, B) + \frac{e}{3} \sum_j c(T_j, B_j), \qquad
         c(T, B) = T \max \left( \frac{3 B w}{r}, t \right) + \frac{30 N^3}{r} + b
@@ -34,7 +34,7 @@ def estimated_seconds(row: Row) -> float | None:
     Here s is the number of optimiser steps and e that of evaluations. Training batches have B
     sequences of T steps; evaluation batches have the sizes :math:`T_j, B_j` and need only the
     forward pass. Each time step uses w weights. EURNN adds the cost of its layers of rotations.
-    One core without AVX-512 took five to six times as long: `RESULTS.md` lists measured times.
+    The runs of `RESULTS.md` took between half and twice their estimate, stacks up to 2.5 times.
 
     Args:
         row: A network of a recipe.

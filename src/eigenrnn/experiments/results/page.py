@@ -16,6 +16,7 @@ from eigenrnn.experiments.results.archive import Archive, current_runs, outcome_
 from eigenrnn.experiments.results.plan import remaining_rows
 from eigenrnn.experiments.results.remarks import Remark, read_remarks
 from eigenrnn.experiments.results.verdicts import Verdicts
+from eigenrnn.experiments.tasks import StateTracking
 from eigenrnn.experiments.training.archived_run import ArchivedRun
 from eigenrnn.experiments.training.run_key import Length
 
@@ -276,15 +277,23 @@ def _papers_numbers(judgement: Judgement, recipes: Mapping[str, Recipe]) -> str:
 
 
 def _runs_by_paper(rows: Sequence[PageRow]) -> list[str]:
-    """Return one table per paper, with each row of full runs once."""
+    """Return one table per paper, with each row of full runs once.
+
+    The state-tracking runs, which are from no paper, have a page of their own.
+    """
     lines = ["", "## Runs", "", "The documentation draws the learning curves."] if rows else []
     for folder, paper in _PAPERS.items():
         its = [row for row in rows if row.recipe.name.startswith(f"{folder}/")]
         lines += ["", f"### {paper}", "", *markdown_table(_comparison(its))] if its else []
     others = [row for row in rows if row.recipe.name.partition("/")[0] not in _PAPERS]
-    return (
-        [*lines, "", "### Others", "", *markdown_table(_comparison(others))] if others else lines
-    )
+    shown = [
+        row for row in others if not isinstance(getattr(row.row, "task", None), StateTracking)
+    ]
+    lines += ["", "### Others", "", *markdown_table(_comparison(shown))] if shown else []
+    if len(shown) < len(others):
+        count = len(others) - len(shown)
+        lines += ["", f"`docs/state_tracking.md` compares {count} networks on word problems."]
+    return lines
 
 
 def _comparison(rows: Sequence[PageRow]) -> dict[str, list[str]]:

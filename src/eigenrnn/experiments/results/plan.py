@@ -109,7 +109,7 @@ class PlannedRow:
 
     @cached_property
     def seconds(self) -> float | None:
-        """A rough estimate of the time of one run on two cores; None if it needs missing data."""
+        """A rough estimate of the time of one run on one core; None if it needs missing data."""
         return estimated_seconds(self.row) if isinstance(self.row, Row) else 0.0
 
     @property
@@ -168,7 +168,7 @@ class Plan:
 
     @property
     def total_seconds(self) -> float:
-        """The estimated time on two cores; rows without an estimate count as 0."""
+        """The estimated time on one core; rows without an estimate count as 0."""
         return sum(planned.total_seconds for planned in self.rows if planned.missing_data is None)
 
     def run_remaining(

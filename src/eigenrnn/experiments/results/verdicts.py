@@ -67,7 +67,7 @@ class Verdicts:
         return recipe if runs.reduced is None else recipe.reduced(runs.reduced)
 
     def seconds(self, runs: Runs) -> float:
-        """Roughly estimate the time of some runs on two cores; 0 without an estimate."""
+        """Roughly estimate the time of some runs on one core; 0 without an estimate."""
         (row,) = self.recipe(runs).select([runs.row])
         seconds = estimated_seconds(row) if isinstance(row, Row) else None
         return runs.count * (seconds or 0.0)
