@@ -1,7 +1,9 @@
 """Times the linear recurrence beside copies of memory and beside other implementations.
 
 The floor of a pass is its bytes, read and written, over the bandwidth of a copy between existing
-tensors, measured in turns with the passes. ``python -m benchmarks.linear --help`` lists options.
+tensors, measured in turns with the passes. The passes write into existing tensors too; the columns
+*new tensor* include the time in which the system provides new memory.
+``python -m benchmarks.linear --help`` lists options.
 """
 
 import argparse
@@ -17,7 +19,8 @@ from torch._higher_order_ops import associative_scan
 
 from eigenrnn.ops import linear
 from eigenrnn.ops.compiled import kernels
-from eigenrnn.ops.linear.cpu import _linear_cpu_backward, linear_cpu
+from eigenrnn.ops.linear.cpu import backward_into, forward_into, linear_cpu
+from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 
 SHAPES = [(1000, 32, 256), (16384, 1, 256), (4096, 8, 1024)]
 CHUNK = 32  # steps in one compiled graph; a graph of all steps takes minutes to compile
@@ -89,27 +92,28 @@ def passes(
 ) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
     """Return the passes of a shape, and the arrays of its size that each reads and writes."""
     _, B, N = shape
-    x, g, target = (torch.randn(shape, dtype=dtype) for _ in range(3))
+    x, g, h, dx, target = (torch.randn(shape, dtype=dtype) for _ in range(5))
     decay = 0.99 * torch.ones(shape if gated else (N,), dtype=dtype)
-    operands = x, decay, x.new_zeros(B, N)
-    h, _ = linear_cpu(*operands, None, False, False)
-    needed = [True, True, True]
+    operands = LinearOperands(x, decay, x.new_zeros(B, N))
+    options = LinearOptions(None, reverse=False, last_only=False)
+    last, gradients = x.new_empty(B, N), (dx, torch.ones_like(decay), x.new_empty(B, N))
     calls: dict[str, Callable[[], object]] = {
         "copy": lambda: target.copy_(x),
-        "clone": x.clone,
-        "forward": lambda: linear_cpu(*operands, None, False, False),
-        "backward": lambda: _linear_cpu_backward(
-            g, None, h, *operands, None, False, False, needed
-        ),
+        "forward": lambda: forward_into(h, last, operands, options),
+        "backward": lambda: backward_into(gradients, g, None, h, operands, options),
+        "forward, new tensor": lambda: linear_cpu(*operands, *options),
+        "clone, new tensor": x.clone,
     }
-    arrays = {"copy": 2, "clone": 2, "forward": 2 + gated, "backward": 3 + 2 * gated}
+    arrays = {"copy": 2, "forward": 2 + gated, "backward": 3 + 2 * gated}
+    arrays |= {"forward, new tensor": 2 + gated, "clone, new tensor": 2}
     return calls, arrays
 
 
 def print_floor(rounds: int) -> None:
     """Print the share of the bandwidth of a copy that each pass reaches."""
-    print("| T, B, N | numbers | decay | copy GB/s | forward | backward | clone |")
-    print("|---|---|---|---:|---:|---:|---:|")
+    names = ("forward", "backward", "forward, new tensor", "clone, new tensor")
+    print("| T, B, N | numbers | decay | copy GB/s | " + " | ".join(names) + " |")
+    print("|---|---|---|---:|" + "---:|" * len(names))
     for shape in SHAPES:
         for dtype in (torch.float32, torch.complex64):
             for gated in (False, True):
@@ -121,7 +125,7 @@ def print_floor(rounds: int) -> None:
                     name: statistics.quantiles(
                         [a / b for a, b in zip(rates[name], rates["copy"], strict=True)]
                     )
-                    for name in ("forward", "backward", "clone")
+                    for name in names
                 }
                 cells = " | ".join(
                     f"{100 * m:.0f} % ({100 * a:.0f}..{100 * b:.0f})"

@@ -11,6 +11,7 @@ namespace eigenrnn::EIGENRNN_ISA {
 // Results of many bytes do not fit into the caches; they are written past them.
 constexpr isize STREAMED_BYTES = isize{1} << 23;
 constexpr isize LINE = 64;
+constexpr isize PREFETCHED = isize{1} << 12;  // bytes
 
 constexpr int IN_LINE = LINE / EIGENRNN_VECTOR_BYTES;
 
@@ -19,6 +20,12 @@ constexpr isize LINE_UNITS = LINE / static_cast<isize>(sizeof(T));
 
 // Numbers per thread and block, so that running values stay in the L1 cache.
 constexpr isize BLOCK_UNITS = 1024;
+
+// Steps from a line to the one that it prefetches. A narrow step ends before memory has answered.
+template <class T>
+EIGENRNN_INLINE isize steps_ahead(isize width) {
+  return larger(1, PREFETCHED / larger(1, width * static_cast<isize>(sizeof(T))));
+}
 
 // A vector of complex numbers holds real and imaginary parts in turn.
 template <class T>
@@ -237,7 +244,9 @@ struct LinearForward {
 
   template <bool kept, bool past>
   void columns(const T* x, const T* factors, T* h, T* state, isize width) const {
-    const isize later_x = -plan.steps.back(call.x), later = -plan.steps.back(call.decay);
+    const isize ahead = steps_ahead<T>(width);
+    const isize later_x = -ahead * plan.steps.back(call.x);
+    const isize later = -ahead * plan.steps.back(call.decay);
     isize j = 0;
     for (; j + LINE_UNITS<T> <= width; j += LINE_UNITS<T>) {
       __builtin_prefetch(x + j + later_x);
@@ -360,8 +369,10 @@ struct LinearBackward {
 
   template <bool past, bool has_g, bool has_dx, bool has_old>
   void columns(const Row& row, isize width) const {
-    const isize before_g = plan.steps.back(back.g), before = plan.steps.back(call.decay);
-    const isize before_h = plan.steps.back(call.h);
+    const isize ahead = steps_ahead<T>(width);
+    const isize before_g = ahead * plan.steps.back(back.g);
+    const isize before = ahead * plan.steps.back(call.decay);
+    const isize before_h = ahead * plan.steps.back(call.h);
     isize j = 0;
     for (; j + LINE_UNITS<T> <= width; j += LINE_UNITS<T>) {
       if constexpr (has_g) __builtin_prefetch(row.g + j + before_g);

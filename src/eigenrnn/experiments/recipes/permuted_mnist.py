@@ -7,7 +7,7 @@ from typing import Any
 from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row, stack_model
 from eigenrnn.experiments.tasks import PixelMNIST
 from eigenrnn.experiments.training import Settings
-from eigenrnn.layers import NCGRU, AsRNN, ExpRNN, ScoRNN
+from eigenrnn.layers import LRU, NCGRU, AsRNN, ExpRNN, ScoRNN
 
 __all__ = ["RECIPES"]
 
@@ -67,6 +67,7 @@ RECIPES = (
         name="permuted_mnist/stacks",
         summary="Permuted MNIST at about 135,000 parameters: residual stacks of four layers.",
         rows=(
+            _stack("LRU", LRU, 68, 132_610),
             _stack("scoRNN", ScoRNN, 96, 132_106),
             _stack("NC-GRU", NCGRU, 66, 133_330),
             _quoted("UnICORNN", 0.984, "Rusch and Mishra, ICML 2021"),

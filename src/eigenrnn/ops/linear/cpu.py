@@ -1,5 +1,6 @@
 """The linear recurrence in the compiled kernels of csrc/, as torch operators."""
 
+from collections.abc import Sequence
 from typing import Any, overload
 
 import torch
@@ -28,6 +29,14 @@ def linear_cpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     """Return all states and the last ones; with `last_only` no others are stored."""
     operands, options = records(arguments)
     h, last = _results(operands, options)
+    forward_into(h, last, operands, options)
+    return h, last
+
+
+def forward_into(
+    h: Tensor, last: Tensor, operands: LinearOperands, options: LinearOptions
+) -> None:
+    """Compute into existing tensors; a `h` of no steps is not stored."""
     x, decay, h0 = (_as_real(tensor) for tensor in operands)
     states = None if options.last_only else _as_real(h)
     kernels.linear_forward(
@@ -37,7 +46,6 @@ def linear_cpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
             *(pointer(states), _row_pointer(_as_real(last))),
         ],
     )
-    return h, last
 
 
 @torch.library.custom_op(
@@ -55,6 +63,19 @@ def _linear_cpu_backward(
     (operands, options), needed = records(arguments), arguments[-1]
     number_type(operands.x, g, g_last, h, takes_complex=True)
     gradients = _gradients(operands, h, needed)
+    backward_into(gradients, g, g_last, h, operands, options)
+    return [gradient for gradient in gradients if gradient is not None]
+
+
+def backward_into(
+    gradients: Sequence[Tensor | None],
+    g: Tensor | None,
+    g_last: Tensor | None,
+    h: Tensor,
+    operands: LinearOperands,
+    options: LinearOptions,
+) -> None:
+    """Compute the gradients of the operands into existing tensors; None: not needed."""
     _, decay, h0 = (_as_real(tensor) for tensor in operands)
     g, g_last, states = (_as_real(tensor) for tensor in (g, g_last, h))
     dx, ddecay, dh0 = (_as_real(gradient) for gradient in gradients)
@@ -63,7 +84,6 @@ def _linear_cpu_backward(
         [(0, 0, 0), pointer(decay), _row_pointer(h0), pointer(states), (0, 0, 0)],
         [pointer(g), _row_pointer(g_last), pointer(dx), pointer(ddecay), _row_pointer(dh0)],
     )
-    return [gradient for gradient in gradients if gradient is not None]
 
 
 def _results(operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
