@@ -199,6 +199,32 @@ def test_train_help_shows_no_python_classes(printed_by):
 
 
 @pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("train --help", "number of hidden units N (int, default: 128)"),
+        ("train --help", "of `lr`. (float)"),
+        ("train --help", "numbers of epochs. (epoch, plateau or list of int)"),
+        ("train --help", "or `sgd`. (default: rmsprop)"),
+        ("train --help", "all learning rates rise on a line. (int, default: 0)"),
+        ("predict --help", "symbols to continue by (int, default: 200)"),
+        ("train --task.help series", "--task.train TRAIN The training file. --task.test"),
+        ("train --task.help series", "has a new order. (default: True)"),
+        ("train --layer.help ncgru", 'out of "reset", "update" and "candidate". (list of str)'),
+        ("train --layer.help ncgru", "The number rho of entries -1 in D"),
+    ],
+)
+def test_help_shows_types_and_defaults_in_words(printed_by, line, shown):
+    assert shown in " ".join(printed_by(line).split())
+
+
+@pytest.mark.parametrize("columns", ["60", "300"])
+def test_help_fits_the_terminal_and_no_line_is_long(printed_by, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = printed_by("predict --help").splitlines()
+    assert max(map(len, lines)) <= min(int(columns), 98)
+
+
+@pytest.mark.parametrize(
     "line", ["--task.help copying", "--task.help=copying", "--task copying --task.help"]
 )
 def test_options_of_a_task_are_shown_by_its_name(printed_by, line):

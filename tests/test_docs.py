@@ -87,6 +87,20 @@ def blocks(page):
         yield Block(match["language"], match["text"], line, match["reason"])
 
 
+# the width of the text of the built pages, in characters of a block
+WIDTH = 88
+PICTURE = re.compile(r"^:::\{picture\}.*\n(?::alt:.*\n)?((?:.*\n)*?):::$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *TUTORIALS], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_blocks_are_no_wider_than_the_page(page):
+    texts = [block.text for block in blocks(page)] + PICTURE.findall(page.read_text())
+    wide = [line for text in texts for line in text.splitlines() if len(line) > WIDTH]
+    assert wide == []
+
+
 def code_blocks(page):
     for block in blocks(page):
         if block.language == "python" and block.reason is None:

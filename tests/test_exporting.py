@@ -12,7 +12,17 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.utils._pytree import tree_leaves, tree_map
 
 from cases import CELLS, NAMED, OURS
-from eigenrnn import GRU, LSTM, RNN, URNN, LanguageModel, NnRNN, ResidualStack, SequenceModel
+from eigenrnn import (
+    GRU,
+    LRU,
+    LSTM,
+    RNN,
+    URNN,
+    LanguageModel,
+    NnRNN,
+    ResidualStack,
+    SequenceModel,
+)
 from eigenrnn.constraints import Exponential, ScaledCayley
 from eigenrnn.experiments.export import export_model
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
@@ -111,6 +121,7 @@ def with_options(**options):
         URNN(M, N, **options),
         GRU(M, N, reset_after=False, update_keeps=False, nonlinearity="relu", **options),
         LSTM(M, N, cell=ScaledCayley, **options),
+        LRU(M, N, **options),
     ).eval()
 
 

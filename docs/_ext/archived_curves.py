@@ -7,11 +7,10 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from two_themes import draw
 
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results.figures import curve_figures, main_figures
-
-PICTURES = "_pictures"
 
 
 class ArchivedCurves(SphinxDirective):
@@ -27,15 +26,12 @@ class ArchivedCurves(SphinxDirective):
         folder = Path(self.env.srcdir, self.arguments[0])
         for path in sorted(folder.glob("**/*.json")):
             self.env.note_dependency(str(path))
-        output = Path(self.env.srcdir, PICTURES)
-        output.mkdir(exist_ok=True)
-        figures: list[nodes.Node] = []
-        draw = main_figures if "main" in self.options else curve_figures
-        for picture in draw(folder, RECIPES):
-            picture.plot().savefig(output / f"{picture.name}.png", dpi=110)
-            image = nodes.image(uri=f"/{PICTURES}/{picture.name}.png", alt=picture.caption)
-            figures.append(nodes.figure("", image, nodes.caption("", picture.caption)))
-        return figures
+        pictures = main_figures if "main" in self.options else curve_figures
+        return [
+            node
+            for p in pictures(folder, RECIPES)
+            for node in draw(p.plot(), self.env.srcdir, p.name, p.caption, p.caption)
+        ]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

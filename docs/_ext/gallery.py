@@ -2,15 +2,13 @@
 
 import ast
 import linecache
-from pathlib import Path
 from typing import Any
 
 import torch
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-
-PICTURES = "_pictures"
+from two_themes import draw
 
 
 class Picture(SphinxDirective):
@@ -25,12 +23,9 @@ class Picture(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         code = "\n".join(self.content)
-        path = Path(self.env.srcdir, PICTURES, f"{self.arguments[0]}.png")
-        path.parent.mkdir(exist_ok=True)
-        _value_of(code, self.arguments[0]).savefig(path, dpi=110)
+        name, alt = self.arguments[0], self.options.get("alt", "")
         listing = nodes.literal_block(code, code, language="python")
-        image = nodes.image(uri=f"/{PICTURES}/{path.name}", alt=self.options.get("alt", ""))
-        return [listing, nodes.figure("", image)]
+        return [listing, *draw(_value_of(code, name), self.env.srcdir, name, alt)]
 
 
 def _value_of(code: str, name: str) -> Any:

@@ -7,6 +7,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from two_themes import draw
 
 from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results.page import markdown_table
@@ -18,7 +19,6 @@ from eigenrnn.experiments.results.state_tracking import (
 )
 
 ARCHIVE = "../results"
-PICTURES = "_pictures"
 FIGURES = {"lengths": length_figure, "eigenvalues": eigenvalue_figure}
 
 
@@ -36,12 +36,10 @@ class TrackedStates(SphinxDirective):
         rows = tracked_rows(folder, RECIPES)
         if self.arguments[0] == "tables":
             return self._tables(rows)
-        path = Path(self.env.srcdir, PICTURES, f"state-tracking-{self.arguments[0]}.png")
-        path.parent.mkdir(exist_ok=True)
-        FIGURES[self.arguments[0]](rows).plot().savefig(path, dpi=110)
+        figure = FIGURES[self.arguments[0]](rows).plot()
         caption = " ".join(self.content)
-        image = nodes.image(uri=f"/{PICTURES}/{path.name}", alt=caption)
-        return [nodes.figure("", image, nodes.caption("", caption))]
+        name = f"state-tracking-{self.arguments[0]}"
+        return draw(figure, self.env.srcdir, name, caption, caption)
 
     def _tables(self, rows: list[Any]) -> list[nodes.Node]:
         lines: list[str] = []

@@ -11,6 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 THEMES = ("light", "dark")
+PICTURES = "_pictures"  # the folder of the pictures that the build draws
 _DARK = 0.075  # the grey level of the dark page
 _LARGEST_CHROMA = 0.1  # of a colour that counts as grey
 _PROPERTIES = ("color", "facecolor", "edgecolor", "markeredgecolor", "markerfacecolor")
@@ -46,6 +47,25 @@ def _inverted(colour: Any) -> tuple[float, ...] | None:
     return grey, grey, grey, alpha
 
 
+def both_themes(prefix: str, alt: str, caption: str = "") -> list[nodes.Node]:
+    """Return a picture in both themes, of which the page shows one."""
+    return [
+        nodes.figure(
+            "",
+            nodes.image(uri=f"{prefix}-{theme}.png", alt=alt),
+            *([nodes.caption("", caption)] if caption else ()),
+            classes=[f"only-{theme}"],
+        )
+        for theme in THEMES
+    ]
+
+
+def draw(figure: Figure, source: str, name: str, alt: str, caption: str = "") -> list[nodes.Node]:
+    """Save a figure in both themes below the folder of the pages, and return it for the page."""
+    save_both(figure, Path(source, PICTURES), name)
+    return both_themes(f"/{PICTURES}/{name}", alt, caption)
+
+
 class Drawn(SphinxDirective):
     """Show the picture that the page saves under the name in the argument, light and dark."""
 
@@ -53,13 +73,7 @@ class Drawn(SphinxDirective):
     option_spec = {"alt": str}  # noqa: RUF012, the type that docutils expects
 
     def run(self) -> list[nodes.Node]:
-        alt = self.options.get("alt", "")
-        uris = [f"pictures/{self.arguments[0]}-{theme}.png" for theme in THEMES]
-        classes = [f"only-{theme}" for theme in THEMES]
-        return [
-            nodes.figure("", nodes.image(uri=uri, alt=alt), classes=[name])
-            for uri, name in zip(uris, classes, strict=True)
-        ]
+        return both_themes(f"pictures/{self.arguments[0]}", self.options.get("alt", ""))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class FixedPoints(Analysis):
             for kind in _KINDS
             if kind in kinds
         }
-        plot.plane(axes, points, last_on_top=False)
+        plot.plane(axes, points)
         title = f"eigenvalues at {', '.join(points) or 'no'} fixed points"
         plot.label(axes, "real part", "imaginary part", title)
         return figure

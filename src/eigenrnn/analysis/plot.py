@@ -188,11 +188,10 @@ def plane(
     *,
     circle: bool = True,
     joined: Mapping[str, ArrayLike] | None = None,
-    last_on_top: bool = True,
 ) -> None:
     """Draw complex numbers as points, with the unit circle and closed curves.
 
-    Where points coincide, those of the last name are visible, or of the first.
+    Where points of several names coincide, the first is on top and the others are rings around it.
     """
     if circle:
         angles = np.linspace(0, 2 * np.pi, 361)
@@ -203,12 +202,12 @@ def plane(
         axes.plot(closed.real, closed.imag, linewidth=1, label=name)
     for k, (name, values) in enumerate(points.items()):
         z = np.asarray(values, dtype=np.complex128)
-        above = 3 + (k if last_on_top else -k) / 100
-        axes.plot(z.real, z.imag, linestyle="", marker=".", markersize=5, label=name, zorder=above)
+        style: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 5 + 5 * k}
+        axes.plot(z.real, z.imag, label=name, zorder=3 - k / 100, **style)
     axes.set_aspect("equal")
     label(axes, "real part", "imaginary part")
-    if len(points) + len(joined or {}) > 1:
-        axes.legend(fontsize="small", frameon=False, loc="upper left")
+    if len(points) + len(joined or {}) > 1:  # beside the panel, which is square
+        axes.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def paths(

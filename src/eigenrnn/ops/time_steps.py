@@ -71,12 +71,15 @@ def previous_rows(
 
 
 def running(
-    sizes: Sequence[int],
+    sizes: Sequence[int] | Tensor,
     steps: Tensor,  # (T, B, N)
 ) -> Tensor:  # (T, B, 1)
-    """Return whether each sequence runs at each step."""
+    """Return whether each sequence runs at each step; exported calls pass a tensor of lengths."""
+    T, B = steps.shape[:2]
+    if isinstance(sizes, Tensor):
+        return (torch.arange(T, device=steps.device).unsqueeze(1) < sizes).unsqueeze(2)
     counts = torch.tensor(sizes, device=steps.device).unsqueeze(1)
-    return (counts > torch.arange(steps.shape[1], device=steps.device)).unsqueeze(2)
+    return (counts > torch.arange(B, device=steps.device)).unsqueeze(2)
 
 
 def zero_padding(

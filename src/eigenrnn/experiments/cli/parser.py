@@ -5,6 +5,7 @@ import re
 from argparse import SUPPRESS, Action
 from collections.abc import Callable
 from inspect import Parameter
+from shutil import get_terminal_size
 from typing import Any, Literal
 
 import yaml
@@ -25,15 +26,45 @@ set_loader("eigenrnn", name_lookup.load_named_yaml, exceptions=(yaml.YAMLError,)
 
 
 class _Help(DefaultHelpFormatter):
-    """Omits the types of tasks and layers from help texts, and a second default."""
+    """Shows types in words, defaults that say something, and formulas without their markup."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        columns = get_terminal_size().columns - 2
+        super().__init__(prog, **{"width": min(columns, _WIDTH), **options})
 
     def _get_help_string(self, action: Action) -> str:
         if action.dest in {"task", "layer"}:
             return action.help or ""
-        text = super()._get_help_string(action)
-        if "(default:" not in (action.help or ""):
-            return text
-        return re.sub(r",? ?default: %\(default\)s", "", text).removesuffix(" ()")
+        text = super()._get_help_string(action).replace("type: %(type)s", "%(type)s")
+        text = _MATH.sub(lambda found: found[1].replace("\\", ""), text).replace("``", "")
+        if "(default:" in (action.help or ""):  # of the help's own words
+            text = _SECOND_DEFAULT.sub("", text).removesuffix(" ()")
+            return re.sub(r"\((default: .*)\) \(%\(type\)s\)$", r"(%(type)s, \1)", text)
+        says_nothing = action.default in (None, ()) or action.nargs == 0
+        return _SECOND_DEFAULT.sub("", text).removesuffix(" ()") if says_nothing else text
+
+    def _get_type_str(self, action: Action) -> str | None:
+        """Return the types that the usage does not show; text and paths need none."""
+        text = super()._get_type_str(action) or ""
+        if re.fullmatch(r"bool|Literal\[[^]]*\]", text):
+            return None
+        union = re.sub(r"^(?:Optional|Union)\[(.*)\]$", r"\1", text)
+        kinds = [kind for kind in _BETWEEN_TYPES.split(union) if kind not in _IMPLIED]
+        return " or ".join(map(_kind, kinds)) or None
+
+
+_WIDTH = 98  # of help, also on wider terminals
+_MATH = re.compile(r":math:`([^`]*)`")
+_SECOND_DEFAULT = re.compile(r",? ?default: %\(default\)s")
+_BETWEEN_TYPES = re.compile(r"(?:, | \| )(?![^\[]*\])")
+_IMPLIED = {"", "null", "str", "Path"}
+
+
+def _kind(name: str) -> str:
+    """Return the name of a type in words."""
+    if name.startswith("Literal["):
+        return re.sub(r"['\]]", "", name.removeprefix("Literal["))
+    return re.sub(r"^(?:tuple|Sequence)\[(\w+)(?:, \.\.\.)?\]$", r"list of \1", name)
 
 
 class Parser(ArgumentParser):
