@@ -96,3 +96,17 @@ def test_wrong_arguments_are_named(arguments, message, tmp_path, monkeypatch, ca
     monkeypatch.delenv("EIGENRNN_DEBUG", raising=False)
     assert main(["compare", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_runs_on_different_files_are_different_tasks(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate(("calm.csv", "wild.csv")):
+        rows = [f"{k},{0.1 * k + t},{'ab'[k % 2]}" for k in range(10) for t in range(3)]
+        (tmp_path / name).write_text("\n".join(["sequence,x,label", *rows]))
+        command = f"train --task series --task.train {name} --layer gru --hidden_size 4"
+        options = f"--steps 1 --seed {seed} --out runs/{seed}"
+        assert main([*command.split(), *options.split()]) == 0
+    capsys.readouterr()
+    assert main(["compare", "runs", "--format", "csv"]) == 0
+    rows = table_of(capsys.readouterr().out)
+    assert [row["task"] for row in rows] == ["Series (train calm.csv)", "Series (train wild.csv)"]

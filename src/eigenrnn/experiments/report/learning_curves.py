@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import commonprefix
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from eigenrnn.experiments.report.records import Records, format_description, lay
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.settings import IGNORED_SETTINGS
 
-__all__ = ["MAX_POINTS", "Curve", "Group", "curve", "group"]
+__all__ = ["MAX_POINTS", "Curve", "Group", "curve", "group", "task_options"]
 
 MAX_POINTS = 1000
 """Longer curves are averaged over blocks of steps."""
@@ -144,11 +145,24 @@ def _group_key(records: Records, run: RunFolder) -> str:
     return json.dumps([_task(run), run.config["network"], settings, place])
 
 
+def task_options(run: RunFolder) -> dict[str, Any]:
+    """Return the options of the task of a run that were set, with the names of the user's files.
+
+    The seed of the task is left out, as it may be that of the run.
+    """
+    task: Any = run.config.get("config", {}).get("options", {}).get("task")
+    given = task.get("init_args", {}) if isinstance(task, Mapping) else {}
+    files = {name: Path(given[name]).name for name in _FILES if given.get(name)}
+    options = files | run.config["task"].get("options", {})
+    return {k: v for k, v in options.items() if v is not None and not k.endswith("seed")}
+
+
+_FILES = ("train", "path")  # the options that name files, of which a run stores no content
+
+
 def _task(run: RunFolder) -> str:
-    # the task may contain the seed of the run
     task = run.config["task"]
-    options = {k: v for k, v in task.get("options", {}).items() if not k.endswith("seed")}
-    return format_description({"class": task["class"], "options": options})
+    return format_description({"class": task["class"], "options": task_options(run)})
 
 
 def _make_group(records: Records, runs: list[RunFolder]) -> Group:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eigenrnn.experiments.report.learning_curves import Group
+from eigenrnn.experiments.report.learning_curves import Group, task_options
 from eigenrnn.experiments.report.records import (
     RecipeRecord,
     format_description,
@@ -89,13 +89,29 @@ def runs(groups: Sequence[Group]) -> Table:
 
 def runs_of_all_tasks(groups: Sequence[Group]) -> Table:
     """Return a table of the results on all tasks, one row per group."""
-    tasks = {each.task: task_name(each.runs[0].config["task"]) for each in groups}
-    texts = list(tasks.values())
-    names = {t: t if texts.count(name) > 1 else name for t, name in tasks.items()}
-    several = len(tasks) > 1
+    names = _task_names(groups)
+    several = len(names) > 1
     return Table.of(
         [({"task": names[g.task]} if several else {}) | _group_results(g) for g in groups]
     )
+
+
+def _task_names(groups: Sequence[Group]) -> dict[str, str]:
+    """Return a name for each task, with the options that tell it from others of that name."""
+    tasks = {
+        each.task: (task_name(each.runs[0].config["task"]), task_options(each.runs[0]))
+        for each in groups
+    }
+    names: dict[str, str] = {}
+    for task, (name, options) in tasks.items():
+        alike = [others for other, others in tasks.values() if other == name]
+        differing = [
+            f"{key} {value}"
+            for key, value in options.items()
+            if any(others.get(key) != value for others in alike)
+        ]
+        names[task] = f"{name} ({', '.join(differing)})" if differing else name
+    return names
 
 
 def chosen_by(groups: Sequence[Group]) -> str:
