@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,13 +13,16 @@ from torch.nn import Parameter
 from eigenrnn.constraints import Constraint, DiagonalDisc
 from eigenrnn.constraints.diagonal import AbstractDiagonal
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
+from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, hooks
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops import linear
+from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS
 from eigenrnn.ops.time_steps import running
-from eigenrnn.tracing import autocasts
+from eigenrnn.tracing import autocasts, is_eager
+
+_D = TypeVar("_D", bound="LRUDirection | MinGRUDirection")
 
 __all__ = ["LRU", "LRUDirection", "MinGRU", "MinGRUDirection"]
 
@@ -121,12 +124,25 @@ class LRUDirection(AbstractDirection):
         )
         return h if last_only else self._output(x, h, batch_sizes), last
 
+    def step(
+        self,
+        x: Tensor,  # (B, M)
+        state: Tensor,  # (B, S)
+    ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
+        decay = self._cast(self.weight_hh) if self.frozen is None else self.frozen
+        wide = at_least_float32(x.dtype)
+        u, state = F.linear(x, self.weight_ih).to(wide), state.to(wide)
+        if decay.is_complex():
+            u, state = (torch.complex(*parts.chunk(2, dim=1)) for parts in (u, state))
+        h = torch.addcmul(u * self.gamma_log.exp(), decay.to(u.dtype), state)
+        state = self.as_state(h)
+        return self.output_at(x, state), state
+
     def output_at(self, x: Tensor, state: Tensor) -> Tensor:
-        weight = self.weight_out
-        if self.state_size > self.hidden_size:
-            real, imaginary = weight.chunk(2, dim=1)
-            weight = torch.cat([real, -imaginary], dim=1)
-        return F.linear(state, weight, self.output_bias) + F.linear(x, self.weight_skip)
+        if self.state_size > self.hidden_size:  # the real part of a product of complex numbers
+            real, imaginary = state.chunk(2, dim=-1)
+            state = torch.cat([real, -imaginary], dim=-1)
+        return F.linear(state, self.weight_out, self.output_bias) + F.linear(x, self.weight_skip)
 
     def as_state(self, h: Tensor) -> Tensor:
         parts = torch.cat([h.real, h.imag], dim=-1) if h.is_complex() else h
@@ -152,7 +168,35 @@ class LRUDirection(AbstractDirection):
         return y if batch_sizes is None else torch.where(running(batch_sizes, y), y, 0.0)
 
 
-class LRU(Stacked[LRUDirection]):
+class _LinearLayer(Stacked[_D]):
+    """The base class of the layers here, which compute a single step without the recurrence.
+
+    Both directions have ``step(x, state)``: the output and the new state of one time step.
+    """
+
+    def _run_step(
+        self,
+        x: Tensor,  # (B, M)
+        h0: Tensor,  # (L, B, S)
+    ) -> tuple[Tensor, Tensor]:  # (B, N), (L, B, S)
+        directions = self.all_directions()
+        if (
+            not is_eager()
+            or self.backend is not None
+            or in_forced_block()
+            or autocasts(x.device.type)
+            or (self.training and self.dropout)
+            or any(any(hooks(direction)) for direction in directions)
+        ):
+            return super()._run_step(x, h0)
+        last: list[Tensor] = []
+        for direction, state in zip(directions, h0, strict=True):
+            x, state = direction.step(x, state)  # noqa: PLW2901, the state after the step
+            last.append(state)
+        return x, torch.stack(last)
+
+
+class LRU(_LinearLayer[LRUDirection]):
     r"""Linear recurrent unit: a linear recurrence of N independent complex units.
 
     .. math:: h_t = \lambda \odot h_{t-1} + \gamma \odot B x_t, \qquad
@@ -302,6 +346,15 @@ class MinGRUDirection(AbstractDirection):
             last_only=last_only,
         )
 
+    def step(
+        self,
+        x: Tensor,  # (B, M)
+        state: Tensor,  # (B, N)
+    ) -> tuple[Tensor, Tensor]:  # (B, N), (B, N)
+        gate, candidate = F.linear(x, self.weight_ih, self.input_bias).chunk(2, dim=1)
+        h = torch.sigmoid(gate) * _positive(candidate) + self._decay(gate) * state
+        return h, h
+
     def _decay(self, gate: Tensor) -> Tensor:
         low, high = self.decays
         return low + (high - low) * torch.sigmoid(-gate)
@@ -313,7 +366,7 @@ class MinGRUDirection(AbstractDirection):
         return self._decay(self.input_bias[: self.hidden_size])
 
 
-class MinGRU(Stacked[MinGRUDirection]):
+class MinGRU(_LinearLayer[MinGRUDirection]):
     r"""Minimal GRU: a linear recurrence whose decay is a gate of the input alone.
 
     .. math::

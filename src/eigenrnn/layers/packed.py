@@ -31,6 +31,8 @@ def pack_steps(layer: Any, head: nn.Module | None = None) -> Any:
     directions: list[AbstractDirection] = layer.all_directions()
     if kernels is None or layer.bidirectional or any(d.frozen is None for d in directions):
         return None
+    if any(type(d).stepper is AbstractDirection.stepper for d in directions):
+        return None
     if (layer.backend or forced() or "cpu") != "cpu" or type(head) not in (type(None), nn.Linear):
         return None
     modules: list[nn.Module] = [*directions] if head is None else [*directions, head]

@@ -205,8 +205,7 @@ class Stacked(nn.Module, Generic[_D]):
         batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
         check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
         h0 = self._initial_states(h, batched.shape[0], x_t.dim() == 1)
-        output, h_n = self._run(batched.unsqueeze(0), h0, None)
-        output = cast("Tensor", output).squeeze(0)
+        output, h_n = self._run_step(batched, h0)
         return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
 
     def initial_state(self, batch_size: int | None = None) -> Any:
@@ -334,6 +333,15 @@ class Stacked(nn.Module, Generic[_D]):
         output, h_n = run(x, h0, packed.batch_sizes.tolist())
         output = None if output is None else pack_like(packed, output, sequence_lengths)
         return output, unsort_states(packed, h_n)
+
+    def _run_step(
+        self,
+        x: Tensor,  # (B, M)
+        h0: Tensor,  # (L, B, S)
+    ) -> tuple[Tensor, Tensor]:  # (B, N), (L, B, S)
+        """Compute a single time step of all layers."""
+        output, h_n = self._run(x.unsqueeze(0), h0, None)
+        return cast("Tensor", output).squeeze(0), h_n
 
     def _run(
         self,
