@@ -47,6 +47,27 @@ def global_streams_untouched():
     np.testing.assert_equal(np.random.get_state(), numpy_state)  # noqa: NPY002
 
 
+@pytest.fixture
+def fresh_memory_is_poisoned(monkeypatch):
+    """Uninitialised memory is NaN."""
+    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
+
+    def poisoned(tensor):
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        return tensor.fill_(torch.nan) if floating else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads during a test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def reproduced_once(tmp_path_factory):
     """Both seeds of the tiny table's network, as `reproduce` leaves them."""

@@ -8,16 +8,28 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from eigenrnn.linalg import tol
+from eigenrnn.ops import compiled
 from eigenrnn.ops.gpu import INTERPRETED, unavailable
 
 __all__ = [
     "DEVICE",
     "INTERPRETED",
+    "MAPS",
+    "SpiedKernels",
+    "Work",
     "assert_near",
+    "assert_passes_with_isa",
+    "each_direction",
+    "each_isa",
+    "each_map",
     "each_pass",
-    "fresh_memory_is_poisoned",
+    "each_raggedness",
+    "forward_mode",
+    "needs_kernels",
     "normal",
     "python",
     "ragged_sizes",
@@ -30,7 +42,15 @@ __all__ = [
 ROOT = Path(__file__).parents[1]
 DEVICE = "cpu" if INTERPRETED else "cuda"
 
+needs_kernels = pytest.mark.skipif(
+    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
+)
+# torch's own forward mode uses the deprecated torch.jit.script
+forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
+MAPS = {"no map": None, "one channel": 1, "three channels": 3, "many channels": 37}
 # Every pair of a number of channels of the input map (None: no map), a direction and a raggedness.
 PASSES = {
     "no map": (None, False, False),
@@ -42,6 +62,8 @@ PASSES = {
     "many channels, ragged": (37, False, True),
     "many channels, reverse": (37, True, False),
 }
+each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
+each_isa = pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
 each_pass = pytest.mark.parametrize(("M", "reverse", "ragged"), PASSES.values(), ids=PASSES.keys())
 
 
@@ -98,14 +120,57 @@ def assert_near(got, expected, bound):
         )
 
 
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty = torch.Tensor.new_empty
+def assert_passes_with_isa(isa, *arguments):
+    """Run tests with another instruction set of the compiled kernels."""
+    if "EIGENRNN_ISA" in os.environ:
+        pytest.skip("this is the inner run of itself")
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, EIGENRNN_ISA=isa)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
 
-    def poisoned(*arguments, **keywords):
-        tensor = new_empty(*arguments, **keywords)
-        floating = tensor.is_floating_point() or tensor.is_complex()
-        return tensor.fill_(torch.nan) if floating else tensor
 
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
+class SpiedKernels:
+    """Calls the compiled kernels and records the arguments of a recurrence.
+
+    `views` are those of the last forward call, `gradients` those of the last backward call.
+    """
+
+    def __init__(self, recurrence):
+        self.recurrence = recurrence
+        self.views = self.gradients = None
+
+    def __getattr__(self, name):
+        kernel = getattr(compiled.kernels, name)
+
+        def forward(*arguments):
+            self.views = arguments[-1]
+            kernel(*arguments)
+
+        def backward(*arguments):
+            self.gradients = arguments[-1]
+            kernel(*arguments)
+
+        spied = {f"{self.recurrence}_forward": forward, f"{self.recurrence}_backward": backward}
+        return spied.get(name, kernel)
+
+
+class Work(TorchDispatchMode):
+    """Counts operations and the numbers that they write, also inside our operators.
+
+    Args:
+        inside: The implementation of each of our operators.
+    """
+
+    def __init__(self, inside):
+        super().__init__()
+        self.inside = inside
+        self.operations = self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in self.inside:
+            with self:
+                return self.inside[func](*args, **(kwargs or {}))
+        outputs = func(*args, **(kwargs or {}))
+        self.operations += 1
+        self.numbers += sum(t.numel() for t in tree_leaves(outputs) if torch.is_tensor(t))
+        return outputs

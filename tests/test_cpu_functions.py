@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from eigenrnn.ops import compiled
+from kernel_testing import needs_kernels
 
-pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
-)
+pytestmark = needs_kernels
 
 BOUND = 2  # units in the last place
 WIDER = {np.float32: np.float64, np.float64: np.longdouble}

@@ -13,10 +13,9 @@ import torch
 
 from eigenrnn.ops import compiled, elman
 from eigenrnn.ops.elman import cpu
+from kernel_testing import needs_kernels
 
-pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
-)
+pytestmark = needs_kernels
 
 where_processes_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 

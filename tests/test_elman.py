@@ -5,8 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
@@ -15,7 +13,10 @@ from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands, loop
 from eigenrnn.ops.elman.backward import bias_gradient
+from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
 from states import elman
+
+pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
 REAL = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
@@ -32,23 +33,6 @@ NO_KERNEL = ("cpu", torch.float16)
 QUICK = [name for name in BACKENDS if name not in ("gpu", "torch")]
 each_backend = pytest.mark.parametrize("backend", QUICK)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-
-# torch's own forward mode uses the deprecated torch.jit.script
-forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
-
-    def poisoned(tensor):
-        return tensor.fill_(torch.nan) if tensor.dtype in EXACT else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
 
 
 def normal(generator, shape, dtype):
@@ -67,11 +51,6 @@ def operands(T, B, N, dtype=torch.float64, *, bias=False, seed=0):
     if bias:
         tensors.append(normal(generator, (N,), dtype).real.clone() / 2)
     return [tensor.requires_grad_() for tensor in tensors]
-
-
-def ragged_sizes(T, B):
-    """Batch sizes that descend from B to one sequence at the last step."""
-    return [max(1, B - t * B // T) for t in range(T)]
 
 
 def options_of(case, T, B, *, reverse=False, ragged=False):
@@ -523,26 +502,9 @@ INSIDE = {
 }
 
 
-class Work(TorchDispatchMode):
-    """Counts operations and the numbers that they write, also inside our operators."""
-
-    def __init__(self):
-        super().__init__()
-        self.operations = self.numbers = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func in INSIDE:
-            with self:
-                return INSIDE[func](*args, **(kwargs or {}))
-        outputs = func(*args, **(kwargs or {}))
-        self.operations += 1
-        self.numbers += sum(t.numel() for t in tree_leaves(outputs) if torch.is_tensor(t))
-        return outputs
-
-
 def work_of(T, backend, what, *, ragged):
     tensors = operands(T, 3, 2, bias=True)
-    forward, backward = Work(), Work()
+    forward, backward = Work(INSIDE), Work(INSIDE)
     with forward:
         h = elman(*tensors, backend=backend, **options_of("modrelu", T, 3, ragged=ragged))
     with backward:

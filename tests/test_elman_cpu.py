@@ -3,9 +3,6 @@
 import contextlib
 import itertools
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,13 +13,27 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands, cpu
-from kernel_testing import assert_near, each_pass
-
-pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
+from kernel_testing import (
+    MAPS,
+    SpiedKernels,
+    assert_near,
+    assert_passes_with_isa,
+    each_direction,
+    each_isa,
+    each_map,
+    each_pass,
+    each_raggedness,
+    needs_kernels,
+    python,
+    ragged_sizes,
+    same,
 )
 
-ROOT = Path(__file__).parents[1]
+pytestmark = [
+    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
+    needs_kernels,
+]
+
 FLOATS = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
 NAMES = ("x", "W", "h0", "bias", "U", "c")
@@ -44,18 +55,14 @@ SHAPES = [
     (784, 3, 2),
     (784, 17, 1),
 ]
-MAPS = {"no map": None, "one channel": 1, "three channels": 3, "many channels": 37}
 
 each_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=str)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 # modReLU is discontinuous. Among millions of float32 numbers, some are so close to its jump that
 # rounding moves them across; in float64 none are
 each_smoothness = pytest.mark.parametrize(
     ("case", "dtype"), [("elu", torch.float32), ("modrelu", torch.float64)], ids=["elu", "modrelu"]
 )
-each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
 with_and_without_map = pytest.mark.parametrize("M", [None, 3], ids=["no map", "three channels"])
 each_map_full_or_ragged = pytest.mark.parametrize(
     ("M", "ragged"), [(None, True), (1, False), (3, True), (37, False)], ids=MAPS.keys()
@@ -64,27 +71,6 @@ each_map_full_or_ragged = pytest.mark.parametrize(
 
 def each_shape(*shapes):
     return pytest.mark.parametrize("shape", shapes, ids=lambda s: "x".join(map(str, s)))
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
-
-    def poisoned(tensor):
-        floating = tensor.is_floating_point() or tensor.is_complex()
-        return tensor.fill_(torch.nan) if floating else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
-
-
-@pytest.fixture
-def threads():
-    """Sets the number of threads during a test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
 
 
 def wider(dtype):
@@ -112,11 +98,6 @@ def operands(T, B, N, dtype=torch.float32, *, bias=False, M=None, seed=0):
 
 def operands_of(case, shape, dtype=torch.float32, *, M=None):
     return operands(*shape, dtype, bias=NONLINEARITIES[case][1], M=M)
-
-
-def ragged_sizes(T, B):
-    """Batch sizes that descend from B to one sequence at the last step."""
-    return [max(1, B - t * B // T) for t in range(T)]
 
 
 def options_of(case, shape, *, reverse=False, ragged=False):
@@ -163,32 +144,9 @@ def one_thread():
         torch.set_num_threads(before)
 
 
-def same(one, other):
-    """Return the names of the tensors that differ in any bit."""
-    return [name for name in one if not torch.equal(one[name], other[name])]
-
-
-class Kernels:
-    """Calls the compiled kernels and records their arguments."""
-
-    def __init__(self):
-        self.views = self.gradients = None
-
-    def __getattr__(self, name):
-        return getattr(compiled.kernels, name)
-
-    def elman_forward(self, *arguments):
-        self.views = arguments[-1]
-        compiled.kernels.elman_forward(*arguments)
-
-    def elman_backward(self, *arguments):
-        self.views, self.gradients = arguments[-2:]
-        compiled.kernels.elman_backward(*arguments)
-
-
 @pytest.fixture
 def spy(monkeypatch):
-    spy = Kernels()
+    spy = SpiedKernels("elman")
     monkeypatch.setattr(cpu, "kernels", spy)
     return spy
 
@@ -516,31 +474,16 @@ def test_the_environment_selects_the_instruction_set():
     assert isas[-1] == "portable"
 
 
-def with_isa(name, *command):
-    return subprocess.run(
-        [sys.executable, *command],
-        env=os.environ | {"EIGENRNN_ISA": name, "OMP_NUM_THREADS": "1"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
-@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+@each_isa
 def test_every_instruction_set_passes_the_tests(isa):
     chosen = (
         "values_and_gradients or (odd_sizes and not 63x) or complex or threads"
         " or instruction_set or off_by_two or count or ieee"
     )
-    files = "tests/test_elman_cpu.py", "tests/test_cpu_functions.py"
-    done = with_isa(isa, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files)
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
+    assert_passes_with_isa(isa, __file__, "tests/test_cpu_functions.py", "-k", chosen)
 
 
 def test_an_unknown_instruction_set_is_rejected_by_name():
-    done = with_isa("sse9", "-m", "eigenrnn", "list", "backends", "--json")
+    done = python("-m", "eigenrnn", "list", "backends", "--json", EIGENRNN_ISA="sse9")
     known = ", ".join(compiled.kernels.isas)
     assert f"expected EIGENRNN_ISA among {known}, got sse9" in done.stdout

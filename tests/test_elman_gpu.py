@@ -24,6 +24,8 @@ from kernel_testing import (
     DEVICE,
     INTERPRETED,
     assert_near,
+    each_direction,
+    each_raggedness,
     normal,
     python,
     ragged_sizes,
@@ -32,9 +34,9 @@ from kernel_testing import (
     tol,
     unavailable,
 )
-from kernel_testing import fresh_memory_is_poisoned as fresh_memory_is_poisoned
 
 pytestmark = [
+    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
     pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}"),
     # numpy warns when the interpreter computes values that are not finite
     pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),
@@ -50,8 +52,6 @@ ONE_ROUNDING = {
 CALL = Call(DEVICE, torch.float32, "tanh", transformed=False, state_size=3)
 
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
 
 def operands(T, B, N, dtype=torch.float32, *, bias=False, M=None, seed=0):

@@ -1,10 +1,6 @@
 """The compiled kernels of the gated recurrence agree with the reference."""
 
 import itertools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,15 +8,27 @@ import torch
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
-from eigenrnn.ops import compiled, gru
+from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, cpu
-from kernel_testing import assert_near, each_pass
-
-pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
+from kernel_testing import (
+    SpiedKernels,
+    assert_near,
+    assert_passes_with_isa,
+    each_direction,
+    each_isa,
+    each_map,
+    each_pass,
+    each_raggedness,
+    needs_kernels,
+    ragged_sizes,
+    same,
 )
 
-ROOT = Path(__file__).parents[1]
+pytestmark = [
+    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
+    needs_kernels,
+]
+
 NAMES = ("x", "W", "h0", "bias", "recurrent_bias", "U", "c")
 # (reset after the candidate's matrix, update keeps the state)
 FORMS = {
@@ -41,15 +49,11 @@ SHAPES = [
     (63, 17, 2),
     (63, 128, 1),
 ]
-MAPS = {"no map": None, "one channel": 1, "three channels": 3, "many channels": 37}
 
 each_form = pytest.mark.parametrize("form", FORMS)
 each_order = pytest.mark.parametrize("form", ["torch", "nc-gru"])
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
 each_map_full_or_ragged = pytest.mark.parametrize(
     ("M", "ragged"), [(None, True), (1, False)], ids=["no map", "one channel"]
 )
@@ -62,45 +66,9 @@ each_smoothness = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty = torch.Tensor.new_empty
-
-    def poisoned(*arguments, **keywords):
-        tensor = new_empty(*arguments, **keywords)
-        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
-
-
-@pytest.fixture
-def threads():
-    """Sets the number of threads during a test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def spy(monkeypatch):
-    """Calls the compiled kernels and records their arguments."""
-
-    class Spy:
-        views = gradients = None
-
-        def __getattr__(self, name):
-            return getattr(compiled.kernels, name)
-
-        def gru_forward(self, *arguments):
-            self.views = arguments[-1]
-            compiled.kernels.gru_forward(*arguments)
-
-        def gru_backward(self, *arguments):
-            self.views, self.gradients = arguments[-2:]
-            compiled.kernels.gru_backward(*arguments)
-
-    spy = Spy()
+    spy = SpiedKernels("gru")
     monkeypatch.setattr(cpu, "kernels", spy)
     return spy
 
@@ -126,11 +94,6 @@ def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None, s
         None if M is None else normal(3 * N) / 2,
     ]
     return [None if v is None else v.to(dtype) for v in tensors]
-
-
-def ragged_sizes(T, B):
-    """Batch sizes that descend from B to one sequence at the last step."""
-    return [max(1, B - t * B // T) for t in range(T)]
 
 
 def options_of(form, case, shape, *, reverse=False, ragged=False):
@@ -166,11 +129,6 @@ def assert_equals_reference(tensors, options):
     # rounding errors accumulate over T steps, each with a sum over N
     bound = tol(tensors[1].dtype, T + N)
     assert_near(got, evaluated(BACKENDS["reference"], exact, options), bound)
-
-
-def same(one, other):
-    """Return the names of the tensors that differ in any bit."""
-    return [name for name in one if not torch.equal(one[name], other[name])]
 
 
 # --------------------------------------------------------------- comparison with the reference
@@ -460,20 +418,10 @@ def test_a_sequence_does_not_depend_on_its_batch(form):
 # ---------------------------------------------------------------------------- instruction sets
 
 
-@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
-@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+@each_isa
 def test_every_instruction_set_passes_the_tests(isa):
     chosen = "odd_sizes or values_and_gradients or threads"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, __file__],
-        env=os.environ | {"EIGENRNN_ISA": isa},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
+    assert_passes_with_isa(isa, __file__, "-k", chosen)
 
 
 @pytest.mark.parametrize("shape", [(784, 1, 31), (784, 3, 2), (300, 2, 190)], ids=str)

@@ -19,6 +19,8 @@ from eigenrnn.ops.gru.operands import kernel_arguments
 from kernel_testing import (
     DEVICE,
     assert_near,
+    each_direction,
+    each_raggedness,
     normal,
     python,
     ragged_sizes,
@@ -27,9 +29,11 @@ from kernel_testing import (
     tol,
     unavailable,
 )
-from kernel_testing import fresh_memory_is_poisoned as fresh_memory_is_poisoned
 
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}")
+pytestmark = [
+    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
+    pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}"),
+]
 
 NAMES = ("x", "W", "h0", "bias", "recurrent_bias", "U", "c")
 # (reset after the candidate's matrix, update keeps the state)
@@ -48,8 +52,6 @@ ONE_ROUNDING = {
 
 each_form = pytest.mark.parametrize("form", FORMS)
 each_order = pytest.mark.parametrize("form", ["torch", "nc-gru"])
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
 
 def operands(shape, form="torch", case="tanh", dtype=torch.float32, *, M=None):

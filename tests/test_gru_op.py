@@ -5,8 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
@@ -14,7 +12,10 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
 from eigenrnn.ops.gru import gru as public_gru
 from eigenrnn.ops.gru.operands import kernel_arguments
+from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
 from states import gru
+
+pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
 # (reset after the candidate's matrix, update keeps the state)
 FORMS = {
@@ -31,23 +32,6 @@ QUICK = [name for name in BACKENDS if name not in ("gpu", "torch")]
 each_backend = pytest.mark.parametrize("backend", QUICK)
 each_form = pytest.mark.parametrize("form", FORMS)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-
-# torch's own forward mode uses the deprecated torch.jit.script
-forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
-
-    def poisoned(tensor):
-        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
 
 
 def operands(T, B, N, form="torch", case="tanh", dtype=torch.float64, *, seed=0):
@@ -74,11 +58,6 @@ def with_leaves(tensors, leaves):
     """Replace the tensors that are not None."""
     leaves = iter(leaves)
     return [None if tensor is None else next(leaves) for tensor in tensors]
-
-
-def ragged_sizes(T, B):
-    """Batch sizes that descend from B to one sequence at the last step."""
-    return [max(1, B - t * B // T) for t in range(T)]
 
 
 def options_of(form, case, T, B, *, reverse=False, ragged=False):
@@ -458,26 +437,9 @@ INSIDE = {
 }
 
 
-class Work(TorchDispatchMode):
-    """Counts operations and the numbers that they write, also inside our operators."""
-
-    def __init__(self):
-        super().__init__()
-        self.operations = self.numbers = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func in INSIDE:
-            with self:
-                return INSIDE[func](*args, **(kwargs or {}))
-        outputs = func(*args, **(kwargs or {}))
-        self.operations += 1
-        self.numbers += sum(t.numel() for t in tree_leaves(outputs) if torch.is_tensor(t))
-        return outputs
-
-
 def work_of(T, form, what, *, ragged=False):
     tensors = operands(T, 3, 2, form, "modrelu")
-    there, back = Work(), Work()
+    there, back = Work(INSIDE), Work(INSIDE)
     with there:
         h = gru(*tensors, backend="loop", **options_of(form, "modrelu", T, 3, ragged=ragged))
     with back:

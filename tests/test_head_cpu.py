@@ -1,10 +1,5 @@
 """The fused head of the compiled kernels equals a linear layer after the recurrence."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,17 +12,26 @@ from eigenrnn.constraints import ScaledCayley
 from eigenrnn.init import haar_
 from eigenrnn.layers import GRU, RNN, AsRNN
 from eigenrnn.linalg import tol
-from eigenrnn.ops import compiled, elman, use_backend
+from eigenrnn.ops import elman, use_backend
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands, cpu
 from eigenrnn.ops.elman.operands import kernel_arguments
-from kernel_testing import assert_near, each_pass
-
-pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
+from kernel_testing import (
+    SpiedKernels,
+    assert_near,
+    assert_passes_with_isa,
+    each_direction,
+    each_isa,
+    each_pass,
+    each_raggedness,
+    needs_kernels,
 )
 
-ROOT = Path(__file__).parents[1]
+pytestmark = [
+    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
+    needs_kernels,
+]
+
 NAMES = ("x", "W", "h0", "bias", "U", "c", "V", "d")
 # T, B, N, K; K of 1, 9, 16, 17 and 50: part of a vector, one vector, and more than one
 SIZES = [
@@ -44,28 +48,7 @@ SIZES = [
 
 each_size = pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 each_map = pytest.mark.parametrize("M", [None, 1, 3], ids=["no map", "one channel", "three"])
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty = torch.Tensor.new_empty
-
-    def poisoned(*arguments, **keywords):
-        return new_empty(*arguments, **keywords).fill_(torch.nan)
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
-
-
-@pytest.fixture
-def threads():
-    """Sets the number of threads during a test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
 
 
 def normal(seed, *shape):
@@ -103,6 +86,10 @@ def present(tensors):
     return {name: v for name, v in tensors.items() if v is not None}
 
 
+def fuses_head(spy):
+    return spy.views is not None and spy.views[-1][0] != 0
+
+
 def separate_head(V, d=None, backend="reference", **tensors):
     h, last = elman(**tensors, backend=backend)
     return F.linear(h, V, d), last
@@ -127,31 +114,9 @@ def assert_equals_reference(tensors, options, **choice):
     assert_near(got, evaluated(separate_head, exact, options, **choice), bound)
 
 
-class Spy:
-    """Calls the compiled kernels and records their views."""
-
-    def __init__(self):
-        self.forward = self.backward = None
-
-    def __getattr__(self, name):
-        return getattr(compiled.kernels, name)
-
-    def elman_forward(self, *arguments):
-        self.forward = arguments[-1]
-        compiled.kernels.elman_forward(*arguments)
-
-    def elman_backward(self, *arguments):
-        self.backward = arguments[-1]
-        compiled.kernels.elman_backward(*arguments)
-
-    @property
-    def fuses_head(self):
-        return self.forward is not None and self.forward[-1][0] != 0
-
-
 @pytest.fixture
 def spy(monkeypatch):
-    spy = Spy()
+    spy = SpiedKernels("elman")
     monkeypatch.setattr(cpu, "kernels", spy)
     return spy
 
@@ -169,7 +134,7 @@ def test_outputs_and_gradients_agree_with_the_reference_at_odd_sizes(
 ):
     tensors = operands(size, dtype)
     assert_equals_reference(tensors, options_of(size, ragged=ragged, reverse=reverse))
-    assert spy.fuses_head == (size[3] > 0)
+    assert fuses_head(spy) == (size[3] > 0)
 
 
 @each_pass
@@ -179,20 +144,20 @@ def test_outputs_are_right_for_all_options(spy, nonlinearity, M, reverse, ragged
     tensors = operands(size, M=M, bias=nonlinearity == "modrelu")
     options = options_of(size, ragged=ragged, reverse=reverse, nonlinearity=nonlinearity)
     assert_equals_reference(tensors, options)
-    assert spy.fuses_head
+    assert fuses_head(spy)
 
 
 @each_raggedness
 def test_the_outputs_alone_may_have_a_gradient(spy, ragged):
     size = 9, 5, 33, 9
     assert_equals_reference(operands(size), options_of(size, ragged=ragged), of_last=False)
-    assert spy.backward[0] == (0, 0, 0)  # no gradient of the states is written
+    assert spy.gradients[0] == (0, 0, 0)  # no gradient of the states is written
 
 
 def test_outputs_need_no_bias(spy):
     size = 9, 5, 33, 9
     assert_equals_reference(operands(size, shift=False), options_of(size, ragged=True))
-    assert spy.fuses_head
+    assert fuses_head(spy)
 
 
 @pytest.mark.parametrize(("N", "M", "K"), [(3, 0, 2), (0, 3, 2), (0, 3, 0)], ids=str)
@@ -228,7 +193,7 @@ def test_an_expanded_gradient_equals_a_full_one(spy):
     y, _ = elman(**leaves)
     of = tuple(leaves.values())
     expanded = torch.autograd.grad(y.sum(), of, retain_graph=True)
-    assert spy.backward[8][1:] == (0, 0)  # one row, expanded
+    assert spy.gradients[8][1:] == (0, 0)  # one row, expanded
     assert all(map(torch.equal, expanded, torch.autograd.grad(y, of, torch.ones_like(y))))
 
 
@@ -242,7 +207,7 @@ def test_gradients_are_read_without_copies(spy, B, ragged):
     expected = torch.autograd.grad(y, of, g, retain_graph=True)
     outputs_first = g.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     got = torch.autograd.grad(y, of, outputs_first)
-    assert spy.backward[8] == (outputs_first.data_ptr(), *outputs_first.stride()[:2])
+    assert spy.gradients[8] == (outputs_first.data_ptr(), *outputs_first.stride()[:2])
     for one, other in zip(got, expected, strict=True):  # except d, whose gradient torch sums
         torch.testing.assert_close(one, other, rtol=0, atol=tol(g.dtype, 31))
 
@@ -268,13 +233,13 @@ def test_only_the_requested_gradients_are_computed(spy, requested):
     y, _ = elman(**tensors, **options)
     found = torch.autograd.grad(y, tensors[requested], normal(8, *y.shape))[0]
     assert torch.equal(found, whole[requested])
-    assert {n for n, at in places.items() if spy.backward[at][0] != 0} == {requested} - {"d"}
+    assert {n for n, at in places.items() if spy.gradients[at][0] != 0} == {requested} - {"d"}
 
 
 def test_a_loss_on_the_last_states_needs_no_outputs(spy):
     leaves = {n: v.requires_grad_() for n, v in present(operands((5, 3, 19, 9))).items()}
     elman(**leaves)[1].sum().backward()
-    assert spy.backward[8:] == [(0, 0, 0)] * 2
+    assert spy.gradients[8:] == [(0, 0, 0)] * 2
     assert leaves["V"].grad is None
     assert leaves["W"].grad.any()
 
@@ -285,10 +250,10 @@ def test_without_gradients_no_states_are_stored(spy, reverse, ragged):
     size = 31, 5, 33, 9
     tensors, options = operands(size), options_of(size, ragged=ragged, reverse=reverse)
     expected = elman(**tensors, **options)
-    assert spy.forward[6] != (0, 0, 0)
+    assert spy.views[6] != (0, 0, 0)
     with torch.no_grad():
         got = elman(**tensors, **options)
-    assert spy.forward[6] == (0, 0, 0)
+    assert spy.views[6] == (0, 0, 0)
     assert all(map(torch.equal, got, expected))
 
 
@@ -390,7 +355,7 @@ OUTSIDE = {
 def test_heads_that_the_kernels_do_not_fuse_are_applied_after_them(spy, case):
     arguments = OUTSIDE[case](present(operands((5, 3, 19, 9))))
     y, last = elman(**arguments)
-    assert not spy.fuses_head
+    assert not fuses_head(spy)
     V, d = arguments.pop("V"), arguments.pop("d")
     h, expected = elman(**arguments)
     assert torch.equal(y, F.linear(h, V, d))
@@ -452,7 +417,7 @@ def test_a_model_equals_its_layer_followed_by_its_head(spy, case, lengths):
         return {str(n): v for n, v in enumerate([y.detach(), *gradients])}
 
     got = values(model(x, lengths))
-    assert spy.fuses_head == inside
+    assert fuses_head(spy) == inside
     expected = values(model.head(model.layer(x, None, lengths)[0]))
     assert_near(got, expected, tol(torch.float64, 64))
 
@@ -461,7 +426,7 @@ def test_a_packed_batch_gives_packed_outputs(spy):
     layer, head = RNN(3, 8, constraint=ScaledCayley).double(), nn.Linear(8, 5).double()
     x = pack_padded_sequence(normal(1, 6, 3, 3), [4, 6, 1], enforce_sorted=False)
     y, h_n = layer(x, head=head)
-    assert spy.fuses_head
+    assert fuses_head(spy)
     states, expected = layer(x)
     torch.testing.assert_close(y.data, head(states.data), rtol=0, atol=tol(torch.float64, 64))
     assert torch.equal(h_n, expected)
@@ -490,7 +455,7 @@ def test_a_head_that_does_more_than_a_linear_map_is_called(spy, case):
     layer, head = RNN(3, 8, constraint=ScaledCayley).double(), change(nn.Linear(8, 5).double())
     x = normal(1, 6, 4, 3)
     y, _ = layer(x, head=head)
-    assert spy.fuses_head == inside
+    assert fuses_head(spy) == inside
     torch.testing.assert_close(y, head(layer(x)[0]), rtol=0, atol=tol(torch.float64, 64))
 
 
@@ -518,18 +483,7 @@ def test_a_head_with_a_custom_forward_is_called():
 # ---------------------------------------------------------------------------- instruction sets
 
 
-@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
-@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+@each_isa
 def test_every_instruction_set_passes_the_tests(isa):
     chosen = "odd_sizes or threads or strides"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
-    done = subprocess.run(
-        [*command, "tests/test_head_cpu.py"],
-        env=os.environ | {"EIGENRNN_ISA": isa, "OMP_NUM_THREADS": "1"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
+    assert_passes_with_isa(isa, __file__, "-k", chosen)

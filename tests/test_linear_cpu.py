@@ -1,38 +1,28 @@
 """The compiled kernels of the linear recurrence agree with the reference."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from eigenrnn.linalg import tol
-from eigenrnn.ops import compiled
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
-from kernel_testing import assert_near, ragged_sizes, same
-
-pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
+from kernel_testing import (
+    assert_near,
+    assert_passes_with_isa,
+    each_direction,
+    each_isa,
+    each_raggedness,
+    needs_kernels,
+    ragged_sizes,
+    same,
 )
 
-ROOT = Path(__file__).parents[1]
+pytestmark = needs_kernels
+
 CPU = BACKENDS["cpu"]
 # above 8 MiB, where results are written past the caches
 STREAMED = {torch.float32: (129, 4, 4096), torch.complex128: (33, 4, 4096)}
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
 each_decay = pytest.mark.parametrize("gated", [False, True], ids=["constant", "gated"])
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-
-
-@pytest.fixture
-def threads():
-    """Sets the number of threads during a test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
 
 
 def operands(shape, dtype, gated):
@@ -130,16 +120,6 @@ def test_empty_tensors_give_empty_states(shape, gated):
     assert not got["ddecay"].any()
 
 
-@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
-@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+@each_isa
 def test_every_instruction_set_passes_the_tests(isa):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
-        env=os.environ | {"EIGENRNN_ISA": isa},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert " passed" in done.stdout, done.stdout  # if no kernels load, all tests are skipped
-    assert " failed" not in done.stdout, done.stdout
+    assert_passes_with_isa(isa, __file__)

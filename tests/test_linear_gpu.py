@@ -13,22 +13,24 @@ from kernel_testing import (
     DEVICE,
     INTERPRETED,
     assert_near,
+    each_direction,
+    each_raggedness,
     normal,
     ragged_sizes,
     registers,
     tol,
     unavailable,
 )
-from kernel_testing import fresh_memory_is_poisoned as fresh_memory_is_poisoned
 
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}")
+pytestmark = [
+    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
+    pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}"),
+]
 
 GPU = BACKENDS["gpu"]
 CHUNKS = 3
 SHAPE = 16 * (CHUNKS - 1) + 3, 3, 7  # the last chunk is short
 each_decay = pytest.mark.parametrize("gated", [False, True], ids=["constant", "gated"])
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
 
 def operands(shape, dtype, gated):

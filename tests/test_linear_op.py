@@ -9,7 +9,9 @@ from eigenrnn.ops import linear
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
 from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.scan import linear_loop, linear_scan
-from kernel_testing import ragged_sizes
+from kernel_testing import each_direction, each_raggedness, forward_mode, ragged_sizes
+
+pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
 COMPLEX = (torch.complex64, torch.complex128)
 DTYPES = (torch.float32, torch.float64, *COMPLEX)
@@ -18,25 +20,7 @@ SHAPES = [(1, 1, 1), (2, 3, 1), (63, 17, 33)]
 QUICK = [name for name in BACKENDS if name != "gpu"]  # which has tests of its own
 each_backend = pytest.mark.parametrize("backend", QUICK)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 each_decay = pytest.mark.parametrize("gated", [False, True], ids=["constant", "gated"])
-
-# torch's own forward mode uses the deprecated torch.jit.script
-forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
-
-    def poisoned(tensor):
-        is_number = tensor.is_floating_point() or tensor.is_complex()
-        return tensor.fill_(torch.nan) if is_number else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
 
 
 def operands(shape, dtype=torch.float64, *, gated=False, seed=0):

@@ -1,25 +1,32 @@
 """The compiled kernels of the LSTM agree with the reference."""
 
 import itertools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
-from eigenrnn.ops import compiled
 from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions, cpu
-from kernel_testing import assert_near, each_pass, ragged_sizes, same
-
-pytestmark = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
+from kernel_testing import (
+    SpiedKernels,
+    assert_near,
+    assert_passes_with_isa,
+    each_direction,
+    each_isa,
+    each_map,
+    each_pass,
+    each_raggedness,
+    needs_kernels,
+    ragged_sizes,
+    same,
 )
 
-ROOT = Path(__file__).parents[1]
+pytestmark = [
+    pytest.mark.usefixtures("fresh_memory_is_poisoned"),
+    needs_kernels,
+]
+
 CPU, REFERENCE = BACKENDS["cpu"], BACKENDS["reference"]
 NAMES = LSTMOperands._fields
 RESULTS = ("h", "last", "cell")
@@ -35,56 +42,16 @@ SHAPES = [
     (63, 17, 2),
     (63, 128, 1),
 ]
-MAPS = {"no map": None, "one channel": 1, "three channels": 3, "many channels": 37}
 
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-each_map = pytest.mark.parametrize("M", MAPS.values(), ids=MAPS.keys())
 each_map_full_or_ragged = pytest.mark.parametrize(
     ("M", "ragged"), [(None, True), (1, False)], ids=["no map", "one channel"]
 )
 
 
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty = torch.Tensor.new_empty
-
-    def poisoned(*arguments, **keywords):
-        tensor = new_empty(*arguments, **keywords)
-        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
-
-
-@pytest.fixture
-def threads():
-    """Sets the number of threads during a test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def spy(monkeypatch):
-    """Calls the compiled kernels and records their arguments."""
-
-    class Spy:
-        views = gradients = None
-
-        def __getattr__(self, name):
-            return getattr(compiled.kernels, name)
-
-        def lstm_forward(self, *arguments):
-            self.views = arguments[-1]
-            compiled.kernels.lstm_forward(*arguments)
-
-        def lstm_backward(self, *arguments):
-            self.views, self.gradients = arguments[-2:]
-            compiled.kernels.lstm_backward(*arguments)
-
-    spy = Spy()
+    spy = SpiedKernels("lstm")
     monkeypatch.setattr(cpu, "kernels", spy)
     return spy
 
@@ -401,20 +368,10 @@ def test_a_sequence_does_not_depend_on_its_batch():
 # ---------------------------------------------------------------------------- instruction sets
 
 
-@pytest.mark.skipif("EIGENRNN_ISA" in os.environ, reason="this is the inner run of itself")
-@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+@each_isa
 def test_every_instruction_set_passes_the_tests(isa):
     chosen = "odd_sizes or values_and_gradients or threads"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, __file__],
-        env=os.environ | {"EIGENRNN_ISA": isa},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
+    assert_passes_with_isa(isa, __file__, "-k", chosen)
 
 
 @pytest.mark.parametrize("shape", [(784, 1, 31), (784, 3, 2), (300, 2, 190)], ids=str)

@@ -5,35 +5,18 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions, loop
-from kernel_testing import ragged_sizes
+from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
+
+pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
 SIXTEEN = (torch.bfloat16, torch.float16)
 NO_KERNEL = ("cpu", torch.float16)
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
-
-# torch's own forward mode uses the deprecated torch.jit.script
-forward_mode = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
-
-    def poisoned(tensor):
-        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poisoned(empty_like(*a, **k)))
 
 
 def operands(T, B, N, dtype=torch.float64, *, seed=0):
@@ -406,26 +389,9 @@ INSIDE = {
 }
 
 
-class Work(TorchDispatchMode):
-    """Counts operations and the numbers that they write, also inside our operators."""
-
-    def __init__(self):
-        super().__init__()
-        self.operations = self.numbers = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func in INSIDE:
-            with self:
-                return INSIDE[func](*args, **(kwargs or {}))
-        outputs = func(*args, **(kwargs or {}))
-        self.operations += 1
-        self.numbers += sum(t.numel() for t in tree_leaves(outputs) if torch.is_tensor(t))
-        return outputs
-
-
 def work_of(T, what, *, ragged=False):
     tensors = operands(T, 3, 2)
-    there, back = Work(), Work()
+    there, back = Work(INSIDE), Work(INSIDE)
     with there:
         h, *_ = lstm(*tensors, backend="loop", **options_of(T, 3, ragged=ragged))
     with back:

@@ -13,9 +13,11 @@ from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
+from kernel_testing import each_direction, each_raggedness
 from states import elman, gru
 from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
-from test_elman import fresh_memory_is_poisoned as fresh_memory_is_poisoned
+
+pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
 T, B, N = 7, 3, 4
 RATE = 0.3
@@ -23,8 +25,6 @@ RATE = 0.3
 each_zoneout = pytest.mark.parametrize("kind", ["none", "mask", "rate"])
 each_norm = pytest.mark.parametrize("normed", [False, True], ids=["plain", "norm"])
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
 # all combinations but neither
 each_option = pytest.mark.parametrize(

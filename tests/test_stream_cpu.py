@@ -9,14 +9,12 @@ import torch
 
 from eigenrnn import GRU, LSTM, NCGRU, RNN, AsRNN, ScoRNN, ScuRNN, SequenceModel, Stream
 from eigenrnn.linalg import tol
-from eigenrnn.ops import compiled, use_backend
-from kernel_testing import python
+from eigenrnn.ops import use_backend
+from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels
+
+pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
 M, N, T = 3, 33, 7
-
-needs_kernels = pytest.mark.skipif(
-    compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
-)
 
 # Layers whose steps the kernels compute with packed weights.
 PACKED = {
@@ -46,18 +44,6 @@ OTHERS = {
 }
 each_packed = pytest.mark.parametrize("make", PACKED.values(), ids=PACKED.keys())
 each_batch = pytest.mark.parametrize("B", [None, 1, 17], ids=["single", "one", "many"])
-
-
-@pytest.fixture(autouse=True)
-def fresh_memory_is_poisoned(monkeypatch):
-    """Uninitialised memory is NaN."""
-    new_empty = torch.Tensor.new_empty
-
-    def poisoned(*arguments, **keywords):
-        tensor = new_empty(*arguments, **keywords)
-        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
 
 
 def seeded(make, *sizes, seed=0, **options):
@@ -516,10 +502,6 @@ def test_the_kernels_read_no_state_of_another_dtype():
         stream(torch.zeros(M, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
+@each_isa
 def test_every_instruction_set_gives_the_bits_of_the_whole_sequence(isa):
-    chosen = "(a_stream_gives or steps_of) and many"
-    arguments = "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, __file__
-    done = python(*arguments, EIGENRNN_ISA=isa)
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout  # if the kernels do not load, all tests are skipped
+    assert_passes_with_isa(isa, __file__, "-k", "(a_stream_gives or steps_of) and many")

@@ -17,7 +17,7 @@ from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
 from eigenrnn.ops.torch_rnn import full_precision
-from kernel_testing import assert_near, normal, ragged_sizes
+from kernel_testing import assert_near, each_direction, each_raggedness, normal, ragged_sizes
 
 CALL = Call("cuda", torch.float32, "tanh", transformed=False, state_size=8)
 # the function, its gates, its states, its biases, and its options
@@ -32,8 +32,6 @@ CASES = {
 TABLES = {"elman": ELMAN, "gru": GRU_BACKENDS, "lstm": LSTM_BACKENDS}
 
 each_case = pytest.mark.parametrize("case", CASES)
-each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-each_raggedness = pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 
 
 def operands(case, shape, dtype=torch.float64, *, M=2):
