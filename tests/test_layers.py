@@ -188,6 +188,14 @@ def test_dtrivrnn_is_an_exprnn_whose_base_moves(period):
     )
 
 
+@each_named
+def test_inputs_on_another_device_are_rejected(make):
+    layer, x = make(M, N), torch.zeros(T, B, M, device="meta")
+    for call, given in ((layer, x), (layer.step, x[0])):
+        with pytest.raises(ValueError, match="input on cpu, where the weights are, got meta"):
+            call(given)
+
+
 @pytest.mark.parametrize("period", [2.5, 0, math.nan])
 def test_dtrivrnn_rejects_a_period_that_is_not_a_positive_integer(period):
     with pytest.raises(ValueError, match=f"expected period to be a positive .*, got {period}"):

@@ -166,14 +166,6 @@ def test_eigenvalues_above_one_are_warned_of(make):
         make()
 
 
-@each_layer
-def test_inputs_on_another_device_are_rejected(make):
-    layer, x = make(M, N), torch.zeros(T, B, M, device="meta")
-    for call, given in ((layer, x), (layer.step, x[0])):
-        with pytest.raises(ValueError, match="expected x on cpu, where the weights are, got meta"):
-            call(given)
-
-
 def test_complex_inputs_are_rejected():
     with pytest.raises(
         TypeError, match=r"expected input of torch.float32, .* got torch.complex64"

@@ -194,7 +194,7 @@ class ResidualStack(nn.Module):
                 raise ValueError("expected either a PackedSequence or lengths, got both")
             packed, h_n = self._run_packed(input, hx)
             return (_last_of_packed(packed) if last_only else packed), h_n
-        check_input(input, self.input_size, self.weight_dtype)
+        check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
@@ -220,7 +220,7 @@ class ResidualStack(nn.Module):
             raise ValueError("expected layers of one direction, got bidirectional ones")
         check_step(x_t)
         batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
-        check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
+        check_input(batched.unsqueeze(0), self.input_size, self._weight)
         output, h_n = self._run(batched, h if x_t.dim() == 2 else _unsqueezed(h), _step)
         if x_t.dim() == 2:
             return output, h_n
@@ -248,8 +248,14 @@ class ResidualStack(nn.Module):
     @property
     def weight_dtype(self) -> torch.dtype:
         """The dtype that inputs must have."""
+        return self._weight.dtype
+
+    @property
+    def _weight(self) -> Tensor:
         layer = self.layers()[0]
-        return layer.weight_dtype if isinstance(layer, Stacked) else layer.weight_ih_l0.dtype
+        if isinstance(layer, Stacked):
+            return layer.all_directions()[0].weight_ih
+        return layer.weight_ih_l0
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, width={self.width}, depth={self.depth}"
@@ -304,7 +310,7 @@ class ResidualStack(nn.Module):
         return torch.where((steps < lengths).unsqueeze(2), output, 0), h_n
 
     def _run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
-        check_input(packed.data, self.input_size, self.weight_dtype)
+        check_input(packed.data, self.input_size, self._weight)
 
         def call(layer: nn.Module, data: Tensor, state: Any) -> tuple[Tensor, Any]:
             output, h_n = layer(packed._replace(data=data), state)

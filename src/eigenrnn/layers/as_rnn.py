@@ -13,12 +13,11 @@ from torch.nn import Parameter
 from eigenrnn.constraints import Constraint, Exponential
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.init import Initializer, orthogonal_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
+from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, without_autocast
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import orthogonality_error
 from eigenrnn.ops import elman
 from eigenrnn.ops.elman import BACKENDS
-from eigenrnn.tracing import autocasts
 
 __all__ = ["AsRNN"]
 
@@ -46,6 +45,7 @@ class AsDirection(AbstractDirection):
         self.s = Parameter(torch.empty(self.hidden_size))
         self.input_bias = self._parameter("input_bias", self.hidden_size)
 
+    @without_autocast
     def forward(
         self,
         x: Tensor,  # (T, B, M)
@@ -55,10 +55,6 @@ class AsDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-        if autocasts(x.device.type):
-            x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
-            with torch.autocast(x.device.type, enabled=False):
-                return self(x, h0, batch_sizes, reverse, backend, last_only)
         W, U_f = self._cast(self.weight_hh).split(self.hidden_size)
         d = self.s.abs() + self.epsilon
         W_f = U_f * d

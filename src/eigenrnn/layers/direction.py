@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Self, cast
 
 import torch
@@ -15,8 +16,11 @@ from eigenrnn.constraints.base import make_constraint
 from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
+from eigenrnn.tracing import autocasts
 
-__all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs", "hooks"]
+__all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs", "hooks", "without_autocast"]
+
+_Forward = Callable[..., tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -220,6 +224,26 @@ class AbstractDirection(nn.Module, ABC):
             return W
         # torch's dropout does not accept complex tensors
         return W * F.dropout(torch.ones_like(W.real), self.weight_drop)
+
+
+def without_autocast(forward: _Forward) -> _Forward:
+    """Decorate `forward`: under autocast it computes in the dtype of the weights."""
+
+    @wraps(forward)
+    def decorated(
+        direction: AbstractDirection,
+        x: Tensor,  # (T, B, M)
+        h0: Tensor,  # (B, S)
+        *arguments: Any,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        if not autocasts(x.device.type):
+            return forward(direction, x, h0, *arguments, **options)
+        dtype = direction.weight_ih.dtype
+        with torch.autocast(x.device.type, enabled=False):
+            return forward(direction, x.to(dtype), h0.to(dtype), *arguments, **options)
+
+    return decorated
 
 
 def _construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:

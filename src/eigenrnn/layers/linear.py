@@ -13,7 +13,12 @@ from torch.nn import Parameter
 from eigenrnn.constraints import Constraint, DiagonalDisc
 from eigenrnn.constraints.diagonal import AbstractDiagonal
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
-from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, hooks
+from eigenrnn.layers.direction import (
+    AbstractDirection,
+    DirectionConfig,
+    hooks,
+    without_autocast,
+)
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops import linear
@@ -25,12 +30,6 @@ from eigenrnn.tracing import autocasts, is_eager
 _D = TypeVar("_D", bound="LRUDirection | MinGRUDirection")
 
 __all__ = ["LRU", "LRUDirection", "MinGRU", "MinGRUDirection"]
-
-
-def _check_device(x: Tensor, weight: Tensor) -> None:
-    # before the map of the inputs, whose message names neither
-    if x.device != weight.device:
-        raise ValueError(f"expected x on {weight.device}, where the weights are, got {x.device}")
 
 
 class LRUDirection(AbstractDirection):
@@ -92,6 +91,7 @@ class LRUDirection(AbstractDirection):
         diagonal = self._concatenated() if self.frozen is None else self.frozen
         return [diagonal.diag()]
 
+    @without_autocast
     def forward(
         self,
         x: Tensor,  # (T, B, M)
@@ -101,11 +101,6 @@ class LRUDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-        _check_device(x, self.weight_ih)
-        if autocasts(x.device.type):
-            with torch.autocast(x.device.type, enabled=False):
-                x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
-                return self.forward(x, h0, batch_sizes, reverse, backend, last_only)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
         wide = at_least_float32(x.dtype)
         if not decay.is_complex():
@@ -321,6 +316,7 @@ class MinGRUDirection(AbstractDirection):
         diagonal = self._concatenated() if self.frozen is None else self.frozen
         return [diagonal.diag()]
 
+    @without_autocast
     def forward(
         self,
         x: Tensor,  # (T, B, M)
@@ -330,11 +326,6 @@ class MinGRUDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-        _check_device(x, self.weight_ih)
-        if autocasts(x.device.type):
-            with torch.autocast(x.device.type, enabled=False):
-                x, h0 = x.to(self.weight_ih.dtype), h0.to(self.weight_ih.dtype)
-                return self.forward(x, h0, batch_sizes, reverse, backend, last_only)
         gate, candidate = F.linear(x, self.weight_ih, self.input_bias).chunk(2, dim=2)
         return linear(
             torch.sigmoid(gate) * _positive(candidate),

@@ -164,7 +164,7 @@ class Stacked(nn.Module, Generic[_D]):
         run = partial(self._run, last_only=last_only, head=head)
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx, lengths, run)
-        check_input(input, self.input_size, self.weight_dtype)
+        check_input(input, self.input_size, self._weight)
         unbatched = input.dim() == 2
         x = input.unsqueeze(1) if unbatched else input
         x = x.transpose(0, 1) if self.batch_first and not unbatched else x
@@ -203,7 +203,7 @@ class Stacked(nn.Module, Generic[_D]):
             raise ValueError("expected a layer of one direction, got a bidirectional one")
         check_step(x_t)
         batched = x_t if x_t.dim() == 2 else x_t.unsqueeze(0)
-        check_input(batched.unsqueeze(0), self.input_size, self.weight_dtype)
+        check_input(batched.unsqueeze(0), self.input_size, self._weight)
         h0 = self._initial_states(h, batched.shape[0], x_t.dim() == 1)
         output, h_n = self._run_step(batched, h0)
         return (output, h_n) if x_t.dim() == 2 else (output.squeeze(0), h_n.squeeze(1))
@@ -282,7 +282,11 @@ class Stacked(nn.Module, Generic[_D]):
     @property
     def weight_dtype(self) -> torch.dtype:
         """The dtype that inputs must have."""
-        return self.all_directions()[0].weight_ih.dtype
+        return self._weight.dtype
+
+    @property
+    def _weight(self) -> Tensor:
+        return self.all_directions()[0].weight_ih
 
     def extra_repr(self) -> str:
         defaults = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "locked_dropout": False}
@@ -328,7 +332,7 @@ class Stacked(nn.Module, Generic[_D]):
                 "lengths=, and pad with torch.nn.utils.rnn.pad_packed_sequence"
             )
         x, sequence_lengths = pad_packed(packed)
-        check_input(x, self.input_size, self.weight_dtype)
+        check_input(x, self.input_size, self._weight)
         h0 = sort_states(packed, self._initial_states(hx, x.shape[1]))
         output, h_n = run(x, h0, packed.batch_sizes.tolist())
         output = None if output is None else pack_like(packed, output, sequence_lengths)

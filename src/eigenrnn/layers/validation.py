@@ -91,11 +91,15 @@ def check_dtype(dtype: torch.dtype | None) -> None:
         )
 
 
-def check_input(x: object, input_size: int, dtype: torch.dtype) -> None:
-    """Check the rank, the size and the dtype of an input.
+def check_input(x: object, input_size: int, weight: Tensor) -> None:
+    """Check the rank, the size, the dtype and the device of an input.
 
+    Args:
+        x: The input.
+        input_size: The number M of input features.
+        weight: A weight, whose dtype and device the input must have.
     Raises:
-        ValueError: If the rank or the size is wrong.
+        ValueError: If the rank, the size or the device is wrong.
         TypeError: If it is not a tensor, or its dtype is not that of the weights.
     """
     if not isinstance(x, Tensor):
@@ -108,6 +112,11 @@ def check_input(x: object, input_size: int, dtype: torch.dtype) -> None:
         raise ValueError(
             f"expected inputs of size {input_size}, got {x.shape[-1]} in shape {tuple(x.shape)}"
         )
+    if x.device != weight.device:
+        raise ValueError(
+            f"expected input on {weight.device}, where the weights are, got {x.device}"
+        )
+    dtype = weight.dtype
     if x.dtype != dtype and not autocasts(x.device.type):
         alternative = f" or layer.to({x.dtype})" if x.dtype in _WEIGHT_DTYPES else ""
         raise TypeError(
