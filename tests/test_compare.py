@@ -7,14 +7,18 @@ import pytest
 
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.report.table_formats import to_csv, to_latex, to_markdown
-from eigenrnn.experiments.report.tables import Number, Table
+from eigenrnn.experiments.report.tables import NumberCell, Table
 from reported_runs import train_all
 
 HOSTILE = "=HYPERLINK(1)|a_b & 50% \\ *c* <i>~^$#{}"
 TABLE = Table.of(
     [
-        {"network": HOSTILE, "test loss": Number(0.125, "0.1250 ± 0.0100", 0.01)},
-        {"network": "two\nlines, and a comma", "test loss": Number(-2.0, "-2.000"), "steps": "9"},
+        {"network": HOSTILE, "test loss": NumberCell(0.125, "0.1250 ± 0.0100", 0.01)},
+        {
+            "network": "two\nlines, and a comma",
+            "test loss": NumberCell(-2.0, "-2.000"),
+            "steps": "9",
+        },
     ]
 )
 

@@ -1,11 +1,12 @@
 """A central claim of a paper as data: what it says, the runs that test it, and the test."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean, median
-from typing import Literal
+from typing import Any, Literal, cast
 
 from eigenrnn.experiments.training.archived_run import ArchivedRun
 from eigenrnn.experiments.training.run_key import Length
@@ -179,8 +180,37 @@ class CheckResult:
         return self.share is not None and self.share >= AGREEING_SHARE
 
 
+class Check(ABC):
+    """A comparison of a number of one or two networks; a subclass holds their runs as fields."""
+
+    number: Number
+
+    @property
+    def runs(self) -> tuple[Runs, ...]:
+        """The runs that it needs."""
+        return tuple(each for each in vars(self).values() if isinstance(each, Runs))
+
+    @abstractmethod
+    def holds(self, *numbers: float) -> bool:
+        """Whether it is true of the numbers of one run of each network."""
+
+    def check(self, find: FindRuns) -> CheckResult:
+        """Compare all combinations of one run of each network."""
+        known = [numbers for runs in self.runs if (numbers := _numbers(self.number, find(runs)))]
+        if len(known) < len(self.runs):
+            return CheckResult(None)
+        outcomes = [self.holds(*numbers) for numbers in product(*known)]
+        return CheckResult(sum(outcomes) / len(outcomes), tuple(map(median, known)))
+
+    def of_full_runs(self) -> "Check":
+        """Return the comparison of the full runs."""
+        networks = {name: runs for name, runs in vars(self).items() if isinstance(runs, Runs)}
+        full = {name: replace(runs, reduced=None) for name, runs in networks.items()}
+        return replace(cast("Any", self), **full)
+
+
 @dataclass(frozen=True)
-class Less:
+class Less(Check):
     """`factor` times the number of one network is below the number of another.
 
     Args:
@@ -195,22 +225,12 @@ class Less:
     factor: float = 1.0
     number: Number = value
 
-    @property
-    def runs(self) -> tuple[Runs, ...]:
-        """The runs that it needs."""
-        return self.smaller, self.larger
-
-    def check(self, find: FindRuns) -> CheckResult:
-        """Compare every run of one network with every run of the other."""
-
-        def is_less(a: float, b: float) -> bool:
-            return self.factor * a < b
-
-        return _compare(is_less, *(_numbers(self.number, find(runs)) for runs in self.runs))
+    def holds(self, *numbers: float) -> bool:
+        return self.factor * numbers[0] < numbers[1]
 
 
 @dataclass(frozen=True)
-class MoreOften:
+class MoreOften(Check):
     """One network succeeds in a larger share of its runs than another.
 
     Args:
@@ -223,22 +243,19 @@ class MoreOften:
     rarer: Runs
     number: Number = success
 
-    @property
-    def runs(self) -> tuple[Runs, ...]:
-        """The runs that it needs."""
-        return self.more, self.rarer
+    def holds(self, *numbers: float) -> bool:
+        return numbers[0] > numbers[1]
 
     def check(self, find: FindRuns) -> CheckResult:
-        """Compare the shares of successful runs."""
-        numbers = [_numbers(self.number, find(runs)) for runs in self.runs]
-        more, rarer = (None if found is None else fmean(found) for found in numbers)
-        if more is None or rarer is None:
+        known = [_numbers(self.number, find(runs)) for runs in self.runs]
+        shares = [fmean(numbers) for numbers in known if numbers is not None]
+        if len(shares) < len(known):
             return CheckResult(None)
-        return CheckResult(float(more > rarer), (more, rarer))
+        return CheckResult(float(self.holds(*shares)), tuple(shares))
 
 
 @dataclass(frozen=True)
-class Close:
+class Close(Check):
     """A number of two networks differs by at most an amount.
 
     Args:
@@ -253,22 +270,12 @@ class Close:
     within: float
     number: Number = value
 
-    @property
-    def runs(self) -> tuple[Runs, ...]:
-        """The runs that it needs."""
-        return self.one, self.other
-
-    def check(self, find: FindRuns) -> CheckResult:
-        """Compare every run of one network with every run of the other."""
-
-        def is_close(a: float, b: float) -> bool:
-            return abs(a - b) <= self.within
-
-        return _compare(is_close, *(_numbers(self.number, find(runs)) for runs in self.runs))
+    def holds(self, *numbers: float) -> bool:
+        return abs(numbers[0] - numbers[1]) <= self.within
 
 
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(Check):
     """A number of a network is at most a bound.
 
     Args:
@@ -281,22 +288,12 @@ class AtMost:
     bound: float
     number: Number = value
 
-    @property
-    def runs(self) -> tuple[Runs, ...]:
-        """The runs that it needs."""
-        return (self.network,)
-
-    def check(self, find: FindRuns) -> CheckResult:
-        """Compare every run with the bound."""
-
-        def is_within(a: float) -> bool:
-            return a <= self.bound
-
-        return _compare(is_within, _numbers(self.number, find(self.network)))
+    def holds(self, *numbers: float) -> bool:
+        return numbers[0] <= self.bound
 
 
 @dataclass(frozen=True)
-class AtLeast:
+class AtLeast(Check):
     """A number of a network is at least a bound.
 
     Args:
@@ -309,27 +306,8 @@ class AtLeast:
     bound: float
     number: Number = value
 
-    @property
-    def runs(self) -> tuple[Runs, ...]:
-        """The runs that it needs."""
-        return (self.network,)
-
-    def check(self, find: FindRuns) -> CheckResult:
-        """Compare every run with the bound."""
-
-        def is_within(a: float) -> bool:
-            return a >= self.bound
-
-        return _compare(is_within, _numbers(self.number, find(self.network)))
-
-
-Check = Less | MoreOften | Close | AtMost | AtLeast
-
-
-def _full(check: Check) -> Check:
-    """Return the comparison of the full runs."""
-    networks = {name: runs for name, runs in vars(check).items() if isinstance(runs, Runs)}
-    return replace(check, **{n: replace(runs, reduced=None) for n, runs in networks.items()})
+    def holds(self, *numbers: float) -> bool:
+        return numbers[0] >= self.bound
 
 
 def _numbers(number: Number, runs: Sequence[ArchivedRun]) -> list[float] | None:
@@ -337,15 +315,6 @@ def _numbers(number: Number, runs: Sequence[ArchivedRun]) -> list[float] | None:
     found = [number.read(run) for run in runs]
     known = [x for x in found if x is not None]
     return known if known and len(known) == len(found) else None
-
-
-def _compare(is_true: Callable[..., bool], *networks: list[float] | None) -> CheckResult:
-    """Compare all combinations of one run of each network."""
-    known = [numbers for numbers in networks if numbers is not None]
-    if len(known) < len(networks):
-        return CheckResult(None)
-    outcomes = [is_true(*numbers) for numbers in product(*known)]
-    return CheckResult(sum(outcomes) / len(outcomes), tuple(map(median, known)))
 
 
 @dataclass(frozen=True)
@@ -384,7 +353,7 @@ class Claim:
 
     def with_full_runs(self, find: FindRuns) -> "Claim":
         """Return the claim whose comparisons use full runs where all of theirs are archived."""
-        tests = ((check, _full(check)) for check in self.test)
+        tests = ((check, check.of_full_runs()) for check in self.test)
         chosen = (full if all(map(find, full.runs)) else check for check, full in tests)
         return replace(self, test=tuple(chosen))
 

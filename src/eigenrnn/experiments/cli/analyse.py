@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from eigenrnn.analysis.analyse import AnalysisResults
 from eigenrnn.analysis.analyse import analyse as analyse_model
 from eigenrnn.analysis.forward_pass import layer_inputs
-from eigenrnn.experiments.cli.rebuild import LoadedRun, load
+from eigenrnn.experiments.cli.rebuild import TrainedModel, load
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.report import RebuildModel, read_records, write_report
 from eigenrnn.experiments.tasks import Batch
@@ -31,22 +31,22 @@ _COLUMNS = ("analysis", "quantity", "number")
 
 def analyse(options: Namespace, console: Console) -> int:
     """Analyse the model of a run, print the numbers, and write figures and tables."""
-    rebuilt = load(options.run, options.data_root)
-    folder = Path(options.out or rebuilt.checkpoint.parent / "analysis")
-    batch, missing = _batch(rebuilt)
+    trained = load(options.run, options.data_root)
+    folder = Path(options.out or trained.checkpoint.parent / "analysis")
+    batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 
         def say(name: str) -> None:
             status.update(f"analysing {name}")
 
-        everything = _everything(rebuilt, batch, say)
+        everything = _everything(trained, batch, say)
         status.update("drawing figures")
         delete_earlier_files(folder)
         without_figure = everything.save(folder)
         everything = replace(everything, skipped={**everything.skipped, **without_figure})
-    write_json(folder / "summary.json", _summary(rebuilt, everything))
+    write_json(folder / "summary.json", _summary(trained, everything))
     console.print(
-        f"{rebuilt.name} after {rebuilt.step:,} steps ({rebuilt.checkpoint})",
+        f"{trained.name} after {trained.step:,} steps ({trained.checkpoint})",
         soft_wrap=True,
         highlight=False,
         markup=False,
@@ -58,26 +58,26 @@ def analyse(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _batch(rebuilt: LoadedRun) -> tuple[Batch | None, str | None]:
+def _batch(trained: TrainedModel) -> tuple[Batch | None, str | None]:
     """Return a few sequences, or the reason why there are none."""
     try:
-        return rebuilt.batch(_SEQUENCES), None
+        return trained.batch(_SEQUENCES), None
     except MissingDataError as error:
         return None, f"without data: {error}; name the data folder with --data_root"
 
 
 def _everything(
-    rebuilt: LoadedRun, batch: Batch | None, say: Callable[[str], None]
+    trained: TrainedModel, batch: Batch | None, say: Callable[[str], None]
 ) -> AnalysisResults:
     if batch is None:
-        return analyse_model(rebuilt.model, progress=say)
+        return analyse_model(trained.model, progress=say)
 
     def loss(outputs: Tensor) -> Tensor:
         targets = batch.targets
         exact = targets.to(outputs.dtype) if targets.is_floating_point() else targets
-        return rebuilt.task.loss(outputs, exact)
+        return trained.task.loss(outputs, exact)
 
-    return analyse_model(rebuilt.model, batch.inputs, loss, progress=say)
+    return analyse_model(trained.model, batch.inputs, loss, progress=say)
 
 
 def delete_earlier_files(folder: Path) -> None:
@@ -92,11 +92,11 @@ def delete_earlier_files(folder: Path) -> None:
             (folder / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
 
 
-def _summary(rebuilt: LoadedRun, everything: AnalysisResults) -> dict[str, Any]:
+def _summary(trained: TrainedModel, everything: AnalysisResults) -> dict[str, Any]:
     return {
-        "name": rebuilt.name,
-        "step": rebuilt.step,
-        "checkpoint": rebuilt.checkpoint.name,
+        "name": trained.name,
+        "step": trained.step,
+        "checkpoint": trained.checkpoint.name,
         "found": {
             # JSON cannot hold numbers that are not finite
             name: {of: n if math.isfinite(n) else str(n) for of, n in found.headline().items()}
@@ -153,17 +153,17 @@ def report(options: Namespace, console: Console) -> int:
 def _rebuilder(data_root: str | None, say: Callable[[str], None]) -> RebuildModel:
     def rebuild_run(folder: Path) -> tuple[nn.Module, Tensor | None]:
         say(f"analysing {folder}")
-        rebuilt = load(folder, data_root)
-        return rebuilt.model, _inputs(rebuilt)
+        trained = load(folder, data_root)
+        return trained.model, _inputs(trained)
 
     return rebuild_run
 
 
-def _inputs(rebuilt: LoadedRun) -> Tensor | None:  # (T, 1, M)
+def _inputs(trained: TrainedModel) -> Tensor | None:  # (T, 1, M)
     """Return the inputs of the first recurrent layer for one sequence; None without data."""
     try:
-        batch = rebuilt.batch(1)
+        batch = trained.batch(1)
     except MissingDataError:
         return None
-    first = next(iter(layer_inputs(rebuilt.model, batch.inputs).values()))
+    first = next(iter(layer_inputs(trained.model, batch.inputs).values()))
     return first if isinstance(first, Tensor) else None

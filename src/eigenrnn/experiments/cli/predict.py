@@ -8,7 +8,7 @@ from jsonargparse import Namespace
 from rich.console import Console
 
 from eigenrnn.atomic import write_atomically
-from eigenrnn.experiments.cli.rebuild import LoadedRun, load
+from eigenrnn.experiments.cli.rebuild import TrainedModel, load
 from eigenrnn.experiments.prediction import bits_per_symbol, continue_text, predict_series
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from eigenrnn.experiments.training.progress import plain_console
@@ -27,17 +27,17 @@ def predict(options: Namespace, console: Console) -> int:
     out = None if options.out is None else Path(options.out)
     if out is not None:
         _check_output(out, options.input)
-    run = load(options.run, options.data_root)
+    trained = load(options.run, options.data_root)
     # the predictions alone are on standard output, so that another program can read them
     notes = plain_console(stderr=True) if out is None else console
-    if isinstance(run.preprocessing, SeriesPreprocessing):
-        predictions = _series(run, run.preprocessing, options)
-    elif isinstance(run.preprocessing, TextPreprocessing):
-        predictions = _text(run, run.preprocessing, options, notes)
+    if isinstance(trained.preprocessing, SeriesPreprocessing):
+        predictions = _series(trained, trained.preprocessing, options)
+    elif isinstance(trained.preprocessing, TextPreprocessing):
+        predictions = _text(trained, trained.preprocessing, options, notes)
     else:
         raise ValueError(
             "expected a run of the task series or text, which read files of your own, got "
-            f"{options.run}, a run of {type(run.task).__name__}"
+            f"{options.run}, a run of {type(trained.task).__name__}"
         )
     if out is None:
         sys.stdout.write(predictions)
@@ -59,7 +59,7 @@ def _check_output(out: Path, source: str) -> None:
         raise ValueError(f"expected another file than the input as --out, got {out}")
 
 
-def _series(run: LoadedRun, preprocessing: SeriesPreprocessing, options: Namespace) -> str:
+def _series(trained: TrainedModel, preprocessing: SeriesPreprocessing, options: Namespace) -> str:
     """Return the predictions in CSV.
 
     Raises:
@@ -69,19 +69,19 @@ def _series(run: LoadedRun, preprocessing: SeriesPreprocessing, options: Namespa
     if given:
         raise ValueError(f"expected --{given[0]} only for a run on text, got it for series")
     sequences = preprocessing.read(options.input)
-    return predict_series(run.model, preprocessing, sequences).to_csv()
+    return predict_series(trained.model, preprocessing, sequences).to_csv()
 
 
 def _text(
-    run: LoadedRun, preprocessing: TextPreprocessing, options: Namespace, notes: Console
+    trained: TrainedModel, preprocessing: TextPreprocessing, options: Namespace, notes: Console
 ) -> str:
     chosen = {
         name: default if options[name] is None else options[name]
         for name, default in _TEXT_OPTIONS.items()
     }
     text = preprocessing.read(options.input)
-    continuation = continue_text(run.model, preprocessing, text, **chosen)
-    bits = bits_per_symbol(run.model, preprocessing, text)
+    continuation = continue_text(trained.model, preprocessing, text, **chosen)
+    bits = bits_per_symbol(trained.model, preprocessing, text)
     unit = preprocessing.unit.removesuffix("s")
     if bits is not None:
         notes.print(f"{bits:.4g} bits per {unit}", highlight=False)

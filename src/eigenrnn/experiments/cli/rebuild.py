@@ -29,14 +29,14 @@ from eigenrnn.experiments.training.result import selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.run_key import RunKey
 
-__all__ = ["LoadedRun", "load", "registered_options"]
+__all__ = ["TrainedModel", "load", "registered_options"]
 
 _MAX_NAMED = 5
 _MAX_MESSAGE = 500  # characters, because torch lists every mismatched weight
 
 
 @dataclass(frozen=True)
-class LoadedRun:
+class TrainedModel:
     """The trained model of a run.
 
     Args:
@@ -70,7 +70,7 @@ class LoadedRun:
         return probe_batch(self.task, selection_split(self.task) or "train", sequences)
 
 
-def load(path: str | Path, data_root: str | None = None) -> LoadedRun:
+def load(path: str | Path, data_root: str | None = None) -> TrainedModel:
     """Load the trained model of a run, and what maps the user's own files to its inputs.
 
     The folder may be someone else's: no code from it is run, and only registered classes are
@@ -105,7 +105,7 @@ def load(path: str | Path, data_root: str | None = None) -> LoadedRun:
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         raise ValueError(_build_error(folder, config, error)) from error
     name = str(config.get("name") or folder.name)
-    return LoadedRun(model.eval(), task, preprocessing, settings, name, step, file)
+    return TrainedModel(model.eval(), task, preprocessing, settings, name, step, file)
 
 
 def _build_error(folder: Path, config: Mapping[str, Any], error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ from eigenrnn.experiments.training import Result
 from eigenrnn.experiments.training.result import selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder
 
-__all__ = ["Outcome", "deciding_loss", "measured_value", "standard_error", "validated_test_value"]
+__all__ = ["Outcome", "numbers_by_rule", "standard_error"]
 
 _NO_LAYER = "not run: this version has no such layer"
 _QUOTED = "not run: quoted from another paper"
@@ -135,37 +136,40 @@ class Outcome:
         """Add a number that was computed without training."""
         return replace(self, values=(value,), seconds=(seconds,))
 
-    def with_run(
-        self, row: Row, seed: int, parameters: int, result: Result, point: str = ""
+    def with_run(  # noqa: PLR0913, the numbers of a run
+        self,
+        point: str,
+        seed: int,
+        parameters: int | None,
+        seconds: float,
+        scores: Mapping[str, float] | None,
+        *,
+        value: float | None,
+        selected: float | None,
+        deciding: float | None,
     ) -> Self:
-        """Add the numbers of one run, if the run counts."""
-        value, selected = measured_value(row, result), validated_test_value(row, result)
+        """Add a run that has ended, with its `numbers_by_rule`; None where it does not count."""
+        outcome = replace(self, parameters=parameters)
+        if scores:
+            outcome = replace(outcome, scores=(*self.scores, dict(scores)))
         if value is None:
-            return replace(self, parameters=parameters)
-        return replace(
-            self,
-            parameters=parameters,
-            seeds=(*self.seeds, seed),
-            values=(*self.values, value),
-            selected=self.selected if selected is None else (*self.selected, selected),
-            points=(*self.points, point),
-            deciding=(*self.deciding, deciding_loss(row, result)),
-            seconds=(*self.seconds, result.seconds),
-        )
-
-    def with_failure(self, row: Row, seed: int, parameters: int, point: str = "") -> Self:
-        """Add a run that diverged: it counts as no success, and has no other number."""
-        failed = (*self.failed, f"{point} seed {seed}".strip())
-        outcome = replace(self, parameters=parameters, failed=failed)
-        if row.reported.quantity != "success":
             return outcome
         return replace(
             outcome,
             seeds=(*self.seeds, seed),
-            values=(*self.values, 0.0),
+            values=(*self.values, value),
+            selected=self.selected if selected is None else (*self.selected, selected),
             points=(*self.points, point),
-            deciding=(*self.deciding, math.inf),
-            seconds=(*self.seconds, 0.0),
+            deciding=(*self.deciding, math.inf if deciding is None else deciding),
+            seconds=(*self.seconds, seconds),
+        )
+
+    def with_failure(self, row: Row, point: str, seed: int, parameters: int | None) -> Self:
+        """Add a run that diverged: it counts as no success, and has no other number."""
+        outcome = replace(self, failed=(*self.failed, f"{point} seed {seed}".strip()))
+        value = 0.0 if row.reported.quantity == "success" else None
+        return outcome.with_run(
+            point, seed, parameters, 0.0, None, value=value, selected=None, deciding=None
         )
 
     def _of_best_point(self, values: tuple[float, ...]) -> tuple[float, ...]:
@@ -185,7 +189,25 @@ def standard_error(values: tuple[float, ...]) -> float | None:
     return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
 
 
-def measured_value(row: Row, result: Result) -> float | None:
+def numbers_by_rule(row: Row, result: Result) -> dict[str, float | None]:
+    """Return the numbers of a run that count for its row.
+
+    Returns:
+        `value`, the number by the paper's rule, or None if the run does not count; `selected`, the
+        test number of the model selected on validation, if there is one; and `deciding`, the best
+        loss on the split by which the best point of a search is chosen.
+    Raises:
+        ValueError: If the row compares the time of an epoch, and its task has none.
+    """
+    selected, split = None, selection_split(row.task)
+    if "validation" in result.best:
+        metric = row.reported.quantity.removesuffix("_mean")  # a mean is of training losses only
+        selected = result.best.get("test", {}).get(metric)
+    deciding = result.best[split]["loss"] if split in result.best else result.train_loss
+    return {"value": _value(row, result), "selected": selected, "deciding": deciding}
+
+
+def _value(row: Row, result: Result) -> float | None:
     """Return the number of a run by the paper's rule; None if the run does not count.
 
     Raises:
@@ -204,20 +226,6 @@ def measured_value(row: Row, result: Result) -> float | None:
     if reported.only_successes and not _is_success(row, result):
         return None
     return _by_rule(reported, result)
-
-
-def validated_test_value(row: Row, result: Result) -> float | None:
-    """Return the test number of the model selected on validation, if there is one."""
-    if "validation" not in result.best:
-        return None
-    metric = row.reported.quantity.removesuffix("_mean")  # a mean exists of training losses only
-    return result.best.get("test", {}).get(metric)
-
-
-def deciding_loss(row: Row, result: Result) -> float:
-    """Return the best loss on the split by which the best point of a search is chosen."""
-    split = selection_split(row.task)
-    return result.best[split]["loss"] if split in result.best else result.train_loss
 
 
 def _is_success(row: Row, result: Result) -> bool:

@@ -1,7 +1,7 @@
 """The runs of a recipe: one for each row, point of its grid and seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from eigenrnn.experiments.errors import MissingDataError
-from eigenrnn.experiments.recipes.outcome import Outcome
+from eigenrnn.experiments.recipes.outcome import Outcome, numbers_by_rule
 from eigenrnn.experiments.recipes.recipe import Recipe, Row
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training import Callback, Result, fit
@@ -35,18 +35,13 @@ class Run:
         recipe: The recipe.
         row: The row at one point of its grid, with the seed of the run.
         key: The name of the run.
-        root: The folder of the recipe.
+        files: The folder of the run.
     """
 
     recipe: Recipe
     row: Row
     key: RunKey
-    root: Path = Path()
-
-    @property
-    def files(self) -> RunFolder:
-        """The folder of the run."""
-        return RunFolder(self.root / self.key.path)
+    files: RunFolder
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -69,19 +64,16 @@ class Run:
             and not any(self.row.label in panel.required_rows for panel in self.recipe.panels)
         )
 
-    def train(
-        self, files: RunFolder | None = None, callbacks: Sequence[Callback] = (), **options: Any
-    ) -> Result:
+    def train(self, callbacks: Sequence[Callback] = (), **options: Any) -> Result:
         """Train the network, and compute the further scores of its best model.
 
         Args:
-            files: The folder of the run, if it is not that of the recipe.
             callbacks: Further callbacks.
             options: Further arguments of `fit`.
         Raises:
             NonFiniteLossError: If the run diverges.
         """
-        row, files = self.row, files or self.files
+        row, files = self.row, self.files
         if row.callback_factory is not None:
             callbacks = [*callbacks, row.callback_factory()]
         options = {"name": self.key.name, "config": self.config, **options}
@@ -105,10 +97,9 @@ class Run:
             return outcome
         parameters, result = files.read_config()["parameters"], files.read_result()
         if result is None:
-            return outcome.with_failure(self.row, key.seed, parameters, key.point)
-        outcome = outcome.with_run(self.row, key.seed, parameters, result, key.point)
-        scores = files.read_status().get("scores")
-        return replace(outcome, scores=(*outcome.scores, scores)) if scores else outcome
+            return outcome.with_failure(self.row, key.point, key.seed, parameters)
+        scores, numbers = files.read_status().get("scores"), numbers_by_rule(self.row, result)
+        return outcome.with_run(key.point, key.seed, parameters, result.seconds, scores, **numbers)
 
     def model(self) -> nn.Module:
         """Build the network with the weights of its best evaluation, or else the last weights."""
@@ -195,7 +186,7 @@ def kind_of_runs(entry: Mapping[str, Any]) -> tuple[Any, bool, Length | None]:
 
 def _run(recipe: Recipe, row: Row, point: str, seed: int, *, quick: bool, root: Path) -> Run:
     key = RunKey(recipe.name, row.label, point, seed, quick, recipe.reduced_to)
-    return Run(recipe, row.with_seed(seed), key, root)
+    return Run(recipe, row.with_seed(seed), key, RunFolder(root / key.path))
 
 
 def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:

@@ -1,7 +1,7 @@
 """A recipe as the trials of a sweep, whose results have the form of `reproduce`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -18,7 +18,6 @@ from eigenrnn.experiments.training import Result
 from eigenrnn.experiments.training.optimisers import check_recurrent_rate
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.experiments.training.run_key import RunKey, run_path
-from eigenrnn.models import count_parameters
 
 __all__ = ["RecipeSweep"]
 
@@ -86,43 +85,25 @@ class RecipeSweep(TrialSource):
         return self.run(trial).row.task
 
     def train(self, trial: Trial, files: RunFolder, **options: Any) -> Result:
-        return self.run(trial).train(files, **options)
+        return self.run(trial, files).train(**options)
 
     def summarise(self, folder: Path, trials: Sequence[Trial], *, is_over: bool = False) -> None:
         entries = (row for row in self.recipe.rows if row.label in self.labels)
         outcomes = {row.label: Outcome.not_run(row) for row in entries}
         for trial in trials:
             label = trial.parameters[_ROW]
-            outcomes[label] = self._with_trial(outcomes[label], trial, folder)
+            if trial.is_final:
+                run = self.run(trial, RunFolder(folder / trial.path))
+                outcomes[label] = run.add_to(outcomes[label])
         write_results(folder, self.recipe, outcomes, quick=self.quick)
         if is_over and not self.varied and self.recipe.panels:
             drawn = draw_panels(self.recipe, folder, quick=self.quick)
             write_results(folder, self.recipe, outcomes, quick=self.quick, drawn=drawn)
 
-    def _with_trial(self, outcome: Outcome, trial: Trial, folder: Path) -> Outcome:
-        """Add the numbers of a trial to the outcome of its row, if the trial has ended."""
-        if not trial.is_final:
-            return outcome
-        row, point = self.run(trial).row, trial.point
-        count = _recorded_parameters(folder / trial.path)
-        count = count or count_parameters(row.build(trial.seed))
-        if trial.result is None:
-            return outcome.with_failure(row, trial.seed, count, point)
-        outcome = outcome.with_run(row, trial.seed, count, trial.result, point)
-        if trial.scores is None:
-            return outcome
-        return replace(outcome, scores=(*outcome.scores, dict(trial.scores)))
-
-    def run(self, trial: Trial) -> Run:
-        """Return the run of a trial."""
+    def run(self, trial: Trial, files: RunFolder | None = None) -> Run:
+        """Return the run of a trial, in a folder."""
         label = trial.parameters[_ROW]
         changes = {name: value for name, value in trial.parameters.items() if name != _ROW}
         varied = changes if self.varied else {}
         key = RunKey(self.recipe.name, label, trial.point, trial.seed, self.quick, varied=varied)
-        return Run(self.recipe, row_of(key, self.recipe), key)
-
-
-def _recorded_parameters(folder: Path) -> int | None:
-    """Read the number of parameters from the `config.json` of a run."""
-    files = RunFolder(folder)
-    return files.read_config()["parameters"] if files.config_file.exists() else None
+        return Run(self.recipe, row_of(key, self.recipe), key, files or RunFolder(key.path))

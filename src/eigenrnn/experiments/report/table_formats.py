@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Callable, Mapping
 
-from eigenrnn.experiments.report.tables import Number, Table
+from eigenrnn.experiments.report.tables import NumberCell, Table
 
 __all__ = ["FORMATS", "to_csv", "to_latex", "to_markdown"]
 
@@ -28,7 +28,7 @@ def to_csv(table: Table) -> str:
         heading
         for heading in table.headings
         for cells in table.cells
-        if isinstance(cell := cells.get(heading), Number) and cell.error is not None
+        if isinstance(cell := cells.get(heading), NumberCell) and cell.error is not None
     }
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
@@ -38,9 +38,9 @@ def to_csv(table: Table) -> str:
         row: list[object] = []
         for heading in table.headings:
             cell = cells.get(heading, "")
-            row.append(cell.value if isinstance(cell, Number) else _spreadsheet_text(cell))
+            row.append(cell.value if isinstance(cell, NumberCell) else _spreadsheet_text(cell))
             if heading in errors:
-                row.append(cell.error if isinstance(cell, Number) else None)
+                row.append(cell.error if isinstance(cell, NumberCell) else None)
         writer.writerow(row)
     return sink.getvalue()
 

@@ -16,7 +16,7 @@ from eigenrnn.experiments.report.records import (
 from eigenrnn.experiments.training.run_folder import RunFolder
 
 __all__ = [
-    "Number",
+    "NumberCell",
     "Table",
     "chosen_by",
     "comparison",
@@ -35,7 +35,7 @@ _VERSION_ORDER = ("eigenrnn", "torch", "python", "platform", "processor")
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberCell:
     """A number in a table.
 
     Args:
@@ -60,11 +60,11 @@ class Table:
     """
 
     headings: list[str]
-    cells: Sequence[Mapping[str, str | Number]]
+    cells: Sequence[Mapping[str, str | NumberCell]]
     text: set[str] = field(default_factory=lambda: set(_TEXT_COLUMNS))
 
     @classmethod
-    def of(cls, records: Sequence[Mapping[str, str | Number]]) -> "Table":
+    def of(cls, records: Sequence[Mapping[str, str | NumberCell]]) -> "Table":
         """Build a table from records; empty columns are dropped."""
         names = dict.fromkeys(name for record in records for name in record)
         headings = sorted(names, key=_LAST_COLUMNS.__contains__)
@@ -74,7 +74,7 @@ class Table:
     def rows(self) -> list[list[str]]:
         """The texts of the cells, one per heading."""
         cells = [[record.get(h, "") for h in self.headings] for record in self.cells]
-        return [[c.text if isinstance(c, Number) else c for c in row] for row in cells]
+        return [[c.text if isinstance(c, NumberCell) else c for c in row] for row in cells]
 
 
 def paper_and_ours(recipe: RecipeRecord) -> Table:
@@ -150,7 +150,7 @@ def machines(records: Sequence[RunFolder], recipes: Sequence[RecipeRecord]) -> T
     return Table(table.headings, table.cells, {*table.headings} - {"runs"})
 
 
-def comparison(row: Mapping[str, Any]) -> dict[str, str | Number]:
+def comparison(row: Mapping[str, Any]) -> dict[str, str | NumberCell]:
     """Return the cells that compare our numbers with a paper's.
 
     Args:
@@ -166,7 +166,7 @@ def comparison(row: Mapping[str, Any]) -> dict[str, str | Number]:
         "where": row.get("place", ""),
         "paper": format_reported(row)
         if reported is None
-        else Number(reported, format_reported(row), row.get("error")),
+        else NumberCell(reported, format_reported(row), row.get("error")),
         "ours": _with_error(values) or ("not run" if parameters is None else "no run counts"),
         "difference": _difference(values, reported),
         "runs": _count(len(values)) if values else "",
@@ -176,7 +176,7 @@ def comparison(row: Mapping[str, Any]) -> dict[str, str | Number]:
     }
 
 
-def _difference(values: Sequence[float], reported: float | None) -> str | Number:
+def _difference(values: Sequence[float], reported: float | None) -> str | NumberCell:
     """Return our mean minus the paper's number, with the last digit of our error or mean."""
     if not values or reported is None:
         return ""
@@ -184,13 +184,15 @@ def _difference(values: Sequence[float], reported: float | None) -> str | Number
     difference = mean - reported
     number, digits = (error, 3) if error else (mean or reported or 1.0, 4)
     if not math.isfinite(difference) or not math.isfinite(number):
-        return Number(difference, f"{difference:+g}")
+        return NumberCell(difference, f"{difference:+g}")
     significant = min(4, _power(difference) - _power(number) + digits)
     if not difference or significant < 1:
-        return Number(difference, "0")
+        return NumberCell(difference, "0")
     if abs(difference) < _SCIENTIFIC_BELOW:
-        return Number(difference, f"{difference:+.{significant - 1}e}")
-    return Number(difference, f"{difference:+.{max(0, significant - 1 - _power(difference))}f}")
+        return NumberCell(difference, f"{difference:+.{significant - 1}e}")
+    return NumberCell(
+        difference, f"{difference:+.{max(0, significant - 1 - _power(difference))}f}"
+    )
 
 
 def _power(number: float) -> int:
@@ -225,14 +227,14 @@ def format_reported(row: Mapping[str, Any]) -> str:
     return f"{fixed if abs(value) >= _SCIENTIFIC_BELOW else f'{value:.{figures - 1}e}'}{error}"
 
 
-def _with_error(values: Sequence[float]) -> str | Number:
+def _with_error(values: Sequence[float]) -> str | NumberCell:
     """Return the mean and its standard error; an empty text without values."""
     if not values:
         return ""
     mean, error = statistics.fmean(values), _standard_error(values)
     if error is None:
-        return Number(mean, f"{mean:#.4g}")
-    return Number(mean, f"{mean:#.4g} ± {error:#.3g}", error)
+        return NumberCell(mean, f"{mean:#.4g}")
+    return NumberCell(mean, f"{mean:#.4g} ± {error:#.3g}", error)
 
 
 def _standard_error(values: Sequence[float]) -> float | None:
@@ -242,18 +244,18 @@ def _standard_error(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) / len(values) ** 0.5
 
 
-def _count(count: int) -> Number:
-    return Number(count, f"{count:,}")
+def _count(count: int) -> NumberCell:
+    return NumberCell(count, f"{count:,}")
 
 
-def _mean_seconds(seconds: Sequence[float]) -> str | Number:
+def _mean_seconds(seconds: Sequence[float]) -> str | NumberCell:
     if not seconds:
         return ""
     mean = statistics.fmean(seconds)
-    return Number(mean, f"{mean:.1f}")
+    return NumberCell(mean, f"{mean:.1f}")
 
 
-def _group_results(group: Group) -> dict[str, str | Number]:
+def _group_results(group: Group) -> dict[str, str | NumberCell]:
     results = [run.result for run in group.runs if run.result is not None]
     found: dict[str, list[float]] = {}
     for result in results:
@@ -276,7 +278,7 @@ def _seed_text(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds)) if len(seeds) <= 5 else f"{len(seeds)} seeds"
 
 
-def _range(numbers: Sequence[int]) -> str | Number:
+def _range(numbers: Sequence[int]) -> str | NumberCell:
     if not numbers:
         return ""
     low, high = min(numbers), max(numbers)

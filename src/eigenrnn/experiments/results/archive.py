@@ -185,23 +185,9 @@ _LOSSES = ("loss", "loss_mean")  # the quantities that the chance-level loss is 
 
 def _with_run(outcome: Outcome, row: Entry, run: ArchivedRun) -> Outcome:
     is_loss = row.reported.quantity in _LOSSES
-    outcome = replace(
-        outcome, parameters=run.parameters, baseline=run.baseline if is_loss else None
-    )
-    if run.state == "diverged":
-        if isinstance(row, Row):
-            return outcome.with_failure(row, run.seed or 0, run.parameters or 0, run.point)
-        return outcome
-    if run.scores:
-        outcome = replace(outcome, scores=(*outcome.scores, dict(run.scores)))
-    if run.value is None:
-        return outcome
-    return replace(
-        outcome,
-        seeds=(*outcome.seeds, run.seed or 0),
-        values=(*outcome.values, run.value),
-        selected=outcome.selected if run.selected is None else (*outcome.selected, run.selected),
-        points=(*outcome.points, run.point),
-        deciding=(*outcome.deciding, math.inf if run.deciding is None else run.deciding),
-        seconds=(*outcome.seconds, run.seconds),
-    )
+    outcome = replace(outcome, baseline=run.baseline if is_loss else None)
+    point, seed = run.point, run.seed or 0
+    if run.state == "diverged" and isinstance(row, Row):
+        return outcome.with_failure(row, point, seed, run.parameters)
+    numbers = {"value": run.value, "selected": run.selected, "deciding": run.deciding}
+    return outcome.with_run(point, seed, run.parameters, run.seconds, run.scores, **numbers)

@@ -11,11 +11,7 @@ import numpy as np
 from eigenrnn import __version__
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Recipe, Row
-from eigenrnn.experiments.recipes.outcome import (
-    deciding_loss,
-    measured_value,
-    validated_test_value,
-)
+from eigenrnn.experiments.recipes.outcome import numbers_by_rule
 from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
 from eigenrnn.experiments.recipes.runs import Run, runs_in
 from eigenrnn.experiments.report.rounding import rounded, spaced_indices
@@ -23,7 +19,7 @@ from eigenrnn.experiments.results.archive import Archive, changes_since_run
 from eigenrnn.experiments.results.plan import SharedRuns
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Result
-from eigenrnn.experiments.training.archived_run import ArchivedRun, Curve
+from eigenrnn.experiments.training.archived_run import ArchivedRun, CurveColumns
 from eigenrnn.experiments.training.files import Columns
 from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
@@ -225,7 +221,7 @@ def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
         return archived, ""
     names = {f.name for f in fields(ArchivedRun)} & {f.name for f in fields(Result)}
     archived = replace(archived, **{name: getattr(result, name) for name in names})
-    numbers = {} if state == "diverged" else _numbers(run.row, result)
+    numbers = {} if state == "diverged" else numbers_by_rule(run.row, result)
     return replace(archived, **numbers), ""
 
 
@@ -234,19 +230,13 @@ def _result(run: Run) -> Result | None:
     return run.files.read_result() or latest_result(run.files, run.row.task)
 
 
-def _numbers(row: Row, result: Result) -> dict[str, float | None]:
-    return {
-        "value": measured_value(row, result),
-        "selected": validated_test_value(row, result),
-        "deciding": deciding_loss(row, result),
-    }
-
-
 def _for_other_row(
     archived: ArchivedRun, run: Run, other: Run, result: Result | None
 ) -> ArchivedRun:
     """Return the record of a shared run for a row of another recipe, by its paper's rule."""
-    numbers = {} if result is None or archived.state == "diverged" else _numbers(other.row, result)
+    numbers: dict[str, float | None] = {}
+    if result is not None and archived.state != "diverged":
+        numbers = numbers_by_rule(other.row, result)
     return replace(
         archived,
         recipe=other.key.recipe,
@@ -321,20 +311,20 @@ MAX_POINTS = 120
 _DIGITS = 5
 
 
-def training_curve(columns: Columns) -> Curve:
+def training_curve(columns: Columns) -> CurveColumns:
     """Return the training loss; its mean over the logged steps is preferred."""
     means = columns.get("train_loss_mean")
     name = "train_loss" if means is None or np.isnan(means).all() else "train_loss_mean"
     return _thin(columns, [name])
 
 
-def evaluated_curve(columns: Columns) -> Curve:
+def evaluated_curve(columns: Columns) -> CurveColumns:
     """Return the evaluations on the validation and test sets, and what callbacks measured then."""
     others = ("step", "seconds", "train_")
     return _thin(columns, [name for name in columns if not name.startswith(others)])
 
 
-def _thin(columns: Columns, names: list[str]) -> Curve:
+def _thin(columns: Columns, names: list[str]) -> CurveColumns:
     """Return evenly spaced rows that have one of these numbers, with the first and the last."""
     if not names:
         return {}

@@ -14,7 +14,7 @@ from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
 from eigenrnn.experiments.recipes import Recipe, Row
 from eigenrnn.experiments.results.archive import Archive, current_runs, outcome_of, runs_by_row
-from eigenrnn.experiments.training.archived_run import ArchivedRun, Curve
+from eigenrnn.experiments.training.archived_run import ArchivedRun, CurveColumns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -246,7 +246,7 @@ def _curves(
 
 def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
     """Return the points of a curve that have a value."""
-    curve: Curve = run.training if quantity == "train_loss" else run.evaluated
+    curve: CurveColumns = run.training if quantity == "train_loss" else run.evaluated
     name = quantity if quantity in curve else next(n for n in curve if n != "step")
     known = [(s, v) for s, v in zip(curve["step"], curve[name], strict=True) if v is not None]
     steps, values = zip(*known, strict=True) if known else ((), ())

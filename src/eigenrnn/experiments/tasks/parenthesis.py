@@ -15,7 +15,7 @@ from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic
 
 __all__ = ["Parenthesis"]
 
-Criterion = Literal["squared_error", "cross_entropy"]
+LossName = Literal["squared_error", "cross_entropy"]
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class Parenthesis(Synthetic):
     noise: int = 1
     cap: int = 5
     pairs: int | None = None
-    criterion: Criterion = "squared_error"
+    criterion: LossName = "squared_error"
     test_examples: int = 1_000
     validation_examples: int | None = None
     data_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choices(self, criterion=Criterion)
+        check_choices(self, criterion=LossName)
         check_at_least(self, 1, "length", "types", "cap", "pairs")
         check_at_least(self, 0 if self.pairs is None else 1, "noise")
         if self.input_size > 256:  # tokens are stored in a byte

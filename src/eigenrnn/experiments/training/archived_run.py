@@ -11,11 +11,11 @@ from eigenrnn.experiments.training.files import read_json
 from eigenrnn.experiments.training.result import Metrics
 from eigenrnn.experiments.training.run_key import Length, run_path
 
-__all__ = ["FORMAT", "ArchivedRun", "Curve", "archive_path"]
+__all__ = ["FORMAT", "ArchivedRun", "CurveColumns", "archive_path"]
 
 FORMAT = 5
 
-Curve = dict[str, list[float | None]]
+CurveColumns = dict[str, list[float | None]]
 """Columns of numbers by name, `step` first; None for a missing value."""
 
 
@@ -82,8 +82,8 @@ class ArchivedRun:
     selected: float | None = None
     deciding: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    training: Curve = field(default_factory=dict[str, list[float | None]])
-    evaluated: Curve = field(default_factory=dict[str, list[float | None]])
+    training: CurveColumns = field(default_factory=dict[str, list[float | None]])
+    evaluated: CurveColumns = field(default_factory=dict[str, list[float | None]])
 
     @property
     def relative_path(self) -> Path:
