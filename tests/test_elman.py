@@ -13,7 +13,14 @@ from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands, loop
 from eigenrnn.ops.elman.backward import bias_gradient
-from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
+from kernel_testing import (
+    Work,
+    each_direction,
+    each_raggedness,
+    each_real_run,
+    forward_mode,
+    ragged_sizes,
+)
 from states import elman
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
@@ -147,9 +154,7 @@ def test_the_gradient_of_a_nonlinearity_follows_from_its_output(case, dtype):
 # -------------------------------------------------------------- backends against the reference
 
 
-@each_raggedness
-@each_direction
-@pytest.mark.parametrize("dtype", REAL, ids=str)
+@each_real_run
 @each_nonlinearity
 @each_backend
 def test_a_backend_gives_the_values_and_gradients_of_the_reference(

@@ -12,7 +12,14 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
 from eigenrnn.ops.gru import gru as public_gru
 from eigenrnn.ops.gru.operands import kernel_arguments
-from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
+from kernel_testing import (
+    Work,
+    each_direction,
+    each_raggedness,
+    each_real_run,
+    forward_mode,
+    ragged_sizes,
+)
 from states import gru
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
@@ -153,9 +160,7 @@ def test_without_biases_they_are_zero(backend):
 # -------------------------------------------------------------- backends against the reference
 
 
-@each_raggedness
-@each_direction
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_real_run
 @each_nonlinearity
 @each_form
 @each_backend
