@@ -121,10 +121,22 @@ def with_a_few_large_eigenvalues(n, size, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 @pytest.mark.parametrize("size", [1, 30, 1e3])
-@pytest.mark.parametrize("n", [16, 170])
+@pytest.mark.parametrize("n", [16, 170, 301])
 def test_the_cayley_transform_is_unitary_to_rounding_for_matrices_of_any_size(n, size, dtype):
     A = with_a_few_large_eigenvalues(n, size, dtype)
     assert orthogonality_error(cayley(A)) <= 0.1 * tol(dtype, n)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("size", [1, 6])
+@pytest.mark.parametrize("n", [256, 301, 513])
+def test_the_cayley_transform_by_blocks_is_that_by_a_solve(n, size, dtype):
+    A = with_a_few_large_eigenvalues(n, size, dtype)
+    exact = A.to(torch.complex128)
+    I = torch.eye(n, dtype=exact.dtype)
+    expected = torch.linalg.solve(I + exact, I - exact)
+    W = cayley(A).to(exact.dtype)
+    assert float(torch.linalg.matrix_norm(W - expected)) <= 0.1 * tol(dtype, n)
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128], ids=str)

@@ -37,6 +37,7 @@ __all__ = [
 _norm = torch.linalg.matrix_norm
 
 _LARGE = 4  # the mean size of eigenvalues above which a Cayley transform needs correction
+_LEAST_DIVIDED = 256  # rows of a matrix that is inverted by blocks
 
 
 def tol(dtype: torch.dtype, n: int) -> float:
@@ -172,9 +173,38 @@ def _cayley(A: Tensor) -> Tensor:
         norm = float(_bound(A.detach()))
         if not norm <= 0.5 / math.sqrt(torch.finfo(A.dtype).eps):
             return _cayley_of_large(A)
+    if size > _LARGE * math.sqrt(n):
+        return _corrected(torch.linalg.solve_ex(X, Y, left=False).result)
+    if n >= _LEAST_DIVIDED:
+        return _inverse(X).mul_(2).sub_(I)
     # the factors commute, and solving from the right copies less; NaN propagates
-    W = torch.linalg.solve_ex(X, Y, left=False).result
-    return _corrected(W) if size > _LARGE * math.sqrt(n) else W
+    return torch.linalg.solve_ex(X, Y, left=False).result
+
+
+def _inverse(
+    X: Tensor,  # (N, N), with a positive definite Hermitian part
+) -> Tensor:  # (N, N)
+    """Invert by blocks, so that products, which are fast, do most of the work.
+
+    The blocks on the diagonal and their Schur complements have positive definite Hermitian parts
+    too, with eigenvalues no smaller than those of X. So no row needs another one's pivot.
+    """
+    n = X.shape[-1]
+    if n < _LEAST_DIVIDED:
+        return torch.linalg.inv_ex(X).inverse
+    half = n // 2
+    first, right = X[:half, :half], X[:half, half:]
+    below, last = X[half:, :half], X[half:, half:]
+    P = _inverse(first)
+    left = below @ P
+    Q = _inverse(torch.addmm(last, left, right, alpha=-1))  # of the Schur complement
+    inverse = torch.empty_like(X)
+    inverse[half:, half:] = Q
+    inverse[half:, :half] = corner = -(Q @ left)
+    right = P @ right
+    inverse[:half, half:] = -(right @ Q)
+    inverse[:half, :half] = torch.addmm(P, right, corner, alpha=-1)
+    return inverse
 
 
 def _cayley_of_large(A: Tensor) -> Tensor:
@@ -224,17 +254,20 @@ class _Cayley(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        X = _plus_identity(ctx.saved_tensors[0]).mH
-        return -0.5 * X @ gradients[0] @ X
+        return _cayley_derivative(ctx.saved_tensors[0].mH, gradients[0])
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        X = _plus_identity(ctx.saved_tensors[0])
-        return -0.5 * X @ tangents[0] @ X
+        return _cayley_derivative(ctx.saved_tensors[0], tangents[0])
 
 
-def _plus_identity(W: Tensor) -> Tensor:
-    return W + torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
+def _cayley_derivative(
+    W: Tensor,  # (N, N)
+    dA: Tensor,  # (N, N)
+) -> Tensor:  # (N, N)
+    """Return -(I + W) dA (I + W) / 2."""
+    product = torch.addmm(dA, W, dA)
+    return torch.addmm(product, product, W, beta=-0.5, alpha=-0.5)
 
 
 class _Series(NamedTuple):
