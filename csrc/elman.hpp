@@ -36,28 +36,16 @@ struct ElmanPack {
 
 template <class T>
 void elman_forward(const Elman& call, const ElmanPanels<T>& panels, int threads) {
-  const int team = members(call.steps, threads);
   const bool kept = call.h.data != nullptr;
   const isize states = 2 * call.steps.B * call.N;
   const Scratch<T> memory(kept ? 0 : states);
-  struct Context {
-    const Elman& call;
-    const ElmanPanels<T>& panels;
-    int team;
-    T* states;
-  } context{call, panels, team, memory.get()};
-  as_team(
-      team,
-      [](void* data, int member) {
-        const Context& c = *static_cast<Context*>(data);
-        const Share share = Share::of(c.call.steps, member, c.team);
-        const ElmanForward<T> forward{c.call, c.panels, share,
-                                      {c.call.steps, c.call.h, c.call.last, c.call.N, share,
-                                       c.states + 2 * share.first * c.call.N},
-                                      {c.call, c.panels.V, share}};
-        with_activation(c.call.activation, forward);
-      },
-      &context);
+  for_shares(call.steps, call.N * (call.N + call.M), threads, [&](const Share& share) {
+    ElmanForward<T> forward{call, panels, share,
+                                  {call.steps, call.h, call.last, call.N, share,
+                                   memory.get() + 2 * share.first * call.N},
+                                  {call, panels.V, share}};
+    with_activation(call.activation, forward);
+  });
 }
 template <class T>
 void elman_forward(const Elman& call, int threads) {

@@ -23,10 +23,13 @@ struct ElmanForward {
   Readout<T> readout;
 
   template <class F>
-  void run() const {
+  void run() {
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
       states.advance(s, now, call.h0, [&](auto... rows) { advance<F>(rows...); });
+      share.meet();
+      if (share.left) return;
+      if (!share.leads()) continue;
       isize stride;
       const T* h = states.after(s, stride);
       readout.write(s, now, h, stride);
@@ -49,7 +52,7 @@ struct ElmanForward {
     const Operand<T> operands[2] = {{before, before_stride, panels.W, N},
                                     {x, call.x.second, panels.U, call.M}};
     const bool mapped = call.M > 0;
-    through<T>(operands, mapped ? 2 : 1, to - from, vectors<T>(N),
+    through<T>(operands, mapped ? 2 : 1, to - from, share.vectors(vectors<T>(N)),
                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
                  for (isize v = 0; v < C; ++v) {
                    const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);

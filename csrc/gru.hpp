@@ -11,35 +11,20 @@ GatePack<T, 3> gru_pack(const Gru& call) {
 
 template <class T>
 void gru_forward(const Gru& call, const GatePanels<T, 3>& panels, int threads) {
-  const int team = members(call.steps, threads);
   const isize B = call.steps.B, width = call.reset_after ? 0 : GruForward<T>::width(call.N);
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
   const Scratch<T> between(2 * B * width);
-  struct Context {
-    const Gru& call;
-    const GatePanels<T, 3>& panels;
-    int team;
-    T* states;
-    T* between;
-    isize width;
-  } context{call, panels, team, states.get(), between.get(), width};
-  as_team(
-      team,
-      [](void* data, int member) {
-        const Context& c = *static_cast<Context*>(data);
-        const Share share = Share::of(c.call.steps, member, c.team);
-        const isize mine = share.last - share.first;
-        T* between_ = c.between + 2 * share.first * c.width;
-        const GruForward<T> forward{c.call,
-                                    c.panels,
-                                    share,
-                                    {c.call.steps, c.call.h, c.call.last, c.call.N, share,
-                                     c.states + 2 * share.first * c.call.N},
-                                    between_,
-                                    between_ + mine * c.width};
-        with_real_activation(c.call.activation, forward);
-      },
-      &context);
+  for_shares(call.steps, 3 * call.N * (call.N + call.M), threads, [&](const Share& share) {
+    T* mine = between.get() + 2 * share.first * width;
+    GruForward<T> forward{
+        call,
+        panels,
+        share,
+        {call.steps, call.h, call.last, call.N, share, states.get() + 2 * share.first * call.N},
+        mine,
+        mine + (share.last - share.first) * width};
+    with_real_activation(call.activation, forward);
+  });
 }
 template <class T>
 void gru_forward(const Gru& call, int threads) {

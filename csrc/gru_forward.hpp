@@ -45,16 +45,18 @@ struct GruForward {
   static isize width(isize N) { return vectors<T>(N) * LANES<T>; }
 
   template <class F>
-  void run() const {
+  void run() {
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
       states.advance(s, now, call.h0, [&](auto... rows) { advance<F>(rows...); });
-      states.finish(s, now);
+      share.meet();
+      if (share.left) return;
+      if (share.leads()) states.finish(s, now);
     }
   }
 
   template <class F>
-  void advance(isize s, isize from, isize to, const T* before, isize before_stride) const {
+  void advance(isize s, isize from, isize to, const T* before, isize before_stride) {
     const isize t = call.steps.time(s);
     isize stride;
     T* h = states.after(s, stride) + from * stride;
@@ -64,6 +66,7 @@ struct GruForward {
       all_at_once<F>(rows);
     } else {
       gates(rows);
+      share.meet();
       candidate<F>(rows);
     }
   }
@@ -93,7 +96,7 @@ struct GruForward {
     const Operand<T> inputs{rows.x, call.x.second, panels.U[RESET], call.M};
     // r must not scale the candidate's input, so the inputs have a separate block
     alignas(64) T more[MOST_OF_BLOCK<T>];
-    through<T, 3>(&old, 1, rows.count, 3 * layout.all,
+    through<T, 3>(&old, 1, rows.count, share.vectors(3 * layout.all, 3),
                   [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
       if (mapped) {
         const Factor<T> one = factor(inputs, r0, v0);
@@ -135,7 +138,7 @@ struct GruForward {
     const bool mapped = call.M > 0;
     const Operand<T> operands[2] = {{rows.before, rows.before_stride, panels.W[RESET], N},
                                     {rows.x, call.x.second, panels.U[RESET], call.M}};
-    through<T, 2>(operands, mapped ? 2 : 1, rows.count, 2 * layout.all,
+    through<T, 2>(operands, mapped ? 2 : 1, rows.count, share.vectors(2 * layout.all, 2),
                   [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
       for (isize g = 0; g < C; g += 2) {
         const isize v = (v0 + g) / 2, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
@@ -169,7 +172,7 @@ struct GruForward {
     const bool mapped = call.M > 0;
     const Operand<T> operands[2] = {{reset, wide, panels.W[CANDIDATE], N},
                                     {rows.x, call.x.second, panels.U[CANDIDATE], call.M}};
-    through<T>(operands, mapped ? 2 : 1, rows.count, layout.all,
+    through<T>(operands, mapped ? 2 : 1, rows.count, share.vectors(layout.all),
                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);

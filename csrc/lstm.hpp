@@ -6,32 +6,18 @@ namespace eigenrnn::EIGENRNN_ISA {
 
 template <class T>
 void lstm_forward(const Lstm& call, const GatePanels<T, LSTM_GATES>& panels, int threads) {
-  const int team = members(call.steps, threads);
-  const isize B = call.steps.B;
-  const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
-  const Scratch<T> cells(B * LstmForward<T>::width(call.N));
-  struct Context {
-    const Lstm& call;
-    const GatePanels<T, LSTM_GATES>& panels;
-    int team;
-    T* states;
-    T* cells;
-  } context{call, panels, team, states.get(), cells.get()};
-  as_team(
-      team,
-      [](void* data, int member) {
-        const Context& c = *static_cast<Context*>(data);
-        const isize N = c.call.N;
-        const Share share = Share::of(c.call.steps, member, c.team);
-        LstmForward<T>{c.call,
-                       c.panels,
-                       share,
-                       {c.call.steps, c.call.h, c.call.last, N, share,
-                        c.states + 2 * share.first * N},
-                       c.cells + share.first * LstmForward<T>::width(N)}
-            .run();
-      },
-      &context);
+  const isize B = call.steps.B, N = call.N;
+  const Scratch<T> states(call.h.data == nullptr ? 2 * B * N : 0);
+  const Scratch<T> cells(B * LstmForward<T>::width(N));
+  for_shares(call.steps, LSTM_GATES * N * (N + call.M), threads, [&](const Share& share) {
+    LstmForward<T>{
+        call,
+        panels,
+        share,
+        {call.steps, call.h, call.last, N, share, states.get() + 2 * share.first * N},
+        cells.get() + share.first * LstmForward<T>::width(N)}
+        .run();
+  });
 }
 template <class T>
 void lstm_forward(const Lstm& call, int threads) {

@@ -24,19 +24,23 @@ struct LstmForward {
 
   static isize width(isize N) { return vectors<T>(N) * LANES<T>; }
 
-  void run() const {
+  void run() {
     const isize N = call.N, wide = width(N);
+    Vectors mine = share.vectors(vectors<T>(N));
     for (isize r = 0; r < share.last - share.first; ++r)
-      for (isize j = 0; j < N; j += LANES<T>)
+      for (isize j = mine.from * LANES<T>; j < smaller(N, mine.to * LANES<T>); j += LANES<T>)
         store<T>(cells + r * wide + j, load_some<T>(at<T>(call.cell0, 0, share.first + r) + j,
                                                     smaller(LANES<T>, N - j)));
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
       states.advance(s, now, call.h0, *this);
-      states.finish(s, now);
+      share.meet();
+      if (share.left) return;
+      if (share.leads()) states.finish(s, now);
     }
+    mine = share.vectors(vectors<T>(N));
     for (isize r = 0; r < share.last - share.first; ++r)
-      for (isize j = 0; j < N; j += LANES<T>)
+      for (isize j = mine.from * LANES<T>; j < smaller(N, mine.to * LANES<T>); j += LANES<T>)
         store_some<T>(at<T>(call.last_cell, 0, share.first + r) + j, load<T>(cells + r * wide + j),
                       smaller(LANES<T>, N - j));
   }
@@ -54,7 +58,7 @@ struct LstmForward {
     T* kept = layout.at(t, share.first + from);
     const Operand<T> operands[2] = {{before, before_stride, panels.W[INPUT], N},
                                     {x, call.x.second, panels.U[INPUT], call.M}};
-    through<T, LSTM_GATES>(operands, mapped ? 2 : 1, to - from, LSTM_GATES * layout.all,
+    through<T, LSTM_GATES>(operands, mapped ? 2 : 1, to - from, share.vectors(LSTM_GATES * layout.all, LSTM_GATES),
                            [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
       for (isize k = 0; k < C; k += LSTM_GATES) {
         const isize v = (v0 + k) / LSTM_GATES, j = v * LANES<T>, n = smaller(LANES<T>, N - j);

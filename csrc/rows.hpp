@@ -2,6 +2,7 @@
 #pragma once
 #include "arguments.hpp"
 #include "product.hpp"
+#include "team.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -10,15 +11,45 @@ EIGENRNN_INLINE T* at(const View& view, isize i, isize j) {
   return static_cast<T*>(view.data) + i * view.first + j * view.second;
 }
 
+// The vectors [from, to) of the units.
+struct Vectors {
+  isize from, to;
+  Vectors(isize all) : from(0), to(all) {}  // NOLINT: a number is the range of all
+  Vectors(isize begin, isize end) : from(begin), to(end) {}
+};
+
 // The rows [first, last) of a batch that belong to one thread. Threads get about the same number of
-// steps, not of rows.
+// steps, not of rows. With fewer rows than threads, partners share all rows: each computes a part of
+// the units, and they meet after every step.
 struct Share {
   isize first = 0, last = 0;
+  int part = 0, parts = 1;
+  Meeting* meeting = nullptr;
+  bool left = false;  // it computes nothing more
+
+  static Share partner(const Steps& steps, int part, int parts, Meeting& meeting) {
+    return {0, steps.B, part, parts, parts > 1 ? &meeting : nullptr, false};
+  }
+  // The thread's part of `all` vectors, of which `together` stay together.
+  Vectors vectors(isize all, isize together = 1) const {
+    const isize groups = all / together;
+    if (left) return {0, 0};
+    return {groups * part / parts * together, groups * (part + 1) / parts * together};
+  }
+  // Wait for the partners. If they part, the first thread gets all units, and the others get none.
+  void meet() {
+    if (meeting == nullptr || meeting->wait(parts)) return;
+    left = part > 0;
+    part = 0, parts = 1;
+    meeting = nullptr;
+  }
+  // Whether the thread does what is done once per step.
+  bool leads() const { return part == 0 && !left; }
 
   static Share of(const Steps& steps, int member, int members) {
     isize total = 0;
     for (isize s = 0; s < steps.T; ++s) total += steps.running(s);
-    Share share{0, 0};
+    Share share;
     isize done = 0, row = 0;
     for (int i = 0; i <= member; ++i) {
       share.first = row;
@@ -44,8 +75,44 @@ struct Share {
   }
 };
 
+constexpr isize LEAST_SHARED = isize{1} << 17;  // multiply-adds of a step
+
 EIGENRNN_INLINE int members(const Steps& steps, int threads) {
   return static_cast<int>(larger(1, smaller(threads, steps.B)));
+}
+
+// Whether threads share the units of a single sequence, or of fewer sequences than threads. A meeting
+// takes about a microsecond, so a step must take several, and waking the threads takes a few steps.
+EIGENRNN_INLINE bool has_partners(const Steps& steps, isize products, int threads) {
+  return steps.T >= 16 && steps.B < threads && steps.B * products >= LEAST_SHARED;
+}
+
+// Call run(share) for the share of each thread; `products` are the multiply-adds of one row's step.
+template <class Run>
+void for_shares(const Steps& steps, isize products, int threads, const Run& run) {
+  struct Context {
+    const Steps& steps;
+    const Run& run;
+    int team;
+    Meeting meeting{};
+  } context{steps, run, members(steps, threads)};
+  if (has_partners(steps, products, threads)) {
+    as_partners(
+        threads,
+        [](void* data, int part, int parts) {
+          Context& c = *static_cast<Context*>(data);
+          c.run(Share::partner(c.steps, part, parts, c.meeting));
+        },
+        &context);
+    return;
+  }
+  as_team(
+      context.team,
+      [](void* data, int member) {
+        const Context& c = *static_cast<Context*>(data);
+        c.run(Share::of(c.steps, member, c.team));
+      },
+      &context);
 }
 
 // Fill rows [from, to) of a step with zeros: their sequences have ended.
@@ -81,18 +148,18 @@ constexpr isize MOST_OF_BLOCK = MOST_ROWS* MOST_COLUMNS* LANES<T>;
 
 // For rows 0 .. count - 1: z = sum of operands[i].rows * matrix[i], block by block. `use` gets each
 // block while it is in the L1 cache: use(z, stride, first row, rows, first vector, vectors).
-// The vectors of a block are a multiple of `together`, as `all` is.
+// The vectors of a block are a multiple of `together`, as all of them are.
 //
 // The outer loop runs over columns: a pair of panels is read once per step and stays cached for any
 // number of rows, as long as the rows are short.
 template <class T, int together = 1, class Use>
-EIGENRNN_INLINE void through(const Operand<T>* operands, int how_many, isize count, isize all,
+EIGENRNN_INLINE void through(const Operand<T>* operands, int how_many, isize count, Vectors which,
                              Use&& use) {
   alignas(64) T z[MOST_OF_BLOCK<T>];
   if (count <= 0) return;
   const isize wide = columns(static_cast<int>(next_rows(count, together)), together);
-  for (isize v = 0; v < all; v += wide) {
-    const isize C = smaller(wide, all - v);
+  for (isize v = which.from; v < which.to; v += wide) {
+    const isize C = smaller(wide, which.to - v);
     for (isize r = 0, R; r < count; r += R) {
       R = next_rows(count - r, together);
       Factor<T> factors[MOST_OPERANDS];

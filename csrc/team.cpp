@@ -1,6 +1,7 @@
 #include "team.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -26,6 +27,7 @@ void play(void* data) {
   for (int i = work.next++; i < work.members; i = work.next++) work.body(work.context, i);
 }
 
+using Count = int (*)();
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -36,16 +38,59 @@ Parallel pool() {
       reinterpret_cast<Parallel>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
   return forked ? nullptr : found;
 }
+Count count(const char* name) { return reinterpret_cast<Count>(dlsym(RTLD_DEFAULT, name)); }
 #else
 Parallel pool() { return nullptr; }
+Count count(const char*) { return nullptr; }
 #endif
 
+constexpr int SPINS = 4000;
+constexpr std::chrono::microseconds LATE{300};  // less than a time slice of the operating system
+
 }  // namespace
+
+bool Meeting::wait(int members) {
+  using Clock = std::chrono::steady_clock;
+  const unsigned now = rounds_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members) {
+    arrived_.store(0, std::memory_order_relaxed);
+    together_ = !late_.load(std::memory_order_relaxed);
+    const bool together = together_;
+    rounds_.store(now + 1, std::memory_order_release);
+    return together;
+  }
+  const auto begin = Clock::now();
+  for (int spins = 1; rounds_.load(std::memory_order_acquire) == now; ++spins)
+    if (spins % SPINS == 0) {
+      if (Clock::now() - begin > LATE) late_.store(true, std::memory_order_relaxed);
+      std::this_thread::yield();
+    }
+  return together_;
+}
 
 void watch_forks() {
 #if defined(__unix__) || defined(__APPLE__)
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
 #endif
+}
+
+void as_partners(int most, void (*body)(void*, int, int), void* context) {
+  struct Partners {
+    void (*body)(void*, int, int);
+    void* context;
+  } partners{body, context};
+  static const Count number = count("omp_get_thread_num"), all = count("omp_get_num_threads");
+  const Parallel parallel = pool();
+  if (most <= 1 || parallel == nullptr || number == nullptr || all == nullptr) {
+    body(context, 0, 1);
+    return;
+  }
+  parallel(
+      [](void* data) {
+        const Partners& work = *static_cast<Partners*>(data);
+        work.body(work.context, number(), all());
+      },
+      &partners, static_cast<unsigned>(most), 0);
 }
 
 void as_team(int members, void (*body)(void*, int), void* context) {

@@ -438,7 +438,7 @@ def test_last_only_returns_the_same_last_states(spy, dtype, M, reverse, ragged):
 
 
 @each_map_full_or_ragged
-@each_shape((31, 1, 65), (31, 13, 65), (5, 40, 33), (17, 2, 301))
+@each_shape((31, 1, 65), (31, 13, 65), (5, 40, 33), (17, 2, 301))  # the last shares units
 def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
     threads, shape, M, ragged
 ):

@@ -385,7 +385,9 @@ def test_gradients_have_the_gradients_of_the_definition(form, M, reverse, ragged
 
 @each_map_full_or_ragged
 @each_order
-@pytest.mark.parametrize("shape", [(31, 1, 65), (31, 13, 65), (5, 40, 33), (17, 1, 213)], ids=str)
+@pytest.mark.parametrize(  # the last shares units
+    "shape", [(31, 1, 65), (31, 13, 65), (5, 40, 33), (17, 1, 213)], ids=str
+)
 def test_states_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
     threads, shape, form, M, ragged
 ):

@@ -277,6 +277,16 @@ def test_outputs_and_gradients_of_inputs_do_not_depend_on_the_number_of_threads(
         assert all(torch.equal(shared[name], again[name]) for name in shared)
 
 
+def test_threads_that_share_units_keep_no_states(threads):
+    tensors, options = operands((33, 1, 365, 9), torch.float32), options_of((33, 1, 365, 9))
+    threads(1)
+    alone = elman(**tensors, **options)
+    threads(2)
+    with torch.no_grad():
+        shared = elman(**tensors, **options)
+    assert all(map(torch.equal, alone, shared))
+
+
 # ---------------------------------------------------------------------- integration with torch
 
 
