@@ -13,6 +13,7 @@ from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
+from eigenrnn.ops.gru.operands import form_features
 from kernel_testing import each_direction, each_raggedness
 from states import elman, gru
 from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
@@ -149,6 +150,35 @@ def test_the_gated_recurrence_agrees_with_its_formula(
         **options,
     )
     assert_near([got], [in_numpy(cell, h0.numpy(), options)], torch.float64, T * N)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("mapped", [False, True], ids=["unmapped", "mapped"])
+@pytest.mark.parametrize("update_keeps", [False, True], ids=["replaces", "keeps"])
+@pytest.mark.parametrize("reset_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_every_gated_backend_computes_a_mask_as_the_reference(
+    dtype, reset_after, update_keeps, mapped, reverse, ragged
+):
+    generator, shape = torch.Generator().manual_seed(0), (T, B, 21)
+    width = 3 * shape[2]
+    make = lambda *s: normal(generator, s, dtype).requires_grad_()  # noqa: E731
+    leaves = make(T, B, 2 if mapped else width), make(width, shape[2]), make(B, shape[2])
+    maps = {"U": make(width, 2), "c": make(width)} if mapped else {}
+    options = options_of("mask", shape, reverse=reverse, ragged=ragged)
+    options |= {"reset_after": reset_after, "update_keeps": update_keeps}
+
+    def results(backend):
+        h = gru(*leaves, backend=backend, **maps, **options)
+        gradients = torch.autograd.grad(h, (*leaves, *maps.values()), weights_like(h))
+        return h.detach(), *gradients
+
+    expected = results("reference")
+    reasons = explain(GRU_BACKENDS, called(dtype, *form_features(reset_after, update_keeps)))
+    for backend in set(GRU_BACKENDS) - {"reference"}:
+        if reasons[backend] in ("chosen", "possible"):
+            assert_near(results(backend), expected, dtype, T * width)
 
 
 def test_the_norm_is_that_of_torch():

@@ -310,7 +310,10 @@ class GRU(Gated[GatedDirection]):
         return self
 
     def _features(self) -> list[str]:
-        return [*super()._features(), *form_features(self.reset_after, self.update_keeps)]
+        features = [*super()._features(), *form_features(self.reset_after, self.update_keeps)]
+        # every backend computes a mask of zoneout without LayerNorm, as values of the update gate
+        as_gate = self.training and not self.layer_norm
+        return [name for name in features if not (as_gate and name == "zoneout")]
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": "tanh", "reset_after": True, "update_keeps": True}

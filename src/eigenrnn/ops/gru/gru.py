@@ -14,6 +14,7 @@ from eigenrnn.ops.arguments import (
     check_tensors,
     features_of,
     lengths_of,
+    map_inputs,
     to_float32,
 )
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
@@ -162,16 +163,31 @@ def _run(
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
     form = form_features(options.reset_after, options.update_keeps)
-    state_size, features = W.shape[1], [*features_of(operands, options), *form]
+    mask = operands.mask if operands.gain is None else None
+    needed = operands if mask is None else operands._replace(mask=None)
+    state_size, features = W.shape[1], [*features_of(needed, options), *form]
     call = Call.of(
         x, options.nonlinearity, *operands[1:], state_size=state_size, features=features
     )
     chosen = choose(BACKENDS, call, backend)
+    if mask is not None and "zoneout" not in chosen.features:
+        operands = _keep_by_gate(operands, options, mask)
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     if last_only != options.last_only:
         options = options._replace(last_only=last_only)
     h, last = chosen.run(operands, options)
     return h, last
+
+
+def _keep_by_gate(
+    operands: GRUOperands,
+    options: GRUOptions,
+    mask: Tensor,  # (T, B, N), bool
+) -> GRUOperands:
+    """Write the mask of zoneout as inputs: with infinite ones, the update gate keeps the state."""
+    x_r, x_u, x_c = map_inputs(operands.x, operands.U, operands.c).chunk(3, dim=2)
+    x_u = x_u.masked_fill(mask, torch.inf if options.update_keeps else -torch.inf)
+    return operands._replace(x=torch.cat([x_r, x_u, x_c], dim=2), U=None, c=None, mask=None)
 
 
 def _check_biases(operands: GRUOperands, options: GRUOptions) -> None:
