@@ -207,8 +207,9 @@ def test_invalid_matrix_raises(W, message):
         schur_structure(W)
 
 
-def test_the_profile_of_a_normal_matrix_says_that_it_is_normal():
-    W = np.linalg.qr(np.random.default_rng(0).standard_normal((8, 8)))[0]
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_profile_of_a_normal_matrix_says_that_it_is_normal(dtype):
+    W = np.linalg.qr(np.random.default_rng(0).standard_normal((8, 8)))[0].astype(dtype)
     profile = schur_structure(W).plot().axes[2]
     assert profile.texts[0].get_text() == "Nothing below the blocks:\nthe matrix is normal."
     assert profile.get_title() == "a normal matrix"

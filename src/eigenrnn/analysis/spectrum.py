@@ -137,8 +137,8 @@ class SchurStructure(Analysis):
         plot.label(form, "from mode", "to mode", title)
         plot.histogram(angles, self.angles, np.linspace(-np.pi, np.pi, 37))
         plot.label(angles, "angle of the eigenvalue (rad)", "eigenvalues")
-        # rounding should not look like a profile
-        is_normal = self.off_diagonal <= 10 * len(self.Theta) * np.finfo(np.float64).eps
+        # the rounding of weights in float32 should not look like a profile
+        is_normal = self.off_diagonal <= len(self.Theta) * np.finfo(np.float32).eps
         shown = np.where(np.arange(len(self.by_diagonal)) * is_normal, np.nan, self.by_diagonal)
         plot.lines(profile, np.arange(len(shown)), {"mean": shown}, log=True)
         below = f"{self.off_diagonal:.1%} of the norm is below the blocks"
