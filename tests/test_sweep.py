@@ -1,6 +1,5 @@
 """Sweeps on a cluster have the numbers of single runs, even if workers or machines die."""
 
-import csv
 import json
 import os
 import re
@@ -140,12 +139,15 @@ def test_the_page_shows_the_actual_output(grid_sweep):
     ):
         assert line.partition("] ")[2] in output
     csv_of_page = re.search(r"```text\n(lr,.*?)```", PAGE, re.DOTALL)[1]
-    fixed = ("lr", "seed", "status", "steps", "best_by", "attempts", "message", "folder")
-    rows = list(csv.DictReader(csv_of_page.splitlines()))
-    assert list(rows[0]) == list(read_table(grid_sweep / "out")[0])
-    assert [[row[name] for name in fixed] for row in rows] == [
-        [row[name] for name in fixed] for row in read_table(grid_sweep / "out")[: len(rows)]
-    ]
+    header, *lines = csv_of_page.splitlines()
+    *names, rest = header.split(",")
+    table = read_table(grid_sweep / "out")
+    assert rest == "..."  # the page leaves out the last columns
+    assert names == list(table[0])[: len(names)]
+    for line, row in zip(lines, table, strict=False):
+        shown_row = dict(zip(names, line.split(","), strict=False))
+        for name in ("lr", "seed", "status", "steps", "best_by"):
+            assert shown_row[name] == row[name]
 
 
 def test_a_trial_resumes_after_its_machine_died(tmp_path, machines):
