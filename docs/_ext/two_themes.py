@@ -48,7 +48,7 @@ def _inverted(colour: Any) -> tuple[float, ...] | None:
 
 
 def both_themes(prefix: str, alt: str, caption: str = "") -> list[nodes.Node]:
-    """Return a picture in both themes, of which the page shows one."""
+    """Return the light and the dark picture; the page shows that of its theme."""
     return [
         nodes.figure(
             "",

@@ -326,11 +326,11 @@ class MinGRUDirection(AbstractDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-        gate, candidate = F.linear(x, self.weight_ih, self.input_bias).chunk(2, dim=2)
+        scaled, decay = self._terms(x)
         return linear(
-            torch.sigmoid(gate) * _positive(candidate),
-            self._decay(gate),
-            h0.to(gate.dtype),
+            scaled,
+            decay,
+            h0.to(scaled.dtype),
             batch_sizes=batch_sizes,
             reverse=reverse,
             backend=backend,
@@ -342,9 +342,17 @@ class MinGRUDirection(AbstractDirection):
         x: Tensor,  # (B, M)
         state: Tensor,  # (B, N)
     ) -> tuple[Tensor, Tensor]:  # (B, N), (B, N)
-        gate, candidate = F.linear(x, self.weight_ih, self.input_bias).chunk(2, dim=1)
-        h = torch.sigmoid(gate) * _positive(candidate) + self._decay(gate) * state
+        scaled, decay = self._terms(x)
+        h = scaled + decay * state
         return h, h
+
+    def _terms(
+        self,
+        x: Tensor,  # (..., M)
+    ) -> tuple[Tensor, Tensor]:  # (..., N), (..., N)
+        """Return the candidates times their gates, and the decays."""
+        gate, candidate = F.linear(x, self.weight_ih, self.input_bias).chunk(2, dim=-1)
+        return torch.sigmoid(gate) * _positive(candidate), self._decay(gate)
 
     def _decay(self, gate: Tensor) -> Tensor:
         low, high = self.decays

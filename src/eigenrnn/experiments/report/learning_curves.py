@@ -157,7 +157,7 @@ def task_options(run: RunFolder) -> dict[str, Any]:
     return {k: v for k, v in options.items() if v is not None and not k.endswith("seed")}
 
 
-_FILES = ("train", "path")  # the options that name files, of which a run stores no content
+_FILES = ("train", "path")  # name files; a run does not store their contents
 
 
 def _task(run: RunFolder) -> str:
