@@ -1,5 +1,6 @@
 """LRU, MinGRU and the diagonal sets equal their formulas, computed by NumPy in float64."""
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -288,3 +289,16 @@ def test_every_analysis_of_a_linear_recurrence_runs(make):
     results = analyse(layer, inputs().float(), lambda y: y.square().mean())
     complex_states = {"hidden_chain_l0"} if layer.recurrent_matrices()[0].is_complex() else set()
     assert set(results.skipped) <= complex_states | {"fisher_memory_decay_l0"}
+
+
+@pytest.mark.parametrize("make_layer", [eigenrnn.LRU, eigenrnn.MinGRU])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_step_without_the_recurrence_equals_one_with_it(make_layer, frozen):
+    layer = make_layer(3, 5, num_layers=2, dtype=torch.float64).eval()
+    through = copy.deepcopy(layer)
+    through.backend = "reference"  # a chosen backend computes single steps too
+    if frozen:
+        layer.freeze()
+    x, h = torch.randn(4, 3, dtype=torch.float64), torch.randn_like(layer.initial_state(4))
+    for result, expected in zip(layer.step(x, h), through.step(x, h), strict=True):
+        torch.testing.assert_close(result, expected)
