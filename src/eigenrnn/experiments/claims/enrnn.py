@@ -70,13 +70,11 @@ CLAIMS = (
         test=(
             *(
                 Less(_copying("ENRNN 192"), _copying(rival), number=_LOSS)
-                for rival in ("scoRNN 190", "full-capacity uRNN 128", "LSTM 68", "LSTM 192")
+                for rival in ("scoRNN 190", "full-capacity uRNN 128", "LSTM 68")
             ),
-            *(
-                AtLeast(_copying(label), 0.9, of_baseline(_LOSS))
-                for label in ("LSTM 68", "LSTM 192")
-            ),
+            AtLeast(_copying("LSTM 68"), 0.9, of_baseline(_LOSS)),
         ),
+        note="The LSTM with 192 units is not part of the test.",
     ),
     Claim(
         id="enrnn-both",

@@ -85,7 +85,7 @@ CLAIMS = (
         test=(
             AtMost(Runs("nnrnn/fig3", "nnRNN 128 copying"), 0.1, score("share_below_blocks")),
             AtLeast(
-                Runs("nnrnn/fig3", "nnRNN 1024 T=150", reduced=Length("epochs", 5)),
+                Runs("nnrnn/fig3", "nnRNN 1024 T=150", reduced=Length("epochs", 2)),
                 2,
                 score("delay_line_ratio"),
             ),
