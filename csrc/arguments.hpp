@@ -33,6 +33,17 @@ struct Steps {
   }
 };
 
+// LayerNorm of the arguments of f, for each gate over its N units, and zoneout: the states h of a step
+// become m h_{t-1} + (1 - m) h, with a mask of zeros and ones or with a rate as m.
+struct NormZoneout {
+  View gain, shift;  // (G N,) for G gates; null: no LayerNorm
+  View mask;         // (T, B, N), bytes; null: the rate
+  double rate = 0;   // zero: no zoneout
+
+  bool normed() const { return gain.data != nullptr; }
+  bool zones_out() const { return mask.data != nullptr || rate != 0; }
+};
+
 // The forward pass of an Elman recurrence: h_t = f(x_t [U^T] [+ c] + h_{t-1} W^T) and, optionally,
 // the outputs y_t = h_t V^T [+ d].
 struct Elman {
@@ -41,6 +52,7 @@ struct Elman {
   std::ptrdiff_t apart = 1;            // stride between the gradients of neighbouring outputs
   Activation activation = Activation::identity;
   double slope = 0;                    // of leaky_relu
+  NormZoneout options;
   View x;                              // (T, B, M or N)
   View U;                              // (N, M), any strides
   View c;                              // (N,), may be null
@@ -51,8 +63,15 @@ struct Elman {
   View d;                              // (K,), may be null
   View h;                              // (T, B, N); null: only the last states
   View moduli;                         // (T, B, N / 2), |z| of modrelu_paired; may be null
+  View saved;                          // saved for the backward pass; null: not saved
   View last;                           // (1, B, N)
   View y;                              // (T, B, K); null: no outputs
+
+  // The values saved per unit: with LayerNorm the normalised argument of f, and with a zoneout rate
+  // the value of f.
+  std::ptrdiff_t parts() const { return options.normed() + (options.rate != 0); }
+  // The values saved per sequence and step: 1 / s of each LayerNorm.
+  std::ptrdiff_t norms() const { return options.normed(); }
 };
 
 // Its backward pass. The gradients of W and U are transposed. A gradient that is null is not computed.
@@ -66,6 +85,8 @@ struct ElmanBack {
   View dWt;    // (N, N)
   View dh0;    // (1, B, N)
   View dbias;  // (N,)
+  View dgain;  // (N,)
+  View dshift; // (N,)
   View dV;     // (K, N)
 };
 
@@ -79,6 +100,7 @@ struct Gru {
   Activation activation = Activation::identity;
   double slope = 0;  // of leaky_relu
   bool reset_after = true, update_keeps = true;
+  NormZoneout options;
   View x;               // (T, B, M or 3 N)
   View U;               // (3 N, M), any strides
   View c;               // (3 N,), may be null
@@ -88,10 +110,12 @@ struct Gru {
   View recurrent_bias;  // (N,), may be null
   View h;               // (T, B, N); null: only the last states
   View last;            // (1, B, N)
-  View gates;           // saved for the backward pass; null: not saved
+  View saved;           // saved for the backward pass; null: not saved
 
-  // The values saved per unit: r, u, c and, with the reset after the matrix, h W_c^T + b.
-  std::ptrdiff_t saved() const { return reset_after ? 4 : 3; }
+  // The values saved per unit: r, u, c and, with the reset after the matrix, h W_c^T + b; with
+  // LayerNorm also the normalised arguments of r, u and c.
+  std::ptrdiff_t parts() const { return (reset_after ? 4 : 3) + norms(); }
+  std::ptrdiff_t norms() const { return options.normed() ? 3 : 0; }
 };
 
 // Its backward pass, with the same conventions.
@@ -105,6 +129,8 @@ struct GruBack {
   View dh0;              // (1, B, N)
   View dbias;            // (N,)
   View drecurrent_bias;  // (N,)
+  View dgain;            // (3 N,)
+  View dshift;           // (3 N,)
 };
 
 // The forward pass of an LSTM, with x [U^T] [+ c] + h W^T = (z^i, z^f, z^g, z^o):
@@ -121,10 +147,11 @@ struct Lstm {
   View h;          // (T, B, N); null: only the last states
   View last;       // (1, B, N)
   View last_cell;  // (1, B, N)
-  View gates;      // saved for the backward pass; null: not saved
+  View saved;      // saved for the backward pass; null: not saved
 
   // The values saved per unit: i, f, g, o and the cell before the step.
-  std::ptrdiff_t saved() const { return 5; }
+  std::ptrdiff_t parts() const { return 5; }
+  std::ptrdiff_t norms() const { return 0; }
 };
 
 // Its backward pass, with the same conventions.

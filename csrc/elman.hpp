@@ -35,11 +35,15 @@ struct ElmanPack {
 };
 
 template <class T>
-void elman_forward(const Elman& call, const ElmanPanels<T>& panels, int threads) {
-  const bool kept = call.h.data != nullptr;
-  const isize states = 2 * call.steps.B * call.N;
+void elman_forward(const Elman& given, const ElmanPanels<T>& panels, int threads) {
+  const bool kept = given.h.data != nullptr;
+  const isize states = 2 * given.steps.B * given.N;
   const Scratch<T> memory(kept ? 0 : states);
-  for_shares(call.steps, call.N * (call.N + call.M), threads, [&](const Share& share) {
+  const OneStep<T> step(given);
+  const Elman call = step.in(given);
+  // LayerNorm needs all units of a row, so threads do not share them
+  const isize products = call.options.normed() ? 0 : call.N * (call.N + call.M);
+  for_shares(call.steps, products, threads, [&](const Share& share) {
     ElmanForward<T> forward{call, panels, share,
                                   {call.steps, call.h, call.last, call.N, share,
                                    memory.get() + 2 * share.first * call.N},
@@ -63,7 +67,7 @@ struct ElmanWorker {
 
   ElmanWorker(const Elman& call, const ElmanBack& back, int member, int team)
       : share(Share::of(call.steps, member, team)),
-        scratch(call.N, call.M, share.last - share.first),
+        scratch(call, share.last - share.first),
         memory(scratch.size()),
         factors(3 * scratch.rows),
         readout(call, back, share, scratch.rows) {}
@@ -72,15 +76,18 @@ struct ElmanWorker {
   T* sums() const { return deltas() + scratch.deltas_size(); }
   T* bias_sums() const { return sums() + scratch.sums_size(); }
   T* shift_sums() const { return bias_sums() + scratch.width(); }
+  T* norm_sums() const { return shift_sums() + scratch.width(); }
+  T* carry() const { return norm_sums() + scratch.norm_sums_size(); }
 
   void run(const Elman& call, const ElmanBack& back, const ElmanPanels<T>& panels) {
     readout.begin();
     std::memset(sums(), 0,
-                static_cast<std::size_t>(shift_sums() + scratch.width() - sums()) * sizeof(T));
+                static_cast<std::size_t>(carry() - sums()) * sizeof(T));
     with_activation(call.activation,
                     ElmanBackward<T>{call, back, panels, share, scratch, readout,
                                      {scratch.rows, scratch.width(), deltas()},
-                                     sums(), bias_sums(), shift_sums(), factors.get(),
+                                     sums(), bias_sums(), shift_sums(), norm_sums(),
+                                     call.options.zones_out() ? carry() : nullptr, factors.get(),
                                      factors.get() + 2 * scratch.rows});
   }
 
@@ -90,6 +97,8 @@ struct ElmanWorker {
     gather<T>(back.dUt, call.M, call.N, sums() + call.N * width, width, first);
     gather<T>(back.dbias, 1, call.N, bias_sums(), width, first);
     gather<T>(back.dc, 1, call.N, shift_sums(), width, first);
+    gather<T>(back.dgain, 1, call.N, norm_sums(), width, first);
+    gather<T>(back.dshift, 1, call.N, norm_sums() + width, width, first);
     readout.gather_into(first);
   }
 };

@@ -9,14 +9,26 @@ namespace eigenrnn::EIGENRNN_ISA {
 template <class T>
 struct ElmanScratch {
   isize N, M;
+  isize share;
   isize rows;  // capacity of the ring of deltas
+  bool normed, zones_out;
 
-  ElmanScratch(isize n, isize m, isize share) : N(n), M(m), rows(Ring<T>::rows_for(share)) {}
+  ElmanScratch(const Elman& call, isize mine)
+      : N(call.N),
+        M(call.M),
+        share(larger(1, mine)),
+        rows(Ring<T>::rows_for(mine)),
+        normed(call.options.normed()),
+        zones_out(call.options.zones_out()) {}
 
   isize width() const { return vectors<T>(N) * LANES<T>; }
   isize deltas_size() const { return rows * width(); }
   isize sums_size() const { return (N + M) * width(); }
-  isize size() const { return deltas_size() + sums_size() + 2 * width(); }
+  isize norm_sums_size() const { return normed ? 2 * width() : 0; }
+  isize carry_size() const { return zones_out ? share * width() : 0; }
+  isize size() const {
+    return deltas_size() + sums_size() + 2 * width() + norm_sums_size() + carry_size();
+  }
 };
 
 template <class T>
@@ -31,6 +43,8 @@ struct ElmanBackward {
   T* sums;          // (N + M, width), the gradients of W and U so far, transposed
   T* bias_sums;     // (width,)
   T* shift_sums;    // (width,)
+  T* norm_sums;     // (2, width), the gradients of LayerNorm's gain and shift
+  T* carry;         // (share, width): gradient of the previous state that bypasses W; with zoneout
   Factor<T>* past;  // two per step in the ring
   Factor<T>* inputs;
   Buffer<T> packed{};
@@ -78,6 +92,12 @@ struct ElmanBackward {
     const T* moduli =
         call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, share.first + from);
     const T slope = static_cast<T>(call.slope);
+    const Kept<T> layout(call);
+    const T* kept = layout.at(t, share.first + from);
+    const T* values = call.options.rate == 0 ? nullptr : kept + (layout.parts - 1) * LANES<T>;
+    const bool normed = call.options.normed();
+    const Zoneout<T> zoneout(call.options, t, share.first + from);
+    T* passed = carry == nullptr ? nullptr : carry + from * width;
     // prefetch the rows of the next step while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
     const isize next_h = next * call.h.first, next_g = next * back.g.first;
@@ -96,7 +116,18 @@ struct ElmanBackward {
                      __builtin_prefetch(h + (r0 + r) * call.h.second + j + next_h, 0, 2);
                      if (g != nullptr)
                        __builtin_prefetch(g + (r0 + r) * back.g.second + j + next_g, 0, 2);
-                     const vec<T> state = load_some<T>(h + (r0 + r) * call.h.second + j, n);
+                     vec<T> state =
+                         values == nullptr
+                             ? load_some<T>(h + (r0 + r) * call.h.second + j, n)
+                             : load<T>(values + (r0 + r) * layout.row() + (v0 + v) * layout.apart());
+                     if (zoneout.active) {
+                       T* bypass = passed + (r0 + r) * width + j;
+                       if (later != nullptr) d += load<T>(bypass);
+                       const vec<T> m = zoneout.share(r0 + r, j, n);
+                       store<T>(bypass, Zoneout<T>::mix(m, d, vec<T>{}));
+                       d = Zoneout<T>::mix(m, vec<T>{}, d);
+                       state = m == T(1) ? vec<T>{} : state;  // it is not a value of f
+                     }
                      // before pull, which may make d so large across the phase that d along it rounds
                      if constexpr (HAS_PHASE<F>) moved += d * F::template phase<T>(state);
                      vec<T> m{};
@@ -105,6 +136,7 @@ struct ElmanBackward {
                            moduli + (r0 + r) * call.moduli.second + j / 2, n);
                      d = F::template pull<T>(d, state, m, slope);
                      store<T>(delta + (r0 + r) * width + j, d);
+                     if (normed) continue;
                      if (dx != nullptr) store_some<T>(dx + (r0 + r) * back.dx.second + j, d, n);
                      all += d;
                    }
@@ -112,26 +144,36 @@ struct ElmanBackward {
                    store<T>(shift_sums + j, all);
                  }
                });
+    if (!normed) return;
+    const LayerNorm<T> norm(call.options, N);
+    for (isize r = 0; r < to - from; ++r) {
+      const T* n = kept + r * layout.row();
+      norm.pull(delta + r * width, n, layout.apart(), n[layout.scales()], norm_sums,
+                norm_sums + width);
+      pass_on(delta + r * width, N, shift_sums, dx == nullptr ? nullptr : dx + r * back.dx.second);
+    }
   }
 
   // Record the states before step s for the gradient of W; compute the gradient of h0.
   int remember(isize s, isize now, const T* delta, int count) {
     const isize width = scratch.width(), old = smaller(now, share.running(call.steps, s - 1));
     if (old < now && back.dh0.data != nullptr)
-      out(panels.W, call.N, delta + old * width, now - old, at<T>(back.dh0, 0, share.first + old),
+      out(panels.W, call.N, delta + old * width, now - old,
+          carry == nullptr ? nullptr : carry + old * width, at<T>(back.dh0, 0, share.first + old),
           back.dh0.second);
     return append_states(past, count, call, share, s, old, now, delta, width);
   }
 
   void through_inputs(isize s, isize now, const T* delta) {
-    out(panels.U, call.M, delta, now, at<T>(back.dx, call.steps.time(s), share.first),
+    out(panels.U, call.M, delta, now, nullptr, at<T>(back.dx, call.steps.time(s), share.first),
         back.dx.second);
   }
 
-  // to = delta * matrix, of `cols` columns.
-  void out(const T* matrix, isize cols, const T* delta, isize count, T* to, isize stride) {
+  // to = delta * matrix [+ more], of `cols` columns.
+  void out(const T* matrix, isize cols, const T* delta, isize count, const T* more, T* to,
+           isize stride) {
     const Operand<T> operand{delta, scratch.width(), matrix, call.N};
-    write_product<T>(&operand, 1, cols, count, nullptr, 0, to, stride);
+    write_product<T>(&operand, 1, cols, count, more, scratch.width(), to, stride);
   }
 
   // Add the outer products of all deltas in the ring with their states and inputs.

@@ -1,6 +1,7 @@
 // h_t = f(x_t + h_{t-1} W^T), or f(x_t U^T + c + h_{t-1} W^T), over one thread's rows, and its outputs.
 #pragma once
 #include "activations.hpp"
+#include "norm_zoneout.hpp"
 #include "readout.hpp"
 #include "states.hpp"
 
@@ -39,20 +40,35 @@ struct ElmanForward {
     }
   }
 
+  // Some rows of a step.
+  struct Rows {
+    isize count;
+    const T* before;
+    isize before_stride;
+    T* h;
+    isize stride;
+    T* moduli;
+    T* kept;
+    Zoneout<T> zoneout;
+  };
+
   template <class F>
   void advance(isize s, isize from, isize to, const T* before, isize before_stride) const {
-    const isize N = call.N, t = call.steps.time(s);
+    const isize N = call.N, t = call.steps.time(s), first = share.first + from;
     isize stride;
     T* h = states.after(s, stride) + from * stride;
-    T* moduli = call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, share.first + from);
-    const T* x = at<T>(call.x, t, share.first + from);
+    const Kept<T> layout(call);
+    const bool normed = call.options.normed();
+    const Rows rows{to - from, before, before_stride, h, stride,
+                    call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, first),
+                    layout.at(t, first), {call.options, t, first}};
+    const T* x = at<T>(call.x, t, first);
     const T* bias = static_cast<const T*>(call.bias.data);
     const T* c = static_cast<const T*>(call.c.data);
-    const T slope = static_cast<T>(call.slope);
     const Operand<T> operands[2] = {{before, before_stride, panels.W, N},
                                     {x, call.x.second, panels.U, call.M}};
     const bool mapped = call.M > 0;
-    through<T>(operands, mapped ? 2 : 1, to - from, share.vectors(vectors<T>(N)),
+    through<T>(operands, mapped ? 2 : 1, rows.count, share.vectors(vectors<T>(N)),
                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
                  for (isize v = 0; v < C; ++v) {
                    const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);
@@ -62,15 +78,45 @@ struct ElmanForward {
                      const vec<T> sum = load<T>(z + r * row + v * LANES<T>);
                      const vec<T> more =
                          mapped ? shift : load_some<T>(x + (r0 + r) * call.x.second + j, n);
-                     if constexpr (NEEDS_MODULI<F>)
-                       if (moduli != nullptr)
-                         F::template store_moduli<T>(moduli + (r0 + r) * call.moduli.second + j / 2,
-                                                     F::template modulus<T>(sum + more), n);
-                     store_some<T>(h + (r0 + r) * stride + j,
-                                  F::template apply<T>(sum + more, b, slope), n);
+                     if (normed)
+                       store<T>(rows.kept + (r0 + r) * layout.row() + (v0 + v) * layout.apart(),
+                                sum + more);
+                     else
+                       move<F>(rows, layout, r0 + r, j, n, sum + more, b);
                    }
                  }
                });
+    if (!normed) return;
+    const LayerNorm<T> norm(call.options, N);
+    for (isize r = 0; r < rows.count; ++r) {
+      T* z = rows.kept + r * layout.row();
+      z[layout.scales()] = norm.normalise(z, layout.apart());
+      for (isize v = 0; v < layout.all; ++v) {
+        const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        const vec<T> b = bias == nullptr ? vec<T>{} : load_some<T>(bias + j, n);
+        move<F>(rows, layout, r, j, n, norm.apply(load<T>(z + v * layout.apart()), j, n), b);
+      }
+    }
+  }
+
+  // The states of n units of row r from unit j on; z is the argument of f.
+  template <class F>
+  EIGENRNN_INLINE void move(const Rows& rows, const Kept<T>& layout, isize r, isize j, isize n,
+                            vec<T> z, vec<T> b) const {
+    if constexpr (NEEDS_MODULI<F>)
+      if (rows.moduli != nullptr)
+        F::template store_moduli<T>(rows.moduli + r * call.moduli.second + j / 2,
+                                    F::template modulus<T>(z), n);
+    vec<T> h = F::template apply<T>(z, b, static_cast<T>(call.slope));
+    if (rows.zoneout.active) {
+      if (rows.kept != nullptr && call.options.rate != 0)
+        store<T>(rows.kept + r * layout.row() + (j / LANES<T>) * layout.apart() +
+                     (layout.parts - 1) * LANES<T>,
+                 h);
+      h = Zoneout<T>::mix(rows.zoneout.share(r, j, n),
+                          load_some<T>(rows.before + r * rows.before_stride + j, n), h);
+    }
+    store_some<T>(rows.h + r * rows.stride + j, h, n);
   }
 };
 

@@ -52,27 +52,6 @@ struct GatePack {
   }
 };
 
-// The values of step (t, b) saved for the backward pass: for each vector of units, `parts` vectors.
-// They are padded to whole vectors.
-template <class T>
-struct Kept {
-  T* data;
-  isize B, all, parts;
-
-  template <class Call>
-  explicit Kept(const Call& call)
-      : data(static_cast<T*>(call.gates.data)),
-        B(call.steps.B),
-        all(vectors<T>(call.N)),
-        parts(call.saved()) {}
-  isize row() const { return all * parts * LANES<T>; }
-  isize step() const { return B * row(); }
-  // vector v of row r starts at at(t, first) + r * row() + v * parts * LANES
-  T* at(isize t, isize b) const {
-    return data == nullptr ? nullptr : data + t * step() + b * row();
-  }
-};
-
 // The memory of one thread in the backward pass: a ring of deltas of `parts` parts each, a gradient
 // of the previous state that bypasses W, the gradients of W and U so far, transposed, and sums of
 // single vectors.

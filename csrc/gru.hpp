@@ -10,11 +10,15 @@ GatePack<T, 3> gru_pack(const Gru& call) {
 }
 
 template <class T>
-void gru_forward(const Gru& call, const GatePanels<T, 3>& panels, int threads) {
+void gru_forward(const Gru& given, const GatePanels<T, 3>& panels, int threads) {
+  const OneStep<T> step(given);
+  const Gru call = step.in(given);
   const isize B = call.steps.B, width = call.reset_after ? 0 : GruForward<T>::width(call.N);
+  // LayerNorm needs all units of a row, so threads do not share them
+  const isize products = call.options.normed() ? 0 : 3 * call.N * (call.N + call.M);
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
   const Scratch<T> between(2 * B * width);
-  for_shares(call.steps, 3 * call.N * (call.N + call.M), threads, [&](const Share& share) {
+  for_shares(call.steps, products, threads, [&](const Share& share) {
     T* mine = between.get() + 2 * share.first * width;
     GruForward<T> forward{
         call,
@@ -39,7 +43,8 @@ struct GruWorker {
 
   GruWorker(const Gru& call, const GruBack&, int member, int team)
       : share(Share::of(call.steps, member, team)),
-        memory({call.N, call.M, share.last - share.first, 3, PARTS, PARTS + 1}) {}
+        memory({call.N, call.M, share.last - share.first, 3, PARTS,
+                PARTS + 1 + 2 * call.norms()}) {}
 
   void run(const Gru& call, const GruBack& back, const GatePanels<T, 3>& panels) const {
     memory.clear_sums();
@@ -59,6 +64,9 @@ struct GruWorker {
       gather<T>(back.dWt, N, N, sums + place * width, row, first, gate * N);
       gather<T>(back.dUt, call.M, N, sums + N * row + gate * width, row, first, gate * N);
       gather<T>(back.dc, 1, N, biases + (D_RESET + gate) * width, width, first, gate * N);
+      const T* norm = biases + norm_sums(gate) * width;
+      gather<T>(back.dgain, 1, N, norm, width, first, gate * N);
+      gather<T>(back.dshift, 1, N, norm + width, width, first, gate * N);
     }
     gather<T>(back.drecurrent_bias, 1, N, biases + INNER * width, width, first);
     gather<T>(back.dbias, 1, N, biases + PARTS * width, width, first);

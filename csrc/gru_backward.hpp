@@ -10,6 +10,9 @@ namespace eigenrnn::EIGENRNN_ISA {
 // adjacent, and so are those that go to the inputs.
 enum Part : int { INNER, D_RESET, D_UPDATE, D_CANDIDATE, PARTS };
 
+// The place of the gradients of a LayerNorm's gain and shift among the sums of single vectors.
+constexpr isize norm_sums(int gate) { return PARTS + 1 + 2 * gate; }
+
 template <class T>
 struct GruBackward {
   const Gru& call;
@@ -20,7 +23,8 @@ struct GruBackward {
   Ring<T> ring;  // rows of (PARTS, width)
   T* carry;      // (share, width): gradient of the previous state that bypasses W
   T* sums;       // (N + M, 3, width), the gradients of W and U so far, transposed
-  T* bias_sums;  // (PARTS + 1, width): sums of the parts, and the gradient of modReLU's bias
+  T* bias_sums;  // (PARTS + 1 [+ 6], width): sums of the parts, the gradient of modReLU's bias, and
+                 // those of the gain and shift of each LayerNorm
   Factor<T>* past;    // two per step in the ring
   Factor<T>* inputs;  // one per step in the ring
   isize counted = 0;  // rows of the ring that the sums include already
@@ -95,6 +99,8 @@ struct GruBackward {
   void pull(const Rows& rows) {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
     const Kept<T> layout(call);
+    const bool normed = call.options.normed();
+    const Zoneout<T> zoneout(call.options, t, share.first);
     const Ahead<T> ahead(N, rows.to - rows.from);
     const isize step = rows.s > 0 ? call.steps.time(rows.s - 1) - t : 0;
     const Mix<T> mix(call);
@@ -112,7 +118,7 @@ struct GruBackward {
                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
-        const isize next_gates = ahead(v, parts * LANES<T>, step * layout.step());
+        const isize next_gates = ahead(v, layout.apart(), step * layout.step());
         const isize next_g = ahead(v, LANES<T>, step * back.g.first);
         const isize next_old = ahead(v, LANES<T>, rows.before_next);
         vec<T> all[PARTS + 1];
@@ -126,12 +132,18 @@ struct GruBackward {
             __builtin_prefetch(g + r * back.g.second + j + next_g, 0, 2);
           }
           if (end != nullptr) d += load_some<T>(end + r * back.glast.second + j, n);
-          const T* from = gates + r * layout.row() + v * parts * LANES<T>;
+          const T* from = gates + r * layout.row() + v * layout.apart();
           for (isize k = 0; k < parts; ++k)
             __builtin_prefetch(from + next_gates + k * LANES<T>, 0, 2);
           const T* old = rows.before + r * rows.before_stride + j;
           __builtin_prefetch(old + next_old, 0, 2);
           const vec<T> h = load_some<T>(old, n);
+          vec<T> bypass{};
+          if (zoneout.active) {
+            const vec<T> m = zoneout.share(r, j, n);
+            bypass = Zoneout<T>::mix(m, d, vec<T>{});
+            d = Zoneout<T>::mix(m, vec<T>{}, d);
+          }
           const vec<T> reset = load<T>(from), update = load<T>(from + LANES<T>);
           const vec<T> c = load<T>(from + 2 * LANES<T>), kept = mix.kept(update);
           const vec<T> dc = F::template pull<T>(d * (T(1) - kept), c, vec<T>{}, slope);
@@ -139,10 +151,11 @@ struct GruBackward {
           T* to = rows.delta + r * scratch.row() + j;
           store<T>(to + D_UPDATE * width, du);
           store<T>(to + D_CANDIDATE * width, dc);
-          store<T>(carry + r * width + j, d * kept);
+          store<T>(carry + r * width + j, d * kept + bypass);
+          if constexpr (HAS_PHASE<F>) all[PARTS] += dc * F::template phase<T>(c);
+          if (normed) continue;
           all[D_UPDATE] += du;
           all[D_CANDIDATE] += dc;
-          if constexpr (HAS_PHASE<F>) all[PARTS] += dc * F::template phase<T>(c);
           if constexpr (AFTER) {
             const vec<T> dq = dc * reset;
             const vec<T> dr = dc * load<T>(from + 3 * LANES<T>) * (reset * (T(1) - reset));
@@ -160,12 +173,56 @@ struct GruBackward {
         for (int i = 0; i <= PARTS; ++i) store<T>(bias_sums + i * width + j, all[i]);
       }
     });
+    if (!normed) return;
+    through_norm(rows, UPDATE);
+    through_norm(rows, CANDIDATE);
+    if constexpr (AFTER) {
+      through_product(rows);
+      through_norm(rows, RESET);
+    }
+  }
+
+  // With LayerNorm: from the delta of its result to that of its argument, which goes to the inputs.
+  void through_norm(const Rows& rows, Gate gate) const {
+    const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
+    const Kept<T> layout(call);
+    const LayerNorm<T> norm(call.options, N, gate);
+    const T* normed = layout.at(t, share.first) + (layout.parts - 3 + gate) * LANES<T>;
+    const T* scales = layout.at(t, share.first) + layout.scales() + gate;
+    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first) + gate * N;
+    T* of_gain = bias_sums + norm_sums(gate) * width;
+    for (isize r = rows.from; r < rows.to; ++r) {
+      T* delta = rows.delta + r * scratch.row() + (D_RESET + gate) * width;
+      norm.pull(delta, normed + r * layout.row(), layout.apart(), scales[r * layout.row()], of_gain,
+                of_gain + width);
+      pass_on(delta, N, bias_sums + (D_RESET + gate) * width,
+              dx == nullptr ? nullptr : dx + r * back.dx.second);
+    }
+  }
+
+  // The reset after the matrix, with LayerNorm: from the delta of r q to those of q and r.
+  void through_product(const Rows& rows) const {
+    const isize N = call.N, width = scratch.width();
+    const Kept<T> layout(call);
+    const T* gates = layout.at(call.steps.time(rows.s), share.first);
+    for (isize r = rows.from; r < rows.to; ++r) {
+      T* delta = rows.delta + r * scratch.row();
+      const T* from = gates + r * layout.row();
+      for (isize j = 0; j < N; j += LANES<T>, from += layout.apart()) {
+        const vec<T> dc = load<T>(delta + D_CANDIDATE * width + j), reset = load<T>(from);
+        store<T>(delta + D_RESET * width + j,
+                 dc * load<T>(from + 3 * LANES<T>) * (reset * (T(1) - reset)));
+        store<T>(delta + INNER * width + j, dc * reset);
+      }
+      pass_on<T>(delta + INNER * width, N, bias_sums + INNER * width, nullptr);
+    }
   }
 
   // The reset before the matrix: its delta needs the candidate's deltas of all units.
   void pull_reset(const Rows& rows) {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
     const Kept<T> layout(call);
+    const bool normed = call.options.normed();
     const T* gates = layout.at(t, share.first);
     T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
     const Operand<T> operand{rows.delta + rows.from * scratch.row() + D_CANDIDATE * width,
@@ -178,7 +235,7 @@ struct GruBackward {
         for (isize i = r0; i < r0 + R; ++i) {
           const isize r = rows.from + i;
           const vec<T> dq = load<T>(z + (i - r0) * row + (v - v0) * LANES<T>);
-          const vec<T> reset = load<T>(gates + r * layout.row() + v * 3 * LANES<T>);
+          const vec<T> reset = load<T>(gates + r * layout.row() + v * layout.apart());
           const vec<T> h = load_some<T>(rows.before + r * rows.before_stride + j, n);
           const vec<T> dr = dq * h * (reset * (T(1) - reset));
           T* to = rows.delta + r * scratch.row() + j;
@@ -186,12 +243,14 @@ struct GruBackward {
           store<T>(to + D_RESET * width, dr);
           T* passed = carry + r * width + j;
           store<T>(passed, load<T>(passed) + dq * reset);
+          if (normed) continue;
           all += dr;
           if (dx != nullptr) store_some<T>(dx + r * back.dx.second + j, dr, n);
         }
         store<T>(bias_sums + D_RESET * width + j, all);
       }
     });
+    if (normed) through_norm(rows, RESET);
   }
 
   // The operands that take the deltas of a step, from a row on, to the state before it.

@@ -2,6 +2,7 @@
 #pragma once
 #include "activations.hpp"
 #include "gates.hpp"
+#include "norm_zoneout.hpp"
 #include "states.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
@@ -40,6 +41,7 @@ struct GruForward {
     T* h;
     isize stride;
     T* kept;
+    Zoneout<T> zoneout;
   };
 
   static isize width(isize N) { return vectors<T>(N) * LANES<T>; }
@@ -57,11 +59,11 @@ struct GruForward {
 
   template <class F>
   void advance(isize s, isize from, isize to, const T* before, isize before_stride) {
-    const isize t = call.steps.time(s);
+    const isize t = call.steps.time(s), first = share.first + from;
     isize stride;
     T* h = states.after(s, stride) + from * stride;
-    const Rows rows{to - from, before, before_stride, at<T>(call.x, t, share.first + from),
-                    h,         stride, Kept<T>(call).at(t, share.first + from)};
+    const Rows rows{to - from, before, before_stride, at<T>(call.x, t, first),
+                    h,         stride, Kept<T>(call).at(t, first), {call.options, t, first}};
     if (call.reset_after) {
       all_at_once<F>(rows);
     } else {
@@ -84,14 +86,21 @@ struct GruForward {
     return load_some<T>(static_cast<const T*>(view.data) + j, n);
   }
 
+  // The new states of n units of row r from unit j on.
+  EIGENRNN_INLINE void move(const Rows& rows, isize r, isize j, isize n, vec<T> u, vec<T> c) const {
+    const vec<T> before = load_some<T>(rows.before + r * rows.before_stride + j, n);
+    vec<T> h = Mix<T>(call).mixed(u, before, c);
+    if (rows.zoneout.active) h = Zoneout<T>::mix(rows.zoneout.share(r, j, n), before, h);
+    store_some<T>(rows.h + r * rows.stride + j, h, n);
+  }
+
   // The reset after the matrix: one block gives r, u and h W_c^T, and c and h follow at once.
   template <class F>
   void all_at_once(const Rows& rows) const {
     const isize N = call.N;
     const T slope = static_cast<T>(call.slope);
     const Kept<T> layout(call);
-    const Mix<T> mix(call);
-    const bool mapped = call.M > 0;
+    const bool mapped = call.M > 0, normed = call.options.normed();
     const Operand<T> old{rows.before, rows.before_stride, panels.W[RESET], N};
     const Operand<T> inputs{rows.x, call.x.second, panels.U[RESET], call.M};
     // r must not scale the candidate's input, so the inputs have a separate block
@@ -113,14 +122,21 @@ struct GruForward {
             x[i] = mapped ? load<T>(more + r * row + (g + i) * LANES<T>) + shifts[i]
                           : input(rows, static_cast<Gate>(i), r0 + r, j, n);
           const T* sums = z + r * row + g * LANES<T>;
+          if (normed) {
+            T* to = rows.kept + (r0 + r) * layout.row() + v * layout.apart();
+            store<T>(to + 3 * LANES<T>, load<T>(sums + 2 * LANES<T>) + inner);
+            store<T>(to + 4 * LANES<T>, load<T>(sums) + x[RESET]);
+            store<T>(to + 5 * LANES<T>, load<T>(sums + LANES<T>) + x[UPDATE]);
+            store<T>(to + 6 * LANES<T>, x[CANDIDATE]);
+            continue;
+          }
           const vec<T> reset_ = logistic<T>(load<T>(sums) + x[RESET]);
           const vec<T> update_ = logistic<T>(load<T>(sums + LANES<T>) + x[UPDATE]);
           const vec<T> q = load<T>(sums + 2 * LANES<T>) + inner;
           const vec<T> c = F::template apply<T>(x[CANDIDATE] + reset_ * q, b, slope);
-          const vec<T> h = load_some<T>(rows.before + (r0 + r) * rows.before_stride + j, n);
-          store_some<T>(rows.h + (r0 + r) * rows.stride + j, mix.mixed(update_, h, c), n);
+          move(rows, r0 + r, j, n, update_, c);
           if (rows.kept != nullptr) {
-            T* to = rows.kept + (r0 + r) * layout.row() + v * 4 * LANES<T>;
+            T* to = rows.kept + (r0 + r) * layout.row() + v * layout.apart();
             store<T>(to, reset_);
             store<T>(to + LANES<T>, update_);
             store<T>(to + 2 * LANES<T>, c);
@@ -129,13 +145,65 @@ struct GruForward {
         }
       }
     });
+    if (!normed) return;
+    normed_gates(rows);
+    normed_candidate<F>(rows);
+  }
+
+  // The sums of all units of r and u are saved: normalise them, and compute r and u. Then follows what
+  // the candidate needs of r.
+  void normed_gates(const Rows& rows) const {
+    const isize N = call.N, wide = width(N);
+    const Kept<T> layout(call);
+    const LayerNorm<T> norms[2] = {{call.options, N, RESET}, {call.options, N, UPDATE}};
+    const isize normed = (layout.parts - 3) * LANES<T>;
+    for (isize r = 0; r < rows.count; ++r) {
+      T* row = rows.kept + r * layout.row();
+      for (int i = 0; i < 2; ++i)
+        row[layout.scales() + i] = norms[i].normalise(row + normed + i * LANES<T>, layout.apart());
+      for (isize v = 0; v < layout.all; ++v) {
+        const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        T* to = row + v * layout.apart();
+        const vec<T> reset_ = logistic<T>(norms[0].apply(load<T>(to + normed), j, n));
+        const vec<T> update_ = logistic<T>(norms[1].apply(load<T>(to + normed + LANES<T>), j, n));
+        store<T>(to, reset_);
+        store<T>(to + LANES<T>, update_);
+        if (call.reset_after)
+          store<T>(to + 6 * LANES<T>,
+                   load<T>(to + 6 * LANES<T>) + reset_ * load<T>(to + 3 * LANES<T>));
+        else
+          store<T>(reset + r * wide + j,
+                   reset_ * load_some<T>(rows.before + r * rows.before_stride + j, n));
+      }
+    }
+  }
+
+  // The sums of all units of the candidate are saved, and r and u: normalise them, and compute c and h.
+  template <class F>
+  void normed_candidate(const Rows& rows) const {
+    const isize N = call.N;
+    const Kept<T> layout(call);
+    const LayerNorm<T> norm(call.options, N, CANDIDATE);
+    const isize normed = (layout.parts - 1) * LANES<T>;
+    for (isize r = 0; r < rows.count; ++r) {
+      T* row = rows.kept + r * layout.row();
+      row[layout.scales() + 2] = norm.normalise(row + normed, layout.apart());
+      for (isize v = 0; v < layout.all; ++v) {
+        const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
+        T* to = row + v * layout.apart();
+        const vec<T> c = F::template apply<T>(norm.apply(load<T>(to + normed), j, n),
+                                              optional(call.bias, j, n), static_cast<T>(call.slope));
+        store<T>(to + 2 * LANES<T>, c);
+        move(rows, r, j, n, load<T>(to + LANES<T>), c);
+      }
+    }
   }
 
   // The reset before the matrix: first r, r h and u of all units ...
   void gates(const Rows& rows) const {
     const isize N = call.N, wide = width(N);
     const Kept<T> layout(call);
-    const bool mapped = call.M > 0;
+    const bool mapped = call.M > 0, normed = call.options.normed();
     const Operand<T> operands[2] = {{rows.before, rows.before_stride, panels.W[RESET], N},
                                     {rows.x, call.x.second, panels.U[RESET], call.M}};
     through<T, 2>(operands, mapped ? 2 : 1, rows.count, share.vectors(2 * layout.all, 2),
@@ -145,21 +213,28 @@ struct GruForward {
         const vec<T> shifts[2] = {shift(RESET, j, n), shift(UPDATE, j, n)};
         for (isize r = r0; r < r0 + R; ++r) {
           const T* sums = z + (r - r0) * row + g * LANES<T>;
-          const vec<T> reset_ =
-              logistic<T>(load<T>(sums) + (mapped ? shifts[0] : input(rows, RESET, r, j, n)));
-          const vec<T> update_ = logistic<T>(
-              load<T>(sums + LANES<T>) + (mapped ? shifts[1] : input(rows, UPDATE, r, j, n)));
+          const vec<T> z_r = load<T>(sums) + (mapped ? shifts[0] : input(rows, RESET, r, j, n));
+          const vec<T> z_u =
+              load<T>(sums + LANES<T>) + (mapped ? shifts[1] : input(rows, UPDATE, r, j, n));
+          if (normed) {
+            T* to = rows.kept + r * layout.row() + v * layout.apart();
+            store<T>(to + 3 * LANES<T>, z_r);
+            store<T>(to + 4 * LANES<T>, z_u);
+            continue;
+          }
+          const vec<T> reset_ = logistic<T>(z_r), update_ = logistic<T>(z_u);
           const vec<T> h = load_some<T>(rows.before + r * rows.before_stride + j, n);
           store<T>(reset + r * wide + j, reset_ * h);
           store<T>(update + r * wide + j, update_);
           if (rows.kept != nullptr) {
-            T* to = rows.kept + r * layout.row() + v * 3 * LANES<T>;
+            T* to = rows.kept + r * layout.row() + v * layout.apart();
             store<T>(to, reset_);
             store<T>(to + LANES<T>, update_);
           }
         }
       }
     });
+    if (normed) normed_gates(rows);
   }
 
   // ... then c and h.
@@ -168,8 +243,7 @@ struct GruForward {
     const isize N = call.N, wide = width(N);
     const T slope = static_cast<T>(call.slope);
     const Kept<T> layout(call);
-    const Mix<T> mix(call);
-    const bool mapped = call.M > 0;
+    const bool mapped = call.M > 0, normed = call.options.normed();
     const Operand<T> operands[2] = {{reset, wide, panels.W[CANDIDATE], N},
                                     {rows.x, call.x.second, panels.U[CANDIDATE], call.M}};
     through<T>(operands, mapped ? 2 : 1, rows.count, share.vectors(layout.all),
@@ -180,15 +254,19 @@ struct GruForward {
         for (isize r = r0; r < r0 + R; ++r) {
           const vec<T> x = mapped ? shift_ : input(rows, CANDIDATE, r, j, n);
           const vec<T> sum = load<T>(z + (r - r0) * row + (v - v0) * LANES<T>);
+          T* to = rows.kept == nullptr ? nullptr
+                                       : rows.kept + r * layout.row() + v * layout.apart();
+          if (normed) {
+            store<T>(to + 5 * LANES<T>, sum + x);
+            continue;
+          }
           const vec<T> c = F::template apply<T>(sum + x, b, slope);
-          const vec<T> h = load_some<T>(rows.before + r * rows.before_stride + j, n);
-          const vec<T> u = load<T>(update + r * wide + j);
-          store_some<T>(rows.h + r * rows.stride + j, mix.mixed(u, h, c), n);
-          if (rows.kept != nullptr)
-            store<T>(rows.kept + r * layout.row() + (v * 3 + 2) * LANES<T>, c);
+          move(rows, r, j, n, load<T>(update + r * wide + j), c);
+          if (to != nullptr) store<T>(to + 2 * LANES<T>, c);
         }
       }
     });
+    if (normed) normed_candidate<F>(rows);
   }
 };
 

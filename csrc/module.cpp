@@ -36,6 +36,7 @@ using eigenrnn::Linear;
 using eigenrnn::LinearBack;
 using eigenrnn::Lstm;
 using eigenrnn::LstmBack;
+using eigenrnn::NormZoneout;
 using eigenrnn::Step;
 using eigenrnn::Stepper;
 using eigenrnn::View;
@@ -88,38 +89,45 @@ void fill(View* (&to)[count], const std::vector<Pointer>& views) {
 }
 
 Elman elman(const Shape& shape, const Outputs& outputs, const Sizes& sizes, bool reverse, int activation,
-            double slope, const std::vector<Pointer>& views) {
+            double slope, double rate, const std::vector<Pointer>& views) {
   Elman call = recurrence<Elman>(shape, sizes, reverse, activation, slope);
   std::tie(call.K, call.apart) = outputs;
-  View* to[] = {&call.x, &call.U,    &call.c, &call.W, &call.h0, &call.bias,
-                &call.h, &call.moduli, &call.last, &call.V, &call.d, &call.y};
+  NormZoneout& options = call.options;
+  options.rate = rate;
+  View* to[] = {&call.x,        &call.U,       &call.c,       &call.W,
+                &call.h0,       &call.bias,    &options.gain, &options.shift,
+                &options.mask,  &call.h,       &call.moduli,  &call.saved,
+                &call.last,     &call.V,       &call.d,       &call.y};
   fill(to, views);
   return call;
 }
 
 ElmanBack elman_back(const std::vector<Pointer>& views) {
   ElmanBack back;
-  View* to[] = {&back.g,   &back.glast, &back.dx, &back.dUt, &back.dc, &back.dWt,
-                &back.dh0, &back.dbias, &back.dy, &back.dV};
+  View* to[] = {&back.g,   &back.glast, &back.dx,    &back.dUt,    &back.dc, &back.dWt,
+                &back.dh0, &back.dbias, &back.dgain, &back.dshift, &back.dy, &back.dV};
   fill(to, views);
   return back;
 }
 
 Gru gru(const Shape& shape, const Sizes& sizes, bool reverse, int activation, double slope,
-        bool reset_after, bool update_keeps, const std::vector<Pointer>& views) {
+        bool reset_after, bool update_keeps, double rate, const std::vector<Pointer>& views) {
   Gru call = recurrence<Gru>(shape, sizes, reverse, activation, slope);
   call.reset_after = reset_after;
   call.update_keeps = update_keeps;
-  View* to[] = {&call.x,    &call.U,              &call.c, &call.W,    &call.h0,
-                &call.bias, &call.recurrent_bias, &call.h, &call.last, &call.gates};
+  NormZoneout& options = call.options;
+  options.rate = rate;
+  View* to[] = {&call.x,    &call.U,              &call.c,       &call.W,        &call.h0,
+                &call.bias, &call.recurrent_bias, &options.gain, &options.shift, &options.mask,
+                &call.h,    &call.last,           &call.saved};
   fill(to, views);
   return call;
 }
 
 GruBack gru_back(const std::vector<Pointer>& views) {
   GruBack back;
-  View* to[] = {&back.g,   &back.glast, &back.dx,    &back.dUt,            &back.dc,
-                &back.dWt, &back.dh0,   &back.dbias, &back.drecurrent_bias};
+  View* to[] = {&back.g,   &back.glast, &back.dx,    &back.dUt,            &back.dc,    &back.dWt,
+                &back.dh0, &back.dbias, &back.drecurrent_bias, &back.dgain, &back.dshift};
   fill(to, views);
   return back;
 }
@@ -127,7 +135,7 @@ GruBack gru_back(const std::vector<Pointer>& views) {
 Lstm lstm(const Shape& shape, const Sizes& sizes, bool reverse, const std::vector<Pointer>& views) {
   Lstm call = recurrence<Lstm>(shape, sizes, reverse);
   View* to[] = {&call.x, &call.U,    &call.c,         &call.W,    &call.h0, &call.cell0,
-                &call.h, &call.last, &call.last_cell, &call.gates};
+                &call.h, &call.last, &call.last_cell, &call.saved};
   fill(to, views);
   return call;
 }
@@ -284,18 +292,19 @@ NB_MODULE(_cpu, m) {
   });
   m.def("elman_forward",
         [](const std::string& number, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
-           bool reverse, int activation, double slope, const std::vector<Pointer>& views) {
+           bool reverse, int activation, double slope, double rate,
+           const std::vector<Pointer>& views) {
           const bool wide = is_double(number);
-          const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, views);
+          const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, rate, views);
           const nb::gil_scoped_release free;
           (wide ? kernels.elman_forward_double : kernels.elman_forward_float)(call, threads);
         });
   m.def("elman_backward",
         [](const std::string& number, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
-           bool reverse, int activation, double slope, const std::vector<Pointer>& views,
-           const std::vector<Pointer>& gradients) {
+           bool reverse, int activation, double slope, double rate,
+           const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
           const bool wide = is_double(number);
-          const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, views);
+          const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, rate, views);
           const ElmanBack back = elman_back(gradients);
           const nb::gil_scoped_release free;
           (wide ? kernels.elman_backward_double : kernels.elman_backward_float)(call, back,
@@ -304,20 +313,20 @@ NB_MODULE(_cpu, m) {
   m.def("gru_forward",
         [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
            int activation, double slope, bool reset_after, bool update_keeps,
-           const std::vector<Pointer>& views) {
+           double rate, const std::vector<Pointer>& views) {
           const bool wide = is_double(number);
           const Gru call =
-              gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, views);
+              gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, rate, views);
           const nb::gil_scoped_release free;
           (wide ? kernels.gru_forward_double : kernels.gru_forward_float)(call, threads);
         });
   m.def("gru_backward",
         [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
            int activation, double slope, bool reset_after, bool update_keeps,
-           const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
+           double rate, const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
           const bool wide = is_double(number);
           const Gru call =
-              gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, views);
+              gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, rate, views);
           const GruBack back = gru_back(gradients);
           const nb::gil_scoped_release free;
           (wide ? kernels.gru_backward_double : kernels.gru_backward_float)(call, back, threads);

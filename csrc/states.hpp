@@ -1,6 +1,8 @@
-// The states of one thread's rows: in the output, or in scratch memory of two steps.
+// The states of one thread's rows, in the output or in scratch memory of two steps, and what is saved of a
+// step for the backward pass.
 #pragma once
 #include "rows.hpp"
+#include "scratch.hpp"
 
 namespace eigenrnn::EIGENRNN_ISA {
 
@@ -45,6 +47,54 @@ struct States {
                   static_cast<std::size_t>(N) * sizeof(T));
     if (h.data != nullptr) clear<T>(h, N, steps.time(s), share.first + now, share.last);
   }
+};
+
+// The values of step (t, b) saved for the backward pass: for each vector of units, `parts` vectors.
+// They are padded to whole vectors. Then follow the numbers of the whole row.
+template <class T>
+struct Kept {
+  View view;
+  isize all, parts;
+
+  template <class Call>
+  explicit Kept(const Call& call)
+      : view(call.saved), all(vectors<T>(call.N)), parts(call.parts()) {}
+  // The numbers of a row.
+  template <class Call>
+  static isize size(const Call& call) {
+    return (vectors<T>(call.N) * call.parts() + vectors<T>(call.norms())) * LANES<T>;
+  }
+  isize row() const { return view.second; }
+  isize step() const { return view.first; }
+  // from one vector of a part to the next
+  isize apart() const { return parts * LANES<T>; }
+  // where the numbers of a row begin
+  isize scales() const { return all * apart(); }
+  // vector v of row r starts at at(t, first) + r * row() + v * apart()
+  T* at(isize t, isize b) const {
+    return view.data == nullptr ? nullptr : EIGENRNN_ISA::at<T>(view, t, b);
+  }
+};
+
+// Memory for one step, if a call with LayerNorm saves nothing for a backward pass.
+template <class T>
+class OneStep {
+ public:
+  template <class Call>
+  explicit OneStep(const Call& call)
+      : needed_(call.norms() > 0 && call.saved.data == nullptr),
+        row_(Kept<T>::size(call)),
+        memory_(needed_ ? call.steps.B * row_ : 0) {}
+  template <class Call>
+  Call in(Call call) const {
+    if (needed_) call.saved = {memory_.get(), 0, row_};
+    return call;
+  }
+
+ private:
+  bool needed_;
+  isize row_;
+  Scratch<T> memory_;
 };
 
 }  // namespace eigenrnn::EIGENRNN_ISA

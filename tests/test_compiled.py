@@ -14,7 +14,6 @@ from eigenrnn import GRU, RNN
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
-from eigenrnn.ops.elman.operands import kernel_arguments
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("csrc", "src", "pyproject.toml", "README.md", "LICENSE")
@@ -136,7 +135,7 @@ def test_torch_compile_does_not_change_a_layer_with_large_states(make):
 def test_the_operator_itself_reads_any_strides():
     tensors = ElmanOperands(torch.randn(5, 3, 8)[..., ::2], torch.eye(4), torch.zeros(3, 4))
     run, options = torch.ops.eigenrnn.elman_cpu, Options("tanh")
-    found, *_ = run(*kernel_arguments(tensors, options))
+    found, *_ = run(*tensors, *options, True)
     tensors = tensors._replace(x=tensors.x.contiguous())
-    expected, *_ = run(*kernel_arguments(tensors, options))
+    expected, *_ = run(*tensors, *options, True)
     assert torch.equal(found, expected)

@@ -22,6 +22,7 @@ def elman_forward(
     reverse: bool,
     activation: int,
     slope: float,
+    rate: float,
     views: Sequence[_Pointer],
 ) -> None: ...
 def elman_backward(
@@ -33,6 +34,7 @@ def elman_backward(
     reverse: bool,
     activation: int,
     slope: float,
+    rate: float,
     views: Sequence[_Pointer],
     gradients: Sequence[_Pointer],
 ) -> None: ...
@@ -46,6 +48,7 @@ def gru_forward(
     slope: float,
     reset_after: bool,
     update_keeps: bool,
+    rate: float,
     views: Sequence[_Pointer],
 ) -> None: ...
 def gru_backward(
@@ -58,6 +61,7 @@ def gru_backward(
     slope: float,
     reset_after: bool,
     update_keeps: bool,
+    rate: float,
     views: Sequence[_Pointer],
     gradients: Sequence[_Pointer],
 ) -> None: ...

@@ -39,7 +39,9 @@ __all__ = [
     "linear_stepper",
     "number_type",
     "pointer",
+    "row_pointer",
     "rows",
+    "saved_buffer",
     "unavailable",
     "warn_if_unavailable",
 ]
@@ -192,6 +194,28 @@ def pointer(tensor: Tensor | None) -> tuple[int, int, int]:
     if tensor.dim() == 1:
         return tensor.data_ptr(), 0, 0
     return tensor.data_ptr(), strides[0], strides[1]
+
+
+def row_pointer(tensor: Tensor | None) -> tuple[int, int, int]:  # (B, N)
+    """Return the address and the strides of one step of states."""
+    return (0, 0, 0) if tensor is None else (tensor.data_ptr(), 0, tensor.stride(0))
+
+
+def saved_buffer(
+    steps: Tensor,  # (T, B, any)
+    W: Tensor,  # (any, N)
+    parts: int,
+    norms: int = 0,
+) -> Tensor:  # (T, B, numbers)
+    """Return a buffer for what a backward pass needs of each step and sequence.
+
+    It holds several numbers per unit and one per LayerNorm. The numbers of one vector of units are
+    stored side by side, each padded to a whole vector.
+    """
+    (T, B, _), N = steps.shape, W.shape[1]
+    lanes = kernels.vector_bytes // W.dtype.itemsize
+    vectors = (N + lanes - 1) // lanes * parts + (norms + lanes - 1) // lanes
+    return empty_buffer(W, T, B, vectors * lanes)
 
 
 def linear_stepper(

@@ -40,7 +40,7 @@ SCHEMA = schema(ElmanOperands, Options)
 """The arguments of an operator that computes LayerNorm and zoneout."""
 
 KERNEL_SCHEMA = schema(ElmanOperands, Options, without=NORM_ZONEOUT)
-"""The arguments of an operator that computes neither; each argument costs a microsecond."""
+"""The arguments of an operator that computes neither."""
 
 
 def records(arguments: Sequence[Any]) -> tuple[ElmanOperands, Options]:
@@ -87,6 +87,7 @@ def as_pairs(operands: ElmanOperands, options: Options) -> tuple[ElmanOperands, 
         None if bias is None else bias.repeat_interleave(2),
         None if U is None else _map_of_pairs(U, x),
         None if c is None else complex_to_pairs(c),
+        mask=None if operands.mask is None else operands.mask.repeat_interleave(2, dim=2),
     )
     if options.nonlinearity == "modrelu" and bias is not None:
         options = options._replace(nonlinearity="modrelu_paired")

@@ -10,13 +10,14 @@ from eigenrnn.ops.autograd import from_operator, register_gradients
 from eigenrnn.ops.compiled import (
     CompiledBackend,
     activation,
-    empty_buffer,
     empty_like_steps,
     gradient_buffers,
     kernels,
     number_type,
     pointer,
+    row_pointer,
     rows,
+    saved_buffer,
 )
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.gru.operands import (
@@ -24,8 +25,7 @@ from eigenrnn.ops.gru.operands import (
     SCHEMA,
     GRUOperands,
     GRUOptions,
-    kernel_arguments,
-    kernel_records,
+    records,
 )
 from eigenrnn.ops.gru.reference import gru_reference
 
@@ -39,21 +39,22 @@ __all__ = ["GRUCPU", "gru_cpu", "gru_stepper"]
 )
 def gru_cpu(
     *arguments: Any,
-) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (T, B, vectors, parts, lanes)
-    """Return all states, the last states and, with `save`, the gates for a backward pass.
+) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (T, B, numbers)
+    """Return all states, the last states and, with `save`, what a backward pass needs.
 
     With `last_only`, which excludes gradients, no other states are stored.
     """
-    (operands, options), save = kernel_records(arguments), arguments[-1]
-    x, W, h0, bias, recurrent_bias, U, c, *_ = operands
-    operands = GRUOperands(*(rows(x), W, rows(h0), rows(bias), rows(recurrent_bias), U, rows(c)))
+    (operands, options), save = records(arguments), arguments[-1]
+    x, W, h0, bias, recurrent_bias, U, c, *others = operands
+    firsts = rows(x), W, rows(h0), rows(bias), rows(recurrent_bias), U, rows(c)
+    operands = GRUOperands(*firsts, *map(rows, others))
     h, last, saved = _results(operands, options, save)
     kernels.gru_forward(
         *_kernel_options(operands, options),
         [
             *_kernel_views(operands, None if options.last_only else h),
-            (last.data_ptr(), 0, last.shape[1]),
-            (saved.data_ptr() if save else 0, 0, 0),
+            row_pointer(last),
+            pointer(saved if save else None),
         ],
     )
     return h, last, saved
@@ -62,33 +63,35 @@ def gru_cpu(
 @torch.library.custom_op(
     "eigenrnn::gru_cpu_backward",
     mutates_args=(),
-    schema="(Tensor? g, Tensor? g_last, Tensor h, Tensor gates, "
+    schema="(Tensor? g, Tensor? g_last, Tensor h, Tensor saved, "
     f"{SCHEMA}, bool[] needed) -> Tensor[]",
 )
 def _gru_cpu_backward(
     g: Tensor | None,  # (T, B, N)
     g_last: Tensor | None,  # (B, N)
     h: Tensor,  # (T, B, N)
-    gates: Tensor,  # (T, B, vectors, parts, lanes)
+    saved: Tensor,  # (T, B, numbers)
     *arguments: Any,
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = kernel_records(arguments), arguments[-1]
-    x, W, h0, bias, recurrent_bias, U, c, *_ = operands
+    (operands, options), needed = records(arguments), arguments[-1]
+    x, W, h0, bias, recurrent_bias, U, c, *others = operands
     x = x if U is None else rows(x)
-    operands = GRUOperands(x, W, rows(h0), rows(bias), recurrent_bias, U, c)
+    firsts = x, W, rows(h0), rows(bias), recurrent_bias, U, c
+    operands = GRUOperands(*firsts, *map(rows, others))
     gradients = gradient_buffers(operands, h, needed)
-    dx, dW, dh0, dbias, drecurrent_bias, dU, dc, *_ = gradients
+    dx, dW, dh0, dbias, drecurrent_bias, dU, dc, dgain, dshift, _ = gradients
     g, g_last = rows(g), rows(g_last)
-    end = (0, 0, 0) if g_last is None else (g_last.data_ptr(), 0, g_last.stride(0))
-    start = (0, 0, 0) if dh0 is None else (dh0.data_ptr(), 0, dh0.stride(0))
     dUt, dWt = (pointer(None if d is None else d.T) for d in (dU, dW))
-    biases = pointer(dbias), pointer(drecurrent_bias)
-    number_type(W, g, g_last, h, gates)
+    vectors = map(pointer, (dbias, drecurrent_bias, dgain, dshift))
+    number_type(W, g, g_last, h, saved)
     kernels.gru_backward(
         *_kernel_options(operands, options),
-        [*_kernel_views(operands, h), (0, 0, 0), (gates.data_ptr(), 0, 0)],
-        [pointer(g), end, pointer(dx), dUt, pointer(dc), dWt, start, *biases],
+        [*_kernel_views(operands, h), pointer(None), pointer(saved)],
+        [
+            *(pointer(g), row_pointer(g_last), pointer(dx), dUt, pointer(dc), dWt),
+            *(row_pointer(dh0), *vectors),
+        ],
     )
     return [gradient for gradient in gradients if gradient is not None]
 
@@ -96,17 +99,17 @@ def _gru_cpu_backward(
 def _results(
     operands: GRUOperands, options: GRUOptions, save: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Allocate all states, with the layout of the inputs, the last states and the gates.
+    """Allocate all states, with the layout of the inputs, the last states and the saved numbers.
 
-    The gates of one vector of units are stored side by side, each padded to a whole vector: r, u
-    and c and, if the reset is after the matrix, the product that it multiplies.
+    Of each unit r, u and c are saved; if the reset is after the matrix, the product that it
+    multiplies; and with LayerNorm the normalised arguments of the three.
     """
     x, W, (B, N) = operands.x, operands.W, operands.h0.shape
-    lanes = kernels.vector_bytes // W.dtype.itemsize
-    parts = (4 if options.reset_after else 3) if save else 0
-    gates = empty_buffer(W, len(x), B, (N + lanes - 1) // lanes, parts, lanes)
+    norms = 0 if operands.gain is None else 3
+    parts = (4 if options.reset_after else 3) + norms
+    saved = saved_buffer(x, W, parts, norms) if save else W.new_empty(0, B, 0)
     h = W.new_empty(0, B, N) if options.last_only else empty_like_steps(x, N)
-    return h, W.new_empty(B, N), gates
+    return h, W.new_empty(B, N), saved
 
 
 def gru_stepper(  # noqa: PLR0913, the weights and the form of the recurrence
@@ -132,40 +135,39 @@ def _kernel_options(operands: GRUOperands, options: GRUOptions) -> tuple[Any, ..
     shape = *x.shape[:2], operands.W.shape[1], M
     f, slope = activation(options.nonlinearity, operands.bias)
     sizes = None if options.batch_sizes is None else list(options.batch_sizes)
-    form = options.reset_after, options.update_keeps
-    threads = torch.get_num_threads()
-    return number_type(*operands), threads, shape, sizes, options.reverse, f, slope, *form
+    form = options.reset_after, options.update_keeps, options.rate
+    number, threads = number_type(*operands[:-1]), torch.get_num_threads()
+    return number, threads, shape, sizes, options.reverse, f, slope, *form
 
 
 def _kernel_views(operands: GRUOperands, h: Tensor | None) -> list[tuple[int, int, int]]:
-    x, W, h0, bias, recurrent_bias, U, c, *_ = operands
-    start = h0.data_ptr(), 0, h0.stride(0)
-    biases = pointer(bias), pointer(recurrent_bias)
-    return [pointer(x), pointer(U), pointer(c), pointer(W), start, *biases, pointer(h)]
+    x, W, h0, bias, recurrent_bias, U, c, *others = operands
+    maps = pointer(x), pointer(U), pointer(c), pointer(W)
+    vectors = bias, recurrent_bias, *others
+    return [*maps, row_pointer(h0), *map(pointer, vectors), pointer(h)]
 
 
 @gru_cpu.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _results(*kernel_records(arguments), arguments[-1])
+    return _results(*records(arguments), arguments[-1])
 
 
 @_gru_cpu_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = kernel_records(arguments[4:])
+    operands, _ = records(arguments[4:])
     gradients = gradient_buffers(operands, arguments[2], arguments[-1])
     return [gradient for gradient in gradients if gradient is not None]
 
 
-_backward = from_operator(_gru_cpu_backward, kernel_arguments)
-register_gradients(gru_cpu, kernel_records, gru_reference, 2, _backward, operands=7)
+register_gradients(gru_cpu, records, gru_reference, 2, from_operator(_gru_cpu_backward))
 
 
 class GRUCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps the inputs."""
 
     dtypes = REAL - {torch.float16}
-    features = FORMS
+    features = FORMS | {"layer_norm", "zoneout"}
 
     def run_kernels(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h, last, _ = gru_cpu(*kernel_arguments(operands, options), needs_gradient(operands))
+        h, last, _ = gru_cpu(*operands, *options, needs_gradient(operands))
         return h, last

@@ -16,7 +16,7 @@ from eigenrnn.ops.gpu import TritonBackend, launch, sequence_lengths
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import (
     FORMS,
-    SCHEMA,
+    KERNEL_SCHEMA,
     GRUOperands,
     GRUOptions,
     kernel_arguments,
@@ -29,7 +29,9 @@ __all__ = ["GRUGPU", "gru_gpu"]
 
 
 @torch.library.custom_op(
-    "eigenrnn::gru_gpu", mutates_args=(), schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor)"
+    "eigenrnn::gru_gpu",
+    mutates_args=(),
+    schema=f"({KERNEL_SCHEMA}, bool save) -> (Tensor, Tensor)",
 )
 def gru_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
     """Evaluate the states in one launch; with `save` also return r, u, q and c."""
@@ -60,7 +62,7 @@ def gru_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
 @torch.library.custom_op(
     "eigenrnn::gru_gpu_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor gates, {SCHEMA}, bool[] needed) -> Tensor[]",
+    schema=f"(Tensor g, Tensor h, Tensor gates, {KERNEL_SCHEMA}, bool[] needed) -> Tensor[]",
 )
 def _gru_gpu_backward(
     g: Tensor,  # (T, B, N)

@@ -14,7 +14,7 @@ from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import (
     FORMS,
-    SCHEMA,
+    KERNEL_SCHEMA,
     GRUOperands,
     GRUOptions,
     kernel_arguments,
@@ -36,7 +36,9 @@ _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 
 @torch.library.custom_op(
-    "eigenrnn::gru_loop", mutates_args=(), schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor)"
+    "eigenrnn::gru_loop",
+    mutates_args=(),
+    schema=f"({KERNEL_SCHEMA}, bool save) -> (Tensor, Tensor)",
 )
 def gru_loop(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
     """Evaluate the states; with `save` also save r, u, q and c for a backward pass."""
@@ -95,7 +97,7 @@ def _write_sums(
 @torch.library.custom_op(
     "eigenrnn::gru_loop_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor gates, {SCHEMA}, bool[] needed) -> Tensor[]",
+    schema=f"(Tensor g, Tensor h, Tensor gates, {KERNEL_SCHEMA}, bool[] needed) -> Tensor[]",
 )
 def _gru_loop_backward(
     g: Tensor,  # (T, B, N)

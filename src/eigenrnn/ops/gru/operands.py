@@ -9,6 +9,7 @@ from eigenrnn.ops.arguments import NORM_ZONEOUT, check_shapes, schema
 
 __all__ = [
     "FORMS",
+    "KERNEL_SCHEMA",
     "SCHEMA",
     "GRUOperands",
     "GRUOptions",
@@ -16,6 +17,7 @@ __all__ = [
     "form_features",
     "kernel_arguments",
     "kernel_records",
+    "records",
 ]
 
 
@@ -46,9 +48,11 @@ class GRUOptions(NamedTuple):
     rate: float = 0.0
 
 
-SCHEMA = schema(GRUOperands, GRUOptions, without=NORM_ZONEOUT)
-"""The arguments of the operators, which compute neither LayerNorm nor zoneout."""
+SCHEMA = schema(GRUOperands, GRUOptions)
+"""The arguments of an operator that computes LayerNorm and zoneout."""
 
+KERNEL_SCHEMA = schema(GRUOperands, GRUOptions, without=NORM_ZONEOUT)
+"""The arguments of an operator that computes neither."""
 
 FORMS = frozenset({"reset_after=False", "update_keeps=False"})
 """The forms that differ from `torch.nn.GRU`, as features of a backend."""
@@ -60,13 +64,19 @@ def form_features(reset_after: bool, update_keeps: bool) -> list[str]:
     return [f"{name}=False" for name, flag in form.items() if not flag]
 
 
-def kernel_records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
+def records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
     """Return the operands and the options from the arguments of an operator."""
+    n, m = len(GRUOperands._fields), len(GRUOptions._fields)
+    return GRUOperands(*arguments[:n]), GRUOptions(*arguments[n : n + m])
+
+
+def kernel_records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
+    """Return the operands and the options from arguments with `KERNEL_SCHEMA`."""
     return GRUOperands(*arguments[:7]), GRUOptions(*arguments[7:13])
 
 
 def kernel_arguments(operands: GRUOperands, options: GRUOptions) -> tuple[Any, ...]:
-    """Return the arguments of an operator."""
+    """Return the arguments with `KERNEL_SCHEMA`."""
     return *operands[:7], *options[:6]
 
 

@@ -9,13 +9,14 @@ from eigenrnn.ops.arguments import needs_gradient
 from eigenrnn.ops.autograd import from_operator, register_gradients
 from eigenrnn.ops.compiled import (
     CompiledBackend,
-    empty_buffer,
     empty_like_steps,
     gradient_buffers,
     kernels,
     number_type,
     pointer,
+    row_pointer,
     rows,
+    saved_buffer,
 )
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.lstm.operands import SCHEMA, LSTMOperands, LSTMOptions, records
@@ -33,7 +34,7 @@ _PARTS = 5  # saved per unit: the gates i, f, g and o, and the cell before the s
 )
 def lstm_cpu(
     *arguments: Any,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N), (T, B, vectors, 5, lanes)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N), (T, B, numbers)
     """Return all states, the last ones, the last cells and, with `save`, the gates and old cells.
 
     With `last_only`, which excludes gradients, no other states are stored.
@@ -46,9 +47,9 @@ def lstm_cpu(
         *_kernel_options(operands, options),
         [
             *_kernel_views(operands, None if options.last_only else h),
-            _row_pointer(last),
-            _row_pointer(last_cell),
-            (saved.data_ptr() if save else 0, 0, 0),
+            row_pointer(last),
+            row_pointer(last_cell),
+            pointer(saved if save else None),
         ],
     )
     return h, last, last_cell, saved
@@ -65,7 +66,7 @@ def _lstm_cpu_backward(
     g_last: Tensor | None,  # (B, N)
     g_cell: Tensor | None,  # (B, N)
     h: Tensor,  # (T, B, N)
-    saved: Tensor,  # (T, B, vectors, 5, lanes)
+    saved: Tensor,  # (T, B, numbers)
     *arguments: Any,
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
@@ -79,10 +80,10 @@ def _lstm_cpu_backward(
     number_type(W, g, g_last, g_cell, h, saved)
     kernels.lstm_backward(
         *_kernel_options(operands, options),
-        [*_kernel_views(operands, h), *[(0, 0, 0)] * 2, (saved.data_ptr(), 0, 0)],
+        [*_kernel_views(operands, h), *[(0, 0, 0)] * 2, pointer(saved)],
         [
-            *(pointer(g), _row_pointer(g_last), _row_pointer(g_cell)),
-            *(pointer(dx), dUt, pointer(dc), dWt, _row_pointer(dh0), _row_pointer(dc0)),
+            *(pointer(g), row_pointer(g_last), row_pointer(g_cell)),
+            *(pointer(dx), dUt, pointer(dc), dWt, row_pointer(dh0), row_pointer(dc0)),
         ],
     )
     return [gradient for gradient in gradients if gradient is not None]
@@ -91,13 +92,9 @@ def _lstm_cpu_backward(
 def _results(
     operands: LSTMOperands, options: LSTMOptions, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Allocate all states, with the layout of the inputs, the last states and the saved values.
-
-    The values of one vector of units are stored side by side, each padded to a whole vector.
-    """
+    """Allocate all states, with the layout of the inputs, the last states and the saved values."""
     x, W, (B, N) = operands.x, operands.W, operands.h0.shape
-    lanes = kernels.vector_bytes // W.dtype.itemsize
-    saved = empty_buffer(W, len(x), B, (N + lanes - 1) // lanes, _PARTS if save else 0, lanes)
+    saved = saved_buffer(x, W, _PARTS if save else 0)
     h = W.new_empty(0, B, N) if options.last_only else empty_like_steps(x, N)
     return h, W.new_empty(B, N), W.new_empty(B, N), saved
 
@@ -121,13 +118,8 @@ def _kernel_options(operands: LSTMOperands, options: LSTMOptions) -> tuple[Any, 
 
 def _kernel_views(operands: LSTMOperands, h: Tensor | None) -> list[tuple[int, int, int]]:
     x, W, h0, c0, U, c = operands
-    states = _row_pointer(h0), _row_pointer(c0)
+    states = row_pointer(h0), row_pointer(c0)
     return [pointer(x), pointer(U), pointer(c), pointer(W), *states, pointer(h)]
-
-
-def _row_pointer(tensor: Tensor | None) -> tuple[int, int, int]:  # (B, N)
-    """Return the address and the strides of one step of states."""
-    return (0, 0, 0) if tensor is None else (tensor.data_ptr(), 0, tensor.stride(0))
 
 
 @lstm_cpu.register_fake
