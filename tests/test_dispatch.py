@@ -13,10 +13,8 @@ from eigenrnn.ops import compiled, explain, use_backend
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
-from eigenrnn.ops.elman.operands import kernel_arguments as elman_arguments
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from eigenrnn.ops.gru import GRUOperands, GRUOptions
-from eigenrnn.ops.gru.operands import kernel_arguments as gru_arguments
 from eigenrnn.ops.linear import BACKENDS as LINEAR_BACKENDS
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
@@ -296,9 +294,9 @@ def operator_arguments(name, dtype, other=None):
     W, h0 = W.to(other or dtype), torch.ones(1, 4).to(dtype)
     match name:
         case "elman":
-            return elman_arguments(ElmanOperands(x, W, h0), Options())
+            return *ElmanOperands(x, W, h0), *Options(), False
         case "gru":
-            return *gru_arguments(GRUOperands(x, W, h0), GRUOptions()), False
+            return *GRUOperands(x, W, h0), *GRUOptions(), False
         case "lstm":
             return *LSTMOperands(x, W, h0, h0), *LSTMOptions(), False
     return *LinearOperands(x, W, h0), *LinearOptions()
@@ -332,9 +330,9 @@ def test_the_backward_kernel_of_the_linear_recurrence_checks_dtypes_itself():
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
 def test_the_compiled_module_accepts_two_dtype_names():
-    shape, views = (1, 1, 1, 0), [(0, 0, 0)] * 12
+    shape, views = (1, 1, 1, 0), [(0, 0, 0)] * 16
     with pytest.raises(TypeError, match=r"expected float32 or float64, got int8"):
-        compiled.kernels.elman_forward("int8", 1, shape, (0, 1), None, False, 0, 0.0, views)
+        compiled.kernels.elman_forward("int8", 1, shape, (0, 1), None, False, 0, 0.0, 0.0, views)
 
 
 def test_a_block_does_not_affect_other_threads():

@@ -428,11 +428,11 @@ def test_the_repr_lists_options_that_are_not_default():
 
 def test_explain_names_the_backend_that_supports_the_options():
     x = torch.zeros(T, B, M)
-    assert RNN(M, N, **BOTH).explain(x)["loop"] == "chosen"
+    assert RNN(M, N, **BOTH).explain(x)["cpu"] == "chosen"
     for training, options in ((False, {"zoneout": 0.1}), (True, BOTH)):
         explanation = GRU(M, N, **options).train(training).explain(x)
         assert "zoneout" in explanation["loop"]
-        assert explanation["reference"] == "chosen"
+        assert explanation["cpu"] == "chosen"
     drawn, plain = GRU(M, N, zoneout=0.1).explain(x), GRU(M, N).explain(x)
     assert drawn == plain
 

@@ -162,25 +162,28 @@ def test_the_gated_recurrence_agrees_with_its_formula(
     assert_near([got], [in_numpy(cell, h0.numpy(), options)], torch.float64, T * N)
 
 
+each_form = pytest.mark.parametrize("form", [*itertools.product((False, True), repeat=2)], ids=str)
+each_mapping = pytest.mark.parametrize("mapped", [False, True], ids=["unmapped", "mapped"])
+each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+
+
 @each_raggedness
 @each_direction
-@pytest.mark.parametrize("mapped", [False, True], ids=["unmapped", "mapped"])
-@pytest.mark.parametrize("update_keeps", [False, True], ids=["replaces", "keeps"])
-@pytest.mark.parametrize("reset_after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_mapping
+@each_form  # reset_after, update_keeps
+@each_dtype
 @each_option
 def test_every_gated_backend_agrees_with_the_reference(
-    kind, normed, dtype, reset_after, update_keeps, mapped, reverse, ragged
+    kind, normed, dtype, form, mapped, reverse, ragged
 ):
-    generator, shape = torch.Generator().manual_seed(0), (T, B, 21)
-    N, width = shape[2], 3 * shape[2]
+    generator, N = torch.Generator().manual_seed(0), 21
     make = lambda *s: (normal(generator, s, dtype) / N**0.5).requires_grad_()  # noqa: E731
-    leaves = make(T, B, 2 if mapped else width), make(width, N), make(B, N), make(N)
-    maps = {"U": make(width, 2), "c": make(width)} if mapped else {}
-    maps |= {"recurrent_bias": make(N)} if reset_after else {}
-    norm = [v.requires_grad_() for v in norm_of(normed, width, dtype)]
-    options = options_of(kind, shape, reverse=reverse, ragged=ragged)
-    options |= {"reset_after": reset_after, "update_keeps": update_keeps}
+    leaves = make(T, B, 2 if mapped else 3 * N), make(3 * N, N), make(B, N), make(N)
+    maps = {"U": make(3 * N, 2), "c": make(3 * N)} if mapped else {}
+    maps |= {"recurrent_bias": make(N)} if form[0] else {}
+    norm = [v.requires_grad_() for v in norm_of(normed, 3 * N, dtype)]
+    options = options_of(kind, (T, B, N), reverse=reverse, ragged=ragged)
+    options |= dict(zip(("reset_after", "update_keeps"), form, strict=True))
     options |= {"nonlinearity": "modrelu", "layer_norm": tuple(norm) or None}
 
     def results(backend):
@@ -190,14 +193,12 @@ def test_every_gated_backend_agrees_with_the_reference(
 
     expected = results("reference")
     # a mask without LayerNorm can also be written as inputs, so it is not a feature
-    features = ["layer_norm"] * normed + ["zoneout"] * (
-        kind == "rate" or (kind == "mask" and normed)
-    )
-    form = form_features(reset_after, update_keeps)
-    reasons = explain(GRU_BACKENDS, called(dtype, *features, *form))
+    zones_out = kind == "rate" or (kind == "mask" and normed)
+    features = ["layer_norm"] * normed + ["zoneout"] * zones_out
+    reasons = explain(GRU_BACKENDS, called(dtype, *features, *form_features(*form)))
     for backend in set(GRU_BACKENDS) - {"reference"}:
         if reasons[backend].startswith(("chosen", "possible")):
-            assert_near(results(backend), expected, dtype, T * width)
+            assert_near(results(backend), expected, dtype, T * 3 * N)
 
 
 def test_the_norm_is_that_of_torch():
