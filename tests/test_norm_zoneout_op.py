@@ -8,13 +8,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cases import NONLINEARITIES
+from eigenrnn import GRU, RNN
 from eigenrnn.ops import explain
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from eigenrnn.ops.gru.operands import form_features
-from kernel_testing import each_direction, each_raggedness
+from kernel_testing import assert_passes_with_isa, each_direction, each_isa, each_raggedness
 from states import elman, gru
 from test_elman import assert_near, normal, operands, ragged_sizes, weights_like
 
@@ -163,13 +164,16 @@ def test_the_gated_recurrence_agrees_with_its_formula(
 
 
 each_form = pytest.mark.parametrize("form", [*itertools.product((False, True), repeat=2)], ids=str)
-each_mapping = pytest.mark.parametrize("mapped", [False, True], ids=["unmapped", "mapped"])
+# every pair of a map of the inputs, a direction and a raggedness
+each_pass = pytest.mark.parametrize(
+    ("mapped", "reverse", "ragged"),
+    [(False, False, False), (False, True, True), (True, False, True), (True, True, False)],
+    ids=str,
+)
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
 
-@each_raggedness
-@each_direction
-@each_mapping
+@each_pass
 @each_form  # reset_after, update_keeps
 @each_dtype
 @each_option
@@ -279,7 +283,7 @@ def test_each_backend_applies_zoneout_to_complex_states_as_the_reference_does(
     ids=lambda s: "x".join(map(str, s)),
 )
 @each_backend
-def test_odd_shapes_agree_with_the_reference(backend, shape, kind, normed):
+def test_odd_sizes_agree_with_the_reference(backend, shape, kind, normed):
     tensors, norm = operands(*shape), norm_of(normed, shape[2])
     options = options_of(kind, shape, ragged=True)
     got, expected = (
@@ -287,6 +291,27 @@ def test_odd_shapes_agree_with_the_reference(backend, shape, kind, normed):
         for name in (backend, "reference")
     )
     assert_near(got, expected, torch.float64, shape[0] * shape[2])
+
+
+@pytest.mark.parametrize("options", [{}, {"layer_norm": True}], ids=str)
+@pytest.mark.parametrize("make", [RNN, GRU])
+@pytest.mark.parametrize("B", [1, 5])
+def test_states_are_the_same_bits_for_any_number_of_threads(threads, B, make, options):
+    torch.manual_seed(0)
+    layer, x = make(3, 400, zoneout=RATE, **options).eval(), torch.randn(20, B, 3)
+    found = []
+    for count in (1, 2, 3):
+        threads(count)
+        with torch.no_grad():
+            found.append(layer(x)[0])
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@each_isa
+def test_every_instruction_set_passes_the_tests(isa):
+    chosen = "(odd_sizes or every_gated or complex_states) and not loop and not replaces"
+    assert_passes_with_isa(isa, __file__, "-k", chosen)
 
 
 @each_option
