@@ -161,6 +161,21 @@ def test_a_claim_of_one_seed_says_so(archive, reproduced):
     assert cells["verdict"] == "**holds, one seed**"
 
 
+@pytest.mark.parametrize(("bound", "verdict"), [(0.1, "fails, reduced"), (0.3, "holds reduced")])
+def test_a_claim_that_fails_in_reduced_runs_says_so(archive, bound, verdict):
+    known, length = recipes(), Length("epochs", 3)
+    known[TABLE] = changed(
+        known[TABLE], "scoRNN 6", settings=replace(row().settings, steps=None, epochs=9)
+    )
+    run = of_figure(known[TABLE].reduced(length), 0, [4.0, 2.0, 1.0])
+    archive.add(replace(run, value=0.25, reduced=length))
+    one = replace(
+        claim(bound), test=(AtMost(Runs(TABLE, "scoRNN 6", (0,), reduced=length), bound),)
+    )
+    (cells,) = lines(page_of(archive, known, claims=[one]), "What holds of the five papers")
+    assert cells["verdict"] == f"**{verdict}, one seed**"
+
+
 def test_reduced_runs_stand_apart(archive):
     known = recipes()
     known[TABLE] = changed(

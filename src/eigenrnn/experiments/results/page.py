@@ -222,7 +222,12 @@ def _claims(judgements: Sequence[Judgement], recipes: Mapping[str, Recipe]) -> l
         claim = judgement.claim
         is_tried = judgement.verdict != "not tried"
         counts = sorted({_seed_count(each, recipes) for each in claim.experiment})
-        verdict = judgement.verdict + (", one seed" if counts == [1] and is_tried else "")
+        limits = {
+            "reduced": claim.is_reduced and judgement.verdict != "holds reduced",
+            "one seed": counts == [1],
+        }
+        said = [limit for limit, holds in limits.items() if holds and is_tried]
+        verdict = ", ".join([judgement.verdict, *said])
         seeds = " to ".join(map(str, sorted({counts[0], counts[-1]})))
         cells = (
             claim.paper,
