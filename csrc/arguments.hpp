@@ -40,8 +40,8 @@ struct NormZoneout {
   View mask;         // (T, B, N), bytes; null: the rate
   double rate = 0;   // zero: no zoneout
 
-  bool normed() const { return gain.data != nullptr; }
-  bool zones_out() const { return mask.data != nullptr || rate != 0; }
+  bool has_norm() const { return gain.data != nullptr; }
+  bool has_zoneout() const { return mask.data != nullptr || rate != 0; }
 };
 
 // The forward pass of an Elman recurrence: h_t = f(x_t [U^T] [+ c] + h_{t-1} W^T) and, optionally,
@@ -52,7 +52,7 @@ struct Elman {
   std::ptrdiff_t apart = 1;            // stride between the gradients of neighbouring outputs
   Activation activation = Activation::identity;
   double slope = 0;                    // of leaky_relu
-  NormZoneout options;
+  NormZoneout norm_zoneout;
   View x;                              // (T, B, M or N)
   View U;                              // (N, M), any strides
   View c;                              // (N,), may be null
@@ -69,9 +69,9 @@ struct Elman {
 
   // The values saved per unit: with LayerNorm the normalised argument of f, and with a zoneout rate
   // the value of f.
-  std::ptrdiff_t parts() const { return options.normed() + (options.rate != 0); }
+  std::ptrdiff_t parts() const { return norm_zoneout.has_norm() + (norm_zoneout.rate != 0); }
   // The values saved per sequence and step: 1 / s of each LayerNorm.
-  std::ptrdiff_t norms() const { return options.normed(); }
+  std::ptrdiff_t norms() const { return norm_zoneout.has_norm(); }
 };
 
 // Its backward pass. The gradients of W and U are transposed. A gradient that is null is not computed.
@@ -100,7 +100,7 @@ struct Gru {
   Activation activation = Activation::identity;
   double slope = 0;  // of leaky_relu
   bool reset_after = true, update_keeps = true;
-  NormZoneout options;
+  NormZoneout norm_zoneout;
   View x;               // (T, B, M or 3 N)
   View U;               // (3 N, M), any strides
   View c;               // (3 N,), may be null
@@ -115,7 +115,7 @@ struct Gru {
   // The values saved per unit: r, u, c and, with the reset after the matrix, h W_c^T + b; with
   // LayerNorm also the normalised arguments of r, u and c.
   std::ptrdiff_t parts() const { return (reset_after ? 4 : 3) + norms(); }
-  std::ptrdiff_t norms() const { return options.normed() ? 3 : 0; }
+  std::ptrdiff_t norms() const { return norm_zoneout.has_norm() ? 3 : 0; }
 };
 
 // Its backward pass, with the same conventions.

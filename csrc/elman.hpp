@@ -39,10 +39,10 @@ void elman_forward(const Elman& given, const ElmanPanels<T>& panels, int threads
   const bool kept = given.h.data != nullptr;
   const isize states = 2 * given.steps.B * given.N;
   const Scratch<T> memory(kept ? 0 : states);
-  const OneStep<T> step(given);
-  const Elman call = step.in(given);
+  Buffer<T> one_step;
+  const Elman call = saving_one_step(given, one_step);
   // LayerNorm needs all units of a row, so threads do not share them
-  const isize products = call.options.normed() ? 0 : call.N * (call.N + call.M);
+  const isize products = call.norm_zoneout.has_norm() ? 0 : call.N * (call.N + call.M);
   for_shares(call.steps, products, threads, [&](const Share& share) {
     ElmanForward<T> forward{call, panels, share,
                                   {call.steps, call.h, call.last, call.N, share,
@@ -87,7 +87,7 @@ struct ElmanWorker {
                     ElmanBackward<T>{call, back, panels, share, scratch, readout,
                                      {scratch.rows, scratch.width(), deltas()},
                                      sums(), bias_sums(), shift_sums(), norm_sums(),
-                                     call.options.zones_out() ? carry() : nullptr, factors.get(),
+                                     call.norm_zoneout.has_zoneout() ? carry() : nullptr, factors.get(),
                                      factors.get() + 2 * scratch.rows});
   }
 

@@ -18,8 +18,8 @@ struct ElmanScratch {
         M(call.M),
         share(larger(1, mine)),
         rows(Ring<T>::rows_for(mine)),
-        normed(call.options.normed()),
-        zones_out(call.options.zones_out()) {}
+        normed(call.norm_zoneout.has_norm()),
+        zones_out(call.norm_zoneout.has_zoneout()) {}
 
   isize width() const { return vectors<T>(N) * LANES<T>; }
   isize deltas_size() const { return rows * width(); }
@@ -94,9 +94,9 @@ struct ElmanBackward {
     const T slope = static_cast<T>(call.slope);
     const Kept<T> layout(call);
     const T* kept = layout.at(t, share.first + from);
-    const T* values = call.options.rate == 0 ? nullptr : kept + (layout.parts - 1) * LANES<T>;
-    const bool normed = call.options.normed();
-    const Zoneout<T> zoneout(call.options, t, share.first + from);
+    const T* values = call.norm_zoneout.rate == 0 ? nullptr : kept + (layout.parts - 1) * LANES<T>;
+    const bool normed = call.norm_zoneout.has_norm();
+    const Zoneout<T> zoneout(call.norm_zoneout, t, share.first + from);
     T* passed = carry == nullptr ? nullptr : carry + from * width;
     // prefetch the rows of the next step while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
@@ -123,7 +123,7 @@ struct ElmanBackward {
                      if (zoneout.active) {
                        T* bypass = passed + (r0 + r) * width + j;
                        if (later != nullptr) d += load<T>(bypass);
-                       const vec<T> m = zoneout.share(r0 + r, j, n);
+                       const vec<T> m = zoneout.kept(r0 + r, j, n);
                        store<T>(bypass, Zoneout<T>::mix(m, d, vec<T>{}));
                        d = Zoneout<T>::mix(m, vec<T>{}, d);
                        state = m == T(1) ? vec<T>{} : state;  // it is not a value of f
@@ -145,12 +145,12 @@ struct ElmanBackward {
                  }
                });
     if (!normed) return;
-    const LayerNorm<T> norm(call.options, N);
+    const LayerNorm<T> norm(call.norm_zoneout, N);
     for (isize r = 0; r < to - from; ++r) {
       const T* n = kept + r * layout.row();
       norm.pull(delta + r * width, n, layout.apart(), n[layout.scales()], norm_sums,
                 norm_sums + width);
-      pass_on(delta + r * width, N, shift_sums, dx == nullptr ? nullptr : dx + r * back.dx.second);
+      add_and_store(delta + r * width, N, shift_sums, dx == nullptr ? nullptr : dx + r * back.dx.second);
     }
   }
 

@@ -58,10 +58,10 @@ struct ElmanForward {
     isize stride;
     T* h = states.after(s, stride) + from * stride;
     const Kept<T> layout(call);
-    const bool normed = call.options.normed();
+    const bool normed = call.norm_zoneout.has_norm();
     const Rows rows{to - from, before, before_stride, h, stride,
                     call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, first),
-                    layout.at(t, first), {call.options, t, first}};
+                    layout.at(t, first), {call.norm_zoneout, t, first}};
     const T* x = at<T>(call.x, t, first);
     const T* bias = static_cast<const T*>(call.bias.data);
     const T* c = static_cast<const T*>(call.c.data);
@@ -82,26 +82,26 @@ struct ElmanForward {
                        store<T>(rows.kept + (r0 + r) * layout.row() + (v0 + v) * layout.apart(),
                                 sum + more);
                      else
-                       move<F>(rows, layout, r0 + r, j, n, sum + more, b);
+                       write_states<F>(rows, layout, r0 + r, j, n, sum + more, b);
                    }
                  }
                });
     if (!normed) return;
-    const LayerNorm<T> norm(call.options, N);
+    const LayerNorm<T> norm(call.norm_zoneout, N);
     for (isize r = 0; r < rows.count; ++r) {
       T* z = rows.kept + r * layout.row();
       z[layout.scales()] = norm.normalise(z, layout.apart());
       for (isize v = 0; v < layout.all; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const vec<T> b = bias == nullptr ? vec<T>{} : load_some<T>(bias + j, n);
-        move<F>(rows, layout, r, j, n, norm.apply(load<T>(z + v * layout.apart()), j, n), b);
+        write_states<F>(rows, layout, r, j, n, norm.apply(load<T>(z + v * layout.apart()), j, n), b);
       }
     }
   }
 
   // The states of n units of row r from unit j on; z is the argument of f.
   template <class F>
-  EIGENRNN_INLINE void move(const Rows& rows, const Kept<T>& layout, isize r, isize j, isize n,
+  EIGENRNN_INLINE void write_states(const Rows& rows, const Kept<T>& layout, isize r, isize j, isize n,
                             vec<T> z, vec<T> b) const {
     if constexpr (NEEDS_MODULI<F>)
       if (rows.moduli != nullptr)
@@ -109,11 +109,11 @@ struct ElmanForward {
                                     F::template modulus<T>(z), n);
     vec<T> h = F::template apply<T>(z, b, static_cast<T>(call.slope));
     if (rows.zoneout.active) {
-      if (rows.kept != nullptr && call.options.rate != 0)
+      if (rows.kept != nullptr && call.norm_zoneout.rate != 0)
         store<T>(rows.kept + r * layout.row() + (j / LANES<T>) * layout.apart() +
                      (layout.parts - 1) * LANES<T>,
                  h);
-      h = Zoneout<T>::mix(rows.zoneout.share(r, j, n),
+      h = Zoneout<T>::mix(rows.zoneout.kept(r, j, n),
                           load_some<T>(rows.before + r * rows.before_stride + j, n), h);
     }
     store_some<T>(rows.h + r * rows.stride + j, h, n);

@@ -1,4 +1,4 @@
-// What recurrences with several gates share: packed matrices, saved values and the memory of a thread.
+// What recurrences with several gates share: packed matrices and the memory of a thread.
 #pragma once
 #include "ring.hpp"
 #include "scratch.hpp"

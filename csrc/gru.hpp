@@ -11,11 +11,11 @@ GatePack<T, 3> gru_pack(const Gru& call) {
 
 template <class T>
 void gru_forward(const Gru& given, const GatePanels<T, 3>& panels, int threads) {
-  const OneStep<T> step(given);
-  const Gru call = step.in(given);
+  Buffer<T> one_step;
+  const Gru call = saving_one_step(given, one_step);
   const isize B = call.steps.B, width = call.reset_after ? 0 : GruForward<T>::width(call.N);
   // LayerNorm needs all units of a row, so threads do not share them
-  const isize products = call.options.normed() ? 0 : 3 * call.N * (call.N + call.M);
+  const isize products = call.norm_zoneout.has_norm() ? 0 : 3 * call.N * (call.N + call.M);
   const Scratch<T> states(call.h.data == nullptr ? 2 * B * call.N : 0);
   const Scratch<T> between(2 * B * width);
   for_shares(call.steps, products, threads, [&](const Share& share) {

@@ -99,8 +99,8 @@ struct GruBackward {
   void pull(const Rows& rows) {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
     const Kept<T> layout(call);
-    const bool normed = call.options.normed();
-    const Zoneout<T> zoneout(call.options, t, share.first);
+    const bool normed = call.norm_zoneout.has_norm();
+    const Zoneout<T> zoneout(call.norm_zoneout, t, share.first);
     const Ahead<T> ahead(N, rows.to - rows.from);
     const isize step = rows.s > 0 ? call.steps.time(rows.s - 1) - t : 0;
     const Mix<T> mix(call);
@@ -140,7 +140,7 @@ struct GruBackward {
           const vec<T> h = load_some<T>(old, n);
           vec<T> bypass{};
           if (zoneout.active) {
-            const vec<T> m = zoneout.share(r, j, n);
+            const vec<T> m = zoneout.kept(r, j, n);
             bypass = Zoneout<T>::mix(m, d, vec<T>{});
             d = Zoneout<T>::mix(m, vec<T>{}, d);
           }
@@ -186,7 +186,7 @@ struct GruBackward {
   void through_norm(const Rows& rows, Gate gate) const {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
     const Kept<T> layout(call);
-    const LayerNorm<T> norm(call.options, N, gate);
+    const LayerNorm<T> norm(call.norm_zoneout, N, gate);
     const T* normed = layout.at(t, share.first) + (layout.parts - 3 + gate) * LANES<T>;
     const T* scales = layout.at(t, share.first) + layout.scales() + gate;
     T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first) + gate * N;
@@ -195,7 +195,7 @@ struct GruBackward {
       T* delta = rows.delta + r * scratch.row() + (D_RESET + gate) * width;
       norm.pull(delta, normed + r * layout.row(), layout.apart(), scales[r * layout.row()], of_gain,
                 of_gain + width);
-      pass_on(delta, N, bias_sums + (D_RESET + gate) * width,
+      add_and_store(delta, N, bias_sums + (D_RESET + gate) * width,
               dx == nullptr ? nullptr : dx + r * back.dx.second);
     }
   }
@@ -214,7 +214,7 @@ struct GruBackward {
                  dc * load<T>(from + 3 * LANES<T>) * (reset * (T(1) - reset)));
         store<T>(delta + INNER * width + j, dc * reset);
       }
-      pass_on<T>(delta + INNER * width, N, bias_sums + INNER * width, nullptr);
+      add_and_store<T>(delta + INNER * width, N, bias_sums + INNER * width, nullptr);
     }
   }
 
@@ -222,7 +222,7 @@ struct GruBackward {
   void pull_reset(const Rows& rows) {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
     const Kept<T> layout(call);
-    const bool normed = call.options.normed();
+    const bool normed = call.norm_zoneout.has_norm();
     const T* gates = layout.at(t, share.first);
     T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
     const Operand<T> operand{rows.delta + rows.from * scratch.row() + D_CANDIDATE * width,

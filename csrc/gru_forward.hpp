@@ -63,7 +63,7 @@ struct GruForward {
     isize stride;
     T* h = states.after(s, stride) + from * stride;
     const Rows rows{to - from, before, before_stride, at<T>(call.x, t, first),
-                    h,         stride, Kept<T>(call).at(t, first), {call.options, t, first}};
+                    h,         stride, Kept<T>(call).at(t, first), {call.norm_zoneout, t, first}};
     if (call.reset_after) {
       all_at_once<F>(rows);
     } else {
@@ -87,10 +87,10 @@ struct GruForward {
   }
 
   // The new states of n units of row r from unit j on.
-  EIGENRNN_INLINE void move(const Rows& rows, isize r, isize j, isize n, vec<T> u, vec<T> c) const {
+  EIGENRNN_INLINE void write_states(const Rows& rows, isize r, isize j, isize n, vec<T> u, vec<T> c) const {
     const vec<T> before = load_some<T>(rows.before + r * rows.before_stride + j, n);
     vec<T> h = Mix<T>(call).mixed(u, before, c);
-    if (rows.zoneout.active) h = Zoneout<T>::mix(rows.zoneout.share(r, j, n), before, h);
+    if (rows.zoneout.active) h = Zoneout<T>::mix(rows.zoneout.kept(r, j, n), before, h);
     store_some<T>(rows.h + r * rows.stride + j, h, n);
   }
 
@@ -100,7 +100,7 @@ struct GruForward {
     const isize N = call.N;
     const T slope = static_cast<T>(call.slope);
     const Kept<T> layout(call);
-    const bool mapped = call.M > 0, normed = call.options.normed();
+    const bool mapped = call.M > 0, normed = call.norm_zoneout.has_norm();
     const Operand<T> old{rows.before, rows.before_stride, panels.W[RESET], N};
     const Operand<T> inputs{rows.x, call.x.second, panels.U[RESET], call.M};
     // r must not scale the candidate's input, so the inputs have a separate block
@@ -134,7 +134,7 @@ struct GruForward {
           const vec<T> update_ = logistic<T>(load<T>(sums + LANES<T>) + x[UPDATE]);
           const vec<T> q = load<T>(sums + 2 * LANES<T>) + inner;
           const vec<T> c = F::template apply<T>(x[CANDIDATE] + reset_ * q, b, slope);
-          move(rows, r0 + r, j, n, update_, c);
+          write_states(rows, r0 + r, j, n, update_, c);
           if (rows.kept != nullptr) {
             T* to = rows.kept + (r0 + r) * layout.row() + v * layout.apart();
             store<T>(to, reset_);
@@ -155,7 +155,7 @@ struct GruForward {
   void normed_gates(const Rows& rows) const {
     const isize N = call.N, wide = width(N);
     const Kept<T> layout(call);
-    const LayerNorm<T> norms[2] = {{call.options, N, RESET}, {call.options, N, UPDATE}};
+    const LayerNorm<T> norms[2] = {{call.norm_zoneout, N, RESET}, {call.norm_zoneout, N, UPDATE}};
     const isize normed = (layout.parts - 3) * LANES<T>;
     for (isize r = 0; r < rows.count; ++r) {
       T* row = rows.kept + r * layout.row();
@@ -183,7 +183,7 @@ struct GruForward {
   void normed_candidate(const Rows& rows) const {
     const isize N = call.N;
     const Kept<T> layout(call);
-    const LayerNorm<T> norm(call.options, N, CANDIDATE);
+    const LayerNorm<T> norm(call.norm_zoneout, N, CANDIDATE);
     const isize normed = (layout.parts - 1) * LANES<T>;
     for (isize r = 0; r < rows.count; ++r) {
       T* row = rows.kept + r * layout.row();
@@ -194,7 +194,7 @@ struct GruForward {
         const vec<T> c = F::template apply<T>(norm.apply(load<T>(to + normed), j, n),
                                               optional(call.bias, j, n), static_cast<T>(call.slope));
         store<T>(to + 2 * LANES<T>, c);
-        move(rows, r, j, n, load<T>(to + LANES<T>), c);
+        write_states(rows, r, j, n, load<T>(to + LANES<T>), c);
       }
     }
   }
@@ -203,7 +203,7 @@ struct GruForward {
   void gates(const Rows& rows) const {
     const isize N = call.N, wide = width(N);
     const Kept<T> layout(call);
-    const bool mapped = call.M > 0, normed = call.options.normed();
+    const bool mapped = call.M > 0, normed = call.norm_zoneout.has_norm();
     const Operand<T> operands[2] = {{rows.before, rows.before_stride, panels.W[RESET], N},
                                     {rows.x, call.x.second, panels.U[RESET], call.M}};
     through<T, 2>(operands, mapped ? 2 : 1, rows.count, share.vectors(2 * layout.all, 2),
@@ -243,7 +243,7 @@ struct GruForward {
     const isize N = call.N, wide = width(N);
     const T slope = static_cast<T>(call.slope);
     const Kept<T> layout(call);
-    const bool mapped = call.M > 0, normed = call.options.normed();
+    const bool mapped = call.M > 0, normed = call.norm_zoneout.has_norm();
     const Operand<T> operands[2] = {{reset, wide, panels.W[CANDIDATE], N},
                                     {rows.x, call.x.second, panels.U[CANDIDATE], call.M}};
     through<T>(operands, mapped ? 2 : 1, rows.count, share.vectors(layout.all),
@@ -261,7 +261,7 @@ struct GruForward {
             continue;
           }
           const vec<T> c = F::template apply<T>(sum + x, b, slope);
-          move(rows, r, j, n, load<T>(update + r * wide + j), c);
+          write_states(rows, r, j, n, load<T>(update + r * wide + j), c);
           if (to != nullptr) store<T>(to + 2 * LANES<T>, c);
         }
       }

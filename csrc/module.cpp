@@ -92,11 +92,11 @@ Elman elman(const Shape& shape, const Outputs& outputs, const Sizes& sizes, bool
             double slope, double rate, const std::vector<Pointer>& views) {
   Elman call = recurrence<Elman>(shape, sizes, reverse, activation, slope);
   std::tie(call.K, call.apart) = outputs;
-  NormZoneout& options = call.options;
-  options.rate = rate;
+  NormZoneout& norm_zoneout = call.norm_zoneout;
+  norm_zoneout.rate = rate;
   View* to[] = {&call.x,        &call.U,       &call.c,       &call.W,
-                &call.h0,       &call.bias,    &options.gain, &options.shift,
-                &options.mask,  &call.h,       &call.moduli,  &call.saved,
+                &call.h0,       &call.bias,    &norm_zoneout.gain, &norm_zoneout.shift,
+                &norm_zoneout.mask,  &call.h,       &call.moduli,  &call.saved,
                 &call.last,     &call.V,       &call.d,       &call.y};
   fill(to, views);
   return call;
@@ -115,10 +115,10 @@ Gru gru(const Shape& shape, const Sizes& sizes, bool reverse, int activation, do
   Gru call = recurrence<Gru>(shape, sizes, reverse, activation, slope);
   call.reset_after = reset_after;
   call.update_keeps = update_keeps;
-  NormZoneout& options = call.options;
-  options.rate = rate;
+  NormZoneout& norm_zoneout = call.norm_zoneout;
+  norm_zoneout.rate = rate;
   View* to[] = {&call.x,    &call.U,              &call.c,       &call.W,        &call.h0,
-                &call.bias, &call.recurrent_bias, &options.gain, &options.shift, &options.mask,
+                &call.bias, &call.recurrent_bias, &norm_zoneout.gain, &norm_zoneout.shift, &norm_zoneout.mask,
                 &call.h,    &call.last,           &call.saved};
   fill(to, views);
   return call;

@@ -71,10 +71,10 @@ struct LayerNorm {
       sum += y;
       along += y * m;
     });
-    const T mean = total<T>(sum) / static_cast<T>(N), share = total<T>(along) / static_cast<T>(N);
+    const T mean = total<T>(sum) / static_cast<T>(N), projection = total<T>(along) / static_cast<T>(N);
     for_vectors([&](isize v, isize j, isize n) {
       const vec<T> m = load<T>(normed + v * apart);
-      store<T>(delta + j, first_lanes<T>((load<T>(delta + j) - mean - m * share) * scale, n));
+      store<T>(delta + j, first_lanes<T>((load<T>(delta + j) - mean - m * projection) * scale, n));
     });
   }
 
@@ -87,7 +87,7 @@ struct LayerNorm {
 
 // Add a row of deltas to their sums, and store it as the gradient of the inputs, if that is wanted.
 template <class T>
-EIGENRNN_INLINE void pass_on(const T* delta, isize N, T* sums, T* dx) {
+EIGENRNN_INLINE void add_and_store(const T* delta, isize N, T* sums, T* dx) {
   for (isize j = 0; j < N; j += LANES<T>) {
     const vec<T> d = load<T>(delta + j);
     store<T>(sums + j, load<T>(sums + j) + d);
@@ -100,7 +100,7 @@ template <class T>
 class Zoneout {
  public:
   Zoneout(const NormZoneout& options, isize t, isize first)
-      : active(options.zones_out()),
+      : active(options.has_zoneout()),
         mask_(options.mask.data == nullptr ? nullptr : at<signed char>(options.mask, t, first)),
         stride_(options.mask.second),
         rate_(static_cast<T>(options.rate)) {}
@@ -108,12 +108,14 @@ class Zoneout {
   const bool active;
 
   // m, for n units of row r from unit j on.
-  EIGENRNN_INLINE vec<T> share(isize r, isize j, isize n) const {
+  EIGENRNN_INLINE vec<T> kept(isize r, isize j, isize n) const {
     if (mask_ == nullptr) return splat<T>(rate_);
     typedef signed char bytes __attribute__((vector_size(LANES<T>)));
     bytes some{};
-    std::memcpy(&some, mask_ + r * stride_ + j, static_cast<std::size_t>(n));
-    return __builtin_convertvector(some, vec<T>);
+    const signed char* from = mask_ + r * stride_ + j;
+    if (n == LANES<T>) std::memcpy(&some, from, sizeof some);
+    else std::memcpy(&some, from, static_cast<std::size_t>(n));
+    return __builtin_convertvector(-(some != bytes{}), vec<T>);  // any byte but 0 is true
   }
   // m h + (1 - m) other. A number that is not needed may be infinite.
   static EIGENRNN_INLINE vec<T> mix(vec<T> m, vec<T> h, vec<T> other) {

@@ -76,25 +76,15 @@ struct Kept {
   }
 };
 
-// Memory for one step, if a call with LayerNorm saves nothing for a backward pass.
-template <class T>
-class OneStep {
- public:
-  template <class Call>
-  explicit OneStep(const Call& call)
-      : needed_(call.norms() > 0 && call.saved.data == nullptr),
-        row_(Kept<T>::size(call)),
-        memory_(needed_ ? call.steps.B * row_ : 0) {}
-  template <class Call>
-  Call in(Call call) const {
-    if (needed_) call.saved = {memory_.get(), 0, row_};
-    return call;
+// The call itself or, with LayerNorm, one that saves its values even if no backward pass follows: those
+// of one step, in memory that all steps share.
+template <class T, class Call>
+Call saving_one_step(Call call, Buffer<T>& memory) {
+  if (call.norms() > 0 && call.saved.data == nullptr) {
+    const isize row = Kept<T>::size(call);
+    call.saved = {memory.at_least(call.steps.B * row), 0, row};
   }
-
- private:
-  bool needed_;
-  isize row_;
-  Scratch<T> memory_;
-};
+  return call;
+}
 
 }  // namespace eigenrnn::EIGENRNN_ISA

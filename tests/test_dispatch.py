@@ -13,8 +13,10 @@ from eigenrnn.ops import compiled, explain, use_backend
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
+from eigenrnn.ops.elman.operands import plain_arguments as elman_arguments
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from eigenrnn.ops.gru import GRUOperands, GRUOptions
+from eigenrnn.ops.gru.operands import plain_arguments as gru_arguments
 from eigenrnn.ops.linear import BACKENDS as LINEAR_BACKENDS
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
@@ -294,9 +296,9 @@ def operator_arguments(name, dtype, other=None):
     W, h0 = W.to(other or dtype), torch.ones(1, 4).to(dtype)
     match name:
         case "elman":
-            return *ElmanOperands(x, W, h0), *Options(), False
+            return *elman_arguments(ElmanOperands(x, W, h0), Options()), False
         case "gru":
-            return *GRUOperands(x, W, h0), *GRUOptions(), False
+            return *gru_arguments(GRUOperands(x, W, h0), GRUOptions()), False
         case "lstm":
             return *LSTMOperands(x, W, h0, h0), *LSTMOptions(), False
     return *LinearOperands(x, W, h0), *LinearOptions()

@@ -18,7 +18,7 @@ from eigenrnn.ops import gpu as gpu_calls
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands, gpu
-from eigenrnn.ops.elman.operands import kernel_arguments
+from eigenrnn.ops.elman.operands import plain_arguments
 from eigenrnn.ops.gpu import pieces, sequence_lengths
 from kernel_testing import (
     DEVICE,
@@ -340,11 +340,11 @@ def test_batched_gradients_equal_single_ones():
 def test_the_operators_pass_opcheck(sizes):
     leaves = ElmanOperands(*(v.requires_grad_() for v in operands(3, 2, 3, bias=True, M=3)))
     options = Options("modrelu", sizes)
-    torch.library.opcheck(gpu.elman_gpu, kernel_arguments(leaves, options))
+    torch.library.opcheck(gpu.elman_gpu, plain_arguments(leaves, options))
     tensors = ElmanOperands(*(v if v is None else v.detach() for v in leaves))
-    h, moduli = gpu.elman_gpu(*kernel_arguments(tensors, options))
+    h, moduli = gpu.elman_gpu(*plain_arguments(tensors, options))
     needed = [v is not None for v in tensors[:8]]
-    arguments = h, h, moduli, *kernel_arguments(tensors, options), needed
+    arguments = h, h, moduli, *plain_arguments(tensors, options), needed
     torch.library.opcheck(gpu._elman_gpu_backward, arguments)
 
 

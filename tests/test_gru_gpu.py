@@ -15,7 +15,7 @@ from eigenrnn.ops import gpu as gpu_calls
 from eigenrnn.ops import gru
 from eigenrnn.ops.dispatch import Call
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, gpu
-from eigenrnn.ops.gru.operands import kernel_arguments
+from eigenrnn.ops.gru.operands import plain_arguments
 from kernel_testing import (
     DEVICE,
     assert_near,
@@ -232,7 +232,7 @@ def test_every_run_gives_the_same_bits():
 def test_without_gradients_nothing_is_saved():
     shape = 3, 2, 5
     options = GRUOptions(*options_of("torch", "tanh", shape))
-    arguments = kernel_arguments(GRUOperands(*operands(shape)), options)
+    arguments = plain_arguments(GRUOperands(*operands(shape)), options)
     h, gates = gpu.gru_gpu(*arguments, False)
     assert gates.numel() == 0
     kept, gates = gpu.gru_gpu(*arguments, True)
@@ -263,9 +263,9 @@ def test_the_operators_pass_opcheck(form):
     shape = 2, 2, 3
     leaves = [v if v is None else v.requires_grad_() for v in operands(shape, form)]
     options = GRUOptions(*options_of(form, "tanh", shape, ragged=True))
-    torch.library.opcheck(gpu.gru_gpu, (*kernel_arguments(GRUOperands(*leaves), options), True))
+    torch.library.opcheck(gpu.gru_gpu, (*plain_arguments(GRUOperands(*leaves), options), True))
     tensors = GRUOperands(*(v if v is None else v.detach() for v in leaves))
-    arguments = kernel_arguments(tensors, options)
+    arguments = plain_arguments(tensors, options)
     h, gates = gpu.gru_gpu(*arguments, True)
     needed = [v is not None for v in tensors[:7]]
     torch.library.opcheck(gpu._gru_gpu_backward, (h, h, gates, *arguments, needed))

@@ -11,7 +11,7 @@ from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
 from eigenrnn.ops.gru import gru as public_gru
-from eigenrnn.ops.gru.operands import kernel_arguments
+from eigenrnn.ops.gru.operands import plain_arguments
 from kernel_testing import (
     Work,
     each_direction,
@@ -318,7 +318,7 @@ each_op_case = pytest.mark.parametrize(
 def test_the_operator_passes_opcheck(form, case, dtype, sizes, reverse):
     tensors = GRUOperands(*operands(4, 3, 2, form, case, dtype))
     options = GRUOptions(case, *FORMS[form], sizes, reverse)
-    arguments = *kernel_arguments(tensors, options), True
+    arguments = *plain_arguments(tensors, options), True
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop.default, arguments)
 
 
@@ -326,16 +326,16 @@ def test_the_operator_passes_opcheck(form, case, dtype, sizes, reverse):
 def test_the_operator_of_the_backward_pass_passes_opcheck(form, case, dtype, sizes, reverse):
     tensors = [None if t is None else t.detach() for t in operands(4, 3, 2, form, case, dtype)]
     inputs, options = GRUOperands(*tensors), GRUOptions(case, *FORMS[form], sizes, reverse)
-    h, gates = torch.ops.eigenrnn.gru_loop(*kernel_arguments(inputs, options), True)
+    h, gates = torch.ops.eigenrnn.gru_loop(*plain_arguments(inputs, options), True)
     needed = [v is not None for v in inputs[:7]]
-    arguments = (weights_like(h), h, gates, *kernel_arguments(inputs, options), needed)
+    arguments = (weights_like(h), h, gates, *plain_arguments(inputs, options), needed)
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop_backward.default, arguments)
 
 
 @each_form
 def test_the_operator_gives_the_same_states_without_saving_gates(form):
     tensors, options = GRUOperands(*operands(4, 3, 2, form)), GRUOptions("tanh", *FORMS[form])
-    arguments = kernel_arguments(tensors, options)
+    arguments = plain_arguments(tensors, options)
     kept, lost = (torch.ops.eigenrnn.gru_loop(*arguments, keep) for keep in (True, False))
     assert torch.equal(kept[0], lost[0])
     assert lost[1].shape == (1, 3, 8)

@@ -15,6 +15,7 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops import elman, use_backend
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands, cpu
+from eigenrnn.ops.elman.operands import plain_arguments
 from kernel_testing import (
     SpiedKernels,
     assert_near,
@@ -298,7 +299,7 @@ def test_the_operator_passes_opcheck(reads, last_only):
     # without stored states there are no gradients
     tensors = {n: v if v is None else v.requires_grad_(not last_only) for n, v in tensors.items()}
     options = Options("modrelu", [3, 2, 1, 1], last_only=last_only)
-    arguments = *ElmanOperands(**tensors), *options, not last_only
+    arguments = *plain_arguments(ElmanOperands(**tensors), options), not last_only
     torch.library.opcheck(torch.ops.eigenrnn.elman_cpu.default, arguments)
 
 
@@ -306,10 +307,11 @@ def test_the_operator_passes_opcheck(reads, last_only):
 def test_the_operator_of_the_backward_pass_passes_opcheck(with_states):
     tensors = ElmanOperands(**operands((4, 3, 2, 2), bias=True))
     options = Options("modrelu", [3, 2, 1, 1])
-    h, last, y, *saved = torch.ops.eigenrnn.elman_cpu(*tensors, *options, True)
+    inputs = plain_arguments(tensors, options)
+    h, last, y, *saved = torch.ops.eigenrnn.elman_cpu(*inputs, True)
     g, g_last = (normal(7, *h.shape), normal(8, *last.shape)) if with_states else (None, None)
-    needed = [v is not None for v in tensors]
-    arguments = g, g_last, normal(9, *y.shape), h, *saved, *tensors, *options, needed
+    needed = [v is not None for v in tensors[:8]]
+    arguments = g, g_last, normal(9, *y.shape), h, *saved, *inputs, needed
     torch.library.opcheck(torch.ops.eigenrnn.elman_cpu_backward.default, arguments)
 
 

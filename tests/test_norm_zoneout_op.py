@@ -39,8 +39,10 @@ each_backend = pytest.mark.parametrize(
 )
 
 # all combinations but neither
+OPERATORS = {"loop": "elman_loop", "cpu": "elman_cpu_norm_zoneout"}
 each_option = pytest.mark.parametrize(
-    ("kind", "normed"), [("mask", False), ("rate", False), ("none", True), ("mask", True)]
+    ("kind", "normed"),
+    [("mask", False), ("rate", False), ("none", True), ("mask", True), ("rate", True)],
 )
 
 
@@ -279,7 +281,7 @@ def test_each_backend_applies_zoneout_to_complex_states_as_the_reference_does(
 @each_option
 @pytest.mark.parametrize(
     "shape",
-    [*itertools.product((1, 2, 63), (1, 17), (2, 33))],
+    [*itertools.product((1, 2, 63), (1, 17), (3, 33))],
     ids=lambda s: "x".join(map(str, s)),
 )
 @each_backend
@@ -295,13 +297,15 @@ def test_odd_sizes_agree_with_the_reference(backend, shape, kind, normed):
 
 @pytest.mark.parametrize("options", [{}, {"layer_norm": True}], ids=str)
 @pytest.mark.parametrize("make", [RNN, GRU])
+@pytest.mark.parametrize("training", [False, True], ids=["rate", "mask"])
 @pytest.mark.parametrize("B", [1, 5])
-def test_states_are_the_same_bits_for_any_number_of_threads(threads, B, make, options):
+def test_states_are_the_same_bits_for_any_number_of_threads(threads, B, training, make, options):
     torch.manual_seed(0)
-    layer, x = make(3, 400, zoneout=RATE, **options).eval(), torch.randn(20, B, 3)
+    layer, x = make(3, 400, zoneout=RATE, **options).train(training), torch.randn(20, B, 3)
     found = []
     for count in (1, 2, 3):
         threads(count)
+        torch.manual_seed(1)  # of the masks in training
         with torch.no_grad():
             found.append(layer(x)[0])
     assert torch.equal(found[0], found[1])
@@ -310,7 +314,7 @@ def test_states_are_the_same_bits_for_any_number_of_threads(threads, B, make, op
 
 @each_isa
 def test_every_instruction_set_passes_the_tests(isa):
-    chosen = "(odd_sizes or every_gated or complex_states) and not loop and not replaces"
+    chosen = "(odd_sizes or every_gated or complex_states) and not loop"
     assert_passes_with_isa(isa, __file__, "-k", chosen)
 
 
@@ -336,6 +340,33 @@ def test_only_the_requested_gradients_are_needed(backend, needed):
         for b in (backend, "reference")
     )
     assert_near(got, expected, torch.float64, T * N)
+
+
+@pytest.mark.parametrize("needed", [(3,), (4,), (0, 3), (1, 4)], ids=str)
+def test_the_gated_kernels_compute_only_the_requested_gradients(needed):
+    generator = torch.Generator().manual_seed(0)
+    shapes = (T, B, 3 * N), (3 * N, N), (B, N)
+    tensors = [normal(generator, shape, torch.float64) for shape in shapes]
+    tensors += [v.detach() for v in norm_of(True, 3 * N)]
+    requested = [tensors[k].requires_grad_() for k in needed]
+    got, expected = (
+        torch.autograd.grad(
+            gru(*tensors[:3], layer_norm=tensors[3:], zoneout=RATE, backend=backend).sum(),
+            requested,
+        )
+        for backend in ("cpu", "reference")
+    )
+    assert_near(got, expected, torch.float64, T * N)
+
+
+def test_any_byte_of_a_mask_but_zero_is_true():
+    x, W, h0 = (t.detach() for t in operands(T, B, N))
+    mask = zoneout_of("mask")
+    bytes_ = (mask.to(torch.uint8) * 2).view(torch.bool)
+    assert torch.equal(
+        elman(x, W, h0, zoneout=bytes_, backend="cpu"),
+        elman(x, W, h0, zoneout=mask, backend="cpu"),
+    )
 
 
 # -------------------------------------------------------------------- kinds of differentiation
@@ -412,7 +443,7 @@ def test_the_operators_pass_opcheck(backend, kind, normed, ragged):
     mask, rate = (zoneout, 0.0) if torch.is_tensor(zoneout) else (None, zoneout or 0.0)
     options = Options("modrelu", ragged_sizes(T, B) if ragged else None, rate=rate)
     leaves = ElmanOperands(x, W, h0, bias, gain=gain, shift=shift, mask=mask)
-    there = getattr(torch.ops.eigenrnn, f"elman_{backend}").default
+    there = getattr(torch.ops.eigenrnn, OPERATORS[backend]).default
     # tracing compares all results, and the kernels leave the padding of what they save as it was
     traced = ("test_aot_dispatch_dynamic",) if backend == "loop" else ()
     checks = ("test_schema", "test_autograd_registration", "test_faketensor", *traced)
@@ -423,7 +454,7 @@ def test_the_operators_pass_opcheck(backend, kind, normed, ragged):
     if backend == "cpu":  # its results are the states, the last ones, outputs and what it saved
         saved = saved[2:]
     given = {"loop": (weights_like(h),), "cpu": (weights_like(h), None, None)}[backend]
-    back = getattr(torch.ops.eigenrnn, f"elman_{backend}_backward").default
+    back = getattr(torch.ops.eigenrnn, f"{OPERATORS[backend]}_backward").default
     torch.library.opcheck(back, (*given, h, *saved, *tensors, *options, needed))
 
 
@@ -436,7 +467,7 @@ class Numbers(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         results = func(*args, **(kwargs or {}))
-        if func in (torch.ops.eigenrnn.elman_loop.default, torch.ops.eigenrnn.elman_cpu.default):
+        if func.name() in [f"eigenrnn::{name}" for name in OPERATORS.values()]:
             self.kept = sum(each.numel() for each in results)
         return results
 

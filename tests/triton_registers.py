@@ -23,10 +23,10 @@ from triton.runtime.jit import JITFunction
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
 from eigenrnn.ops.elman import gpu as elman
-from eigenrnn.ops.elman.operands import kernel_arguments as elman_arguments
+from eigenrnn.ops.elman.operands import plain_arguments as elman_arguments
 from eigenrnn.ops.gru import GRUOperands, GRUOptions
 from eigenrnn.ops.gru import gpu as gru
-from eigenrnn.ops.gru.operands import kernel_arguments as gru_arguments
+from eigenrnn.ops.gru.operands import plain_arguments as gru_arguments
 from eigenrnn.ops.linear.gpu import linear_gpu
 
 PASSES = {"linear": ("ends of chunks", "states between chunks", "states")}

@@ -311,9 +311,9 @@ class GRU(Gated[GatedDirection]):
 
     def _features(self) -> list[str]:
         features = [*super()._features(), *form_features(self.reset_after, self.update_keeps)]
-        # every backend computes a mask of zoneout without LayerNorm, as values of the update gate
-        as_gate = self.training and not self.layer_norm
-        return [name for name in features if not (as_gate and name == "zoneout")]
+        # every backend computes a mask of zoneout without LayerNorm
+        by_all = self.training and not self.layer_norm
+        return [name for name in features if not (by_all and name == "zoneout")]
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": "tanh", "reset_after": True, "update_keeps": True}

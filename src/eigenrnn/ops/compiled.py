@@ -2,9 +2,9 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.arguments import to_float32
+from eigenrnn.ops.autograd import Gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import Backend, Call
 
 try:
@@ -31,6 +32,7 @@ else:
 
 __all__ = [
     "CompiledBackend",
+    "Kernels",
     "activation",
     "empty_buffer",
     "empty_like_steps",
@@ -39,6 +41,7 @@ __all__ = [
     "linear_stepper",
     "number_type",
     "pointer",
+    "register_operator",
     "row_pointer",
     "rows",
     "saved_buffer",
@@ -101,6 +104,101 @@ class CompiledBackend(Backend):
     @abstractmethod
     def run_kernels(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         """Run on float32, float64 or complex operands."""
+
+
+class Kernels(NamedTuple):
+    """What calls the kernels of a recurrence.
+
+    Args:
+        forward: Takes the operands, the options and whether to save what gradients need. Returns
+            the results, all states first, and then what it saved.
+        backward: Takes the gradients of the results, all states, what was saved, the operands,
+            the options, and for each operand whether its gradient is needed. Returns the needed
+            gradients.
+        allocate: Takes what `forward` takes; returns what it returns, uninitialised.
+        definition: The recurrence in differentiable operations, as for `register_gradients`.
+        results: The number of results.
+        saved: The number of saved tensors.
+        prepare: Changes gradients, operands and what is needed before a backward pass; optional.
+    """
+
+    forward: Callable[[Any, Any, bool], tuple[Tensor, ...]]
+    backward: Callable[..., list[Tensor]]
+    allocate: Callable[[Any, Any, bool], tuple[Tensor, ...]]
+    definition: Callable[[Any, Any], Gradients]
+    results: int
+    saved: int
+    prepare: Callable[[Gradients, Any, Sequence[bool]], Any] | None = None
+
+
+def register_operator(
+    name: str,
+    kernels_: Kernels,
+    schema: str,
+    records: Callable[[Sequence[Any]], tuple[Any, Any]],
+    flatten: Callable[[Any, Any], Sequence[Any]] | None = None,
+    operands: int | None = None,
+) -> Any:
+    """Register a torch operator that calls kernels, its backward pass and its gradients.
+
+    Args:
+        name: The name of the operator.
+        kernels_: What it calls.
+        schema: The arguments of the operator.
+        records: Returns the operands and the options from the arguments.
+        flatten: Returns the arguments from the operands and the options; by default all fields.
+        operands: The number of operands that it takes; by default all.
+    """
+    results, tensors = kernels_.results, kernels_.results + 1 + kernels_.saved
+
+    def forward(*arguments: Any) -> tuple[Tensor, ...]:
+        return kernels_.forward(*records(arguments), arguments[-1])
+
+    def fake_forward(*arguments: Any) -> tuple[Tensor, ...]:
+        return kernels_.allocate(*records(arguments), arguments[-1])
+
+    def backward(*arguments: Any) -> list[Tensor]:
+        record = records(arguments[tensors:])
+        return kernels_.backward(*arguments[:tensors], *record, arguments[-1])
+
+    def fake_backward(*arguments: Any) -> list[Tensor]:
+        found = gradient_buffers(
+            records(arguments[tensors:])[0], arguments[results], arguments[-1]
+        )
+        return [gradient for gradient in found if gradient is not None]
+
+    returned = ", ".join(["Tensor"] * (results + kernels_.saved))
+    operator = torch.library.custom_op(
+        f"eigenrnn::{name}",
+        forward,
+        mutates_args=(),
+        schema=f"({schema}, bool save) -> ({returned})",
+    )
+    operator.register_fake(fake_forward)
+    given = [f"Tensor? g{i}" for i in range(results)]
+    given += ["Tensor h", *(f"Tensor saved{i}" for i in range(kernels_.saved))]
+    backward_operator = torch.library.custom_op(
+        f"eigenrnn::{name}_backward",
+        backward,
+        mutates_args=(),
+        schema=f"({', '.join(given)}, {schema}, bool[] needed) -> Tensor[]",
+    )
+    backward_operator.register_fake(fake_backward)
+    run = from_operator(backward_operator, flatten)
+
+    def prepared(
+        grads: Gradients,
+        saved: Sequence[Tensor],
+        operands_: Any,
+        options: Any,
+        needed: Sequence[bool],
+    ) -> Gradients:
+        if kernels_.prepare is not None:
+            grads, operands_, needed = kernels_.prepare(grads, operands_, needed)
+        return run(grads, saved, operands_, options, needed)
+
+    register_gradients(operator, records, kernels_.definition, results, prepared, operands)
+    return operator
 
 
 def activation(name: str, bias: Tensor | None) -> tuple[int, float]:  # index in csrc, slope
@@ -173,7 +271,10 @@ def gradient_buffers(
     h: Tensor,  # (T, B, N)
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
-    """Allocate the needed gradients as the kernels write them; the others are None."""
+    """Allocate the needed gradients as the kernels write them; the others are None.
+
+    Those of the last operands may be missing from `needed`.
+    """
 
     def buffer(name: str, tensor: Tensor) -> Tensor:
         if name == "x":
@@ -182,7 +283,8 @@ def gradient_buffers(
             return tensor.new_empty(tensor.shape[::-1]).T
         return tensor.new_empty(tensor.shape)
 
-    fields = zip(operands._fields, operands, needed, strict=False)
+    padded = [*needed, *[False] * (len(operands) - len(needed))]
+    fields = zip(operands._fields, operands, padded, strict=True)
     return [buffer(name, tensor) if is_needed else None for name, tensor, is_needed in fields]
 
 

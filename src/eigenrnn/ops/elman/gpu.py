@@ -14,11 +14,11 @@ from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradi
 from eigenrnn.ops.dispatch import COMPLEX, REAL
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients, state_gradients
 from eigenrnn.ops.elman.operands import (
-    KERNEL_SCHEMA,
+    PLAIN_SCHEMA,
     ElmanOperands,
     as_pairs,
-    kernel_arguments,
-    kernel_records,
+    plain_arguments,
+    plain_records,
 )
 from eigenrnn.ops.elman.reference import elman_reference
 from eigenrnn.ops.gpu import TritonBackend, launch, sequence_lengths
@@ -29,7 +29,7 @@ __all__ = ["ElmanGPU", "elman_gpu"]
 
 
 @torch.library.custom_op(
-    "eigenrnn::elman_gpu", mutates_args=(), schema=f"({KERNEL_SCHEMA}) -> (Tensor, Tensor)"
+    "eigenrnn::elman_gpu", mutates_args=(), schema=f"({PLAIN_SCHEMA}) -> (Tensor, Tensor)"
 )
 def elman_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, N / 2) or (0, ...)
     """Evaluate the recurrence in one launch.
@@ -38,7 +38,7 @@ def elman_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, N 
     """
     from eigenrnn.ops.elman.triton_kernels import elman_forward
 
-    operands, options = kernel_records(arguments)
+    operands, options = plain_records(arguments)
     x = map_inputs(operands.x, operands.U, operands.c)
     h, moduli = _results(operands, options)
     tensors = x, operands.W.T.contiguous(), operands.h0.contiguous()
@@ -49,7 +49,7 @@ def elman_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, N 
 @torch.library.custom_op(
     "eigenrnn::elman_gpu_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor moduli, {KERNEL_SCHEMA}, bool[] needed) -> Tensor[]",
+    schema=f"(Tensor g, Tensor h, Tensor moduli, {PLAIN_SCHEMA}, bool[] needed) -> Tensor[]",
 )
 def _elman_gpu_backward(
     g: Tensor,  # (T, B, N)
@@ -60,7 +60,7 @@ def _elman_gpu_backward(
     """Return the needed gradients in the order of the operands."""
     from eigenrnn.ops.elman.triton_kernels import elman_backward
 
-    (operands, options), needed = kernel_records(arguments), arguments[-1]
+    (operands, options), needed = plain_records(arguments), arguments[-1]
     W, bias, reverse = operands.W, operands.bias, options.reverse
     delta = h.new_empty(h.shape)
     tensors = g, h.contiguous(), W.contiguous()
@@ -105,17 +105,17 @@ def _launch(
 
 @elman_gpu.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor]:
-    return _results(*kernel_records(arguments))
+    return _results(*plain_records(arguments))
 
 
 @_elman_gpu_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = kernel_records(arguments[3:])
+    operands, _ = plain_records(arguments[3:])
     return empty_gradients(operands, arguments[-1])
 
 
-_backward = from_operator(_elman_gpu_backward, kernel_arguments)
-register_gradients(elman_gpu, kernel_records, elman_reference, 1, _backward, operands=8)
+_backward = from_operator(_elman_gpu_backward, plain_arguments)
+register_gradients(elman_gpu, plain_records, elman_reference, 1, _backward, operands=8)
 
 
 class ElmanGPU(TritonBackend):
@@ -128,6 +128,6 @@ class ElmanGPU(TritonBackend):
         is_complex = operands.W.is_complex()
         if is_complex:
             operands, options = as_pairs(operands, options)
-        h, _ = elman_gpu(*kernel_arguments(operands, options))
+        h, _ = elman_gpu(*plain_arguments(operands, options))
         h = pairs_to_complex(h) if is_complex else h
         return states_and_last(h, options.batch_sizes, options.reverse)

@@ -9,13 +9,13 @@ from eigenrnn.linalg import complex_to_pairs, real_matrix_of_complex
 from eigenrnn.ops.arguments import NORM_ZONEOUT, Options, check_shapes, schema
 
 __all__ = [
-    "KERNEL_SCHEMA",
+    "PLAIN_SCHEMA",
     "SCHEMA",
     "ElmanOperands",
     "as_pairs",
     "check_operand_shapes",
-    "kernel_arguments",
-    "kernel_records",
+    "plain_arguments",
+    "plain_records",
     "records",
 ]
 
@@ -39,7 +39,7 @@ class ElmanOperands(NamedTuple):
 SCHEMA = schema(ElmanOperands, Options)
 """The arguments of an operator that computes LayerNorm and zoneout."""
 
-KERNEL_SCHEMA = schema(ElmanOperands, Options, without=NORM_ZONEOUT)
+PLAIN_SCHEMA = schema(ElmanOperands, Options, without=NORM_ZONEOUT)
 """The arguments of an operator that computes neither."""
 
 
@@ -49,13 +49,13 @@ def records(arguments: Sequence[Any]) -> tuple[ElmanOperands, Options]:
     return ElmanOperands(*arguments[:n]), Options(*arguments[n : n + m])
 
 
-def kernel_records(arguments: Sequence[Any]) -> tuple[ElmanOperands, Options]:
-    """Return the operands and the options from arguments with `KERNEL_SCHEMA`."""
+def plain_records(arguments: Sequence[Any]) -> tuple[ElmanOperands, Options]:
+    """Return the operands and the options from arguments with `PLAIN_SCHEMA`."""
     return ElmanOperands(*arguments[:8]), Options(*arguments[8:12])
 
 
-def kernel_arguments(operands: ElmanOperands, options: Options) -> tuple[Any, ...]:
-    """Return the arguments with `KERNEL_SCHEMA`."""
+def plain_arguments(operands: ElmanOperands, options: Options) -> tuple[Any, ...]:
+    """Return the arguments with `PLAIN_SCHEMA`."""
     return *operands[:8], *options[:4]
 
 

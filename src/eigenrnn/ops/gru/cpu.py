@@ -1,20 +1,22 @@
 """The gated recurrence in the compiled kernels of csrc/, as torch operators."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import needs_gradient
-from eigenrnn.ops.autograd import from_operator, register_gradients
+from eigenrnn.ops.arguments import features_of, needs_gradient
 from eigenrnn.ops.compiled import (
     CompiledBackend,
+    Kernels,
     activation,
     empty_like_steps,
     gradient_buffers,
     kernels,
     number_type,
     pointer,
+    register_operator,
     row_pointer,
     rows,
     saved_buffer,
@@ -22,9 +24,12 @@ from eigenrnn.ops.compiled import (
 from eigenrnn.ops.dispatch import REAL
 from eigenrnn.ops.gru.operands import (
     FORMS,
+    PLAIN_SCHEMA,
     SCHEMA,
     GRUOperands,
     GRUOptions,
+    plain_arguments,
+    plain_records,
     records,
 )
 from eigenrnn.ops.gru.reference import gru_reference
@@ -32,19 +37,13 @@ from eigenrnn.ops.gru.reference import gru_reference
 __all__ = ["GRUCPU", "gru_cpu", "gru_stepper"]
 
 
-@torch.library.custom_op(
-    "eigenrnn::gru_cpu",
-    mutates_args=(),
-    schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor, Tensor)",
-)
-def gru_cpu(
-    *arguments: Any,
+def _forward(
+    operands: GRUOperands, options: GRUOptions, save: bool
 ) -> tuple[Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (T, B, numbers)
     """Return all states, the last states and, with `save`, what a backward pass needs.
 
     With `last_only`, which excludes gradients, no other states are stored.
     """
-    (operands, options), save = records(arguments), arguments[-1]
     x, W, h0, bias, recurrent_bias, U, c, *others = operands
     firsts = rows(x), W, rows(h0), rows(bias), rows(recurrent_bias), U, rows(c)
     operands = GRUOperands(*firsts, *map(rows, others))
@@ -60,21 +59,16 @@ def gru_cpu(
     return h, last, saved
 
 
-@torch.library.custom_op(
-    "eigenrnn::gru_cpu_backward",
-    mutates_args=(),
-    schema="(Tensor? g, Tensor? g_last, Tensor h, Tensor saved, "
-    f"{SCHEMA}, bool[] needed) -> Tensor[]",
-)
-def _gru_cpu_backward(
+def _backward(
     g: Tensor | None,  # (T, B, N)
     g_last: Tensor | None,  # (B, N)
     h: Tensor,  # (T, B, N)
     saved: Tensor,  # (T, B, numbers)
-    *arguments: Any,
+    operands: GRUOperands,
+    options: GRUOptions,
+    needed: Sequence[bool],
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = records(arguments), arguments[-1]
     x, W, h0, bias, recurrent_bias, U, c, *others = operands
     x = x if U is None else rows(x)
     firsts = x, W, rows(h0), rows(bias), recurrent_bias, U, c
@@ -107,7 +101,7 @@ def _results(
     x, W, (B, N) = operands.x, operands.W, operands.h0.shape
     norms = 0 if operands.gain is None else 3
     parts = (4 if options.reset_after else 3) + norms
-    saved = saved_buffer(x, W, parts, norms) if save else W.new_empty(0, B, 0)
+    saved = saved_buffer(x, W, parts if save else 0, norms if save else 0)
     h = W.new_empty(0, B, N) if options.last_only else empty_like_steps(x, N)
     return h, W.new_empty(B, N), saved
 
@@ -147,19 +141,11 @@ def _kernel_views(operands: GRUOperands, h: Tensor | None) -> list[tuple[int, in
     return [*maps, row_pointer(h0), *map(pointer, vectors), pointer(h)]
 
 
-@gru_cpu.register_fake
-def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _results(*records(arguments), arguments[-1])
+_KERNELS = Kernels(_forward, _backward, _results, gru_reference, 2, 1)
 
-
-@_gru_cpu_backward.register_fake
-def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = records(arguments[4:])
-    gradients = gradient_buffers(operands, arguments[2], arguments[-1])
-    return [gradient for gradient in gradients if gradient is not None]
-
-
-register_gradients(gru_cpu, records, gru_reference, 2, from_operator(_gru_cpu_backward))
+# the plain recurrence has an operator of its own, as in elman/cpu.py
+gru_cpu = register_operator("gru_cpu", _KERNELS, PLAIN_SCHEMA, plain_records, plain_arguments, 7)
+_with_norm_zoneout = register_operator("gru_cpu_norm_zoneout", _KERNELS, SCHEMA, records)
 
 
 class GRUCPU(CompiledBackend):
@@ -169,5 +155,9 @@ class GRUCPU(CompiledBackend):
     features = FORMS | {"layer_norm", "zoneout"}
 
     def run_kernels(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h, last, _ = gru_cpu(*operands, *options, needs_gradient(operands))
+        save = needs_gradient(operands)
+        if features_of(operands, options):
+            h, last, _ = _with_norm_zoneout(*operands, *options, save)
+        else:
+            h, last, _ = gru_cpu(*plain_arguments(operands, options), save)
         return h, last

@@ -16,11 +16,11 @@ from eigenrnn.ops.gpu import TritonBackend, launch, sequence_lengths
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import (
     FORMS,
-    KERNEL_SCHEMA,
+    PLAIN_SCHEMA,
     GRUOperands,
     GRUOptions,
-    kernel_arguments,
-    kernel_records,
+    plain_arguments,
+    plain_records,
 )
 from eigenrnn.ops.gru.reference import gru_reference
 from eigenrnn.ops.time_steps import states_and_last
@@ -31,13 +31,13 @@ __all__ = ["GRUGPU", "gru_gpu"]
 @torch.library.custom_op(
     "eigenrnn::gru_gpu",
     mutates_args=(),
-    schema=f"({KERNEL_SCHEMA}, bool save) -> (Tensor, Tensor)",
+    schema=f"({PLAIN_SCHEMA}, bool save) -> (Tensor, Tensor)",
 )
 def gru_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
     """Evaluate the states in one launch; with `save` also return r, u, q and c."""
     from eigenrnn.ops.gru.triton_kernels import gru_forward
 
-    (operands, options), save = kernel_records(arguments), arguments[-1]
+    (operands, options), save = plain_records(arguments), arguments[-1]
     _, W, h0, bias, recurrent_bias, *_ = operands
     x = map_inputs(operands.x, operands.U, operands.c)
     h, gates = results = _results(operands, save)
@@ -62,7 +62,7 @@ def gru_gpu(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
 @torch.library.custom_op(
     "eigenrnn::gru_gpu_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor gates, {KERNEL_SCHEMA}, bool[] needed) -> Tensor[]",
+    schema=f"(Tensor g, Tensor h, Tensor gates, {PLAIN_SCHEMA}, bool[] needed) -> Tensor[]",
 )
 def _gru_gpu_backward(
     g: Tensor,  # (T, B, N)
@@ -73,7 +73,7 @@ def _gru_gpu_backward(
     """Return the needed gradients in the order of the operands."""
     from eigenrnn.ops.gru.triton_kernels import gru_backward
 
-    (operands, options), needed = kernel_records(arguments), arguments[-1]
+    (operands, options), needed = plain_records(arguments), arguments[-1]
     W, h0, bias = operands.W.contiguous(), operands.h0, operands.bias
     T, B, N = h.shape
     dx, dh0 = h.new_empty(T, B, 3 * N), h.new_empty(B, N)
@@ -98,18 +98,18 @@ def _results(operands: GRUOperands, save: bool) -> tuple[Tensor, Tensor]:
 
 @gru_gpu.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor]:
-    operands, _ = kernel_records(arguments)
+    operands, _ = plain_records(arguments)
     return _results(operands, arguments[-1])
 
 
 @_gru_gpu_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = kernel_records(arguments[3:])
+    operands, _ = plain_records(arguments[3:])
     return empty_gradients(operands, arguments[-1])
 
 
-_backward = from_operator(_gru_gpu_backward, kernel_arguments)
-register_gradients(gru_gpu, kernel_records, gru_reference, 1, _backward, operands=7)
+_backward = from_operator(_gru_gpu_backward, plain_arguments)
+register_gradients(gru_gpu, plain_records, gru_reference, 1, _backward, operands=7)
 
 
 class GRUGPU(TritonBackend):
@@ -120,5 +120,5 @@ class GRUGPU(TritonBackend):
     limits = {torch.float32: 128, torch.float64: 64}  # noqa: RUF012
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h, _ = gru_gpu(*kernel_arguments(operands, options), needs_gradient(operands))
+        h, _ = gru_gpu(*plain_arguments(operands, options), needs_gradient(operands))
         return states_and_last(h, options.batch_sizes, options.reverse)

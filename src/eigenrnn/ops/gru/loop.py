@@ -14,11 +14,11 @@ from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.operands import (
     FORMS,
-    KERNEL_SCHEMA,
+    PLAIN_SCHEMA,
     GRUOperands,
     GRUOptions,
-    kernel_arguments,
-    kernel_records,
+    plain_arguments,
+    plain_records,
 )
 from eigenrnn.ops.gru.reference import gru_reference
 from eigenrnn.ops.inplace_nonlinearities import apply_in_place, backward_in_place
@@ -38,11 +38,11 @@ _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 @torch.library.custom_op(
     "eigenrnn::gru_loop",
     mutates_args=(),
-    schema=f"({KERNEL_SCHEMA}, bool save) -> (Tensor, Tensor)",
+    schema=f"({PLAIN_SCHEMA}, bool save) -> (Tensor, Tensor)",
 )
 def gru_loop(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
     """Evaluate the states; with `save` also save r, u, q and c for a backward pass."""
-    (operands, options), save = kernel_records(arguments), arguments[-1]
+    (operands, options), save = plain_records(arguments), arguments[-1]
     x, W, h0, bias, recurrent_bias, U, c, *_ = operands
     x = map_inputs(x, U, c)
     T, B, N = x.shape[0], *h0.shape
@@ -97,7 +97,7 @@ def _write_sums(
 @torch.library.custom_op(
     "eigenrnn::gru_loop_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor gates, {KERNEL_SCHEMA}, bool[] needed) -> Tensor[]",
+    schema=f"(Tensor g, Tensor h, Tensor gates, {PLAIN_SCHEMA}, bool[] needed) -> Tensor[]",
 )
 def _gru_loop_backward(
     g: Tensor,  # (T, B, N)
@@ -106,7 +106,7 @@ def _gru_loop_backward(
     *arguments: Any,
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = kernel_records(arguments), arguments[-1]
+    (operands, options), needed = plain_records(arguments), arguments[-1]
     W, h0, bias = operands.W, operands.h0, operands.bias
     T, B, N = h.shape
     sizes = options.batch_sizes or [B] * T
@@ -177,7 +177,7 @@ def _rows(tensor: Tensor, rows: slice | None) -> Tensor:
 
 @gru_loop.register_fake
 def _(*arguments: Any) -> tuple[Tensor, Tensor]:
-    (operands, _), save = kernel_records(arguments), arguments[-1]
+    (operands, _), save = plain_records(arguments), arguments[-1]
     T, (B, N) = len(operands.x), operands.h0.shape
     make = operands.x.new_empty
     return make(T, B, N), make(T if save else 1, B, 4 * N)
@@ -185,12 +185,12 @@ def _(*arguments: Any) -> tuple[Tensor, Tensor]:
 
 @_gru_loop_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = kernel_records(arguments[3:])
+    operands, _ = plain_records(arguments[3:])
     return empty_gradients(operands, arguments[-1])
 
 
-_backward = from_operator(_gru_loop_backward, kernel_arguments)
-register_gradients(gru_loop, kernel_records, gru_reference, 1, _backward, operands=7)
+_backward = from_operator(_gru_loop_backward, plain_arguments)
+register_gradients(gru_loop, plain_records, gru_reference, 1, _backward, operands=7)
 
 
 class GRULoop(Backend):
@@ -207,5 +207,5 @@ class GRULoop(Backend):
         return None
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h, _ = gru_loop(*kernel_arguments(operands, options), needs_gradient(operands))
+        h, _ = gru_loop(*plain_arguments(operands, options), needs_gradient(operands))
         return states_and_last(h, options.batch_sizes, options.reverse)

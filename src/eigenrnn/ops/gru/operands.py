@@ -9,14 +9,14 @@ from eigenrnn.ops.arguments import NORM_ZONEOUT, check_shapes, schema
 
 __all__ = [
     "FORMS",
-    "KERNEL_SCHEMA",
+    "PLAIN_SCHEMA",
     "SCHEMA",
     "GRUOperands",
     "GRUOptions",
     "check_operand_shapes",
     "form_features",
-    "kernel_arguments",
-    "kernel_records",
+    "plain_arguments",
+    "plain_records",
     "records",
 ]
 
@@ -51,7 +51,7 @@ class GRUOptions(NamedTuple):
 SCHEMA = schema(GRUOperands, GRUOptions)
 """The arguments of an operator that computes LayerNorm and zoneout."""
 
-KERNEL_SCHEMA = schema(GRUOperands, GRUOptions, without=NORM_ZONEOUT)
+PLAIN_SCHEMA = schema(GRUOperands, GRUOptions, without=NORM_ZONEOUT)
 """The arguments of an operator that computes neither."""
 
 FORMS = frozenset({"reset_after=False", "update_keeps=False"})
@@ -70,13 +70,13 @@ def records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
     return GRUOperands(*arguments[:n]), GRUOptions(*arguments[n : n + m])
 
 
-def kernel_records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
-    """Return the operands and the options from arguments with `KERNEL_SCHEMA`."""
+def plain_records(arguments: Sequence[Any]) -> tuple[GRUOperands, GRUOptions]:
+    """Return the operands and the options from arguments with `PLAIN_SCHEMA`."""
     return GRUOperands(*arguments[:7]), GRUOptions(*arguments[7:13])
 
 
-def kernel_arguments(operands: GRUOperands, options: GRUOptions) -> tuple[Any, ...]:
-    """Return the arguments with `KERNEL_SCHEMA`."""
+def plain_arguments(operands: GRUOperands, options: GRUOptions) -> tuple[Any, ...]:
+    """Return the arguments with `PLAIN_SCHEMA`."""
     return *operands[:7], *options[:6]
 
 
