@@ -51,6 +51,14 @@ struct ElmanBackward {
 
   template <class F>
   void run() {
+    const NormZoneout& options = call.norm_zoneout;
+    if (options.has_norm() || options.has_zoneout()) run<F, false>();
+    else run<F, true>();
+  }
+
+ private:
+  template <class F, bool plain>
+  void run() {
     const isize mine = share.last - share.first;
     if (mine == 0) return;
     int pasts = 0, steps = 0;
@@ -65,8 +73,8 @@ struct ElmanBackward {
         pasts = steps = 0;
       });
       const isize on = smaller(now, ring.after);
-      pull<F>(s, 0, on, ring.later(), delta);
-      pull<F>(s, on, now, nullptr, delta);
+      pull<F, plain>(s, 0, on, ring.later(), delta);
+      pull<F, plain>(s, on, now, nullptr, delta);
       pasts = remember(s, now, delta, pasts);
       readout.hold(s, now, ring.held);
       if (call.M > 0) {
@@ -79,7 +87,7 @@ struct ElmanBackward {
   }
 
   // Rows [from, to) of step s; rows whose sequence ends here start from the last states' gradient.
-  template <class F>
+  template <class F, bool plain>
   void pull(isize s, isize from, isize to, const T* later, T* delta) {
     const isize N = call.N, t = call.steps.time(s), width = scratch.width();
     const T* h = at<T>(call.h, t, share.first + from);
@@ -94,8 +102,8 @@ struct ElmanBackward {
     const T slope = static_cast<T>(call.slope);
     const Kept<T> layout(call);
     const T* kept = layout.at(t, share.first + from);
-    const T* values = call.norm_zoneout.rate == 0 ? nullptr : kept + (layout.parts - 1) * LANES<T>;
-    const bool normed = call.norm_zoneout.has_norm();
+    const T* values = plain || call.norm_zoneout.rate == 0 ? nullptr : kept + (layout.parts - 1) * LANES<T>;
+    const bool normed = !plain && call.norm_zoneout.has_norm();
     const Zoneout<T> zoneout(call.norm_zoneout, t, share.first + from);
     T* passed = carry == nullptr ? nullptr : carry + from * width;
     // prefetch the rows of the next step while this step computes
@@ -105,7 +113,7 @@ struct ElmanBackward {
                                      panels.W, later == nullptr ? 0 : N},
                                     readout.operand(s, from, panels.V)};
     through<T>(operands, readout.wanted() ? 2 : 1, to - from, vectors<T>(N),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
                  for (isize v = 0; v < C; ++v) {
                    const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);
                    vec<T> moved = load<T>(bias_sums + j), all = load<T>(shift_sums + j);
@@ -120,7 +128,7 @@ struct ElmanBackward {
                          values == nullptr
                              ? load_some<T>(h + (r0 + r) * call.h.second + j, n)
                              : load<T>(values + (r0 + r) * layout.row() + (v0 + v) * layout.apart());
-                     if (zoneout.active) {
+                     if (!plain && zoneout.active) {
                        T* bypass = passed + (r0 + r) * width + j;
                        if (later != nullptr) d += load<T>(bypass);
                        const vec<T> m = zoneout.kept(r0 + r, j, n);

@@ -115,7 +115,7 @@ struct GruBackward {
     Operand<T> operands[3];
     const int how_many = operands_of(rows.later, rows.from, AFTER, operands);
     through<T>(operands, how_many, rows.to - rows.from, vectors<T>(N),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const isize next_gates = ahead(v, layout.apart(), step * layout.step());
@@ -228,7 +228,7 @@ struct GruBackward {
     const Operand<T> operand{rows.delta + rows.from * scratch.row() + D_CANDIDATE * width,
                              scratch.row(), panels.W[CANDIDATE], N};
     through<T>(&operand, 1, rows.to - rows.from, vectors<T>(N),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         vec<T> all = load<T>(bias_sums + D_RESET * width + j);

@@ -106,7 +106,7 @@ struct GruForward {
     // r must not scale the candidate's input, so the inputs have a separate block
     alignas(64) T more[MOST_OF_BLOCK<T>];
     through<T, 3>(&old, 1, rows.count, share.vectors(3 * layout.all, 3),
-                  [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+                  [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
       if (mapped) {
         const Factor<T> one = factor(inputs, r0, v0);
         BLOCKS<T>.table[R][C](&one, 1, more, row, false);
@@ -207,7 +207,7 @@ struct GruForward {
     const Operand<T> operands[2] = {{rows.before, rows.before_stride, panels.W[RESET], N},
                                     {rows.x, call.x.second, panels.U[RESET], call.M}};
     through<T, 2>(operands, mapped ? 2 : 1, rows.count, share.vectors(2 * layout.all, 2),
-                  [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+                  [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
       for (isize g = 0; g < C; g += 2) {
         const isize v = (v0 + g) / 2, j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const vec<T> shifts[2] = {shift(RESET, j, n), shift(UPDATE, j, n)};
@@ -247,7 +247,7 @@ struct GruForward {
     const Operand<T> operands[2] = {{reset, wide, panels.W[CANDIDATE], N},
                                     {rows.x, call.x.second, panels.U[CANDIDATE], call.M}};
     through<T>(operands, mapped ? 2 : 1, rows.count, share.vectors(layout.all),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const vec<T> b = optional(call.bias, j, n), shift_ = shift(CANDIDATE, j, n);

@@ -65,7 +65,7 @@ struct LstmBackward {
     Operand<T> operands[LSTM_GATES];
     operands_of(ends ? nullptr : later + from * ring.row, panels.W, operands);
     through<T>(operands, ends ? 0 : LSTM_GATES, to - from, vectors<T>(N),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const isize next_kept = ahead(v, layout.parts * LANES<T>, step * layout.step());

@@ -178,7 +178,7 @@ template <class T>
 void write_product(const Operand<T>* operands, int how_many, isize cols, isize count,
                    const T* more, isize width, T* to, isize stride) {
   through<T>(operands, how_many, count, vectors<T>(cols),
-             [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) {
+             [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
     for (isize r = 0; r < R; ++r)
       for (isize v = 0; v < C; ++v) {
         const isize j = (v0 + v) * LANES<T>;

@@ -118,13 +118,13 @@ class Kernels(NamedTuple):
         allocate: Takes what `forward` takes; returns what it returns, uninitialised.
         definition: The recurrence in differentiable operations, as for `register_gradients`.
         results: The number of results.
-        saved: The number of saved tensors.
+        saved: The number of saved tensors; one that is not needed may be None.
         prepare: Changes gradients, operands and what is needed before a backward pass; optional.
     """
 
-    forward: Callable[[Any, Any, bool], tuple[Tensor, ...]]
+    forward: Callable[[Any, Any, bool], tuple[Any, ...]]
     backward: Callable[..., list[Tensor]]
-    allocate: Callable[[Any, Any, bool], tuple[Tensor, ...]]
+    allocate: Callable[[Any, Any, bool], tuple[Any, ...]]
     definition: Callable[[Any, Any], Gradients]
     results: int
     saved: int
@@ -138,6 +138,7 @@ def register_operator(
     records: Callable[[Sequence[Any]], tuple[Any, Any]],
     flatten: Callable[[Any, Any], Sequence[Any]] | None = None,
     operands: int | None = None,
+    saved: int | None = None,
 ) -> Any:
     """Register a torch operator that calls kernels, its backward pass and its gradients.
 
@@ -148,18 +149,20 @@ def register_operator(
         records: Returns the operands and the options from the arguments.
         flatten: Returns the arguments from the operands and the options; by default all fields.
         operands: The number of operands that it takes; by default all.
+        saved: The number of saved tensors that it returns; by default all. The others are unused.
     """
-    results, tensors = kernels_.results, kernels_.results + 1 + kernels_.saved
+    results, saved = kernels_.results, kernels_.saved if saved is None else saved
+    tensors, unused = results + 1 + saved, [None] * (kernels_.saved - saved)
 
-    def forward(*arguments: Any) -> tuple[Tensor, ...]:
-        return kernels_.forward(*records(arguments), arguments[-1])
+    def forward(*arguments: Any) -> tuple[Any, ...]:
+        return kernels_.forward(*records(arguments), arguments[-1])[: results + saved]
 
-    def fake_forward(*arguments: Any) -> tuple[Tensor, ...]:
-        return kernels_.allocate(*records(arguments), arguments[-1])
+    def fake_forward(*arguments: Any) -> tuple[Any, ...]:
+        return kernels_.allocate(*records(arguments), arguments[-1])[: results + saved]
 
     def backward(*arguments: Any) -> list[Tensor]:
-        record = records(arguments[tensors:])
-        return kernels_.backward(*arguments[:tensors], *record, arguments[-1])
+        given, record = (*arguments[:tensors], *unused), records(arguments[tensors:])
+        return kernels_.backward(*given, *record, arguments[-1])
 
     def fake_backward(*arguments: Any) -> list[Tensor]:
         found = gradient_buffers(
@@ -167,7 +170,7 @@ def register_operator(
         )
         return [gradient for gradient in found if gradient is not None]
 
-    returned = ", ".join(["Tensor"] * (results + kernels_.saved))
+    returned = ", ".join(["Tensor"] * (results + saved))
     operator = torch.library.custom_op(
         f"eigenrnn::{name}",
         forward,
@@ -176,7 +179,7 @@ def register_operator(
     )
     operator.register_fake(fake_forward)
     given = [f"Tensor? g{i}" for i in range(results)]
-    given += ["Tensor h", *(f"Tensor saved{i}" for i in range(kernels_.saved))]
+    given += ["Tensor h", *(f"Tensor saved{i}" for i in range(saved))]
     backward_operator = torch.library.custom_op(
         f"eigenrnn::{name}_backward",
         backward,
@@ -188,14 +191,14 @@ def register_operator(
 
     def prepared(
         grads: Gradients,
-        saved: Sequence[Tensor],
+        kept: Sequence[Tensor],
         operands_: Any,
         options: Any,
         needed: Sequence[bool],
     ) -> Gradients:
         if kernels_.prepare is not None:
             grads, operands_, needed = kernels_.prepare(grads, operands_, needed)
-        return run(grads, saved, operands_, options, needed)
+        return run(grads, kept, operands_, options, needed)
 
     register_gradients(operator, records, kernels_.definition, results, prepared, operands)
     return operator

@@ -41,7 +41,7 @@ __all__ = ["ElmanCPU", "elman_cpu", "elman_stepper", "forward_arguments"]
 
 def _forward(
     operands: ElmanOperands, options: Options, save: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Return all states, the last states and the outputs, and with `save` what gradients need.
 
     These are the moduli of the pre-activations, and per unit and sequence what LayerNorm and
@@ -58,7 +58,7 @@ def _forward(
         last,
         None if V is None else y,
         moduli if len(moduli) else None,
-        saved if saved.numel() else None,
+        saved if save else None,
     )
     kernels.elman_forward(*forward_arguments(operands, options, *buffers))
     return results
@@ -70,7 +70,7 @@ def _backward(  # noqa: PLR0913, the tensors that autograd keeps
     g_y: Tensor | None,  # (T, B, K), with V
     h: Tensor,  # (T, B, N)
     moduli: Tensor,  # (T, B, N / 2) or (0, B, N / 2)
-    saved: Tensor,  # (T, B, numbers)
+    saved: Tensor | None,  # (T, B, numbers), with LayerNorm or zoneout
     operands: ElmanOperands,
     options: Options,
     needed: Sequence[bool],
@@ -90,7 +90,7 @@ def _backward(  # noqa: PLR0913, the tensors that autograd keeps
     kernels.elman_backward(
         *_kernel_options(operands, options, 1 if g_y is None else g_y.stride(2)),
         [
-            *_kernel_views(operands, h, used_moduli, saved if saved.numel() else None),
+            *_kernel_views(operands, h, used_moduli, saved),
             *(null, pointer(V), null, null),
         ],
         [
@@ -103,7 +103,7 @@ def _backward(  # noqa: PLR0913, the tensors that autograd keeps
 
 def _results(
     operands: ElmanOperands, options: Options, save: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Allocate the results with the layout of the inputs; unused ones have no elements.
 
     With LayerNorm the normalised argument of f is saved, and with a zoneout rate the value of f.
@@ -114,7 +114,9 @@ def _results(
     y = W.new_empty(0, B, 0) if V is None else empty_like_steps(x, len(V), W)
     moduli = moduli_like(h if save else h[:0], options.nonlinearity, bias)
     norms = operands.gain is not None
-    saved = saved_buffer(x, W, norms + bool(options.rate) if save else 0, norms if save else 0)
+    parts, saved = norms + bool(options.rate), None
+    if features_of(operands, options):  # else the operator does not return it
+        saved = saved_buffer(x, W, parts if save else 0, norms if save else 0)
     return h, W.new_empty(h0.shape), y, moduli, saved
 
 
@@ -135,7 +137,7 @@ _KERNELS = Kernels(_forward, _backward, _results, elman_results, 3, 2, _drop_unr
 # torch takes a time quadratic in the number of arguments for a call that autograd records: 42
 # microseconds for 12 arguments, 78 for 18. So the plain recurrence has an operator of its own.
 elman_cpu = register_operator(
-    "elman_cpu", _KERNELS, PLAIN_SCHEMA, plain_records, plain_arguments, 8
+    "elman_cpu", _KERNELS, PLAIN_SCHEMA, plain_records, plain_arguments, 8, 1
 )
 _with_norm_zoneout = register_operator("elman_cpu_norm_zoneout", _KERNELS, SCHEMA, records)
 
