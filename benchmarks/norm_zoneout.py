@@ -1,4 +1,4 @@
-"""Times training of our layers with LayerNorm and zoneout, relative to the compiled layer with neither.
+"""Times training with LayerNorm and zoneout, relative to the compiled layer with neither.
 
 Run with ``python -m benchmarks.norm_zoneout``. It measures processor time on one thread.
 """
