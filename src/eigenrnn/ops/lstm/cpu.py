@@ -1,19 +1,21 @@
 """The LSTM in the compiled kernels of csrc/, as torch operators."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import needs_gradient
-from eigenrnn.ops.autograd import from_operator, register_gradients
 from eigenrnn.ops.compiled import (
     CompiledBackend,
+    Kernels,
     empty_like_steps,
     gradient_buffers,
     kernels,
     number_type,
     pointer,
+    register_operator,
     row_pointer,
     rows,
     saved_buffer,
@@ -27,19 +29,13 @@ __all__ = ["LSTMCPU", "lstm_cpu", "lstm_stepper"]
 _PARTS = 5  # saved per unit: the gates i, f, g and o, and the cell before the step
 
 
-@torch.library.custom_op(
-    "eigenrnn::lstm_cpu",
-    mutates_args=(),
-    schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor, Tensor, Tensor)",
-)
-def lstm_cpu(
-    *arguments: Any,
+def _forward(
+    operands: LSTMOperands, options: LSTMOptions, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (B, N), (B, N), (T, B, numbers)
     """Return all states, the last ones, the last cells and, with `save`, the gates and old cells.
 
     With `last_only`, which excludes gradients, no other states are stored.
     """
-    (operands, options), save = records(arguments), arguments[-1]
     x, W, h0, c0, U, c = operands
     operands = LSTMOperands(rows(x), W, rows(h0), rows(c0), U, rows(c))
     h, last, last_cell, saved = _results(operands, options, save)
@@ -55,22 +51,17 @@ def lstm_cpu(
     return h, last, last_cell, saved
 
 
-@torch.library.custom_op(
-    "eigenrnn::lstm_cpu_backward",
-    mutates_args=(),
-    schema="(Tensor? g, Tensor? g_last, Tensor? g_cell, Tensor h, Tensor saved, "
-    f"{SCHEMA}, bool[] needed) -> Tensor[]",
-)
-def _lstm_cpu_backward(
+def _backward(  # noqa: PLR0913, the tensors that autograd keeps
     g: Tensor | None,  # (T, B, N)
     g_last: Tensor | None,  # (B, N)
     g_cell: Tensor | None,  # (B, N)
     h: Tensor,  # (T, B, N)
     saved: Tensor,  # (T, B, numbers)
-    *arguments: Any,
+    operands: LSTMOperands,
+    options: LSTMOptions,
+    needed: Sequence[bool],
 ) -> list[Tensor]:
     """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = records(arguments), arguments[-1]
     x, W, h0, c0, U, c = operands
     operands = LSTMOperands(x if U is None else rows(x), W, rows(h0), rows(c0), U, rows(c))
     gradients = gradient_buffers(operands, h, needed)
@@ -122,19 +113,9 @@ def _kernel_views(operands: LSTMOperands, h: Tensor | None) -> list[tuple[int, i
     return [pointer(x), pointer(U), pointer(c), pointer(W), *states, pointer(h)]
 
 
-@lstm_cpu.register_fake
-def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _results(*records(arguments), arguments[-1])
-
-
-@_lstm_cpu_backward.register_fake
-def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = records(arguments[5:])
-    gradients = gradient_buffers(operands, arguments[3], arguments[-1])
-    return [gradient for gradient in gradients if gradient is not None]
-
-
-register_gradients(lstm_cpu, records, lstm_reference, 3, from_operator(_lstm_cpu_backward))
+lstm_cpu = register_operator(
+    "lstm_cpu", Kernels(_forward, _backward, _results, lstm_reference, 3, 1), SCHEMA, records
+)
 
 
 class LSTMCPU(CompiledBackend):
