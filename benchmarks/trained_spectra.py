@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn.analysis import Recurrence, lyapunov, spectrum
+from eigenrnn.experiments.errors import CheckpointError
 from eigenrnn.experiments.recipes import Row
 from eigenrnn.experiments.recipes.results_files import recipe_of_folder
 from eigenrnn.experiments.recipes.runs import run_path
@@ -42,8 +43,8 @@ def joined(stack: ResidualStack) -> Recurrence:
     return Recurrence.from_step(step, stack.input_size, layers * size)
 
 
-def measure(row: Row, run: ArchivedRun, folder: Path) -> dict[str, Any]:
-    """Return the numbers of one run; seed 0 also has the eigenvalues of its W."""
+def measure(row: Row, run: ArchivedRun, folder: Path, has_eigenvalues: bool) -> dict[str, Any]:
+    """Return the numbers of one run, with the eigenvalues of its W unless another run has them."""
     seed = run.seed or 0
     model = row.build(seed)
     model.load_state_dict(RunFolder(folder / run_path(run.row, run.point, seed)).read_weights()[0])
@@ -52,7 +53,7 @@ def measure(row: Row, run: ArchivedRun, folder: Path) -> dict[str, Any]:
     words = next(row.task.batches("test", WORDS)).inputs[:STEPS]
     with torch.no_grad():
         exponent = lyapunov(network, words, discard=DISCARD, exponents=1).exponents[0]
-        has_single_matrix = isinstance(layer, RNN | nn.RNN) and seed == 0
+        has_single_matrix = isinstance(layer, RNN | nn.RNN) and not has_eigenvalues
         eigenvalues = spectrum(layer).eigenvalues if has_single_matrix else []
     return {
         "recipe": run.recipe,
@@ -76,9 +77,16 @@ def main() -> None:
     known = {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
     for tracked in tracked_rows(options.archive, RECIPES):
         for run in tracked.runs if tracked.recipe.name in folders else ():
+            others = [known[key] for key in known if key[:3] == (run.recipe, run.row, run.point)]
+            has_eigenvalues = any(other["eigenvalues"] for other in others)
             key = (run.recipe, run.row, run.point, run.seed)
-            if key not in known:
-                known[key] = measure(tracked.row, run, folders[run.recipe])
+            if key in known:
+                continue
+            try:
+                known[key] = measure(tracked.row, run, folders[run.recipe], has_eigenvalues)
+            except CheckpointError as error:  # the weights of archived runs may be lost
+                print(*key, f"not measured: {error}", flush=True)
+            else:
                 print(*key, known[key]["lyapunov"], flush=True)
     lines = ",\n".join(json.dumps(known[key]) for key in sorted(known))
     file.write_text(f"[\n{lines}\n]\n")
