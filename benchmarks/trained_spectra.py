@@ -77,11 +77,10 @@ def main() -> None:
     known = {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
     for tracked in tracked_rows(options.archive, RECIPES):
         for run in tracked.runs if tracked.recipe.name in folders else ():
-            others = [known[key] for key in known if key[:3] == (run.recipe, run.row, run.point)]
-            has_eigenvalues = any(other["eigenvalues"] for other in others)
             key = (run.recipe, run.row, run.point, run.seed)
             if key in known:
                 continue
+            has_eigenvalues = any(e["eigenvalues"] for k, e in known.items() if k[:3] == key[:3])
             try:
                 known[key] = measure(tracked.row, run, folders[run.recipe], has_eigenvalues)
             except CheckpointError as error:  # the weights of archived runs may be lost
