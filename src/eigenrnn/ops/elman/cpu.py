@@ -132,12 +132,17 @@ def _drop_unread_head(
     return (g, g_last, None), operands._replace(V=None, d=None), needed
 
 
-_KERNELS = Kernels(_forward, _backward, _results, elman_results, 3, 2, _drop_unread_head)
+_KERNELS = Kernels(
+    *(_forward, _backward, _results, elman_results),
+    results=3,
+    saved=2,
+    prepare=_drop_unread_head,
+)
 
 # torch takes a time quadratic in the number of arguments for a call that autograd records: 42
 # microseconds for 12 arguments, 78 for 18. So the plain recurrence has an operator of its own.
 elman_cpu = register_operator(
-    "elman_cpu", _KERNELS, PLAIN_SCHEMA, plain_records, plain_arguments, 8, 1
+    "elman_cpu", _KERNELS, PLAIN_SCHEMA, plain_records, plain_arguments, operands=8, saved=1
 )
 _with_norm_zoneout = register_operator("elman_cpu_norm_zoneout", _KERNELS, SCHEMA, records)
 
@@ -209,7 +214,8 @@ def _kernel_options(
     f, slope = activation(options.nonlinearity, bias)
     sizes = None if options.batch_sizes is None else list(options.batch_sizes)
     outputs = 0 if V is None else len(V), output_stride
-    number, threads = number_type(*operands[:-1]), torch.get_num_threads()
+    threads = torch.get_num_threads()
+    number = number_type(*operands[:-1])  # the mask, which is last, has bytes
     return number, threads, shape, outputs, sizes, options.reverse, f, slope, options.rate
 
 

@@ -130,7 +130,8 @@ def _kernel_options(operands: GRUOperands, options: GRUOptions) -> tuple[Any, ..
     f, slope = activation(options.nonlinearity, operands.bias)
     sizes = None if options.batch_sizes is None else list(options.batch_sizes)
     form = options.reset_after, options.update_keeps, options.rate
-    number, threads = number_type(*operands[:-1]), torch.get_num_threads()
+    threads = torch.get_num_threads()
+    number = number_type(*operands[:-1])  # the mask, which is last, has bytes
     return number, threads, shape, sizes, options.reverse, f, slope, *form
 
 
@@ -141,10 +142,12 @@ def _kernel_views(operands: GRUOperands, h: Tensor | None) -> list[tuple[int, in
     return [*maps, row_pointer(h0), *map(pointer, vectors), pointer(h)]
 
 
-_KERNELS = Kernels(_forward, _backward, _results, gru_reference, 2, 1)
+_KERNELS = Kernels(_forward, _backward, _results, gru_reference, results=2, saved=1)
 
 # the plain recurrence has an operator of its own, as in elman/cpu.py
-gru_cpu = register_operator("gru_cpu", _KERNELS, PLAIN_SCHEMA, plain_records, plain_arguments, 7)
+gru_cpu = register_operator(
+    "gru_cpu", _KERNELS, PLAIN_SCHEMA, plain_records, plain_arguments, operands=7
+)
 _with_norm_zoneout = register_operator("gru_cpu_norm_zoneout", _KERNELS, SCHEMA, records)
 
 

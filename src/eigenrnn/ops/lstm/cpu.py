@@ -114,7 +114,10 @@ def _kernel_views(operands: LSTMOperands, h: Tensor | None) -> list[tuple[int, i
 
 
 lstm_cpu = register_operator(
-    "lstm_cpu", Kernels(_forward, _backward, _results, lstm_reference, 3, 1), SCHEMA, records
+    "lstm_cpu",
+    Kernels(_forward, _backward, _results, lstm_reference, results=3, saved=1),
+    SCHEMA,
+    records,
 )
 
 
