@@ -141,10 +141,28 @@ def test_packed_sequences_equal_lengths(make):
     )
 
 
-def test_the_last_output_is_that_of_the_last_step():
+@each_layer
+def test_the_last_output_is_that_of_the_last_step(make):
+    net = stack(make, mixer="mlp")
+    x = sequences()
+    last, h_n = net(x, last_only=True)
+    output, expected_h = net(x)
+    assert_close(last, output[-1])
+    assert_close(h_n, expected_h)
+    weights = list(net.parameters())
+    assert_close(
+        torch.autograd.grad(last.sin().sum(), weights, allow_unused=True, materialize_grads=True),
+        torch.autograd.grad(output[-1].sin().sum(), weights, materialize_grads=True),
+    )
+    assert net(x[:, 0], last_only=True)[0].shape == (W,)
+
+
+def test_hooks_of_the_last_layer_see_all_time_steps():
     net = stack(MAKERS["ScoRNN"])
-    assert_close(net(sequences(), last_only=True)[0], net(sequences())[0][-1])
-    assert net(sequences()[:, 0], last_only=True)[0].shape == (W,)
+    seen = []
+    net.layers()[-1].register_forward_hook(lambda *args: seen.append(args[2][0].shape))
+    net(sequences(), last_only=True)
+    assert seen == [(T, B, N)]
 
 
 def test_batch_first_swaps_time_and_batch():

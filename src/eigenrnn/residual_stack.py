@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
+from eigenrnn.layers.direction import hooks
 from eigenrnn.layers.sequences import Lengths, sorted_lengths
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
@@ -69,8 +70,10 @@ class _Block(nn.Module):
         x: Tensor,  # (..., width)
         state: Any,
         run: _Run,
+        last_only: bool = False,
     ) -> tuple[Tensor, Any]:
         h, state = run(self.layer, self.norm(x), state)
+        x = x[-1] if last_only else x
         y = self.projection(h)
         if self.gate is not None:
             y = F.glu(self.gate(self.dropout(F.gelu(y))))
@@ -182,7 +185,8 @@ class ResidualStack(nn.Module):
             lengths: The number of time steps of each sequence in a padded batch, an alternative
                 to packing. Later outputs are zero, and h_n is the state at the last step.
             last_only: Whether to return the output at the last step of each sequence only,
-                (B, width), or (width,) if the input is unbatched.
+                (B, width), or (width,) if the input is unbatched. If all sequences are equally
+                long, the last block then computes no other output.
         Returns:
             The outputs at all time steps, packed if the input was, and h_n, the last states of
             all layers.
@@ -260,13 +264,19 @@ class ResidualStack(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.input_size}, width={self.width}, depth={self.depth}"
 
-    def _run(self, x: Tensor, hx: Any, run: _Run) -> tuple[Tensor, Any]:
-        """Apply all parts to the features of all time steps, or of one."""
+    def _run(self, x: Tensor, hx: Any, run: _Run, last_only: bool = False) -> tuple[Tensor, Any]:
+        """Apply all parts to the features of all time steps, or of one.
+
+        With `last_only`, the last block mixes the last time step alone.
+        """
         states = self._split_states(hx)
         x = self.encoder(x)
         last: list[Any] = []
-        for block, state in zip(self.blocks, states, strict=True):
-            x, new_state = block(x, state, run)
+        for i, (block, state) in enumerate(zip(self.blocks, states, strict=True)):
+            if last_only and i == self.depth - 1:
+                x, new_state = block(x, state, _call_last, last_only=True)
+            else:
+                x, new_state = block(x, state, run)
             last.append(new_state)
         if isinstance(last[0], tuple):
             h_n = tuple(torch.cat(parts) for parts in zip(*last, strict=True))
@@ -285,8 +295,7 @@ class ResidualStack(nn.Module):
             return self._run_exported(x, hx, torch.as_tensor(lengths), last_only)
         order, _ = sorted_lengths(lengths, *x.shape[:2])
         if order is None:
-            output, h_n = self._run(x, hx, _call)
-            return output[-1] if last_only else output, h_n
+            return self._run(x, hx, _call, last_only)
         counts = torch.as_tensor(lengths).cpu()
         packed, h_n = self._run_packed(pack_padded_sequence(x, counts, enforce_sorted=False), hx)
         if last_only:
@@ -359,6 +368,21 @@ def linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.Line
 
 def _call(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
     return layer(x, state)
+
+
+def _call_last(
+    layer: nn.Module,
+    x: Tensor,  # (T, B, M)
+    state: Any,
+) -> tuple[Tensor, Any]:  # (B, N)
+    """Return the output at the last time step, and the last state."""
+    directions = layer.all_directions() if isinstance(layer, Stacked) else []
+    if len(directions) != 1 or any(hooks(layer)):
+        output, h_n = layer(x, state)
+        return output[-1], h_n
+    _, h_n = layer(x, state, last_only=True)
+    h = h_n[0] if isinstance(h_n, tuple) else h_n  # an LSTM returns (h_n, c_n)
+    return directions[0].output_at(x[-1], h[-1]), h_n
 
 
 def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
