@@ -16,7 +16,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
 from eigenrnn.ops.dispatch import exports_scan
 
-__all__ = ["ResidualStack", "linear"]
+__all__ = ["Mixer", "ResidualStack", "linear"]
 
 Norm = Literal["layer", "rms"]
 Mixer = Literal["glu", "mlp"]

@@ -20,6 +20,7 @@ from eigenrnn.experiments.training.description import (
 from eigenrnn.experiments.training.run_key import Length
 from eigenrnn.init import Initializer
 from eigenrnn.models import ResidualStack, SequenceModel, count_parameters
+from eigenrnn.residual_stack import Mixer
 
 if TYPE_CHECKING:
     from eigenrnn.experiments.recipes.panels import Panel
@@ -282,7 +283,7 @@ def _layer_with_head(row: Row, generator: torch.Generator) -> nn.Module:
 
 
 def stack_model(
-    row: Row, generator: torch.Generator, *, width: int, depth: int, dropout: float = 0.0
+    row: Row, generator: torch.Generator, *, width: int, depth: int, mixer: Mixer = "glu"
 ) -> nn.Module:
     """Build a residual stack of a row's layers, with the head that its task needs.
 
@@ -291,7 +292,7 @@ def stack_model(
         generator: The generator that draws the weights.
         width: The width of the stack.
         depth: The number of blocks.
-        dropout: The dropout probability of the blocks.
+        mixer: What follows each layer.
     """
     make_layer: Callable[..., nn.Module] = row.layer  # pyright: ignore[reportAssignmentType]
     options = {"hidden_size": row.hidden_size, "generator": generator, **row.options}
@@ -300,7 +301,7 @@ def stack_model(
         width,
         depth,
         input_size=row.task.input_size,
-        dropout=dropout,
+        mixer=mixer,
         generator=generator,
     )
     return SequenceModel(stack, row.task.output_size, row.task.readout, generator=generator)
