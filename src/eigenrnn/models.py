@@ -16,7 +16,7 @@ from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
-from eigenrnn.residual_stack import ResidualStack, linear
+from eigenrnn.residual_stack import ResidualStack, last_output, linear
 
 __all__ = [
     "Dropouts",
@@ -324,6 +324,8 @@ class SequenceModel(nn.Module):
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
         """Return the states of all time steps, if needed, and the last layer's last states."""
         if isinstance(layer, Stacked) and not layer.outputs_states:
+            if lengths is None and not layer.bidirectional:
+                return None, last_output(layer, inputs, None)[0]
             outputs = layer(inputs, None, lengths)[0]
             return outputs, _last_outputs(outputs, lengths, bidirectional=layer.bidirectional)
         if isinstance(layer, Stacked):

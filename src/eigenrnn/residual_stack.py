@@ -16,7 +16,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
 from eigenrnn.ops.dispatch import exports_scan
 
-__all__ = ["Mixer", "ResidualStack", "linear"]
+__all__ = ["Mixer", "ResidualStack", "last_output", "linear"]
 
 Norm = Literal["layer", "rms"]
 Mixer = Literal["glu", "mlp"]
@@ -274,7 +274,7 @@ class ResidualStack(nn.Module):
         last: list[Any] = []
         for i, (block, state) in enumerate(zip(self.blocks, states, strict=True)):
             if last_only and i == self.depth - 1:
-                x, new_state = block(x, state, _call_last, last_only=True)
+                x, new_state = block(x, state, last_output, last_only=True)
             else:
                 x, new_state = block(x, state, run)
             last.append(new_state)
@@ -370,7 +370,7 @@ def _call(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
     return layer(x, state)
 
 
-def _call_last(
+def last_output(
     layer: nn.Module,
     x: Tensor,  # (T, B, M)
     state: Any,
