@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from torch import Generator, nn
 
+from eigenrnn.constraints import DiagonalDisc
 from eigenrnn.experiments.tasks import Adding, CharPTB, Copying, Series, Task
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, fit
@@ -47,6 +48,9 @@ def stack(
     return ResidualStack(make_layer, hidden_size, 2, input_size=input_size, generator=generator)
 
 
+# a state keeps what it read hundreds of steps ago
+SLOW_LRU = partial(LRU, constraint=partial(DiagonalDisc, r_min=0.99, r_max=0.999))
+
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     "ScoRNN": ScoRNN,
     "ExpRNN": ExpRNN,
@@ -57,9 +61,11 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "torch.nn.LSTM": partial(TorchLSTM, forget_bias=1.0),
     "torch.nn.RNN": TanhRNN,
     "LRU": LRU,
+    "LRU, slow": SLOW_LRU,
     "MinGRU": MinGRU,
     "stack of ScoRNN": stack,
     "stack of LRU": partial(stack, layer=LRU),
+    "stack of LRU, slow": partial(stack, layer=SLOW_LRU),
 }
 
 # the task, the metric to compare, and the number of optimiser steps
@@ -162,7 +168,7 @@ def main() -> None:
             values = [result["test"] for result in runs]
             numbers[f"{name}: {layer}"] = {"figure": metric, "lr": best, "runs": runs}
             print(
-                f"{name:24}{layer:16}{metric:10}{statistics.fmean(values):8.4f}"
+                f"{name:24}{layer:20}{metric:10}{statistics.fmean(values):8.4f}"
                 f"  {min(values):.4f} .. {max(values):.4f}  lr {best:g}",
                 flush=True,
             )
