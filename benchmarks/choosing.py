@@ -147,6 +147,7 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=[""], help="only names that contain one")
     parser.add_argument("--times", action="store_true", help="only time an update of each layer")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     if options.times:
         for name, (low, middle, high) in step_times().items():
             print(f"{name:24}{middle:8.2f} ms  {low:.2f} .. {high:.2f}")

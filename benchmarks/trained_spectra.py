@@ -6,15 +6,14 @@ to `results/state_tracking.json`; weights are not stored.
 """
 
 import argparse
-import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from eigenrnn.analysis import Recurrence, lyapunov, spectrum
+from eigenrnn.analysis import lyapunov, spectrum
 from eigenrnn.experiments.errors import CheckpointError
 from eigenrnn.experiments.recipes import Row
 from eigenrnn.experiments.recipes.results_files import recipe_of_folder
@@ -24,23 +23,10 @@ from eigenrnn.experiments.results.archive import ArchivedRun
 from eigenrnn.experiments.results.state_tracking import SPECTRA, tracked_rows
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.layers import RNN
-from eigenrnn.models import ResidualStack
 
 __all__ = ["main"]
 
 WORDS, STEPS, DISCARD = 2, 120, 40
-
-
-def joined(stack: ResidualStack) -> Recurrence:
-    """Return the recurrence of a stack, whose state is that of all its layers."""
-    double = copy.deepcopy(stack).double().freeze().requires_grad_(False)
-    layers, size = double.initial_state(1).shape[::2]
-
-    def step(x: Tensor, states: Tensor) -> Tensor:  # (B, M), (B, layers size)
-        _, after = double.step(x, states.unflatten(1, (layers, size)).transpose(0, 1))
-        return after.transpose(0, 1).flatten(1)
-
-    return Recurrence.from_step(step, stack.input_size, layers * size)
 
 
 def measure(row: Row, run: ArchivedRun, folder: Path, has_eigenvalues: bool) -> dict[str, Any]:
@@ -49,10 +35,9 @@ def measure(row: Row, run: ArchivedRun, folder: Path, has_eigenvalues: bool) -> 
     model = row.build(seed)
     model.load_state_dict(RunFolder(folder / run_path(run.row, run.point, seed)).read_weights()[0])
     layer = model.eval().layer
-    network = joined(layer) if isinstance(layer, ResidualStack) else layer
     words = next(row.task.batches("test", WORDS)).inputs[:STEPS]
     with torch.no_grad():
-        exponent = lyapunov(network, words, discard=DISCARD, exponents=1).exponents[0]
+        exponent = lyapunov(layer, words, discard=DISCARD, exponents=1).exponents[0]
         has_single_matrix = isinstance(layer, RNN | nn.RNN) and not has_eigenvalues
         eigenvalues = spectrum(layer).eigenvalues if has_single_matrix else []
     return {

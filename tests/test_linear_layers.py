@@ -1,4 +1,7 @@
-"""LRU, MinGRU and the diagonal sets equal their formulas, computed by NumPy in float64."""
+"""LRU, MinGRU and the diagonal sets equal their formulas, computed by NumPy in float64.
+
+NumPy stands alone: lrnnx 1.0, which has an LRU too, cannot be imported without CUDA.
+"""
 
 import copy
 from functools import partial
@@ -145,6 +148,10 @@ REJECTED = {
     "a range of decays": (
         lambda: eigenrnn.MinGRU(2, 4, decays=(-2, 1)),
         r"expected decays \(l, u\) with -1 <= l < u <= 1, got \(-2, 1\)",
+    ),
+    "a decay": (
+        lambda: eigenrnn.MinGRU(2, 4, decays=0.5),
+        r"expected decays \(l, u\) with -1 <= l < u <= 1, got 0.5",
     ),
     "radii": (lambda: DiagonalDisc(4, r_min=0.9, r_max=0.8), "expected 0 <= r_min <= r_max, got"),
     "outside": (lambda: DiagonalDisc(4, r_max=1.1), "expected r_max <= 1, .*, got 1.1"),

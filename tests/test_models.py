@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from cases import LAYERS
 from eigenrnn import SequenceModel, constrain
@@ -80,6 +81,16 @@ def test_readout_last_uses_the_end_of_each_sequence(make, options):
     x = sequences()
     alone = [model(x[:length, b : b + 1]) for b, length in enumerate(LENGTHS)]
     torch.testing.assert_close(model(x, LENGTHS), torch.cat(alone), **near())
+
+
+@each_layer
+def test_lengths_may_be_a_list_or_packed(make):
+    layer = make(M, N)
+    model = SequenceModel(layer, K, "last")
+    expected = model(sequences(), LENGTHS)
+    packed = pack_padded_sequence(sequences(), LENGTHS, enforce_sorted=False)
+    torch.testing.assert_close(model(sequences(), LENGTHS.tolist()), expected, **near())
+    torch.testing.assert_close(model(packed), expected, **near())
 
 
 @each_depth

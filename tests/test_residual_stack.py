@@ -10,9 +10,11 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 from cases import LAYERS, NAMED
-from eigenrnn import ENRNN, LSTM, LanguageModel, ResidualStack, ScoRNN, SequenceModel
+from eigenrnn import ENRNN, LRU, LSTM, LanguageModel, ResidualStack, ScoRNN, SequenceModel
+from eigenrnn.analysis import recurrences
 from eigenrnn.linalg import tol
 from eigenrnn.models import constrained_parameters
+from eigenrnn.residual_stack import last_output
 
 T, B, M, W, N, D = 7, 3, 4, 6, 8, 2
 LENGTHS = torch.tensor([4, 7, 1])
@@ -157,6 +159,38 @@ def test_the_last_output_is_that_of_the_last_step(make):
     assert net(x[:, 0], last_only=True)[0].shape == (W,)
 
 
+def test_autocast_leaves_the_last_output_in_the_dtype_of_the_weights():
+    layer, x = LRU(M, N), sequences().float()
+    expected = last_output(layer, x, None)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(last_output(layer, x, None)[0], expected)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("make", ["ScoRNN", "LRU", "torch.nn.RNN"])
+def test_a_recurrence_joins_the_states_of_all_layers(make, depth):
+    torch.manual_seed(0)
+    net = ResidualStack(MAKERS[make], W, depth, input_size=M).double()
+    h_n = net(sequences())[1]
+    for network in (net, SequenceModel(net, 2).double()):
+        (recurrence,) = recurrences(network)
+        assert recurrence.input_size == M
+        assert_close(recurrence.states(sequences())[-1], h_n.transpose(0, 1).flatten(1))
+
+
+def test_a_recurrence_of_layers_with_two_states_raises():
+    with pytest.raises(ValueError, match=r"a single tensor as state, got LSTMs.*layers\(\)\[0\]"):
+        recurrences(stack(MAKERS["LSTM"]))
+
+
+@few_layers
+def test_the_initial_state_is_the_default_of_a_call(make):
+    net = stack(make)
+    assert_close(net(sequences())[0], net(sequences(), net.initial_state(B))[0])
+    one = sequences()[:, 0]
+    assert_close(net(one)[0], net(one, net.initial_state())[0])
+
+
 def test_hooks_of_the_last_layer_see_all_time_steps():
     net = stack(MAKERS["ScoRNN"])
     seen = []
@@ -290,6 +324,13 @@ def test_invalid_options_are_rejected(options, message):
 
 
 def test_a_module_that_is_not_recurrent_is_rejected():
+    with pytest.raises(
+        TypeError, match=r"make_layer to be a function of the width .*, got ScoRNN"
+    ):
+        ResidualStack(ScoRNN(W, N), W, 1)
+    sizes = iter([N, N + 2])
+    with pytest.raises(ValueError, match=r"states have the same sizes, got \(8,\) and \(10,\)"):
+        ResidualStack(lambda width: ScoRNN(width, next(sizes)), W, 2)
     with pytest.raises(
         TypeError, match=r"expected make_layer to return a recurrent .*, got Linear"
     ):

@@ -30,7 +30,7 @@ def archived(point, seed, longest, accuracy, loss):
         *(NAME, LABEL, point, seed, "ended"),
         **row.describe(),
         parameters=row.parameters,
-        best={"test": metrics},
+        best={"test": metrics, "validation": {"accuracy": accuracy, "loss": loss}},
         value=longest,
         deciding=loss,
     )
@@ -38,7 +38,7 @@ def archived(point, seed, longest, accuracy, loss):
 
 @pytest.fixture
 def archive(tmp_path):
-    """Two rates with two seeds each; the second rate is better on the validation set."""
+    """Two equally accurate rates with two seeds each; the second has the lower loss."""
     for point, loss in (("lr=0.003", 2.0), ("lr=0.01", 1.0)):
         for seed in (0, 1):
             run = archived(point, seed, 40.0 + seed, 0.5 + seed / 4, loss)
@@ -55,6 +55,13 @@ def test_a_row_shows_the_runs_of_the_rate_that_the_validation_set_prefers(archiv
     assert set(row.accuracies().values()) == {0.625}
     assert row.exponents == [-0.25]
     assert np.array_equal(row.eigenvalues, [1j, -1 + 0.5j])
+
+
+def test_the_accuracy_of_the_validation_set_counts_more_than_its_loss(tmp_path):
+    for point, accuracy, loss in (("lr=0.003", 0.9, 2.0), ("lr=0.01", 0.8, 1.0)):
+        assert Archive(tmp_path).add(archived(point, 0, 40.0, accuracy, loss)) == "archived"
+    (row,) = tracked_rows(tmp_path, RECIPES)
+    assert row.point == "lr=0.003"
 
 
 def test_the_table_has_one_line_for_each_network(archive):

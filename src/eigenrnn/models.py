@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.nn import Parameter
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.init import Initializer, uniform_, zeros_
@@ -257,7 +257,7 @@ class SequenceModel(nn.Module):
         layer: A recurrent layer, time first, ours or torch's, or a `ResidualStack`.
         output_size: The number K of outputs.
         readout: ``"all"`` maps the states of all time steps, ``"last"`` the last state of each
-            sequence.
+            sequence; of a `ResidualStack`, its outputs at all time steps or the last one.
         head_init: The initialiser of V, which fills it in place; by default that of
             `torch.nn.Linear`.
         head_bias_init: The initialiser of d; by default that of `torch.nn.Linear`.
@@ -324,16 +324,21 @@ class SequenceModel(nn.Module):
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
         """Return the states of all time steps, if needed, and the last layer's last states."""
         if isinstance(layer, Stacked) and not layer.outputs_states:
-            if lengths is None and not layer.bidirectional:
+            packed = isinstance(cast("object", inputs), PackedSequence)
+            if lengths is None and not layer.bidirectional and not packed:
                 return None, last_output(layer, inputs, None)[0]
             outputs = layer(inputs, None, lengths)[0]
+            if packed:
+                outputs, lengths = pad_packed_sequence(outputs)
             return outputs, _last_outputs(outputs, lengths, bidirectional=layer.bidirectional)
         if isinstance(layer, Stacked):
             states, h_n = layer(inputs, None, lengths, last_only=True)
         elif lengths is None:
             states, h_n = layer(inputs)
         else:
-            packed = pack_padded_sequence(inputs, lengths.cpu(), enforce_sorted=False)
+            packed = pack_padded_sequence(
+                inputs, torch.as_tensor(lengths).cpu(), enforce_sorted=False
+            )
             states, h_n = layer(packed)
             states, _ = pad_packed_sequence(states, total_length=inputs.shape[0])
         h_n = h_n[0] if isinstance(h_n, tuple) else h_n  # an LSTM returns (h_n, c_n)
@@ -354,8 +359,8 @@ def _last_outputs(
         return _last_outputs(outputs.unsqueeze(1), lengths, bidirectional=bidirectional)[0]
     T, B, width = outputs.shape
     device = outputs.device
-    ends = torch.full((B,), T, device=device) if lengths is None else lengths.to(device)
-    last = outputs[ends - 1, torch.arange(B, device=device)]
+    ends = torch.full((B,), T) if lengths is None else torch.as_tensor(lengths)
+    last = outputs[ends.to(device) - 1, torch.arange(B, device=device)]
     if not bidirectional:
         return last
     return torch.cat([last[:, : width // 2], outputs[0, :, width // 2 :]], dim=1)

@@ -118,8 +118,8 @@ class ResidualStack(nn.Module):
         h_n: as h0.
     Raises:
         ValueError: If a size, a probability or the name of a norm or mixer is invalid, or the
-            layers do not read `width` features, time first.
-        TypeError: If `make_layer` does not return a recurrent layer.
+            layers do not read `width` features, time first, or have states of different sizes.
+        TypeError: If `make_layer` is not a function that returns a recurrent layer.
     Source:
         Orvieto et al., ICML 2023, figure 1. https://arxiv.org/abs/2303.06349 (departures:
         LayerNorm in place of batch normalisation, which would couple time steps, and a last norm).
@@ -150,6 +150,11 @@ class ResidualStack(nn.Module):
         sizes = {"width": width, "depth": depth, "input_size": input_size}
         for name, size in sizes.items():
             check_positive_integer(name, size)
+        if isinstance(make_layer, nn.Module) or not callable(make_layer):
+            raise TypeError(
+                "expected make_layer to be a function of the width that returns a new recurrent "
+                f"layer, got {type(make_layer).__name__}"
+            )
         _check_choice("norm", norm, Norm)
         _check_choice("mixer", mixer, Mixer)
         if not 0 <= dropout < 1:
@@ -159,6 +164,12 @@ class ResidualStack(nn.Module):
         self.hidden_size = self.output_size = self.width
         self.batch_first = batch_first
         layers = [_checked_layer(make_layer(width), width) for _ in range(depth)]
+        sizes_of_states = sorted({_state_sizes(layer) for layer in layers})
+        if len(sizes_of_states) > 1:
+            raise ValueError(
+                "expected layers whose states have the same sizes, got "
+                + " and ".join(map(str, sizes_of_states))
+            )
         self.bidirectional = any(layer.bidirectional for layer in layers)
         self.encoder = (
             nn.Identity()
@@ -231,8 +242,8 @@ class ResidualStack(nn.Module):
         return output.squeeze(0), _mapped(h_n, lambda part: part.squeeze(1))
 
     def initial_state(self, batch_size: int | None = None) -> Any:
-        """Return the default initial states of all our layers, see `Stacked.initial_state`."""
-        states = [layer.initial_state(batch_size) for layer in self.layers()]
+        """Return the default initial states of all layers, see `Stacked.initial_state`."""
+        states = [_initial_state(layer, batch_size) for layer in self.layers()]
         if isinstance(states[0], tuple):
             return tuple(torch.cat(parts) for parts in zip(*states, strict=True))
         return torch.cat(states)
@@ -409,6 +420,25 @@ def _unsqueezed(states: Any) -> Any:
         return part.unsqueeze(1)
 
     return None if states is None else _mapped(states, unsqueeze)
+
+
+def _state_sizes(layer: nn.Module) -> tuple[int, ...]:
+    """Return the size of a state, or of h and c of an LSTM."""
+    state = _initial_state(layer, None)
+    return tuple(part.shape[-1] for part in (state if isinstance(state, tuple) else (state,)))
+
+
+def _initial_state(layer: nn.Module, batch_size: int | None) -> Any:
+    if isinstance(layer, Stacked):
+        return layer.initial_state(batch_size)
+    torch_layer = cast("nn.RNNBase", layer)
+    count = torch_layer.num_layers * (2 if torch_layer.bidirectional else 1)
+    shape = (count,) if batch_size is None else (count, batch_size)
+    weight = cast("Tensor", torch_layer.weight_ih_l0)
+    h = weight.new_zeros(*shape, torch_layer.proj_size or torch_layer.hidden_size)
+    if isinstance(torch_layer, nn.LSTM):
+        return h, h.new_zeros(*shape, torch_layer.hidden_size)
+    return h
 
 
 def _output_size(layer: nn.Module) -> int:

@@ -38,8 +38,8 @@ class Stream:
 
     Args:
         model: A recurrent layer of eigenrnn with one direction, or a `SequenceModel` around such a
-            layer; neither a `ResidualStack` nor a layer of torch. A model applies its
-            head at every step; its `readout` is ignored.
+            layer; neither a `ResidualStack`, which has a `step` of its own, nor a layer of torch.
+            A model applies its head at every step; its `readout` is ignored.
         batch_size: The number B of sequences that run side by side; by default a single one, whose
             tensors have no batch axis.
     Shape:
@@ -64,7 +64,7 @@ class Stream:
         if not isinstance(layer, Stacked):
             raise TypeError(
                 "expected a recurrent layer of eigenrnn, or a SequenceModel with one, got "
-                f"{type(layer).__name__}"
+                f"{type(layer).__name__}; a ResidualStack is streamed by its own `step`"
             )
         if layer.bidirectional:
             raise ValueError("expected a layer of one direction, got a bidirectional one")

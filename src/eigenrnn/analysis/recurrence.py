@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeGuard
 
 import numpy as np
@@ -21,6 +21,7 @@ from eigenrnn.layers.gated import AbstractGatedDirection
 from eigenrnn.layers.linear import LRUDirection, MinGRUDirection
 from eigenrnn.layers.lstm import LSTMDirection
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.residual_stack import ResidualStack
 
 __all__ = [
     "Network",
@@ -214,7 +215,8 @@ def recurrences(network: Network) -> list[Recurrence]:
 
     Args:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
-            with one of them, any cell with `input_size` and `hidden_size`, or a recurrence. A cell
+            with one of them, any cell with `input_size` and `hidden_size`, or a recurrence. A
+            `ResidualStack` is one recurrence, whose state joins those of all layers. A cell
             that also requires an elapsed time, as those of ncps do, gets 1. Only the layer
             or cell inside a model is analysed. If a cell of your own wraps one, pass it through
             `Recurrence.from_step`.
@@ -243,6 +245,9 @@ def network_recurrences(
     if isinstance(network, Recurrence):
         return [network]
     if isinstance(network, nn.Module):
+        stack = _residual_stack(network)
+        if stack is not None:
+            return [_stack_recurrence(stack)]
         if _known_layers(network):
             return _layer_recurrences(single_layer(network))
         own = (
@@ -303,7 +308,8 @@ def has_batch_first(network: Network) -> bool:
     """Whether the batch is the first dimension of the inputs."""
     if not isinstance(network, nn.Module) or not _known_layers(network):
         return False
-    return bool(getattr(single_layer(network), "batch_first", False))
+    network = _residual_stack(network) or single_layer(network)
+    return bool(getattr(network, "batch_first", False))
 
 
 def select_recurrence(available: Mapping[str, Recurrence], which: str) -> Recurrence:
@@ -349,6 +355,42 @@ def recurrent_layers(module: Network) -> dict[str, nn.Module]:
             "Recurrence.from_step(step, input_size, state_size, matrices=...) to all others"
         )
     return layers
+
+
+def _residual_stack(module: nn.Module) -> ResidualStack | None:
+    """Return the residual stack that has all recurrent layers of a module, if there is one."""
+    for each in module.modules():
+        if isinstance(each, ResidualStack) and len(_known_layers(each)) == len(
+            _known_layers(module)
+        ):
+            return each
+    return None
+
+
+def _stack_recurrence(stack: ResidualStack) -> Recurrence:
+    """Return the map of the states of all layers, joined.
+
+    Raises:
+        ValueError: If a layer is not ours, is bidirectional, or has a state of two parts.
+    """
+    state = stack.initial_state(1)
+    if stack.bidirectional or not isinstance(state, Tensor):
+        kind = "bidirectional layers" if stack.bidirectional else "LSTMs"
+        raise ValueError(
+            "expected a ResidualStack around layers of one direction with a single tensor as "
+            f"state, got {kind}; pass one of its layers, such as stack.layers()[0]"
+        )
+    double = copy.deepcopy(stack).to("cpu", torch.float64).freeze().requires_grad_(False)
+    layers, size = double.initial_state(1).shape[::2]
+
+    def step(x: Tensor, states: Tensor) -> Tensor:  # (B, M), (B, layers size)
+        _, after = double.step(x, states.unflatten(1, (layers, size)).transpose(0, 1))
+        return after.transpose(0, 1).flatten(1)
+
+    def begin(batch_size: int) -> Tensor:  # (B, layers size)
+        return double.initial_state(batch_size).detach().transpose(0, 1).flatten(1)
+
+    return replace(Recurrence.from_step(step, stack.input_size, layers * size), begin=begin)
 
 
 def _known_layers(module: nn.Module) -> dict[str, nn.Module]:

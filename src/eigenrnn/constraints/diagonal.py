@@ -290,7 +290,7 @@ def _warn_of_growth(modulus: float) -> None:
         warnings.warn(
             f"expected eigenvalues of modulus at most 1, got up to {modulus:g}: the states of a "
             "linear recurrence then grow exponentially",
-            stacklevel=3,  # the line that constructs the set
+            stacklevel=3,  # the line that constructs the set, or the call of a factory in a layer
         )
 
 

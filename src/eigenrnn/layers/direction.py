@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from eigenrnn.tracing import autocasts
 
 __all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs", "hooks", "without_autocast"]
 
-_Forward = Callable[..., tuple[Tensor, Tensor]]
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -226,22 +226,22 @@ class AbstractDirection(nn.Module, ABC):
         return W * F.dropout(torch.ones_like(W.real), self.weight_drop)
 
 
-def without_autocast(forward: _Forward) -> _Forward:
-    """Decorate `forward`: under autocast it computes in the dtype of the weights."""
+def without_autocast(method: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Decorate a method of x and a state: autocast does not change the dtype in it."""
 
-    @wraps(forward)
+    @wraps(method)
     def decorated(
         direction: AbstractDirection,
-        x: Tensor,  # (T, B, M)
-        h0: Tensor,  # (B, S)
+        x: Tensor,  # (..., M)
+        state: Tensor,  # (..., S)
         *arguments: Any,
         **options: Any,
-    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    ) -> _Result:
         if not autocasts(x.device.type):
-            return forward(direction, x, h0, *arguments, **options)
+            return method(direction, x, state, *arguments, **options)
         dtype = direction.weight_ih.dtype
         with torch.autocast(x.device.type, enabled=False):
-            return forward(direction, x.to(dtype), h0.to(dtype), *arguments, **options)
+            return method(direction, x.to(dtype), state.to(dtype), *arguments, **options)
 
     return decorated
 

@@ -133,6 +133,7 @@ class LRUDirection(AbstractDirection):
         state = self.as_state(h)
         return self.output_at(x, state), state
 
+    @without_autocast
     def output_at(self, x: Tensor, state: Tensor) -> Tensor:
         if self.state_size > self.hidden_size:  # the real part of a product of complex numbers
             real, imaginary = state.chunk(2, dim=-1)
@@ -439,16 +440,20 @@ class MinGRU(_LinearLayer[MinGRUDirection]):
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
-        if len(decays) != 2 or not -1 <= decays[0] < decays[1] <= 1:
-            raise ValueError(f"expected decays (l, u) with -1 <= l < u <= 1, got {decays}")
-        self.decays = decays
+        try:
+            low, high = map(float, decays)
+        except (TypeError, ValueError):
+            low, high = math.nan, math.nan
+        if not -1 <= low < high <= 1:
+            raise ValueError(f"expected decays (l, u) with -1 <= l < u <= 1, got {decays!r}")
+        self.decays = low, high
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 2}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 2
         if trainable_h0:
             initializers["h0"] = [zeros_]
         super().__init__(
-            partial(MinGRUDirection, decays=(float(decays[0]), float(decays[1]))),
+            partial(MinGRUDirection, decays=self.decays),
             DirectionConfig(input_size, hidden_size, {}, initializers, False, 0.0),
             num_layers,
             bias,

@@ -17,7 +17,6 @@ from eigenrnn.experiments.results.archive import (
     Archive,
     ArchivedRun,
     current_runs,
-    outcome_of,
     runs_by_row,
 )
 from eigenrnn.experiments.tasks import StateTracking
@@ -49,7 +48,8 @@ class TrackedRow:
     Args:
         recipe: The recipe.
         row: The network.
-        point: The point of the grid with the lowest validation loss.
+        point: The point of the grid with the highest mean validation accuracy; if several have it,
+            the one with the lowest mean validation loss of these.
         runs: Its runs, one for each seed.
         runs_in_all: The number of archived runs of all points.
         exponents: The largest Lyapunov exponent of each run, where it was measured.
@@ -110,14 +110,26 @@ def _measurements(file: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]
     return {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
 
 
+def _quality(runs: Sequence[ArchivedRun]) -> tuple[float, float]:
+    """Return the mean validation accuracy of some runs, and minus their mean validation loss."""
+    selected = [run.best["validation"] for run in runs]
+    accuracy, loss = (
+        statistics.fmean(each[name] for each in selected) for name in ("accuracy", "loss")
+    )
+    return accuracy, -loss
+
+
 def _tracked(
     recipe: Recipe,
     row: Row,
     runs: Sequence[ArchivedRun],
     measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]],
 ) -> TrackedRow:
-    point = outcome_of(row, runs).best_point or ""
-    best = [run for run in runs if run.point == point]
+    runs_of = {point: [run for run in runs if run.point == point] for point in row.points()}
+    point = max(
+        (point for point, its in runs_of.items() if its), key=lambda p: _quality(runs_of[p])
+    )
+    best = runs_of[point]
     keys = [(recipe.name, row.label, point, run.seed or 0) for run in best]
     known = [measured[key] for key in keys if key in measured]
     pairs = next((each["eigenvalues"] for each in known if each["eigenvalues"]), None)

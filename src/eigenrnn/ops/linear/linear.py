@@ -79,7 +79,8 @@ def linear(
         ValueError: If a shape, the number of steps or the backend is wrong.
         TypeError: If the dtypes of the tensors differ, or no backend supports them.
     Warns:
-        UserWarning: If a modulus of a constant decay is above one.
+        UserWarning: If a modulus of a constant decay is above one. Decays of each time step are
+            not checked, because that would read all of them once more.
     Source:
         Orvieto et al., ICML 2023, equation 1 with a diagonal matrix, section 3.2.
         https://arxiv.org/abs/2303.06349 (departures: a decay may depend on the step; the caller
