@@ -371,7 +371,7 @@ def _stack_recurrence(stack: ResidualStack) -> Recurrence:
     """Return the map of the states of all layers, joined.
 
     Raises:
-        ValueError: If a layer is not ours, is bidirectional, or has a state of two parts.
+        ValueError: If a layer is bidirectional or has a state of two parts.
     """
     state = stack.initial_state(1)
     if stack.bidirectional or not isinstance(state, Tensor):
