@@ -323,14 +323,20 @@ def test_invalid_options_are_rejected(options, message):
         ResidualStack(**options)
 
 
-def test_a_module_that_is_not_recurrent_is_rejected():
+def test_a_layer_in_place_of_a_function_is_rejected():
     with pytest.raises(
         TypeError, match=r"make_layer to be a function of the width .*, got ScoRNN"
     ):
         ResidualStack(ScoRNN(W, N), W, 1)
+
+
+def test_layers_whose_states_differ_in_size_are_rejected():
     sizes = iter([N, N + 2])
     with pytest.raises(ValueError, match=r"states have the same sizes, got \(8,\) and \(10,\)"):
         ResidualStack(lambda width: ScoRNN(width, next(sizes)), W, 2)
+
+
+def test_a_module_that_is_not_recurrent_is_rejected():
     with pytest.raises(
         TypeError, match=r"expected make_layer to return a recurrent .*, got Linear"
     ):
