@@ -348,7 +348,7 @@ class ResidualStack(nn.Module):
         """
         if hx is None:
             return [None] * self.depth
-        counts = [layer.num_layers * (2 if layer.bidirectional else 1) for layer in self.layers()]
+        counts = [_state_count(layer) for layer in self.layers()]
         if isinstance(hx, tuple):
             parts = [self._split_part(part, counts) for part in cast("tuple[Any, ...]", hx)]
             return list(zip(*parts, strict=True))
@@ -428,11 +428,16 @@ def _state_sizes(layer: nn.Module) -> tuple[int, ...]:
     return tuple(part.shape[-1] for part in (state if isinstance(state, tuple) else (state,)))
 
 
+def _state_count(layer: Any) -> int:
+    """Return the number of states of all layers and directions."""
+    return layer.num_layers * (2 if layer.bidirectional else 1)
+
+
 def _initial_state(layer: nn.Module, batch_size: int | None) -> Any:
     if isinstance(layer, Stacked):
         return layer.initial_state(batch_size)
     torch_layer = cast("nn.RNNBase", layer)
-    count = torch_layer.num_layers * (2 if torch_layer.bidirectional else 1)
+    count = _state_count(torch_layer)
     shape = (count,) if batch_size is None else (count, batch_size)
     weight = cast("Tensor", torch_layer.weight_ih_l0)
     h = weight.new_zeros(*shape, torch_layer.proj_size or torch_layer.hidden_size)
