@@ -66,13 +66,27 @@ def torch_scan(x: Tensor, decay: Tensor) -> Tensor:
     return associative_scan(combine, (decays, x), dim=0, combine_mode="generic")[1]
 
 
-OTHERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+_Recurrence = Callable[[Tensor, Tensor], Tensor]
+
+OTHERS: dict[str, _Recurrence] = {
     "clone of x": lambda x, decay: x.clone(),  # noqa: ARG005, the limit: it only allocates and copies
     "plain loop": loop,
     "compiled loop": compiled_loop,
     "torch's associative_scan": torch_scan,
+    "associative_scan, compiled": torch.compile(torch_scan, dynamic=False),
     "our scan": lambda x, decay: linear(x, decay, backend="scan")[0],
 }
+
+
+def forward(recurrence: _Recurrence, x: Tensor, decay: Tensor) -> None:
+    """Run a forward pass alone."""
+    with torch.no_grad():
+        recurrence(x, decay)
+
+
+def forward_and_backward(recurrence: _Recurrence, x: Tensor, decay: Tensor, g: Tensor) -> None:
+    """Run both passes, to x and to the decay."""
+    torch.autograd.grad(recurrence(x, decay), (x, decay), g, allow_unused=True)
 
 
 def interleaved(
@@ -146,18 +160,29 @@ def print_floor(rounds: int) -> None:
                 print(f"| {name} | {kind} | {each} | {bandwidth:.1f} | {cells} |", flush=True)
 
 
-def print_others(rounds: int, shapes: list[tuple[int, int, int]]) -> None:
+def _kernels(x: Tensor, decay: Tensor) -> Tensor:
+    return linear(x, decay, backend="cpu")[0]
+
+
+def print_others(rounds: int, shapes: list[tuple[int, int, int]], *, with_backward: bool) -> None:
     """Print the time of other implementations relative to the kernels."""
     print("| T, B, N | numbers | compiled kernels ms | " + " | ".join(OTHERS) + " |")
     print("|---|---|---:|" + "---:|" * len(OTHERS))
     for shape in shapes:
         for dtype in (torch.float32, torch.complex64):
-            x = torch.randn(shape, dtype=dtype)
-            decay = torch.full((shape[2],), 0.99, dtype=dtype)
-            with torch.no_grad():
-                calls = {"cpu": lambda: linear(x, decay, backend="cpu")}  # noqa: B023, called here
-                calls |= {name: partial(other, x, decay) for name, other in OTHERS.items()}
-                seconds = interleaved(calls, rounds, twice=True)
+            torch.compiler.reset()  # a function is compiled a limited number of times
+            x, g = (
+                torch.randn(shape, dtype=dtype, requires_grad=True),
+                torch.randn(shape, dtype=dtype),
+            )
+            decay = torch.full((shape[2],), 0.99, dtype=dtype, requires_grad=True)
+            arguments = (x, decay, g) if with_backward else (x, decay)
+            timed = forward_and_backward if with_backward else forward
+            calls = {
+                name: partial(timed, recurrence, *arguments)
+                for name, recurrence in {"cpu": _kernels, **OTHERS}.items()
+            }
+            seconds = interleaved(calls, rounds, twice=True)
             ours = seconds["cpu"]
             times = [
                 statistics.median(s / o for s, o in zip(seconds[name], ours, strict=True))
@@ -185,7 +210,8 @@ def main() -> None:
     if options.only != "others":
         print_floor(options.rounds)
     if options.only != "floor":
-        print_others(options.rounds, SHAPES[: options.shapes])
+        for with_backward in (False, True):
+            print_others(options.rounds, SHAPES[: options.shapes], with_backward=with_backward)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from eigenrnn import GRU, LSTM, RNN, SequenceModel, Stream
+from eigenrnn import GRU, LRU, LSTM, RNN, MinGRU, SequenceModel, Stream
 from eigenrnn.experiments.bench import Timing, interleave
 
 __all__ = ["main", "measure"]
@@ -97,6 +97,8 @@ def contenders(N: int) -> dict[str, Callable[[], object]]:
         calls[f"torch.nn.{name}"] = torch_step(rival, x)
         if ours is RNN and find_spec("onnx") and find_spec("onnxruntime"):
             calls["onnxruntime, RNN"] = onnx_step(rival)
+    for kind in (LRU, MinGRU):
+        calls[f"step, {kind.__name__}"] = layer_step(kind(1, N).freeze(), x)
     model = SequenceModel(RNN(1, N), 10)
     model.layer.freeze()
     calls["Stream, RNN with 10 outputs"] = partial(Stream(model), x)

@@ -22,7 +22,7 @@ from eigenrnn.experiments.registry import RECIPES
 from eigenrnn.experiments.results.archive import ArchivedRun
 from eigenrnn.experiments.results.state_tracking import SPECTRA, tracked_rows
 from eigenrnn.experiments.training.run_folder import RunFolder
-from eigenrnn.layers import RNN
+from eigenrnn.layers import LRU, RNN
 
 __all__ = ["main"]
 
@@ -38,7 +38,7 @@ def measure(row: Row, run: ArchivedRun, folder: Path, has_eigenvalues: bool) -> 
     words = next(row.task.batches("test", WORDS)).inputs[:STEPS]
     with torch.no_grad():
         exponent = lyapunov(layer, words, discard=DISCARD, exponents=1).exponents[0]
-        has_single_matrix = isinstance(layer, RNN | nn.RNN) and not has_eigenvalues
+        has_single_matrix = isinstance(layer, RNN | LRU | nn.RNN) and not has_eigenvalues
         eigenvalues = spectrum(layer).eigenvalues if has_single_matrix else []
     return {
         "recipe": run.recipe,

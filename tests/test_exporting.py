@@ -19,6 +19,7 @@ from eigenrnn import (
     RNN,
     URNN,
     LanguageModel,
+    MinGRU,
     NnRNN,
     ResidualStack,
     SequenceModel,
@@ -235,6 +236,13 @@ def test_an_exported_program_runs_on_any_number_of_steps(lengths):
     assert_agree(lambda *given: [each.detach() for each in run(*given)], module, *others)
     assert "eigenrnn" not in str(program.graph_module.code)
     assert "linalg" not in str(program.graph_module.code)  # W is a constant
+
+
+def test_gated_decays_are_exported_with_a_number_of_steps_that_may_be_that_of_units():
+    layer = MinGRU(M, N).eval()
+    shapes = {"inputs": ({0: Dim("T"), 1: Dim("B")},)}
+    run = torch.export.export(Each(layer), (batch(5, 4),), dynamic_shapes=shapes).module()
+    assert_agree(lambda x: [each.detach() for each in run(x)], Each(layer), batch(N, 2))
 
 
 def test_an_exported_program_keeps_the_operator_of_a_forced_backend():

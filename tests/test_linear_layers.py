@@ -21,6 +21,8 @@ from eigenrnn.analysis import (
 )
 from eigenrnn.analysis.recurrence import recurrent_weights
 from eigenrnn.constraints import DiagonalDisc, DiagonalRing, DiagonalSegment, ScaledCayley
+from eigenrnn.init import recurrent_
+from eigenrnn.layers import weight_drop
 from eigenrnn.linalg import tol
 
 T, B, M, N = 9, 3, 2, 4
@@ -118,8 +120,8 @@ def test_the_spectrum_is_that_of_its_set(make):
 
 
 def test_an_lru_begins_on_the_ring_that_was_asked_for():
-    disc = partial(DiagonalDisc, r_min=0.8, r_max=0.9, phase=0.1)
-    layer = eigenrnn.LRU(M, 500, constraint=disc, generator=generator())
+    ring = {"r_min": 0.8, "r_max": 0.9, "phase": 0.1}
+    layer = eigenrnn.LRU(M, 500, **ring, generator=generator())
     spectrum = layer.spectrum()
     assert (spectrum.abs() > 0.8 - 1e-5).all()
     assert (spectrum.abs() < 0.9 + 1e-5).all()
@@ -129,6 +131,13 @@ def test_an_lru_begins_on_the_ring_that_was_asked_for():
     gamma = direction.gamma_log.detach().exp()
     power = direction.eigenvalues.diagonal().detach().abs() ** 2
     torch.testing.assert_close(gamma**2, 1 - power, rtol=1e-4, atol=1e-4)
+
+
+def test_an_lru_passes_further_options_to_its_set():
+    layer = eigenrnn.LRU(M, N, constraint=DiagonalSegment, low=-0.5, high=0.5)
+    assert (layer.spectrum().abs() <= 0.5).all()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dropuot'"):
+        eigenrnn.LRU(M, N, dropuot=0.1)
 
 
 def test_double_precision_is_complex128_in_the_recurrence():
@@ -141,6 +150,14 @@ def test_double_precision_is_complex128_in_the_recurrence():
 
 
 REJECTED = {
+    "dropout of a matrix": (
+        lambda: weight_drop(eigenrnn.LRU(2, 4), 0.5),
+        "expected a layer with recurrent matrices, got LRU",
+    ),
+    "initialisation of a matrix": (
+        lambda: recurrent_(eigenrnn.MinGRU(2, 4), "chain"),
+        "expected a layer with real recurrent matrices, got MinGRU",
+    ),
     "a full matrix": (
         lambda: eigenrnn.LRU(2, 4, constraint=ScaledCayley),
         "expected a set of diagonal matrices, .*, got ScaledCayley",
@@ -172,6 +189,15 @@ def test_bad_options_are_rejected(make, message):
 def test_eigenvalues_above_one_are_warned_of(make):
     with pytest.warns(UserWarning, match=r"modulus at most 1, got up to 1\.5"):
         make()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_layer_does_not_repeat_the_warning_of_its_set():
+    with pytest.warns(UserWarning, match="modulus at most 1, got up to"):
+        layer = eigenrnn.LRU(M, N, constraint=DiagonalRing, r_max=1.5)
+    layer(inputs(torch.float32))
+    circle = eigenrnn.LRU(M, N, constraint=DiagonalRing, r_min=1.0)
+    circle.freeze().double()(inputs())  # moduli of one up to the rounding of float32
 
 
 def test_complex_inputs_are_rejected():

@@ -314,7 +314,7 @@ def test_our_gated_network_equals_that_of_torch(kind):
 
 def test_a_complex_network_is_rejected():
     ours = RNN(3, 5, constraint=partial(ScaledCayley, dtype=torch.complex64))
-    with pytest.raises(ValueError, match="expected real recurrent matrices"):
+    with pytest.raises(ValueError, match="expected a layer with real recurrent matrices, got RNN"):
         recurrent_(ours, "identity")
 
 

@@ -343,9 +343,38 @@ def test_a_module_that_is_not_recurrent_is_rejected():
         ResidualStack(lambda width: nn.Linear(width, width), W, 1)
 
 
+def test_the_stack_has_the_dtype_of_its_layers():
+    net = ResidualStack(lambda width: LRU(width, N, dtype=torch.float64), W, D, input_size=M)
+    assert net(sequences())[0].dtype == net.weight_dtype == torch.float64
+
+
+@pytest.mark.parametrize("make", ["LSTM", "torch.nn.LSTM-2"])
+@pytest.mark.parametrize(
+    ("states", "got"),
+    [(torch.zeros(D, B, N), "Tensor"), ((torch.zeros(D, B, N),), "a tuple of 1")],
+)
+def test_states_of_an_lstm_must_be_a_pair(make, states, got):
+    with pytest.raises(TypeError, match=rf"to be a pair \(h_0, c_0\), got {got}"):
+        stack(MAKERS[make])(sequences(), states)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lengths", [LENGTHS, None])
+def test_torch_compile_accepts_sequences_of_different_lengths(lengths):
+    net, x = stack(MAKERS["LRU"]), sequences()
+    if lengths is None:
+        x = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
+    torch._dynamo.reset()
+    got, h_n = torch.compile(net, backend="eager")(x, lengths=lengths)
+    expected, expected_h = net(x, lengths=lengths)
+    assert_close(getattr(got, "data", got), getattr(expected, "data", expected))
+    assert_close(h_n, expected_h)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (lambda net, x: net(x, (x,)), TypeError, "to be one tensor, got a tuple of 1"),
         (lambda net, x: net(x[:0]), ValueError, "expected at least one step, got T = 0"),
         (lambda net, x: net(x[..., :2]), ValueError, "expected inputs of size 4, got 2"),
         (lambda net, x: net(x.float()), TypeError, "expected input of torch.float64"),

@@ -7,7 +7,19 @@ from functools import partial
 import pytest
 import torch
 
-from eigenrnn import GRU, LSTM, NCGRU, RNN, AsRNN, ScoRNN, ScuRNN, SequenceModel, Stream
+from eigenrnn import (
+    GRU,
+    LRU,
+    LSTM,
+    NCGRU,
+    RNN,
+    AsRNN,
+    ResidualStack,
+    ScoRNN,
+    ScuRNN,
+    SequenceModel,
+    Stream,
+)
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
 from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels
@@ -256,6 +268,15 @@ def test_a_replaced_head_is_used_at_once(K):
             expected = head(model.layer(x[:1])[0])[0]
         got = stream(x[0])
         torch.testing.assert_close(got, expected, rtol=0, atol=tol(x.dtype, N))
+
+
+@pytest.mark.parametrize("make", [LRU, ScoRNN, LSTM, torch.nn.LSTM])
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_a_stack_with_a_head_streams_like_the_whole_sequence(make, batch_size):
+    model = SequenceModel(ResidualStack(lambda width: make(width, N), 6, 2, input_size=M), 4)
+    stream, x = Stream(model, batch_size), inputs(model.layer.freeze(), batch_size)
+    with torch.no_grad():
+        torch.testing.assert_close(run(stream, x), model(x), rtol=0, atol=tol(x.dtype, N * T))
 
 
 def test_a_layer_that_is_not_frozen_never_keeps_packed_weights():

@@ -131,10 +131,14 @@ def test_the_longest_length_ends_where_the_accuracy_falls_to_nine_tenths(correct
     [
         *(
             ({"group": name}, rf"expected group to be Z2 to Z256, .*, got '{name}'")
-            for name in ("Z1", "Z257", "S6", "A2", "D4", "z2", "Z", "Z02 ")
+            for name in ("Z1", "Z257", "S6", "A2", "D4", "z2", "Z", "Z02", "Z2 ")
         ),
         ({"letters": "all"}, r"expected letters to be 'elements' or 'generators', got 'all'"),
-        ({"length": 0}, r"expected length >= 1, got 0"),
+        ({"group": 5}, r"expected group to be Z2 to Z256, .*, got 5"),
+        ({"length": 0}, r"expected length to be a positive integer, got 0"),
+        ({"length": 1.5}, r"expected length to be a positive integer, got 1.5"),
+        ({"test_lengths": 40}, r"expected test_lengths >= 1 in ascending order, got 40"),
+        ({"test_lengths": (1, 2.5)}, r"in ascending order, got \(1, 2.5\)"),
         ({"test_lengths": ()}, r"expected test_lengths >= 1 in ascending order, got \(\)"),
         ({"test_lengths": (0, 5)}, r"in ascending order, got \(0, 5\)"),
         ({"test_lengths": (5, 5)}, r"in ascending order, got \(5, 5\)"),

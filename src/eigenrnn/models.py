@@ -16,7 +16,7 @@ from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
-from eigenrnn.residual_stack import ResidualStack, last_output, linear
+from eigenrnn.residual_stack import ResidualStack, last_output, new_linear
 
 __all__ = [
     "Dropouts",
@@ -299,7 +299,7 @@ class SequenceModel(nn.Module):
         self.readout = readout
         directions = 2 if layer.bidirectional else 1
         width = int(getattr(layer, "output_size", directions * layer.hidden_size))
-        self.head = linear(width, output_size, generator=generator)
+        self.head = new_linear(width, output_size, generator=generator)
         if head_init is not None:
             head_init(self.head.weight, generator=generator)
         if head_bias_init is not None:

@@ -11,12 +11,12 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
 from eigenrnn.layers.direction import hooks
-from eigenrnn.layers.sequences import Lengths, sorted_lengths
+from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
 from eigenrnn.ops.dispatch import exports_scan
 
-__all__ = ["Mixer", "ResidualStack", "last_output", "linear"]
+__all__ = ["Mixer", "ResidualStack", "last_output", "new_linear"]
 
 Norm = Literal["layer", "rms"]
 Mixer = Literal["glu", "mlp"]
@@ -49,20 +49,20 @@ class _Block(nn.Module):
         self.layer = layer
         outputs = _output_size(layer)
         self.projection = (
-            nn.Identity() if outputs == width else linear(outputs, width, generator=generator)
+            nn.Identity() if outputs == width else new_linear(outputs, width, generator=generator)
         )
         self.dropout = nn.Dropout(dropout)
         self.gate: nn.Linear | None = None
         self.mlp: nn.Sequential | None = None
         if mixer == "glu":
-            self.gate = linear(width, 2 * width, generator=generator)
+            self.gate = new_linear(width, 2 * width, generator=generator)
         elif mixer == "mlp":
             wide = _MLP_FACTOR * width
             self.mlp = nn.Sequential(
                 _NORMS[norm](width),
-                linear(width, wide, generator=generator),
+                new_linear(width, wide, generator=generator),
                 nn.GELU(),
-                linear(wide, width, generator=generator),
+                new_linear(wide, width, generator=generator),
             )
 
     def forward(
@@ -174,12 +174,16 @@ class ResidualStack(nn.Module):
         self.encoder = (
             nn.Identity()
             if input_size == width
-            else linear(self.input_size, self.width, generator=generator)
+            else new_linear(self.input_size, self.width, generator=generator)
         )
         self.blocks = nn.ModuleList(
             _Block(layer, self.width, norm, mixer, dropout, generator) for layer in layers
         )
         self.norm = _NORMS[norm](self.width)
+        self._state_sizes = sizes_of_states[0]
+        self._state_counts = [_state_count(layer) for layer in layers]
+        for part in self._own_parts():
+            part.to(self._weight)  # the device and the dtype of the layers
 
     def forward(
         self,
@@ -265,6 +269,16 @@ class ResidualStack(nn.Module):
         """The dtype that inputs must have."""
         return self._weight.dtype
 
+    def _own_parts(self) -> list[nn.Module]:
+        """Return all parts but the recurrent layers."""
+        parts = [
+            part
+            for block in self.blocks
+            for name, part in block.named_children()
+            if name != "layer"
+        ]
+        return [self.encoder, *parts, self.norm]
+
     @property
     def _weight(self) -> Tensor:
         layer = self.layers()[0]
@@ -333,26 +347,29 @@ class ResidualStack(nn.Module):
         check_input(packed.data, self.input_size, self._weight)
 
         def call(layer: nn.Module, data: Tensor, state: Any) -> tuple[Tensor, Any]:
-            output, h_n = layer(packed._replace(data=data), state)
+            output, h_n = layer(with_data(packed, data), state)
             return output.data, h_n
 
         data, h_n = self._run(packed.data, hx, call)
-        return packed._replace(data=data), h_n
+        return with_data(packed, data), h_n
 
     def _split_states(self, hx: Any) -> list[Any]:
         """Return the initial states of each layer; None for the default ones.
 
         Raises:
             ValueError: If the first dimension is not the number of states of all layers.
-            TypeError: If the states are neither a tensor nor a tuple of tensors.
+            TypeError: If the states are not one tensor, or a pair of them for LSTMs.
         """
         if hx is None:
             return [None] * self.depth
-        counts = [_state_count(layer) for layer in self.layers()]
-        if isinstance(hx, tuple):
-            parts = [self._split_part(part, counts) for part in cast("tuple[Any, ...]", hx)]
-            return list(zip(*parts, strict=True))
-        return self._split_part(hx, counts)
+        parts: tuple[Any, ...] = hx if isinstance(hx, tuple) else (hx,)
+        is_pair = len(self._state_sizes) > 1
+        if isinstance(hx, tuple) != is_pair or len(parts) != len(self._state_sizes):
+            expected = "a pair (h_0, c_0)" if is_pair else "one tensor"
+            got = f"a tuple of {len(parts)}" if isinstance(hx, tuple) else type(hx).__name__
+            raise TypeError(f"expected the initial states to be {expected}, got {got}")
+        split = [self._split_part(part, self._state_counts) for part in parts]
+        return list(zip(*split, strict=True)) if is_pair else split[0]
 
     @staticmethod
     def _split_part(part: Any, counts: list[int]) -> list[Tensor]:
@@ -368,7 +385,7 @@ class ResidualStack(nn.Module):
         return list(part.split(counts))
 
 
-def linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.Linear:
+def new_linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.Linear:
     """Return torch's linear map with its usual initialisation, drawn from a generator."""
     made = nn.Linear(inputs, outputs, device="meta")
     made.to_empty(device=torch.get_default_device())

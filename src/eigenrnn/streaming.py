@@ -11,11 +11,13 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops.dispatch import in_forced_block
+from eigenrnn.residual_stack import ResidualStack
 from eigenrnn.tracing import is_eager
 
 __all__ = ["Stream"]
 
 State = Tensor | tuple[Tensor, Tensor]
+Model = Stacked[Any] | ResidualStack | SequenceModel
 
 
 class Stream:
@@ -29,17 +31,17 @@ class Stream:
     notice when one of them changes. A layer that is not frozen evaluates its constraints at every
     step.
 
-    Complex layers, LayerNorm, zoneout, 16-bit weights, other devices and other backends take the
-    slower path of `step` in the layer. So does every step inside autocast, `torch.compile` or a
-    `torch.func` transform. Steps record gradients only after an input that requires one, and stop
-    at `reset` or when the state is set.
+    Complex layers, stacks, LayerNorm, zoneout, 16-bit weights, other devices and other backends
+    take the slower path of `step` in the layer. So does every step inside autocast,
+    `torch.compile` or a `torch.func` transform. Steps record gradients only after an input that
+    requires one, and stop at `reset` or when the state is set.
 
     A stream must not be called by two threads at once. Several streams may share one model.
 
     Args:
-        model: A recurrent layer of eigenrnn with one direction, or a `SequenceModel` around such a
-            layer; neither a `ResidualStack`, which has a `step` of its own, nor a layer of torch.
-            A model applies its head at every step; its `readout` is ignored.
+        model: A recurrent layer of eigenrnn with one direction, a `ResidualStack`, or a
+            `SequenceModel` around one of them. A model applies its head at every step; its
+            `readout` is ignored. A layer of torch goes into a `ResidualStack` first.
         batch_size: The number B of sequences that run side by side; by default a single one, whose
             tensors have no batch axis.
     Shape:
@@ -59,12 +61,12 @@ class Stream:
         >>> stream.reset()
     """
 
-    def __init__(self, model: Stacked[Any] | SequenceModel, batch_size: int | None = None) -> None:
+    def __init__(self, model: Model, batch_size: int | None = None) -> None:
         layer: object = model.layer if isinstance(model, SequenceModel) else model
-        if not isinstance(layer, Stacked):
+        if not isinstance(layer, Stacked | ResidualStack):
             raise TypeError(
-                "expected a recurrent layer of eigenrnn, or a SequenceModel with one, got "
-                f"{type(layer).__name__}; a ResidualStack is streamed by its own `step`"
+                "expected a recurrent layer of eigenrnn, a ResidualStack, or a SequenceModel with "
+                f"one of them, got {type(layer).__name__}"
             )
         if layer.bidirectional:
             raise ValueError("expected a layer of one direction, got a bidirectional one")
@@ -72,7 +74,7 @@ class Stream:
             check_positive_integer("batch_size", batch_size)
         self.model = model
         self.batch_size = batch_size
-        self._layer: Stacked[Any] = layer
+        self._layer: Stacked[Any] | ResidualStack = layer
         self._head: nn.Module | None = model.head if isinstance(model, SequenceModel) else None
         self._modules: dict[str, nn.Module] = vars(model)["_modules"]
         batch = () if batch_size is None else (batch_size,)
@@ -151,7 +153,7 @@ class Stream:
 
     def _pack(self) -> bool:
         """Pack the weights as they are now; return whether that is possible."""
-        if not self._can_read_states():
+        if not isinstance(self._layer, Stacked) or not self._can_read_states():
             return False
         self._stack = pack_steps(self._layer, self._head)
         if self._stack is None:
@@ -190,7 +192,7 @@ class Stream:
         return _restore, (self.model, self.batch_size, self.state)
 
 
-def _restore(model: Stacked[Any] | SequenceModel, batch_size: int | None, state: State) -> Stream:
+def _restore(model: Model, batch_size: int | None, state: State) -> Stream:
     stream = Stream(model, batch_size)
     stream.state = state
     return stream

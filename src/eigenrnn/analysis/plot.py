@@ -24,9 +24,10 @@ __all__ = [
     "note",
     "paths",
     "plane",
+    "shares",
 ]
 
-_WIDTH, _HEIGHT = 5.0, 3.8  # inches
+_PANEL = (5.0, 3.8)  # inches
 _STYLES = ("-", "--", "-.", ":")
 _MIN_SHARE = 1e-10
 _HUGE = 1e100
@@ -34,12 +35,21 @@ _MIN_LOG_RANGE = 0.3  # of a decimal logarithm
 _ROUNDING = 1e-6
 
 
-def canvas(columns: int = 1, rows: int = 1) -> tuple["Figure", list["Axes"]]:
-    """Create an empty figure; return it with its axes, row by row."""
+def canvas(
+    columns: int = 1, rows: int = 1, panel: tuple[float, float] = _PANEL
+) -> tuple["Figure", list["Axes"]]:
+    """Create an empty figure; return it with its axes, row by row.
+
+    Args:
+        columns: The number of panels side by side.
+        rows: The number of rows of panels.
+        panel: The width and the height of a panel, in inches.
+    """
     # without pyplot: no figure stays registered, and a notebook displays it once
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained")
+    width, height = panel
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     axes: NDArray[Any] = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
 
@@ -180,6 +190,30 @@ def heat_map(
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
     title = f"log10 of {name}" if log else name
     bar.set_label(title if size == 1 else f"{title} / {size:.0e}")
+
+
+def shares(
+    axes: "Axes",
+    values: ArrayLike,  # (rows, columns)
+    rows: Sequence[str],
+    columns: Sequence[str],
+    name: str,
+) -> None:
+    """Draw numbers from 0 to 1 as a table of coloured cells with named rows and columns.
+
+    Args:
+        axes: The axes to draw on.
+        values: The numbers.
+        rows: The names of the rows, the first on top.
+        columns: The names of the columns.
+        name: The label of the colour bar.
+    """
+    image = axes.imshow(
+        np.asarray(values, dtype=np.float64), vmin=0, vmax=1, cmap="viridis", aspect="auto"
+    )
+    axes.set_xticks(np.arange(len(columns)), columns)
+    axes.set_yticks(np.arange(len(rows)), rows, fontsize="small")
+    axes.figure.colorbar(image, ax=axes).set_label(name)
 
 
 def plane(

@@ -82,7 +82,7 @@ def recurrent_(
         The module.
     Raises:
         ValueError: If the kind is unknown or does not fit the module, the module holds no such
-            weights, or a recurrent matrix is not square (``proj_size``).
+            weights, or its recurrent matrices are complex or not square (``proj_size``).
         NotInSetError: If a constraint does not contain the matrix.
     Source:
         Orhan and Pitkow, ICLR 2020. https://arxiv.org/abs/1905.13715 (departures: the paper does
@@ -95,7 +95,12 @@ def recurrent_(
     """
     initializers = _initializers(kind, gain, beta, direction)
     if isinstance(module, _Ours):
-        for each in module.all_directions():
+        directions = module.all_directions()
+        if not directions[0].has_matrix or any(c.is_complex for c in directions[0].constraints()):
+            raise ValueError(
+                f"expected a layer with real recurrent matrices, got {type(module).__name__}"
+            )
+        for each in directions:
             _fill_ours(each, kind, initializers, generator)
     elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
         _fill_torch(module, kind, initializers, generator)
@@ -163,11 +168,9 @@ def _fill_ours(
     """Fill one layer and direction of ours, each W through its constraint.
 
     Raises:
-        ValueError: If a W is complex, or there are too few gates.
+        ValueError: If there are too few gates.
     """
     n, constraints = direction.hidden_size, direction.constraints()
-    if any(constraint.is_complex for constraint in constraints):
-        raise ValueError(f"expected real recurrent matrices, got {direction}")
     _check_gates(kind, len(constraints))
     for gate, constraint in enumerate(constraints):
         W = torch.empty(n, n, dtype=constraint.dtype, device=constraint.device)

@@ -64,6 +64,7 @@ class AbstractDirection(nn.Module, ABC):
 
     input_bias: Parameter | None
     outputs_states = True  # whether the outputs are the states, or real parts of them
+    has_matrix = True  # whether a matrix multiplies the state; else numbers scale its entries
 
     def __init__(self, config: DirectionConfig) -> None:
         super().__init__()

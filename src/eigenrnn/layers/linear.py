@@ -21,9 +21,8 @@ from eigenrnn.layers.direction import (
 )
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
-from eigenrnn.ops import linear
 from eigenrnn.ops.dispatch import in_forced_block
-from eigenrnn.ops.linear import BACKENDS
+from eigenrnn.ops.linear import BACKENDS, evaluate
 from eigenrnn.ops.time_steps import running
 from eigenrnn.tracing import autocasts, is_eager
 
@@ -32,7 +31,17 @@ _D = TypeVar("_D", bound="LRUDirection | MinGRUDirection")
 __all__ = ["LRU", "LRUDirection", "MinGRU", "MinGRUDirection"]
 
 
-class LRUDirection(AbstractDirection):
+class _DiagonalDirection(AbstractDirection):
+    """The base class of the directions here: their recurrent matrices are diagonal."""
+
+    has_matrix = False
+
+    def matrices(self) -> list[Tensor]:
+        diagonal = self._concatenated() if self.frozen is None else self.frozen
+        return [diagonal.diag()]
+
+
+class LRUDirection(_DiagonalDirection):
     r"""One LRU layer in one direction.
 
     The formulas are those of `LRU`. Complex weights and states are stored as real numbers: the
@@ -87,10 +96,6 @@ class LRUDirection(AbstractDirection):
         r"""The input map :math:`\gamma \odot B`, its real parts and its imaginary ones."""
         return self.weight_ih.unflatten(0, (-1, self.hidden_size)) * self.gamma_log.exp()[:, None]
 
-    def matrices(self) -> list[Tensor]:
-        diagonal = self._concatenated() if self.frozen is None else self.frozen
-        return [diagonal.diag()]
-
     @without_autocast
     def forward(
         self,
@@ -108,7 +113,7 @@ class LRUDirection(AbstractDirection):
         parts = self.state_size // self.hidden_size  # 2 of complex numbers, 1 of real ones
         B = self.scaled_input.transpose(0, 1)  # (N, parts, M)
         u = F.linear(x, B.flatten(0, 1)).to(wide)
-        h, last = linear(
+        h, last = evaluate(
             u if parts == 1 else torch.view_as_complex(u.unflatten(2, (-1, 2))),
             decay,
             h0.to(wide) if parts == 1 else torch.complex(*h0.to(wide).chunk(2, dim=1)),
@@ -216,14 +221,16 @@ class LRU(_LinearLayer[LRUDirection]):
         device: The device of the weights.
         dtype: The real dtype of the weights; the eigenvalues stay in float32 or better.
         constraint: A function of N that returns the set of the eigenvalues: `DiagonalDisc`,
-            `DiagonalRing` or `DiagonalSegment`, for instance
-            ``partial(DiagonalDisc, r_min=0.9, r_max=0.999)``. States are real if the set is.
+            `DiagonalRing` or `DiagonalSegment`. States are real if the set is.
         trainable_h0: Whether the initial states are trained; initialised to zero.
         locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
             a new mask at each.
         backend: The name of the implementation of the recurrence; the fastest available by
             default.
         generator: The generator that draws the weights; torch's global one by default.
+        set_options: Further keyword arguments of the constraint, such as `r_min` and `r_max` of
+            `DiagonalDisc`: the radii of the ring of the initial eigenvalues. With moduli near
+            one the states remember more time steps.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, 2N)` or :math:`(L D, 2N)` for L layers of D directions, real parts
@@ -231,16 +238,17 @@ class LRU(_LinearLayer[LRUDirection]):
         output: :math:`(T, B, D N)`, in the layout of the input.
         h_n: as h0.
     Raises:
-        ValueError: If a size, a probability or a shape is invalid, or the constraint is not a set
-            of diagonal matrices.
-        TypeError: If `constraint` does not return a `Constraint`, or dtypes differ.
+        ValueError: If a size, a probability, a radius or a shape is invalid, or the constraint is
+            not a set of diagonal matrices.
+        TypeError: If `constraint` does not return a `Constraint` or has no such option, or dtypes
+            differ.
     Source:
         Orvieto et al., ICML 2023, section 3 and appendix A. https://arxiv.org/abs/2303.06349
         (departures: D is a full matrix, so that the output may have another size than the input;
         the outputs have a bias). Locked dropout: Gal and Ghahramani, NeurIPS 2016.
         https://arxiv.org/abs/1512.05287 (departures: only between layers, as in AWD-LSTM).
     Example:
-        >>> layer = LRU(2, 8, constraint=partial(DiagonalDisc, r_min=0.9))
+        >>> layer = LRU(2, 8, r_min=0.9, r_max=0.999)
         >>> output, h_n = layer(torch.randn(5, 3, 2))
         >>> output.shape, h_n.shape, bool((layer.spectrum().abs() < 1).all())
         (torch.Size([5, 3, 8]), torch.Size([1, 3, 16]), True)
@@ -261,12 +269,15 @@ class LRU(_LinearLayer[LRUDirection]):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        constraint: Callable[[int], Constraint] = DiagonalDisc,
+        constraint: Callable[..., Constraint] = DiagonalDisc,
         trainable_h0: bool = False,
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
+        **set_options: Any,
     ) -> None:
+        if set_options and callable(constraint):
+            constraint = partial(constraint, **set_options)
         initializers: dict[str, Sequence[Initializer]] = {
             "weight_ih": [partial(_fan_normal_, factor=0.5)],
             "weight_out": [partial(_fan_normal_, factor=2.0)],  # over the 2N numbers of a state
@@ -294,7 +305,7 @@ class LRU(_LinearLayer[LRUDirection]):
         )
 
 
-class MinGRUDirection(AbstractDirection):
+class MinGRUDirection(_DiagonalDirection):
     r"""One minGRU layer in one direction: an update gate, a candidate and no recurrent matrix.
 
     The formulas are those of `MinGRU`.
@@ -313,10 +324,6 @@ class MinGRUDirection(AbstractDirection):
         self.decays = decays
         self.input_bias = self._parameter("input_bias", 2 * self.hidden_size)
 
-    def matrices(self) -> list[Tensor]:
-        diagonal = self._concatenated() if self.frozen is None else self.frozen
-        return [diagonal.diag()]
-
     @without_autocast
     def forward(
         self,
@@ -328,7 +335,7 @@ class MinGRUDirection(AbstractDirection):
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         scaled, decay = self._terms(x)
-        return linear(
+        return evaluate(
             scaled,
             decay,
             h0.to(scaled.dtype),

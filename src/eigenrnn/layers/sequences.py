@@ -19,6 +19,7 @@ __all__ = [
     "sort_states",
     "sorted_lengths",
     "unsort_states",
+    "with_data",
 ]
 
 
@@ -86,7 +87,11 @@ def pack_like(
     lengths: Tensor,  # (B,)
 ) -> PackedSequence:
     """Pack outputs with the lengths and the order of a packed batch."""
-    data = pack_padded_sequence(output, lengths).data
+    return with_data(packed, pack_padded_sequence(output, lengths).data)
+
+
+def with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
+    """Return a packed batch with other data of the same lengths and order."""
     indices = (packed.sorted_indices, packed.unsorted_indices)
     return PackedSequence(data, packed.batch_sizes, *indices)
 

@@ -31,7 +31,8 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
     Returns:
         The layer.
     Raises:
-        ValueError: If the rate is not in [0, 1), or the layer is not a recurrent one.
+        ValueError: If the rate is not in [0, 1), or the layer is not a recurrent one, or has no
+            recurrent matrices.
     Source:
         Merity, Keskar and Socher, ICLR 2018, section 2. https://arxiv.org/abs/1708.02182
         (departures: none).
@@ -43,11 +44,22 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
     if not 0 <= rate < 1:
         raise ValueError(f"expected 0 <= rate < 1, got {rate}")
     if isinstance(layer, Stacked):
-        for direction in layer.all_directions():
+        directions = layer.all_directions()
+        if not directions[0].has_matrix:
+            raise ValueError(
+                f"expected a layer with recurrent matrices, got {type(layer).__name__}, whose "
+                "units are independent of each other"
+            )
+        for direction in directions:
             direction.weight_drop = rate
         return layer
     if not isinstance(layer, nn.RNNBase):
         raise ValueError(f"expected a recurrent layer, got {type(layer).__name__}")
+    _drop_weights_of_torch(layer, rate)
+    return layer
+
+
+def _drop_weights_of_torch(layer: nn.RNNBase, rate: float) -> None:
     flat: list[str] = vars(layer)["_flat_weights_names"]  # no public list
     for name in [name for name in flat if name.startswith("weight_hh")]:
         existing = _registered_dropout(layer, name)
@@ -56,7 +68,6 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
         elif rate:
             parametrize.register_parametrization(layer, name, WeightDropout(rate), unsafe=True)
             rebuild_each_pass(layer)
-    return layer
 
 
 class WeightDropout(nn.Module):

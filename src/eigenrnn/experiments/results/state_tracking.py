@@ -70,6 +70,11 @@ class TrackedRow:
         return cast("StateTracking", self.row.task).group
 
     @property
+    def network(self) -> str:
+        """The label of the row without the size and the group."""
+        return self.row.label.removesuffix(f" {self.row.hidden_size} {self.group}")
+
+    @property
     def longest(self) -> list[int]:
         """The longest length above 0.9 of each run, on the test set."""
         return [int(run.best["test"]["longest"]) for run in self.runs]
@@ -175,21 +180,17 @@ class AccuracyByLength(Analysis):
 
     Args:
         panels: By the title of a panel, the accuracy at each length, by network.
-        trained: The length of the training words.
     """
 
     panels: Mapping[str, Mapping[str, Mapping[int, float]]]
-    trained: int
 
     def plot(self) -> "Figure":
         figure, axes = plot.canvas(min(2, len(self.panels)), -(-len(self.panels) // 2))
         for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
-            lengths = list(next(iter(networks.values())))
-            series = {name: list(accuracy.values()) for name, accuracy in networks.items()}
-            part.axvline(self.trained, color="0.6", linewidth=0.8)
-            plot.lines(part, np.array(lengths, np.float64), series, marker="o")
-            part.set_ylim(-0.05, 1.05)
-            plot.label(part, "letters read", "accuracy", title)
+            accuracies = [list(each.values()) for each in networks.values()]
+            lengths = [str(length) for length in next(iter(networks.values()))]
+            plot.shares(part, accuracies, list(networks), lengths, "accuracy")
+            plot.label(part, "letters read", "", title)
         for unused in axes[len(self.panels) :]:
             unused.set_visible(False)
         return figure
@@ -210,40 +211,51 @@ class AccuracyByLength(Analysis):
 
 @dataclass(frozen=True)
 class Eigenvalues(Analysis):
-    """The eigenvalues of trained recurrent matrices, one panel for each network.
+    """The eigenvalues of trained recurrent matrices, one row of panels for each recipe.
 
     Args:
-        panels: The eigenvalues, by the title of a panel.
-        columns: The number of panels side by side.
+        panels: By the title of a row, the eigenvalues of each network.
     """
 
-    panels: Mapping[str, Complexes]
-    columns: int
+    panels: Mapping[str, Mapping[str, Complexes]]
 
     def plot(self) -> "Figure":
-        figure, axes = plot.canvas(self.columns, -(-len(self.panels) // self.columns))
-        for part, (title, eigenvalues) in zip(axes, self.panels.items(), strict=False):
-            plot.plane(part, {title: eigenvalues})
-            plot.label(part, "real part", "imaginary part", title)
-        for unused in axes[len(self.panels) :]:
-            unused.set_visible(False)
+        columns = max(len(networks) for networks in self.panels.values())
+        figure, axes = plot.canvas(columns, len(self.panels), panel=(2.4, 2.4))
+        for number, (title, networks) in enumerate(self.panels.items()):
+            row = axes[number * columns : (number + 1) * columns]
+            for part, (name, eigenvalues) in zip(row, networks.items(), strict=False):
+                plot.plane(part, {name: eigenvalues})
+                plot.label(part, "", title if part is row[0] else "", name)
+            for unused in row[len(networks) :]:
+                unused.set_visible(False)
         return figure
 
     def table(self) -> Table:
-        z = np.concatenate(list(self.panels.values()))
-        names = np.repeat(list(self.panels), [len(each) for each in self.panels.values()])
-        return {"network": names, "real": z.real, "imaginary": z.imag, "modulus": np.abs(z)}
+        entries = [
+            (panel, name, eigenvalue)
+            for panel, networks in self.panels.items()
+            for name, eigenvalues in networks.items()
+            for eigenvalue in eigenvalues
+        ]
+        panels, names, eigenvalues = zip(*entries, strict=True)
+        z = np.array(eigenvalues)
+        columns = {"real": z.real, "imaginary": z.imag, "modulus": np.abs(z)}
+        return {"panel": np.array(panels), "network": np.array(names)} | columns
 
 
 def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:
     """Return the accuracy by length of all networks, one panel for each recipe."""
     panels: dict[str, dict[str, dict[int, float]]] = {}
     for row in rows:
-        panels.setdefault(row.recipe.name, {})[row.row.label] = row.accuracies()
-    return AccuracyByLength(panels, cast("StateTracking", rows[0].row.task).length)
+        panels.setdefault(row.recipe.name, {})[row.network] = row.accuracies()
+    return AccuracyByLength(panels)
 
 
 def eigenvalue_figure(rows: Sequence[TrackedRow]) -> Eigenvalues:
-    """Return the eigenvalues of the networks with a single recurrent matrix, by group."""
-    known = {row.row.label: row.eigenvalues for row in rows if row.eigenvalues is not None}
-    return Eigenvalues(known, columns=4)
+    """Return the eigenvalues of the networks with a single recurrent matrix, by recipe."""
+    panels: dict[str, dict[str, Complexes]] = {}
+    for row in rows:
+        if row.eigenvalues is not None:
+            panels.setdefault(row.recipe.name, {})[row.network] = row.eigenvalues
+    return Eigenvalues(panels)

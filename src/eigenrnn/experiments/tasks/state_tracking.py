@@ -3,9 +3,10 @@
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from eigenrnn.experiments.tasks.base import Batch, check_at_least, check_choices
+from eigenrnn.errors import check_positive_integer
+from eigenrnn.experiments.tasks.base import Batch, check_choices
 from eigenrnn.experiments.tasks.synthetic import Examples, Synthetic, symbol_loss
 
 __all__ = ["StateTracking"]
@@ -100,10 +102,11 @@ class StateTracking(Synthetic):
         super().__post_init__()
         _kind_and_size(self.group)
         check_choices(self, letters=Letters)
-        check_at_least(self, 1, "length")
-        lengths = self.test_lengths
-        if not lengths or lengths[0] < 1 or list(lengths) != sorted(set(lengths)):
-            raise ValueError(f"expected test_lengths >= 1 in ascending order, got {lengths}")
+        check_positive_integer("length", self.length)
+        if not _are_lengths(self.test_lengths):
+            raise ValueError(
+                f"expected test_lengths >= 1 in ascending order, got {self.test_lengths!r}"
+            )
 
     @property
     def input_size(self) -> int:
@@ -190,13 +193,23 @@ class StateTracking(Synthetic):
         return Batch(inputs, torch.from_numpy(products.astype(np.int64)))
 
 
-def _kind_and_size(group: str) -> tuple[str, int]:
+def _are_lengths(value: object) -> bool:
+    """Return whether a value is several positive integers in ascending order."""
+    if not isinstance(value, tuple | list) or not value:
+        return False
+    lengths = cast("Sequence[object]", value)
+    if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in lengths):
+        return False
+    return list(lengths) == sorted(set(cast("Sequence[int]", lengths)))
+
+
+def _kind_and_size(group: object) -> tuple[str, int]:
     """Return the letter and the number of a group's name.
 
     Raises:
         ValueError: If there is no such group.
     """
-    found = re.fullmatch(r"([ZSA])(\d{1,3})", group)
+    found = re.fullmatch(r"([ZSA])([1-9]\d{0,2})", group) if isinstance(group, str) else None
     if found is not None:
         kind, size = found[1], int(found[2])
         least, largest = _SIZES[kind]

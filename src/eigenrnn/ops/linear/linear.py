@@ -29,7 +29,7 @@ from eigenrnn.ops.linear.reference import LinearReference
 from eigenrnn.ops.linear.scan import LinearLoop, LinearScan
 from eigenrnn.tracing import autocasts, is_traced
 
-__all__ = ["BACKENDS", "linear"]
+__all__ = ["BACKENDS", "evaluate", "linear"]
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
@@ -91,8 +91,32 @@ def linear(
         tensor([[3.0000, 1.7500]])
     """
     check_flags(reverse=reverse, last_only=last_only)
+    _check_tensors(LinearOperands(x, decay, cast("Tensor", h0)))
+    states = evaluate(
+        x,
+        decay,
+        h0,
+        batch_sizes=batch_sizes,
+        reverse=reverse,
+        last_only=last_only,
+        backend=backend,
+    )
+    _warn_of_growth(decay)
+    return states
+
+
+def evaluate(
+    x: Tensor,  # (T, B, N)
+    decay: Tensor,  # (N,) or (T, B, N)
+    h0: Tensor | None = None,  # (B, N)
+    *,
+    batch_sizes: Sequence[int] | None = None,
+    reverse: bool = False,
+    last_only: bool = False,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+    """Evaluate the recurrence like `linear`, with a decay that a constraint bounds: no warning."""
     operands = LinearOperands(x, decay, cast("Tensor", h0))
-    _check_tensors(operands)
     check_operand_shapes(operands)
     options = LinearOptions(batch_sizes, reverse, last_only)
     if not autocasts(x.device.type):
@@ -105,14 +129,13 @@ def _run(
     operands: LinearOperands, options: LinearOptions, backend: str | None
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     """Check what depends on dtypes, which autocast may change, and run a backend."""
-    x, decay = operands.x, operands.decay
+    x = operands.x
     if cast("Tensor | None", operands.h0) is None:
         operands = operands._replace(h0=x.new_zeros(x.shape[1:]))
     check_operand_dtypes(operands)
     if exports_scan(backend):
         lengths, options = lengths_of(options)
         return export_linear(operands, options, lengths)
-    _warn_of_growth(decay)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
     size = x.shape[2] * (1 + x.is_complex())
@@ -143,5 +166,5 @@ def _warn_of_growth(decay: Tensor) -> None:
         warnings.warn(
             f"expected decays of modulus at most 1, got {largest:.6g}: states grow exponentially "
             "with the number of steps",
-            stacklevel=4,  # the line that calls `linear`
+            stacklevel=3,  # the line that calls `linear`
         )

@@ -58,7 +58,8 @@ def check_operand_shapes(operands: LinearOperands) -> None:
     if x.dim() != 3 or x.shape[0] < 1:
         raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     T, B, N = x.shape
-    if decay.shape not in ((N,), (T, B, N)):
+    # one comparison: an export with a free T must not ask whether T is N
+    if decay.shape != ((N,) if decay.dim() == 1 else (T, B, N)):
         raise ValueError(
             f"expected decay of shape {(N,)} or {(T, B, N)} to go with x, got {tuple(decay.shape)}"
         )
