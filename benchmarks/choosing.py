@@ -13,7 +13,6 @@ import torch
 from rich.console import Console
 from torch import Generator, nn
 
-from eigenrnn.constraints import DiagonalDisc
 from eigenrnn.experiments.tasks import Adding, CharPTB, Copying, Series, Task
 from eigenrnn.experiments.tasks.base import model_for
 from eigenrnn.experiments.training import Settings, fit
@@ -49,7 +48,7 @@ def stack(
 
 
 # a state keeps what it read hundreds of steps ago
-SLOW_LRU = partial(LRU, constraint=partial(DiagonalDisc, r_min=0.99, r_max=0.999))
+SLOW_LRU = partial(LRU, r_min=0.99, r_max=0.999)
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     "ScoRNN": ScoRNN,

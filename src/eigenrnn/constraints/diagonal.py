@@ -53,7 +53,8 @@ class DiagonalDisc(AbstractDiagonal):
     .. math:: W = \operatorname{diag}(\lambda), \qquad
         \lambda_j = \exp(-e^{\nu_j} + i e^{\theta_j})
 
-    Every eigenvalue has a modulus below one, so states cannot grow exponentially. Initially the
+    Values of :math:`\nu_j` and :math:`\theta_j` above 4 count as 4, so that gradients cannot
+    overflow. Every eigenvalue has a modulus below one, so states cannot grow exponentially. Initially the
     eigenvalues are uniform on the ring between the radii `r_min` and `r_max`, with angles below
     `phase`.
 
@@ -72,7 +73,7 @@ class DiagonalDisc(AbstractDiagonal):
             is not in (0, 2 pi].
     Source:
         Orvieto et al., ICML 2023, lemma 3.2 and section 3.3. https://arxiv.org/abs/2303.06349
-        (departures: none).
+        (departures: the limit of 4).
     Example:
         >>> bool((DiagonalDisc(8, r_min=0.9).diagonal().abs() > 0.89).all())
         True
@@ -212,8 +213,8 @@ class DiagonalSegment(AbstractDiagonal):
     .. math:: W = \operatorname{diag}(\lambda), \qquad
         \lambda_j = l + (u - l) \sigma(a_j)
 
-    A negative eigenvalue changes the sign of its state at every step. Linear recurrences without
-    them cannot compute the parity of a sequence.
+    A negative eigenvalue changes the sign of its state at every step. In finite precision, linear
+    recurrences with positive eigenvalues only cannot compute the parity of a sequence.
 
     Args:
         size: The number N of rows and columns.

@@ -55,7 +55,6 @@ def _quoted(label: str, value: float, source: str) -> Quoted:
     return Quoted(label, reported)
 
 
-_LONG = replace(_SETTINGS, epochs=10)
 _SINGLE = replace(_SETTINGS, epochs=20, lr=1e-3, lr_recurrent=1e-4, weight_decay=0.0)
 _SLOW = {"constraint": partial(DiagonalDisc, r_min=0.999, r_max=0.9999)}
 """Options of an LRU whose states keep the first of 784 pixels."""
@@ -71,7 +70,7 @@ RECIPES = (
         summary="Permuted MNIST at about 135,000 parameters: residual stacks of four layers.",
         rows=(
             _stack("LRU", LRU, 68, 132_610),
-            _stack("slow LRU", LRU, 68, 132_610, options=_SLOW, settings=_LONG),
+            _stack("slow LRU", LRU, 68, 132_610, options=_SLOW),
             _stack("scoRNN", ScoRNN, 96, 132_106),
             _stack("NC-GRU", NCGRU, 66, 133_330),
             _quoted("UnICORNN", 0.984, "Rusch and Mishra, ICML 2021"),
