@@ -8,6 +8,7 @@ from eigenrnn.constraints import DiagonalDisc
 from eigenrnn.experiments.recipes.recipe import Quoted, Recipe, Reported, Row, stack_model
 from eigenrnn.experiments.tasks import PixelMNIST
 from eigenrnn.experiments.training import Settings
+from eigenrnn.init import constant_
 from eigenrnn.layers import LRU, NCGRU, AsRNN, ExpRNN, ScoRNN
 
 __all__ = ["RECIPES"]
@@ -58,6 +59,8 @@ def _quoted(label: str, value: float, source: str) -> Quoted:
 _SINGLE = replace(_SETTINGS, epochs=20, lr=1e-3, lr_recurrent=1e-4, weight_decay=0.0)
 _SLOW = {"constraint": partial(DiagonalDisc, r_min=0.999, r_max=0.9999)}
 """Options of an LRU whose states keep the first of 784 pixels."""
+_BOUNDED = {"nonlinearity": "tanh", "update_bias_init": partial(constant_, value=-4.0)}
+"""Options of an NC-GRU without exploding gradients: with modReLU they reach 1e12 in a stack."""
 _BLOCK = {
     "model_factory": partial(stack_model, width=16, depth=1, mixer="mlp"),
     "options": _SLOW,
@@ -72,7 +75,7 @@ RECIPES = (
             _stack("LRU", LRU, 68, 132_610),
             _stack("slow LRU", LRU, 68, 132_610, options=_SLOW),
             _stack("scoRNN", ScoRNN, 96, 132_106),
-            _stack("NC-GRU", NCGRU, 66, 133_330),
+            _stack("tanh NC-GRU", NCGRU, 66, 133_330, options=_BOUNDED),
             _quoted("UnICORNN", 0.984, "Rusch and Mishra, ICML 2021"),
             _quoted("coRNN", 0.9734, "Rusch and Mishra, ICLR 2021"),
             _quoted("asRNN", 0.9696, "Nguyen-Duy, Pham and Nguyen, ICLR 2023 tiny papers"),
