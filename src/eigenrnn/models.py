@@ -16,7 +16,7 @@ from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
-from eigenrnn.residual_stack import ResidualStack, last_output, new_linear
+from eigenrnn.residual_stack import ResidualStack, last_output, new_linear, output_width
 
 __all__ = [
     "Dropouts",
@@ -244,7 +244,7 @@ def _check_layers(width: int, layers: Sequence[RecurrentLayer]) -> int:
             raise ValueError(
                 f"expected layer {number} with input_size={width}, got {layer.input_size}"
             )
-        width = int(getattr(layer, "output_size", layer.proj_size or layer.hidden_size))
+        width = output_width(layer)
     return width
 
 
@@ -297,9 +297,7 @@ class SequenceModel(nn.Module):
         super().__init__()
         self.layer = layer
         self.readout = readout
-        directions = 2 if layer.bidirectional else 1
-        width = int(getattr(layer, "output_size", directions * layer.hidden_size))
-        self.head = new_linear(width, output_size, generator=generator)
+        self.head = new_linear(output_width(layer), output_size, generator=generator)
         if head_init is not None:
             head_init(self.head.weight, generator=generator)
         if head_bias_init is not None:

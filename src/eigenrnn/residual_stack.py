@@ -16,7 +16,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
 from eigenrnn.ops.dispatch import exports_scan
 
-__all__ = ["Mixer", "ResidualStack", "last_output", "new_linear"]
+__all__ = ["Mixer", "ResidualStack", "last_output", "new_linear", "output_width"]
 
 Norm = Literal["layer", "rms"]
 Mixer = Literal["glu", "mlp"]
@@ -37,7 +37,7 @@ class _Block(nn.Module):
 
     def __init__(
         self,
-        layer: nn.Module,
+        layer: Stacked[Any] | nn.RNNBase,
         width: int,
         norm: Norm | None,
         mixer: Mixer | None,
@@ -47,7 +47,7 @@ class _Block(nn.Module):
         super().__init__()
         self.norm = _NORMS[norm](width)
         self.layer = layer
-        outputs = _output_size(layer)
+        outputs = output_width(layer)
         self.projection = (
             nn.Identity() if outputs == width else new_linear(outputs, width, generator=generator)
         )
@@ -463,12 +463,11 @@ def _initial_state(layer: nn.Module, batch_size: int | None) -> Any:
     return h
 
 
-def _output_size(layer: nn.Module) -> int:
-    if isinstance(layer, Stacked):
+def output_width(layer: "Stacked[Any] | ResidualStack | nn.RNNBase") -> int:
+    """Return the number of features of the output of a layer, ours or torch's."""
+    if not isinstance(layer, nn.RNNBase):
         return layer.output_size
-    torch_layer = cast("nn.RNNBase", layer)
-    directions = 2 if torch_layer.bidirectional else 1
-    return directions * (torch_layer.proj_size or torch_layer.hidden_size)
+    return (2 if layer.bidirectional else 1) * (layer.proj_size or layer.hidden_size)
 
 
 def _checked_layer(layer: object, width: int) -> Any:

@@ -239,9 +239,14 @@ class Eigenvalues(Analysis):
             for eigenvalue in eigenvalues
         ]
         panels, names, eigenvalues = zip(*entries, strict=True)
-        z = np.array(eigenvalues)
-        columns = {"real": z.real, "imaginary": z.imag, "modulus": np.abs(z)}
-        return {"panel": np.array(panels), "network": np.array(names)} | columns
+        z = np.array(eigenvalues, dtype=np.complex128)
+        return {
+            "panel": np.array(panels),
+            "network": np.array(names),
+            "real": z.real,
+            "imaginary": z.imag,
+            "modulus": np.abs(z),
+        }
 
 
 def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:

@@ -5,6 +5,7 @@ README.md in this folder has the derivation.
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -60,39 +61,27 @@ def in_chunks(
     whole = T // length * length
     h = x.new_empty(x.shape)
     # an incomplete chunk runs last
-    main, rest = (
-        (slice(T - whole, T), slice(0, T - whole))
-        if reverse
-        else (
-            slice(0, whole),
-            slice(whole, T),
-        )
-    )
-    chunks = whole // length, length, B, N
-    xs, hs = x[main].reshape(chunks), h[main].view(chunks)
-    factors = decay[main].reshape(chunks) if gated else decay
+    main, rest = slice(0, whole), slice(whole, T)
+    if reverse:
+        main, rest = slice(T - whole, T), slice(0, T - whole)
+    count = whole // length
+    xs, hs = (each[main].view(count, length, B, N) for each in (x.contiguous(), h))
+    # a constant decay is the same in all chunks and sequences
+    factors = decay[main].reshape(xs.shape) if gated else decay.expand(1, length, 1, N)
+    products = x.new_empty(factors.shape)  # of the decays since the chunk began
     order = list(reversed(range(length)) if reverse else range(length))
-    products = x.new_empty(chunks if gated else (length, N))  # of the decays since the chunk began
-    for before, j in zip([None, *order], order, strict=False):
-        now = factors[:, j] if gated else factors
-        if before is None:
-            hs[:, j].copy_(xs[:, j])
-            (products[:, j] if gated else products[j]).copy_(now)
-            continue
-        torch.addcmul(xs[:, j], now, hs[:, before], out=hs[:, j])
-        if gated:
-            torch.mul(products[:, before], now, out=products[:, j])
-        else:
-            torch.mul(products[before], now, out=products[j])
-    entering, end = x.new_empty(whole // length, B, N), order[-1]
+    begin, end = order[0], order[-1]
+    hs[:, begin].copy_(xs[:, begin])
+    products[:, begin].copy_(factors[:, begin])
+    for before, j in pairwise(order):
+        torch.addcmul(xs[:, j], factors[:, j], hs[:, before], out=hs[:, j])
+        torch.mul(products[:, before], factors[:, j], out=products[:, j])
+    entering, ends = x.new_empty(count, B, N), products[:, end].expand(count, -1, N)
     state = h0
-    for k in range(whole // length - 1, -1, -1) if reverse else range(whole // length):
+    for k in reversed(range(count)) if reverse else range(count):
         entering[k] = state
-        state = torch.addcmul(hs[k, end], products[k, end] if gated else products[end], state)
-    if gated:
-        hs.addcmul_(products, entering.unsqueeze(1))
-    else:
-        hs.addcmul_(products.unsqueeze(1), entering.unsqueeze(1))
+        state = torch.addcmul(hs[k, end], ends[k], state)
+    hs.addcmul_(products, entering.unsqueeze(1))
     if whole < T:
         h[rest] = step_by_step(x[rest], decay[rest] if gated else decay, state, reverse)
     return h
