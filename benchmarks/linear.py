@@ -173,10 +173,8 @@ def print_others(rounds: int, shapes: list[tuple[int, int, int]], *, with_backwa
     for shape in shapes:
         for dtype in dtypes:
             torch.compiler.reset()  # a function is compiled a limited number of times
-            x, g = (
-                torch.randn(shape, dtype=dtype, requires_grad=True),
-                torch.randn(shape, dtype=dtype),
-            )
+            x = torch.randn(shape, dtype=dtype, requires_grad=True)
+            g = torch.randn(shape, dtype=dtype)
             decay = torch.full((shape[2],), 0.99, dtype=dtype, requires_grad=True)
             arguments = (x, decay, g) if with_backward else (x, decay)
             timed = forward_and_backward if with_backward else forward

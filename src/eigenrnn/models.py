@@ -92,7 +92,8 @@ class LanguageModel(nn.Module):
         outputs: :math:`(T, B, K)`, the logits.
     Raises:
         ValueError: If the sizes of two layers do not match, a layer is bidirectional or batch
-            first, or the last one has another size than a tied embedding.
+            first, the last one has another size than a tied embedding, or weights are to be
+            dropped in a `ResidualStack` or a layer without recurrent matrices.
     Source:
         Merity, Keskar and Socher, ICLR 2018, sections 2 to 4. https://arxiv.org/abs/1708.02182
         (departures: none).

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import uniform_
 from eigenrnn.layers.direction import hooks
+from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.sequences import Lengths, sorted_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_input, check_step
@@ -100,7 +101,8 @@ class ResidualStack(nn.Module):
 
     Args:
         make_layer: A function of the width that returns a new recurrent layer with that many
-            inputs, time first; called once per block. The layer may have any number of units.
+            inputs, time first; called once per block. The layer may have any number of units. The
+            other parts of the stack have the device and the dtype of the first one.
         width: The number of features of the residual stream.
         depth: The number of blocks.
         norm: The norm before each layer: ``"layer"`` (LayerNorm), ``"rms"`` (RMSNorm) or None.
@@ -180,10 +182,9 @@ class ResidualStack(nn.Module):
             _Block(layer, self.width, norm, mixer, dropout, generator) for layer in layers
         )
         self.norm = _NORMS[norm](self.width)
-        self._state_sizes = sizes_of_states[0]
-        self._state_counts = [_state_count(layer) for layer in layers]
-        for part in self._own_parts():
-            part.to(self._weight)  # the device and the dtype of the layers
+        parts = [part for b in self.blocks for part in b.children() if part is not b.layer]
+        for part in (self.encoder, *parts, self.norm):
+            part.to(self._weight)
 
     def forward(
         self,
@@ -269,16 +270,6 @@ class ResidualStack(nn.Module):
         """The dtype that inputs must have."""
         return self._weight.dtype
 
-    def _own_parts(self) -> list[nn.Module]:
-        """Return all parts but the recurrent layers."""
-        parts = [
-            part
-            for block in self.blocks
-            for name, part in block.named_children()
-            if name != "layer"
-        ]
-        return [self.encoder, *parts, self.norm]
-
     @property
     def _weight(self) -> Tensor:
         layer = self.layers()[0]
@@ -363,12 +354,13 @@ class ResidualStack(nn.Module):
         if hx is None:
             return [None] * self.depth
         parts: tuple[Any, ...] = hx if isinstance(hx, tuple) else (hx,)
-        is_pair = len(self._state_sizes) > 1
-        if isinstance(hx, tuple) != is_pair or len(parts) != len(self._state_sizes):
+        is_pair = isinstance(self.layers()[0], LSTM | nn.LSTM)
+        if isinstance(hx, tuple) != is_pair or len(parts) != 1 + is_pair:
             expected = "a pair (h_0, c_0)" if is_pair else "one tensor"
             got = f"a tuple of {len(parts)}" if isinstance(hx, tuple) else type(hx).__name__
             raise TypeError(f"expected the initial states to be {expected}, got {got}")
-        split = [self._split_part(part, self._state_counts) for part in parts]
+        counts = [_state_count(layer) for layer in self.layers()]
+        split = [self._split_part(part, counts) for part in parts]
         return list(zip(*split, strict=True)) if is_pair else split[0]
 
     @staticmethod

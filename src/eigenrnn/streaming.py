@@ -41,7 +41,7 @@ class Stream:
     Args:
         model: A recurrent layer of eigenrnn with one direction, a `ResidualStack`, or a
             `SequenceModel` around one of them. A model applies its head at every step; its
-            `readout` is ignored. A layer of torch goes into a `ResidualStack` first.
+            `readout` is ignored. Layers of torch are accepted inside a `ResidualStack` only.
         batch_size: The number B of sequences that run side by side; by default a single one, whose
             tensors have no batch axis.
     Shape:
@@ -114,12 +114,12 @@ class Stream:
 
     @state.setter
     def state(self, state: State) -> None:
-        shape, dtype = tuple(self._states[0].shape), self._states[0].dtype
-        if len(self._states) == 1:
-            check_h0(state, shape, dtype)
+        shapes, dtype = [tuple(each.shape) for each in self._states], self._states[0].dtype
+        if len(shapes) == 1:
+            check_h0(state, shapes[0], dtype)
             state = cast("Tensor", state)
         else:
-            state = check_pair(state, shape, dtype)
+            state = check_pair(state, shapes, dtype)
         device = self._states[0].device
         for each in state if isinstance(state, tuple) else (state,):
             if each.device != device:

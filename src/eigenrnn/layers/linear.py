@@ -480,7 +480,7 @@ class MinGRU(_LinearLayer[MinGRUDirection]):
 
 
 def _positive(v: Tensor) -> Tensor:
-    """Return g(v), which is positive, continuous and increasing."""
+    """Return g(v), which is positive, continuous and increasing; at 0 with the left derivative."""
     above = F.relu(v)
     return above + torch.sigmoid(v - above)  # faster than torch.where
 

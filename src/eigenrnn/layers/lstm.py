@@ -241,9 +241,8 @@ class LSTM(Gated[LSTMDirection]):
             return super()._initial_states(None, batch_size, unbatched)
         batch = () if unbatched else (batch_size,)
         shape = len(self.directions), *batch, self.hidden_size
-        return super()._initial_states(
-            torch.cat(check_pair(hx, shape, self.weight_dtype), dim=-1), batch_size, unbatched
-        )
+        pair = check_pair(hx, (shape, shape), self.weight_dtype)
+        return super()._initial_states(torch.cat(pair, dim=-1), batch_size, unbatched)
 
 
 def _split(

@@ -1,6 +1,7 @@
 """Checks of the options and inputs of recurrent layers."""
 
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 from typing import cast
 
@@ -139,9 +140,9 @@ def check_step(x_t: object) -> None:
 
 
 def check_pair(
-    states: object, shape: tuple[int, ...], dtype: torch.dtype
+    states: object, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Check the initial states (h0, c0) of an LSTM, and return them.
+    """Check the initial states (h0, c0) of an LSTM, one shape for each, and return them.
 
     Raises:
         ValueError: If a shape is wrong.
@@ -150,7 +151,7 @@ def check_pair(
     if not isinstance(states, tuple) or len(cast("tuple[object, ...]", states)) != 2:
         raise TypeError(f"expected the pair (h0, c0) of states, got {type(states).__name__}")
     h0, c0 = cast("tuple[Tensor, Tensor]", states)
-    for state in (h0, c0):
+    for state, shape in zip((h0, c0), shapes, strict=True):
         check_h0(state, shape, dtype)
     return h0, c0
 

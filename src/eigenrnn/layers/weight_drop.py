@@ -45,7 +45,7 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
         raise ValueError(f"expected 0 <= rate < 1, got {rate}")
     if isinstance(layer, Stacked):
         directions = layer.all_directions()
-        if not directions[0].has_matrix:
+        if rate and not directions[0].has_matrix:
             raise ValueError(
                 f"expected a layer with recurrent matrices, got {type(layer).__name__}, whose "
                 "units are independent of each other"

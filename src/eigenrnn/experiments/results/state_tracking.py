@@ -65,16 +65,6 @@ class TrackedRow:
     eigenvalues: Complexes | None
 
     @property
-    def group(self) -> str:
-        """The group of the task."""
-        return cast("StateTracking", self.row.task).group
-
-    @property
-    def network(self) -> str:
-        """The label of the row without the size and the group."""
-        return self.row.label.removesuffix(f" {self.row.hidden_size} {self.group}")
-
-    @property
     def longest(self) -> list[int]:
         """The longest length above 0.9 of each run, on the test set."""
         return [int(run.best["test"]["longest"]) for run in self.runs]
@@ -253,7 +243,7 @@ def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:
     """Return the accuracy by length of all networks, one panel for each recipe."""
     panels: dict[str, dict[str, dict[int, float]]] = {}
     for row in rows:
-        panels.setdefault(row.recipe.name, {})[row.network] = row.accuracies()
+        panels.setdefault(row.recipe.name, {})[row.row.label] = row.accuracies()
     return AccuracyByLength(panels)
 
 
@@ -262,5 +252,5 @@ def eigenvalue_figure(rows: Sequence[TrackedRow]) -> Eigenvalues:
     panels: dict[str, dict[str, Complexes]] = {}
     for row in rows:
         if row.eigenvalues is not None:
-            panels.setdefault(row.recipe.name, {})[row.network] = row.eigenvalues
+            panels.setdefault(row.recipe.name, {})[row.row.label] = row.eigenvalues
     return Eigenvalues(panels)
