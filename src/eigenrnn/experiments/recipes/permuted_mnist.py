@@ -52,7 +52,7 @@ def _stack(label: str, layer: Any, width: int, parameters: int, **row_fields: An
 
 
 def _quoted(label: str, value: float, source: str) -> Quoted:
-    reported = Reported(value, source, rule="validation", note="quoted", decimals=4)
+    reported = Reported(value, source, rule="validation", note="quoted from its paper", decimals=4)
     return Quoted(label, reported)
 
 
