@@ -211,7 +211,7 @@ def shares(
     image = axes.imshow(
         np.asarray(values, dtype=np.float64), vmin=0, vmax=1, cmap="viridis", aspect="auto"
     )
-    axes.set_xticks(np.arange(len(columns)), columns)
+    axes.set_xticks(np.arange(len(columns)), columns, fontsize="small")
     axes.set_yticks(np.arange(len(rows)), rows, fontsize="small")
     axes.figure.colorbar(image, ax=axes).set_label(name)
 

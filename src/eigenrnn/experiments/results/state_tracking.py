@@ -175,7 +175,8 @@ class AccuracyByLength(Analysis):
     panels: Mapping[str, Mapping[str, Mapping[int, float]]]
 
     def plot(self) -> "Figure":
-        figure, axes = plot.canvas(min(2, len(self.panels)), -(-len(self.panels) // 2))
+        rows = -(-len(self.panels) // 2)
+        figure, axes = plot.canvas(min(2, len(self.panels)), rows, panel=(6.0, 3.8))
         for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
             accuracies = [list(each.values()) for each in networks.values()]
             lengths = [str(length) for length in next(iter(networks.values()))]
