@@ -22,7 +22,7 @@ from eigenrnn.layers.direction import (
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.dispatch import in_forced_block
-from eigenrnn.ops.linear import BACKENDS, evaluate
+from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
 from eigenrnn.ops.time_steps import running
 from eigenrnn.tracing import autocasts, is_eager
 
@@ -113,15 +113,12 @@ class LRUDirection(_DiagonalDirection):
         parts = self.state_size // self.hidden_size  # 2 of complex numbers, 1 of real ones
         B = self.scaled_input.transpose(0, 1)  # (N, parts, M)
         u = F.linear(x, B.flatten(0, 1)).to(wide)
-        h, last = evaluate(
+        operands = LinearOperands(
             u if parts == 1 else torch.view_as_complex(u.unflatten(2, (-1, 2))),
             decay,
             h0.to(wide) if parts == 1 else torch.complex(*h0.to(wide).chunk(2, dim=1)),
-            batch_sizes=batch_sizes,
-            reverse=reverse,
-            backend=backend,
-            last_only=last_only,
         )
+        h, last = evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
         return h if last_only else self._output(x, h, batch_sizes), last
 
     def step(
@@ -335,15 +332,8 @@ class MinGRUDirection(_DiagonalDirection):
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
         scaled, decay = self._terms(x)
-        return evaluate(
-            scaled,
-            decay,
-            h0.to(scaled.dtype),
-            batch_sizes=batch_sizes,
-            reverse=reverse,
-            backend=backend,
-            last_only=last_only,
-        )
+        operands = LinearOperands(scaled, decay, h0.to(scaled.dtype))
+        return evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
 
     def step(
         self,

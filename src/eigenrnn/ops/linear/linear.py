@@ -91,34 +91,22 @@ def linear(
         tensor([[3.0000, 1.7500]])
     """
     check_flags(reverse=reverse, last_only=last_only)
-    _check_tensors(LinearOperands(x, decay, cast("Tensor", h0)))
-    states = evaluate(
-        x,
-        decay,
-        h0,
-        batch_sizes=batch_sizes,
-        reverse=reverse,
-        last_only=last_only,
-        backend=backend,
-    )
+    operands = LinearOperands(x, decay, cast("Tensor", h0))
+    _check_tensors(operands)
+    states = evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
     _warn_of_growth(decay)
     return states
 
 
 def evaluate(
-    x: Tensor,  # (T, B, N)
-    decay: Tensor,  # (N,) or (T, B, N)
-    h0: Tensor | None = None,  # (B, N)
-    *,
-    batch_sizes: Sequence[int] | None = None,
-    reverse: bool = False,
-    last_only: bool = False,
-    backend: str | None = None,
+    operands: LinearOperands, options: LinearOptions, backend: str | None
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-    """Evaluate the recurrence like `linear`, with a decay that a constraint bounds: no warning."""
-    operands = LinearOperands(x, decay, cast("Tensor", h0))
+    """Evaluate the recurrence as `linear` does, without a warning of growth: for constraints.
+
+    Raises the errors of `linear`.
+    """
     check_operand_shapes(operands)
-    options = LinearOptions(batch_sizes, reverse, last_only)
+    x = operands.x
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
