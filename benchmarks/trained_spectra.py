@@ -2,7 +2,7 @@
 
 Run with ``python -m benchmarks.trained_spectra FOLDER ...``, where each folder holds the runs of a
 recipe, after these runs have been archived. The numbers of the best rate of each network are added
-to `results/state_tracking.json`; weights are not stored.
+to `reproduction/state_tracking.json`; weights are not stored.
 """
 
 import argparse
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from reproduction.archive import Archive, ArchivedRun
+from reproduction.state_tracking import SPECTRA, tracked_rows
 from torch import nn
 
 from eigenrnn.analysis import lyapunov, spectrum
@@ -19,8 +21,6 @@ from eigenrnn.experiments.recipes import Row
 from eigenrnn.experiments.recipes.results_files import recipe_of_folder
 from eigenrnn.experiments.recipes.runs import run_path
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results.archive import ArchivedRun
-from eigenrnn.experiments.results.state_tracking import SPECTRA, tracked_rows
 from eigenrnn.experiments.training.run_folder import RunFolder
 from eigenrnn.layers import LRU, RNN
 
@@ -54,13 +54,11 @@ def main() -> None:
     """Measure the runs at the best rate of each network, and write the file of the archive."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+", help="folders of recipes")
-    parser.add_argument("--archive", type=Path, default=Path("results"))
     options = parser.parse_args()
     folders = {recipe_of_folder(folder)[0]: folder for folder in options.folders}
-    file = options.archive / SPECTRA
-    entries = json.loads(file.read_text()) if file.exists() else []
+    entries = json.loads(SPECTRA.read_text()) if SPECTRA.exists() else []
     known = {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
-    for tracked in tracked_rows(options.archive, RECIPES):
+    for tracked in tracked_rows(Archive(), RECIPES):
         for run in tracked.runs if tracked.recipe.name in folders else ():
             key = (run.recipe, run.row, run.point, run.seed)
             if key in known:
@@ -73,7 +71,7 @@ def main() -> None:
             else:
                 print(*key, known[key]["lyapunov"], flush=True)
     lines = ",\n".join(json.dumps(known[key]) for key in sorted(known))
-    file.write_text(f"[\n{lines}\n]\n")
+    SPECTRA.write_text(f"[\n{lines}\n]\n")
 
 
 if __name__ == "__main__":

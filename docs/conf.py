@@ -6,6 +6,7 @@ from pathlib import Path
 import eigenrnn
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # reproduction
 
 project = "eigenrnn"
 author = "The eigenrnn authors"

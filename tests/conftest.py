@@ -87,6 +87,6 @@ def reproduced(reproduced_once, tmp_path):
 @pytest.fixture
 def archive(tmp_path):
     """An archive of runs without any."""
-    from eigenrnn.experiments.results import Archive
+    from reproduction.archive import Archive
 
     return Archive(tmp_path / "results")

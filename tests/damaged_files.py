@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from reproduction.archive import Archive, ArchivedRun
 
 from eigenrnn.experiments.cli.analyse import delete_earlier_files
 from eigenrnn.experiments.data import speech
@@ -32,7 +33,6 @@ from eigenrnn.experiments.data.text import (
     read_ptb_characters,
     read_text,
 )
-from eigenrnn.experiments.results import ArchivedRun
 from eigenrnn.experiments.sweep import Trial
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
 from eigenrnn.experiments.sweep.search_space import Range, Search
@@ -578,12 +578,13 @@ def run_readers() -> dict[str, Reader]:
     written = {k: v for k, v in asdict(RESULT).items() if k not in NOT_WRITTEN}
     look = {"step": 4, "spectrum": {"W": [[0.5, 0.5]]}, "henrici": {"W": 0.1}}
     archived = ArchivedRun("mine/table1", "row", "", 0, "ended", steps=8, parameters=12)
+    archived_line = f"{archived.to_line()}\n".encode()
     state = io.BytesIO()
     weights = {"W": torch.arange(6.0)}
     torch.save({"state": {"step": 4}, "train_step": {"model": weights}, "format": 1}, state)
 
-    def archive(folder: Path) -> str:
-        return ArchivedRun.read(folder / archived.relative_path).to_text()
+    def archive(folder: Path) -> list[str]:
+        return [run.to_line() for run in Archive(folder).runs()]
 
     def result(folder: Path) -> Result | None:
         return RunFolder(folder).read_result()
@@ -619,7 +620,7 @@ def run_readers() -> dict[str, Reader]:
             state.getvalue(),
             lambda f: json.dumps(checkpoint.load(f / "last.pt"), default=torch.Tensor.tolist),
         ),
-        "archive": Reader(str(archived.relative_path), archived.to_text().encode(), archive, bool),
+        "archive": Reader("mine.jsonl", archived_line, archive),
     }
 
 

@@ -4,10 +4,12 @@ import csv
 import json
 from dataclasses import dataclass, replace
 
+from reproduction.archive import Archive, ArchivedRun
+from reproduction.archive_runs import archive_runs
+
 from eigenrnn import ScoRNN
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes import Computed, Quoted, Recipe, Reported, Row, reproduce
-from eigenrnn.experiments.results import ArchivedRun, archive_runs
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from training_run import QUIET, one_thread
@@ -74,7 +76,7 @@ def run(recipe, folder, **options):
 def archived(archive, folder, **options):
     """Collect a folder and give the runs by recipe, row and seed."""
     archive_runs([folder], archive.folder, recipes(), **options)
-    return {(run.recipe, run.row, run.seed): run for run in archive.runs()}
+    return {(run.recipe, run.row, run.seed): run for run in Archive(archive.folder).runs()}
 
 
 def journal(folder, column, seed=0):

@@ -445,11 +445,11 @@ REFUSED = {
     # names
     "": (
         "expected a command among list, train, reproduce, sweep, predict, export, analyse, "
-        "compare, report, claims, archive, bench, collect; see eigenrnn --help"
+        "compare, report, bench, collect; see eigenrnn --help"
     ),
     "trian": (
         "expected a command, got 'trian' (did you mean train?); there are list, train, reproduce, "
-        "sweep, predict, export, analyse, compare, report, claims, archive, bench, collect"
+        "sweep, predict, export, analyse, compare, report, bench, collect"
     ),
     "list layer": (
         "expected a kind, got 'layer' (did you mean layers?); there are constraints, layers, "

@@ -151,11 +151,10 @@ SHORTENED = {
         "--steps 2000 --dynamics_every 200": "--steps 2 --dynamics_every 1",
     },
     "docs/reproducing.md": {
-        "run ncgru-parenthesis": "run nnrnn-fisher",  # a claim without training
+        "reproduction write  ": "reproduction write --out page.md  ",
         "table2 --quick": "table2 --quick --rows 'scoRNN 170'",
         '--rows "170"': "--rows 'scoRNN 170' --quick --out runs/table2",
         "--resume": "--resume --rows 'LSTM 128' --quick --out runs/table2",
-        "--all  ": "nonnormal/fig1  ",  # a recipe without training, in full
     },
     "docs/sweeps.md": {
         "steps: 10000": "steps: 2",
@@ -225,6 +224,7 @@ def test_commands_of_the_page_run_from_top_to_bottom(page, tmp_path, data_root):
         "EIGENRNN_DATA": str(data_root.resolve()),
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "120",
+        "PYTHONPATH": str(ROOT),  # of `python -m reproduction`
     }
     for block in blocks(page):
         if block.language == "yaml":

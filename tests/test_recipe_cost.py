@@ -2,9 +2,9 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from reproduction.archive import Archive, RunName
 
 from eigenrnn.experiments.cli.main import main
 from eigenrnn.experiments.data.files import DataFile, missing_file
@@ -22,7 +22,6 @@ from eigenrnn.experiments.tasks import (
 )
 from shrunken import TRAINED
 
-RESULTS = Path(__file__).parents[1] / "results"
 COPYING = TRAINED["scornn/fig1: scoRNN 190 T=1000"]
 
 
@@ -101,8 +100,9 @@ def test_the_last_step_is_evaluated_too():
 
 def test_an_estimate_is_close_to_the_recorded_processor_time():
     row = TRAINED["scornn/fig1: expRNN 190 T=2000"]
-    run = json.loads((RESULTS / "scornn-fig1/exprnn-190-t-2000/seed-0.json").read_text())
-    assert estimated_seconds(row) == pytest.approx(run["processor_seconds"], rel=0.25)
+    name = RunName("scornn/fig1", "expRNN 190 T=2000", "", 0, None)
+    (run,) = [run for run in Archive().runs() if run.name == name]
+    assert estimated_seconds(row) == pytest.approx(run.processor_seconds, rel=0.25)
 
 
 def test_an_lstm_takes_longer_than_a_network_with_one_matrix():

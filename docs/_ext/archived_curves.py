@@ -1,35 +1,34 @@
-"""A directive that draws the learning curves of the archived runs in results/."""
+"""Directives that draw the archived runs: learning curves, and the figures of a paper."""
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from reproduction.archive import ARCHIVE, Archive
+from reproduction.figures import curve_figures, paper_figures
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from two_themes import draw
 
 from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results.figures import curve_figures, main_figures
 
 
 class ArchivedCurves(SphinxDirective):
-    """One picture for each recipe and task; the argument is the folder of the archive.
+    """One picture for each recipe and task, or with the option `paper`, those of one paper."""
 
-    With the option `main`, the pictures that belong to the claims.
-    """
-
-    required_arguments = 1
-    option_spec: ClassVar[dict[str, Any]] = {"main": directives.flag}
+    option_spec: ClassVar[dict[str, Any]] = {"paper": directives.unchanged}
 
     def run(self) -> list[nodes.Node]:
-        folder = Path(self.env.srcdir, self.arguments[0])
-        for path in sorted(folder.glob("**/*.json")):
+        for path in sorted(ARCHIVE.glob("*.jsonl")):
             self.env.note_dependency(str(path))
-        pictures = main_figures if "main" in self.options else curve_figures
+        archive = Archive()
+        if "paper" in self.options:
+            pictures = paper_figures(archive, RECIPES, self.options["paper"])
+        else:
+            pictures = curve_figures(archive, RECIPES)
         return [
             node
-            for p in pictures(folder, RECIPES)
+            for p in pictures
             for node in draw(p.plot(), self.env.srcdir, p.name, p.caption, p.caption)
         ]
 

@@ -1,24 +1,25 @@
 """A directive that shows the archived runs on state tracking: tables and pictures."""
 
-from pathlib import Path
 from typing import Any, ClassVar
 
+import pandas as pd
 from docutils import nodes
 from docutils.statemachine import StringList
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
-from two_themes import draw
-
-from eigenrnn.experiments.registry import RECIPES
-from eigenrnn.experiments.results.page import markdown_table
-from eigenrnn.experiments.results.state_tracking import (
+from reproduction.archive import ARCHIVE, Archive
+from reproduction.page import markdown_table
+from reproduction.state_tracking import (
+    SPECTRA,
     eigenvalue_figure,
     length_figure,
     table_columns,
     tracked_rows,
 )
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from two_themes import draw
 
-ARCHIVE = "../results"
+from eigenrnn.experiments.registry import RECIPES
+
 FIGURES = {"lengths": length_figure, "eigenvalues": eigenvalue_figure}
 
 
@@ -30,10 +31,9 @@ class TrackedStates(SphinxDirective):
     option_spec: ClassVar[dict[str, Any]] = {}
 
     def run(self) -> list[nodes.Node]:
-        folder = Path(self.env.srcdir, ARCHIVE)
-        for path in sorted(folder.glob("state_tracking*/**/*.json")):
-            self.env.note_dependency(str(path))
-        rows = tracked_rows(folder, RECIPES)
+        self.env.note_dependency(str(ARCHIVE / "state_tracking.jsonl"))
+        self.env.note_dependency(str(SPECTRA))
+        rows = tracked_rows(Archive(), RECIPES)
         if self.arguments[0] == "tables":
             return self._tables(rows)
         figure = FIGURES[self.arguments[0]](rows).plot()
@@ -45,7 +45,8 @@ class TrackedStates(SphinxDirective):
         lines: list[str] = []
         for recipe in dict.fromkeys(row.recipe.name for row in rows):
             its = [row for row in rows if row.recipe.name == recipe]
-            lines += [its[0].recipe.summary, "", *markdown_table(table_columns(its)), ""]
+            table = markdown_table(pd.DataFrame(table_columns(its)))
+            lines += [its[0].recipe.summary, "", *table.splitlines(), ""]
         holder = nodes.container()
         text = StringList(lines, source="archive")
         self.state.nested_parse(text, self.content_offset, holder)

@@ -11,8 +11,7 @@ from torch import nn
 
 from eigenrnn import constraints, init, layers
 from eigenrnn.constraints import Constraint
-from eigenrnn.experiments import claims, recipes, tasks
-from eigenrnn.experiments.claims import Claim
+from eigenrnn.experiments import recipes, tasks
 from eigenrnn.experiments.recipes import Recipe
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.layers.stacked import Stacked
@@ -24,7 +23,6 @@ from eigenrnn.ops.lstm import BACKENDS as LSTM
 
 __all__ = [
     "BACKENDS",
-    "CLAIMS",
     "CONSTRAINTS",
     "LAYERS",
     "RECIPES",
@@ -80,9 +78,6 @@ RECIPES: dict[str, Recipe] = {
     recipe.name: recipe for paper in _papers(recipes) for recipe in paper.RECIPES
 }
 """Published experiments."""
-
-CLAIMS: dict[str, Claim] = {claim.id: claim for paper in _papers(claims) for claim in paper.CLAIMS}
-"""The central claims of the papers."""
 
 BACKENDS: dict[str, Backend] = {
     f"{recurrence}/{name}": backend

@@ -14,7 +14,6 @@ from torch import nn
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.cli import name_lookup, tables
 from eigenrnn.experiments.cli.parser import PARSERS, explain
-from eigenrnn.experiments.cli.reproduce_all import reproduce_all
 from eigenrnn.experiments.cli.train_options import (
     build_training,
     config_entry,
@@ -153,11 +152,6 @@ def _reduced(recipe: Recipe, options: Namespace) -> Recipe:
 
 
 def _reproduce(options: Namespace, console: Console) -> int:
-    if options.all:
-        return _status(reproduce_all(options, console))
-    for name in ("plan", "archive"):
-        if options[name]:
-            raise ValueError(f"expected --{name} only with --all, got it without --all")
     if options.recipe is None:
         raise ValueError(
             f"expected a recipe, got none; {name_lookup.listing_hint('recipe', RECIPES)}"

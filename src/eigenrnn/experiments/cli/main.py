@@ -20,8 +20,6 @@ COMMANDS = {
     "analyse": "analyse the trained network of a run",
     "compare": "print the results of runs as one table",
     "report": "write an HTML report of runs",
-    "claims": "list which claims of the papers hold, make the runs, write RESULTS.md",
-    "archive": "archive finished runs of recipes",
     "bench": "time the layers against torch's own",
     "collect": "record a data set that cannot be downloaded",
 }

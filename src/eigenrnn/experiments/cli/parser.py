@@ -127,19 +127,6 @@ def _reproduce() -> Parser:
     parser = Parser("Run a published experiment and compare its numbers with the paper's.")
     parser.add_argument("recipe", nargs="?", help="name of the recipe; see: eigenrnn list recipes")
     parser.add_argument(
-        "--all",
-        action="store_true",
-        help="run all recipes, the runs that decide a claim first; resumes where it stopped",
-    )
-    parser.add_argument(
-        "--plan", action="store_true", help="with --all: list the remaining runs, train nothing"
-    )
-    parser.add_argument(
-        "--archive",
-        type=str,
-        help="with --all: skip the runs in this archive (default: results)",
-    )
-    parser.add_argument(
         "--rows", nargs="+", type=str, help="run only rows whose label contains one of these"
     )
     parser.add_argument(
@@ -162,31 +149,8 @@ def _reproduce() -> Parser:
     _add_run_arguments(
         parser,
         "runs/RECIPE, with --quick runs/RECIPE-quick, with --epochs runs/RECIPE-epochs-N, "
-        "with --steps runs/RECIPE-steps-N; with --all: runs",
+        "with --steps runs/RECIPE-steps-N",
     )
-    return parser
-
-
-def _claims() -> Parser:
-    parser = Parser(
-        "List the central claims of the papers and whether our runs support them, train the "
-        "missing runs, or write RESULTS.md."
-    )
-    parser.add_argument(
-        "action", nargs="?", help="run (train the missing runs) or write (RESULTS.md)"
-    )
-    parser.add_argument("ids", nargs="*", type=str, help="run: names of claims (default: all)")
-    parser.add_argument("--json", action="store_true", help="list as JSON")
-    parser.add_argument(
-        "--plan", action="store_true", help="run: list the missing runs, train nothing"
-    )
-    parser.add_argument("--archive", type=str, default="results", help="folder of the archive")
-    parser.add_argument(
-        "--out",
-        type=str,
-        help="run: folder of the runs (default: runs); write: output file (default: RESULTS.md)",
-    )
-    parser.add_argument("--data_root", type=str, help="folder with the data files")
     return parser
 
 
@@ -305,31 +269,6 @@ def _report() -> Parser:
     return parser
 
 
-def _archive() -> Parser:
-    parser = Parser(
-        "Archive the runs of recipes that have ended, one small file per run, for eigenrnn claims."
-    )
-    parser.add_argument(
-        "folders",
-        nargs="+",
-        type=str,
-        help="folders of recipes that were run, or folders that contain them",
-    )
-    parser.add_argument("--archive", type=str, default="results", help="folder of the archive")
-    parser.add_argument(
-        "--unfinished",
-        action="store_true",
-        help="archive unfinished runs too; they do not count in the means",
-    )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace archived runs of the same name",
-    )
-    parser.add_argument("--data_root", type=str, help="folder with the data files")
-    return parser
-
-
 def _bench() -> Parser:
     parser = Parser("Time the layers on this machine against torch's own.")
     parser.add_argument(
@@ -399,8 +338,6 @@ PARSERS: dict[str, Callable[[], Parser]] = {
     "analyse": _analyse,
     "compare": _compare,
     "report": _report,
-    "claims": _claims,
-    "archive": _archive,
     "bench": _bench,
     "collect": _collect,
 }

@@ -1,0 +1,1 @@
+"""Which claims of the papers our runs bear out: claims as data, archived runs, and RESULTS.md."""

@@ -1,0 +1,229 @@
+"""The commands `python -m reproduction {list,plan,run,archive,write}`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from eigenrnn import __version__
+from eigenrnn.atomic import write_atomically
+from eigenrnn.experiments.errors import MissingDataError
+from eigenrnn.experiments.recipes import Recipe, reproduce
+from eigenrnn.experiments.recipes.runs import folder_name
+from eigenrnn.experiments.registry import RECIPES
+from reproduction.archive import ARCHIVE, Archive, current_runs
+from reproduction.archive_runs import archive_runs
+from reproduction.claim import Claim
+from reproduction.claims import CLAIMS
+from reproduction.evidence import ArchivedEvidence, Job, missing_jobs
+from reproduction.page import describe_judgement, duration, evidence, to_markdown
+
+__all__ = ["main"]
+
+PAGE = Path(__file__).parents[1] / "RESULTS.md"
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    recipes: Mapping[str, Recipe] = RECIPES,
+    claims: Mapping[str, Claim] = CLAIMS,
+) -> int:
+    """Run a command and return its exit status.
+
+    Args:
+        arguments: The words of the command line; those of the process by default.
+        recipes: All recipes, by name.
+        claims: All claims, by name.
+    """
+    options = _parser().parse_args(arguments)
+    console = Console(width=max(Console().width, 140), soft_wrap=True)
+    try:
+        return COMMANDS[options.command](options, console, recipes, claims)
+    except (ValueError, MissingDataError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m reproduction",
+        description="Which claims of the papers our runs bear out.",
+    )
+    parser.add_argument("--archive", type=Path, default=ARCHIVE, help="folder of archived runs")
+    commands = parser.add_subparsers(dest="command", required=True)
+    listing = commands.add_parser("list", help="list the claims with their verdicts")
+    listing.add_argument("--json", action="store_true", help="list as JSON")
+    plan = commands.add_parser("plan", help="list the missing runs with their estimated time")
+    run = commands.add_parser("run", help="train and archive the missing runs")
+    for command in (plan, run):
+        command.add_argument("ids", nargs="*", help="names of claims (default: all claims)")
+        command.add_argument("--all", action="store_true", help="then all rows of all recipes")
+    run.add_argument("--out", type=Path, default=Path("runs"), help="folder of the runs")
+    archive = commands.add_parser("archive", help="archive the runs that have ended")
+    archive.add_argument("folders", nargs="+", type=Path, help="folders that `reproduce` wrote")
+    archive.add_argument("--overwrite", action="store_true", help="replace archived runs")
+    archive.add_argument("--unfinished", action="store_true", help="archive unfinished runs too")
+    write = commands.add_parser("write", help="write RESULTS.md")
+    write.add_argument("--out", type=Path, default=PAGE, help="the file to write")
+    return parser
+
+
+def _list(
+    options: argparse.Namespace,
+    console: Console,
+    recipes: Mapping[str, Recipe],
+    claims: Mapping[str, Claim],
+) -> int:
+    judgements = ArchivedEvidence(recipes, Archive(options.archive)).judge(claims)
+    if options.json:
+        content = [describe_judgement(judgement, recipes) for judgement in judgements]
+        print(json.dumps(content, indent=2))
+        return 0
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("claim", "verdict", "evidence"):
+        table.add_column(name, no_wrap=name == "claim")
+    for judgement in judgements:
+        table.add_row(judgement.claim.id, judgement.verdict, evidence(judgement))
+    console.print(table)
+    return 0
+
+
+def _plan(
+    options: argparse.Namespace,
+    console: Console,
+    recipes: Mapping[str, Recipe],
+    claims: Mapping[str, Claim],
+) -> int:
+    jobs = _missing(options, recipes, claims)
+    if not jobs:
+        console.print("no runs are missing")
+        return 0
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("claim", "recipe", "network", "length", "seeds", "runs", "time", "in total"):
+        table.add_column(name, no_wrap=name == "claim")
+    total = 0.0
+    for job in jobs:
+        total += job.seconds or 0.0
+        time = f"needs {job.missing_data}" if job.seconds is None else duration(job.seconds)
+        reduced = job.recipe.reduced_to
+        table.add_row(
+            job.claim,
+            job.recipe.name,
+            job.row.label,
+            "the paper's" if reduced is None else str(reduced),
+            ", ".join(map(str, job.seeds)),
+            str(job.count),
+            time,
+            duration(total),
+        )
+    console.print(table)
+    return 0
+
+
+def _run(
+    options: argparse.Namespace,
+    console: Console,
+    recipes: Mapping[str, Recipe],
+    claims: Mapping[str, Claim],
+) -> int:
+    """Train and archive the missing runs, one network after another."""
+    tried: set[tuple[str, str, tuple[str, ...], tuple[int, ...]]] = set()
+    while True:
+        # a run that has just been archived may serve other rows too, so the plan is made anew
+        jobs = [job for job in _missing(options, recipes, claims) if _name(job) not in tried]
+        if not jobs:
+            return _list(
+                argparse.Namespace(archive=options.archive, json=False), console, recipes, claims
+            )
+        job = jobs[0]
+        tried.add(_name(job))
+        if job.missing_data is not None:
+            console.print(f"{job.recipe.name}, {job.row.label}: needs {job.missing_data}, skipped")
+            continue
+        console.print(f"{job.claim or 'all rows'}: {job.recipe.name}, {job.row.label}")
+        folder = options.out / folder_name(job.recipe, quick=False)
+        outcomes = reproduce(
+            job.recipe,
+            folder,
+            rows=[job.row.label],
+            points=job.points,
+            seeds=job.seeds,
+            resume=True,
+        )
+        archive_runs([folder], options.archive, recipes)
+        signals = [outcome.signal for outcome in outcomes if outcome.signal is not None]
+        if signals:
+            return 128 + signals[0]
+
+
+def _name(job: Job) -> tuple[str, str, tuple[str, ...], tuple[int, ...]]:
+    return str(job.recipe.reduced_to), f"{job.recipe.name}: {job.row.label}", job.points, job.seeds
+
+
+def _missing(
+    options: argparse.Namespace, recipes: Mapping[str, Recipe], claims: Mapping[str, Claim]
+) -> list[Job]:
+    """Return the missing runs of the named claims.
+
+    Raises:
+        ValueError: If a claim is unknown.
+    """
+    for name in options.ids:
+        if name not in claims:
+            raise ValueError(f"expected a claim ({', '.join(claims)}), got {name!r}")
+    chosen = {name: claims[name] for name in options.ids or claims}
+    evidence_ = ArchivedEvidence(recipes, Archive(options.archive))
+    return missing_jobs(chosen, evidence_, everything=options.all)
+
+
+def _archive(
+    options: argparse.Namespace,
+    console: Console,
+    recipes: Mapping[str, Recipe],
+    claims: Mapping[str, Claim],  # noqa: ARG001
+) -> int:
+    changes = archive_runs(
+        options.folders,
+        options.archive,
+        recipes,
+        overwrite=options.overwrite,
+        unfinished=options.unfinished,
+    )
+    for path, reason in changes.skipped.items():
+        console.print(f"{path}: {reason}", markup=False, highlight=False)
+    for name, version in changes.other_versions.items():
+        console.print(
+            f"{name} was trained by eigenrnn {version}, this is {__version__}: archived anyway"
+        )
+    console.print(
+        f"{len(changes.archived)} runs archived, {len(changes.unchanged)} already archived, "
+        f"{len(changes.skipped)} skipped"
+    )
+    return 0
+
+
+def _write(
+    options: argparse.Namespace,
+    console: Console,
+    recipes: Mapping[str, Recipe],
+    claims: Mapping[str, Claim],
+) -> int:
+    archive = Archive(options.archive)
+    write_atomically(options.out, to_markdown(archive, recipes, claims).encode())
+    _, changed = current_runs(recipes, archive.runs())
+    for name, why in changed.items():
+        console.print(f"{name} does not count, its row has changed: {why}")
+    console.print(f"wrote {options.out}")
+    return 0
+
+
+COMMANDS = {"list": _list, "plan": _plan, "run": _run, "archive": _archive, "write": _write}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,385 @@
+"""Archives the runs in the folders written by `reproduce`."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from eigenrnn import __version__
+from eigenrnn.experiments.errors import MissingDataError
+from eigenrnn.experiments.recipes import Computed, Recipe, Row
+from eigenrnn.experiments.recipes.outcome import numbers_by_rule
+from eigenrnn.experiments.recipes.results_files import read_computed, recipe_of_folder
+from eigenrnn.experiments.recipes.runs import Run, runs_in, runs_of
+from eigenrnn.experiments.report.rounding import rounded, spaced_indices
+from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.training import Result
+from eigenrnn.experiments.training.files import Columns
+from eigenrnn.experiments.training.result import is_better, selection_metric, selection_split
+from eigenrnn.experiments.training.run_folder import RunFolder, locked
+from eigenrnn.experiments.training.run_key import Length
+from reproduction.archive import Archive, ArchivedRun, CurveColumns, RunName, changes_since_run
+
+__all__ = [
+    "MAX_POINTS",
+    "ArchiveChanges",
+    "SharedRuns",
+    "archive_runs",
+    "evaluated_curve",
+    "training_curve",
+]
+
+
+class SharedRuns:
+    """Finds the rows of all recipes that share a run.
+
+    Args:
+        recipes: All recipes, by name.
+    """
+
+    def __init__(self, recipes: Mapping[str, Recipe]) -> None:
+        self._rows: dict[tuple[str, str], list[Run]] = {}
+        self._same: dict[str, list[Run]] = {}
+        for recipe in recipes.values():
+            for row in (row for row in recipe.rows if isinstance(row, Row)):
+                runs = list(runs_of(recipe, row))
+                self._rows[recipe.name, row.label] = runs
+                for run in runs:
+                    self._same.setdefault(_text(run), []).append(run)
+
+    def of_row(self, recipe: Recipe, label: str) -> list[Run]:
+        """Return the runs of a row; empty for a row without training."""
+        return self._rows.get((recipe.name, label), [])
+
+    def runs_served_by(self, run: Run) -> list[Run]:
+        """Return the runs of other rows that this run can be used for."""
+        return [other for other in self._others(run) if other.accepts(run)]
+
+    def _others(self, run: Run) -> list[Run]:
+        return [other for other in self._same.get(_text(run), []) if other.key != run.key]
+
+
+def _text(run: Run) -> str:
+    return json.dumps([run.description, run.key.seed], sort_keys=True)
+
+
+@dataclass
+class ArchiveChanges:
+    """The runs that `archive_runs` added, kept and skipped.
+
+    Args:
+        archived: The runs that were added.
+        unchanged: The runs that the archive already had.
+        skipped: The reason for each run or folder that was skipped.
+        other_versions: The version that trained each archived run, if it is not this one.
+    """
+
+    archived: list[RunName] = field(default_factory=list[RunName])
+    unchanged: list[RunName] = field(default_factory=list[RunName])
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    other_versions: dict[RunName, str] = field(default_factory=dict[RunName, str])
+
+
+def archive_runs(
+    folders: Sequence[str | Path],
+    archive: str | Path,
+    recipes: Mapping[str, Recipe],
+    *,
+    overwrite: bool = False,
+    unfinished: bool = False,
+) -> ArchiveChanges:
+    """Archive the runs of recipes.
+
+    A run is archived for every row, of any recipe, that shares it.
+
+    Args:
+        folders: Folders of recipes, or folders that contain them.
+        archive: The folder of the archive.
+        recipes: All recipes, by name.
+        overwrite: Whether a run replaces a different one in the archive.
+        unfinished: Whether unfinished runs are archived too, marked as unfinished.
+    Raises:
+        ValueError: If a folder holds no recipe or quick runs, or a file is damaged or of another
+            version; files archived before the error stay.
+        FolderInUseError: If another process is writing to the archive.
+    """
+    changes = ArchiveChanges()
+    shared = cache(partial(_shared_runs, recipes))
+    recipe_folders = _recipe_folders(folders, recipes, changes)
+    with locked(Path(archive), patience=60.0):  # another process archives in seconds
+        target = Archive(archive)
+        try:
+            for folder, recipe in recipe_folders.items():
+                others = shared(recipe.reduced_to)
+                for run in _runs(folder, recipe, others, changes, unfinished=unfinished):
+                    _add(run, target, changes, overwrite=overwrite)
+        finally:
+            target.save()
+    return changes
+
+
+def _shared_runs(recipes: Mapping[str, Recipe], reduced_to: Length | None) -> SharedRuns:
+    """Return the runs of all recipes, full or reduced, that rows share."""
+    if reduced_to is None:
+        return SharedRuns(recipes)
+    can_reduce = {n: r for n, r in recipes.items() if r.can_reduce(reduced_to)}
+    return SharedRuns({name: r.reduced(reduced_to) for name, r in can_reduce.items()})
+
+
+def _add(run: ArchivedRun, archive: Archive, changes: ArchiveChanges, *, overwrite: bool) -> None:
+    action = archive.add(run, overwrite=overwrite)
+    version = run.versions.get("eigenrnn", "of unknown version")
+    if action != "kept" and version != __version__:
+        changes.other_versions[run.name] = version
+    if action == "archived":
+        changes.archived.append(run.name)
+    elif action == "unchanged":
+        changes.unchanged.append(run.name)
+    else:
+        changes.skipped[str(run.name)] = (
+            "the archive keeps a different run of the same name (--overwrite replaces it)"
+        )
+
+
+def _recipe_folders(
+    folders: Sequence[str | Path], recipes: Mapping[str, Recipe], changes: ArchiveChanges
+) -> dict[Path, Recipe]:
+    """Find the folders of recipes; an unsuitable one is an error only if it is named directly.
+
+    Raises:
+        ValueError: If a folder holds no runs, or holds quick runs or runs of an unknown recipe.
+    """
+    found: dict[Path, Recipe] = {}
+    for path in map(Path, folders):
+        inside = [path] if recipe_of_folder(path) else sorted(filter(Path.is_dir, path.glob("*")))
+        inside = [each for each in inside if recipe_of_folder(each)]
+        if not inside:
+            raise ValueError(
+                "expected the folder of a recipe that was run, or a folder of such folders, got "
+                f"{path}, which holds no run of a recipe"
+            )
+        for folder in inside:
+            try:
+                found[folder] = _suitable_recipe(folder, recipes)
+            except ValueError as error:
+                if folder == path:
+                    raise
+                changes.skipped[str(folder)] = str(error)
+    return found
+
+
+def _suitable_recipe(folder: Path, recipes: Mapping[str, Recipe]) -> Recipe:
+    """Return the recipe whose full or reduced runs a folder holds.
+
+    Raises:
+        ValueError: If it holds quick runs, or runs of an unknown recipe.
+    """
+    name, quick, reduced_to = recipe_of_folder(folder) or ("", False, None)
+    if quick:
+        raise ValueError(
+            f"expected full runs in {folder}, got quick ones, whose numbers are not comparable: "
+            "run eigenrnn reproduce without --quick"
+        )
+    if name not in recipes:
+        raise ValueError(f"expected a recipe of this version in {folder}, got {name!r}")
+    return recipes[name] if reduced_to is None else recipes[name].reduced(reduced_to)
+
+
+def _runs(
+    folder: Path,
+    recipe: Recipe,
+    shared: SharedRuns,
+    changes: ArchiveChanges,
+    *,
+    unfinished: bool,
+) -> Iterator[ArchivedRun]:
+    """Yield the runs of a folder that belong in the archive."""
+    for row in recipe.rows:
+        if isinstance(row, Computed):
+            yield from _computed(folder, recipe, row)
+        for run in runs_in(folder, recipe, row) if isinstance(row, Row) else ():
+            archived, reason = _archived(run, unfinished=unfinished)
+            if archived is None:
+                changes.skipped[str(run.files.path)] = reason
+                continue
+            result = _result(run)
+            yield archived
+            for other in shared.runs_served_by(run):
+                yield _for_other_row(archived, run, other, result)
+
+
+def _computed(folder: Path, recipe: Recipe, row: Computed) -> Iterator[ArchivedRun]:
+    content = read_computed(folder, row.label)
+    if content is not None:
+        names = ("value", "seconds", "revision", "versions")
+        known: dict[str, Any] = {name: content.get(name) for name in names}
+        yield ArchivedRun(recipe.name, row.label, "", None, "computed", **known)
+
+
+def _archived(run: Run, *, unfinished: bool) -> tuple[ArchivedRun | None, str]:
+    """Return the archived record of a run, or the reason why it is not archived."""
+    files = run.files
+    try:
+        config = files.read_config()
+    except ValueError as error:
+        return None, str(error)
+    network, state = (config.get("config") or {}).get("network"), files.state
+    recorded: dict[str, Any] = {
+        **{name: config[name] for name in ("task", "settings")},
+        "network": network,
+    }
+    changed = changes_since_run(run.row, recorded)
+    if changed:
+        return None, f"differs from its recipe: {'; '.join(changed)}"
+    result = _result(run)
+    if state == "unfinished" and not (unfinished and result):
+        return None, "has not ended"
+    columns = files.read_metrics()
+    training = training_curve(columns)
+    steps = int((training["step"] or [0])[-1] or 0)
+    key, task = run.key, run.row.task
+    archived = ArchivedRun(
+        recipe=key.recipe,
+        row=key.row,
+        point=key.point,
+        seed=key.seed,
+        reduced=key.reduced,
+        state=cast("Any", state),
+        **recorded,
+        parameters=config["parameters"],
+        baseline=_baseline(task),
+        revision=config.get("revision"),
+        ended=_ended(files),
+        versions=config["versions"],
+        steps=steps,
+        all_steps=_all_steps(run.row) or (steps if state == "ended" else None),
+        scores=files.read_status().get("scores", {}),
+        training=training,
+        evaluated=evaluated_curve(columns),
+    )
+    if result is None:
+        return archived, ""
+    names = {f.name for f in fields(ArchivedRun)} & {f.name for f in fields(Result)}
+    archived = replace(archived, **{name: getattr(result, name) for name in names})
+    numbers = {} if state == "diverged" else numbers_by_rule(run.row, result)
+    return replace(archived, **numbers), ""
+
+
+def _ended(files: RunFolder) -> str:
+    """Return when the last numbers of a run were written, in UTC."""
+    seconds = files.metrics_file.stat().st_mtime
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _result(run: Run) -> Result | None:
+    """Return the result of a run, so far if it has not ended."""
+    return run.files.read_result() or latest_result(run.files, run.row.task)
+
+
+def _for_other_row(
+    archived: ArchivedRun, run: Run, other: Run, result: Result | None
+) -> ArchivedRun:
+    """Return the record of a shared run for a row of another recipe, by its paper's rule."""
+    numbers: dict[str, float | None] = {}
+    if result is not None and archived.state != "diverged":
+        numbers = numbers_by_rule(other.row, result)
+    return replace(
+        archived,
+        recipe=other.key.recipe,
+        row=other.key.row,
+        point=other.key.point,
+        trained_for=f"{run.key.recipe}: {run.key.row}",
+        scores={} if other.row.score is None else archived.scores,
+        **numbers,
+    )
+
+
+@cache
+def _baseline(task: Task) -> float | None:
+    return task.baseline() if task.missing_data() is None else None
+
+
+def _all_steps(row: Row) -> int | None:
+    try:
+        return row.settings.total_steps(row.task) if row.task.missing_data() is None else None
+    except MissingDataError:
+        return None
+
+
+def latest_result(files: RunFolder, task: Task) -> Result | None:
+    """Return the result so far of an unfinished run; None before its first evaluation.
+
+    Raises:
+        ValueError: If its metrics.csv is damaged.
+    """
+    if not files.metrics_file.is_file() or not files.metrics_file.read_bytes().endswith(b"\n"):
+        return None  # not started, or being written
+    columns = files.read_metrics()
+    split, best, best_step = selection_split(task), dict[str, dict[str, float]](), None
+    last: dict[str, dict[str, float]] = {}
+    for i in range(len(columns["step"])):
+        found = _evaluation(task, {name: float(column[i]) for name, column in columns.items()})
+        if split not in found:
+            continue
+        last = found
+        if best_step is None or is_better(task, found[split], best[split]):
+            best, best_step = found, int(columns["step"][i])
+    if best_step is None:
+        return None
+    return Result(
+        steps=int(columns["step"][-1]),
+        seconds=max(float(columns["seconds"][-1]), files.trained_seconds()),
+        train_loss=float(columns["train_loss"][-1]),
+        last=last,
+        best=best,
+        best_step=best_step,
+        best_by=selection_metric(task),
+        directory=files.path,
+        interrupted=True,
+    )
+
+
+def _evaluation(task: Task, numbers: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return the loss and metrics of each split that was evaluated at a step."""
+    found: dict[str, dict[str, float]] = {}
+    for split in task.splits:
+        measured = {
+            name.removeprefix(f"{split}_"): number
+            for name, number in numbers.items()
+            if split != "train" and name.startswith(f"{split}_") and not np.isnan(number)
+        }
+        if measured:
+            found[split] = measured
+    return found
+
+
+MAX_POINTS = 120
+_DIGITS = 5
+
+
+def training_curve(columns: Columns) -> CurveColumns:
+    """Return the training loss; its mean over the logged steps is preferred."""
+    means = columns.get("train_loss_mean")
+    name = "train_loss" if means is None or np.isnan(means).all() else "train_loss_mean"
+    return _thin(columns, [name])
+
+
+def evaluated_curve(columns: Columns) -> CurveColumns:
+    """Return the evaluations on the validation and test sets, and what callbacks measured then."""
+    others = ("step", "seconds", "train_")
+    return _thin(columns, [name for name in columns if not name.startswith(others)])
+
+
+def _thin(columns: Columns, names: list[str]) -> CurveColumns:
+    """Return evenly spaced rows that have one of these numbers, with the first and the last."""
+    if not names:
+        return {}
+    present = np.flatnonzero(np.any([~np.isnan(columns[name]) for name in names], axis=0))
+    kept = present[spaced_indices(len(present), MAX_POINTS)]
+    steps: list[float | None] = [int(step) for step in columns["step"][kept]]
+    return {"step": steps, **{name: rounded(columns[name][kept], _DIGITS) for name in names}}

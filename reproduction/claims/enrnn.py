@@ -1,0 +1,113 @@
+"""The claims of ENRNN's paper."""
+
+from eigenrnn.experiments.training.run_key import Length
+from reproduction.claim import AtLeast, Claim, Less, Runs, last, of_baseline, steps_below
+
+__all__ = ["CLAIMS"]
+
+THREE_SEEDS = (0, 1, 2)
+TWO_EPOCHS = Length("epochs", 2)
+LOSS = last("test_loss")
+NEAR_ZERO = steps_below(0.1)
+
+
+def adding(label: str, least: Length | None = TWO_EPOCHS) -> Runs:
+    """Return the runs of a network on adding."""
+    return Runs("enrnn/fig1", label, THREE_SEEDS, least=least)
+
+
+def copying(label: str) -> Runs:
+    """Return the runs of a network on copying."""
+    return Runs("enrnn/fig2", label, THREE_SEEDS)
+
+
+def split(units: str) -> Runs:
+    """Return the runs of an ENRNN with these numbers of long and short units."""
+    return Runs("enrnn/fig7", f"ENRNN {units}", THREE_SEEDS)
+
+
+def speech(label: str) -> Runs:
+    """Return the runs of a network on spoken digits."""
+    return Runs("enrnn/table2-free", label)
+
+
+def characters(label: str) -> Runs:
+    """Return the runs of a network on Penn Treebank."""
+    return Runs("enrnn/table3", label)
+
+
+CLAIMS = (
+    Claim(
+        id="enrnn-adding",
+        paper="ENRNN",
+        sentence="Adding with 750 steps: ENRNN is the first network whose error is near zero; "
+        "only Spectral RNN ends at a lower one.",
+        place="section 5.1, figure 1",
+        decisive=tuple(
+            Less(adding("ENRNN 96/64"), adding(rival), margin=300, number=NEAR_ZERO)
+            for rival in (
+                "LSTM 60",
+                "Spectral RNN 60",
+                "scoRNN 170",
+                "oRNN 128",
+                "full-capacity uRNN 120",
+            )
+        ),
+        further=(Less(adding("Spectral RNN 60", None), adding("ENRNN 96/64", None), number=LOSS),),
+        changed="2026-11-23T23:45:00+00:00",
+        seeds=3,
+        note="The error is near zero where it is first below a tenth of the chance level. Two "
+        "networks within 300 updates of each other are a tie: so much the same seed differs "
+        "between two machines.",
+    ),
+    Claim(
+        id="enrnn-copy",
+        paper="ENRNN",
+        sentence="Copying with a delay of 2000: ENRNN ends lowest, and LSTMs stay at the chance "
+        "level.",
+        place="section 5.2, figure 2",
+        decisive=tuple(
+            Less(copying("ENRNN 192"), copying(rival), number=LOSS)
+            for rival in ("scoRNN 190", "full-capacity uRNN 128", "LSTM 68")
+        ),
+        further=(AtLeast(copying("LSTM 68"), 0.95, of_baseline(LOSS)),),
+        changed="2026-11-23T23:45:00+00:00",
+        seeds=3,
+        note="The LSTM with 192 units is not part of the test.",
+    ),
+    Claim(
+        id="enrnn-both",
+        paper="ENRNN",
+        sentence="Adding with 750 steps: a network with both memories ends lower than one with "
+        "the long or the short memory alone.",
+        place="section 6, figure 7",
+        decisive=tuple(
+            Less(split("96/64"), split(alone), number=LOSS) for alone in ("160/0", "0/160")
+        ),
+        further=tuple(
+            Less(split("64/96"), split(alone), number=LOSS) for alone in ("160/0", "0/160")
+        ),
+        changed="2026-11-22T11:25:21+00:00",
+        seeds=3,
+    ),
+    Claim(
+        id="enrnn-speech",
+        paper="ENRNN",
+        sentence="Speech: the error of ENRNN is far below that of an LSTM of equal size.",
+        place="section 5.3, table 2",
+        decisive=(Less(speech("ENRNN 374/94"), speech("LSTM 158"), factor=2),),
+        changed="2026-11-23T23:45:00+00:00",
+        note="On the Free Spoken Digit Dataset instead of TIMIT; far below is a factor of 2. The "
+        "LSTM with 468 units is not part of the test.",
+    ),
+    Claim(
+        id="enrnn-ptb",
+        paper="ENRNN",
+        sentence="Penn Treebank by characters: ENRNN needs fewer bits than an LSTM of equal size.",
+        place="section 5.4, table 3",
+        decisive=(Less(characters("ENRNN 310/720"), characters("LSTM 350")),),
+        changed="2026-11-22T11:25:21+00:00",
+        note="The paper's numbers are 0.03 bits apart, which only full runs can show.",
+    ),
+)
+"""In the order of the paper."""

@@ -1,0 +1,236 @@
+"""What the archive holds of each network of a claim, and the runs that are missing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eigenrnn.experiments.recipes import Computed, Entry, Quoted, Recipe, Row
+from eigenrnn.experiments.recipes.cost import estimated_seconds
+from eigenrnn.experiments.training.run_key import Length
+from reproduction.archive import Archive, ArchivedRun, current_runs
+from reproduction.claim import Claim, Judgement, Progress, Runs
+
+__all__ = ["ArchivedEvidence", "Job", "missing_jobs", "paper_of", "row_of"]
+
+
+def row_of(recipes: Mapping[str, Recipe], network: Runs) -> Entry:
+    """Return the row that a claim names.
+
+    Raises:
+        ValueError: If there is no such row.
+    """
+    for row in recipes[network.recipe].rows:
+        if row.label == network.row:
+            return row
+    raise ValueError(f"expected a row of {network.recipe}, got {network.row!r}")
+
+
+def share_of_full(row: Row, length: Length | None) -> float:
+    """Return a length as a share of the paper's."""
+    if length is None:
+        return 1.0
+    full = getattr(row.settings, length.unit)
+    return length.number / full
+
+
+class ArchivedEvidence:
+    """What an archive holds of each network.
+
+    Args:
+        recipes: All recipes, by name.
+        archive: The archive.
+    """
+
+    def __init__(self, recipes: Mapping[str, Recipe], archive: Archive) -> None:
+        self.recipes = recipes
+        self._runs: dict[tuple[str, str], list[ArchivedRun]] = {}
+        for run in current_runs(recipes, archive.runs())[0]:
+            self._runs.setdefault((run.recipe, run.row), []).append(run)
+
+    def judge(self, claims: Mapping[str, Claim]) -> list[Judgement]:
+        """Return the verdict on each claim, in order."""
+        return [claim.judge(self) for claim in claims.values()]
+
+    def runs(self, network: Runs) -> dict[Length | None, list[ArchivedRun]]:
+        """Return the runs that have at least the least length, by their length, longest first.
+
+        A seed counts if it has a run of every point.
+        """
+        row = row_of(self.recipes, network)
+        finished = [run for run in self._all(network) if run.state != "unfinished"]
+        if not isinstance(row, Row):
+            return {None: finished} if finished else {}
+        least = share_of_full(row, network.least)
+        lengths = {run.reduced: share_of_full(row, run.reduced) for run in finished}
+        found: dict[Length | None, list[ArchivedRun]] = {}
+        for length in sorted(lengths, key=lambda each: -lengths[each]):
+            if lengths[length] < least:
+                continue
+            of_length = [run for run in finished if run.reduced == length]
+            complete = _seeds_with_all_points(network, of_length)
+            its = [run for run in of_length if run.seed in complete]
+            if its:
+                found[length] = its
+        return found
+
+    def progress(self, network: Runs) -> Progress:
+        """Return how far the runs have come; unfinished ones count by their updates."""
+        row = row_of(self.recipes, network)
+        runs = self._all(network)
+        if not isinstance(row, Row):
+            done = float(bool(runs))
+            return Progress(share=done, seeds=0, longest=done, is_trained=False)
+        of_seed: dict[int, float] = {}
+        for seed in {run.seed for run in runs if run.seed is not None}:
+            of_points = [
+                max((_trained(row, run) for run in runs if _is(run, point, seed)), default=0.0)
+                for point in network.points
+            ]
+            of_seed[seed] = min(of_points)
+        longest = max(of_seed.values(), default=0.0)
+        least = share_of_full(row, network.least)
+        counted = min(least, longest)
+        seeds = sum(0 < counted <= length for length in of_seed.values())
+        return Progress(share=min(1.0, longest / least), seeds=seeds, longest=longest)
+
+    def missing_seeds(self, network: Runs) -> tuple[int, ...]:
+        """Return the seeds to train that have no run of the least length; (0,) if computed."""
+        found = [run for runs in self.runs(network).values() for run in runs]
+        if not isinstance(row_of(self.recipes, network), Row):
+            return () if found else (0,)
+        known = {run.seed for run in found}
+        return tuple(seed for seed in network.seeds if seed not in known)
+
+    def _all(self, network: Runs) -> list[ArchivedRun]:
+        its = self._runs.get((network.recipe, network.row), [])
+        return [run for run in its if run.point in network.points]
+
+
+def _is(run: ArchivedRun, point: str, seed: int) -> bool:
+    return run.point == point and run.seed == seed
+
+
+def _seeds_with_all_points(network: Runs, runs: Sequence[ArchivedRun]) -> set[int | None]:
+    points = {run.seed: {each.point for each in runs if each.seed == run.seed} for run in runs}
+    return {seed for seed, its in points.items() if its >= set(network.points)}
+
+
+def _trained(row: Row, run: ArchivedRun) -> float:
+    """Return how far a run has come, as a share of the paper's length."""
+    planned = share_of_full(row, run.reduced)
+    if run.state != "unfinished":
+        return planned
+    return planned * run.steps / run.all_steps if run.all_steps else 0.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs of one network that are missing.
+
+    Args:
+        claim: The claim that needs them; empty for runs that no claim needs.
+        recipe: The recipe, with the length of the runs.
+        row: The row.
+        points: The points of the row's grid.
+        seeds: The seeds.
+        seconds: A rough estimate of the processor time of all of them; None if it is not known
+            because data is missing.
+        missing_data: The data that is not on this machine; None if none is missing.
+    Units:
+        `seconds` on one core.
+    """
+
+    claim: str
+    recipe: Recipe
+    row: Entry
+    points: tuple[str, ...]
+    seeds: tuple[int, ...]
+    seconds: float | None
+    missing_data: str | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of runs."""
+        return len(self.points) * len(self.seeds)
+
+
+def missing_jobs(
+    claims: Mapping[str, Claim], evidence: ArchivedEvidence, *, everything: bool = False
+) -> list[Job]:
+    """Return the runs that claims need and the archive lacks, those of the quickest claim first.
+
+    Claims whose time is not known come last.
+
+    Args:
+        claims: The claims, by name.
+        evidence: What the archive holds.
+        everything: Whether the full runs of all rows of all recipes follow.
+    """
+    of_claims = {claim.id: list(_jobs_of_claim(claim, evidence)) for claim in claims.values()}
+
+    def time(claim: str) -> float:
+        unknown = float("inf")
+        return sum(unknown if job.seconds is None else job.seconds for job in of_claims[claim])
+
+    jobs: list[Job] = []
+    planned: set[tuple[str, str, str, int, Length | None]] = set()
+    ordered = [job for claim in sorted(of_claims, key=time) for job in of_claims[claim]]
+    if everything:
+        ordered += _jobs_of_recipes(evidence)
+    for job in ordered:
+        keys = {
+            seed: {
+                (job.recipe.name, job.row.label, p, seed, job.recipe.reduced_to)
+                for p in job.points
+            }
+            for seed in job.seeds
+        }
+        new = tuple(seed for seed in job.seeds if not keys[seed] <= planned)
+        for its in keys.values():
+            planned |= its
+        if new and job.seconds is not None:
+            jobs.append(replace(job, seeds=new, seconds=job.seconds * len(new) / len(job.seeds)))
+        elif new:
+            jobs.append(replace(job, seeds=new))
+    return jobs
+
+
+def _jobs_of_claim(claim: Claim, evidence: ArchivedEvidence) -> Iterator[Job]:
+    for network in claim.networks:
+        seeds = evidence.missing_seeds(network)
+        if seeds:
+            yield _job(claim.id, evidence.recipes, replace(network, seeds=seeds))
+
+
+def _jobs_of_recipes(evidence: ArchivedEvidence) -> Iterator[Job]:
+    """Yield the missing full runs of all rows."""
+    for recipe in evidence.recipes.values():
+        for row in recipe.rows:
+            if isinstance(row, Quoted) or (isinstance(row, Row) and row.layer is None):
+                continue
+            seeds = (row.seeds or recipe.seeds) if isinstance(row, Row) else (0,)
+            points = row.points() if isinstance(row, Row) else [""]
+            for point in points:
+                network = Runs(recipe.name, row.label, tuple(seeds), (point,))
+                missing = evidence.missing_seeds(network)
+                if missing:
+                    yield _job("", evidence.recipes, replace(network, seeds=missing))
+
+
+def _job(claim: str, recipes: Mapping[str, Recipe], network: Runs) -> Job:
+    recipe = recipes[network.recipe]
+    if network.least is not None:
+        recipe = recipe.reduced(network.least)
+    (row,) = [row for row in recipe.rows if row.label == network.row]
+    seconds, missing_data = 0.0, None
+    if isinstance(row, Row):
+        missing_data = row.task.missing_data()
+        one_run = estimated_seconds(row)
+        seconds = None if one_run is None else network.count * one_run
+    elif not isinstance(row, Computed):
+        seconds = None
+    return Job(claim, recipe, row, network.points, network.seeds, seconds, missing_data)
+
+
+def paper_of(recipe: str) -> str:
+    """Return the folder of the paper that a recipe belongs to."""
+    return recipe.partition("/")[0]

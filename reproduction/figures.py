@@ -1,0 +1,280 @@
+"""Figures of the archived runs: learning curves, and our numbers beside the paper's."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.analysis import Analysis, plot
+from eigenrnn.analysis.base import Table
+from eigenrnn.experiments.recipes import Recipe, Row
+from reproduction.archive import (
+    Archive,
+    ArchivedRun,
+    CurveColumns,
+    current_runs,
+    outcome_of,
+    runs_by_row,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["BarFigure", "CurveFigure", "curve_figures", "longest_runs", "paper_figures"]
+
+CHANCE_LEVEL = "chance level"
+LOG_SCALE_RATIO = 100  # of the highest to the lowest point, above which the axis is logarithmic
+
+CURVES = {"scornn": "scornn/fig1", "enrnn": "enrnn/fig2", "nnrnn": "nnrnn/fig2"}
+"""The recipe whose learning curves illustrate a paper."""
+BARS = {
+    "nc_gru": {
+        "nc_gru/table1": "counting brackets",
+        "nc_gru/table2": "denoising",
+        "nc_gru/table3": "adding",
+        "nc_gru/table4": "copying",
+    },
+    "nonnormal": {"nonnormal/fig1": "total Fisher memory"},
+}
+"""The recipes whose numbers illustrate a paper, with the title of their panel."""
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BarFigure(Analysis):
+    """One number of ours per network, beside the paper's.
+
+    Args:
+        name: The name of the image file, without suffix.
+        caption: The caption of the figure.
+        panels: The numbers by panel and network: ours, and the paper's or NaN.
+        quantity: The quantity on the vertical axis.
+        log: Whether the axis is logarithmic.
+    """
+
+    name: str
+    caption: str
+    panels: Mapping[str, Mapping[str, tuple[float, float]]]
+    quantity: str
+    log: bool
+
+    def plot(self) -> "Figure":
+        figure, all_axes = plot.canvas(columns=len(self.panels))
+        for axes, (title, bars) in zip(all_axes, self.panels.items(), strict=True):
+            numbers = np.array(list(bars.values()))
+            plot.bars(
+                axes, list(bars), {"ours": numbers[:, 0], "paper": numbers[:, 1]}, log=self.log
+            )
+            plot.label(axes, "", self.quantity, title)
+        return figure
+
+    def table(self) -> Table:
+        rows = [
+            (title, network, *numbers)
+            for title, bars in self.panels.items()
+            for network, numbers in bars.items()
+        ]
+        titles, networks, ours, papers = zip(*rows, strict=True)
+        return {
+            "task": np.array(titles),
+            "network": np.array(networks),
+            "ours": np.array(ours),
+            "paper": np.array(papers),
+        }
+
+
+@dataclass(frozen=True)
+class CurveFigure(Analysis):
+    """The learning curves of the rows of a recipe that share a task.
+
+    Args:
+        name: The name of the image file, without suffix.
+        caption: The caption of the figure.
+        steps: The training steps of the points.
+        series: The median over the seeds, by row.
+        bands: The lower and upper quartile, for rows with several seeds.
+        quantity: The quantity on the vertical axis.
+    """
+
+    name: str
+    caption: str
+    steps: Numbers
+    series: Mapping[str, Numbers]
+    bands: Mapping[str, Numbers]
+    quantity: str
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        plot.lines(axes, self.steps, self.series, bands=self.bands, log=self.has_log_scale())
+        plot.label(axes, "update", self.quantity)
+        return figure
+
+    def table(self) -> Table:
+        count, points = len(self.series), len(self.steps)
+        unknown = np.full((2, points), np.nan)
+        low, high = np.hstack([self.bands.get(name, unknown) for name in self.series])
+        return {
+            "curve": np.repeat(list(self.series), points),
+            "update": np.tile(self.steps, count),
+            self.quantity: np.concatenate(list(self.series.values())),
+            "lower_quartile": low,
+            "upper_quartile": high,
+        }
+
+    def has_log_scale(self) -> bool:
+        """Whether the curves are losses over several orders of magnitude."""
+        values = np.concatenate(list(self.series.values()))
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        return self.quantity.endswith("loss") and 0 < low * LOG_SCALE_RATIO < high
+
+
+def curve_figures(archive: Archive, recipes: Mapping[str, Recipe]) -> list[CurveFigure]:
+    """Return the learning curves of all recipes with archived runs, one figure for each task.
+
+    A curve is the median over the seeds that have reached a step; its band is the interquartile
+    range. Of each seed the longest run counts. A search shows its best point. Diverged runs are
+    not shown.
+
+    Args:
+        archive: The archive of runs.
+        recipes: All recipes, by name.
+    """
+    runs, _ = current_runs(recipes, archive.runs())
+    of_rows: dict[tuple[str, str], list[ArchivedRun]] = {}
+    for run in longest_runs(runs):
+        of_rows.setdefault((run.recipe, run.row), []).append(run)
+    found: list[CurveFigure] = []
+    for recipe in recipes.values():
+        groups: dict[tuple[str, str], dict[str, list[ArchivedRun]]] = {}
+        for row in recipe.rows:
+            if not isinstance(row, Row):
+                continue
+            its = _shown(row, of_rows.get((recipe.name, row.label), []))
+            if its:
+                key = (json.dumps(row.describe()["task"]), _quantity(row, its))
+                groups.setdefault(key, {})[row.label] = its
+        for number, ((_, quantity), rows) in enumerate(groups.items(), start=1):
+            steps, series, bands = _curves(quantity, rows)
+            found.append(
+                CurveFigure(
+                    name=f"results-{recipe.name.replace('/', '-')}-{number}",
+                    caption=_caption(recipe, quantity, rows),
+                    steps=steps,
+                    series=series,
+                    bands=bands,
+                    quantity=quantity.replace("_", " "),
+                )
+            )
+    return found
+
+
+def longest_runs(runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
+    """Return the longest run of each row, point and seed."""
+    found: dict[tuple[str, str, str, int | None], ArchivedRun] = {}
+    for run in runs:
+        key = (run.recipe, run.row, run.point, run.seed)
+        if key not in found or run.steps > found[key].steps:
+            found[key] = run
+    return list(found.values())
+
+
+def paper_figures(
+    archive: Archive, recipes: Mapping[str, Recipe], paper: str
+) -> list[CurveFigure | BarFigure]:
+    """Return the figures that illustrate a paper on the page of results.
+
+    Args:
+        archive: The archive of runs.
+        recipes: All recipes, by name.
+        paper: The folder of the paper's recipes.
+    """
+    if paper in CURVES:
+        name = CURVES[paper]
+        return [*curve_figures(archive, {name: recipes[name]})]
+    runs, _ = current_runs(recipes, archive.runs())
+    panels: dict[str, dict[str, tuple[float, float]]] = {}
+    for name, title in BARS[paper].items():
+        bars = _bars(recipes[name], runs)
+        if bars:
+            panels[title] = bars
+    is_loss = paper == "nc_gru"
+    caption = (
+        "The losses of NC-GRU's tables 1 to 4: ours, and those that the paper prints."
+        if is_loss
+        else "The total Fisher memory of matrices that training may start from; 1 bounds every "
+        "normal matrix."
+    )
+    quantity = "loss" if is_loss else "memory"
+    return [BarFigure(f"results-{paper}", caption, panels, quantity, log=is_loss)]
+
+
+def _bars(recipe: Recipe, runs: Sequence[ArchivedRun]) -> dict[str, tuple[float, float]]:
+    """Return our mean and the paper's number of each row; NaN if none is printed."""
+    found: dict[str, tuple[float, float]] = {}
+    by_row = runs_by_row({recipe.name: recipe}, [run for run in runs if run.recipe == recipe.name])
+    for row in recipe.rows:
+        mean = outcome_of(row, by_row.get((recipe.name, row.label), ())).mean
+        printed = row.reported.value
+        if mean is None or (printed is None and isinstance(row, Row)):
+            continue
+        found[row.label] = (mean, math.nan if printed is None else printed)
+    return found
+
+
+def _shown(row: Row, runs: Sequence[ArchivedRun]) -> list[ArchivedRun]:
+    """Choose the runs of a row to show."""
+    best = outcome_of(row, runs).best_point
+    finite = [run for run in runs if run.state != "diverged" and run.training]
+    return [run for run in finite if best is None or run.point == best]
+
+
+def _quantity(row: Row, runs: Sequence[ArchivedRun]) -> str:
+    """Choose the column of the quantity that the paper reports, or else of a loss."""
+    reported = row.reported
+    if reported.split == "train":
+        return "train_loss"
+    wanted = (f"{reported.split}_{reported.quantity}", f"{reported.split}_loss", "test_loss")
+    available = (name for name in wanted if all(name in run.evaluated for run in runs))
+    return next(available, "train_loss")
+
+
+def _curves(
+    quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]
+) -> tuple[Numbers, dict[str, Numbers], dict[str, Numbers]]:
+    """Return steps, medians and quartiles of the runs of each row."""
+    points = {label: [_column(run, quantity) for run in runs] for label, runs in rows.items()}
+    steps = np.unique(np.concatenate([x for runs in points.values() for x, _ in runs]))
+    series, bands = dict[str, Numbers](), dict[str, Numbers]()
+    for label, runs in points.items():
+        values = np.array([np.interp(steps, x, y, right=np.nan) for x, y in runs])
+        known = ~np.isnan(values).all(axis=0)
+        low, middle, high = np.full((3, len(steps)), np.nan)
+        quartiles = np.nanquantile(values[:, known], (0.25, 0.5, 0.75), axis=0)
+        low[known], middle[known], high[known] = quartiles
+        series[label] = middle
+        if len(runs) > 1:
+            bands[label] = np.array([low, high])
+    baselines = {run.baseline for runs in rows.values() for run in runs} - {None}
+    if quantity.endswith("loss") and len(baselines) == 1:
+        series[CHANCE_LEVEL] = np.full(len(steps), baselines.pop())
+    return steps, series, bands
+
+
+def _column(run: ArchivedRun, quantity: str) -> tuple[Numbers, Numbers]:
+    """Return the points of a curve that have a value."""
+    curve: CurveColumns = run.training if quantity == "train_loss" else run.evaluated
+    name = quantity if quantity in curve else next(n for n in curve if n != "step")
+    known = [(s, v) for s, v in zip(curve["step"], curve[name], strict=True) if v is not None]
+    steps, values = zip(*known, strict=True) if known else ((), ())
+    return np.array(steps, np.float64), np.array(values, np.float64)
+
+
+def _caption(recipe: Recipe, quantity: str, rows: Mapping[str, Sequence[ArchivedRun]]) -> str:
+    count = max(len(runs) for runs in rows.values())
+    seeds = "one seed" if count == 1 else f"median and interquartile range of up to {count} seeds"
+    return f"{recipe.summary} {recipe.name}: {quantity.replace('_', ' ')}, {seeds}."

@@ -1,0 +1,662 @@
+"""RESULTS.md: what our runs say about the papers' claims, and the numbers."""
+
+import statistics
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from eigenrnn.experiments.recipes import Computed, Entry, Outcome, Recipe, Row
+from eigenrnn.experiments.recipes.results_files import columns
+from eigenrnn.experiments.tasks import StateTracking
+from reproduction.agreement import Agreement, agreement, margin
+from reproduction.archive import Archive, ArchivedRun, current_runs, outcome_of, runs_by_row
+from reproduction.claim import Claim, Judgement, Number
+from reproduction.evidence import ArchivedEvidence, paper_of, row_of, share_of_full
+
+__all__ = [
+    "PAPERS",
+    "TEXTS",
+    "describe_judgement",
+    "describe_quantity",
+    "duration",
+    "evidence",
+    "markdown_table",
+    "to_markdown",
+]
+
+HERE = Path(__file__).parent
+TEXTS = HERE / "texts.toml"
+"""What we say about each paper, and about numbers that differ."""
+
+PAPERS = {
+    "scornn": "scoRNN",
+    "enrnn": "ENRNN",
+    "nnrnn": "nnRNN",
+    "nc_gru": "NC-GRU",
+    "nonnormal": "non-normal initialisers",
+}
+"""The names of the papers by the folder of their recipes."""
+
+
+# Rows of the recipes with their runs
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """A row of a recipe with its archived runs of full length.
+
+    Args:
+        recipe: The recipe of the row.
+        row: The row.
+        runs: Its archived runs.
+    """
+
+    recipe: Recipe
+    row: Entry
+    runs: Sequence[ArchivedRun]
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The outcome of the runs, with the paper's number."""
+        return outcome_of(self.row, self.runs)
+
+    @cached_property
+    def agreement(self) -> Agreement | None:
+        """Whether our number agrees with the paper's; None if one of the two is missing."""
+        return agreement(self.outcome)
+
+    @property
+    def kind(self) -> Literal["computed", "bound", "printed"]:
+        """Whether the paper's number is of no training, a bound, or a trained network's."""
+        if isinstance(self.row, Computed):
+            return "computed"
+        return "printed" if self.row.reported.at_most is None else "bound"
+
+    @property
+    def has_own_runs(self) -> bool:
+        """Whether a run was trained for this row; a shared run stands at its own row only."""
+        return any(run.trained_for is None for run in self.runs)
+
+    @property
+    def is_state_tracking(self) -> bool:
+        """Whether it is a word problem of a group, which has a page of its own."""
+        return isinstance(self.row, Row) and isinstance(self.row.task, StateTracking)
+
+
+def to_markdown(
+    archive: Archive,
+    recipes: Mapping[str, Recipe],
+    claims: Mapping[str, Claim],
+    texts: Path = TEXTS,
+) -> str:
+    """Return the page as Markdown.
+
+    Args:
+        archive: The archive of runs.
+        recipes: All recipes, by name.
+        claims: All claims, by name.
+        texts: The file with our texts.
+    Raises:
+        ValueError: If a text is about an unknown paper, row or claim.
+    """
+    runs, changed = current_runs(recipes, archive.runs())
+    judgements = ArchivedEvidence(recipes, archive).judge(claims)
+    by_row = runs_by_row(recipes, runs)
+    rows = [
+        PageRow(recipe, row, by_row.get((recipe.name, row.label), ()))
+        for recipe in recipes.values()
+        for row in recipe.rows
+    ]
+    own_rows = [row for row in rows if row.has_own_runs]
+    trained = [run for run in runs if run.trained_for is None and run.state != "computed"]
+    papers, remarks = read_texts(texts, recipes, claims)
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # the page is Markdown of our own texts and numbers
+    )
+    environment.filters["table"] = markdown_table
+    return environment.get_template("RESULTS.md.jinja").render(
+        claims=_claims(judgements),
+        verdicts=pd.Series([each.verdict for each in judgements]).value_counts(),
+        decided=[each for each in judgements if each.is_decided],
+        judgements=judgements,
+        work=_work(trained),
+        agreements=_agreements(own_rows),
+        papers=[
+            {
+                "folder": folder,
+                "name": name,
+                "text": papers.get(folder, ""),
+                "tests": _tests([each for each in judgements if each.claim.paper == name]),
+            }
+            for folder, name in PAPERS.items()
+        ],
+        numbers=_numbers_by_paper(own_rows),
+        shorter=_shorter(trained, recipes),
+        differences=_differences(own_rows, judgements, remarks),
+        machines=_machines(trained),
+        changed=changed,
+    )
+
+
+# Claims
+
+
+def _claims(judgements: Sequence[Judgement]) -> pd.DataFrame:
+    """Return one line per claim, those that are decided first."""
+    return pd.DataFrame(
+        {
+            "claim": judgement.claim.sentence,
+            "verdict": _verdict(judgement),
+            "evidence": evidence(judgement),
+            "paper": f"[{judgement.claim.paper}](#{_anchor(judgement.claim.paper)})",
+        }
+        for judgement in sorted(judgements, key=lambda each: not each.is_decided)
+    )
+
+
+def _anchor(heading: str) -> str:
+    return heading.lower().replace(" ", "-")
+
+
+def _tests(judgements: Sequence[Judgement]) -> list[str]:
+    """Say of each test of a paper what a reader of the verdict has to know."""
+    found: list[str] = []
+    for judgement in judgements:
+        sentences = [judgement.claim.note] if judgement.claim.note else []
+        before = judgement.runs_before_test
+        if judgement.is_decided and before:
+            count = sum(run.state != "computed" for run in judgement.runs)
+            of = f"all {count}" if before == count else f"{before} of the {count}"
+            sentences.append(f"The test was last changed after {of} runs had ended.")
+        if sentences:
+            found.append(
+                f"*{judgement.claim.id}* ({judgement.claim.place}): {' '.join(sentences)}"
+            )
+    return found
+
+
+def _verdict(judgement: Judgement) -> str:
+    return f"**{judgement.verdict}**" if judgement.is_decided else judgement.verdict
+
+
+def evidence(judgement: Judgement) -> str:
+    """Say in words what the runs show, or what they lack."""
+    if not judgement.is_decided:
+        return _what_is_missing(judgement)
+    sentences = [_what_we_see(judgement), _how_much(judgement)]
+    not_true = [
+        check.say_not()
+        for check, result in zip(judgement.claim.test, judgement.results, strict=True)
+        if not result.is_true
+    ]
+    if not_true:
+        sentences.append(f"Not so: {'; '.join(not_true)}.")
+    return " ".join(sentences)
+
+
+def _what_is_missing(judgement: Judgement) -> str:
+    without = [each for each in judgement.progress.values() if each.share == 0]
+    if without:
+        return f"{len(without)} of its {len(judgement.progress)} networks have no run."
+    if judgement.share < 1:
+        return (
+            f"{judgement.share:.0%} of the least length, {judgement.seeds} of "
+            f"{judgement.claim.seeds} {'seed' if judgement.claim.seeds == 1 else 'seeds'}."
+        )
+    if judgement.seeds < judgement.claim.seeds and not judgement.is_computed:
+        return f"The least length, {judgement.seeds} of {judgement.claim.seeds} seeds."
+    if any(result.at_chance for result in judgement.results):
+        return "Networks that are to be compared are both at the chance level."
+    return "A number that the test needs is missing."
+
+
+def _what_we_see(judgement: Judgement) -> str:
+    """State the median of each network, the numbers of one kind in one sentence."""
+    labels = _short_labels([network.row for network in judgement.claim.networks])
+    said: dict[str, tuple[Number, dict[str, float]]] = {}
+    for check, result in zip(judgement.claim.test, judgement.results, strict=True):
+        _, medians = said.setdefault(check.number.name, (check.number, {}))
+        for network, number in zip(check.networks, result.numbers, strict=True):
+            medians[labels[network.row]] = number
+    sentences: list[str] = []
+    for number, medians in said.values():
+        (first, amount), *others = medians.items()
+        parts = [f"{first} {number.verb} {number.say(amount)}"]
+        parts += [f"{label} {number.say(each)}" for label, each in others]
+        sentences.append(f"{', '.join(parts)}.")
+    return " ".join(sentences)
+
+
+def _short_labels(labels: Sequence[str]) -> dict[str, str]:
+    """Drop the words at the end that all labels share, such as `T=1000`."""
+    words = [label.split() for label in labels]
+    shared = 0
+    while len({tuple(each[-shared - 1 :]) for each in words}) == 1 and shared < len(words[0]) - 1:
+        shared += 1
+    kept = [" ".join(each[: len(each) - shared]) for each in words]
+    if len(labels) < 2 or len(set(kept)) < len(set(labels)):
+        return {label: label for label in labels}
+    return dict(zip(labels, kept, strict=True))
+
+
+def _how_much(judgement: Judgement) -> str:
+    """State the seeds and the length of the runs."""
+    if judgement.is_computed:
+        return "Computed, without training."
+    counts = sorted({each.seeds for each in judgement.progress.values() if each.is_trained})
+    seeds = " to ".join(map(str, sorted({counts[0], counts[-1]})))
+    noun = "seed" if counts[-1] == 1 else "seeds"
+    shortest = judgement.longest
+    length = "the paper's length" if shortest == 1 else f"{shortest:.0%} of the paper's length"
+    return f"{seeds} {noun}, {length}."
+
+
+def describe_judgement(judgement: Judgement, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
+    """Return a judgement as data for JSON; a number that is not finite becomes None."""
+    claim = judgement.claim
+    comparisons = [
+        {
+            "kind": type(check).__name__,
+            "number": check.number.name,
+            "share": result.share,
+            "ours": [_json_number(number) for number in result.numbers],
+            "decisive": check in claim.decisive,
+        }
+        for check, result in zip(claim.test, judgement.results, strict=True)
+    ]
+    networks = [
+        {
+            **asdict(network),
+            "share_of_least": progress.share,
+            "share_of_full": progress.longest,
+            "seeds_so_far": progress.seeds,
+            "paper": _reported(row_of(recipes, network)),
+        }
+        for network, progress in judgement.progress.items()
+    ]
+    return {
+        "id": claim.id,
+        "paper": claim.paper,
+        "sentence": claim.sentence,
+        "place": claim.place,
+        "verdict": judgement.verdict,
+        "share": judgement.share,
+        "seeds": judgement.seeds,
+        "least_seeds": claim.seeds,
+        "evidence": evidence(judgement),
+        "test_changed": claim.changed,
+        "networks": networks,
+        "comparisons": comparisons,
+    }
+
+
+def _reported(row: Entry) -> float | None:
+    return row.reported.at_most if row.reported.value is None else row.reported.value
+
+
+def _json_number(number: float) -> float | None:
+    return number if abs(number) < float("inf") else None
+
+
+# Headline
+
+
+def _work(trained: Sequence[ArchivedRun]) -> dict[str, Any]:
+    """Count the runs of the papers' rows and our own, and their time."""
+    frame = pd.DataFrame(
+        {
+            "network": f"{run.recipe}: {run.row}",
+            "is_papers": paper_of(run.recipe) in PAPERS,
+            "hours": run.seconds / 3600,
+            "processor_hours": (run.processor_seconds or float("nan")) / 3600,
+        }
+        for run in trained
+    )
+    if frame.empty:
+        return {}
+    groups = frame.groupby("is_papers").agg(
+        runs=("hours", "size"), networks=("network", "nunique")
+    )
+    return {
+        "papers": groups.loc[True] if True in groups.index else None,
+        "own": groups.loc[False] if False in groups.index else None,
+        "time": duration(3600 * frame.hours.sum()),
+        "processor_time": duration(3600 * frame.processor_hours.sum()),
+        "timed": int(frame.processor_hours.count()),
+        "without_revision": sum(run.revision is None for run in trained),
+    }
+
+
+def _agreements(rows: Sequence[PageRow]) -> pd.DataFrame:
+    """Count our numbers beside the papers', by kind and agreement."""
+    compared = [row for row in rows if row.agreement and paper_of(row.recipe.name) in PAPERS]
+    kinds = pd.Categorical([row.kind for row in compared], ["computed", "bound", "printed"])
+    found = pd.Categorical(
+        [row.agreement for row in compared],
+        ["agrees", "differs", "both at the chance level", "cannot be judged"],
+    )
+    return pd.crosstab(kinds, found, dropna=False)
+
+
+# Numbers
+
+
+def _numbers_by_paper(rows: Sequence[PageRow]) -> dict[str, pd.DataFrame]:
+    """Return one table per paper, with each row of full runs once."""
+    shown = [row for row in rows if not row.is_state_tracking]
+    names = {paper_of(row.recipe.name): "" for row in shown}
+    ordered = [*(name for name in PAPERS if name in names), *(n for n in names if n not in PAPERS)]
+    return {
+        PAPERS.get(name, name): _numbers([r for r in shown if paper_of(r.recipe.name) == name])
+        for name in ordered
+    }
+
+
+def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
+    """Return the columns that compare our numbers with the paper's."""
+    known = {name: [""] * len(rows) for name in ("paper", "ours", "ours, selected on validation")}
+    known |= columns([row.outcome for row in rows])
+    return pd.DataFrame(
+        {
+            "recipe": [row.recipe.name for row in rows],
+            "network": known["network"],
+            "compared": [describe_quantity(row.row) for row in rows],
+            "parameters": [_count(row.outcome.parameters) for row in rows],
+            "paper": known["paper"],
+            "ours": [_ours(row, cell) for row, cell in zip(rows, known["ours"], strict=True)],
+            "selected on validation": known["ours, selected on validation"],
+            "updates": [_updates(row.runs) for row in rows],
+            "processor time": [_processor_time(row.runs) for row in rows],
+        }
+    )
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _ours(row: PageRow, cell: str) -> str:
+    """Write our number, in bold if it differs from the paper's, or why there is none."""
+    parts: list[str] = []
+    unfinished = [run for run in row.runs if run.state == "unfinished"]
+    if row.outcome.values:
+        number = f"**{cell}**" if row.agreement == "differs" else cell
+        parts.append(number + _run_count(row))
+    elif not unfinished:
+        parts.append("no valid run")
+    known = [run.value for run in unfinished]
+    parts += ["no number yet" if x is None else f"{x:#.4g} so far" for x in known]
+    return "; ".join(parts)
+
+
+def _run_count(row: PageRow) -> str:
+    """Count the runs in the mean, and those above the paper's bound."""
+    if isinstance(row.row, Computed):
+        return ""
+    outcome, bound = row.outcome, row.outcome.at_most
+    values = outcome.counted_values
+    parts = [str(len(values))]
+    above = sum(not each <= bound for each in values) if bound is not None else 0
+    if above:
+        parts.append(f"{above} above")
+    if outcome.failed:
+        parts.append(f"{len(outcome.failed)} diverged")
+    if outcome.best_point:
+        parts.append(f"best of {len(set(outcome.points))}: {outcome.best_point}")
+    return f" ({', '.join(parts)})"
+
+
+def _updates(runs: Sequence[ArchivedRun]) -> str:
+    """Write the number of updates of finished runs, and the progress of unfinished ones."""
+    steps = {run.steps for run in runs if run.state in ("ended", "diverged")} - {0}
+    parts: list[str] = []
+    if steps:
+        parts.append(" to ".join(f"{n:,}" for n in sorted({min(steps), max(steps)})))
+    for run in runs:
+        if run.state == "unfinished":
+            of = f" of {run.all_steps:,}" if run.all_steps else ""
+            parts.append(f"{run.steps:,}{of}")
+    return "; ".join(parts)
+
+
+def _processor_time(runs: Sequence[ArchivedRun]) -> str:
+    """Write the mean processor time of a run, over all its threads, if it was recorded."""
+    known = [run.processor_seconds for run in runs if run.state != "unfinished"]
+    seconds = [each for each in known if each is not None]
+    return duration(statistics.fmean(seconds)) if seconds else ""
+
+
+def _shorter(trained: Sequence[ArchivedRun], recipes: Mapping[str, Recipe]) -> pd.DataFrame:
+    """Return the runs shorter than the paper's, one line per network, point and length."""
+    rows = {(r.name, row.label): row for r in recipes.values() for row in r.rows}
+    lines: list[dict[str, str]] = []
+    reduced = [run for run in trained if run.reduced is not None]
+    groups = dict[tuple[str, str, str, Any], list[ArchivedRun]]()
+    for run in reduced:
+        groups.setdefault((run.recipe, run.row, run.point, run.reduced), []).append(run)
+    for (recipe, label, point, length), its in groups.items():
+        row = rows[recipe, label]
+        values = [run.value for run in its if run.value is not None]
+        ours = f"{statistics.fmean(values):#.4g} ({len(values)})" if values else "no number"
+        diverged = sum(run.state == "diverged" for run in its)
+        share = f"{share_of_full(row, length):.2g}" if isinstance(row, Row) else ""
+        lines.append(
+            {
+                "recipe": recipe,
+                "network": label,
+                "point": point,
+                "compared": describe_quantity(row),
+                "length": str(length),
+                "share": share,
+                "ours": ours + (f"; {diverged} diverged" if diverged else ""),
+                "updates": _updates(its),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+# Differences
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A paragraph on numbers of ours that differ from the paper's, or on a claim.
+
+    Args:
+        kind: `explained`, `open`, or `cannot be judged`.
+        text: The paragraph.
+        recipe: The recipe of the rows; empty for a remark on a claim.
+        rows: The labels of the rows.
+        claim: The name of the claim; empty for a remark on rows.
+    """
+
+    kind: str
+    text: str
+    recipe: str = ""
+    rows: tuple[str, ...] = ()
+    claim: str = ""
+
+
+def read_texts(
+    path: Path, recipes: Mapping[str, Recipe], claims: Mapping[str, Claim]
+) -> tuple[dict[str, str], list[Remark]]:
+    """Read what we say about each paper, and the remarks on what differs.
+
+    Raises:
+        ValueError: If a text is about an unknown paper, row or claim, or of an unknown kind.
+    """
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    papers = {name: " ".join(text.split()) for name, text in content.get("papers", {}).items()}
+    unknown = papers.keys() - PAPERS.keys()
+    if unknown:
+        raise ValueError(f"expected papers among {', '.join(PAPERS)} in {path}, got {unknown}")
+    known = {(recipe.name, row.label) for recipe in recipes.values() for row in recipe.rows}
+    remarks: list[Remark] = []
+    for entry in content.get("remark", []):
+        remark = Remark(
+            kind=entry["kind"],
+            text=" ".join(entry["text"].split()),
+            recipe=entry.get("recipe", ""),
+            rows=tuple(entry.get("rows", ())),
+            claim=entry.get("claim", ""),
+        )
+        if remark.kind not in ("explained", "open", "cannot be judged"):
+            raise ValueError(f"expected a kind of remark in {path}, got {remark.kind!r}")
+        for row in remark.rows:
+            if (remark.recipe, row) not in known:
+                raise ValueError(f"expected a row of {remark.recipe} in {path}, got {row!r}")
+        if remark.claim and remark.claim not in claims:
+            raise ValueError(f"expected the name of a claim in {path}, got {remark.claim!r}")
+        remarks.append(remark)
+    return papers, remarks
+
+
+def _differences(
+    rows: Sequence[PageRow], judgements: Sequence[Judgement], remarks: Sequence[Remark]
+) -> dict[str, list[str]]:
+    """Return the paragraphs on what differs, by kind."""
+    paragraphs: dict[str, list[str]] = {"explained": [], "open": [], "cannot be judged": []}
+    differing = {
+        (row.recipe.name, row.row.label): row for row in rows if row.agreement == "differs"
+    }
+    decided = {each.claim.id for each in judgements if each.is_decided}
+    shown = {(row.recipe.name, row.row.label): row for row in rows}
+    for remark in remarks:
+        names = [(remark.recipe, row) for row in remark.rows]
+        for name in names:
+            differing.pop(name, None)
+        if remark.claim in decided or any(name in shown for name in names):
+            subject = _subject(remark, [shown[name] for name in names if name in shown])
+            paragraphs[remark.kind].append(f"{subject}: {remark.text}")
+    for row in differing.values():
+        subject = f"{row.recipe.name}, **{row.row.label}**{_difference(row)}"
+        paragraphs["open"].append(f"{subject}: not explained yet.")
+    return {kind: texts for kind, texts in paragraphs.items() if texts}
+
+
+def _subject(remark: Remark, rows: Sequence[PageRow]) -> str:
+    """Name the rows of a paragraph and by how much each differs, or its claim."""
+    if remark.claim:
+        return f"Claim {remark.claim}"
+    labels = ", ".join(f"**{row.row.label}**{_difference(row)}" for row in rows)
+    return f"{remark.recipe}, {labels}"
+
+
+def _difference(row: PageRow) -> str:
+    """Describe how a number differs from the paper's; empty if it agrees."""
+    outcome = row.outcome
+    if row.agreement != "differs":
+        return ""
+    is_trained = bool(outcome.seeds)
+    seed = ", from one seed" if is_trained and len(outcome.counted_values) == 1 else ""
+    if outcome.at_most is not None:
+        return f" (above the bound of the paper's curve{seed})"
+    return f" (more than {margin(outcome):.3g} from the paper's number{seed})"
+
+
+# How it was run
+
+
+def _machines(trained: Sequence[ArchivedRun]) -> pd.DataFrame:
+    """Return the table of machines."""
+    frame = pd.DataFrame(
+        {
+            "processor": run.versions.get("processor", "unknown"),
+            "torch": run.versions.get("torch", "unknown"),
+            "seconds": run.seconds,
+        }
+        for run in trained
+    )
+    if frame.empty:
+        return frame
+    groups = frame.groupby(["processor", "torch"], sort=False)["seconds"].agg(["size", "sum"])
+    groups = groups.reset_index()
+    return pd.DataFrame(
+        {
+            "processor": groups.processor,
+            "torch": groups.torch,
+            "runs": groups["size"].map("{:,}".format),
+            "time": groups["sum"].map(duration),
+        }
+    )
+
+
+# Formatting
+
+UNITS = ((86_400, "days", 48 * 3_600), (3_600, "h", 90 * 60), (60, "min", 90))
+QUANTITIES = {
+    "bits": "bits per symbol",
+    "henrici": "departure from normality",
+    "padded_mse": "squared error with padded frames",
+}
+SPLITS = {
+    "validation": "on the validation set",
+    "test": "on the test set",
+}
+RULES_OF_RUNS = {
+    "best": "best of the run",
+    "last": "at the end of training",
+    "validation": "of the model selected on the validation set",
+}
+RIGHT_ALIGNED = {
+    "parameters",
+    "selected on validation",
+    "updates",
+    "processor time",
+    "runs",
+    "time",
+}
+
+
+def describe_quantity(row: Entry) -> str:
+    """Describe the quantity that a row compares, and the rule that picks one number per run."""
+    reported = row.reported
+    name = QUANTITIES.get(reported.quantity, reported.quantity.replace("_", " "))
+    if not isinstance(row, Row):
+        return name
+    rule = RULES_OF_RUNS[reported.rule]
+    if reported.quantity == "success":
+        bound = f"{reported.success:g} of the chance level"
+        return f"share of the runs whose best loss {SPLITS[reported.split]} is below {bound}"
+    if reported.quantity == "epoch_seconds":
+        return "processor seconds per epoch"
+    if reported.quantity == "loss_mean":
+        return f"training loss, mean over {row.settings.log_every} updates, {rule}"
+    if reported.split == "train":
+        return f"training {name}, {rule}"
+    if reported.column is not None:  # a property of the network, not of a split
+        return f"{name}, {rule}"
+    return f"{name} {SPLITS[reported.split]}, {rule}"
+
+
+def two_digits(number: float) -> str:
+    """Round to two significant digits."""
+    rounded = float(f"{number:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
+def duration(seconds: float) -> str:
+    """Write a duration with two significant digits, in a suitable unit."""
+    for size, unit, minimum in UNITS:
+        if seconds >= minimum:
+            return f"{two_digits(seconds / size)} {unit}"
+    return f"{two_digits(seconds)} s"
+
+
+def markdown_table(frame: pd.DataFrame) -> str:
+    """Return a table of strings as Markdown; empty columns are dropped."""
+    kept = frame.loc[:, (frame != "").any()]
+    rules = ["---:" if name in RIGHT_ALIGNED else "---" for name in kept]
+    lines = [list(kept), rules, *kept.to_numpy().tolist()]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,0 +1,258 @@
+"""The archived runs on state tracking: tables, accuracy by length, and the trained spectra."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenrnn.analysis import Analysis, plot
+from eigenrnn.analysis.base import Table
+from eigenrnn.experiments.recipes import Recipe, Row
+from eigenrnn.experiments.tasks import StateTracking
+from reproduction.archive import (
+    Archive,
+    ArchivedRun,
+    current_runs,
+    runs_by_row,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "SPECTRA",
+    "AccuracyByLength",
+    "Eigenvalues",
+    "TrackedRow",
+    "eigenvalue_figure",
+    "length_figure",
+    "table_columns",
+    "tracked_rows",
+]
+
+SPECTRA = Path(__file__).parent / "state_tracking.json"
+"""What `benchmarks.trained_spectra` measured of the trained networks."""
+
+Complexes = NDArray[np.complex128]
+
+
+@dataclass(frozen=True)
+class TrackedRow:
+    """A network of a recipe on state tracking, with its archived runs at the best rate.
+
+    Args:
+        recipe: The recipe.
+        row: The network.
+        point: The point of the grid with the highest mean validation accuracy; if several have it,
+            the one with the lowest mean validation loss of these.
+        runs: Its runs, one for each seed.
+        runs_in_all: The number of archived runs of all points.
+        exponents: The largest Lyapunov exponent of each run, where it was measured.
+        eigenvalues: Those of the recurrent matrix of the first run, if it has a single one.
+    """
+
+    recipe: Recipe
+    row: Row
+    point: str
+    runs: Sequence[ArchivedRun]
+    runs_in_all: int
+    exponents: Sequence[float]
+    eigenvalues: Complexes | None
+
+    @property
+    def longest(self) -> list[int]:
+        """The longest length above 0.9 of each run, on the test set."""
+        return [int(run.best["test"]["longest"]) for run in self.runs]
+
+    def accuracies(self) -> dict[int, float]:
+        """Return the median test accuracy over the runs at each length."""
+        lengths = cast("StateTracking", self.row.task).test_lengths
+        return {
+            n: statistics.median(run.best["test"][f"accuracy_{n}"] for run in self.runs)
+            for n in lengths
+        }
+
+
+def tracked_rows(
+    archive: Archive, recipes: Mapping[str, Recipe], spectra: Path = SPECTRA
+) -> list[TrackedRow]:
+    """Return the networks on state tracking that have runs in an archive, by recipe and row.
+
+    Args:
+        archive: The archive of runs.
+        recipes: All recipes, by name.
+        spectra: The file with the measurements of trained networks; it need not exist.
+    """
+    runs, _ = current_runs(recipes, archive.runs())
+    of_rows = runs_by_row(recipes, (run for run in runs if run.state == "ended"))
+    measured = _measurements(spectra)
+    found: list[TrackedRow] = []
+    for recipe in recipes.values():
+        for row in recipe.rows:
+            its = of_rows.get((recipe.name, row.label), [])
+            if its and isinstance(row, Row) and isinstance(row.task, StateTracking):
+                found.append(_tracked(recipe, row, its, measured))
+    return found
+
+
+def _measurements(file: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]:
+    """Read the measurements of trained networks, by recipe, row, point and seed."""
+    entries = json.loads(file.read_text()) if file.exists() else []
+    return {(e["recipe"], e["row"], e["point"], e["seed"]): e for e in entries}
+
+
+def _quality(runs: Sequence[ArchivedRun]) -> tuple[float, float]:
+    """Return the mean validation accuracy of some runs, and minus their mean validation loss."""
+    selected = [run.best["validation"] for run in runs]
+    accuracy, loss = (
+        statistics.fmean(each[name] for each in selected) for name in ("accuracy", "loss")
+    )
+    return accuracy, -loss
+
+
+def _tracked(
+    recipe: Recipe,
+    row: Row,
+    runs: Sequence[ArchivedRun],
+    measured: Mapping[tuple[str, str, str, int], Mapping[str, Any]],
+) -> TrackedRow:
+    runs_of = {point: [run for run in runs if run.point == point] for point in row.points()}
+    point = max(
+        (point for point, its in runs_of.items() if its), key=lambda p: _quality(runs_of[p])
+    )
+    best = runs_of[point]
+    keys = [(recipe.name, row.label, point, run.seed or 0) for run in best]
+    known = [measured[key] for key in keys if key in measured]
+    pairs = next((each["eigenvalues"] for each in known if each["eigenvalues"]), None)
+    return TrackedRow(
+        recipe,
+        row,
+        point,
+        best,
+        len(runs),
+        [each["lyapunov"] for each in known],
+        None if pairs is None else np.array(pairs) @ np.array([1, 1j]),
+    )
+
+
+def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
+    """Return a table of networks: their runs, longest lengths, accuracies and exponents."""
+    columns: dict[str, list[str]] = {
+        name: []
+        for name in (
+            *("network", "parameters", "rate", "longest, by seed", "accuracy at 40", "at 100"),
+            *("at 500", "largest exponent", "runs"),
+        )
+    }
+    for row in rows:
+        accuracies = row.accuracies()
+        cells = (
+            row.row.label,
+            f"{row.row.parameters:,}",
+            row.point.removeprefix("lr="),
+            ", ".join(map(str, row.longest)),
+            *(f"{100 * accuracies[n]:.1f} %" for n in (40, 100, 500)),
+            f"{statistics.median(row.exponents):.3f}" if row.exponents else "",
+            str(row.runs_in_all),
+        )
+        for column, cell in zip(columns.values(), cells, strict=True):
+            column.append(cell)
+    return columns
+
+
+@dataclass(frozen=True)
+class AccuracyByLength(Analysis):
+    """The accuracy at each length of a word, one panel for each recipe.
+
+    Args:
+        panels: By the title of a panel, the accuracy at each length, by network.
+    """
+
+    panels: Mapping[str, Mapping[str, Mapping[int, float]]]
+
+    def plot(self) -> "Figure":
+        rows = -(-len(self.panels) // 2)
+        figure, axes = plot.canvas(min(2, len(self.panels)), rows, panel=(6.0, 3.8))
+        for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
+            accuracies = [list(each.values()) for each in networks.values()]
+            lengths = [str(length) for length in next(iter(networks.values()))]
+            plot.shares(part, accuracies, list(networks), lengths, "accuracy")
+            plot.label(part, "letters read", "", title)
+        for unused in axes[len(self.panels) :]:
+            unused.set_visible(False)
+        return figure
+
+    def table(self) -> Table:
+        entries = [
+            (panel, name, length, accuracy)
+            for panel, networks in self.panels.items()
+            for name, accuracies in networks.items()
+            for length, accuracy in accuracies.items()
+        ]
+        names = ("panel", "network", "length", "accuracy")
+        return {
+            name: np.array(column)
+            for name, column in zip(names, zip(*entries, strict=True), strict=True)
+        }
+
+
+@dataclass(frozen=True)
+class Eigenvalues(Analysis):
+    """The eigenvalues of trained recurrent matrices, one row of panels for each recipe.
+
+    Args:
+        panels: By the title of a row, the eigenvalues of each network.
+    """
+
+    panels: Mapping[str, Mapping[str, Complexes]]
+
+    def plot(self) -> "Figure":
+        columns = max(len(networks) for networks in self.panels.values())
+        figure, axes = plot.canvas(columns, len(self.panels), panel=(2.4, 2.4))
+        for number, (title, networks) in enumerate(self.panels.items()):
+            row = axes[number * columns : (number + 1) * columns]
+            for part, (name, eigenvalues) in zip(row, networks.items(), strict=False):
+                plot.plane(part, {name: eigenvalues})
+                plot.label(part, "", title if part is row[0] else "", name)
+            for unused in row[len(networks) :]:
+                unused.set_visible(False)
+        return figure
+
+    def table(self) -> Table:
+        entries = [
+            (panel, name, eigenvalue)
+            for panel, networks in self.panels.items()
+            for name, eigenvalues in networks.items()
+            for eigenvalue in eigenvalues
+        ]
+        panels, names, eigenvalues = zip(*entries, strict=True)
+        z = np.array(eigenvalues, dtype=np.complex128)
+        return {
+            "panel": np.array(panels),
+            "network": np.array(names),
+            "real": z.real,
+            "imaginary": z.imag,
+            "modulus": np.abs(z),
+        }
+
+
+def length_figure(rows: Sequence[TrackedRow]) -> AccuracyByLength:
+    """Return the accuracy by length of all networks, one panel for each recipe."""
+    panels: dict[str, dict[str, dict[int, float]]] = {}
+    for row in rows:
+        panels.setdefault(row.recipe.name, {})[row.row.label] = row.accuracies()
+    return AccuracyByLength(panels)
+
+
+def eigenvalue_figure(rows: Sequence[TrackedRow]) -> Eigenvalues:
+    """Return the eigenvalues of the networks with a single recurrent matrix, by recipe."""
+    panels: dict[str, dict[str, Complexes]] = {}
+    for row in rows:
+        if row.eigenvalues is not None:
+            panels.setdefault(row.recipe.name, {})[row.row.label] = row.eigenvalues
+    return Eigenvalues(panels)

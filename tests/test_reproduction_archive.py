@@ -1,0 +1,492 @@
+"""The archive of runs."""
+
+import json
+import math
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import FunctionType
+
+import numpy as np
+import pytest
+from reproduction.archive import (
+    FORMAT,
+    Archive,
+    ArchivedRun,
+    RunName,
+    changes_since_run,
+    current_runs,
+    outcome_of,
+)
+from reproduction.archive_runs import (
+    MAX_POINTS,
+    SharedRuns,
+    archive_runs,
+    evaluated_curve,
+    training_curve,
+)
+from reproduction.claim import Runs
+from reproduction.evidence import ArchivedEvidence
+
+from eigenrnn import ScoRNN
+from eigenrnn.experiments.recipes import Computed, Row
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.training.description import describe
+from eigenrnn.experiments.training.run_folder import RunFolder
+from recipes_for_results import (
+    FIGURE,
+    SEEDS,
+    TABLE,
+    archived,
+    changed,
+    journal,
+    recipes,
+    rewrite,
+    row,
+    run,
+)
+
+RUN = Path("scornn-6", "seed-0")
+
+
+# archived content
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_value_of_a_run_follows_the_papers_rule(archive, reproduced, seed):
+    known = archived(archive, reproduced)[TABLE, "scoRNN 6", seed]
+    assert known.value == max(journal(reproduced, "test_accuracy", seed))
+
+
+def test_a_run_keeps_its_result(archive, reproduced):
+    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 1]
+    result = json.loads((reproduced / "scornn-6" / "seed-1" / "result.json").read_text())
+    assert {name: getattr(known, name) for name in result if name != "train_loss"} == {
+        name: value for name, value in result.items() if name != "train_loss"
+    }
+
+
+def test_a_run_keeps_its_settings_and_versions(archive, reproduced):
+    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
+    config = json.loads((reproduced / RUN / "config.json").read_text())
+    assert (known.settings, known.versions) == (config["settings"], config["versions"])
+    assert (known.task, known.revision) == (config["task"], config["revision"])
+    defaults = known.network["defaults"]
+    options = {"layer": "ScoRNN", "hidden_size": 6, "options": {}}
+    assert known.network == {**options, "defaults": defaults}
+    assert defaults["ScoRNN"]["num_layers"] == 1
+
+
+def test_a_number_without_training_is_kept(archive, reproduced):
+    assert archived(archive, reproduced)[TABLE, "exact", None].value == 3.0
+
+
+def test_an_archived_run_is_read_back_unchanged(archive, reproduced):
+    for known in archived(archive, reproduced).values():
+        assert ArchivedRun.from_line(known.to_line()) == known
+
+
+def test_numbers_that_are_not_finite_are_null():
+    known = ArchivedRun(
+        TABLE, "x", "", 0, "ended", value=math.nan, last={"test": {"loss": math.inf}}
+    )
+    content = json.loads(known.to_line(), parse_constant=pytest.fail)
+    assert (content["value"], content["last"]) == (None, {"test": {"loss": None}})
+
+
+def test_an_archived_run_takes_a_few_kilobytes(archive, reproduced):
+    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
+    assert len(known.to_line()) < 4_000
+
+
+def test_the_runs_of_a_paper_are_in_one_file(archive, reproduced):
+    archived(archive, reproduced)
+    (file,) = archive.folder.glob("*.jsonl")
+    assert file.name == "tiny.jsonl"
+    assert len(file.read_text().splitlines()) == len(Archive(archive.folder).runs())
+
+
+def test_a_run_keeps_when_its_last_numbers_were_written(archive, reproduced):
+    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
+    written = (reproduced / RUN / "metrics.csv").stat().st_mtime
+    assert abs(datetime.fromisoformat(known.ended).timestamp() - written) <= 1
+
+
+def test_no_two_runs_of_all_recipes_share_a_name():
+    same = SharedRuns(RECIPES)
+    rows = [(recipe, r) for recipe in RECIPES.values() for r in recipe.rows]
+    keys = [run.key for recipe, r in rows for run in same.of_row(recipe, r.label)]
+    names = [RunName(key.recipe, key.row, key.point, key.seed, None) for key in keys]
+    names += [
+        RunName(recipe.name, r.label, "", None, None)
+        for recipe, r in rows
+        if isinstance(r, Computed)
+    ]
+    assert len(names) == len(set(names))
+
+
+# curves
+
+
+@pytest.fixture
+def long_metrics(tmp_path):
+    """Write a metrics.csv of 1,001 rows; every tenth is an evaluation."""
+    path = tmp_path / "metrics.csv"
+    lines = ["step,train_loss,train_loss_mean,test_loss,test_accuracy,henrici"]
+    for step in range(1_001):
+        evaluated = f"{1 / (step + 7)!r},nan,{step / 2}" if step % 10 == 0 else ",,"
+        lines.append(f"{step},{step},{math.exp(-step / 300)!r},{evaluated}")
+    path.write_text("\n".join(lines) + "\n")
+    return RunFolder(tmp_path).read_metrics()
+
+
+def test_a_curve_is_thinned_with_its_ends(long_metrics):
+    steps = training_curve(long_metrics)["step"]
+    assert (len(steps), steps[0], steps[-1]) == (MAX_POINTS, 0, 1_000)
+
+
+def test_a_thinned_curve_is_even(long_metrics):
+    assert set(np.diff(training_curve(long_metrics)["step"])) == {8, 9}
+
+
+def test_a_curve_has_five_digits(long_metrics):
+    curve = training_curve(long_metrics)
+    exact = np.exp(-np.array(curve["step"]) / 300)
+    found = np.array(curve["train_loss_mean"])
+    assert np.all(np.abs(found - exact) <= 5e-5 * exact)
+    assert all(float(f"{number:.5g}") == number for number in found)
+
+
+def test_evaluations_are_a_separate_curve(long_metrics):
+    curve = evaluated_curve(long_metrics)
+    assert curve["step"] == list(range(0, 1_001, 10))
+    assert curve["test_accuracy"] == [None] * 101
+    assert curve["henrici"] == list(range(0, 501, 5))  # of a callback
+
+
+# runs shared by several rows
+
+
+def test_a_run_counts_for_the_figure_that_shows_it(archive, reproduced):
+    known = archived(archive, reproduced)
+    shown = known[FIGURE, "scoRNN 6", 0]
+    assert shown.trained_for == f"{TABLE}: scoRNN 6"
+    assert shown.value == journal(reproduced, "test_loss")[-1]
+    assert (FIGURE, "scoRNN 6", 1) not in known  # the figure has one seed
+    assert not any(label == "scoRNN 8" for _, label, _ in known)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hidden_size": 7},
+        {"options": {"negative": 2}},
+        {"settings": replace(row().settings, lr=2e-2)},
+        {"settings": replace(row().settings, eval_every=5)},
+        {"task": replace(row().task, delay=5)},
+    ],
+    ids=["size", "options", "rate", "evaluations", "task"],
+)
+def test_a_run_does_not_count_for_a_row_with_other_settings(changes):
+    known = recipes()
+    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", **changes)
+    same = SharedRuns(known)
+    (trained, _) = same.of_row(known[TABLE], "scoRNN 6")
+    assert same.runs_served_by(trained) == []
+
+
+def test_a_run_does_not_count_for_a_row_with_a_callback():
+    known = recipes()
+    known[FIGURE] = changed(known[FIGURE], "scoRNN 6", callback_factory=lambda: None)
+    same = SharedRuns(known)
+    (trained, _), (watched,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
+    assert (same.runs_served_by(trained), same.runs_served_by(watched)) == ([], [trained])
+
+
+def test_rows_of_different_recipes_that_share_a_run_are_found():
+    same = SharedRuns(RECIPES)
+    table = RECIPES["scornn/table1"]
+    (trained,) = same.of_row(table, "scoRNN 170")
+    assert [(r.key.recipe, r.key.row) for r in same.runs_served_by(trained)] == [
+        ("scornn/fig3", "scoRNN 170")
+    ]
+
+
+def test_a_run_of_the_row_itself_replaces_a_shared_run(archive, reproduced, tmp_path):
+    archived(archive, reproduced)
+    run(recipes()[FIGURE], tmp_path / "figure", rows=["scoRNN 6"])
+    known = archived(archive, tmp_path / "figure")[FIGURE, "scoRNN 6", 0]
+    assert known.trained_for is None
+    again = archived(archive, reproduced)[FIGURE, "scoRNN 6", 0]
+    assert again.trained_for is None
+
+
+# unfinished and diverged runs
+
+
+def test_an_unfinished_run_is_named_and_skipped(archive, reproduced):
+    (reproduced / RUN / "result.json").unlink()
+    collected = archive_runs([reproduced], archive.folder, recipes())
+    assert collected.skipped == {str(reproduced / RUN): "has not ended"}
+    known = Archive(archive.folder).runs()
+    assert (TABLE, "scoRNN 6") not in {(r.recipe, r.row) for r in known if not r.seed}
+
+
+def test_an_unfinished_run_is_archived_with_the_option(archive, reproduced):
+    (reproduced / RUN / "result.json").unlink()
+    known = archived(archive, reproduced, unfinished=True)[TABLE, "scoRNN 6", 0]
+    assert (known.state, known.steps, known.all_steps) == ("unfinished", 20, 20)
+    assert known.value == max(journal(reproduced, "test_accuracy"))
+
+
+def test_an_unfinished_run_has_the_best_of_its_evaluations(archive, reproduced):
+    ended = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
+    (reproduced / RUN / "result.json").unlink()
+    archive_runs([reproduced], archive.folder, recipes(), unfinished=True, overwrite=True)
+    (known,) = [run for run in Archive(archive.folder).runs() if run.name == ended.name]
+    assert (known.best, known.best_step, known.last) == (ended.best, ended.best_step, ended.last)
+
+
+def test_a_damaged_checkpoint_leaves_the_numbers_of_metrics_csv(archive, reproduced):
+    (reproduced / RUN / "result.json").unlink()
+    (reproduced / RUN / "last.pt").write_bytes(b"damaged")
+    known = archived(archive, reproduced, unfinished=True)[TABLE, "scoRNN 6", 0]
+    assert known.seconds == journal(reproduced, "seconds")[-1]
+
+
+def test_an_unfinished_run_does_not_count(archive, reproduced):
+    (reproduced / RUN / "result.json").unlink()
+    known = archived(archive, reproduced, unfinished=True)
+    outcome = outcome_of(row(), [known[TABLE, "scoRNN 6", seed] for seed in SEEDS])
+    assert outcome.seeds == (1,)
+
+
+def test_an_unfinished_run_is_replaced_by_the_finished_one(archive, reproduced):
+    result = (reproduced / RUN / "result.json").read_bytes()
+    (reproduced / RUN / "result.json").unlink()
+    archived(archive, reproduced, unfinished=True)
+    (reproduced / RUN / "result.json").write_bytes(result)
+    assert archived(archive, reproduced)[TABLE, "scoRNN 6", 0].state == "ended"
+
+
+def diverge(reproduced):
+    """Mark the run of the first seed as diverged."""
+    (reproduced / RUN / "result.json").unlink()
+    RunFolder(reproduced / RUN).write_status("diverged", "a loss was not finite")
+
+
+def test_a_diverged_run_is_archived_as_diverged(archive, reproduced):
+    diverge(reproduced)
+    known = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
+    assert (known.state, known.value, known.steps) == ("diverged", None, 20)
+
+
+# errors and existing files
+
+
+def test_quick_runs_are_rejected(archive, tmp_path):
+    run(recipes()[TABLE], tmp_path / "quick", quick=True)
+    with pytest.raises(ValueError, match=r"expected full runs in .*quick, got quick ones"):
+        archive_runs([tmp_path / "quick"], archive.folder, recipes())
+    assert not list(archive.folder.glob("*.jsonl"))
+
+
+def test_quick_runs_among_others_are_skipped_by_name(archive, reproduced):
+    run(recipes()[FIGURE], reproduced.parent / "quick", quick=True)
+    collected = archive_runs([reproduced.parent], archive.folder, recipes())
+    assert list(collected.skipped) == [str(reproduced.parent / "quick")]
+    assert len(collected.archived) == 4
+
+
+def test_a_folder_without_a_recipe_is_rejected(archive, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"expected the folder of a recipe .* holds no run of a recipe"
+    ):
+        archive_runs([tmp_path], archive.folder, recipes())
+
+
+def test_an_unknown_recipe_is_rejected(archive, reproduced):
+    with pytest.raises(ValueError, match=f"expected a recipe of this version .* got '{TABLE}'"):
+        archive_runs([reproduced], archive.folder, {})
+
+
+def test_a_run_of_a_changed_recipe_is_named(archive, reproduced):
+    known = recipes()
+    known[TABLE] = changed(
+        known[TABLE], "scoRNN 6", settings=replace(row().settings, lr=0.5), hidden_size=6
+    )
+    collected = archive_runs([reproduced], archive.folder, known)
+    assert set(collected.skipped.values()) == {
+        "differs from its recipe: settings.lr was 0.01, now 0.5"
+    }
+
+
+def test_a_different_run_of_the_same_name_is_kept(archive, reproduced):
+    before = archived(archive, reproduced)[TABLE, "scoRNN 6", 0]
+    rewrite(reproduced / RUN / "result.json", seconds=1e6)
+    collected = archive_runs([reproduced], archive.folder, recipes())
+    assert "keeps a different run" in collected.skipped[str(before.name)]
+    assert before in Archive(archive.folder).runs()
+
+
+def test_a_different_run_is_replaced_with_the_option(archive, reproduced):
+    archived(archive, reproduced)
+    rewrite(reproduced / RUN / "result.json", seconds=1e6)
+    assert archived(archive, reproduced, overwrite=True)[TABLE, "scoRNN 6", 0].seconds == 1e6
+
+
+def test_an_unchanged_run_is_not_written_again(archive, reproduced):
+    first = archive_runs([reproduced], archive.folder, recipes())
+    again = archive_runs([reproduced], archive.folder, recipes())
+    assert (again.archived, again.unchanged, again.skipped) == ([], first.archived, {})
+
+
+def test_a_run_of_another_version_is_named_and_archived(archive, reproduced):
+    config = json.loads((reproduced / RUN / "config.json").read_text())
+    rewrite(reproduced / RUN / "config.json", versions={**config["versions"], "eigenrnn": "0.0.7"})
+    collected = archive_runs([reproduced], archive.folder, recipes())
+    names = [RunName(recipe, "scoRNN 6", "", 0, None) for recipe in (TABLE, FIGURE)]
+    assert collected.other_versions == dict.fromkeys(names, "0.0.7")
+    assert set(names) <= set(collected.archived)
+
+
+DAMAGES = {
+    "newer": ({"format": FORMAT + 1}, rf"expected format {FORMAT}, got {FORMAT + 1}"),
+    "field": ({"colour": "red"}, rf"expected the keys of format {FORMAT}, got others: colour"),
+    "foreign": ({"format": None}, "expected an archived run, got something else"),
+    "paper": ({"recipe": "other/table1"}, "a run of other/table1 is in its file"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_line_of_another_kind_is_named_and_kept(archive, reproduced, damage):
+    archived(archive, reproduced)
+    path = archive.folder / "tiny.jsonl"
+    changes, said = DAMAGES[damage]
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([*others, json.dumps({**json.loads(first), **changes})]) + "\n")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=rf"tiny\.jsonl, line {len(others) + 1}: {said}"):
+        archive_runs([reproduced], archive.folder, recipes(), overwrite=True)
+    assert path.read_bytes() == before
+
+
+CHANGES = {
+    "nothing": ({}, ""),
+    "the task": ({"task": replace(row().task, delay=9)}, "task.delay was 4, now 9"),
+    "the units": ({"hidden_size": 7}, "network.hidden_size was 6, now 7"),
+    "an option": ({"options": {"negative": 2}}, "network.negative was absent, now 2"),
+    "a setting": ({"settings": replace(row().settings, lr=0.5)}, "settings.lr was 0.01, now 0.5"),
+    "the label": ({"label": "scoRNN six"}, "there is no such row"),
+}
+
+
+@pytest.mark.parametrize(("changes", "said"), CHANGES.values(), ids=CHANGES)
+def test_a_run_whose_row_has_changed_is_named_and_does_not_count(
+    archive, reproduced, changes, said
+):
+    archived(archive, reproduced)
+    known = recipes()
+    rows = (replace(known[TABLE].rows[0], **changes), *known[TABLE].rows[1:])
+    known[TABLE] = replace(known[TABLE], rows=rows)
+    del known[FIGURE]
+    runs = [run for run in Archive(archive.folder).runs() if run.recipe == TABLE]
+    counted, reasons = current_runs(known, runs)
+    assert reasons == ({run.name: said for run in runs if run.seed is not None} if said else {})
+    assert len(counted) + len(reasons) == len(runs)
+
+
+def test_a_changed_row_is_missing_again(archive, reproduced):
+    archived(archive, reproduced)
+    known = recipes()
+    known[TABLE] = changed(known[TABLE], "scoRNN 6", hidden_size=7)
+    evidence = ArchivedEvidence(known, Archive(archive.folder))
+    assert evidence.missing_seeds(Runs(TABLE, "scoRNN 6", SEEDS)) == SEEDS
+
+
+ROWS = {
+    "EURNN's capacity": ("nnrnn/fig2", "EURNN 128 copying", {"capacity": 4}),
+    "nnRNN's units": ("nnrnn/fig2", "nnRNN 128 copying", {"hidden_size": 130}),
+    "scoRNN's rho": ("scornn/table1", "scoRNN 170", {"negative": 18}),
+}
+
+
+@pytest.mark.parametrize(("name", "label", "changes"), ROWS.values(), ids=ROWS)
+def test_the_committed_runs_of_a_row_that_changes_do_not_count(name, label, changes):
+    (known,) = (r for r in RECIPES[name].rows if r.label == label)
+    options = changes if "hidden_size" in changes else {"options": {**known.options, **changes}}
+    edited = changed(RECIPES[name], label, **options)
+    runs = [r for r in Archive().runs() if (r.recipe, r.row) == (name, label)]
+    assert runs
+    assert current_runs(RECIPES, runs) == (runs, {})
+    counted, reasons = current_runs({**RECIPES, name: edited}, runs)
+    assert counted == []
+    (option,) = changes
+    assert all(f"network.{option} was" in reason for reason in reasons.values())
+    assert len(reasons) == len(runs)
+
+
+def test_an_option_newer_than_a_run_must_have_its_default():
+    known, recorded = row(), row().describe()
+    del recorded["task"]["options"]["data_seed"]
+    assert changes_since_run(known, recorded) == []
+    newer = replace(known, task=replace(known.task, data_seed=3))
+    assert changes_since_run(newer, recorded) == ["task.data_seed was 0, now 3"]
+
+
+def test_a_changed_default_of_an_option_that_the_row_leaves_out_is_named():
+    known, recorded = row(), row().describe()
+    defaults = recorded["network"]["defaults"]
+    defaults["ScoRNN"]["init"] = "henaff"
+    defaults["ScoRNN"]["removed"] = defaults["Removed"] = 1
+    del defaults["RNN"]["bias"]
+    changed_default = "network.defaults.ScoRNN.init was henaff, now unit_circle"
+    assert changes_since_run(known, recorded) == [changed_default]
+    del recorded["network"]["defaults"]
+    assert changes_since_run(known, recorded) == [], "of a run that has not recorded them"
+
+
+def test_a_setting_newer_than_a_run_must_have_its_default():
+    known, recorded = row(), row().describe()
+    del recorded["settings"]["weight_decay"]
+    decayed = replace(known, settings=replace(known.settings, weight_decay=0.1))
+    assert changes_since_run(known, recorded) == []
+    assert changes_since_run(decayed, recorded) == ["settings.weight_decay was 0.0, now 0.1"]
+
+
+def test_rows_of_equal_structure_share_a_run():
+    known = recipes()
+    for name in (TABLE, FIGURE):  # two partials with equal options are different objects
+        known[name] = changed(known[name], "scoRNN 6", layer=partial(ScoRNN, negative=2))
+    same = SharedRuns(known)
+    (trained, _), (shown,) = (same.of_row(known[name], "scoRNN 6") for name in (TABLE, FIGURE))
+    assert same.runs_served_by(trained) == [shown]
+
+
+def test_a_name_in_a_description_stands_for_one_object():
+    meanings = {}
+    for recipe in RECIPES.values():
+        for known in (r for r in recipe.rows if isinstance(r, Row)):
+            parts = (known.layer, known.model_factory, known.head_init, known.head_bias_init)
+            for part in (*parts, *known.options.values(), type(known.task)):
+                if isinstance(part, type | FunctionType):
+                    meanings.setdefault(describe(part), set()).add(part)
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+
+
+def test_the_descriptions_of_all_rows_are_strict_json():
+    for recipe in RECIPES.values():
+        for known in (r for r in recipe.rows if isinstance(r, Row) and r.layer):
+            described = known.describe()
+            assert json.loads(json.dumps(described, allow_nan=False)) == described
+
+
+def test_a_run_of_an_earlier_version_is_named_and_skipped(archive, reproduced):
+    config = json.loads((reproduced / RUN / "config.json").read_text())
+    del config["network"]
+    config |= {"task": "Copying(delay=4)", "model": ["SequenceModel("]}
+    (reproduced / RUN / "config.json").write_text(json.dumps(config))
+    (reason,) = archive_runs([reproduced], archive.folder, recipes()).skipped.values()
+    assert "expected network in" in reason
+    assert "written by another version" in reason

@@ -1,0 +1,295 @@
+"""The claims of the papers: their experiments exist, and their tests decide as stated."""
+
+import math
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from reproduction.archive import ArchivedRun
+from reproduction.claim import (
+    AtLeast,
+    AtMost,
+    Claim,
+    Close,
+    Less,
+    MoreOften,
+    Progress,
+    Runs,
+    accuracy,
+    is_at_chance,
+    last,
+    of_baseline,
+    of_success,
+    score,
+    steps_below,
+    steps_between,
+    value,
+)
+from reproduction.claims import CLAIMS
+from reproduction.evidence import row_of
+
+from eigenrnn.experiments.recipes import Computed, Row
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.training.run_key import Length
+
+OURS, THEIRS = Runs("paper/table1", "ours"), Runs("paper/table1", "theirs")
+SHORT = Length("epochs", 3)
+
+
+def run(number=None, seed=0, *, loss=0.1, **changes):
+    """Return a run with a number and a best test loss, of a chance level of 1."""
+    known = {"state": "ended", "value": number, "baseline": 1.0, "best": {"test": {"loss": loss}}}
+    return ArchivedRun("paper/table1", "ours", "", seed, **{**known, **changes})
+
+
+class Known:
+    """Evidence that consists of these runs, by network and length."""
+
+    def __init__(self, found, progress=None):
+        self.found = found
+        self.known_progress = progress or {}
+
+    def runs(self, network):
+        return self.found.get(network, {})
+
+    def progress(self, network):
+        seeds = max((len(its) for its in self.runs(network).values()), default=0)
+        return self.known_progress.get(network, Progress(float(seeds > 0), seeds, 1.0))
+
+
+def numbers(ours, theirs=()):
+    """Return the evidence of two networks with these numbers, one for each seed."""
+    found = {
+        network: {None: [run(number, seed) for seed, number in enumerate(its)]}
+        for network, its in ((OURS, ours), (THEIRS, theirs))
+        if its
+    }
+    return Known(found)
+
+
+def claim(*decisive, **changes):
+    """Return a claim with a test."""
+    known = {"id": "a", "paper": "scoRNN", "sentence": "It works.", "place": "table 1"}
+    changed = "2026-01-02T00:00:00+00:00"
+    return Claim(**{**known, "decisive": decisive, "changed": changed, **changes})
+
+
+# data
+
+
+def test_there_are_26_claims_of_five_papers():
+    assert len(CLAIMS) == 26
+    assert len({claim.paper for claim in CLAIMS.values()}) == 5
+
+
+def test_the_runs_of_all_claims_exist():
+    for network in [network for claim in CLAIMS.values() for network in claim.networks]:
+        row = row_of(RECIPES, network)
+        if isinstance(row, Computed):
+            continue
+        assert isinstance(row, Row)
+        assert row.layer is not None
+        assert set(network.points) <= set(row.points())
+        if network.least is not None:
+            assert network.least.number < getattr(row.settings, network.least.unit)
+
+
+def test_a_claim_is_one_sentence_with_its_place_and_enough_seeds():
+    for each in CLAIMS.values():
+        assert each.sentence.endswith(".")
+        assert each.place.startswith("section")
+        assert each.decisive
+        assert datetime.fromisoformat(each.changed).tzinfo is not None
+        trained = [n for n in each.networks if isinstance(row_of(RECIPES, n), Row)]
+        assert all(len(network.seeds) >= each.seeds for network in trained)
+
+
+# comparisons
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "changes", "share"),
+    [
+        ([1.0], [2.0], {}, 1.0),
+        ([1.0], [2.0], {"factor": 2}, 0.0),
+        ([1.0], [2.0], {"margin": 0.5}, 1.0),
+        ([1.0], [2.0], {"margin": 1.0}, 0.0),
+        ([1.0, 3.0], [2.0, 4.0], {}, 0.75),
+        ([1.0, None], [2.0], {}, None),
+        ([], [2.0], {}, None),
+    ],
+)
+def test_less_compares_all_pairs_of_runs(ours, theirs, changes, share):
+    assert Less(OURS, THEIRS, **changes).check(numbers(ours, theirs)).share == share
+
+
+def test_close_compares_all_pairs_of_runs():
+    check = Close(OURS, THEIRS, within=0.5).check(numbers([1.0, 2.0], [1.5, 3.0]))
+    assert (check.share, check.numbers) == (0.5, (1.5, 2.25))
+
+
+def test_more_often_compares_shares_of_successes():
+    check = MoreOften(OURS, THEIRS)
+    assert check.check(numbers([0.0, 0.0, 1.0], [0.0, 0.0, 0.0])).is_true
+    assert not check.check(numbers([0.0, 1.0], [0.0, 1.0])).is_true
+
+
+def test_bounds_are_inclusive():
+    assert AtMost(OURS, 1.0).check(numbers([1.0, 0.5])).is_true
+    assert not AtMost(OURS, 1.0).check(numbers([1.0, 1.5])).is_true
+    assert AtLeast(OURS, 1.0).check(numbers([1.0, 1.5])).is_true
+    assert not AtLeast(OURS, 1.0).check(numbers([1.0, 0.5])).is_true
+
+
+def test_numbers_that_grow_are_compared_at_one_length():
+    evidence = Known(
+        {
+            OURS: {None: [run(1.0)], SHORT: [run(3.0)]},
+            THEIRS: {SHORT: [run(2.0)]},
+        }
+    )
+    assert Less(OURS, THEIRS).check(evidence).numbers == (3.0, 2.0)
+
+
+def test_of_lengths_with_equally_many_seeds_the_longest_is_compared():
+    evidence = Known({each: {None: [run(1.0)], SHORT: [run(3.0)]} for each in (OURS, THEIRS)})
+    assert Less(OURS, THEIRS).check(evidence).numbers == (1.0, 1.0)
+
+
+def test_a_length_with_more_seeds_is_preferred():
+    its = {None: [run(1.0)], SHORT: [run(3.0), run(5.0, 1)]}
+    assert Less(OURS, THEIRS).check(Known({OURS: its, THEIRS: its})).numbers == (4.0, 4.0)
+
+
+def test_without_a_common_length_nothing_is_compared():
+    evidence = Known({OURS: {None: [run(1.0)]}, THEIRS: {SHORT: [run(2.0)]}})
+    assert Less(OURS, THEIRS).check(evidence).share is None
+
+
+def test_the_longest_run_of_each_seed_counts_for_a_bound():
+    evidence = Known({OURS: {None: [run(1.0)], SHORT: [run(3.0), run(5.0, 1)]}})
+    assert AtMost(OURS, 9.0).check(evidence).numbers == (3.0,)  # the median of 1 and 5
+
+
+# the chance level
+
+
+@pytest.mark.parametrize(("loss", "expected"), [(0.94, False), (0.95, True), (1.2, True)])
+def test_a_network_is_at_chance_from_95_percent_of_its_loss(loss, expected):
+    assert is_at_chance(run(loss=loss)) == expected
+
+
+def test_two_networks_at_chance_have_no_order():
+    its = {OURS: {None: [run(1.0, loss=0.97)]}, THEIRS: {None: [run(2.0, loss=0.98)]}}
+    judged = claim(Less(OURS, THEIRS)).judge(Known(its))
+    assert (judged.results[0].share, judged.verdict) == (None, "not decided yet")
+
+
+def test_a_network_at_chance_is_above_one_that_is_not():
+    its = {OURS: {None: [run(1.0, loss=0.5)]}, THEIRS: {None: [run(2.0, loss=0.98)]}}
+    assert claim(Less(OURS, THEIRS)).judge(Known(its)).verdict == "holds"
+
+
+def test_a_claim_whose_networks_are_all_at_chance_is_not_decided():
+    its = {each: {None: [run(1.0, loss=1.0)]} for each in (OURS, THEIRS)}
+    judged = claim(AtLeast(OURS, 0.5), AtLeast(THEIRS, 0.5)).judge(Known(its))
+    assert judged.verdict == "not decided yet"
+
+
+# numbers
+
+
+def test_numbers_are_read_from_the_record_and_its_curves():
+    found = run(
+        0.5,
+        scores={"norm": 3.0},
+        evaluated={"step": [10, 20, 30, 40], "test_loss": [0.9, 0.4, 0.05, None]},
+        training={"step": [1, 2, 3], "train_loss": [1.0, 0.7, 0.2]},
+    )
+    assert value.of(found) == 0.5
+    assert score("norm").of(found) == 3.0
+    assert score("other").of(found) is None
+    assert last("test_loss").of(found) == 0.05
+    assert last("other").of(found) is None
+    assert steps_below(0.5).of(found) == 20
+    assert steps_below(0.5, "train_loss").of(found) == 3
+    assert steps_below(0.01).of(found) == math.inf
+    assert steps_between(0.95, 0.1).of(found) == 20
+    assert steps_between(0.95, 0.01).of(found) == math.inf
+    assert of_baseline(last("test_loss")).of(found) == 0.05
+    assert of_success(last("test_loss"), 0.5).of(found) == 0.05
+    assert of_success(last("test_loss"), 0.01).of(found) is None
+    without_chance = replace(found, baseline=None)
+    assert steps_below(0.5).of(without_chance) is None
+    assert of_baseline(value).of(without_chance) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "amount", "said"),
+    [
+        (value, 0.00031415, "0.000314"),
+        (accuracy, 0.9432, "94.3 %"),
+        (of_baseline(value), 0.004, "at 0.40 % of the chance level"),
+        (steps_below(0.5), 3100, "after 3,100 updates"),
+        (steps_below(0.5), math.inf, "never"),
+        (last("test_loss"), math.inf, "diverges"),
+        (last("test_loss"), 0.02, "at a loss of 0.02"),
+    ],
+)
+def test_a_number_is_said_in_words(number, amount, said):
+    assert number.say(amount) == said
+
+
+def test_a_diverged_run_counts_as_the_worst():
+    diverged = run(None, state="diverged")
+    assert (value.read(diverged), accuracy.read(diverged)) == (math.inf, 0.0)
+    assert not AtMost(OURS, 1.0).check(Known({OURS: {None: [diverged]}})).is_true
+
+
+# verdicts
+
+
+@pytest.mark.parametrize(
+    ("decisive", "further", "verdict"),
+    [
+        (1.0, 1.0, "holds"),
+        (1.0, 0.1, "partly"),
+        (0.1, 1.0, "fails"),
+        (0.1, 0.1, "fails"),
+    ],
+)
+def test_a_claim_holds_partly_only_if_its_decisive_comparison_does(decisive, further, verdict):
+    judged = claim(AtMost(OURS, decisive), further=(AtMost(OURS, further),))
+    assert judged.judge(numbers([0.5])).verdict == verdict
+
+
+def test_a_claim_with_a_missing_number_is_not_decided():
+    judged = claim(AtMost(OURS, 1.0), AtMost(THEIRS, 1.0)).judge(numbers([0.5]))
+    assert judged.verdict == "not decided yet"
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [(1, "not decided yet"), (2, "holds")])
+def test_a_claim_needs_its_seeds(seeds, verdict):
+    judged = claim(AtMost(OURS, 1.0), seeds=2).judge(numbers([0.5] * seeds))
+    assert (judged.verdict, judged.seeds) == (verdict, seeds)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.99, "not decided yet"), (1.0, "holds")])
+def test_a_claim_needs_the_least_length(share, verdict):
+    evidence = Known({OURS: {None: [run(0.5)]}}, {OURS: Progress(share, 1, share)})
+    judged = claim(AtMost(OURS, 1.0)).judge(evidence)
+    assert (judged.verdict, judged.share) == (verdict, share)
+
+
+def test_a_number_without_training_needs_no_seeds():
+    computed = Progress(share=1.0, seeds=0, longest=1.0, is_trained=False)
+    evidence = Known({OURS: {None: [run(0.5, None, state="computed")]}}, {OURS: computed})
+    judged = claim(AtMost(OURS, 1.0), seeds=3).judge(evidence)
+    assert (judged.verdict, judged.is_computed) == ("holds", True)
+
+
+def test_the_runs_that_ended_before_the_test_was_changed_are_counted():
+    ends = ("2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00", None)
+    runs = [run(0.5, seed, ended=end) for seed, end in enumerate(ends)]
+    judged = claim(AtMost(OURS, 1.0)).judge(Known({OURS: {None: runs}}))
+    assert judged.runs_before_test == 1

@@ -1,0 +1,297 @@
+"""The numbers of RESULTS.md: differences, remarks and durations; and the figures."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from reproduction.agreement import agreement, margin
+from reproduction.archive import Archive, ArchivedRun, current_runs, outcome_of, runs_by_row
+from reproduction.claims import CLAIMS
+from reproduction.figures import BARS, CURVES, curve_figures, longest_runs, paper_figures
+from reproduction.page import PAPERS, TEXTS, duration, read_texts
+
+from eigenrnn.experiments.recipes import Reported
+from eigenrnn.experiments.recipes.results_files import columns
+from eigenrnn.experiments.registry import RECIPES
+from eigenrnn.experiments.training.run_key import Length
+from recipes_for_results import FIGURE, TABLE, of_figure, recipes, row
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (0.096, "0.096 s"),
+        (11.4, "11 s"),
+        (89.9, "90 s"),
+        (90, "1.5 min"),
+        (3_450, "58 min"),
+        (5_400, "1.5 h"),
+        (118_143, "33 h"),
+        (593_728, "6.9 days"),
+        (127_686_400, "1,500 days"),
+    ],
+)
+def test_a_duration_has_two_digits_and_a_unit(seconds, written):
+    assert duration(seconds) == written
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "difference"),
+    [
+        ((0.0952101, 0.0956781), 0.095, "+0.000444"),  # the error is 0.000234
+        ((0.52, 0.48), 0.5, "0"),
+        ((0.0949504, 0.09525), 0.0951, "0"),  # 2e-7 of an error of 0.00015
+        ((2.34e-5,), 2.28e-5, "+6.0e-07"),
+        ((12.0873,), 12.1, "-0.01"),
+        ((3.0327,), 3.03, "+0.003"),
+        ((640.0, 660.0), 600.0, "+50.0"),
+    ],
+)
+def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
+    assert columns([reported(paper, runs=ours)])["difference"] == [difference]
+
+
+def test_every_number_of_ours_that_differs_has_a_remark():
+    _, remarks = read_texts(TEXTS, RECIPES, CLAIMS)
+    remarked = {(remark.recipe, row) for remark in remarks for row in remark.rows}
+    runs, changed_since = current_runs(RECIPES, Archive().runs())
+    assert changed_since == {}
+    of_rows = runs_by_row(RECIPES, runs)
+    without_remark = [
+        f"{name}: {label}"
+        for (name, label), runs in of_rows.items()
+        for known in RECIPES[name].rows
+        if known.label == label
+        and agreement(outcome_of(known, runs)) == "differs"
+        and any(run.trained_for is None for run in runs)
+        and (name, label) not in remarked
+    ]
+    assert without_remark == []
+
+
+def remark(rows='["exact"]', kind='"open"', recipe=f'"{TABLE}"', text='"x"'):
+    return f"[[remark]]\nkind = {kind}\nrecipe = {recipe}\nrows = {rows}\ntext = {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (remark('["GRU"]'), f"expected a row of {TABLE} in .*, got 'GRU'"),
+        (remark(recipe='"tiny/table9"'), "got 'exact'"),
+        (remark(kind='"odd"'), "expected a kind of remark in .*, got 'odd'"),
+        ('[[remark]]\nkind = "open"\ntext = "x"\nclaim = "no"', "the name of a claim .* 'no'"),
+        ('[papers]\nother = "x"', "expected papers among scornn, .* got {'other'}"),
+    ],
+)
+def test_a_text_about_something_unknown_is_rejected(tmp_path, content, said):
+    path = tmp_path / "texts.toml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=said):
+        read_texts(path, recipes(), CLAIMS)
+
+
+def test_every_paper_has_a_text_and_a_picture():
+    papers, _ = read_texts(TEXTS, RECIPES, CLAIMS)
+    assert papers.keys() == PAPERS.keys()
+    assert CURVES.keys() | BARS.keys() == PAPERS.keys()
+    for paper in PAPERS:
+        assert paper_figures(Archive(), RECIPES, paper)
+
+
+def reported(value, error=None, runs=(1.0, 1.0), baseline=None, **fields):
+    """Return the outcome of a row whose paper prints a number."""
+    known = row(reported=Reported(value, "table 1", error=error, **fields))
+    ended = [
+        ArchivedRun(
+            TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0, baseline=baseline
+        )
+        for seed, value in enumerate(runs)
+    ]
+    return outcome_of(known, ended)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "runs", "expected"),
+    [
+        (0.973, 0.2, (0.9, 1.0), 0.2),  # what the paper prints
+        (0.973, 0.02, (0.9, 1.0), 0.1),  # twice our standard error, which is wider
+        (0.973, None, (1.0, 1.0), 0.0005),  # half a digit
+        (12.0, None, (1.0,), 0.05),
+        (1e-05, None, (1.0,), 5e-6),
+        (0.0, None, (1.0,), 5e-4),
+        (0.5, None, (0.0, 1.0), 1.0),  # twice our standard error, 0.5
+    ],
+)
+def test_the_margin_follows_from_error_digits_and_runs(value, error, runs, expected):
+    assert margin(reported(value, error, runs)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_printed_zeros_count_as_digits():
+    known = reported(0.92, decimals=3)
+    assert margin(known) == pytest.approx(0.0005, rel=1e-12)
+    assert columns([known])["paper"] == ["0.920"]
+    assert columns([reported(5e-5, decimals=6)])["paper"] == ["5.0e-05"]
+    assert margin(reported(0.92)) == pytest.approx(0.005, rel=1e-12)
+
+
+def test_an_error_printed_as_zero_leaves_half_a_digit():
+    assert margin(reported(1.227, error=0.0)) == pytest.approx(0.0005, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ours", "differs"), [(0.9735, False), (0.9725, False), (0.9736, True), (0.97, True)]
+)
+def test_a_number_beyond_the_margin_differs(ours, differs):
+    found = agreement(reported(0.973, runs=(ours, ours)))
+    assert found == ("differs" if differs else "agrees")
+
+
+def test_a_number_read_off_a_figure_has_the_accuracy_of_reading():
+    assert margin(reported(0.945, reading=0.005)) == pytest.approx(0.005, rel=1e-12)
+    assert margin(reported(0.9, reading=0.005)) == pytest.approx(0.05, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_number_read_off_a_figure_states_the_accuracy_of_reading(name):
+    read = [r.reported for r in RECIPES[name].rows if "read off" in r.reported.note]
+    assert all(each.reading is not None for each in read)
+
+
+def test_a_number_that_cannot_be_judged_neither_agrees_nor_differs():
+    assert agreement(reported(0.5, runs=(0.5,), unjudged="too hard")) == "cannot be judged"
+    assert agreement(reported(0.5, runs=(), unjudged="too hard")) is None
+
+
+def test_four_totals_of_table_6_cannot_be_judged():
+    rows = RECIPES["nnrnn/table6"].rows
+    assert [r.label for r in rows if r.reported.unjudged] == [
+        "alpha=1 beta=0 d=0.2",
+        "alpha=1.05 beta=0 d=0.2",
+        "alpha=1 beta=0.005 d=0.2",
+        "alpha=1.05 beta=0.005 d=0.2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "quantity", "expected"),
+    [
+        (0.095, 0.0951, "loss", "both at the chance level"),
+        (0.095, 0.3, "loss", "both at the chance level"),  # ours is above it
+        (0.095, 0.0891, "loss", "differs"),  # 6 % below
+        (0.084, 0.0951, "loss", "differs"),  # the paper's is 12 % below
+        (0.095, math.inf, "loss", "differs"),
+        (0.095, math.nan, "loss", "differs"),
+        (0.095, 0.0951, "loss_mean", "both at the chance level"),
+        (0.095, 0.0951, "accuracy", "agrees"),
+    ],
+)
+def test_two_losses_at_the_chance_level_are_no_agreement(paper, ours, quantity, expected):
+    known = reported(paper, runs=(ours,), baseline=0.0948, quantity=quantity)
+    assert agreement(known) == expected
+
+
+def test_a_loss_without_a_known_chance_level_is_compared():
+    assert agreement(reported(0.095, runs=(0.0951,), quantity="loss")) == "agrees"
+
+
+def bounded(at_most, runs):
+    """Return the outcome of a row whose paper gives only a bound."""
+    known = row(reported=Reported(None, "figure 2", at_most=at_most))
+    ended = [
+        ArchivedRun(TABLE, "scoRNN 6", "", seed, "ended", value=value, deciding=0.0)
+        for seed, value in enumerate(runs)
+    ]
+    return outcome_of(known, ended)
+
+
+@pytest.mark.parametrize(
+    ("runs", "differs"),
+    [
+        ((0.001,), False),
+        ((0.024,), False),  # half a unit of the last digit above
+        ((0.026,), True),
+        ((0.001, 0.001, 0.09), False),  # the mean is 0.0107 above, twice its error 0.059
+        ((0.03, 0.031, 0.032), True),
+        ((0.001, 0.3, 0.9), True),  # most runs are above, however wide they are
+        ((math.nan,), True),
+        ((), False),
+    ],
+)
+def test_a_number_above_the_bound_of_a_curve_differs(runs, differs):
+    expected = "differs" if differs else "agrees"
+    assert agreement(bounded(0.02, runs)) == (expected if runs else None)
+
+
+def test_a_curve_without_a_bound_is_not_compared():
+    assert agreement(bounded(None, (5.0,))) is None
+
+
+def test_a_number_with_a_bound_is_rejected():
+    with pytest.raises(ValueError, match=r"expected value or at_most, got both, 0\.1 and 0\.2"):
+        Reported(0.1, "figure 2", at_most=0.2)
+
+
+def test_curves_that_end_below_a_number_have_it_as_a_bound():
+    known = [r for name in ("nnrnn/fig2", "nnrnn/fig4") for r in RECIPES[name].rows]
+    bounds = {r.reported.at_most for r in known if "is below 0.02" in r.reported.note}
+    assert bounds == {0.02}
+    assert all("is below" in r.reported.note for r in known if r.reported.at_most is not None)
+
+
+# figures
+
+
+def test_a_figure_shows_the_median_over_the_seeds(archive):
+    known = recipes()
+    curves = ([4.0, 2.0, 0.0], [5.0, 3.0, 1.0], [9.0, 9.0, None])
+    for seed, values in enumerate(curves):
+        archive.add(of_figure(known[TABLE], seed, values))
+    (picture,) = curve_figures(archive, known)
+    np.testing.assert_allclose(picture.series["scoRNN 6"], [5.0, 3.0, 0.5])
+    np.testing.assert_allclose(picture.bands["scoRNN 6"][:, 0], [4.5, 7.0])
+    assert list(picture.steps) == [10, 20, 30]
+
+
+def test_a_band_lies_between_the_quartiles(archive):
+    known = recipes()
+    for seed, values in enumerate(([4.0, 2.0, 0.0], [5.0, 3.0, 1.0], [9.0, 9.0, 9.0])):
+        archive.add(of_figure(known[TABLE], seed, values))
+    (picture,) = curve_figures(archive, known)
+    (axes,) = picture.plot().axes
+    drawn = axes.collections[0].get_paths()[0].vertices
+    at_first = drawn[drawn[:, 0] == 10, 1]
+    assert (at_first.min(), at_first.max()) == (4.5, 7.0)
+
+
+def test_the_table_of_a_figure_has_a_row_for_each_point(archive):
+    known = recipes()
+    archive.add(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]))
+    (picture,) = curve_figures(archive, known)
+    table = picture.table()
+    assert list(table["test accuracy"]) == [4.0, 2.0, 1.0]
+    assert {len(column) for column in table.values()} == {3}
+
+
+def test_a_figure_of_a_loss_shows_the_baseline(archive):
+    known = recipes()
+    archive.add(replace(of_figure(known[FIGURE], 0, [4.0, 2.0, 1.0], "test_loss"), baseline=0.7))
+    (picture,) = curve_figures(archive, known)
+    assert list(picture.series["chance level"]) == [0.7] * 3
+    assert picture.quantity == "test loss"
+
+
+def test_a_figure_omits_diverged_runs(archive):
+    known = recipes()
+    archive.add(replace(of_figure(known[TABLE], 0, [4.0, 2.0, 1.0]), state="diverged", value=None))
+    assert curve_figures(archive, known) == []
+
+
+def test_a_figure_shows_the_longest_run_of_a_seed(archive):
+    known = recipes()
+    full = of_figure(known[TABLE], 0, [4.0, 2.0, 1.0])
+    archive.add(replace(full, steps=30))
+    (picture,) = curve_figures(archive, known)
+    assert list(picture.series["scoRNN 6"]) == [4.0, 2.0, 1.0]
+    runs = [replace(full, steps=30), replace(full, steps=10, reduced=Length("steps", 10))]
+    assert longest_runs(runs) == runs[:1]

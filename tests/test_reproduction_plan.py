@@ -1,0 +1,284 @@
+"""Reduced runs, the evidence in an archive, the missing runs, and the commands."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from reproduction.__main__ import PAGE, main
+from reproduction.archive import Archive, runs_by_row
+from reproduction.archive_runs import archive_runs
+from reproduction.claim import AtLeast, AtMost, Claim, Less, Runs
+from reproduction.evidence import ArchivedEvidence, missing_jobs
+
+from eigenrnn.experiments.recipes import Outcome, Recipe, Row
+from eigenrnn.experiments.recipes.runs import row_of
+from eigenrnn.experiments.tasks import Copying
+from eigenrnn.experiments.training.run_key import Length, RunKey
+from recipes_for_results import ABSENT, TABLE, changed, recipes, row, run
+from training_run import one_thread
+
+NAME = "tiny/table2"
+SMALL, LARGE = "scoRNN 4", "scoRNN 6"
+ONE_EPOCH = Length("epochs", 1)
+
+
+def recipe():
+    """Return a recipe of two rows of three epochs with two seeds."""
+    task = Copying(delay=4, symbols=2, train_examples=8, test_examples=30)
+    settings = replace(row().settings, steps=None, epochs=3, eval_every=2)
+    rows = tuple(
+        row(label, hidden_size=size, task=task, settings=settings)
+        for label, size in ((SMALL, 4), (LARGE, 6))
+    )
+    return Recipe(NAME, "A table.", rows, "Nobody, 2020", (0, 1))
+
+
+KNOWN = {NAME: recipe()}
+
+
+CHANGED = "2026-01-01T00:00:00+00:00"
+
+
+def claim(*checks, name="works", **changes):
+    return {name: Claim(name, "scoRNN", "It works.", "section 1", checks, CHANGED, **changes)}
+
+
+def evidence(folder, known=KNOWN):
+    return ArchivedEvidence(known, Archive(folder))
+
+
+def forget_chance(folder):
+    """Forget the chance level of all runs, which networks after an epoch do not leave."""
+    archive = Archive(folder)
+    for known in archive.runs():
+        archive.add(replace(known, baseline=None), overwrite=True)
+    archive.save()
+
+
+def missing(claims, folder, **options):
+    """Return the missing runs as row, seeds and length."""
+    jobs = missing_jobs(claims, evidence(folder), **options)
+    return [(job.row.label, job.seeds, job.recipe.reduced_to) for job in jobs]
+
+
+# reduced runs
+
+
+def test_a_reduced_recipe_has_fewer_epochs():
+    reduced = recipe().reduced(Length("epochs", 2))
+    assert reduced.reduced_to == ("epochs", 2)
+    assert {row.settings.epochs for row in reduced.rows} == {2}
+
+
+@pytest.mark.parametrize("epochs", [3, 4])
+def test_a_recipe_is_not_reduced_to_as_many_epochs(epochs):
+    with pytest.raises(ValueError, match=r"expected fewer epochs .* train for at most 3 epochs"):
+        recipe().reduced(Length("epochs", epochs))
+
+
+def test_a_recipe_of_steps_is_not_reduced():
+    with pytest.raises(ValueError, match="its rows train for a number of steps"):
+        recipes()["tiny/fig1"].reduced(ONE_EPOCH)
+
+
+def test_a_recipe_of_steps_has_fewer_steps():
+    of_steps = recipes()["tiny/fig1"]
+    length = Length("steps", 2)
+    reduced = of_steps.reduced(length)
+    assert {row.settings.steps for row in reduced.rows if isinstance(row, Row)} == {2}
+    assert str(length) == "2 steps"
+
+
+@pytest.mark.parametrize("value", [[], ["minutes", 3], ["steps", "3"], ["steps", True]])
+def test_another_length_is_refused(value):
+    with pytest.raises(ValueError, match=r"expected .* as reduced, got"):
+        Length.from_json(value)
+
+
+@pytest.fixture(scope="module")
+def reduced_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reduced")
+    run(recipe().reduced(ONE_EPOCH), folder, seeds=[0])
+    return folder
+
+
+def test_a_reduced_run_is_archived_as_what_it_is(reduced_folder, tmp_path):
+    archive_runs([reduced_folder], tmp_path, KNOWN)
+    found = Archive(tmp_path).runs()
+    assert [(run.row, run.reduced, run.state) for run in found] == [
+        (SMALL, ONE_EPOCH, "ended"),
+        (LARGE, ONE_EPOCH, "ended"),
+    ]
+
+
+def test_a_reduced_run_never_counts_as_a_full_one(reduced_folder, tmp_path):
+    archive_runs([reduced_folder], tmp_path, KNOWN)
+    assert runs_by_row(KNOWN, Archive(tmp_path).runs()) == {}
+
+
+def test_the_page_of_a_reduced_run_says_so(reduced_folder):
+    assert (
+        "**Reduced runs of 1 epoch: the paper trains for longer.**"
+        in (reduced_folder / "results.md").read_text()
+    )
+
+
+def test_a_reduced_run_is_rebuilt_with_its_epochs(reduced_folder):
+    config = json.loads((reduced_folder / "scornn-4" / "seed-0" / "config.json").read_text())
+    key = RunKey.from_config(config["config"])
+    assert row_of(key, recipe()).settings.epochs == 1
+
+
+def test_an_unknown_point_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"expected points of these rows .* got 'lr=1'"):
+        run(recipe(), tmp_path, points=["lr=1"])
+
+
+# evidence and missing runs
+
+
+def test_a_claim_without_runs_is_not_decided(tmp_path):
+    claims = claim(AtMost(Runs(NAME, SMALL), 1.0))
+    (judgement,) = evidence(tmp_path).judge(claims)
+    assert (judgement.verdict, judgement.share, judgement.seeds) == ("not decided yet", 0.0, 0)
+    assert missing(claims, tmp_path) == [(SMALL, (0,), None)]
+
+
+def test_a_run_of_the_least_length_decides(reduced_folder, tmp_path):
+    archive_runs([reduced_folder], tmp_path, KNOWN)
+    forget_chance(tmp_path)
+    claims = claim(AtLeast(Runs(NAME, SMALL, least=ONE_EPOCH), 0.0))
+    (judgement,) = evidence(tmp_path).judge(claims)
+    assert (judgement.verdict, judgement.share, judgement.longest) == ("holds", 1.0, 1 / 3)
+    assert missing(claims, tmp_path) == []
+
+
+def test_a_shorter_run_does_not_decide_and_is_told(reduced_folder, tmp_path):
+    archive_runs([reduced_folder], tmp_path, KNOWN)
+    two_epochs = Length("epochs", 2)
+    claims = claim(AtLeast(Runs(NAME, SMALL, least=two_epochs), 0.0))
+    (judgement,) = evidence(tmp_path).judge(claims)
+    assert (judgement.verdict, judgement.share, judgement.seeds) == ("not decided yet", 0.5, 1)
+    assert missing(claims, tmp_path) == [(SMALL, (0,), two_epochs)]
+
+
+def test_an_unfinished_run_is_told_and_decides_nothing(reduced_folder, tmp_path):
+    archive_runs([reduced_folder], tmp_path, KNOWN)
+    archive = Archive(tmp_path)
+    ended = archive.runs()[0]
+    begun = replace(ended, seed=1, reduced=None, state="unfinished", steps=3, all_steps=6)
+    archive.add(replace(begun, settings=replace(recipe().rows[0].settings, seed=1).__dict__))
+    archive.save()
+    found = evidence(tmp_path).progress(Runs(NAME, SMALL))
+    assert found.share < 1
+
+
+def test_only_the_missing_seeds_are_planned(reduced_folder, tmp_path):
+    archive_runs([reduced_folder], tmp_path, KNOWN)
+    claims = claim(AtLeast(Runs(NAME, SMALL, (0, 1), least=ONE_EPOCH), 0.0))
+    assert missing(claims, tmp_path) == [(SMALL, (1,), ONE_EPOCH)]
+
+
+def test_a_run_that_two_claims_need_is_planned_once(tmp_path):
+    check = AtMost(Runs(NAME, SMALL), 1.0)
+    claims = claim(check) | claim(check, name="works too")
+    assert missing(claims, tmp_path) == [(SMALL, (0,), None)]
+
+
+def test_all_rows_follow_the_runs_of_claims(tmp_path):
+    claims = claim(AtMost(Runs(NAME, LARGE), 1.0))
+    planned = missing(claims, tmp_path, everything=True)
+    assert planned == [(LARGE, (0,), None), (SMALL, (0, 1), None), (LARGE, (1,), None)]
+
+
+def test_runs_without_data_come_last_and_have_no_time(tmp_path):
+    known = KNOWN | {TABLE: changed(recipes()[TABLE], "scoRNN 6", task=ABSENT)}
+    claims = claim(AtMost(Runs(TABLE, "scoRNN 6"), 1.0), name="absent")
+    claims |= claim(AtMost(Runs(NAME, SMALL), 1.0))
+    jobs = missing_jobs(claims, evidence(tmp_path, known))
+    assert [(job.claim, job.missing_data) for job in jobs] == [
+        ("works", None),
+        ("absent", "absent.bin"),
+    ]
+    assert jobs[1].seconds is None
+
+
+# the commands
+
+
+def output(capsys, *arguments, **options):
+    status = main([*map(str, arguments)], **options)
+    found = capsys.readouterr()
+    return status, found.out, found.err
+
+
+def test_verdicts_are_listed_as_json(capsys, tmp_path):
+    status, out, _ = output(capsys, "--archive", tmp_path, "list", "--json")
+    entries = json.loads(out)
+    assert status == 0
+    assert len(entries) == 26
+    assert {entry["verdict"] for entry in entries} == {"not decided yet"}
+    assert {"id", "verdict", "share", "seeds", "networks"} <= entries[0].keys()
+
+
+def test_missing_runs_are_listed(capsys, tmp_path):
+    status, out, _ = output(capsys, "--archive", tmp_path, "plan", "scornn-copy-1000")
+    assert status == 0
+    assert out.count("scornn-copy-1000") == 3
+
+
+def test_an_unknown_claim_is_refused(capsys, tmp_path):
+    status, _, err = output(capsys, "--archive", tmp_path, "plan", "scornn")
+    assert (status, "expected a claim" in err, "got 'scornn'" in err) == (2, True, True)
+
+
+def test_missing_runs_are_made_and_decide_the_claim(capsys, tmp_path):
+    small, large = Runs(NAME, SMALL, least=ONE_EPOCH), Runs(NAME, LARGE, least=ONE_EPOCH)
+    claims = claim(AtLeast(small, 0.0), further=(Less(small, large, factor=1e9),))
+    arguments = ("--archive", tmp_path / "archive", "run", "--out", tmp_path / "runs")
+    with one_thread():
+        status, _, _ = output(capsys, *arguments, recipes=KNOWN, claims=claims)
+    forget_chance(tmp_path / "archive")
+    (judgement,) = evidence(tmp_path / "archive").judge(claims)
+    assert (status, judgement.verdict) == (0, "partly")
+    assert missing(claims, tmp_path / "archive") == []
+
+
+def test_a_number_without_training_is_computed_and_judged(capsys, tmp_path):
+    claims = claim(AtMost(Runs(TABLE, "exact"), 3.1))
+    arguments = ("--archive", tmp_path / "archive", "run", "--out", tmp_path / "runs")
+    assert output(capsys, *arguments, recipes=recipes(), claims=claims)[0] == 0
+    (judgement,) = evidence(tmp_path / "archive", recipes()).judge(claims)
+    assert judgement.verdict == "holds"
+
+
+def test_a_row_without_data_is_named_and_skipped(capsys, tmp_path):
+    known = {TABLE: changed(recipes()[TABLE], "scoRNN 6", task=ABSENT)}
+    claims = claim(AtMost(Runs(TABLE, "scoRNN 6"), 1.0))
+    arguments = ("--archive", tmp_path / "archive", "run", "--out", tmp_path / "runs")
+    status, out, _ = output(capsys, *arguments, recipes=known, claims=claims)
+    assert status == 0
+    assert "needs absent.bin, skipped" in out
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_interruption_has_the_exit_status_of_the_signal(capsys, tmp_path, monkeypatch):
+    stopped = replace(Outcome.not_run(recipe().rows[0]), signal=15)
+    monkeypatch.setattr("reproduction.__main__.reproduce", lambda *_, **__: [stopped])
+    monkeypatch.setattr("reproduction.__main__.archive_runs", lambda *_, **__: None)
+    claims = claim(AtMost(Runs(NAME, SMALL), 1.0))
+    arguments = ("--archive", tmp_path, "run", "--out", tmp_path / "runs")
+    assert output(capsys, *arguments, recipes=KNOWN, claims=claims)[0] == 128 + 15
+
+
+def test_runs_that_have_ended_are_archived(capsys, reduced_folder, tmp_path):
+    status, out, _ = output(
+        capsys, "--archive", tmp_path, "archive", reduced_folder, recipes=KNOWN
+    )
+    assert (status, "2 runs archived, 0 already archived, 0 skipped" in out) == (0, True)
+
+
+def test_the_committed_page_matches_the_archive(capsys, tmp_path):
+    page = tmp_path / "page.md"
+    assert output(capsys, "write", "--out", page)[0] == 0
+    assert page.read_text() == PAGE.read_text()
