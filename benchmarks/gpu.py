@@ -26,7 +26,6 @@ from torch import Tensor, nn
 import eigenrnn
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.layers import GRU, LSTM, RNN
-from eigenrnn.ops import gpu
 
 __all__ = ["Contestant", "contestants", "main", "measure", "tf32"]
 
@@ -51,15 +50,11 @@ class Contestant:
     Args:
         make: Returns the layer for N units.
         tf32: Whether torch may round the factors of float32 products to TF32.
-        fewer_barriers: Whether the variants of the Triton kernels run.
-        fused_steps: Whether the loop computes modReLU in one launch.
         graphed: Whether a CUDA graph replays the training step; its passes are timed together.
     """
 
     make: Callable[[int], nn.Module]
     tf32: bool = False
-    fewer_barriers: bool = False
-    fused_steps: bool = False
     graphed: bool = False
 
 
@@ -72,26 +67,22 @@ def contestants(device: str) -> dict[str, Contestant]:
         "GRU": GRU,
         "LSTM": LSTM,
     }
-    lacking = {"RNN(modReLU), scaled Cayley": "torch", "LSTM": "gpu"}
     found: dict[str, Contestant] = {}
     for name, make in theirs.items():
         for on in (False, True):
             found[f"{name}, TF32 {'on' if on else 'off'}"] = Contestant(partial(make, 1), tf32=on)
+    backends = {
+        "RNN(tanh)": ("torch", "loop"),
+        "RNN(modReLU), scaled Cayley": ("loop",),
+        "GRU": ("torch", "loop"),
+        "LSTM": ("torch",),
+    }
     for name, make in ours.items():
-        for backend in ("torch", "gpu", "loop"):
-            if lacking.get(name) == backend:
-                continue
-            of_backend = partial(make, 1, backend=backend)
-            found[f"{name}, {backend}"] = Contestant(of_backend)
-            if backend == "gpu":
-                variant = Contestant(of_backend, fewer_barriers=True)
-                found[f"{name}, gpu, fewer barriers"] = variant
-    loop, name = partial(RNN, 1, backend="loop"), "RNN(modReLU), scaled Cayley, loop"
-    found[f"{name}, fused steps"] = Contestant(loop, fused_steps=True)
+        for backend in backends[name]:
+            found[f"{name}, {backend}"] = Contestant(partial(make, 1, backend=backend))
     if device == "cuda":
-        found[f"a CUDA graph of {name}"] = Contestant(loop, graphed=True)
-        graph = Contestant(loop, fused_steps=True, graphed=True)
-        found[f"a CUDA graph of {name}, fused steps"] = graph
+        loop = partial(RNN, 1, backend="loop")
+        found["a CUDA graph of RNN(modReLU), loop"] = Contestant(loop, graphed=True)
     return found
 
 
@@ -118,18 +109,6 @@ def tf32(on: bool) -> Generator[None]:
     finally:
         for (owner, name, _), value in zip(settings, before, strict=True):
             setattr(owner, name, value)
-
-
-@contextmanager
-def settings_of(contestant: Contestant) -> Generator[None]:
-    """Run with the settings of a contestant."""
-    before = gpu.fewer_barriers, gpu.fused_steps
-    gpu.fewer_barriers, gpu.fused_steps = contestant.fewer_barriers, contestant.fused_steps
-    try:
-        with tf32(contestant.tf32):
-            yield
-    finally:
-        gpu.fewer_barriers, gpu.fused_steps = before
 
 
 class Passes:
@@ -180,7 +159,7 @@ class Passes:
         """
         exact = copy.deepcopy(self.layer).double()
         if hasattr(exact, "backend"):
-            exact.backend = "loop"
+            exact.backend = "reference"
         x = self.x[:, :CHECKED]
         results = [_states_and_gradients(layer, x) for layer in (self.layer, exact)]
         return {
@@ -212,7 +191,7 @@ class Measurement:
     def attempt(self, name: str, action: Callable[[str], None]) -> None:
         """Run an action with the settings of a contestant, which drops out if it fails."""
         try:
-            with settings_of(self.taking_part[name]):
+            with tf32(self.taking_part[name].tf32):
                 action(name)
         except Exception as error:  # any failure is a result of this benchmark
             self.failures[name] = f"{type(error).__name__}: {error}"
@@ -246,14 +225,7 @@ def measure(
     for _ in range(rounds):
         for name in list(found.passes):
             found.attempt(name, found.time_once)
-    settings = {
-        name: {
-            "tf32": one.tf32,
-            "fewer_barriers": one.fewer_barriers,
-            "fused_steps": one.fused_steps,
-        }
-        for name, one in taking_part.items()
-    }
+    settings = {name: {"tf32": one.tf32} for name, one in taking_part.items()}
     return {
         "size": size,
         "dtype": str(dtype).removeprefix("torch."),
@@ -279,7 +251,6 @@ def lower_bounds_ms(size: Size, dtype: torch.dtype, rounds: int) -> dict[str, fl
     # three products over all time steps: forward, backward, and the gradient of W
     runs: dict[str, Callable[[], object]] = {
         "T launches of an empty kernel": launches,
-        "T barriers within a program": partial(_barriers, T),
         "the products alone": lambda: (x @ W, x @ W, x.T @ x),
     }
     found: dict[str, float | str] = {}
@@ -295,13 +266,6 @@ def lower_bounds_ms(size: Size, dtype: torch.dtype, rounds: int) -> dict[str, fl
         except Exception as error:
             found[name] = f"{type(error).__name__}: {error}"
     return found
-
-
-def _barriers(T: int) -> None:
-    from benchmarks.triton_barrier import barriers
-
-    out = torch.empty(256, device="cuda")
-    barriers[(1,)](out, T, num_warps=8)
 
 
 def event_clock() -> Clock:
@@ -321,7 +285,7 @@ def event_clock() -> Clock:
 def versions() -> dict[str, str]:
     """Return the versions that timings depend on."""
     found = {"python": platform.python_version(), "eigenrnn": eigenrnn.__version__}
-    for name in ("torch", "numpy", "triton"):
+    for name in ("torch", "numpy"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

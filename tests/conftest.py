@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-# Triton asks when its functions are decorated. With 0, tests/test_*_gpu.py run on the GPU.
-os.environ.setdefault("TRITON_INTERPRET", "1")
-
 
 def pytest_addoption(parser):
     parser.addoption("--kernels", metavar="FILE", help="test this build of the compiled kernels")

@@ -1,6 +1,5 @@
 """What the tests of the kernels share: comparisons, the device, and Python subprocesses."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,11 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled
-from eigenrnn.ops.gpu import INTERPRETED, unavailable
 
 __all__ = [
-    "DEVICE",
-    "INTERPRETED",
     "MAPS",
     "SpiedKernels",
     "Work",
@@ -34,14 +30,11 @@ __all__ = [
     "normal",
     "python",
     "ragged_sizes",
-    "registers",
     "same",
     "tol",
-    "unavailable",
 ]
 
 ROOT = Path(__file__).parents[1]
-DEVICE = "cpu" if INTERPRETED else "cuda"
 
 needs_kernels = pytest.mark.skipif(
     compiled.kernels is None, reason=f"needs the compiled kernels: {compiled.unavailable()}"
@@ -82,7 +75,7 @@ each_pass = pytest.mark.parametrize(("M", "reverse", "ragged"), PASSES.values(),
 def normal(generator, shape, dtype):
     """Draw numbers that do not depend on the device."""
     wide = torch.complex128 if dtype.is_complex else torch.float64
-    return torch.randn(shape, generator=generator, dtype=wide).to(DEVICE, dtype)
+    return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
 
 
 def ragged_sizes(T, B):
@@ -105,16 +98,6 @@ def python(*arguments, **environment):
         text=True,
         check=False,
     )
-
-
-def registers(*kernels, **environment):
-    """Compile kernels for GPUs that need not be present; return their registers and barriers.
-
-    `tests/triton_registers.py` defines the names of kernels.
-    """
-    done = python("tests/triton_registers.py", *kernels, TRITON_INTERPRET="0", **environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def assert_near(got, expected, bound):

@@ -36,8 +36,7 @@ EXACT = {
 
 SIXTEEN = (torch.bfloat16, torch.float16)
 NO_KERNEL = ("cpu", torch.float16)
-# Triton's interpreter is too slow for so many cases; test_torch_backend.py has those of torch
-QUICK = [name for name in BACKENDS if name not in ("gpu", "torch")]
+QUICK = [name for name in BACKENDS if name != "torch"]  # test_torch_backend.py has its cases
 each_backend = pytest.mark.parametrize("backend", QUICK)
 each_nonlinearity = pytest.mark.parametrize("case", NONLINEARITIES)
 

@@ -1,28 +1,23 @@
-"""The GPU benchmark stops without a GPU, and its contestants run in Triton's interpreter."""
+"""The GPU benchmark stops without a GPU, and its contestants run on the CPU."""
 
 import json
 
-import pytest
+from kernel_testing import python
 
-from kernel_testing import python, unavailable
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": "src"}
 
-NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1", "PYTHONPATH": "src"}
-
-# with 3 units all contestants are timed; with 200 the kernels fail
 CONTESTANTS = """
 import json, sys, torch
 from benchmarks.gpu import contestants, lines, measure, versions
 everyone = contestants("cpu")
 found = measure((3, 2, 3), torch.float32, 1, "cpu", everyone)
 text = lines(found)
-kernel = {name: everyone[name] for name in ("RNN(tanh), gpu",)}
-large = measure((2, 1, 200), torch.bfloat16, 1, "cpu", kernel)
 from dataclasses import replace
 broken = replace(everyone["GRU, loop"], make=lambda N: 1 / 0)
-both = {"broken": broken, "whole": everyone["LSTM, loop"]}
+both = {"broken": broken, "whole": everyone["LSTM, torch"]}
 failed = measure((2, 1, 3), torch.float32, 1, "cpu", both)
 needed = [m for m in ("rich", "lightning", "scipy", "eigenrnn.experiments") if m in sys.modules]
-print(json.dumps([found, text, large, failed, needed, versions()]))
+print(json.dumps([found, text, failed, needed, versions()]))
 """
 
 
@@ -32,14 +27,13 @@ def test_the_benchmark_stops_without_a_device():
     assert done.stderr.strip() == "benchmarks.gpu needs a CUDA device, and torch sees none"
 
 
-@pytest.mark.skipif(unavailable() is not None, reason=f"needs Triton: {unavailable()}")
 def test_the_contestants_run_and_a_failure_is_recorded_without_ending_the_run():
     done = python("-c", CONTESTANTS, **NO_GPU)
     assert done.returncode == 0, done.stderr
-    found, text, large, failed, needed, versions = json.loads(done.stdout)
+    found, text, failed, needed, versions = json.loads(done.stdout)
     assert needed == []  # torch and numpy are enough
     assert found["failures"] == {}
-    assert {"nn.RNN(tanh), TF32 off", "nn.RNN(tanh), TF32 on", "GRU, gpu, fewer barriers"} <= set(
+    assert {"nn.RNN(tanh), TF32 off", "nn.RNN(tanh), TF32 on", "GRU, loop"} <= set(
         found["rounds_ms"]
     )
     assert {one["tf32"] for one in found["settings"].values()} == {False, True}
@@ -48,7 +42,6 @@ def test_the_contestants_run_and_a_failure_is_recorded_without_ending_the_run():
         assert all(one["forward"] > 0 and one["backward"] > 0 for one in rounds)
         assert max(found["relative_errors"][name].values()) < 1e-5
         assert any(line.strip().startswith(name) for line in text)
-    assert "states of 200 numbers are too many" in large["failures"]["RNN(tanh), gpu"]
     assert failed["failures"] == {"broken": "ZeroDivisionError: division by zero"}
     assert len(failed["rounds_ms"]["whole"]) == 1
-    assert {"torch", "numpy", "triton", "cudnn", "eigenrnn"} <= set(versions)
+    assert {"torch", "numpy", "cudnn", "eigenrnn"} <= set(versions)

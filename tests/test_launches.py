@@ -7,11 +7,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from eigenrnn.layers import RNN
-from eigenrnn.ops import elman, gru, lstm
+from eigenrnn.ops import elman, gru
 from eigenrnn.ops.elman import loop as elman_loop
 from eigenrnn.ops.elman.backward import bias_gradient
 from eigenrnn.ops.gru import loop as gru_loop
-from eigenrnn.ops.lstm import loop as lstm_loop
 
 OPERATORS = torch.ops.eigenrnn
 INSIDE = {
@@ -19,8 +18,6 @@ INSIDE = {
     OPERATORS.elman_loop_backward.default: elman_loop._elman_loop_backward._init_fn,
     OPERATORS.gru_loop.default: gru_loop.gru_loop._init_fn,
     OPERATORS.gru_loop_backward.default: gru_loop._gru_loop_backward._init_fn,
-    OPERATORS.lstm_loop.default: lstm_loop.lstm_loop._init_fn,
-    OPERATORS.lstm_loop_backward.default: lstm_loop._lstm_loop_backward._init_fn,
 }
 BEFORE = {"reset_after": False, "update_keeps": False}
 # the function, its gates, its states, its options; launches of a step forward and backward
@@ -30,7 +27,6 @@ CASES = {
     "modrelu": (elman, 1, 1, {"nonlinearity": "modrelu"}, 6, 3),
     "gru": (gru, 3, 1, {}, 5, 9),
     "nc-gru": (gru, 3, 1, BEFORE, 6, 11),
-    "lstm": (lstm, 4, 2, {}, 8, 13),
 }
 
 

@@ -8,17 +8,16 @@ from eigenrnn.linalg import tol
 from eigenrnn.ops import linear
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions
 from eigenrnn.ops.linear.cpu import linear_cpu
-from eigenrnn.ops.linear.scan import linear_loop, linear_scan
+from eigenrnn.ops.linear.scan import linear_scan
 from kernel_testing import each_direction, each_raggedness, forward_mode, ragged_sizes
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
 COMPLEX = (torch.complex64, torch.complex128)
 DTYPES = (torch.float32, torch.float64, *COMPLEX)
-OPERATORS = {"cpu": linear_cpu, "loop": linear_loop, "scan": linear_scan}
+OPERATORS = {"cpu": linear_cpu, "scan": linear_scan}
 SHAPES = [(1, 1, 1), (2, 3, 1), (63, 17, 33)]
-QUICK = [name for name in BACKENDS if name != "gpu"]  # which has tests of its own
-each_backend = pytest.mark.parametrize("backend", QUICK)
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 each_decay = pytest.mark.parametrize("gated", [False, True], ids=["constant", "gated"])
 

@@ -9,8 +9,14 @@ import torch
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import lstm
-from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions, loop
-from kernel_testing import Work, each_direction, each_raggedness, forward_mode, ragged_sizes
+from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions
+from kernel_testing import (
+    each_direction,
+    each_raggedness,
+    forward_mode,
+    needs_kernels,
+    ragged_sizes,
+)
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
@@ -136,17 +142,6 @@ def test_a_backend_gives_the_values_and_gradients_of_the_reference(
     assert_equals_reference((5, 3, 7), dtype, backend, reverse=reverse, ragged=ragged)
 
 
-@each_raggedness
-@each_direction
-@pytest.mark.parametrize(
-    "shape",
-    [*itertools.product((1, 2, 63), (1, 3, 17), (1, 2, 33))],
-    ids=lambda shape: "x".join(map(str, shape)),
-)
-def test_odd_shapes_agree_with_the_reference(shape, reverse, ragged):
-    assert_equals_reference(shape, torch.float64, "loop", reverse=reverse, ragged=ragged)
-
-
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)
 @each_direction
 @each_backend
@@ -252,6 +247,7 @@ def test_each_result_alone_gives_the_gradients_of_the_reference(backend, result)
     assert_near(got, expected, torch.float64, 20)
 
 
+@needs_kernels
 @pytest.mark.parametrize("needed", [*itertools.combinations(range(4), 2)], ids=str)
 def test_only_the_requested_gradients_are_needed(needed):
     tensors = operands(5, 3, 4)
@@ -260,7 +256,7 @@ def test_only_the_requested_gradients_are_needed(needed):
     requested = [tensors[k] for k in needed]
     got, expected = (
         torch.autograd.grad(lstm(*tensors, backend=name)[0].sum(), requested)
-        for name in ("loop", "reference")
+        for name in ("cpu", "reference")
     )
     assert_near(got, expected, torch.float64, 20)
 
@@ -269,9 +265,6 @@ def test_only_the_requested_gradients_are_needed(needed):
 
 # the compiled kernels leave what they save uninitialised past the end of a sequence
 OP_CASES = {
-    "loop": ("lstm_loop", torch.float32, None, False),
-    "loop-ragged": ("lstm_loop", torch.float64, [3, 2, 1, 1], False),
-    "loop-reverse": ("lstm_loop", torch.float32, [3, 2, 1, 1], True),
     "cpu": ("lstm_cpu", torch.float32, None, False),
     "cpu-reverse": ("lstm_cpu", torch.float64, None, True),
 }
@@ -292,7 +285,7 @@ def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, re
     inputs = LSTMOperands(*(tensor.detach() for tensor in operands(4, 3, 2, dtype)))
     options = LSTMOptions(sizes, reverse)
     h, *others = getattr(torch.ops.eigenrnn, name)(*inputs, *options, True)
-    results = 2 if name == "lstm_loop" else 3
+    results = 3
     gradients = weights_of([h, *others[: results - 1]])
     needed = [v is not None for v in inputs]
     arguments = *gradients, h, *others[results - 1 :], *inputs, *options, needed
@@ -300,11 +293,12 @@ def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, re
     torch.library.opcheck(backward, arguments)
 
 
+@needs_kernels
 def test_the_operator_gives_the_same_states_without_saving_gates():
     tensors, options = LSTMOperands(*operands(4, 3, 2)), LSTMOptions()
-    kept, lost = (torch.ops.eigenrnn.lstm_loop(*tensors, *options, keep) for keep in (True, False))
-    assert all(map(torch.equal, kept[:2], lost[:2]))
-    assert lost[2].numel() == 0
+    kept, lost = (torch.ops.eigenrnn.lstm_cpu(*tensors, *options, keep) for keep in (True, False))
+    assert all(map(torch.equal, kept[:3], lost[:3]))
+    assert sum(each.numel() for each in lost[3:]) < sum(each.numel() for each in kept[3:])
 
 
 # -------------------------------------------------------------------- kinds of differentiation
@@ -312,7 +306,7 @@ def test_the_operator_gives_the_same_states_without_saving_gates():
 
 def check_gradients(check, **options):
     options = options_of(3, 2, **options)
-    assert check(lambda *leaves: lstm(*leaves, backend="loop", **options), operands(3, 2, 2))
+    assert check(lambda *leaves: lstm(*leaves, **options), operands(3, 2, 2))
 
 
 @each_raggedness
@@ -378,32 +372,6 @@ def test_inference_mode_does_not_change_the_states():
     with torch.inference_mode():
         h, *_ = lstm(*tensors)
     assert torch.equal(h, lstm(*tensors)[0])
-
-
-# ------------------------------------------------------------------------ number of operations
-
-
-INSIDE = {
-    torch.ops.eigenrnn.lstm_loop.default: loop.lstm_loop._init_fn,
-    torch.ops.eigenrnn.lstm_loop_backward.default: loop._lstm_loop_backward._init_fn,
-}
-
-
-def work_of(T, what, *, ragged=False):
-    tensors = operands(T, 3, 2)
-    there, back = Work(INSIDE), Work(INSIDE)
-    with there:
-        h, *_ = lstm(*tensors, backend="loop", **options_of(T, 3, ragged=ragged))
-    with back:
-        torch.autograd.grad(h, tensors, torch.ones_like(h))
-    return np.array([getattr(there, what), getattr(back, what)])
-
-
-@each_raggedness
-@pytest.mark.parametrize("what", ["operations", "numbers"])
-def test_the_work_of_the_loop_grows_linearly_with_the_number_of_steps(what, ragged):
-    of_12, of_24, of_36 = (work_of(T, what, ragged=ragged) for T in (12, 24, 36))
-    assert ((of_36 - of_24) == (of_24 - of_12)).all()
 
 
 # ------------------------------------------------------------------------------ error messages

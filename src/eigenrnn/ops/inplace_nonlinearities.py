@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES, NONLINEARITIES
-from eigenrnn.ops import gpu
 from eigenrnn.ops.time_steps import split_steps
 
 __all__ = ["apply_in_place", "backward_in_place", "moduli_like", "split_moduli"]
@@ -79,10 +78,6 @@ def apply_in_place(
         return _APPLY[name]
     if bias is None:
         return _APPLY["identity"]
-    if _fuses(like):
-        from eigenrnn.ops.triton_pointwise import modrelu_
-
-        return lambda z, _: modrelu_(z, bias)
     scratch = torch.empty_like(like, dtype=bias.dtype)
 
     def apply(z: Tensor, moduli: Tensor | None) -> None:
@@ -110,10 +105,6 @@ def backward_in_place(
         return _BACKWARD["identity"]
     if like.is_complex():
         return lambda g, h, m: g.copy_(NONLINEARITIES["modrelu"].backward(g, h, bias, m))
-    if _fuses(like):
-        from eigenrnn.ops.triton_pointwise import modrelu_backward_
-
-        return lambda g, h, _: modrelu_backward_(g, h)
     scratch = torch.empty_like(like)
 
     def backward(g: Tensor, h: Tensor, _: Tensor | None) -> None:
@@ -122,9 +113,3 @@ def backward_in_place(
         _aten.threshold_backward.grad_input(g, modulus, 0, grad_input=g)
 
     return backward
-
-
-def _fuses(like: Tensor) -> bool:
-    """Whether one Triton kernel takes the place of several operations."""
-    here = like.device.type == ("cpu" if gpu.INTERPRETED else "cuda")
-    return gpu.fused_steps and here and not like.is_complex() and gpu.unavailable() is None

@@ -64,7 +64,7 @@ def _forward(
     return results
 
 
-def _backward(  # noqa: PLR0913, the tensors that autograd keeps
+def _backward(
     g: Tensor | None,  # (T, B, N)
     g_last: Tensor | None,  # (B, N)
     g_y: Tensor | None,  # (T, B, K), with V

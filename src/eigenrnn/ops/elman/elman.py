@@ -21,7 +21,6 @@ from eigenrnn.ops.arguments import (
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.elman.cpu import ElmanCPU
 from eigenrnn.ops.elman.export import export_elman
-from eigenrnn.ops.elman.gpu import ElmanGPU
 from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands, check_operand_shapes
 from eigenrnn.ops.elman.reference import ElmanReference
@@ -32,15 +31,14 @@ from eigenrnn.tracing import autocasts
 __all__ = ["BACKENDS", "elman"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend
-    for backend in (ElmanCPU(), ElmanGPU(), ElmanTorch(), ElmanLoop(), ElmanReference())
+    backend.name: backend for backend in (ElmanCPU(), ElmanTorch(), ElmanLoop(), ElmanReference())
 }
 """The backends by name, in order of preference."""
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
 
-def elman(  # noqa: PLR0913, the tensors and the options
+def elman(
     x: Tensor,  # (T, B, N) or (T, B, M)
     W: Tensor,  # (N, N)
     h0: Tensor | None = None,  # (B, N)

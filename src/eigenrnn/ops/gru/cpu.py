@@ -106,7 +106,7 @@ def _results(
     return h, W.new_empty(B, N), saved
 
 
-def gru_stepper(  # noqa: PLR0913, the weights and the form of the recurrence
+def gru_stepper(
     W: Tensor,  # (3 N, N)
     bias: Tensor | None,  # (N,)
     recurrent_bias: Tensor | None,  # (N,)

@@ -20,7 +20,6 @@ from eigenrnn.ops.arguments import (
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.gru.cpu import GRUCPU
 from eigenrnn.ops.gru.export import export_gru
-from eigenrnn.ops.gru.gpu import GRUGPU
 from eigenrnn.ops.gru.loop import GRULoop
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, check_operand_shapes, form_features
 from eigenrnn.ops.gru.reference import GRUReference
@@ -31,15 +30,14 @@ from eigenrnn.tracing import autocasts
 __all__ = ["BACKENDS", "gru"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend
-    for backend in (GRUCPU(), GRUGPU(), GRUTorch(), GRULoop(), GRUReference())
+    backend.name: backend for backend in (GRUCPU(), GRUTorch(), GRULoop(), GRUReference())
 }
 """The backends by name, in order of preference."""
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
 
-def gru(  # noqa: PLR0913, the tensors and the options
+def gru(
     x: Tensor,  # (T, B, 3 N) or (T, B, M)
     W: Tensor,  # (3 N, N)
     h0: Tensor | None = None,  # (B, N)

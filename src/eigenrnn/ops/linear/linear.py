@@ -18,7 +18,6 @@ from eigenrnn.ops.arguments import (
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.linear.cpu import LinearCPU
 from eigenrnn.ops.linear.export import export_linear
-from eigenrnn.ops.linear.gpu import LinearGPU
 from eigenrnn.ops.linear.operands import (
     LinearOperands,
     LinearOptions,
@@ -26,14 +25,13 @@ from eigenrnn.ops.linear.operands import (
     check_operand_shapes,
 )
 from eigenrnn.ops.linear.reference import LinearReference
-from eigenrnn.ops.linear.scan import LinearLoop, LinearScan
+from eigenrnn.ops.linear.scan import LinearScan
 from eigenrnn.tracing import autocasts, is_traced
 
 __all__ = ["BACKENDS", "evaluate", "linear"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend
-    for backend in (LinearCPU(), LinearGPU(), LinearScan(), LinearLoop(), LinearReference())
+    backend.name: backend for backend in (LinearCPU(), LinearScan(), LinearReference())
 }
 """The backends by name, in order of preference."""
 

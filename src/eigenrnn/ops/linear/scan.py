@@ -1,4 +1,4 @@
-"""The linear recurrence in torch operations, step by step or in chunks, and its backward pass.
+"""The linear recurrence in torch operations, in chunks of steps, and its backward pass.
 
 README.md in this folder has the derivation.
 """
@@ -23,10 +23,7 @@ from eigenrnn.ops.linear.operands import (
 from eigenrnn.ops.linear.reference import linear_reference
 from eigenrnn.ops.time_steps import first_steps, running, states_and_last, zero_padding
 
-__all__ = ["LinearLoop", "LinearScan", "States", "linear_operator"]
-
-States = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
-"""Computes h (T, B, N) from x (T, B, N), the decay (N,) or (T, B, N), h0 (B, N) and `reverse`."""
+__all__ = ["LinearScan"]
 
 
 def step_by_step(
@@ -87,58 +84,47 @@ def in_chunks(
     return h
 
 
-def linear_operator(name: str, states: States) -> Any:
-    """Return the torch operator of a function that computes the states of equal lengths.
+def _forward(*arguments: Any) -> Tensor:
+    operands, options = records(arguments)
+    x, decay, h0 = operands
+    sizes, reverse = options.batch_sizes, options.reverse
+    if sizes is None:
+        return in_chunks(x, decay, h0, reverse)
+    x = _without_padding(x, sizes, 0.0)
+    decay = _decay_without_padding(decay, sizes)
+    if reverse:  # the state is zero until a sequence begins
+        first = _last_of_each(sizes, x)
+        x = torch.where(first, x + decay * h0, x)
+        h0 = torch.zeros_like(h0)
+    h = in_chunks(x, decay, h0, reverse)
+    zero_padding(h, sizes)
+    return h
 
-    Its backward pass calls the same function in the opposite direction.
+
+def _backward(*arguments: Any) -> list[Tensor]:
+    """Return the needed gradients in the order of the operands.
+
+    The gradient of x is the same recurrence in the opposite direction.
     """
-
-    def forward(*arguments: Any) -> Tensor:
-        operands, options = records(arguments)
-        x, decay, h0 = operands
-        sizes, reverse = options.batch_sizes, options.reverse
-        if sizes is None:
-            return states(x, decay, h0, reverse)
-        x, decay = _without_padding(x, sizes, 0.0), _decay_without_padding(decay, sizes)
-        if reverse:  # the state is zero until a sequence begins
-            first = _last_of_each(sizes, x)
-            x, h0 = torch.where(first, x + decay * h0, x), torch.zeros_like(h0)
-        h = states(x, decay, h0, reverse)
-        zero_padding(h, sizes)
-        return h
-
-    def backward(*arguments: Any) -> list[Tensor]:
-        """Return the needed gradients in the order of the operands."""
-        g, h, *rest = arguments
-        (operands, options), needed = records(rest), arguments[-1]
-        decay, sizes = operands.decay, options.batch_sizes
-        if sizes is not None:
-            g, decay = _without_padding(g, sizes, 0.0), _decay_without_padding(decay, sizes)
-        later, none = _of_later_step(decay, options.reverse), torch.zeros_like(operands.h0)
-        delta = states(g, later.conj().resolve_conj(), none, not options.reverse)
-        if sizes is not None:
-            zero_padding(delta, sizes)
-        gradients_of: dict[str, Callable[[], Tensor]] = {
-            "x": lambda: delta,
-            "decay": lambda: _decay_gradient(delta, h, operands, options),
-            "h0": lambda: _initial_gradient(delta, operands, options),
-        }
-        names = zip(operands._fields, needed, strict=True)
-        return [gradients_of[name]() for name, is_needed in names if is_needed]
-
-    operator = torch.library.custom_op(
-        f"eigenrnn::{name}", forward, mutates_args=(), schema=f"({SCHEMA}) -> Tensor"
-    )
-    backward_operator = torch.library.custom_op(
-        f"eigenrnn::{name}_backward",
-        backward,
-        mutates_args=(),
-        schema=f"(Tensor g, Tensor h, {SCHEMA}, bool[] needed) -> Tensor[]",
-    )
-    operator.register_fake(_fake_states)
-    backward_operator.register_fake(_fake_gradients)
-    register_gradients(operator, records, linear_reference, 1, from_operator(backward_operator))
-    return operator
+    g, h, *rest = arguments
+    needed = arguments[-1]
+    operands, options = records(rest)
+    decay, sizes = operands.decay, options.batch_sizes
+    if sizes is not None:
+        g = _without_padding(g, sizes, 0.0)
+        decay = _decay_without_padding(decay, sizes)
+    later = _of_later_step(decay, options.reverse)
+    none = torch.zeros_like(operands.h0)
+    delta = in_chunks(g, later.conj().resolve_conj(), none, not options.reverse)
+    if sizes is not None:
+        zero_padding(delta, sizes)
+    gradients_of: dict[str, Callable[[], Tensor]] = {
+        "x": lambda: delta,
+        "decay": lambda: _decay_gradient(delta, h, operands, options),
+        "h0": lambda: _initial_gradient(delta, operands, options),
+    }
+    names = zip(operands._fields, needed, strict=True)
+    return [gradients_of[name]() for name, is_needed in names if is_needed]
 
 
 def _fake_states(*arguments: Any) -> Tensor:
@@ -202,15 +188,26 @@ def _initial_gradient(
     return first_steps(delta, sizes, reverse) * decay.conj()
 
 
-linear_loop = linear_operator("linear_loop", step_by_step)
-linear_scan = linear_operator("linear_scan", in_chunks)
+linear_scan: Any = torch.library.custom_op(
+    "eigenrnn::linear_scan", _forward, mutates_args=(), schema=f"({SCHEMA}) -> Tensor"
+)
+_linear_scan_backward: Any = torch.library.custom_op(
+    "eigenrnn::linear_scan_backward",
+    _backward,
+    mutates_args=(),
+    schema=f"(Tensor g, Tensor h, {SCHEMA}, bool[] needed) -> Tensor[]",
+)
+linear_scan.register_fake(_fake_states)
+_linear_scan_backward.register_fake(_fake_gradients)
+register_gradients(linear_scan, records, linear_reference, 1, from_operator(_linear_scan_backward))
 
 
-class _InTorch(Backend):
-    """States in torch operations, with a backward pass of its own."""
+class LinearScan(Backend):
+    """Chunks of steps at the same time, in torch operations."""
 
+    name = "scan"
+    description = "in-place torch operations on chunks of steps, any device"
     dtypes = DTYPES
-    operator: Any
 
     def unsupported(self, call: Call) -> str | None:
         if call.transformed:
@@ -218,21 +215,5 @@ class _InTorch(Backend):
         return None
 
     def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
-        h = self.operator(*operands, *options)
+        h = linear_scan(*operands, *options)
         return states_and_last(h, options.batch_sizes, options.reverse)
-
-
-class LinearLoop(_InTorch):
-    """One product and sum per step, in torch operations."""
-
-    name = "loop"
-    description = "in-place torch operations, one step at a time, any device"
-    operator = linear_loop
-
-
-class LinearScan(_InTorch):
-    """Chunks of steps at the same time, in torch operations."""
-
-    name = "scan"
-    description = "in-place torch operations on chunks of steps, any device"
-    operator = linear_scan

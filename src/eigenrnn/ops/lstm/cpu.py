@@ -51,7 +51,7 @@ def _forward(
     return h, last, last_cell, saved
 
 
-def _backward(  # noqa: PLR0913, the tensors that autograd keeps
+def _backward(
     g: Tensor | None,  # (T, B, N)
     g_last: Tensor | None,  # (B, N)
     g_cell: Tensor | None,  # (B, N)

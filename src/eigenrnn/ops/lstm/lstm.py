@@ -17,7 +17,6 @@ from eigenrnn.ops.arguments import (
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.lstm.cpu import LSTMCPU
 from eigenrnn.ops.lstm.export import export_lstm
-from eigenrnn.ops.lstm.loop import LSTMLoop
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions, check_operand_shapes
 from eigenrnn.ops.lstm.reference import LSTMReference
 from eigenrnn.ops.lstm.torch import LSTMTorch
@@ -26,14 +25,14 @@ from eigenrnn.tracing import autocasts
 __all__ = ["BACKENDS", "lstm"]
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (LSTMCPU(), LSTMTorch(), LSTMLoop(), LSTMReference())
+    backend.name: backend for backend in (LSTMCPU(), LSTMTorch(), LSTMReference())
 }
 """The backends by name, in order of preference."""
 
 _DTYPES = frozenset[torch.dtype]().union(*(backend.dtypes for backend in BACKENDS.values()))
 
 
-def lstm(  # noqa: PLR0913, the tensors and the options
+def lstm(
     x: Tensor,  # (T, B, 4 N) or (T, B, M)
     W: Tensor,  # (4 N, N)
     h0: Tensor | None = None,  # (B, N)
