@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
 from eigenrnn.analysis import pseudospectrum
@@ -120,6 +121,74 @@ def test_radius_does_not_depend_on_the_grid(W, radius, resolution):
     result = pseudospectrum(W, resolution=resolution)
     assert result.radius == pytest.approx(radius, rel=1e-4)
     assert result.headline()["pseudospectral radius at 0.01"] == result.radius
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-2])
+@pytest.mark.parametrize("a", [0.1, 10, 100, 1e3, 1e4])
+@pytest.mark.parametrize("modulus", [0.0, 0.9])
+def test_radius_of_two_equal_eigenvalues_is_the_closed_form(modulus, a, epsilon):
+    W = modulus * np.eye(2) + two_by_two(a)
+    radius = modulus + (epsilon**2 + epsilon * a) ** 0.5
+    assert pseudospectrum(W, epsilon=epsilon, resolution=2).radius == pytest.approx(radius)
+
+
+def criss_cross(A, epsilon):
+    """Return the radius by the search of Mengi and Overton, from eigenvalues of dense pencils.
+
+    Rays and circles take turns: a ray meets the boundary at imaginary eigenvalues of one matrix,
+    a circle at eigenvalues of modulus 1 of a pencil (IMA Journal of Numerical Analysis 25, 2005).
+    """
+    I, zero = np.eye(len(A)), np.zeros_like(A)
+    eigenvalues = np.linalg.eigvals(A)
+    angles, radius = [np.angle(eigenvalues[np.abs(eigenvalues).argmax()])], 0.0
+    while True:
+        crossings = []
+        for angle in angles:
+            turned = 1j * np.exp(-1j * angle) * A
+            found = np.linalg.eigvals(
+                np.block([[-turned.conj().T, -epsilon * I], [epsilon * I, turned]])
+            )
+            crossings += list(found.imag[np.abs(found.real) <= 1e-7 * np.abs(found).max()])
+        if max(crossings) <= radius * (1 + 1e-12):
+            return radius
+        radius = max(crossings)
+        left = np.block([[-epsilon * I, A], [radius * I, zero]])
+        right = np.block([[zero, radius * I], [A.conj().T, -epsilon * I]])
+        found = scipy.linalg.eigvals(left, right)
+        met = np.sort(np.angle(found[np.abs(np.abs(found) - 1) < 1e-7]))
+        if not len(met):
+            return radius
+        middles = (met + np.append(met[1:], met[0] + 2 * np.pi)) / 2
+        sigma = [np.linalg.svd(radius * np.exp(1j * m) * I - A)[1][-1] for m in middles]
+        angles = middles[np.array(sigma) < epsilon] if min(sigma) < epsilon else met
+
+
+def blocks(n):
+    """Return two equal eigenvalues of modulus 0.9 at each of n angles, apart by powers of 10."""
+    parts = []
+    for k in range(n):
+        z = 0.9 * np.exp(2j * np.pi * k / n)
+        parts.append(np.array([[z, 10.0 ** (k % 4)], [0, z]]))
+    return scipy.linalg.block_diag(*parts)
+
+
+def matrices():
+    g = np.random.default_rng(0)
+    grcar = np.diag(-np.ones(7), -1) + sum(np.diag(np.ones(8 - j), j) for j in range(4))
+    return {
+        "normal numbers": g.standard_normal((12, 12)) / 12**0.5,
+        "complex": (g.standard_normal((8, 8)) + 1j * g.standard_normal((8, 8))) / 4,
+        "Grcar": grcar,
+        "triangular": np.triu(g.standard_normal((16, 16))),
+        "blocks": blocks(6),
+    }
+
+
+@pytest.mark.parametrize("epsilon", [1e-1, 1e-2, 1e-4])
+@pytest.mark.parametrize("W", matrices().values(), ids=matrices())
+def test_radius_is_that_of_an_independent_search(W, epsilon):
+    radius = pseudospectrum(W, epsilon=epsilon, resolution=2).radius
+    assert radius == pytest.approx(criss_cross(W, epsilon), rel=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.03])

@@ -38,9 +38,13 @@ _MARGIN = 1.25
 _LOWEST_LEVEL = -8
 _MIN_GRID_POINTS = 9  # of a contour that the grid resolves
 _RING_POINTS, _MAX_RINGS = 12, 24  # around an eigenvalue
-_SCANNED_RADII, _SCANNED_ANGLES = 16, 2  # every second angle
+_SCANNED_RADII, _SCANNED_ANGLES = 16, 37
 _NARROWINGS, _NARROWING = 6, 0.25
-_ANGLES_OF_PEAK, _SECANTS = 7, 8
+_ANGLES_OF_PEAK = 7
+_CHECKED_ANGLES = 361
+_MAX_CHECKS = 8
+_RADIUS_ERROR = 1e-5  # relative: ten times better than promised
+_MAX_BISECTIONS = 60
 
 # of Kreiss
 _MIN_DISTANCE = 1e-7  # to the unit circle: any closer, rounding of z is too large
@@ -142,8 +146,10 @@ def pseudospectrum(
 
     Every part of :math:`\Lambda_\epsilon` contains an eigenvalue. Where the grid does not resolve
     such a part, points on rings around the eigenvalue are added. The radius does not depend on
-    the grid: it is searched along rays and refined from its three highest peaks. It is at least
-    the spectral radius plus :math:`\epsilon`, and exactly that for a normal matrix.
+    the grid: it is searched along rays, and then on circles just outside of what was found. Its
+    relative error is at most 1e-4 for N up to 256, by closed forms and an independent search. It
+    takes about 2 seconds of one core for N = 64, 3 for 128 and 10 for 256. It is at least the
+    spectral radius plus :math:`\epsilon`, and exactly that for a normal matrix.
 
     Args:
         W: The recurrent matrix, or a layer with only one.
@@ -227,66 +233,108 @@ def _rings(
 
 
 def _pseudospectral_radius(T: Complexes, epsilon: float, *, is_real: bool) -> float:
-    """Return the largest modulus of a point whose smallest singular value is at most epsilon."""
+    """Return the largest modulus of a point whose smallest singular value is at most epsilon.
+
+    The peaks of a scan are refined. Then a circle just outside of the result is searched for
+    points that the scan missed, which are refined as well, until there are none.
+    """
     eigenvalues = T.diagonal()
     # of eigenvalues moved outwards; any larger radius needs a matrix that is not normal
     lowest = float(np.abs(eigenvalues).max()) + epsilon
     highest = float(np.linalg.norm(T, 2)) + epsilon
     if highest <= lowest * (1 + 10 * len(T) * np.finfo(np.float64).eps):
         return lowest
-    radii = np.linspace(lowest, highest, _SCANNED_RADII)
-    angles = _angles(eigenvalues, is_real=is_real)[::_SCANNED_ANGLES]
+    # the radius may be far from both ends: 10.9 of [[0.9, 1e4], [0, 0.9]], from 0.91 to 10,000
+    radii = np.geomspace(lowest, highest, _SCANNED_RADII)
 
-    def excess(radius: Floats, angle: Floats, tolerance: float) -> Floats:
+    def excess(radius: Floats | float, angle: Floats, tolerance: float) -> Floats:
         z: Complexes = (radius * np.exp(1j * angle)).astype(np.complex128)
         sigma = smallest_singular_values(T, z.ravel(), tolerance=tolerance)
         return sigma.reshape(z.shape) - epsilon
 
-    scanned = excess(radii[:, None], angles, 1e-2)
-    within = scanned <= 0
-    last = within.shape[0] - 1 - within[::-1].argmax(0)
-    last[~within.any(0)] = 0
-    outside = np.minimum(last + 1, len(radii) - 1)
-    rays = np.arange(len(angles))
-    slope = scanned[outside, rays] - scanned[last, rays]
-    share = -scanned[last, rays] / np.where(slope > 0, slope, 1)
-    reached = np.where(within.any(0), radii[last] + share * (radii[1] - radii[0]), 0.0)
+    end = np.pi if is_real else 2 * np.pi
+    own = np.abs(np.angle(eigenvalues)) if is_real else np.angle(eigenvalues) % (2 * np.pi)
+    outermost_first = np.argsort(-np.abs(eigenvalues))
+    even = np.linspace(0, end, _SCANNED_ANGLES)
+    angles = np.unique(np.concatenate([even, own[outermost_first[:_EIGENVALUES]]]))
+    # the first circle touches the region, up to the error of this coarse scan
+    last = _last_within(excess(radii[:, None], angles, 1e-2) <= 0.01 * epsilon)
+    reached = np.where(last >= 0, radii[last], 0.0)
     neighbours = np.maximum(np.roll(reached, 1), np.roll(reached, -1))
-    peaks = np.flatnonzero((reached > 0) & (reached >= neighbours))
-    peaks = peaks[np.argsort(-reached[peaks], kind="stable")][:_MAX_PEAKS]
-    if not len(peaks):
-        return lowest
-    inner, outer = radii[last[peaks], None], radii[outside[peaks], None]
-    centres, window = angles[peaks, None], _SCANNED_ANGLES * np.pi / (_ANGLES - 1)
+    peaks = angles[(reached > 0) & (reached >= neighbours)]
+    checked = np.unique(np.concatenate([np.linspace(0, end, _CHECKED_ANGLES), own]))
     best = lowest
+    window = 2 * end / _SCANNED_ANGLES
+    for _ in range(_MAX_CHECKS):
+        if len(peaks):
+            best = max(best, _refined_radius(excess, peaks, window, radii))
+        beyond = best * (1 + _RADIUS_ERROR)
+        outside = excess(beyond, checked, 1e-6)
+        lower_than_neighbours = outside <= np.minimum(np.roll(outside, 1), np.roll(outside, -1))
+        peaks = checked[(outside <= 0) & lower_than_neighbours]
+        if not len(peaks):
+            break
+        radii = np.geomspace(beyond, highest, _SCANNED_RADII)
+        window = 2 * end / _CHECKED_ANGLES
+    return best
+
+
+def _last_within(
+    within: NDArray[np.bool_],  # (radii, rays)
+) -> NDArray[np.intp]:  # (rays,)
+    """Return the last radius of each ray that is within the region; -1 if none is."""
+    last = within.shape[0] - 1 - within[::-1].argmax(0)
+    return np.where(within.any(0), last, -1)
+
+
+def _refined_radius(
+    excess: Callable[[Floats | float, Floats, float], Floats],
+    peaks: Floats,  # (peaks,)
+    window: float,
+    radii: Floats,  # (radii,)
+) -> float:
+    """Return the largest radius of the region in windows of angles that narrow around peaks."""
+    best = 0.0
+    centres = peaks[:, None]
     for _ in range(_NARROWINGS):
         candidates = centres + window * np.linspace(-1, 1, _ANGLES_OF_PEAK)
-        radius = _outermost(
-            lambda r, angle=candidates: excess(r, angle, 1e-6), inner, outer, candidates.shape
-        )
-        choice = radius.argmax(1)[:, None]
-        centres = np.take_along_axis(candidates, choice, 1)
-        best = max(best, float(radius.max()))
+        rays = candidates.ravel()
+        last = _last_within(excess(radii[:, None], rays, 1e-4) <= 0)
+        inner = radii[np.maximum(last, 0)]
+        outer = radii[np.minimum(last + 1, len(radii) - 1)]
+        found = _outermost(lambda r, rays=rays: excess(r, rays, 1e-6), inner, outer)
+        found = np.where(last >= 0, found, 0.0).reshape(candidates.shape)
+        best = max(best, float(found.max()))
+        centres = np.take_along_axis(candidates, found.argmax(1)[:, None], 1)
+        # three peaks are enough once their order is known
+        centres = centres[np.argsort(-found.max(1), kind="stable")][:_MAX_PEAKS]
         window *= _NARROWING
     return best
 
 
 def _outermost(
-    f: Callable[[Floats], Floats], inner: Floats, outer: Floats, shape: tuple[int, ...]
-) -> Floats:
-    """Return the roots of a function between radii by the Illinois method; zero without one."""
-    low, high = np.broadcast_to(inner, shape).copy(), np.broadcast_to(outer, shape).copy()
+    f: Callable[[Floats], Floats],
+    inner: Floats,  # (rays,)
+    outer: Floats,  # (rays,)
+) -> Floats:  # (rays,)
+    """Return the root of a function between radii, by brackets that close until they converge.
+
+    Secants and bisections take turns, so a bracket halves at least every second time.
+    """
+    low, high = inner.copy(), outer.copy()
     at_low, at_high = f(low), f(high)
-    has_root, middle = (at_low <= 0) & (at_high > 0), low
-    for _ in range(_SECANTS):
-        span = np.where(at_high > at_low, at_high - at_low, 1)
-        middle = np.clip(low - at_low * (high - low) / span, low, high)
+    for step in range(_MAX_BISECTIONS):
+        if (high - low <= 0.01 * _RADIUS_ERROR * high).all():
+            break
+        rise = np.where(at_high > at_low, at_high - at_low, 1)
+        middle = (low + high) / 2
+        if step % 2 == 0:
+            middle = np.clip(low - at_low * (high - low) / rise, low, high)
         value = f(middle)
         below = value <= 0
-        # the end that stays counts half, so that the next secant moves it
-        at_low, at_high = np.where(below, value, at_low / 2), np.where(below, at_high / 2, value)
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.where(has_root, middle, 0.0)
+        low, at_low = np.where(below, middle, low), np.where(below, value, at_low)
+        high, at_high = np.where(below, high, middle), np.where(below, at_high, value)
+    return low
 
 
 def _check_extent(extent: Extent) -> None:
