@@ -69,6 +69,11 @@ class TrackedRow:
         """The longest length above 0.9 of each run, on the test set."""
         return [int(run.best["test"]["longest"]) for run in self.runs]
 
+    @property
+    def longest_of_last(self) -> list[int]:
+        """The same of the last checkpoint instead of the selected one."""
+        return [int(run.last["test"]["longest"]) for run in self.runs]
+
     def accuracies(self) -> dict[int, float]:
         """Return the median test accuracy over the runs at each length."""
         lengths = cast("StateTracking", self.row.task).test_lengths
@@ -145,8 +150,8 @@ def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {
         name: []
         for name in (
-            *("network", "parameters", "rate", "longest, by seed", "accuracy at 40", "at 100"),
-            *("at 500", "largest exponent", "runs"),
+            *("network", "parameters", "rate", "longest, by seed", "last", "accuracy at 40"),
+            *("at 100", "at 500", "largest exponent", "runs"),
         )
     }
     for row in rows:
@@ -156,6 +161,7 @@ def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
             f"{row.row.parameters:,}",
             row.point.removeprefix("lr="),
             ", ".join(map(str, row.longest)),
+            ", ".join(map(str, row.longest_of_last)),
             *(f"{100 * accuracies[n]:.1f} %" for n in (40, 100, 500)),
             f"{statistics.median(row.exponents):.3f}" if row.exponents else "",
             str(row.runs_in_all),
