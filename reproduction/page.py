@@ -156,17 +156,17 @@ def _claims(judgements: Sequence[Judgement]) -> pd.DataFrame:
     """Return one line per claim, those that are decided first."""
     return pd.DataFrame(
         {
-            "claim": judgement.claim.sentence,
+            "claim": f"{_link(judgement.claim.paper)}: {judgement.claim.sentence}",
             "verdict": _verdict(judgement),
             "evidence": evidence(judgement),
-            "paper": f"[{judgement.claim.paper}](#{_anchor(judgement.claim.paper)})",
         }
         for judgement in sorted(judgements, key=lambda each: not each.is_decided)
     )
 
 
-def _anchor(heading: str) -> str:
-    return heading.lower().replace(" ", "-")
+def _link(paper: str) -> str:
+    """Link to the section of a paper."""
+    return f"[{paper}](#{paper.lower().replace(' ', '-')})"
 
 
 def _tests(judgements: Sequence[Judgement]) -> list[str]:

@@ -117,10 +117,9 @@ def test_a_claim_stands_with_its_verdict_and_evidence(archive, reproduced, bound
     not_so = " Not so: scoRNN 6 is above the bound." if verdict == "fails" else ""
     (cells,) = lines(page, "The claims")
     assert cells == {
-        "claim": "It is low.",
+        "claim": "[scoRNN](#scornn): It is low.",
         "verdict": f"**{verdict}**",
         "evidence": said + not_so,
-        "paper": "[scoRNN](#scornn)",
     }
     assert "- *low* (section 1): A note." in section(page, "scoRNN")
 

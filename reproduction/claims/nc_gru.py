@@ -9,8 +9,10 @@ from reproduction.claim import Claim, Less, Runs, value
 __all__ = ["CLAIMS"]
 
 THREE_SEEDS = (0, 1, 2)
+LOSS = replace(value, amount="a loss of {}")
 FIVE_SEEDS = (0, 1, 2, 3, 4)
 PTB_SEED = (1111,)
+BITS = replace(value, amount="{} bits a character")
 SECONDS = replace(value, name="processor seconds per update", verb="takes", amount="{} s")
 RIVALS = ("LSTM 42", "GRU 50", "scoRNN 110", "GORU 64")
 ONE_MATRIX = "NC-GRU(U_c) 56"
@@ -55,11 +57,11 @@ CLAIMS = (
         "orthogonal matrices reach lower losses than all other networks.",
         place="section 4.1, table 1",
         decisive=tuple(
-            Less(parenthesis(ONE_MATRIX, length), parenthesis(rival, length))
+            Less(parenthesis(ONE_MATRIX, length), parenthesis(rival, length), number=LOSS)
             for length, rival in product((100, 200), RIVALS)
         ),
         further=tuple(
-            Less(parenthesis(TWO_MATRICES, length), parenthesis(rival, length))
+            Less(parenthesis(TWO_MATRICES, length), parenthesis(rival, length), number=LOSS)
             for length, rival in product((100, 200), RIVALS)
         ),
         changed="2026-11-23T23:45:00+00:00",
@@ -72,7 +74,7 @@ CLAIMS = (
         "of the other networks.",
         place="section 4.2, table 2",
         decisive=tuple(
-            Less(denoise("NC-GRU(U_c) 118"), denoise(rival), factor=2)
+            Less(denoise("NC-GRU(U_c) 118"), denoise(rival), factor=2, number=LOSS)
             for rival in ("LSTM 90", "GRU 100", "scoRNN 200", "GORU 128")
         ),
         changed="2026-11-22T11:25:21+00:00",
@@ -84,7 +86,7 @@ CLAIMS = (
         sentence="Adding with 200 steps: NC-GRU with one orthogonal matrix has the lowest error.",
         place="section 4.3, table 3",
         decisive=tuple(
-            Less(adding("NC-GRU(U_c) 80"), adding(rival))
+            Less(adding("NC-GRU(U_c) 80"), adding(rival), number=LOSS)
             for rival in ("LSTM 68", "GRU 70", "scoRNN 190", "GORU 128", "NC-GRU(U_c,U_r) 80")
         ),
         changed="2026-11-22T11:25:21+00:00",
@@ -96,8 +98,8 @@ CLAIMS = (
         sentence="Copying with a delay of 1000: NC-GRU ends between scoRNN and the GRU.",
         place="section 4.4, table 4",
         decisive=(
-            Less(copying("scoRNN 190"), copying("NC-GRU(U_c) 96")),
-            Less(copying("NC-GRU(U_c) 96"), copying("GRU 78")),
+            Less(copying("scoRNN 190"), copying("NC-GRU(U_c) 96"), number=LOSS),
+            Less(copying("NC-GRU(U_c) 96"), copying("GRU 78"), number=LOSS),
         ),
         changed="2026-11-22T11:25:21+00:00",
         seeds=3,
@@ -108,7 +110,7 @@ CLAIMS = (
         sentence="Penn Treebank by characters: NC-GRU needs fewer bits than a GRU and an LSTM.",
         place="section 4.5, table 5",
         decisive=tuple(
-            Less(characters("NC-GRU(U_c) 435"), characters(rival))
+            Less(characters("NC-GRU(U_c) 435"), characters(rival), number=BITS)
             for rival in ("GRU 416", "LSTM 361")
         ),
         changed="2026-11-22T11:25:21+00:00",
@@ -121,7 +123,7 @@ CLAIMS = (
         "takes less time.",
         place="section 5.1, figures 5 and 6",
         decisive=(
-            Less(SERIES, INVERSE, factor=0.5),
+            Less(SERIES, INVERSE, factor=0.5, number=LOSS),
             Less(SERIES_TIME, INVERSE_TIME, number=SECONDS),
         ),
         changed="2026-11-23T23:45:00+00:00",
