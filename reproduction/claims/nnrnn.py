@@ -56,7 +56,7 @@ CLAIMS = (
         place="section 5.1, figure 2",
         decisive=(
             *(
-                AtMost(copying(label), SOLVED)
+                AtMost(copying(label), SOLVED, LOSS)
                 for label in ("nnRNN", "expRNN", "RNN-orth", "EURNN")
             ),
             Less(copying("nnRNN"), copying("expRNN"), factor=0.5, number=STEPS_TO_SOLUTION),

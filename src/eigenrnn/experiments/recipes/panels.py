@@ -1,6 +1,6 @@
 """The pictures of a recipe: panels drawn from its trained runs, as curves or as maps."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,42 +10,18 @@ from numpy.typing import ArrayLike
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
-from eigenrnn.experiments.recipes.runs import Run, runs_in
+from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
+from eigenrnn.experiments.recipes.runs import runs_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Curves", "Map", "Panel", "SideBySide", "draw_panels", "row_of_figure"]
+__all__ = ["Curves", "Map", "SideBySide", "draw_panels", "row_of_figure"]
 
 _FIGURE_NOTE = (
     "the figure shows the trained network and prints no number; we list the loss of its run"
 )
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One picture of a recipe.
-
-    Args:
-        name: The name of its files: ``"c"`` for `c.png` and `c.csv`.
-        caption: What the picture shows.
-        draw: Computes the picture from the trained runs, by the label of their row.
-        required_rows: The labels of the rows that must have been trained.
-    """
-
-    name: str
-    caption: str
-    draw: Callable[[Mapping[str, Sequence[Run]]], Analysis]
-    required_rows: tuple[str, ...] = ()
-
-    def save(self, folder: Path, trained: Mapping[str, Sequence[Run]]) -> bool:
-        """Write the picture and its numbers; return False if a required row has no run."""
-        if not all(trained.get(label) for label in self.required_rows):
-            return False
-        self.draw(trained).save(folder / self.name)
-        return True
 
 
 def draw_panels(recipe: Recipe, folder: Path, *, quick: bool) -> list[Panel]:

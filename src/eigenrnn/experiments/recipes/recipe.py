@@ -1,14 +1,15 @@
 """Published experiments as data: a `Recipe`, its rows, and the numbers that the paper reports."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import nn
 
+from eigenrnn.analysis import Analysis
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.tasks import Task
 from eigenrnn.experiments.training import Callback, Settings
@@ -22,10 +23,27 @@ from eigenrnn.init import Initializer
 from eigenrnn.models import ResidualStack, SequenceModel, count_parameters
 from eigenrnn.residual_stack import Mixer
 
-if TYPE_CHECKING:
-    from eigenrnn.experiments.recipes.panels import Panel
-
-__all__ = ["Axis", "Computed", "Entry", "Quoted", "Recipe", "Reported", "Row", "stack_model"]
+__all__ = [
+    "Axis",
+    "Computed",
+    "Entry",
+    "Panel",
+    "Quoted",
+    "Recipe",
+    "Reported",
+    "Row",
+    "stack_model",
+]
+    "Axis",
+    "Computed",
+    "Entry",
+    "Panel",
+    "Quoted",
+    "Recipe",
+    "Reported",
+    "Row",
+    "stack_model",
+]
 
 _QUICK_BATCH_SIZE = 20
 
@@ -343,6 +361,30 @@ Entry = Row | Computed | Quoted
 """One line of a recipe."""
 
 
+@dataclass(frozen=True)
+class Panel:
+    """One picture of a recipe.
+
+    Args:
+        name: The name of its files: ``"c"`` for `c.png` and `c.csv`.
+        caption: What the picture shows.
+        draw: Computes the picture from the trained runs (`runs.Run`), by the label of their row.
+        required_rows: The labels of the rows that must have been trained.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[[Mapping[str, Sequence[Any]]], Analysis]
+    required_rows: tuple[str, ...] = ()
+
+    def save(self, folder: Path, trained: Mapping[str, Sequence[Any]]) -> bool:
+        """Write the picture and its numbers; return False if a required row has no run."""
+        if not all(trained.get(label) for label in self.required_rows):
+            return False
+        self.draw(trained).save(folder / self.name)
+        return True
+
+
 def _is_longer(row: Entry, length: Length) -> TypeGuard[Row]:
     return isinstance(row, Row) and (getattr(row.settings, length.unit) or 0) > length.number
 
@@ -368,7 +410,7 @@ class Recipe:
     source: str
     seeds: tuple[int, ...] = (0,)
     departures: tuple[str, ...] = ()
-    panels: "tuple[Panel, ...]" = ()
+    panels: tuple[Panel, ...] = ()
     reduced_to: Length | None = None
 
     def reduced(self, length: Length) -> "Recipe":

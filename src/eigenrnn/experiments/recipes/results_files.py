@@ -8,8 +8,7 @@ from typing import Any
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.outcome import Outcome
-from eigenrnn.experiments.recipes.panels import Panel
-from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Row
+from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe, Row
 from eigenrnn.experiments.recipes.runs import kind_of_runs, runs_in
 from eigenrnn.experiments.report.tables import Table, comparison
 from eigenrnn.experiments.training.files import check_types, read_json, write_json

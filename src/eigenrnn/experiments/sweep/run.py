@@ -130,7 +130,18 @@ class Sweep:
             progress = SweepProgress(
                 folder, self.source, self._count_trials(), console, self.criterion()
             )
-            scheduler = Scheduler(self, folder, fingerprint, progress, trials_at_once)
+            scheduler = Scheduler(
+                source=self.source,
+                plan=self.plan,
+                criterion=self.criterion(),
+                out=folder,
+                fingerprint=fingerprint,
+                progress=progress,
+                cpus_per_trial=self.cpus_per_trial,
+                gpus_per_trial=self.gpus_per_trial,
+                retries=self.retries,
+                trials_at_once=trials_at_once,
+            )
             progress.announce()
             try:
                 if not scheduler.is_over:

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -15,12 +15,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from eigenrnn.experiments.sweep.progress import SweepProgress
 from eigenrnn.experiments.sweep.search_space import Grid, Search
 from eigenrnn.experiments.sweep.study import propose, read_points, write_points
-from eigenrnn.experiments.sweep.trial import Trial
+from eigenrnn.experiments.sweep.trial import Criterion, Trial, TrialSource
 from eigenrnn.experiments.sweep.worker import train
 from eigenrnn.experiments.training.signals import DeferredSignals
-
-if TYPE_CHECKING:
-    from eigenrnn.experiments.sweep.run import Sweep
 
 __all__ = ["Scheduler"]
 
@@ -33,28 +30,42 @@ class Scheduler:
     All state is in the folder of the sweep: the state of each trial, and the points of a search.
 
     Args:
-        sweep: The sweep.
-        out: Its folder.
+        source: What is trained.
+        plan: The points of the sweep.
+        criterion: The metric by which trials are compared; None if there is none.
+        out: The folder of the sweep.
         fingerprint: The fingerprint stored in that folder.
         progress: Records and prints the states of the trials.
+        cpus_per_trial: The processors of a trial.
+        gpus_per_trial: The GPUs of a trial.
+        retries: How often a trial is tried again whose worker or machine has died.
         trials_at_once: The maximal number of concurrent trials; None means as many as fit.
     """
 
     def __init__(
         self,
-        sweep: "Sweep",
+        *,
+        source: TrialSource,
+        plan: Grid | Search,
+        criterion: Criterion | None,
         out: Path,
         fingerprint: str,
         progress: SweepProgress,
+        cpus_per_trial: int,
+        gpus_per_trial: float,
+        retries: int,
         trials_at_once: int | None,
     ) -> None:
-        self._sweep = sweep
-        self._criterion = sweep.criterion()
+        self._source = source
+        self._plan = plan
+        self._criterion = criterion
         self._out = out
         self._fingerprint = fingerprint
         self._progress = progress
+        self._cpus_per_trial = cpus_per_trial
+        self._gpus_per_trial = gpus_per_trial
+        self._retries = retries
         self._trials_at_once = trials_at_once or math.inf
-        plan = sweep.plan
         self._points = list(plan.points) if isinstance(plan, Grid) else read_points(out, plan)
         self._deaths: Counter[str] = Counter()
         self._waiting: deque[Trial] = deque()
@@ -64,19 +75,19 @@ class Scheduler:
     @property
     def is_over(self) -> bool:
         """Whether no trial waits, and no point is left to propose."""
-        plan = self._sweep.plan
+        plan = self._plan
         return not self._waiting and (isinstance(plan, Grid) or len(self._points) >= plan.trials)
 
     def run(self, signals: DeferredSignals) -> None:
         """Train the unfinished trials on the cluster of this process, until a signal arrives."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         events = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
-        sweep, source = self._sweep, ray.put(self._sweep.source)
+        source = ray.put(self._source)
         # Ray itself would retry without end what exceeds the memory
         task = ray.remote(train).options(
-            num_cpus=sweep.cpus_per_trial, num_gpus=sweep.gpus_per_trial, max_retries=0
+            num_cpus=self._cpus_per_trial, num_gpus=self._gpus_per_trial, max_retries=0
         )
-        fixed = (source, self._out, self._fingerprint, sweep.cpus_per_trial, events.put)
+        fixed = (source, self._out, self._fingerprint, self._cpus_per_trial, events.put)
         running: dict[Any, Trial] = {}
         while not signals.received:
             while len(running) < self._max_running() and (trial := self._next()) is not None:
@@ -97,7 +108,7 @@ class Scheduler:
             self._progress.ended(replace(trial, state="failed", message=str(error.cause)))
         except RayError:
             self._deaths[trial.path] += 1
-            if self._deaths[trial.path] <= self._sweep.retries:
+            if self._deaths[trial.path] <= self._retries:
                 self._waiting.appendleft(trial)
                 return
             found = trial.read(self._out)
@@ -106,7 +117,7 @@ class Scheduler:
             self._progress.ended(found if found.is_final else lost)
 
     def _add(self, number: int, parameters: Mapping[str, Any]) -> None:
-        trials = self._progress.add(self._sweep.source.trials(number, parameters))
+        trials = self._progress.add(self._source.trials(number, parameters))
         self._waiting.extend(trial for trial in trials if not trial.is_final)
 
     def _next(self) -> Trial | None:
@@ -117,7 +128,7 @@ class Scheduler:
 
     def _propose(self) -> None:
         """Add the next point of a search."""
-        plan, criterion = self._sweep.plan, self._criterion
+        plan, criterion = self._plan, self._criterion
         if isinstance(plan, Search) and criterion is not None:
             of_points: dict[int, list[Trial]] = {}
             for trial in self._progress.trials:
@@ -134,7 +145,7 @@ class Scheduler:
 
     def _max_running(self) -> float:
         """Return how many trials fit on the machines that are now in the cluster."""
-        needs = {"CPU": self._sweep.cpus_per_trial, "GPU": self._sweep.gpus_per_trial}
+        needs = {"CPU": self._cpus_per_trial, "GPU": self._gpus_per_trial}
         fitting = sum(
             min(int(node["Resources"].get(name, 0) / n + 1e-9) for name, n in needs.items() if n)
             for node in ray.nodes()

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from eigenrnn.analysis import gradient_map
 from eigenrnn.experiments.recipes.enrnn.paper import SOURCE, tf1
-from eigenrnn.experiments.recipes.panels import Map, Panel
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.panels import Map
+from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
 from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.init import glorot_uniform_, zeros_

@@ -18,8 +18,8 @@ from eigenrnn.experiments.recipes.nc_gru.parenthesis import (
     RESET_EVERY_RELEASED,
 )
 from eigenrnn.experiments.recipes.nc_gru.released import released
-from eigenrnn.experiments.recipes.panels import Curves, Panel
-from eigenrnn.experiments.recipes.recipe import Recipe, Row
+from eigenrnn.experiments.recipes.panels import Curves
+from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Row
 from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.experiments.training import Callback
 from eigenrnn.experiments.training.callbacks import Measurements

@@ -10,8 +10,8 @@ from torch import nn
 from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
 from eigenrnn.experiments.recipes.nnrnn import images, text
 from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, Panel, row_of_figure
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.panels import Curves, row_of_figure
+from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
 from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.experiments.tasks import Task
 

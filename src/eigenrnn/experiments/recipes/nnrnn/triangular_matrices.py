@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from eigenrnn.analysis import fisher_memory, transient_growth
 from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, Panel, SideBySide
-from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Reported
+from eigenrnn.experiments.recipes.panels import Curves, SideBySide
+from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe, Reported
 from eigenrnn.experiments.recipes.runs import Run
 
 __all__ = ["FIGURE_1", "TABLE_6", "total_memory", "triangular"]

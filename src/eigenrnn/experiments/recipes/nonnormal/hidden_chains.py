@@ -6,8 +6,8 @@ from dataclasses import replace
 from eigenrnn.analysis import HiddenChain, hidden_chain, recurrent_layers
 from eigenrnn.experiments.recipes.nonnormal import text, toys
 from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Panel, row_of_figure
-from eigenrnn.experiments.recipes.recipe import Recipe, Row
+from eigenrnn.experiments.recipes.panels import row_of_figure
+from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Row
 from eigenrnn.experiments.recipes.runs import Run
 
 __all__ = ["RECIPES"]

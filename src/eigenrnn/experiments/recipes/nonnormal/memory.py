@@ -8,8 +8,8 @@ from torch import Generator, Tensor, empty
 
 from eigenrnn.analysis import fisher_memory, linear_decodability
 from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, Panel, SideBySide
-from eigenrnn.experiments.recipes.recipe import Computed, Recipe, Reported
+from eigenrnn.experiments.recipes.panels import Curves, SideBySide
+from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe, Reported
 from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.init import orthogonal_
 from eigenrnn.init.matrices import chain_, feedback_chain_
