@@ -328,7 +328,10 @@ def test_the_symbols_have_the_indices_of_training(characters, shakespeare):
     [
         ("sequence,1,2\na,0,0\n", "expected the 12 channels 1, 2, 3, .* got 2: 1, 2; give"),
         ("", "expected a first line with the names of the columns in standard input"),
-        ("sequence,1\na,zero\n", "expected a finite number in the column '1' in line 2"),
+        (
+            "sequence,1\na,zero\n",
+            "expected a number in the column '1' in line 2 of .* text 'zero'",
+        ),
     ],
 )
 def test_invalid_series_are_named(vowels, predict, content, said):
