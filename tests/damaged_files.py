@@ -624,5 +624,8 @@ def run_readers() -> dict[str, Reader]:
     }
 
 
-READERS = {**data_readers(), **sweep_readers(), **run_readers(), **prediction_readers()}
+RUN_READERS = {**sweep_readers(), **run_readers()}
+"""The readers of the files of a run or a sweep, by the name of their tests."""
+
+READERS = {**data_readers(), **RUN_READERS, **prediction_readers()}
 """All readers, by the name of their tests."""

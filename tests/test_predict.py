@@ -16,7 +16,12 @@ from eigenrnn.experiments import load
 from eigenrnn.experiments.cli import main
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.text import TINY_SHAKESPEARE, split_text
-from eigenrnn.experiments.prediction import bits_per_symbol, continue_text, predict_series
+from eigenrnn.experiments.prediction import (
+    SeriesPredictions,
+    bits_per_symbol,
+    continue_text,
+    predict_series,
+)
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
 from training_run import one_thread
 
@@ -140,7 +145,7 @@ def test_a_table_on_standard_input_gives_the_same_as_the_labelled_file(vowels, t
 
 def test_predictions_can_be_written_to_a_file(vowels, test_file, predict, tmp_path):
     printed = predict(f"{vowels} {test_file}")
-    assert predict(f"{vowels} {test_file} -o out.csv") == "in out.csv\n"
+    assert predict(f"{vowels} {test_file} -o out.csv") == "wrote out.csv\n"
     assert (tmp_path / "out.csv").read_text() == printed
 
 
@@ -194,6 +199,25 @@ def test_one_call_in_python_gives_the_numbers_of_the_command(vowels, test_file, 
     assert not run.model.training
     found = predict_series(run.model, run.preprocessing, run.preprocessing.read(test_file))
     assert found.to_csv() == predict(f"{vowels} {test_file}")
+
+
+def test_no_text_is_a_formula_and_numbers_stay_numbers():
+    found = SeriesPredictions(
+        names=("=HYPERLINK(1)", "-3"),
+        columns=("@sum", "-1"),
+        values=torch.tensor([[-0.5, 1e-9], [-2e7, 0.25]]),
+        labels=("-cmd|x", "-1"),
+    )
+    assert list(csv.reader(io.StringIO(found.to_csv()))) == [
+        ["sequence", "label", "probability @sum", "probability -1"],
+        ["'=HYPERLINK(1)", "'-cmd|x", "-0.5", "1e-09"],
+        ["-3", "-1", "-2e+07", "0.25"],
+    ]
+
+
+def test_no_channel_is_a_formula():
+    found = SeriesPredictions(("a",), ("=1+1", "+left", "-1.5"), torch.zeros(1, 3))
+    assert found.to_csv().splitlines()[0] == "sequence,'=1+1,'+left,-1.5"
 
 
 # texts
@@ -304,7 +328,10 @@ def test_the_symbols_have_the_indices_of_training(characters, shakespeare):
     [
         ("sequence,1,2\na,0,0\n", "expected the 12 channels 1, 2, 3, .* got 2: 1, 2; give"),
         ("", "expected a first line with the names of the columns in standard input"),
-        ("sequence,1\na,zero\n", "expected a finite number in the column '1' in line 2"),
+        (
+            "sequence,1\na,zero\n",
+            "expected a number in the column '1' in line 2 of .* text 'zero'",
+        ),
     ],
 )
 def test_invalid_series_are_named(vowels, predict, content, said):

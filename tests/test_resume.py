@@ -475,8 +475,9 @@ def fill(monkeypatch, name, room):
     write = Path.open
 
     def full(path, mode="r", *args, **options):
-        is_full = path.name.removesuffix(".tmp") == name and mode[0] in "wa" and not room
-        return write(Path("/dev/full") if is_full else path, mode, *args, **options)
+        if path.name.removesuffix(".tmp") == name and mode[0] in "wax" and not room:
+            path, mode = Path("/dev/full"), mode.replace("x", "w")
+        return write(path, mode, *args, **options)
 
     monkeypatch.setattr(Path, "open", full)
 
@@ -512,6 +513,48 @@ def test_a_full_disk_raises_and_the_run_can_be_resumed(tmp_path, monkeypatch, wh
     assert numbers(tmp_path) == numbers(whole)
     records = [(run / "dynamics.jsonl").read_bytes() for run in (tmp_path, whole)]
     assert records[0] == records[1]
+
+
+# folders of someone else
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_link_that_a_stranger_planted_is_not_written_through(tmp_path, name):
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    small_fit(run, replace(FOUR, steps=2), callbacks=[Dynamics(2)])
+    victim.write_bytes(b"precious")
+    (run / f"{name}.tmp").symlink_to(victim)
+    small_fit(run, FOUR, resume=True, callbacks=[Dynamics(2)])
+    assert victim.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("options", [{"resume": True}, {"overwrite": True}], ids=str)
+def test_a_link_in_place_of_the_folder_for_tensorboard_is_refused(tmp_path, options):
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    small_fit(run, replace(FOUR, steps=2))
+    (run / "tensorboard").rename(victim)
+    before = list(victim.iterdir())
+    (run / "tensorboard").symlink_to(victim)
+    with pytest.raises(ValueError, match=r"tensorboard to be a folder of the run, got a link to"):
+        small_fit(run, FOUR, **options)
+    assert list(victim.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "dynamics.jsonl", "last.pt"])
+def test_a_pipe_in_place_of_a_file_is_refused(tmp_path, name):
+    small_fit(tmp_path, replace(FOUR, steps=2), callbacks=[Dynamics(2)])
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match=f"expected .*{name} to be a file, got a pipe"):
+        small_fit(tmp_path, FOUR, resume=True, callbacks=[Dynamics(2)])
+
+
+def test_a_pipe_in_place_of_the_result_is_refused(tmp_path):
+    small_fit(tmp_path, FOUR)
+    (tmp_path / "result.json").unlink()
+    os.mkfifo(tmp_path / "result.json")
+    with pytest.raises(ValueError, match=r"expected .*result\.json to be a file, got a pipe"):
+        small_fit(tmp_path, FOUR, resume=True)
 
 
 def test_resume_with_overwrite_raises(tmp_path):

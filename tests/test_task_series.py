@@ -179,6 +179,23 @@ def test_a_column_of_parquet_without_numbers_texts_or_times_is_rejected(tmp_path
         read_series(path)
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"__index_level_0__": [0, 1]}, r"got '__index_level_0__' for column 3, .* row numbers"),
+        ({"city": ["1.5", "Rome"]}, r"column 'city' in row 2 of .*a.parquet, got the text 'Rome'"),
+        ({"label": ["a", "b"], "target": [0.5, 2.0]}, r"either 'label' .*, got both"),
+    ],
+    ids=["row numbers", "text", "both"],
+)
+def test_a_table_in_parquet_is_checked_as_one_in_csv_is(tmp_path, column, message):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"sequence": ["a", "b"], "left": [1.0, 2.0], **column})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=message):
+        read_series(tmp_path / "a.parquet")
+
+
 def test_a_long_label_does_not_take_its_memory_for_every_row(tmp_path):
     rows = [f"{k},{k},label" for k in range(1_000)]
     rows[500] = f"500,1,{'x' * 100_000}"
@@ -345,6 +362,57 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
             CSV.replace("-1.5", "9" * 200_000),
             r"values in .*a.csv, got .* in line 4: field",
         ),
+        (
+            "a.csv",
+            ",sequence,left,label\n0,a,1.5,cat\n1,b,2.5,dog\n",
+            r"name for each column of .*a.csv, got '' for column 1, .* pandas .* index=False",
+        ),
+        (
+            "a.csv",
+            CSV.replace("left", "Unnamed: 0"),
+            r"of .*a.csv, got 'Unnamed: 0' for column 3, .* row numbers .* index=False",
+        ),
+        (
+            "a.csv",
+            CSV.replace("right", " "),
+            r"of .*a.csv, got ' ' for column 4: name the column or remove it",
+        ),
+        (
+            "a.csv",
+            CSV.replace("right", "target"),
+            r"either 'label' .* or 'target' .* in .*a.csv, got both: remove",
+        ),
+        (
+            "a.csv",
+            CSV.replace(",", ";"),
+            r"by commas in .*a.csv, got a first line that seems to be separated by ';': write",
+        ),
+        (
+            "a.csv",
+            CSV.replace(",", ";").replace("-1.5", "-1,5"),
+            r"by commas in .*a.csv, got a first line that seems to be separated by ';': write",
+        ),
+        ("a.csv", CSV.replace(",", "\t"), r"by commas in .*a.csv, .* separated by tabs: write"),
+        (
+            "a.csv",
+            CSV.replace("-1.5", "Paris"),
+            r"a number in the column 'left' in line 4 of .*a.csv, got the text 'Paris': remove",
+        ),
+        (
+            "a.csv",
+            CSV.replace("-1.5", '"-1,5"'),
+            r"column 'left' in line 4 of .*a.csv, got the text '-1,5': .* decimal point",
+        ),
+        (
+            "a.csv",
+            CSV.replace("-1.5", "NaN"),
+            r"column 'left' in line 4 of .*a.csv, got 'NaN'; fill in or remove missing values",
+        ),
+        (
+            "a.ts",
+            TS.replace("@data", "@targetLabel true\n@data"),
+            r"either @classLabel true or @targetLabel true in the header of .*a.ts, got both",
+        ),
         ("a.npz", b"PK", r"expected a complete .npz archive in .*a.npz"),
         ("a.parquet", b"PAR1", r"expected a complete Parquet file in .*a.parquet"),
         ("a.txt", b"1", r"expected a file that ends in .ts, .npz, .csv, .parquet, got .*a.txt"),
@@ -368,6 +436,10 @@ def test_bad_files_are_rejected_with_the_position(tmp_path, name, content, messa
         (
             {"x": np.zeros((2, 3, 1))},
             r"a label of each sequence in .*, got neither label nor targ",
+        ),
+        (
+            {"x": np.zeros((2, 3, 1)), "label": np.array(["a", "b"]), "target": np.zeros(2)},
+            r"expected either 'label' .* or 'target' .* in .*a.npz, got both",
         ),
         ({"x": np.full((2, 3, 1), np.inf)}, r"finite .*, got inf in the sequence with index 0"),
         ({"x": np.full((2, 3, 1), 1e39)}, r"finite .*, got inf in the sequence with index 0"),
@@ -450,3 +522,10 @@ def test_invalid_options_are_rejected(options, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"expected a file of series, got .*a.ts"):
         Series(train=tmp_path / "a.ts").batches("train", 1)
+
+
+def test_a_folder_is_named_with_a_file_in_it(tmp_path):
+    put(tmp_path, "b.csv", CSV)
+    message = r"expected a file of series, got the folder .*: name a file in it, such as .*b\.csv"
+    with pytest.raises(IsADirectoryError, match=message):
+        Series(train=tmp_path).batches("train", 1)

@@ -28,14 +28,22 @@ def add_filename_to_errors(path: Path) -> Generator[None]:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write `content` to `path`; a crash at any moment leaves the old file or the new one.
 
+    A link is replaced by a file, and the file it leads to is unchanged. What a killed process
+    leaves behind, `path` with the ending `.tmp`, is deleted by the next call.
+
     Raises:
         WriteError: If the write fails, for instance on a full disk. The old file is unchanged, and
             no temporary file remains.
     """
     temporary = path.with_name(f"{path.name}.tmp")  # a rename cannot cross disks
+    with add_filename_to_errors(temporary):
+        # a killed process leaves one, and in a stranger's folder it may be a link to another file
+        temporary.unlink(missing_ok=True)
+    with add_filename_to_errors(path):
+        file = temporary.open("xb")  # exclusive: neither follows a link nor opens a pipe
     try:
         with add_filename_to_errors(path):
-            with temporary.open("wb") as file:
+            with file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

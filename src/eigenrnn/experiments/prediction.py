@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing, TextPreprocessing
+from eigenrnn.experiments.training.files import spreadsheet_text
 
 __all__ = ["SeriesPredictions", "bits_per_symbol", "continue_text", "predict_series"]
 
@@ -41,15 +42,20 @@ class SeriesPredictions:
     labels: tuple[str, ...] | None = None
 
     def to_csv(self) -> str:
-        """Return a table in CSV, with one row per sequence."""
+        """Return a table in CSV, with one row per sequence.
+
+        A text that a spreadsheet would run as a formula begins with an apostrophe.
+        """
         label = () if self.labels is None else ("label",)
         prefix = "" if self.labels is None else "probability "
         sink = io.StringIO()
         table = csv.writer(sink, lineterminator="\n")
-        table.writerow(["sequence", *label, *(f"{prefix}{name}" for name in self.columns)])
+        headings = ["sequence", *label, *(f"{prefix}{name}" for name in self.columns)]
+        table.writerow(map(spreadsheet_text, headings))
         labels = [() for _ in self.names] if self.labels is None else [(n,) for n in self.labels]
         for name, its_label, row in zip(self.names, labels, self.values.tolist(), strict=True):
-            table.writerow([name, *its_label, *(f"{number:.7g}" for number in row)])
+            texts = map(spreadsheet_text, (name, *its_label))
+            table.writerow([*texts, *(f"{number:.7g}" for number in row)])
         return sink.getvalue()
 
 

@@ -30,9 +30,18 @@ _COLUMNS = ("analysis", "quantity", "number")
 
 
 def analyse(options: Namespace, console: Console) -> int:
-    """Analyse the model of a run, print the numbers, and write figures and tables."""
+    """Analyse the model of a run, print the numbers, and write figures and tables.
+
+    Raises:
+        ValueError: If the run cannot be loaded, or its folder `analysis` is a link.
+    """
     trained = load(options.run, options.data_root)
     folder = Path(options.out or trained.checkpoint.parent / "analysis")
+    if options.out is None and folder.is_symlink():  # the run may be someone else's
+        raise ValueError(
+            f"expected {folder} to be a folder of the run, got a link to {folder.readlink()}: "
+            "delete the link, or name a folder with --out"
+        )
     batch, missing = _batch(trained)
     with plain_console(stderr=True).status("analysing") as status:
 

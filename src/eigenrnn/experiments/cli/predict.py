@@ -43,7 +43,7 @@ def predict(options: Namespace, console: Console) -> int:
         sys.stdout.write(predictions)
         return 0
     write_atomically(out, predictions.encode())
-    console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"wrote {out}", soft_wrap=True, highlight=False, markup=False)
     return 0
 
 

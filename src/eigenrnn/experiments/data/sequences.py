@@ -9,7 +9,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sequences", "as_float32", "as_matrix", "check_sequences", "numbered_lines"]
+__all__ = [
+    "Sequences",
+    "as_float32",
+    "as_matrix",
+    "check_sequences",
+    "is_number",
+    "numbered_lines",
+]
 
 Values = NDArray[np.float32]
 
@@ -109,6 +116,15 @@ def numbered_lines(path: Path, stream: BinaryIO | None = None) -> Iterator[tuple
                     "the file, for example with iconv -f latin1 -t utf-8, or correct that byte"
                 ) from None
             yield number, text.rstrip("\r\n")
+
+
+def is_number(word: str) -> bool:
+    """Whether a text is a number for Python, such as ``1e3`` or ``nan``."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def as_float32(values: Any) -> Values:

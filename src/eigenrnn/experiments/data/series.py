@@ -2,8 +2,9 @@
 
 import csv
 import importlib
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +17,7 @@ from eigenrnn.experiments.data.sequences import (
     as_float32,
     as_matrix,
     check_sequences,
+    is_number,
     numbered_lines,
 )
 from eigenrnn.experiments.data.ts import read_ts
@@ -25,6 +27,13 @@ __all__ = ["READERS", "from_columns", "read_csv", "read_npz", "read_parquet", "r
 
 
 SEQUENCE, TIME, LABEL, TARGET = "sequence", "time", "label", "target"
+_ROW_NUMBERS = re.compile(r"Unnamed: \d+|__index_level_\d+__")
+"""The names that pandas gives a column of row numbers, besides none."""
+
+_OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
+_MISSING = ("", "-", "?", "na", "n/a", "nan", "null", "none")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_SHOWN = 40  # characters of a text that is not a number
 
 
 def from_columns(
@@ -33,8 +42,9 @@ def from_columns(
     """Group the rows of a table into sequences.
 
     The column `sequence` names the sequence of a row. The optional column `time` orders the rows
-    of a sequence. The optional column `label` or `target` is the same in all rows of a sequence.
-    Every other column is a channel. Sequences are in the order of their first rows.
+    of a sequence. The optional column `label` or `target`, of which there is at most one, is the
+    same in all rows of a sequence. Every other column is a channel, and has a name. Sequences are
+    in the order of their first rows.
 
     Args:
         columns: The one-dimensional array of each column; strings have the dtype object.
@@ -44,12 +54,14 @@ def from_columns(
     Raises:
         ValueError: If a column is missing or not numeric, or the columns are inconsistent.
     """
-    channels = tuple(name for name in columns if name not in (SEQUENCE, TIME, LABEL, TARGET))
-    if SEQUENCE not in columns or not channels:
-        raise ValueError(
-            f"expected a column {SEQUENCE!r} and at least one channel in {path}, got the columns "
-            f"{', '.join(columns)}"
-        )
+    channels = _channels(list(columns), path)
+    columns = {
+        # a table in Parquet may hold numbers as texts
+        name: _numbers(column, name, path, row_location)
+        if name not in _TEXTS and np.asarray(column).dtype == object
+        else column
+        for name, column in columns.items()
+    }
     names, first, which = np.unique(columns[SEQUENCE], return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))  # of each name, by its first row
     which = rank[which]
@@ -75,6 +87,50 @@ def from_columns(
             location=lambda number: f"the sequence {ordered[number]}",
         )
     )
+
+
+def _channels(names: Sequence[str], path: Path) -> tuple[str, ...]:
+    """Return the names of the channels of a table.
+
+    Raises:
+        ValueError: If a name is missing or occurs twice, if a column holds the row numbers of
+            pandas, if there is no column `sequence` or no channel, or a `label` and a `target`.
+    """
+    for number, name in enumerate(names, start=1):
+        if _ROW_NUMBERS.fullmatch(name) or (number == 1 and not name.strip()):
+            raise ValueError(
+                f"expected a name for each column of {path}, got {name!r} for column {number}, "
+                "which seems to hold the row numbers that pandas writes: write the table with "
+                "index=False, or remove the column"
+            )
+        if not name.strip():
+            raise ValueError(
+                f"expected a name for each column of {path}, got {name!r} for column {number}: "
+                "name the column or remove it"
+            )
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected different names of columns in {path}, got {', '.join(names)}")
+    channels = tuple(name for name in names if name not in (SEQUENCE, TIME, LABEL, TARGET))
+    if SEQUENCE not in names or not channels:
+        raise ValueError(
+            f"expected a column {SEQUENCE!r} and at least one channel in {path}, got the columns "
+            f"{', '.join(names)}"
+        )
+    _check_one_answer(names, path)
+    return channels
+
+
+def _check_one_answer(names: Container[str], path: Path) -> None:
+    """Check that a file has either labels or targets.
+
+    Raises:
+        ValueError: If it has both.
+    """
+    if LABEL in names and TARGET in names:
+        raise ValueError(
+            f"expected either {LABEL!r} (classes) or {TARGET!r} (numbers) in {path}, got both: "
+            "remove the one that is not to be learnt"
+        )
 
 
 def _times(column: Any, path: Path, row_location: Callable[[int], str]) -> Any:
@@ -157,8 +213,14 @@ def read_csv(path: Path, stream: BinaryIO | None = None) -> Sequences:
     names = next(_parse_rows(reader, path), None)
     if not names:
         raise ValueError(f"expected a first line with the names of the columns in {path}")
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected different names in line 1 of {path}, got {', '.join(names)}")
+    for separator, shown in _OTHER_SEPARATORS.items():
+        if SEQUENCE not in names and any(separator in name for name in names):
+            raise ValueError(
+                f"expected values separated by commas in {path}, got a first line that seems to "
+                f"be separated by {shown}: write the file with commas between the values, and "
+                "with points in the numbers"
+            )
+    _channels(names, path)  # before the rows, whose errors would be misleading
     rows: list[list[str]] = []
     at: list[int] = []
     for row in _parse_rows(reader, path):
@@ -173,22 +235,18 @@ def read_csv(path: Path, stream: BinaryIO | None = None) -> Sequences:
         at.append(reader.line_num)
     if not rows:
         raise ValueError(f"expected at least one row after the names in {path}, got none")
-    if "sequence" not in names:
-        raise ValueError(
-            f"expected a column 'sequence' and at least one channel in {path}, got the columns "
-            f"{', '.join(names)}"
-        )
-    return from_columns(_columns(names, rows, path, at), path, lambda row: f"line {at[row]}")
 
+    def row_location(row: int) -> str:
+        return f"line {at[row]}"
 
-def _columns(
-    names: list[str], rows: list[list[str]], path: Path, at: list[int]
-) -> dict[str, np.ndarray]:
-    return {
-        # as objects: in an array of strings each takes as much memory as the longest
-        name: np.array(column, object) if name in _TEXTS else _numbers(column, name, path, at)
-        for name, column in zip(names, zip(*rows, strict=True), strict=True)
-    }
+    columns: dict[str, np.ndarray] = {}
+    for name, column in zip(names, zip(*rows, strict=True), strict=True):
+        if name in _TEXTS:
+            # as objects: in an array of strings each takes as much memory as the longest
+            columns[name] = np.array(column, object)
+        else:
+            columns[name] = _numbers(column, name, path, row_location)
+    return from_columns(columns, path, row_location)
 
 
 def _parse_rows(reader: Any, path: Path) -> Iterator[list[str]]:
@@ -201,25 +259,43 @@ def _parse_rows(reader: Any, path: Path) -> Iterator[list[str]]:
         ) from None
 
 
-def _numbers(column: tuple[str, ...], name: str, path: Path, at: list[int]) -> np.ndarray:
+def _numbers(
+    column: Sequence[Any], name: str, path: Path, row_location: Callable[[int], str]
+) -> np.ndarray:
+    """Return the numbers of a column of texts.
+
+    Raises:
+        ValueError: If one is a text, missing or not finite.
+    """
     try:
         numbers = np.array(column, np.float64)
-    except ValueError:
+    except (TypeError, ValueError):
         numbers = np.array([_number(word) for word in column])
     missing = np.flatnonzero(~np.isfinite(numbers))
-    if len(missing):
-        row = int(missing[0])
+    if not len(missing):
+        return numbers
+    row = int(missing[0])
+    word = str(column[row])
+    place = f"the column {name!r} in {row_location(row)} of {path}"
+    if _DECIMAL_COMMA.fullmatch(word.strip()):
         raise ValueError(
-            f"expected a finite number in the column {name!r} in line {at[row]} of {path}, got "
-            f"{column[row]!r}; fill in or remove missing values"
+            f"expected a number in {place}, got the text {word!r}: write numbers with a decimal "
+            "point"
         )
-    return numbers
+    if word.strip().lower() in _MISSING or is_number(word):
+        raise ValueError(
+            f"expected a finite number in {place}, got {word!r}; fill in or remove missing values"
+        )
+    raise ValueError(
+        f"expected a number in {place}, got the text {word[:_SHOWN]!r}: remove the column, write "
+        f"its values as numbers, or name it {LABEL!r} if it is the class of the sequence"
+    )
 
 
-def _number(word: str) -> float:
+def _number(word: Any) -> float:
     try:
         return float(word)
-    except ValueError:
+    except (TypeError, ValueError):
         return float("nan")
 
 
@@ -254,13 +330,12 @@ def _check_table(table: Any, path: Path, types: Any) -> None:
     """Check that a table holds numbers, strings and times.
 
     Raises:
-        ValueError: If it has no row, duplicate column names, missing values or other types.
+        ValueError: If it has no row, invalid column names, missing values or other types.
     """
     names = table.column_names
     if not table.num_rows:
         raise ValueError(f"expected at least one row in {path}, got none")
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected different names of columns in {path}, got {', '.join(names)}")
+    _channels(names, path)
     for name in names:
         column = table[name]
         if types.is_nested(column.type) or types.is_binary(column.type):
@@ -296,6 +371,7 @@ def read_npz(path: Path) -> Sequences:
             f"expected numbers of the shape (count, steps, channels), or (sum of lengths, "
             f"channels), as x in {path}, got {got}"
         )
+    _check_one_answer(arrays, path)
     lengths = _lengths(x, arrays.get("lengths"), path)
     if x.ndim == 3:
         x = x[np.arange(x.shape[1]) < lengths[:, None]]
@@ -386,11 +462,18 @@ def read_series(path: str | Path) -> Sequences:
 
     Raises:
         FileNotFoundError: If there is no such file.
+        IsADirectoryError: If it is a folder.
         ValueError: If there is no reader for the extension, or the file is empty.
     """
     if str(path) == "-":
         return read_csv(Path("standard input"), sys.stdin.buffer)
     path = Path(path).expanduser()
+    if path.is_dir():
+        readable = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
+        example = f", such as {readable[0]}" if readable else ""
+        raise IsADirectoryError(
+            f"expected a file of series, got the folder {path}: name a file in it{example}"
+        )
     if not path.is_file():
         raise FileNotFoundError(f"expected a file of series, got {path}, which is not a file")
     reader = READERS.get(path.suffix.lower())

@@ -12,6 +12,7 @@ from eigenrnn.experiments.data.sequences import (
     Values,
     as_float32,
     check_sequences,
+    is_number,
     numbered_lines,
 )
 from eigenrnn.memory import check_memory
@@ -100,6 +101,11 @@ def read_ts(path: Path) -> Sequences:
     lines = numbered_lines(path)
     header = _read_header(lines, path)
     labelled, numbered = header.flag("classlabel"), header.flag("targetlabel")
+    if labelled and numbered:
+        raise ValueError(
+            f"expected either @classLabel true or @targetLabel true in the header of {path}, got "
+            "both: set the one that the last value of a line is not to false"
+        )
     read: list[Values] = []
     answers: list[str] = []
     at: list[int] = []
@@ -179,24 +185,16 @@ def _read_values(text: str, place: str) -> Values:
         return as_float32(np.array(words, np.float64))
     except ValueError:
         pass
-    missing = next(word for word in words if not _is_number(word))
+    missing = next(word for word in words if not is_number(word))
     raise ValueError(
         f"expected numbers separated by commas in {place}, got {missing.strip()!r}; fill in or "
         "remove missing values"
     )
 
 
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
 def _numbers(answers: list[str], path: Path, at: list[int]) -> Values:
     for answer, number in zip(answers, at, strict=True):
-        if not _is_number(answer):
+        if not is_number(answer):
             raise ValueError(f"expected a number last in line {number} of {path}, got {answer!r}")
     return as_float32(np.array(answers, np.float64))
 

@@ -34,16 +34,6 @@ __all__ = [
     "Row",
     "stack_model",
 ]
-    "Axis",
-    "Computed",
-    "Entry",
-    "Panel",
-    "Quoted",
-    "Recipe",
-    "Reported",
-    "Row",
-    "stack_model",
-]
 
 _QUICK_BATCH_SIZE = 20
 

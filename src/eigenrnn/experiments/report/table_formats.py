@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from eigenrnn.experiments.report.tables import NumberCell, Table
+from eigenrnn.experiments.training.files import spreadsheet_text
 
 __all__ = ["FORMATS", "to_csv", "to_latex", "to_markdown"]
 
@@ -15,7 +16,6 @@ _LATEX = {
     **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"},
 }
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(table: Table) -> str:
@@ -33,12 +33,12 @@ def to_csv(table: Table) -> str:
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     names = ((h, f"{h} standard error") if h in errors else (h,) for h in table.headings)
-    writer.writerow([_spreadsheet_text(name) for pair in names for name in pair])
+    writer.writerow([spreadsheet_text(name) for pair in names for name in pair])
     for cells in table.cells:
         row: list[object] = []
         for heading in table.headings:
             cell = cells.get(heading, "")
-            row.append(cell.value if isinstance(cell, NumberCell) else _spreadsheet_text(cell))
+            row.append(cell.value if isinstance(cell, NumberCell) else spreadsheet_text(cell))
             if heading in errors:
                 row.append(cell.error if isinstance(cell, NumberCell) else None)
         writer.writerow(row)
@@ -74,10 +74,6 @@ FORMATS: Mapping[str, Callable[[Table], str]] = {
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _spreadsheet_text(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _markdown_text(text: str) -> str:

@@ -130,7 +130,7 @@ def write_table(out: Path, trials: Sequence[Trial], criterion: Criterion | None)
 def is_current(out: Path, trials: Sequence[Trial], criterion: Criterion | None) -> bool:
     """Whether `results.csv` agrees with the given trials."""
     file = out / RESULTS
-    return file.exists() and file.read_bytes() == _table(trials, criterion)
+    return file.is_file() and file.read_bytes() == _table(trials, criterion)
 
 
 def _table(trials: Sequence[Trial], criterion: Criterion | None) -> bytes:

@@ -10,6 +10,7 @@ import torch
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.errors import CheckpointError
+from eigenrnn.experiments.training.files import check_regular_file
 
 __all__ = ["FORMAT", "load", "save"]
 
@@ -79,8 +80,12 @@ def _verify(path: Path) -> None:
         CheckpointError: If a checksum is wrong, the entries are larger than the file, or the file
             is missing or not an archive.
     """
-    if not path.is_file():
+    if not path.exists():
         raise CheckpointError(f"there is no checkpoint {path}")
+    try:
+        check_regular_file(path)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
     with path.open("rb") as file:
         if file.read(2) not in (b"PK", b""):
             raise CheckpointError(f"{path} is not a checkpoint")

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import reprlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,16 +17,20 @@ from eigenrnn.atomic import write_atomically
 
 __all__ = [
     "Columns",
+    "check_regular_file",
     "check_types",
     "read_json",
     "read_lines",
     "read_rows",
     "read_table",
     "read_text",
+    "spreadsheet_text",
     "write_json",
 ]
 
 _LARGE = 2**63  # larger integers are not sizes, and may not fit into a float
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 Columns = dict[str, NDArray[np.float64]]
 """Columns of numbers by name; NaN for an empty cell."""
@@ -37,8 +42,9 @@ def read_json(path: Path, keys: Collection[str]) -> dict[str, Any]:
     Raises:
         ValueError: If the file is damaged, or written by another version of this library.
     """
+    text = read_text(path)
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is truncated or damaged: {error}") from None
     if not isinstance(content, dict):
@@ -161,12 +167,35 @@ def read_text(path: Path) -> str:
     """Read a text file.
 
     Raises:
-        ValueError: If it is not UTF-8 text.
+        ValueError: If it is not a regular file, or not UTF-8 text.
     """
+    check_regular_file(path)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is damaged: it is not text") from None
+
+
+def spreadsheet_text(text: str) -> str:
+    """Return a cell for CSV: with an apostrophe before a text that a spreadsheet would run.
+
+    A number such as -0.5 is unchanged.
+    """
+    is_formula = text.startswith(_FORMULA) and _NUMBER.fullmatch(text) is None
+    return f"'{text}" if is_formula else text
+
+
+def check_regular_file(path: Path) -> None:
+    """Check that a path leads to a regular file, or to nothing.
+
+    A folder of someone else may hold a pipe in place of a file. Reading it would wait for ever.
+
+    Raises:
+        ValueError: If it is a folder, a pipe, a socket or a device.
+    """
+    if path.exists() and not path.is_file():
+        found = "a folder" if path.is_dir() else "a pipe or a device"
+        raise ValueError(f"expected {path} to be a file, got {found}: delete it")
 
 
 def _version(content: Mapping[str, Any]) -> str:

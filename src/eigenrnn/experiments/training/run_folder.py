@@ -24,11 +24,13 @@ from eigenrnn.experiments.training import checkpoint
 from eigenrnn.experiments.training.description import is_description
 from eigenrnn.experiments.training.files import (
     Columns,
+    check_regular_file,
     check_types,
     read_json,
     read_lines,
     read_rows,
     read_table,
+    read_text,
     write_json,
 )
 from eigenrnn.experiments.training.metrics_writer import MetricsWriter
@@ -126,7 +128,13 @@ class RunFolder:
         Raises:
             RunExistsError: If it holds a run that should be neither resumed nor overwritten.
             CheckpointError: If the checkpoint to resume from is damaged, or of an earlier version.
+            ValueError: If the folder for TensorBoard is a link.
         """
+        if self.tensorboard.is_symlink():  # files beyond it would be deleted and written
+            raise ValueError(
+                f"expected {self.tensorboard} to be a folder of the run, got a link to "
+                f"{self.tensorboard.readlink()}: delete the link"
+            )
         if not resume and not overwrite and any(file.exists() for file in self._files()):
             raise RunExistsError(
                 f"{self.path} already holds a run: resume it with resume=True "
@@ -263,6 +271,7 @@ class RunFolder:
         """
         if not self.result_file.exists():
             return None
+        check_regular_file(self.result_file)
         try:
             content = json.loads(self.result_file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
@@ -420,7 +429,7 @@ def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
 def _lock_owner(holder: Path) -> str:
     """Describe the process that holds the lock."""
     try:
-        owner = json.loads(holder.read_text())
+        owner = json.loads(read_text(holder))
         return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
     except (OSError, ValueError, KeyError, TypeError):  # that process is just starting or ending
         return "another process"

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from eigenrnn.atomic import write_atomically
 from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.experiments.data.car_racing import ENCODED, read_rollout, split_slices
-from eigenrnn.experiments.training.files import write_json
+from eigenrnn.experiments.training.files import read_text, write_json
 from eigenrnn.experiments.training.progress import plain_console
 from eigenrnn.experiments.training.signals import DeferredSignals
 from eigenrnn.experiments.world.drive import record_drive, sample_actions
@@ -238,7 +238,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         ValueError: If the file is damaged.
     """
     try:
-        return dict(json.loads(path.read_text()))
+        return dict(json.loads(read_text(path)))
     except (ValueError, TypeError) as error:
         raise ValueError(f"expected the options of a collection in {path}, got {error}") from None
 
