@@ -21,7 +21,13 @@ from eigenrnn.ops.linear.operands import (
     records,
 )
 from eigenrnn.ops.linear.reference import linear_reference
-from eigenrnn.ops.time_steps import first_steps, running, states_and_last, zero_padding
+from eigenrnn.ops.time_steps import (
+    first_steps,
+    running,
+    states_and_last,
+    without_padding,
+    zero_padding,
+)
 
 __all__ = ["LinearLoop", "LinearScan", "States", "linear_operator"]
 
@@ -99,7 +105,7 @@ def linear_operator(name: str, states: States) -> Any:
         sizes, reverse = options.batch_sizes, options.reverse
         if sizes is None:
             return states(x, decay, h0, reverse)
-        x, decay = _without_padding(x, sizes, 0.0), _decay_without_padding(decay, sizes)
+        x, decay = without_padding(x, sizes), _decay_without_padding(decay, sizes)
         if reverse:  # the state is zero until a sequence begins
             first = _last_of_each(sizes, x)
             x, h0 = torch.where(first, x + decay * h0, x), torch.zeros_like(h0)
@@ -113,7 +119,7 @@ def linear_operator(name: str, states: States) -> Any:
         (operands, options), needed = records(rest), arguments[-1]
         decay, sizes = operands.decay, options.batch_sizes
         if sizes is not None:
-            g, decay = _without_padding(g, sizes, 0.0), _decay_without_padding(decay, sizes)
+            g, decay = without_padding(g, sizes), _decay_without_padding(decay, sizes)
         later, none = _of_later_step(decay, options.reverse), torch.zeros_like(operands.h0)
         delta = states(g, later.conj().resolve_conj(), none, not options.reverse)
         if sizes is not None:
@@ -156,16 +162,8 @@ def _last_of_each(sizes: Sequence[int], x: Tensor) -> Tensor:  # (T, B, 1)
     return now & ~torch.cat([now[1:], torch.zeros_like(now[:1])])
 
 
-def _without_padding(
-    steps: Tensor,  # (T, B, N)
-    sizes: Sequence[int],
-    value: float,
-) -> Tensor:  # (T, B, N)
-    return torch.where(running(sizes, steps), steps, value)
-
-
 def _decay_without_padding(decay: Tensor, sizes: Sequence[int]) -> Tensor:
-    return decay if decay.dim() == 1 else _without_padding(decay, sizes, 1.0)
+    return decay if decay.dim() == 1 else without_padding(decay, sizes, 1.0)
 
 
 def _of_later_step(decay: Tensor, reverse: bool) -> Tensor:

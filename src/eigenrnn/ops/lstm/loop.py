@@ -21,6 +21,7 @@ from eigenrnn.ops.time_steps import (
     split_steps,
     states_and_last,
     weight_gradient,
+    without_padding,
     zero_padding,
 )
 
@@ -141,7 +142,7 @@ def _operand_gradients(
         "W": of_matrix,
         "h0": lambda: dh0,
         "c0": lambda: dc0,
-        "U": lambda: outer(delta, x),
+        "U": lambda: outer(delta, without_padding(x, options.batch_sizes)),
         "c": lambda: delta.sum((0, 1)),
     }
     names = zip(operands._fields, needed, strict=True)
