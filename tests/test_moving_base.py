@@ -12,9 +12,10 @@ from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_
 from torch.nn.utils import parametrize, prune
 
 from cases import CONSTRAINTS
+from eigenrnn import AveragedModel
 from eigenrnn.constraints import Exponential, Householder, MovingCayley, NeumannCayley
 from eigenrnn.layers import NCGRU, DtrivRNN, FullCapacityURNN
-from eigenrnn.linalg import orthogonality_error, skew
+from eigenrnn.linalg import orthogonality_error, skew, tol
 from random_constraints import (
     assert_same_state,
     distance,
@@ -170,6 +171,21 @@ def test_slow_weights_of_zero_change_nothing():
     take_steps(plain, ADAM(plain.parameters()), range(12))
     take_steps(other, LookaheadWithoutHooks(ADAM(other.parameters())), range(12))
     assert_same_state(state_of(other), state_of(plain))
+
+
+def test_slow_weights_outside_of_an_optimiser_may_mix_the_matrices():
+    model = build(partial(DtrivRNN, period=3))
+    optimiser = ADAM(model.parameters())
+    slow = AveragedModel(model, avg_fn=lambda slow, fast, _: slow.lerp(fast, 0.5))
+    slow.update_parameters(model)
+    mean = model.recurrent_matrices()[0].detach()
+    for _ in range(4):
+        train(model, optimiser, steps=5)
+        mean = mean.lerp(model.recurrent_matrices()[0].detach(), 0.5)
+        slow.update_parameters(model)
+        model.load_state_dict(slow.module.state_dict())
+        nearest, _ = scipy.linalg.polar(mean)
+        assert distance(model.recurrent_matrices()[0], nearest) < tol(torch.float32, 8)
 
 
 @pytest.mark.parametrize("change", ["assign", "reset", "load_state_dict"])

@@ -126,6 +126,24 @@ def test_values_past_the_end_of_a_sequence_have_no_effect(case, sizes, reverse):
     assert all(v.isfinite().all() for v in got.values())
 
 
+@each_raggedness
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "plain"])
+def test_units_that_zoneout_keeps_have_the_values_and_gradients_of_the_reference(mapped, ragged):
+    shape = 7, 3, 5
+    tensors = operands("gru", shape, M=2 if mapped else None)
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.4
+    options = options_of("gru", shape, ragged=ragged) | {"zoneout": mask}
+    assert_equals_reference("gru", tensors, **options)
+
+
+def test_a_layer_with_zoneout_trains_on_finite_numbers():
+    layer = GRU(3, 5, zoneout=0.3, backend="torch").train()
+    h, _ = layer(torch.randn(9, 3, 3))
+    h.square().sum().backward()
+    assert h.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
 @each_case
 def test_strides_do_not_change_the_results(case):
     tensors = operands(case, (4, 3, 2))

@@ -23,7 +23,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
-from eigenrnn.ops.time_steps import running
+from eigenrnn.ops.time_steps import running, without_padding
 from eigenrnn.tracing import autocasts, is_eager
 
 _D = TypeVar("_D", bound="LRUDirection | MinGRUDirection")
@@ -106,6 +106,7 @@ class LRUDirection(_DiagonalDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
+        x = without_padding(x, batch_sizes)
         decay = self._cast(self.weight_hh)  # the constraint is evaluated here and nowhere else
         wide = at_least_float32(x.dtype)
         if not decay.is_complex():
@@ -331,7 +332,7 @@ class MinGRUDirection(_DiagonalDirection):
         backend: str | None = None,
         last_only: bool = False,
     ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
-        scaled, decay = self._terms(x)
+        scaled, decay = self._terms(without_padding(x, batch_sizes))
         operands = LinearOperands(scaled, decay, h0.to(scaled.dtype))
         return evaluate(operands, LinearOptions(batch_sizes, reverse, last_only), backend)
 

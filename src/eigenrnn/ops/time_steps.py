@@ -14,6 +14,7 @@ __all__ = [
     "split_steps",
     "states_and_last",
     "weight_gradient",
+    "without_padding",
     "zero_padding",
 ]
 
@@ -80,6 +81,20 @@ def running(
         return (torch.arange(T, device=steps.device).unsqueeze(1) < sizes).unsqueeze(2)
     counts = torch.tensor(sizes, device=steps.device).unsqueeze(1)
     return (counts > torch.arange(B, device=steps.device)).unsqueeze(2)
+
+
+def without_padding(
+    steps: Tensor,  # (T, B, N)
+    sizes: Sequence[int] | Tensor | None,
+    value: float = 0.0,
+) -> Tensor:  # (T, B, N)
+    """Return the steps with a value past the end of each sequence.
+
+    The padding is the user's and may be infinite or NaN, which times a gradient of zero is NaN.
+    """
+    if sizes is None:
+        return steps
+    return torch.where(running(sizes, steps), steps, value)
 
 
 def zero_padding(

@@ -9,7 +9,7 @@ from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.autograd import outer
 from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.time_steps import first_steps, weight_gradient
+from eigenrnn.ops.time_steps import first_steps, weight_gradient, without_padding
 
 __all__ = ["bias_gradient", "operand_gradients", "state_gradients"]
 
@@ -32,10 +32,14 @@ def operand_gradients(
         dx = delta @ U.conj_physical()
         return dx if x.is_complex() else dx.real.contiguous()
 
+    def of_map() -> Tensor:
+        inputs = without_padding(x, options.batch_sizes)
+        return outer(delta, inputs.conj_physical().to(delta.dtype))
+
     gradients_of: dict[str, Callable[[], Tensor]] = {
         "x": of_inputs,
         "W": lambda: weight_gradient(delta, first, h, h0, options.reverse),
-        "U": lambda: outer(delta, x.conj_physical().to(delta.dtype)),
+        "U": of_map,
         "c": lambda: delta.sum((0, 1)),
         **{name: lambda gradient=gradient: gradient for name, gradient in known.items()},
     }

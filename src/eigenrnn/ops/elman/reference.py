@@ -10,7 +10,7 @@ from eigenrnn.ops.arguments import Options, map_inputs
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
 from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.time_steps import states_and_last
+from eigenrnn.ops.time_steps import states_and_last, without_padding
 
 __all__ = ["ElmanReference", "elman_reference", "elman_results", "elman_step"]
 
@@ -26,6 +26,7 @@ def elman_reference(
     x, h, mask = operands.x, operands.h0, operands.mask
     T, B, _ = x.shape
     sizes = options.batch_sizes or [B] * T
+    x = without_padding(x, options.batch_sizes)
     # indexing would allocate a gradient of the size of x at every step
     xs = map_inputs(x, operands.U, operands.c).unbind()
     states: list[Tensor] = []

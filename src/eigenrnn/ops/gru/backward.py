@@ -7,7 +7,7 @@ from torch import Tensor
 
 from eigenrnn.ops.autograd import outer
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
-from eigenrnn.ops.time_steps import first_steps, weight_gradient
+from eigenrnn.ops.time_steps import first_steps, weight_gradient, without_padding
 
 __all__ = ["operand_gradients"]
 
@@ -43,7 +43,7 @@ def operand_gradients(
         "h0": lambda: dh0,
         "bias": lambda: (dc * c.sgn()).sum((0, 1)),
         "recurrent_bias": lambda: dq.sum((0, 1)),
-        "U": lambda: outer(dgates, x),
+        "U": lambda: outer(dgates, without_padding(x, options.batch_sizes)),
         "c": lambda: dgates.sum((0, 1)),
     }
     names = zip(operands._fields, needed, strict=False)

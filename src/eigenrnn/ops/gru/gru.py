@@ -25,6 +25,7 @@ from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, check_operand_sha
 from eigenrnn.ops.gru.reference import GRUReference
 from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
+from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "gru"]
@@ -182,9 +183,13 @@ def _keep_by_gate(
     options: GRUOptions,
     mask: Tensor,  # (T, B, N), bool
 ) -> GRUOperands:
-    """Write the mask of zoneout as inputs: with infinite ones, the update gate keeps the state."""
-    x_r, x_u, x_c = map_inputs(operands.x, operands.U, operands.c).chunk(3, dim=2)
-    x_u = x_u.masked_fill(mask, torch.inf if options.update_keeps else -torch.inf)
+    """Write the mask of zoneout as inputs: with huge ones, the update gate keeps the state."""
+    x = without_padding(operands.x, options.batch_sizes)
+    x_r, x_u, x_c = map_inputs(x, operands.U, operands.c).chunk(3, dim=2)
+    # not infinity: backend `torch` multiplies mapped inputs by an identity, whose zeros times
+    # infinity are NaN
+    huge = torch.finfo(x_u.dtype).max
+    x_u = x_u.masked_fill(mask, huge if options.update_keeps else -huge)
     return operands._replace(x=torch.cat([x_r, x_u, x_c], dim=2), U=None, c=None, mask=None)
 
 

@@ -21,7 +21,13 @@ from eigenrnn.ops.linear.operands import (
     records,
 )
 from eigenrnn.ops.linear.reference import linear_reference
-from eigenrnn.ops.time_steps import first_steps, running, states_and_last, zero_padding
+from eigenrnn.ops.time_steps import (
+    first_steps,
+    running,
+    states_and_last,
+    without_padding,
+    zero_padding,
+)
 
 __all__ = ["LinearScan"]
 
@@ -90,7 +96,7 @@ def _forward(*arguments: Any) -> Tensor:
     sizes, reverse = options.batch_sizes, options.reverse
     if sizes is None:
         return in_chunks(x, decay, h0, reverse)
-    x = _without_padding(x, sizes, 0.0)
+    x = without_padding(x, sizes)
     decay = _decay_without_padding(decay, sizes)
     if reverse:  # the state is zero until a sequence begins
         first = _last_of_each(sizes, x)
@@ -111,7 +117,7 @@ def _backward(*arguments: Any) -> list[Tensor]:
     operands, options = records(rest)
     decay, sizes = operands.decay, options.batch_sizes
     if sizes is not None:
-        g = _without_padding(g, sizes, 0.0)
+        g = without_padding(g, sizes)
         decay = _decay_without_padding(decay, sizes)
     later = _of_later_step(decay, options.reverse)
     none = torch.zeros_like(operands.h0)
@@ -142,16 +148,8 @@ def _last_of_each(sizes: Sequence[int], x: Tensor) -> Tensor:  # (T, B, 1)
     return now & ~torch.cat([now[1:], torch.zeros_like(now[:1])])
 
 
-def _without_padding(
-    steps: Tensor,  # (T, B, N)
-    sizes: Sequence[int],
-    value: float,
-) -> Tensor:  # (T, B, N)
-    return torch.where(running(sizes, steps), steps, value)
-
-
 def _decay_without_padding(decay: Tensor, sizes: Sequence[int]) -> Tensor:
-    return decay if decay.dim() == 1 else _without_padding(decay, sizes, 1.0)
+    return decay if decay.dim() == 1 else without_padding(decay, sizes, 1.0)
 
 
 def _of_later_step(decay: Tensor, reverse: bool) -> Tensor:

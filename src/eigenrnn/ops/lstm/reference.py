@@ -6,6 +6,7 @@ from torch import Tensor
 from eigenrnn.ops.arguments import map_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
+from eigenrnn.ops.time_steps import without_padding
 
 __all__ = ["LSTMReference", "lstm_reference", "lstm_step"]
 
@@ -21,6 +22,7 @@ def lstm_reference(
     x, W, h, cell, U, c = operands
     T, B, _ = x.shape
     sizes = options.batch_sizes or [B] * T
+    x = without_padding(x, options.batch_sizes)
     # indexing would allocate a gradient of the size of x at every step
     xs = map_inputs(x, U, c).unbind()
     states: list[Tensor] = []
