@@ -12,11 +12,14 @@ from torch.nn import Parameter
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.constraints import Constraint, Unconstrained
+from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
+from eigenrnn.memory import check_memory
 from eigenrnn.residual_stack import ResidualStack, last_output, new_linear, output_width
+from eigenrnn.tracing import is_traced
 
 __all__ = [
     "Dropouts",
@@ -29,6 +32,8 @@ __all__ = [
     "penalty",
     "raw_parameters",
 ]
+
+_UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 State = Tensor | tuple[Tensor, Tensor]
 
@@ -103,7 +108,7 @@ class LanguageModel(nn.Module):
         torch.Size([5, 3, 50])
     """
 
-    def __init__(  # noqa: PLR0913, the options are independent of each other
+    def __init__(
         self,
         vocabulary: int,
         embedding_size: int,
@@ -117,7 +122,13 @@ class LanguageModel(nn.Module):
         head_bias_init: Initializer = zeros_,
         generator: Generator | None = None,
     ) -> None:
+        check_positive_integer("vocabulary", vocabulary)
+        check_positive_integer("embedding_size", embedding_size)
         width = _check_layers(embedding_size, layers)
+        table_bytes = 4 * vocabulary * max(embedding_size, width)
+        if table_bytes > _UNCHECKED_BYTES:
+            what = f"the embedding of {vocabulary} symbols"
+            check_memory(table_bytes, what, "use fewer symbols or features")
         if tied and width != embedding_size:
             raise ValueError(
                 f"expected a last layer of {embedding_size} units, as many as the tied embedding "
@@ -153,7 +164,7 @@ class LanguageModel(nn.Module):
         state: tuple[State, ...] | None,
     ) -> tuple[Tensor, tuple[State, ...]]:  # (T, B, K)
         """Continue from the states of an earlier call; return the logits and the new states."""
-        _check_symbols(inputs, self.embedding.device)
+        _check_symbols(inputs, self.embedding)
         x = apply_dropout(self._embed(inputs), self.dropouts.input, True, self.training)
         new_state: list[State] = []
         states = x
@@ -203,12 +214,16 @@ class LanguageModel(nn.Module):
             self._activation_penalty = self._activation_penalty + difference
 
 
-def _check_symbols(inputs: object, device: torch.device) -> None:
+def _check_symbols(
+    inputs: object,
+    embedding: Tensor,  # (K, embedding)
+) -> None:
     """Check that the inputs are indices of symbols.
 
     Raises:
         TypeError: If they are not a tensor of integers.
-        ValueError: If their shape or device is wrong.
+        ValueError: If their shape or device is wrong, or a symbol is out of range. On a GPU the
+            range is left to torch, because a check would wait for the device.
     """
     if not isinstance(inputs, Tensor):
         raise TypeError(f"expected the symbols as a tensor, got {type(inputs).__name__}")
@@ -219,8 +234,14 @@ def _check_symbols(inputs: object, device: torch.device) -> None:
         )
     if inputs.dim() != 2:
         raise ValueError(f"expected symbols of shape (T, B), got {tuple(inputs.shape)}")
-    if inputs.device != device:
-        raise ValueError(f"expected the symbols on {device}, got {inputs.device}")
+    if inputs.device != embedding.device:
+        raise ValueError(f"expected the symbols on {embedding.device}, got {inputs.device}")
+    if inputs.device.type == "cpu" and inputs.numel() and not is_traced():
+        low, high = (int(bound) for bound in inputs.aminmax())
+        if low < 0 or high >= len(embedding):
+            raise ValueError(
+                f"expected symbols from 0 to {len(embedding) - 1}, got {low} to {high}"
+            )
 
 
 def _uniform_embedding(weight: Tensor, *, generator: Generator | None = None) -> Tensor:

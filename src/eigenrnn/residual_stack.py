@@ -135,7 +135,7 @@ class ResidualStack(nn.Module):
     proj_size = 0
     """Always 0: the output has the width of the stack."""
 
-    def __init__(  # noqa: PLR0913, the options are independent of each other
+    def __init__(
         self,
         make_layer: Callable[[int], nn.Module],
         width: int,

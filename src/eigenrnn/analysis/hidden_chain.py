@@ -89,7 +89,7 @@ class HiddenChain(Analysis):
         return numbers
 
 
-def hidden_chain(  # noqa: PLR0913, the choices of an experiment
+def hidden_chain(
     network: Network,
     *,
     h0: InitialState = None,

@@ -407,7 +407,7 @@ class _Network:
     features: Callable[[Tensor], Tensor]
 
 
-def linear_decodability(  # noqa: PLR0913, the choices of an experiment
+def linear_decodability(
     network_or_W: Network | Matrix,
     delays: int | ArrayLike,
     *,

@@ -15,9 +15,12 @@ from torch.optim import swa_utils
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
+from eigenrnn.memory import check_memory
 from eigenrnn.tracing import is_exporting, is_exporting_to_onnx, real_tensors
 
 __all__ = ["Constraint", "make_constraint", "real_type"]
+
+_UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 
 class Constraint(nn.Module, ABC):
@@ -34,7 +37,7 @@ class Constraint(nn.Module, ABC):
     Args:
         size: The number N of rows and columns.
     Raises:
-        ValueError: If `size` is not a positive integer.
+        ValueError: If `size` is not a positive integer, or W does not fit into memory.
     """
 
     constrained = True
@@ -52,11 +55,17 @@ class Constraint(nn.Module, ABC):
     is_complex = False
     """Whether W is complex."""
 
+    is_diagonal = False
+    """Whether W is a diagonal, which is stored and computed as a vector."""
+
     tensor_attributes: tuple[str, ...] = ()
     """Names of tensors that are not buffers, so that averaging a model leaves them alone."""
 
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
+        numbers = size if self.is_diagonal else size**2
+        if 4 * numbers > _UNCHECKED_BYTES:
+            check_memory(4 * numbers, f"a matrix of {size} rows", "use fewer units")
         super().__init__()
         self._raw_shapes: dict[str, torch.Size] = {}
         self.size = int(size)

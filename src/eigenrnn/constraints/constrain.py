@@ -92,7 +92,7 @@ def constrain(
     Returns:
         The module.
     Raises:
-        TypeError: If `constraint` does not return a `Constraint`.
+        TypeError: If the module is none, or `constraint` does not return a `Constraint`.
         ValueError: If the module has no such matrix, the matrix has a parametrisation
             that `constrain` did not add, the constraint is complex, the rows do not form a square
             block, or some of them are already constrained.
@@ -104,7 +104,9 @@ def constrain(
         >>> torch.allclose(g @ g.T, torch.eye(4), atol=1e-6)
         True
     """
-    weight = getattr(module, name, None)
+    if not isinstance(cast("object", module), nn.Module):
+        raise TypeError(f"expected a torch.nn.Module to constrain, got {module!r}")
+    weight = getattr(module, name, None) if isinstance(cast("object", name), str) else None
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         names = [key for key, parameter in module.named_parameters() if parameter.dim() == 2]
         raise ValueError(f"expected the name of a matrix, one of {names}, got {name!r}")

@@ -22,6 +22,8 @@ class AbstractDiagonal(Constraint):
     A subclass defines `diagonal`, the distance of numbers from the set, and how to reach numbers.
     """
 
+    is_diagonal = True
+
     @abstractmethod
     def diagonal(self) -> Tensor:  # (N,)
         """Return the entries of the diagonal, which are the eigenvalues, without building W."""

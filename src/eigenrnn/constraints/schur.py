@@ -88,7 +88,7 @@ class Schur(Constraint):
 
     tensor_attributes = ("entry_indices",)
 
-    def __init__(  # noqa: PLR0913, every part of the formula
+    def __init__(
         self,
         size: int,
         *,
@@ -279,8 +279,9 @@ def _check(
         raise ValueError(f"expected no in_block where W is complex, got {in_block}")
     if size % 2 == 1 and not is_complex:
         raise ValueError(
-            f"expected an even size, as rotations turn planes, got {size}; dtype=torch.complex64 "
-            "allows odd sizes"
+            f"expected an even size, as rotations turn planes, got {size}; use {size + 1}, or the "
+            f"complex set Schur({size}, dtype=torch.complex64), in a layer RNN(..., "
+            "constraint=partial(Schur, dtype=torch.complex64))"
         )
     if gamma not in ("trained", "clamped"):
         raise ValueError(f"expected gamma to be 'trained' or 'clamped', got {gamma!r}")

@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Generator, Tensor
@@ -140,7 +140,7 @@ class AsRNN(Stacked[AsDirection]):
     backends = BACKENDS
     nonlinearity = "tanh"
 
-    def __init__(  # noqa: PLR0913, the options of torch's layers and further ones
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,
@@ -164,6 +164,8 @@ class AsRNN(Stacked[AsDirection]):
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
+        if not (isinstance(cast("object", scale), tuple | list) and len(scale) == 2):
+            raise TypeError(f"expected scale to be a pair of numbers, got {scale!r}")
         if not (0 <= scale[0] <= scale[1] < math.inf and 0 < epsilon < math.inf):
             raise ValueError(
                 "expected finite 0 <= scale[0] <= scale[1] and epsilon > 0, "

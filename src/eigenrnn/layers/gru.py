@@ -215,7 +215,7 @@ class GRU(Gated[GatedDirection]):
 
     backends = BACKENDS
 
-    def __init__(  # noqa: PLR0913, the signature of torch.nn.GRU and further options
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

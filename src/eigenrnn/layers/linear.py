@@ -255,7 +255,7 @@ class LRU(_LinearLayer[LRUDirection]):
     backends = BACKENDS
     nonlinearity = "identity"
 
-    def __init__(  # noqa: PLR0913, the signature of torch.nn.RNN and further options
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,
@@ -421,7 +421,7 @@ class MinGRU(_LinearLayer[MinGRUDirection]):
     backends = BACKENDS
     nonlinearity = "identity"
 
-    def __init__(  # noqa: PLR0913, the signature of torch.nn.RNN and further options
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

@@ -145,7 +145,7 @@ class LSTM(Gated[LSTMDirection]):
     backends = BACKENDS
     nonlinearity = "tanh"
 
-    def __init__(  # noqa: PLR0913, the signature of torch.nn.LSTM and further options
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

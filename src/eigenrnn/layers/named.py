@@ -449,7 +449,7 @@ class NnRNN(RNN):
         torch.Size([5, 3, 8])
     """
 
-    def __init__(  # noqa: PLR0913, the options of the paper
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,
@@ -508,7 +508,7 @@ class ENRNN(RNN):
         tensor(True)
     """
 
-    def __init__(  # noqa: PLR0913, the options of the paper
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

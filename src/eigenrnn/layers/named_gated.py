@@ -82,7 +82,7 @@ class NCGRU(GRU):
         (['reset', 'candidate'], tensor([[True, True]]))
     """
 
-    def __init__(  # noqa: PLR0913, the options of the paper
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

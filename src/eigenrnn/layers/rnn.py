@@ -66,7 +66,7 @@ class Direction(AbstractDirection):
         self.bias = self._parameter("bias", self.hidden_size)
         self.input_bias = self._parameter("input_bias", self.state_size)
 
-    def forward(  # noqa: PLR0913, the arguments of all directions, and an output map
+    def forward(
         self,
         x: Tensor,  # (T, B, M)
         h0: Tensor,  # (B, S)
@@ -229,7 +229,7 @@ class RNN(Stacked[Direction]):
 
     backends = BACKENDS
 
-    def __init__(  # noqa: PLR0913, the signature of torch.nn.RNN and further options
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

@@ -77,7 +77,17 @@ def sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, lis
 def pad_packed(
     packed: PackedSequence,
 ) -> tuple[Tensor, Tensor]:  # (T, B, M), (B,)
-    """Return the padded sequences, longest first, and their lengths."""
+    """Return the padded sequences, longest first, and their lengths.
+
+    Raises:
+        ValueError: If the batch sizes do not fall, or are not those of the data.
+    """
+    sizes = packed.batch_sizes.tolist()
+    if sizes != sorted(sizes, reverse=True) or sum(sizes) != len(packed.data):
+        raise ValueError(
+            f"expected a PackedSequence whose batch sizes fall and sum to its {len(packed.data)} "
+            f"steps, got {sizes}: make it with torch.nn.utils.rnn.pack_padded_sequence"
+        )
     return pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
 
 

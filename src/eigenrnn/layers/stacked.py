@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from eigenrnn.errors import check_flag, check_generator
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
 from eigenrnn.layers.packed import PackedSteps
 from eigenrnn.layers.regularisation import (
@@ -26,7 +27,13 @@ from eigenrnn.layers.sequences import (
     sort_states,
     unsort_states,
 )
-from eigenrnn.layers.validation import check_dtype, check_input, check_options, check_step
+from eigenrnn.layers.validation import (
+    check_dtype,
+    check_initializers,
+    check_input,
+    check_options,
+    check_step,
+)
 from eigenrnn.linalg import check_finite, orthogonality_error
 from eigenrnn.ops import explain
 from eigenrnn.ops.compiled import warn_if_unavailable
@@ -75,7 +82,7 @@ class Stacked(nn.Module, Generic[_D]):
     proj_size = 0
     """Always 0: torch's layers can project their states, these cannot."""
 
-    def __init__(  # noqa: PLR0913, the options of all layers
+    def __init__(
         self,
         make_direction: Callable[[DirectionConfig], _D],
         config: DirectionConfig,
@@ -94,6 +101,12 @@ class Stacked(nn.Module, Generic[_D]):
         check_options(config.input_size, config.hidden_size, num_layers, dropout, locked_dropout)
         check_zoneout_rate(config.zoneout)
         check_dtype(dtype)
+        flags = {"bias": bias, "batch_first": batch_first, "bidirectional": bidirectional}
+        for name, value in flags.items():
+            check_flag(name, value)
+        for name, initializers in config.initializers.items():
+            check_initializers(name, initializers)
+        check_generator(generator)
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")

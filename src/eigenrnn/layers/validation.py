@@ -15,6 +15,7 @@ from eigenrnn.tracing import autocasts
 __all__ = [
     "check_dtype",
     "check_h0",
+    "check_initializers",
     "check_input",
     "check_options",
     "check_pair",
@@ -83,13 +84,33 @@ def check_dtype(dtype: torch.dtype | None) -> None:
     """Check the dtype of the weights.
 
     Raises:
+        TypeError: If it is not a dtype.
         ValueError: If it is not a real floating-point type.
     """
+    if dtype is not None and not isinstance(cast("object", dtype), torch.dtype):
+        raise TypeError(
+            f"expected dtype to be a torch.dtype, such as torch.float64, got {dtype!r}"
+        )
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(
             f"expected a real floating-point dtype for the weights, got {dtype}; "
-            "choose a complex set by the dtype= of its constraint"
+            "choose a complex set by the dtype= of its constraint, such as "
+            "constraint=partial(Schur, dtype=torch.complex64)"
         )
+
+
+def check_initializers(name: str, initializers: Sequence[object]) -> None:
+    """Check that the initialisers of a weight can be called.
+
+    Raises:
+        TypeError: If one cannot.
+    """
+    for initializer in initializers:
+        if not callable(initializer):
+            raise TypeError(
+                f"expected the initialiser of {name} to be a function that fills a tensor, such "
+                f"as those of eigenrnn.init, got {initializer!r}"
+            )
 
 
 def check_input(x: object, input_size: int, weight: Tensor) -> None:

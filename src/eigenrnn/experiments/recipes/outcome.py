@@ -136,7 +136,7 @@ class Outcome:
         """Add a number that was computed without training."""
         return replace(self, values=(value,), seconds=(seconds,))
 
-    def with_run(  # noqa: PLR0913, the numbers of a run
+    def with_run(
         self,
         point: str,
         seed: int,

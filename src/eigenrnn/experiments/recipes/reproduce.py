@@ -23,7 +23,7 @@ from eigenrnn.experiments.training.run_folder import locked
 __all__ = ["reproduce"]
 
 
-def reproduce(  # noqa: PLR0913, the recipe and the options of its runs
+def reproduce(
     recipe: Recipe,
     directory: str | Path,
     *,

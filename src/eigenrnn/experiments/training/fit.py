@@ -35,7 +35,7 @@ __all__ = ["fit"]
 _BYTES = 4  # per number; single precision is close enough for an estimate
 
 
-def fit(  # noqa: PLR0913  the options are independent of each other
+def fit(
     model: nn.Module,
     task: Task,
     settings: Settings,

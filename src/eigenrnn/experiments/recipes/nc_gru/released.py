@@ -117,7 +117,7 @@ class ReleasedNCGRU(GRU):
         receives its gradient; this class does not).
     """
 
-    def __init__(  # noqa: PLR0913, the options of the paper
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

@@ -33,7 +33,7 @@ FINE_BETAS = tuple(round(0.01 * k, 2) for k in range(1, 22))
 class PlainRNN(RNN):
     """An unconstrained RNN with one of the paper's initialisations; see `recurrent_`."""
 
-    def __init__(  # noqa: PLR0913, arguments of the layer and of its initialisation
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,

@@ -1,0 +1,93 @@
+"""Arguments that were accepted, or that only torch's internals refused, get an early error."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+from eigenrnn import AveragedModel, constrain
+from eigenrnn.constraints import Exponential, ScaledCayley, Schur
+from eigenrnn.layers import GRU, RNN, AsRNN, NnRNN
+from eigenrnn.models import LanguageModel
+
+
+def language_model(vocabulary=5):
+    return LanguageModel(vocabulary, 3, [RNN(3, 3)])
+
+
+@pytest.mark.parametrize("vocabulary", [-1, 0, 1.5, "a"])
+def test_a_vocabulary_is_a_positive_integer(vocabulary):
+    with pytest.raises(ValueError, match="expected vocabulary to be a positive integer, got"):
+        language_model(vocabulary)
+
+
+def test_a_vocabulary_fits_into_memory():
+    with pytest.raises(ValueError, match=f"expected the embedding of {10**12} symbols to fit"):
+        language_model(10**12)
+
+
+@pytest.mark.parametrize("symbol", [-1, 5])
+def test_a_symbol_out_of_range_is_named(symbol):
+    with pytest.raises(ValueError, match=f"expected symbols from 0 to 4, got {symbol} to"):
+        language_model()(torch.full((4, 2), symbol))
+
+
+@pytest.mark.parametrize("module", [None, "x"])
+def test_only_modules_are_constrained(module):
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module to constrain, got"):
+        constrain(module, "weight_hh_l0", ScaledCayley)
+
+
+def test_the_name_of_a_constrained_matrix_is_a_string():
+    with pytest.raises(ValueError, match="expected the name of a matrix, one of .* got None"):
+        constrain(torch.nn.RNN(2, 3), None, ScaledCayley)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dtype": "float32"}, "expected dtype to be a torch.dtype"),
+        ({"input_init": "3"}, "expected the initialiser of weight_ih to be a function"),
+        ({"bias": float("nan")}, "expected bias to be True or False, got nan"),
+        ({"batch_first": "x"}, "expected batch_first to be True or False, got 'x'"),
+        ({"generator": 3}, "expected generator to be a torch.Generator, got 3"),
+    ],
+)
+def test_an_option_of_another_type_is_named(options, said):
+    with pytest.raises(TypeError, match=said):
+        RNN(2, 3, **options)
+
+
+def test_the_scale_of_an_asrnn_is_a_pair():
+    with pytest.raises(TypeError, match="expected scale to be a pair of numbers, got {}"):
+        AsRNN(2, 3, scale={})
+
+
+@pytest.mark.parametrize("size", [10**6, 10**9])
+@pytest.mark.parametrize("constraint", [ScaledCayley, Exponential])
+def test_a_matrix_larger_than_memory_is_refused(constraint, size):
+    with pytest.raises(ValueError, match=f"expected a matrix of {size} rows to fit into"):
+        constraint(size)
+
+
+@pytest.mark.parametrize("layer", [RNN, GRU])
+@pytest.mark.parametrize("sizes", [[3, 3, 9], [2, 3, 5]], ids=["sum", "rising"])
+def test_an_inconsistent_packed_sequence_is_refused(layer, sizes):
+    packed = pack_padded_sequence(torch.randn(5, 3, 2), [5, 3, 2])
+    with pytest.raises(ValueError, match="expected a PackedSequence whose batch sizes fall"):
+        layer(2, 3)(PackedSequence(packed.data, torch.tensor(sizes)))
+
+
+@pytest.mark.parametrize("other", [RNN(2, 4), torch.nn.Linear(2, 2)], ids=["size", "kind"])
+def test_the_average_of_another_model_is_refused(other):
+    averaged = AveragedModel(RNN(2, 3))
+    with pytest.raises(ValueError, match="expected the model whose weights are averaged"):
+        averaged.update_parameters(other)
+
+
+def test_the_advice_for_an_odd_size_works():
+    with pytest.raises(ValueError, match=r"constraint=partial\(Schur, dtype=torch.complex64\)"):
+        NnRNN(2, 3)
+    layer = RNN(2, 3, constraint=partial(Schur, dtype=torch.complex64))
+    assert torch.isfinite(layer(torch.randn(4, 1, 2))[0]).all()
