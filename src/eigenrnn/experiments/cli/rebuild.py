@@ -79,7 +79,8 @@ class TrainedModel:
         if steps is not None:
             self._check_memory(steps, sequences, self.task.batch_bytes(steps, sequences))
         batch = probe_batch(self.task, split, sequences)
-        self._check_memory(*batch.inputs.shape[:2], 0)
+        steps, drawn = batch.inputs.shape[:2]
+        self._check_memory(steps, drawn, 0)
         return batch
 
     def _check_memory(self, steps: int, sequences: int, batch_bytes: int) -> None:
