@@ -71,6 +71,7 @@ def same(model, stored):
         "--layer rnn --layer.constraint exponential --layer.num_layers 2",
         "--layer gru --layer.reset neumann_cayley --layer.bidirectional true",
         "--layer scurnn",
+        "--layer lru --layer.r_min 0.99 --layer.r_max 0.999",
         "--layer lstm",
         "--precision 64-true",
     ],
