@@ -67,6 +67,16 @@ def test_no_analysis_of_a_small_network_is_skipped(everything):
     assert "gradient_norms" in everything.results
 
 
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_long_sequence_is_not_differentiated_as_a_whole(monkeypatch, batch_first):
+    module = importlib.import_module("eigenrnn.analysis.analyse")  # not the function
+    monkeypatch.setattr(module, "_GRADIENT_STEPS", 11)
+    x = X.transpose(0, 1) if batch_first else X
+    done = analyse(plain(batch_first=batch_first), x, lambda h: h[-1].sum())
+    assert done.skipped.keys() == {"gradient_norms"}
+    assert done.skipped["gradient_norms"].startswith("it is slow at this size (12 > 11); call")
+
+
 def test_each_analysis_equals_its_function():
     model = plain()
     found = analyse(model, X).results

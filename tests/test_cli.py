@@ -542,6 +542,12 @@ TOO_LARGE = {
 }
 
 
+def test_the_moduli_of_an_lru_are_options_of_the_command_line(eigenrnn, tmp_path):
+    assert eigenrnn(f"train {SMALL} --layer lru --layer.r_min 0.99 --out run").status == 0
+    moduli = load(tmp_path / "run").model.layer.spectrum().abs()
+    assert moduli.min() > 0.98
+
+
 @pytest.mark.parametrize(("line", "what"), TOO_LARGE.items(), ids=range(len(TOO_LARGE)))
 def test_oversized_models_and_data_are_refused_before_allocation(error_of, tmp_path, line, what):
     said = error_of(line)

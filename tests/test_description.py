@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn import EURNN, ScoRNN
+from eigenrnn import EURNN, LRU, ScoRNN
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training.description import (
     describe,
@@ -94,6 +94,36 @@ def test_the_defaults_of_a_network_are_those_of_its_classes_bases_and_functions(
     assert "input_init" not in found["RNN"]
     assert found["ScaledCayley"]["init"] == "unit_circle", "a default of that default"
     assert "bound" not in found.get("uniform_", {})
+
+
+OF_LRU = {
+    "num_layers": 1,
+    "bias": True,
+    "batch_first": False,
+    "dropout": 0.0,
+    "bidirectional": False,
+    "dtype": None,
+    "constraint": "DiagonalDisc",
+    "trainable_h0": False,
+    "locked_dropout": False,
+    "backend": None,
+}
+OF_DISC = {"r_min": 0.0, "r_max": 1.0, "phase": 2 * math.pi, "dtype": None}
+
+
+@pytest.mark.parametrize("options", [{}, {"r_min": 0.99, "r_max": 0.999}], ids=str)
+def test_what_an_lru_passes_to_its_set_has_the_defaults_of_the_set(options):
+    """Archived runs are compared with this description."""
+    found = describe_option_defaults({"layer": LRU, "options": options})
+    assert found == {"DiagonalDisc": OF_DISC, "LRU": OF_LRU}
+
+
+def test_what_an_lru_passes_to_its_set_is_described_as_an_option_of_the_set():
+    found = describe_network(LRU(2, 3, r_min=0.99, r_max=0.999))
+    (direction,) = found["modules"]["directions"]["modules"].values()
+    in_the_set = direction["modules"]["constraint"]["options"]
+    assert in_the_set == {"size": 3, "r_min": 0.99, "r_max": 0.999, "phase": 2 * math.pi}
+    assert "options" not in found or LRU.set_options.isdisjoint(found["options"])
 
 
 def test_a_network_is_a_tree_of_modules():

@@ -136,6 +136,18 @@ def test_an_lru_begins_on_the_ring_that_was_asked_for():
 def test_an_lru_passes_further_options_to_its_set():
     layer = eigenrnn.LRU(M, 500, constraint=DiagonalSegment, low=-0.5, high=0.5)
     assert 0.4 < layer.spectrum().abs().max() <= 0.5
+    with pytest.raises(TypeError, match="DiagonalSegment.* unexpected keyword argument 'r_min'"):
+        eigenrnn.LRU(M, N, constraint=DiagonalSegment, r_min=0.5)
+
+
+def test_an_lru_names_the_options_of_all_its_sets():
+    sets = (DiagonalDisc, DiagonalRing, DiagonalSegment)
+    options = {name for each in sets for name in inspect.signature(each).parameters}
+    assert options - {"size", "dtype"} == eigenrnn.LRU.set_options
+    assert eigenrnn.LRU.set_options <= inspect.signature(eigenrnn.LRU).parameters.keys()
+
+
+def test_an_lru_rejects_an_unknown_option():
     with pytest.raises(TypeError, match="unexpected keyword argument 'dropuot'"):
         eigenrnn.LRU(M, N, dropuot=0.1)
 

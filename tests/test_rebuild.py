@@ -12,8 +12,8 @@ import torch
 import yaml
 
 import eigenrnn
-from eigenrnn import __version__
-from eigenrnn.experiments.cli import main
+from eigenrnn import __version__, memory
+from eigenrnn.experiments.cli import main, rebuild
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
 from eigenrnn.experiments.cli.rebuild import load, registered_options
 from eigenrnn.experiments.cli.train_options import build_training, parse_options
@@ -71,6 +71,7 @@ def same(model, stored):
         "--layer rnn --layer.constraint exponential --layer.num_layers 2",
         "--layer gru --layer.reset neumann_cayley --layer.bidirectional true",
         "--layer scurnn",
+        "--layer lru --layer.r_min 0.99 --layer.r_max 0.999",
         "--layer lstm",
         "--precision 64-true",
     ],
@@ -309,6 +310,62 @@ def test_registered_options_build_the_same_model_as_the_command_line(
     assert made[1:] == expected[1:]
     assert str(made[0]) == str(expected[0])
     assert same(made[0], expected[0].state_dict())
+
+
+# memory
+
+
+def test_sequences_larger_than_memory_are_refused_before_they_are_drawn(trained, monkeypatch):
+    found = load(trained)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2_000)
+    monkeypatch.setattr(Copying, "batches", pytest.fail)
+    said = f"the states of 4 sequences of 7 steps, as the task of {trained} has, .* to fit into"
+    with pytest.raises(ValueError, match=said):
+        found.batch(4)
+
+
+def test_sequences_whose_length_the_files_determine_are_checked_too(trained, monkeypatch):
+    found = load(trained)
+    monkeypatch.setattr(Copying, "longest_sequence", lambda *_: None)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2_000)
+    with pytest.raises(ValueError, match="the states of 4 sequences of 7 steps"):
+        found.batch(4)
+
+
+def test_the_report_names_the_run_that_it_leaves_out(trained, tmp_path, monkeypatch, capsys):
+    long = edited(
+        shutil.copytree(trained, tmp_path / "long"),
+        lambda config: config["config"]["options"]["task"]["init_args"].update(delay=10**5),
+    )
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**20)
+    page = tmp_path / "page.html"
+    assert main(["report", str(long), "-o", str(page)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2
+    assert said[0].startswith("not analysed: expected the states of 1 sequences of 100004 steps")
+    assert f"as the task of {long} has" in said[0]
+    assert said[1] == f"in {page}"
+    assert f"as the task of {long} has" in page.read_text()
+
+
+SIZES = {
+    "hidden_size": lambda options: options.update(hidden_size=10**4),
+    "the number of inputs": lambda o: o["task"]["init_args"].update(alphabet=200),
+    "num_layers": lambda o: o["layer"]["init_args"].update(num_layers=10**4),
+}
+
+
+@pytest.mark.parametrize(("name", "change"), SIZES.items(), ids=SIZES)
+def test_a_model_larger_than_its_weights_is_not_built(
+    trained, tmp_path, monkeypatch, name, change
+):
+    folder = edited(
+        shutil.copytree(trained, tmp_path / "run"),
+        lambda config: change(config["config"]["options"]),
+    )
+    monkeypatch.setattr(rebuild, "build_training", pytest.fail)
+    with pytest.raises(ValueError, match=rf"run cannot be built: expected {name} of at most \d+"):
+        load(folder)
 
 
 # errors

@@ -9,11 +9,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import torch
 
 from eigenrnn.analysis.recurrence import recurrent_weights
 from eigenrnn.experiments.report import read_records, write_report
 from eigenrnn.experiments.report.learning_curves import MAX_POINTS, curve, group
-from eigenrnn.experiments.report.network_analyses import training_dynamics
+from eigenrnn.experiments.report.network_analyses import gradient_charts, training_dynamics
 from eigenrnn.experiments.report.records import Records, task_name
 from eigenrnn.experiments.report.rounding import (
     block_maxima,
@@ -675,3 +676,9 @@ def test_network_keeps_its_colour_on_another_task_but_not_its_label(runs, tmp_pa
     tasks = ("Copying (delay 10)", "Copying (delay 11)")
     labels = [f"{name}, {task}" for name in ("lstm", "scornn") for task in tasks]
     assert [one["label"] for one in data["schur"]] == labels
+
+
+def test_the_gradients_of_a_small_network_are_of_its_first_steps_only():
+    layer = torch.nn.RNN(1, 2)
+    charts = gradient_charts(layer, torch.zeros(2_100, 1, 1))
+    assert all("Only the first 2000 of 2100 steps" in chart["note"] for chart in charts.values())

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from cases import TASKS
+from eigenrnn import memory
 from eigenrnn.experiments.tasks import (
     Adding,
     Batch,
@@ -289,6 +290,30 @@ def test_options_of_the_sets_that_are_out_of_range_are_rejected(task, option):
     least = LEAST[option]
     with pytest.raises(ValueError, match=f"expected {option} >= {least}, got {least - 1}"):
         task(**{option: least - 1})
+
+
+@pytest.mark.parametrize(
+    "task",
+    [Denoise(length=1, symbols=10**12), StateTracking(test_lengths=(40, 10**12))],
+    ids=lambda task: type(task).__name__,
+)
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_sequences_larger_than_memory_are_rejected_before_one_is_drawn(task, split):
+    with pytest.raises(
+        ValueError, match=r"expected a batch of \d+ sequences? of \d+ steps to fit"
+    ):
+        task.batches(split, 2)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [Denoise(length=10**6), Parenthesis(length=10**6, pairs=5)],
+    ids=lambda task: type(task).__name__,
+)
+def test_the_numbers_that_a_set_is_drawn_from_count(task, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**31)
+    with pytest.raises(ValueError, match="expected the fixed sets of 1200 examples to fit into"):
+        task.batches("train", 2)
 
 
 @pytest.mark.parametrize("task", SYNTHETIC)

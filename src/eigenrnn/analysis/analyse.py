@@ -47,6 +47,7 @@ __all__ = ["AnalysisResults", "analyse"]
 
 _POWERS = 200  # of a matrix
 _MAP_STEPS, _STEPS = 48, 200  # of a sequence
+_GRADIENT_STEPS = 10_000  # of a sequence that is differentiated as a whole
 _INITIAL_STATES = 4  # of the search for fixed points; the first is zero
 _EXPONENTS = 20
 _DIMENSION_STEPS, _DIMENSION_SEQUENCES = 1_000, 4  # of the states whose dimension is measured
@@ -175,7 +176,17 @@ def _all_jobs(
     if inputs is None or loss is None:
         yield "gradient_norms", "it needs inputs and a loss: analyse(model, inputs, loss)"
     else:
-        yield "gradient_norms", partial(gradient_norms, model, inputs, loss, h0=h0)
+        job = partial(gradient_norms, model, inputs, loss, h0=h0)
+        steps = max(
+            (
+                x.shape[1 if has_batch_first(layers[path]) else 0]
+                for path, x in inputs_by_layer.items()
+                if isinstance(x, Tensor)
+            ),
+            default=0,
+        )
+        call = "gradient_norms(model, inputs, loss)"
+        yield "gradient_norms", _job_unless_slow(call, steps, _GRADIENT_STEPS, job)
 
 
 def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -220,15 +220,19 @@ class LRU(_LinearLayer[LRUDirection]):
         dtype: The real dtype of the weights; the eigenvalues stay in float32 or better.
         constraint: A function of N that returns the set of the eigenvalues: `DiagonalDisc`,
             `DiagonalRing` or `DiagonalSegment`. States are real if the set is.
+        r_min: The smallest modulus of the initial eigenvalues of a `DiagonalDisc` or
+            `DiagonalRing`. With moduli near one the states remember more time steps. The default
+            of this and of the next four is that of the set.
+        r_max: The largest modulus of the initial eigenvalues.
+        phase: The largest angle of the initial eigenvalues, in radians.
+        low: The lower end of a `DiagonalSegment`.
+        high: The upper end of a `DiagonalSegment`.
         trainable_h0: Whether the initial states are trained; initialised to zero.
         locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
             a new mask at each.
         backend: The name of the implementation of the recurrence; the fastest available by
             default.
         generator: The generator that draws the weights; torch's global one by default.
-        set_options: Further keyword arguments of the constraint, such as `r_min` and `r_max` of
-            `DiagonalDisc`: the radii of the ring of the initial eigenvalues. With moduli near
-            one the states remember more time steps.
     Shape:
         input: :math:`(T, B, M)`, :math:`(B, T, M)`, :math:`(T, M)` or a `PackedSequence`.
         h0: :math:`(L D, B, 2N)` or :math:`(L D, 2N)` for L layers of D directions, real parts
@@ -238,8 +242,8 @@ class LRU(_LinearLayer[LRUDirection]):
     Raises:
         ValueError: If a size, a probability, a radius or a shape is invalid, or the constraint is
             not a set of diagonal matrices.
-        TypeError: If `constraint` does not return a `Constraint` or has no such option, or dtypes
-            differ.
+        TypeError: If `constraint` does not return a `Constraint`, or lacks an option that is set,
+            or dtypes differ.
     Source:
         Orvieto et al., ICML 2023, section 3 and appendix A. https://arxiv.org/abs/2303.06349
         (departures: D is a full matrix, so that the output may have another size than the input;
@@ -254,6 +258,8 @@ class LRU(_LinearLayer[LRUDirection]):
 
     backends = BACKENDS
     nonlinearity = "identity"
+    set_options: ClassVar[frozenset[str]] = frozenset({"r_min", "r_max", "phase", "low", "high"})
+    """The arguments that are passed on to the set, which has their defaults."""
 
     def __init__(
         self,
@@ -268,12 +274,18 @@ class LRU(_LinearLayer[LRUDirection]):
         dtype: torch.dtype | None = None,
         *,
         constraint: Callable[..., Constraint] = DiagonalDisc,
+        r_min: float | None = None,
+        r_max: float | None = None,
+        phase: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
         trainable_h0: bool = False,
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
-        **set_options: Any,
     ) -> None:
+        options = {"r_min": r_min, "r_max": r_max, "phase": phase, "low": low, "high": high}
+        set_options = {name: value for name, value in options.items() if value is not None}
         if set_options and callable(constraint):
             constraint = partial(constraint, **set_options)
         initializers: dict[str, Sequence[Initializer]] = {

@@ -150,20 +150,39 @@ def _notes(everything: AnalysisResults, missing: str | None) -> Iterator[str]:
 def report(options: Namespace, console: Console) -> int:
     """Write the report; return the exit status."""
     with plain_console(stderr=True).status("reading runs") as status:
-        rebuild_run = _rebuilder(options.data_root, lambda text: status.update(Text(text)))
+        not_analysed: list[str] = []
+        rebuild_run = _rebuilder(
+            options.data_root, lambda text: status.update(Text(text)), not_analysed
+        )
         records = read_records(options.runs)
         out = write_report(records, options.out, rebuild=rebuild_run, title=options.title)
     for reason in records.unreadable.values():
         console.print(f"not shown: {reason}", soft_wrap=True, highlight=False, markup=False)
+    for reason in not_analysed:
+        console.print(f"not analysed: {reason}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"in {out}", soft_wrap=True, highlight=False, markup=False)
     return 0
 
 
-def _rebuilder(data_root: str | None, say: Callable[[str], None]) -> RebuildModel:
+def _rebuilder(
+    data_root: str | None, say: Callable[[str], None], not_analysed: list[str]
+) -> RebuildModel:
+    """Return the function that rebuilds the network of a run.
+
+    Args:
+        data_root: The folder with the data files.
+        say: Shows a line of progress.
+        not_analysed: Filled with the reason for each run that cannot be rebuilt.
+    """
+
     def rebuild_run(folder: Path) -> tuple[nn.Module, Tensor | None]:
         say(f"analysing {folder}")
-        trained = load(folder, data_root)
-        return trained.model, _inputs(trained)
+        try:
+            trained = load(folder, data_root)
+            return trained.model, _inputs(trained)
+        except ValueError as error:
+            not_analysed.append(str(error))
+            raise
 
     return rebuild_run
 

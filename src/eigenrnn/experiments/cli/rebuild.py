@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args, get_origin
 
 import torch
 from jsonargparse import Namespace
-from torch import nn
+from torch import Tensor, nn
 
 from eigenrnn import __version__
 from eigenrnn.experiments.cli.name_lookup import annotations_of, did_you_mean
@@ -22,6 +22,7 @@ from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes.runs import row_of
 from eigenrnn.experiments.registry import LAYERS, RECIPES, registered
 from eigenrnn.experiments.tasks import Batch, Task
+from eigenrnn.experiments.tasks.base import check_model_memory
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
 from eigenrnn.experiments.training import Settings
 from eigenrnn.experiments.training.dynamics import probe_batch
@@ -31,6 +32,7 @@ from eigenrnn.experiments.training.run_key import RunKey
 
 __all__ = ["TrainedModel", "load", "registered_options"]
 
+_DOUBLE = 8  # bytes
 _MAX_NAMED = 5
 _MAX_MESSAGE = 500  # characters, because torch lists every mismatched weight
 
@@ -61,13 +63,48 @@ class TrainedModel:
     def batch(self, sequences: int) -> Batch:
         """Return a few sequences of the split that selected the model, or of the training data.
 
+        The options of the task are those of the run, which may be someone else's. The sequences
+        are therefore drawn only if they, and the states that an analysis computes of them in
+        double precision, fit into memory.
+
         Raises:
             MissingDataError: If the data is not on this machine; nothing is downloaded.
+            ValueError: If the sequences do not fit into memory.
         """
         missing = self.task.missing_data()
         if missing is not None:
             raise MissingDataError(f"there is no {missing}")
-        return probe_batch(self.task, selection_split(self.task) or "train", sequences)
+        split = selection_split(self.task) or "train"
+        steps = self.task.longest_sequence(split)
+        if steps is not None:
+            self._check_memory(steps, sequences, self.task.batch_bytes(steps, sequences))
+        batch = probe_batch(self.task, split, sequences)
+        steps, drawn = batch.inputs.shape[:2]
+        self._check_memory(steps, drawn, 0)
+        return batch
+
+    def _check_memory(self, steps: int, sequences: int, batch_bytes: int) -> None:
+        """Check the memory of an analysis.
+
+        Args:
+            steps: The number of steps of the sequences.
+            sequences: The number of sequences.
+            batch_bytes: The size of the sequences, if they are not drawn yet.
+
+        Raises:
+            ValueError: If less is free.
+        """
+        outputs = steps if self.task.readout == "all" else 1
+        numbers = steps * self.task.input_size + outputs * self.task.output_size
+        check_model_memory(
+            self.model,
+            steps,
+            sequences,
+            number_bytes=_DOUBLE,
+            further_bytes=batch_bytes + _DOUBLE * sequences * numbers,
+            owner=f", as the task of {self.checkpoint.parent} has,",
+            remedy="analyse it on a machine with more memory",
+        )
 
 
 def load(path: str | Path, data_root: str | None = None) -> TrainedModel:
@@ -96,7 +133,7 @@ def load(path: str | Path, data_root: str | None = None) -> TrainedModel:
         raise ValueError(_not_from_command_line(folder))
     preprocessing = RunFolder(folder).read_preprocessing()
     try:
-        model, task, settings = _build(entry, data_root, preprocessing)
+        model, task, settings = _build(entry, data_root, preprocessing, weights)
     except Exception as error:  # edited options can make a constructor raise anything
         raise ValueError(_build_error(folder, config, error)) from error
     try:
@@ -159,21 +196,56 @@ def _not_from_command_line(folder: Path) -> str:
 
 
 def _build(
-    entry: dict[str, Any], data_root: str | None, preprocessing: Preprocessing | None
+    entry: dict[str, Any],
+    data_root: str | None,
+    preprocessing: Preprocessing | None,
+    weights: Mapping[str, Tensor],
 ) -> tuple[nn.Module, Task, Settings]:
     """Build the model, the task and the settings of a run.
 
     Raises:
-        ValueError: If the recipe is unknown, or its name is missing.
+        ValueError: If the recipe is unknown, its name is missing, or the model is larger than the
+            weights.
     """
     if entry["command"] == "train":
         options = registered_options(entry.get("options"))
+        _check_sizes(options, preprocessing or options.task, weights)
         return build_training(options, data_root, preprocessing)
     key = RunKey.from_config(entry)
     if key.recipe not in RECIPES:
         raise ValueError(f"there is no recipe {key.recipe}")
     row = row_of(key, recipe_with_data_root(RECIPES[key.recipe], data_root))
     return row.build(key.seed), row.task, row.settings
+
+
+def _check_sizes(
+    options: Namespace, sizes: Preprocessing | Task, weights: Mapping[str, Tensor]
+) -> None:
+    """Check that a model is no larger than its weights, before hours are spent to build it.
+
+    Raises:
+        ValueError: If a size is larger than every dimension of every weight, or there are more
+            layers than weights.
+    """
+    largest = max((size for weight in weights.values() for size in weight.shape), default=0)
+    stated = {
+        "hidden_size": options.hidden_size,
+        "embedding_size": options.embedding_size or 0,
+        "the number of inputs": sizes.input_size,
+        "the number of outputs": sizes.output_size,
+    }
+    for name, size in stated.items():
+        if size > largest:
+            raise ValueError(
+                f"expected {name} of at most {largest}, the largest size in its checkpoint, got "
+                f"{size}"
+            )
+    num_layers = getattr(options.layer, "keywords", {}).get("num_layers", 1)
+    if num_layers > len(weights):
+        raise ValueError(
+            f"expected num_layers of at most {len(weights)}, the number of weights in its "
+            f"checkpoint, got {num_layers}"
+        )
 
 
 def registered_options(content: object) -> Namespace:

@@ -336,6 +336,7 @@ def _gradients(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 _MAX_PRODUCTS = 4e10  # multiplications, a few seconds
+_MAX_MAP_STEPS = 2_000  # for small matrices, whose norms take longer than their products
 _MAX_NUMBERS = 2**25  # derivatives held at once, in double precision
 _GRADIENT_FLOOR = 1e-16  # relative to the largest norm
 
@@ -365,7 +366,7 @@ def gradient_charts(
 
 def _max_steps(steps: int, size: int, layers: int) -> int:
     by_time = (_MAX_PRODUCTS / layers / size**3) ** 0.5
-    return max(2, min(steps, int(by_time), _MAX_NUMBERS // size**2))
+    return max(2, min(steps, int(by_time), _MAX_NUMBERS // size**2, _MAX_MAP_STEPS))
 
 
 def _gradient_chart(

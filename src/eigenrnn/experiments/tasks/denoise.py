@@ -123,6 +123,14 @@ class Denoise(Synthetic):
     def _steps(self) -> int:
         return self.length + 2 * self.symbols
 
+    def longest_sequence(self, split: str) -> int:
+        del split
+        return self._steps
+
+    def _example_bytes(self, split: str) -> int:
+        keys = 0 if self.collisions else 4 * self.marker_index
+        return super()._example_bytes(split) + keys
+
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # both (count, K)
         shape, last = (count, self.symbols), self.alphabet + 1
         symbols = torch.randint(1, last, shape, generator=generator, dtype=torch.uint8)

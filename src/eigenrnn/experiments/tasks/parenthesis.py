@@ -171,6 +171,10 @@ class Parenthesis(Synthetic):
         ]
         return torch.tensor(is_open, dtype=torch.float64) @ torch.tensor(of_type).double()
 
+    def _example_bytes(self, split: str) -> int:
+        keys = 0 if self.pairs is None else 4 * self.length
+        return super()._example_bytes(split) + keys
+
     def _draw(self, count: int, generator: torch.Generator) -> Examples:  # (count, T)
         def tokens(first: int, last: int, width: int) -> Tensor:  # (count, width)
             return torch.randint(

@@ -128,6 +128,9 @@ class StateTracking(Synthetic):
     def metric_names(self) -> tuple[str, ...]:
         return "loss", "accuracy", "longest", *(f"accuracy_{n}" for n in self.test_lengths)
 
+    def longest_sequence(self, split: str) -> int:
+        return self.length if split == "train" else self.test_lengths[-1]
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return symbol_loss(outputs, targets)
 
@@ -175,8 +178,7 @@ class StateTracking(Synthetic):
         return self._draw_words(count, self.length, generator)
 
     def _draw_fixed(self, split: str, count: int, generator: Generator) -> Examples:
-        length = self.length if split == "train" else self.test_lengths[-1]
-        return self._draw_words(count, length, generator)
+        return self._draw_words(count, self.longest_sequence(split), generator)
 
     def _draw_words(self, count: int, length: int, generator: Generator) -> Examples:
         shape = (count, length)

@@ -68,6 +68,10 @@ class Synthetic(Task):
     def splits(self) -> tuple[str, ...]:
         return "train", "validation", "test"
 
+    def longest_sequence(self, split: str) -> int | None:
+        del split
+        return getattr(self, "length", None)
+
     def batch(self, size: int, generator: Generator) -> Batch:
         self.check_request("train", size)
         examples = self._fixed_examples("train")
@@ -119,6 +123,8 @@ class Synthetic(Task):
             "test": self.test_examples,
         }
         fixed = {split: size for split, size in sizes.items() if size is not None}
+        for split in self.splits:
+            self.check_request(split, 1)  # before an example is drawn to measure it
         count = sum(fixed.values())
         needed = sum(size * self._example_bytes(split) for split, size in fixed.items())
         if needed > _UNCHECKED:
@@ -126,6 +132,7 @@ class Synthetic(Task):
         return sizes
 
     def _example_bytes(self, split: str) -> int:
+        """Return the memory that an example takes while its set is drawn."""
         example = self._draw_fixed(split, 1, generator_for(self.data_seed, "size"))
         return sum(part.numel() * part.element_size() for part in example)
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import nn
 
 from eigenrnn.experiments.errors import CheckpointError, NonFiniteLossError
-from eigenrnn.experiments.tasks.base import Batch, Task
+from eigenrnn.experiments.tasks.base import Task, check_model_memory
 from eigenrnn.experiments.training.callbacks import Callback
 from eigenrnn.experiments.training.description import describe
 from eigenrnn.experiments.training.fingerprint import (
@@ -27,12 +27,8 @@ from eigenrnn.experiments.training.run_folder import RunFolder, locked
 from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.experiments.training.train_step import TrainStep
 from eigenrnn.experiments.training.training_state import BestModel, TrainingState
-from eigenrnn.layers.stacked import Stacked
-from eigenrnn.memory import check_memory
 
 __all__ = ["fit"]
-
-_BYTES = 4  # per number; single precision is close enough for an estimate
 
 
 def fit(
@@ -98,7 +94,8 @@ def fit(
         raise ValueError("expected resume or overwrite, got both")
     files, steps = RunFolder(directory), settings.total_steps(task)
     # before anything is written: without data or memory no partial run should be left behind
-    _check_memory(model, next(task.batches("train", settings.batch_size)))
+    shape = next(task.batches("train", settings.batch_size)).inputs.shape
+    check_model_memory(model, *shape[:2])
     fingerprint = run_fingerprint(model, task, settings)
     fabric = launch(settings)
 
@@ -230,21 +227,3 @@ def _seconds(minutes: float | None) -> float:
     if minutes is not None and not minutes > 0:
         raise ValueError(f"expected max_minutes > 0, got {minutes}")
     return math.inf if minutes is None else 60 * minutes
-
-
-def _check_memory(model: nn.Module, batch: Batch) -> None:
-    """Check that states, gradients and optimiser moments fit into memory.
-
-    Raises:
-        ValueError: If they do not.
-    """
-    steps, rows = batch.inputs.shape[:2]
-    layers = [m for m in model.modules() if isinstance(m, Stacked | nn.RNNBase)]
-    units = sum(layer.hidden_size * layer.num_layers for layer in layers)
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    weight_bytes = sum(weight.numel() * weight.element_size() for weight in trained)
-    check_memory(
-        2 * _BYTES * steps * rows * units + 2 * weight_bytes,
-        f"the states of {rows} sequences of {steps} steps and the gradients of the weights",
-        "use shorter sequences, a smaller batch or fewer units",
-    )
