@@ -40,7 +40,7 @@ def test_only_modules_are_constrained(module):
 
 
 def test_the_name_of_a_constrained_matrix_is_a_string():
-    with pytest.raises(ValueError, match="expected the name of a matrix, one of .* got None"):
+    with pytest.raises(ValueError, match=r"expected the name of a matrix, one of .* got None"):
         constrain(torch.nn.RNN(2, 3), None, ScaledCayley)
 
 
@@ -60,7 +60,7 @@ def test_an_option_of_another_type_is_named(options, said):
 
 
 def test_the_scale_of_an_asrnn_is_a_pair():
-    with pytest.raises(TypeError, match="expected scale to be a pair of numbers, got {}"):
+    with pytest.raises(TypeError, match="expected scale to be a pair of numbers, got "):
         AsRNN(2, 3, scale={})
 
 
