@@ -20,6 +20,7 @@ from eigenrnn import __version__
 from eigenrnn.experiments import registry
 from eigenrnn.experiments.cli.main import COMMANDS, main
 from eigenrnn.experiments.cli.parser import PARSERS
+from eigenrnn.experiments.cli.rebuild import load
 from eigenrnn.experiments.cli.train_options import build_training, default_name, parse_options
 from eigenrnn.experiments.data.mnist import FILES
 from eigenrnn.experiments.errors import RunExistsError

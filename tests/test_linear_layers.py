@@ -4,6 +4,7 @@ NumPy stands alone: lrnnx 1.0, which has an LRU too, cannot be imported without 
 """
 
 import copy
+import inspect
 from functools import partial
 
 import numpy as np
@@ -136,7 +137,7 @@ def test_an_lru_begins_on_the_ring_that_was_asked_for():
 def test_an_lru_passes_further_options_to_its_set():
     layer = eigenrnn.LRU(M, 500, constraint=DiagonalSegment, low=-0.5, high=0.5)
     assert 0.4 < layer.spectrum().abs().max() <= 0.5
-    with pytest.raises(TypeError, match="DiagonalSegment.* unexpected keyword argument 'r_min'"):
+    with pytest.raises(TypeError, match=r"DiagonalSegment.* unexpected keyword argument 'r_min'"):
         eigenrnn.LRU(M, N, constraint=DiagonalSegment, r_min=0.5)
 
 
