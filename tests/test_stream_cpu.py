@@ -22,7 +22,7 @@ from eigenrnn import (
 )
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
-from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels
+from kernel_testing import assert_passes_with_isa, each_isa, needs_kernels, python
 
 pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
 
@@ -539,3 +539,53 @@ def test_the_kernels_read_no_state_of_another_dtype():
 @each_isa
 def test_every_instruction_set_gives_the_bits_of_the_whole_sequence(isa):
     assert_passes_with_isa(isa, __file__, "-k", "(a_stream_gives or steps_of) and many")
+
+
+def test_a_step_that_fails_leaves_the_stream_as_it_was():
+    torch.manual_seed(0)
+    layer = RNN(3, 64).freeze()
+    x = torch.randn(3, 3)
+    stream, other = Stream(layer), Stream(layer)
+    stream(x[0])
+    before = stream.state
+    with pytest.raises(RuntimeError, match=r"data_ptr|storage"):
+        torch.func.vmap(stream)(x)
+    assert torch.equal(stream.state, before)
+    other(x[0])
+    assert torch.equal(stream(x[1]), other(x[1]))
+
+
+FREED = """
+import torch
+from eigenrnn import RNN, Stream
+from eigenrnn.ops import elman, gru, linear, lstm
+
+def refused(call):
+    try:
+        call()
+    except ValueError as error:
+        assert "expected a tensor with memory" in str(error), error
+    else:
+        raise AssertionError("no error")
+
+def freed(*shape):
+    tensor = torch.randn(shape)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+x, W = torch.randn(4, 3, 5), torch.randn(5, 5)
+refused(lambda: elman(x, freed(5, 5), nonlinearity="tanh", backend="cpu"))
+refused(lambda: elman(freed(4, 3, 5), W, nonlinearity="tanh", backend="cpu"))
+refused(lambda: gru(torch.randn(4, 3, 15), freed(15, 5), backend="cpu"))
+refused(lambda: lstm(torch.randn(4, 3, 20), freed(20, 5), backend="cpu"))
+refused(lambda: linear(x, freed(5), backend="cpu"))
+stream = Stream(RNN(3, 64).freeze())
+stream(torch.randn(3))
+refused(lambda: stream(freed(3)))
+"""
+
+
+@needs_kernels
+def test_freed_storage_is_an_error_of_the_kernels():
+    done = python("-W", "ignore", "-c", FREED)
+    assert done.returncode == 0, done.stderr

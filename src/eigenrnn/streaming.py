@@ -1,5 +1,6 @@
 """Streams: a layer or a model that processes one time step at a time and keeps its state."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -10,6 +11,7 @@ from eigenrnn.layers.packed import LARGE_STEP, addresses, pack_steps, takes_pack
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
 from eigenrnn.models import SequenceModel
+from eigenrnn.ops.compiled import address
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.residual_stack import ResidualStack
 from eigenrnn.tracing import is_eager
@@ -99,7 +101,7 @@ class Stream:
         y = x_t.new_empty(self._output_shape)
         B, M, threads = self._sizes
         h, cell, next_h, next_cell = self._places
-        if not stack.step(B, x_t.data_ptr(), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
+        if not stack.step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
             self._stack = None  # a weight has changed
             return self._ordinary_step(x_t)
         self._states, self._spare = self._spare, self._states
@@ -136,24 +138,29 @@ class Stream:
         states = state if isinstance(state, tuple) else (state,)
         if copy:
             states = tuple(each.detach().clone() for each in states)
-        self._states = [each.contiguous() for each in states]
-        self._spare = [torch.empty_like(each) for each in self._states]
-        if self._can_read_states():
-            self._places = addresses(self._states, self._spare)
-        else:
+        kept = [each.contiguous() for each in states]
+        spare = [torch.empty_like(each) for each in kept]
+        # Nothing may change before everything that can raise has run: the kernels would else write
+        # to the addresses of the states that are gone.
+        places = addresses(kept, spare) if self._can_read(kept) else None
+        self._states = kept
+        self._spare = spare
+        if places is None:
             self._stack = None
+        else:
+            self._places = places
 
-    def _can_read_states(self) -> bool:
+    def _can_read(self, states: Sequence[Tensor]) -> bool:
         """Whether the kernels can read the states, and autograd does not need them."""
         dtype = self._layer.weight_dtype  # autocast lets states of other dtypes in
         return all(
             type(each) is Tensor and each.is_cpu and each.dtype == dtype and not each.requires_grad
-            for each in self._states
+            for each in states
         )
 
     def _pack(self) -> bool:
         """Pack the weights as they are now; return whether that is possible."""
-        if not isinstance(self._layer, Stacked) or not self._can_read_states():
+        if not isinstance(self._layer, Stacked) or not self._can_read(self._states):
             return False
         self._stack = pack_steps(self._layer, self._head)
         if self._stack is None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from eigenrnn.layers.direction import AbstractDirection, hooks
-from eigenrnn.ops.compiled import kernels, linear_stepper
+from eigenrnn.ops.compiled import address, kernels, linear_stepper
 from eigenrnn.ops.dispatch import forced, in_forced_block
 from eigenrnn.tracing import is_eager
 
@@ -77,8 +77,9 @@ def takes_packed_step(
 
 def addresses(states: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[int, int, int, int]:
     """Return the addresses of the states, the cells, the new states and the new cells."""
-    h, cell = states[0].data_ptr(), 0 if len(states) == 1 else states[1].data_ptr()
-    return h, cell, new[0].data_ptr(), 0 if len(new) == 1 else new[1].data_ptr()
+    h, *cell = [address(each) for each in states]
+    next_h, *next_cell = [address(each) for each in new]
+    return h, cell[0] if cell else 0, next_h, next_cell[0] if next_cell else 0
 
 
 class PackedSteps:
@@ -111,7 +112,7 @@ class PackedSteps:
         y, new = x_t.new_empty((*batch, N)), [x_t.new_empty(shape) for _ in states]
         threads = torch.get_num_threads() if B > 1 and B * stack.products > LARGE_STEP else 1
         places = addresses(states, new)
-        if stack.step(B, x_t.data_ptr(), M, *places, y.data_ptr(), threads):
+        if stack.step(B, address(x_t), M, *places, y.data_ptr(), threads):
             return y, new
         self._stack = None  # a weight has changed
         return self.step(layer, x_t, states)

@@ -34,6 +34,7 @@ __all__ = [
     "CompiledBackend",
     "Kernels",
     "activation",
+    "address",
     "empty_buffer",
     "empty_like_steps",
     "gradient_buffers",
@@ -238,7 +239,7 @@ def empty_buffer(like: Tensor, *shape: int) -> Tensor:
         return buffer
     size = buffer.numel() * buffer.element_size()
     if size >= _LARGE:
-        kernels.prefer_large_pages(buffer.data_ptr(), size)
+        kernels.prefer_large_pages(address(buffer), size)
     return buffer
 
 
@@ -291,19 +292,42 @@ def gradient_buffers(
     return [buffer(name, tensor) if is_needed else None for name, tensor, is_needed in fields]
 
 
+# An address from here on is no offset into freed storage: none is as large as a terabyte.
+_HIGH_ADDRESS = 1 << 40
+
+
+def address(tensor: Tensor) -> int:
+    """Return the address of the first number of a tensor; the kernels get no other addresses.
+
+    Raises:
+        ValueError: If the tensor has no memory.
+    """
+    place = tensor.data_ptr()
+    if place >= _HIGH_ADDRESS or not tensor.numel():
+        return place
+    # the address of a tensor without memory is its offset
+    if place == tensor.storage_offset() * tensor.itemsize:
+        raise ValueError(
+            f"expected a tensor with memory, got a {type(tensor).__name__} of shape "
+            f"{tuple(tensor.shape)} without: its storage was freed, or it stands for another "
+            "tensor, as those of torch.func.functionalize do"
+        )
+    return place
+
+
 def pointer(tensor: Tensor | None) -> tuple[int, int, int]:
     """Return the address and the first two strides; a missing tensor has address 0."""
     if tensor is None:
         return 0, 0, 0
-    strides = tensor.stride()
     if tensor.dim() == 1:
-        return tensor.data_ptr(), 0, 0
-    return tensor.data_ptr(), strides[0], strides[1]
+        return address(tensor), 0, 0
+    strides = tensor.stride()
+    return address(tensor), strides[0], strides[1]
 
 
 def row_pointer(tensor: Tensor | None) -> tuple[int, int, int]:  # (B, N)
     """Return the address and the strides of one step of states."""
-    return (0, 0, 0) if tensor is None else (tensor.data_ptr(), 0, tensor.stride(0))
+    return (0, 0, 0) if tensor is None else (address(tensor), 0, tensor.stride(0))
 
 
 def saved_buffer(

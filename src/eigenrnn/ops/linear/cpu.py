@@ -10,6 +10,7 @@ from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.autograd import from_operator, register_gradients
 from eigenrnn.ops.compiled import (
     CompiledBackend,
+    address,
     empty_like_steps,
     kernels,
     number_type,
@@ -141,7 +142,7 @@ def _kernel_options(operands: LinearOperands, options: LinearOptions) -> tuple[A
 
 def _row_pointer(tensor: Tensor | None) -> tuple[int, int, int]:  # (B, N)
     """Return the address and the strides of one step of states."""
-    return (0, 0, 0) if tensor is None else (tensor.data_ptr(), 0, tensor.stride(0))
+    return (0, 0, 0) if tensor is None else (address(tensor), 0, tensor.stride(0))
 
 
 @linear_cpu.register_fake
