@@ -22,6 +22,7 @@ from eigenrnn import (
     MinGRU,
     NnRNN,
     ResidualStack,
+    ScoRNN,
     SequenceModel,
 )
 from eigenrnn.constraints import Exponential, ScaledCayley
@@ -236,6 +237,30 @@ def test_an_exported_program_runs_on_any_number_of_steps(lengths):
     assert_agree(lambda *given: [each.detach() for each in run(*given)], module, *others)
     assert "eigenrnn" not in str(program.graph_module.code)
     assert "linalg" not in str(program.graph_module.code)  # W is a constant
+
+
+class RaggedModel(nn.Module):
+    """A model of padded sequences whose lengths are an input."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x, lengths):
+        return self.model(x, lengths)
+
+
+@pytest.mark.parametrize("readout", ["all", "last"])
+@pytest.mark.parametrize("layer", [ScoRNN, GRU, LRU, LSTM], ids=lambda layer: layer.__name__)
+def test_a_stack_with_lengths_is_exported_with_any_number_of_steps(layer, readout):
+    stack = ResidualStack(lambda width: layer(width, 4), N, 2, input_size=M)
+    model = RaggedModel(SequenceModel(stack, 2, readout)).eval()
+    steps, sequences = Dim("T"), Dim("B")
+    shapes = ({0: steps, 1: sequences}, {0: sequences})
+    inputs = (batch(5, 4), torch.tensor([2, 5, 1, 4]))
+    run = torch.export.export(model, inputs, dynamic_shapes=shapes).module()
+    others = (batch(9, 2, seed=1), torch.tensor([3, 9]))
+    torch.testing.assert_close(run(*others), model(*others))
 
 
 def test_gated_decays_are_exported_with_a_number_of_steps_that_may_be_that_of_units():

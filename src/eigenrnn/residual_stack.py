@@ -331,7 +331,8 @@ class ResidualStack(nn.Module):
         output, h_n = self._run(x, hx, call)
         if last_only:
             return output[lengths - 1, torch.arange(x.shape[1], device=x.device)], h_n
-        steps = torch.arange(len(x), device=x.device).unsqueeze(1)
+        # not len(x), which would fix the number of steps of the exported program
+        steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
         return torch.where((steps < lengths).unsqueeze(2), output, 0), h_n
 
     def _run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
