@@ -620,7 +620,7 @@ def run_readers() -> dict[str, Reader]:
             state.getvalue(),
             lambda f: json.dumps(checkpoint.load(f / "last.pt"), default=torch.Tensor.tolist),
         ),
-        "archive": Reader("mine.jsonl", archived_line, archive),
+        "archive": Reader("mine.jsonl", archived_line, archive, bool),
     }
 
 

@@ -62,7 +62,7 @@ ADVICE = {
     },
     "odd Schur form": (
         lambda: Schur(5),
-        "got 5; dtype=torch.complex64 allows odd sizes",
+        r"got 5; use 6, or the complex set Schur\(5, dtype=torch.complex64\)",
         lambda: unitary_schur(5),
     ),
     "P": (

@@ -218,8 +218,8 @@ def test_a_network_as_released_has_the_options_of_the_code(place, label, code, l
 def test_penn_treebank_has_the_printed_numbers():
     found = {row.label: row.reported.value for p in ("table5", "table6") for row in PLACES[p].rows}
     assert found == {
-        "NC-GRU(U_c) 435": 1.385,
-        "NC-GRU(U_c) 435 as released": 1.385,
+        "NC-GRU(U_c) 435": None,
+        "NC-GRU(U_c) 435 as released": None,
         "LSTM 361": None,
         "GRU 416": None,
         "LSTM 350-880-350": 1.4,
@@ -268,7 +268,8 @@ def test_words_have_the_dropout_of_the_text():
 
 @pytest.mark.parametrize("place", ["fig5", "fig6"])
 def test_the_inverse_is_compared_with_three_orders(place):
-    orders = [row.options["order"] for row in PLACES[place].rows if "as released" not in row.label]
+    trained = [row for row in PLACES[place].rows if isinstance(row, Row)]
+    orders = [row.options["order"] for row in trained if "as released" not in row.label]
     assert orders == [None, 1, 2, 3]
 
 

@@ -461,7 +461,7 @@ def test_matrices_without_a_basis_of_eigenvectors_raise_nothing():
 # ------------------------------------------------------------------------------ bad input
 
 REJECTED = {
-    "odd": (7, {}, r"expected an even size, .* got 7; dtype=torch.complex64 allows odd sizes"),
+    "odd": (7, {}, r"expected an even size, .* got 7; use 8, or the complex set"),
     "gamma": (6, {"gamma": "free"}, "expected gamma to be 'trained' or 'clamped', got 'free'"),
     "zero": (6, {"gamma_value": 0.0}, "expected gamma_value to be positive and finite, got 0.0"),
     "negative": (6, {"gamma_value": -1.0}, "expected gamma_value to be positive .* got -1.0"),

@@ -114,7 +114,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
     write = Path.open
 
     def limited(path, mode="r", *args, **options):
-        if "w" in mode and folder in path.parents and not room[0]:
+        if ("w" in mode or "x" in mode) and folder in path.parents and not room[0]:
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         return write(path, mode, *args, **options)
 

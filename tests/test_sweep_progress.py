@@ -75,7 +75,7 @@ def test_a_table_that_cannot_be_written_is_reported_once(tmp_path, monkeypatch):
     opened, write = open_progress(tmp_path), Path.open
 
     def full(path, mode="r", *args, **options):
-        if "w" in mode and path.name.startswith("results.csv"):
+        if ("w" in mode or "x" in mode) and path.name.startswith("results.csv"):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         return write(path, mode, *args, **options)
 

@@ -29,7 +29,7 @@ __all__ = [
 REFERENCE = "torch.nn.RNN(tanh)"
 """The layer to which all others are compared."""
 
-LSTMS = ("torch.nn.LSTM", "LSTM, compiled", "LSTM, loop")
+LSTMS = ("torch.nn.LSTM", "LSTM, compiled")
 GRUS = ("torch.nn.GRU", "GRU, compiled", "GRU, loop")
 """The layers with four recurrent matrices and with three; all others have one."""
 
@@ -60,7 +60,6 @@ def benchmarked_layers(N: int, slow: bool = False) -> dict[str, nn.Module]:
         **({} if unavailable() else compiled),
         "RNN(modReLU), loop": modrelu(backend="loop"),
         "GRU, loop": GRU(1, N, backend="loop"),
-        "LSTM, loop": LSTM(1, N, backend="loop"),
         **(plain if slow else {}),
     }
 
