@@ -152,15 +152,17 @@ LstmBack lstm_back(const std::vector<Pointer>& views) {
 // remembers the tensors that were packed, to notice a change of any of them.
 class StepperStack {
  public:
+  // A weight is noted as the dictionary that holds it, its key, the tensor and its version before
+  // it was packed: a write to it by another thread while it is packed changes the version.
+  using Note = std::tuple<nb::dict, nb::str, nb::object, std::int64_t>;
+
   StepperStack(std::vector<std::shared_ptr<Stepper>> layers, std::shared_ptr<Stepper> head, bool wide,
-               std::vector<std::pair<nb::dict, nb::str>> weights, std::vector<nb::dict> empty)
+               std::vector<Note> weights, std::vector<nb::dict> empty)
       : layers_(std::move(layers)), head_(std::move(head)), size_(wide ? 8 : 4), empty_(std::move(empty)) {
     if (layers_.empty()) throw std::invalid_argument("expected at least one layer, got none");
     for (const auto& layer : layers_) products_ += layer->products;
     if (head_ != nullptr) products_ += head_->products;
-    for (auto& [holder, name] : weights) {
-      nb::object tensor = holder[name];
-      const auto version = nb::cast<std::int64_t>(tensor.attr(version_));
+    for (auto& [holder, name, tensor, version] : weights) {
       const auto data = nb::cast<std::uintptr_t>(tensor.attr(data_ptr_)());
       weights_.push_back({std::move(holder), std::move(name), std::move(tensor), version, data});
     }
@@ -387,7 +389,7 @@ NB_MODULE(_cpu, m) {
   });
   nb::class_<StepperStack>(m, "StepperStack")
       .def(nb::init<std::vector<std::shared_ptr<Stepper>>, std::shared_ptr<Stepper>, bool,
-                    std::vector<std::pair<nb::dict, nb::str>>, std::vector<nb::dict>>(),
+                    std::vector<StepperStack::Note>, std::vector<nb::dict>>(),
            nb::arg("layers"), nb::arg("head").none(), nb::arg("wide"), nb::arg("weights"),
            nb::arg("empty"))
       .def_prop_ro("products", &StepperStack::products)

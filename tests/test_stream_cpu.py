@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 
+import eigenrnn
 from eigenrnn import (
     GRU,
     LRU,
@@ -78,7 +79,7 @@ def run(stream, x):
 
 
 def is_packed(stream):
-    return stream._stack is not None
+    return stream._snapshot is not None
 
 
 def as_tuple(state):
@@ -113,7 +114,7 @@ def test_steps_of_a_frozen_layer_give_the_bits_of_the_whole_sequence(make, B):
         for x_t in x:
             y, state = layer.step(x_t, state)
             outputs.append(y)
-    assert layer._packed._stack is not None
+    assert layer._snapshot._snapshot is not None
     assert torch.equal(torch.stack(outputs), expected)
     assert all(map(torch.equal, as_tuple(state), as_tuple(last)))
 
@@ -139,7 +140,7 @@ def test_without_kernels_the_outputs_are_the_same(monkeypatch):
     layer = frozen()
     x = inputs(layer)
     expected = run(Stream(layer), x)
-    monkeypatch.setattr("eigenrnn.layers.packed.kernels", None)
+    monkeypatch.setattr("eigenrnn.layers.stepping.kernels", None)
     stream = Stream(layer)
     torch.testing.assert_close(run(stream, x), expected, rtol=0, atol=tol(x.dtype, N))
     assert not is_packed(stream)
@@ -301,7 +302,7 @@ def test_a_layer_that_is_not_frozen_never_keeps_packed_weights():
             raw.copy_(torch.randn(raw.shape, generator=torch.Generator().manual_seed(3)))
     got = stream(x[1])
     assert not is_packed(stream)
-    assert layer._packed._stack is None
+    assert layer._snapshot._snapshot is None
     with torch.no_grad():
         expected, _ = layer.step(x[1], before.unsqueeze(0))
     torch.testing.assert_close(got, expected, rtol=0, atol=tol(x.dtype, N))
@@ -556,36 +557,108 @@ def test_a_step_that_fails_leaves_the_stream_as_it_was():
 
 
 FREED = """
+import sys
 import torch
-from eigenrnn import RNN, Stream
-from eigenrnn.ops import elman, gru, linear, lstm
+import eigenrnn
+from eigenrnn import Stream
 
-def refused(call):
-    try:
-        call()
-    except ValueError as error:
-        assert "expected a tensor with memory" in str(error), error
-    else:
-        raise AssertionError("no error")
-
-def freed(*shape):
-    tensor = torch.randn(shape)
+def freed(tensor):
     tensor.untyped_storage().resize_(0)
     return tensor
 
-x, W = torch.randn(4, 3, 5), torch.randn(5, 5)
-refused(lambda: elman(x, freed(5, 5), nonlinearity="tanh", backend="cpu"))
-refused(lambda: elman(freed(4, 3, 5), W, nonlinearity="tanh", backend="cpu"))
-refused(lambda: gru(torch.randn(4, 3, 15), freed(15, 5), backend="cpu"))
-refused(lambda: lstm(torch.randn(4, 3, 20), freed(20, 5), backend="cpu"))
-refused(lambda: linear(x, freed(5), backend="cpu"))
-stream = Stream(RNN(3, 64).freeze())
-stream(torch.randn(3))
-refused(lambda: stream(freed(3)))
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+    except (ValueError, RuntimeError) as error:  # torch's own checks raise RuntimeError
+        text = str(error)
+        assert "tensor with memory" in text or "setStorage" in text or "allocated" in text, text
+    else:
+        raise AssertionError("no error")
 """
+FREED_OPERANDS = (
+    FREED
+    + """
+op, backend, shapes = getattr(eigenrnn.ops, sys.argv[1]), sys.argv[2], eval(sys.argv[3])
+options = {}
+if "bias" in shapes and backend != "torch":
+    options = {"nonlinearity": "modrelu"}
+if backend == "torch":
+    shapes.pop("bias", None)
+for name in shapes:
+    operands = {each: torch.randn(shape) for each, shape in shapes.items()}
+    op(**operands, backend=backend, **options)
+    freed(operands[name])
+    refused(lambda: op(**operands, backend=backend, **options))
+"""
+)
+FREED_WEIGHTS = (
+    FREED
+    + """
+make, options = getattr(eigenrnn, sys.argv[1]), eval(sys.argv[2])
+x = torch.randn(9, 2, 3)
+names = [name for name, _ in make(3, 8, **options).named_parameters()]
+assert names
+for name in names:
+    layer = make(3, 8, **options)
+    freed(layer.get_parameter(name))
+    refused(layer, x)
+layer = make(3, 8, **options)
+stream = Stream(layer.freeze())
+stream(x[0, 0])
+refused(stream, freed(torch.randn(3)))
+refused(layer, freed(torch.randn(9, 2, 3)))
+for name in dict(layer.directions[0].named_parameters(recurse=False)):
+    other = make(3, 8, **options).freeze()
+    stream = Stream(other)
+    stream(x[0, 0])
+    freed(other.directions[0].get_parameter(name))
+    if name == "h0":  # read at the beginning of a sequence only
+        refused(stream.reset)
+    else:
+        refused(stream, x[0, 0])
+"""
+)
+OPERANDS = {
+    "elman": {"x": (4, 3, 2), "W": (5, 5), "h0": (3, 5), "bias": (5,), "U": (5, 2), "c": (5,)},
+    "gru": {"x": (4, 3, 2), "W": (15, 5), "h0": (3, 5), "U": (15, 2), "c": (15,)},
+    "lstm": {"x": (4, 3, 2), "W": (20, 5), "h0": (3, 5), "c0": (3, 5), "U": (20, 2), "c": (20,)},
+    "linear": {"x": (4, 3, 5), "decay": (5,), "h0": (3, 5)},
+}
+BACKENDS = {"elman": RNN.backends, "gru": GRU.backends, "lstm": LSTM.backends}
+BACKENDS["linear"] = LRU.backends
+WEIGHTS = {
+    "RNN": {},
+    "tanh RNN of torch": {"nonlinearity": "tanh", "backend": "torch"},
+    "RNN in a loop": {"backend": "loop"},
+    "GRU": {},
+    "GRU of the reference": {"backend": "reference"},
+    "LSTM": {},
+    "LSTM of torch": {"backend": "torch"},
+    "LRU": {},
+    "MinGRU": {},
+    "ScuRNN": {},
+    "EURNN": {},
+    "NnRNN": {},
+    "DtrivRNN": {},
+}
+
+
+def assert_runs(*arguments):
+    done = python("-W", "ignore", "-c", *arguments)
+    assert done.returncode == 0, done.stderr
 
 
 @needs_kernels
-def test_freed_storage_is_an_error_of_the_kernels():
-    done = python("-W", "ignore", "-c", FREED)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    ("op", "backend"),
+    [(op, backend) for op in OPERANDS for backend in BACKENDS[op]],
+)
+def test_an_op_refuses_operands_whose_storage_was_freed(op, backend):
+    assert_runs(FREED_OPERANDS, op, backend, repr(OPERANDS[op]))
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_layer_refuses_weights_whose_storage_was_freed(name):
+    make = next(word for word in name.split() if hasattr(eigenrnn, word))
+    assert_runs(FREED_WEIGHTS, make, repr(WEIGHTS[name]))

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.layers.packed import LARGE_STEP, addresses, pack_steps, takes_packed_step
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.stepping import Snapshot, addresses, can_read, take_snapshot
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops.compiled import address
@@ -38,7 +38,8 @@ class Stream:
     `torch.compile` or a `torch.func` transform. Steps record gradients only after an input that
     requires one, and stop at `reset` or when the state is set.
 
-    A stream must not be called by two threads at once. Several streams may share one model.
+    A stream must not be called by two threads at once. Several streams may share one model, and
+    another thread may freeze or unfreeze it: each step uses the weights before or after that.
 
     Args:
         model: A recurrent layer of eigenrnn with one direction, a `ResidualStack`, or a
@@ -81,7 +82,7 @@ class Stream:
         self._modules: dict[str, nn.Module] = vars(model)["_modules"]
         batch = () if batch_size is None else (batch_size,)
         self._input_shape = (*batch, self._layer.input_size)
-        self._stack: Any = None  # set if the kernels can compute the next step
+        self._snapshot: Snapshot | None = None  # set if the kernels can compute the next step
         self.reset()
 
     def __call__(
@@ -89,11 +90,11 @@ class Stream:
         x_t: Tensor,  # (M,) or (B, M)
     ) -> Tensor:  # (K,) or (B, K)
         """Process one time step and return its outputs."""
-        stack = self._stack
+        snapshot = self._snapshot
         if (
-            stack is None
+            snapshot is None
             or (self._head is not None and self._modules["head"] is not self._head)
-            or not takes_packed_step(x_t, self._input_shape, self._dtype, torch.is_grad_enabled())
+            or not can_read(x_t, self._input_shape, snapshot.dtype, torch.is_grad_enabled())
             or not is_eager()
             or in_forced_block()
         ):
@@ -101,8 +102,9 @@ class Stream:
         y = x_t.new_empty(self._output_shape)
         B, M, threads = self._sizes
         h, cell, next_h, next_cell = self._places
-        if not stack.step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
-            self._stack = None  # a weight has changed
+        step = snapshot.stack.step
+        if not step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
+            self._snapshot = None  # a weight has changed
             return self._ordinary_step(x_t)
         self._states, self._spare = self._spare, self._states
         self._places = next_h, next_cell, h, cell
@@ -146,7 +148,7 @@ class Stream:
         self._states = kept
         self._spare = spare
         if places is None:
-            self._stack = None
+            self._snapshot = None
         else:
             self._places = places
 
@@ -158,20 +160,17 @@ class Stream:
             for each in states
         )
 
-    def _pack(self) -> bool:
+    def _take_snapshot(self) -> bool:
         """Pack the weights as they are now; return whether that is possible."""
         if not isinstance(self._layer, Stacked) or not self._can_read(self._states):
             return False
-        self._stack = pack_steps(self._layer, self._head)
-        if self._stack is None:
+        snapshot = take_snapshot(self._layer, self._head)
+        if snapshot is None:
             return False
-        self._dtype = self._layer.weight_dtype
-        head = self._head
-        width = head.out_features if isinstance(head, nn.Linear) else self._layer.output_size
-        self._output_shape = (*self._input_shape[:-1], width)
         B = self.batch_size or 1
-        large = B > 1 and B * self._stack.products > LARGE_STEP
-        self._sizes = B, self._layer.input_size, torch.get_num_threads() if large else 1
+        self._output_shape = (*self._input_shape[:-1], snapshot.output_size)
+        self._sizes = B, snapshot.input_size, snapshot.threads(B)
+        self._snapshot = snapshot
         return True
 
     def _ordinary_step(self, x_t: Tensor) -> Tensor:
@@ -184,8 +183,9 @@ class Stream:
         if x_t.shape != self._input_shape:
             raise ValueError(f"expected x_t of shape {self._input_shape}, got {tuple(x_t.shape)}")
         if self._head is not None and self._modules["head"] is not self._head:
-            self._head, self._stack = self._modules["head"], None
-        if self._stack is None and self._pack():
+            self._head = self._modules["head"]
+            self._snapshot = None
+        if self._snapshot is None and self._take_snapshot():
             return self(x_t)
         wanted = any(each.requires_grad for each in (x_t, *self._states))
         with torch.set_grad_enabled(wanted and torch.is_grad_enabled()):

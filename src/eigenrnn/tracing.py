@@ -1,14 +1,17 @@
 """Queries whether torch is tracing, transforming or autocasting the current call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
+from torch.nn import Parameter
 
 __all__ = [
     "autocasts",
+    "check_memory_of",
+    "has_memory",
     "is_batched",
     "is_dual",
     "is_eager",
@@ -66,6 +69,42 @@ def is_eager() -> bool:
         or _jit_trace() is not None
         or forward_ad._current_level >= 0  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     )
+
+
+# An address from here on is no offset into freed storage: none is as large as a terabyte.
+_HIGH_ADDRESS = 1 << 40
+
+
+def has_memory(tensor: Tensor) -> bool:
+    """Whether the numbers of a tensor are in memory.
+
+    They are not if its storage was freed, as sharded training does between two steps, or if the
+    tensor stands for another one, as those of `torch.func.functionalize` do.
+    """
+    place = tensor.data_ptr()
+    if place >= _HIGH_ADDRESS or not tensor.numel():
+        return True
+    # the address of a tensor without memory is its offset
+    return place != tensor.storage_offset() * tensor.itemsize
+
+
+def check_memory_of(tensors: Iterable[Tensor | None]) -> None:
+    """Check that plain tensors are in memory: some functions of torch read freed storage.
+
+    Raises:
+        ValueError: If one is not.
+    """
+    if is_traced():  # then torch has tensors without memory of its own
+        return
+    for tensor in tensors:
+        if type(tensor) not in (Tensor, Parameter) or tensor.is_meta:
+            continue
+        if not has_memory(tensor):
+            raise ValueError(
+                f"expected a tensor with memory, got one of shape {tuple(tensor.shape)} whose "
+                "storage was freed (untyped_storage().resize_(0)): restore it first; sharded "
+                "training (FSDP) does so inside the forward pass of the module that it wraps"
+            )
 
 
 def is_exporting() -> bool:

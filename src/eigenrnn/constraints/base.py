@@ -16,7 +16,7 @@ from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
 from eigenrnn.linalg import at_least_float32, tol
 from eigenrnn.memory import check_memory
-from eigenrnn.tracing import is_exporting, is_exporting_to_onnx, real_tensors
+from eigenrnn.tracing import check_memory_of, is_exporting, is_exporting_to_onnx, real_tensors
 
 __all__ = ["Constraint", "make_constraint", "real_type"]
 
@@ -96,13 +96,14 @@ class Constraint(nn.Module, ABC):
         Raises:
             ValueError: If the constraint needs `advance` and its raw parameters were replaced, for
                 instance by a parametrisation, by pruning or by sharding; or if an export to ONNX
-                cannot read the raw parameters.
+                cannot read the raw parameters; or if their storage was freed.
         """
         if is_exporting() and (is_exporting_to_onnx() or not self.training):
             constant = self._constant()
             if constant is not None:
                 return constant
         self.check_raw()
+        check_memory_of(vars(self)["_parameters"].values())
         if self.device.type == "meta":  # the meta device has no autocast
             return self._matrix()
         with torch.autocast(self.device.type, enabled=False):

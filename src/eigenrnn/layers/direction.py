@@ -16,7 +16,7 @@ from eigenrnn.constraints.base import make_constraint
 from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
-from eigenrnn.tracing import autocasts
+from eigenrnn.tracing import autocasts, check_memory_of
 
 __all__ = ["AbstractDirection", "DirectionConfig", "head_kwargs", "hooks", "without_autocast"]
 
@@ -118,8 +118,13 @@ class AbstractDirection(nn.Module, ABC):
         """The recurrent matrices of a forward pass: the frozen ones, or those of the constraints.
 
         While training with `weight_drop`, dropout is applied to their entries.
+
+        Raises:
+            ValueError: If the storage of a weight was freed. Every forward pass begins here.
         """
-        return self._compute_matrices() if self.frozen is None else self.frozen
+        check_memory_of(vars(self)["_parameters"].values())
+        frozen = self.frozen  # read once: another thread may unfreeze the layer
+        return self._compute_matrices() if frozen is None else frozen
 
     def _cast(self, W: Tensor) -> Tensor:
         """Cast the recurrent matrices to the precision of the other weights.
@@ -134,7 +139,8 @@ class AbstractDirection(nn.Module, ABC):
 
     def matrices(self) -> list[Tensor]:
         """Return each recurrent matrix, without dropout, in the order of `constraints`."""
-        W = self._concatenated() if self.frozen is None else self.frozen
+        frozen = self.frozen
+        W = self._concatenated() if frozen is None else frozen
         return [W] if len(W) == self.hidden_size else list(W.split(self.hidden_size))
 
     def initial_state(self, batch_size: int) -> Tensor:  # (B, S)

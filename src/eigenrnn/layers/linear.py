@@ -24,7 +24,7 @@ from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.ops.linear import BACKENDS, LinearOperands, LinearOptions, evaluate
 from eigenrnn.ops.time_steps import running, without_padding
-from eigenrnn.tracing import autocasts, is_eager
+from eigenrnn.tracing import autocasts, check_memory_of, is_eager
 
 _D = TypeVar("_D", bound="LRUDirection | MinGRUDirection")
 
@@ -37,7 +37,8 @@ class _DiagonalDirection(AbstractDirection):
     has_matrix = False
 
     def matrices(self) -> list[Tensor]:
-        diagonal = self._concatenated() if self.frozen is None else self.frozen
+        frozen = self.frozen
+        diagonal = self._concatenated() if frozen is None else frozen
         return [diagonal.diag()]
 
 
@@ -127,7 +128,7 @@ class LRUDirection(_DiagonalDirection):
         x: Tensor,  # (B, M)
         state: Tensor,  # (B, S)
     ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
-        decay = self._cast(self.weight_hh) if self.frozen is None else self.frozen
+        decay = self._cast(self.weight_hh)
         wide = at_least_float32(x.dtype)
         u, state = F.linear(x, self.weight_ih).to(wide), state.to(wide)
         if decay.is_complex():
@@ -148,6 +149,7 @@ class LRUDirection(_DiagonalDirection):
         return parts.to(self.weight_ih.dtype)
 
     def _concatenated(self) -> Tensor:  # (N,)
+        check_memory_of(self.eigenvalues.parameters())
         return self.eigenvalues.diagonal()
 
     def _output(

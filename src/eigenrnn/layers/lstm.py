@@ -214,9 +214,9 @@ class LSTM(Gated[LSTMDirection]):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Process one time step, as `Stacked.step`; the states are (h, c)."""
         if isinstance(h, tuple) and len(h) == 2:
-            packed = self._packed.step(self, x_t, h)
-            if packed is not None:
-                output, (h_n, c_n) = packed
+            result = self._snapshot.step(self, x_t, h)
+            if result is not None:
+                output, (h_n, c_n) = result
                 return output, (h_n, c_n)
         output, state = super().step(x_t, h)
         return output, _split(state)

@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.errors import check_flag, check_generator
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
-from eigenrnn.layers.packed import PackedSteps
 from eigenrnn.layers.regularisation import (
     NORM_ZONEOUT_DEFAULTS,
     apply_dropout,
@@ -27,6 +26,7 @@ from eigenrnn.layers.sequences import (
     sort_states,
     unsort_states,
 )
+from eigenrnn.layers.stepping import LatestSnapshot
 from eigenrnn.layers.validation import (
     check_dtype,
     check_initializers,
@@ -121,7 +121,7 @@ class Stacked(nn.Module, Generic[_D]):
         self.zoneout = float(config.zoneout)
         self.locked_dropout = locked_dropout
         self.num_directions = 2 if bidirectional else 1
-        self._packed = PackedSteps()
+        self._snapshot = LatestSnapshot()
         sizes = {"input_size": self.input_size, "hidden_size": self.hidden_size}
         config = replace(config, **sizes, zoneout=self.zoneout)
         directions = [make_direction(config) for _ in range(self.num_directions)]
@@ -208,9 +208,9 @@ class Stacked(nn.Module, Generic[_D]):
             ValueError: If the layer is bidirectional, or a shape is wrong.
         """
         if isinstance(h, Tensor):
-            packed = self._packed.step(self, x_t, (h,))
-            if packed is not None:
-                output, (h_n,) = packed
+            result = self._snapshot.step(self, x_t, (h,))
+            if result is not None:
+                output, (h_n,) = result
                 return output, h_n
         if self.bidirectional:
             raise ValueError("expected a layer of one direction, got a bidirectional one")

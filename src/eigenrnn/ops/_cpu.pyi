@@ -119,7 +119,7 @@ class StepperStack:
         layers: Sequence[Stepper],
         head: Stepper | None,
         wide: bool,  # float64
-        weights: Sequence[tuple[dict[str, Any], str]],  # where each packed tensor is
+        weights: Sequence[tuple[dict[str, Any], str, Any, int]],  # holder, key, tensor, version
         empty: Sequence[dict[Any, Any]],  # hooks, which the step would not call
     ) -> None: ...
     @property

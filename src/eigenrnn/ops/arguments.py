@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from eigenrnn.tracing import check_memory_of
+
 __all__ = [
     "NORM_ZONEOUT",
     "Options",
@@ -133,10 +135,11 @@ def mapped_copy(
 
 
 def check_tensors(operands: Any) -> None:
-    """Check that all operands are dense tensors; all but x and W may be None.
+    """Check that all operands are dense tensors in memory; all but x and W may be None.
 
     Raises:
-        TypeError: If one is not.
+        TypeError: If one is not dense.
+        ValueError: If one has no memory.
     """
     for name, value in zip(operands._fields, operands, strict=True):
         if value is None and name not in ("x", "W"):
@@ -148,6 +151,7 @@ def check_tensors(operands: Any) -> None:
         if value.is_quantized or value.is_nested:
             kind = value.dtype if value.is_quantized else "nested tensors"
             raise TypeError(f"expected {name} to be a dense tensor, got one of {kind}")
+    check_memory_of(operands)
 
 
 def check_shapes(operands: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -14,6 +14,7 @@ from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.autograd import Gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import Backend, Call
+from eigenrnn.tracing import has_memory
 
 try:
     # `from eigenrnn.ops import _cpu` would report a missing module as a circular import
@@ -292,27 +293,19 @@ def gradient_buffers(
     return [buffer(name, tensor) if is_needed else None for name, tensor, is_needed in fields]
 
 
-# An address from here on is no offset into freed storage: none is as large as a terabyte.
-_HIGH_ADDRESS = 1 << 40
-
-
 def address(tensor: Tensor) -> int:
     """Return the address of the first number of a tensor; the kernels get no other addresses.
 
     Raises:
         ValueError: If the tensor has no memory.
     """
-    place = tensor.data_ptr()
-    if place >= _HIGH_ADDRESS or not tensor.numel():
-        return place
-    # the address of a tensor without memory is its offset
-    if place == tensor.storage_offset() * tensor.itemsize:
+    if not has_memory(tensor):
         raise ValueError(
             f"expected a tensor with memory, got a {type(tensor).__name__} of shape "
             f"{tuple(tensor.shape)} without: its storage was freed, or it stands for another "
             "tensor, as those of torch.func.functionalize do"
         )
-    return place
+    return tensor.data_ptr()
 
 
 def pointer(tensor: Tensor | None) -> tuple[int, int, int]:

@@ -1,0 +1,178 @@
+"""Single time steps of frozen layers in the compiled kernels, from a snapshot of the weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from eigenrnn.layers.direction import AbstractDirection, hooks
+from eigenrnn.ops.compiled import address, kernels, linear_stepper
+from eigenrnn.ops.dispatch import forced, in_forced_block
+from eigenrnn.tracing import is_eager
+
+__all__ = ["LatestSnapshot", "Snapshot", "addresses", "can_read", "take_snapshot"]
+
+_LARGE_STEP = 1 << 20  # multiply-adds from which several threads share the sequences of a step
+_DTYPES = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The weights of a frozen layer, and of a head, packed for the kernels at one moment.
+
+    A snapshot never changes. Its steps stop once a weight that it was taken of is replaced or
+    written to. Only a write through `.data`, which torch does not record, goes unnoticed.
+
+    Args:
+        stack: The packed weights, a `StepperStack` of the kernels.
+        weights: The tensors that were packed.
+        dtype: Their dtype, which inputs and states share.
+        input_size: The number M of input features.
+        output_size: The number of outputs.
+    """
+
+    stack: Any
+    weights: tuple[Tensor, ...]
+    dtype: torch.dtype
+    input_size: int
+    output_size: int
+
+    def threads(self, batch_size: int) -> int:
+        """Return the number of threads that share a step of several sequences."""
+        is_large = batch_size > 1 and batch_size * self.stack.products > _LARGE_STEP
+        return torch.get_num_threads() if is_large else 1
+
+
+def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
+    """Pack the weights of a frozen layer, and of a head, for steps without gradients.
+
+    Returns:
+        The snapshot, or None if the layer is not frozen or the kernels cannot compute its steps.
+    """
+    directions: list[AbstractDirection] = layer.all_directions()
+    if kernels is None or layer.bidirectional:
+        return None
+    if any(type(direction).stepper is AbstractDirection.stepper for direction in directions):
+        return None
+    if (layer.backend or forced() or "cpu") != "cpu":
+        return None
+    if head is not None and type(head) is not nn.Linear:
+        return None
+    modules: list[nn.Module] = [*directions]
+    if head is not None:
+        modules.append(head)
+    if any(parametrize.is_parametrized(m) or "forward" in vars(m) for m in modules):
+        return None
+    empty = [each for module in modules for each in hooks(module)]
+    if any(empty):
+        return None
+
+    # The versions are noted before the weights are packed: another thread may write to a weight,
+    # or unfreeze the layer, while this one packs. The last line notices that.
+    places = [place for module in modules for place in _places_of_weights(module)]
+    notes = [(holder, name, tensor, _version(tensor)) for holder, name, tensor in places]
+    weights = tuple(tensor for _, _, tensor in places)
+    dtype = layer.weight_dtype
+    if any(direction.frozen is None for direction in directions) or dtype not in _DTYPES:
+        return None
+    if any(w.dtype != dtype or not w.is_cpu or w.is_inference() for w in weights):
+        return None
+    steppers = [direction.stepper() for direction in directions]
+    if None in steppers:
+        return None
+    last = linear_stepper(head.weight, head.bias) if head is not None else None
+    stack = kernels.StepperStack(steppers, last, dtype == torch.float64, notes, empty)
+    if not stack.unchanged():
+        return None
+    output_size = layer.output_size if head is None else head.out_features
+    return Snapshot(stack, weights, dtype, layer.input_size, output_size)
+
+
+def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
+    """Return where the weights of a step are, dictionaries and keys, and the weights."""
+    found: list[tuple[dict[str, Any], str, Tensor]] = []
+    for holder in (vars(module)["_parameters"], vars(module)["_buffers"]):
+        for name, tensor in list(holder.items()):
+            if tensor is not None and name != "h0":
+                found.append((holder, name, tensor))
+    return found
+
+
+def _version(tensor: Tensor) -> int:
+    """Return the number of writes to a tensor; inference tensors do not count them."""
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_grad: bool) -> bool:
+    """Whether the kernels can read a tensor, and autograd does not need it."""
+    return (
+        type(tensor) is Tensor
+        and tensor.shape == shape
+        and tensor.dtype is dtype
+        and tensor.is_contiguous()
+        and tensor.is_cpu
+        and not tensor.is_neg()
+        and not (needs_grad and tensor.requires_grad)
+    )
+
+
+def addresses(states: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[int, int, int, int]:
+    """Return the addresses of the states, the cells, the new states and the new cells."""
+    h, *cell = [address(each) for each in states]
+    next_h, *next_cell = [address(each) for each in new]
+    return h, cell[0] if cell else 0, next_h, next_cell[0] if next_cell else 0
+
+
+class LatestSnapshot:
+    """The latest snapshot of a layer, taken again after each change; copies take their own."""
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LatestSnapshot, ()
+
+    def step(
+        self,
+        layer: Any,
+        x_t: Tensor,  # (B, M) or (M,)
+        states: tuple[Tensor, ...],  # each (L, B, N) or (L, N)
+    ) -> tuple[Tensor, list[Tensor]] | None:  # (B, N) or (N,), and the new states
+        """Return the output and the new states, or None if this needs the ordinary path."""
+        if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
+            return None
+        if x_t.dim() > 2 or not x_t.numel():
+            return None
+        snapshot = self._snapshot  # read once: other threads may step the same layer
+        if snapshot is None:
+            snapshot = take_snapshot(layer)
+            self._snapshot = snapshot
+        if snapshot is None:
+            return None
+        grad = torch.is_grad_enabled()
+        if grad and any(weight.requires_grad for weight in snapshot.weights):
+            return None
+        batch = x_t.shape[:-1]
+        shape = (layer.num_layers, *batch, layer.hidden_size)
+        dtype = snapshot.dtype
+        if not can_read(x_t, (*batch, snapshot.input_size), dtype, grad):
+            return None
+        if not all(can_read(state, shape, dtype, grad) for state in states):
+            return None
+        B = batch[0] if batch else 1
+        y = x_t.new_empty((*batch, snapshot.output_size))
+        new = [x_t.new_empty(shape) for _ in states]
+        if snapshot.stack.step(
+            B,
+            address(x_t),
+            snapshot.input_size,
+            *addresses(states, new),
+            y.data_ptr(),
+            snapshot.threads(B),
+        ):
+            return y, new
+        self._snapshot = None  # a weight has changed
+        return self.step(layer, x_t, states)
