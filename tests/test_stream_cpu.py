@@ -2,6 +2,8 @@
 
 import copy
 import io
+import sys
+import threading
 from functools import partial
 
 import pytest
@@ -554,6 +556,51 @@ def test_a_step_that_fails_leaves_the_stream_as_it_was():
     assert torch.equal(stream.state, before)
     other(x[0])
     assert torch.equal(stream(x[1]), other(x[1]))
+
+
+@pytest.mark.parametrize("make", [RNN, GRU, LSTM], ids=lambda make: make.__name__)
+def test_another_thread_may_freeze_and_thaw_the_layer(make):
+    layer = frozen(make)
+    x = inputs(layer, steps=200)
+    expected = run(Stream(layer), x)
+    finished = threading.Event()
+
+    def freeze_and_thaw():
+        while not finished.is_set():
+            layer.train()  # discards the frozen matrices
+            layer.freeze()
+
+    other = threading.Thread(target=freeze_and_thaw)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # seconds: the threads change places within a step
+    other.start()
+    try:
+        stream = Stream(layer)
+        for _ in range(10):
+            stream.reset()
+            torch.testing.assert_close(run(stream, x), expected)
+    finally:
+        finished.set()
+        other.join()
+        sys.setswitchinterval(interval)
+
+
+def test_a_layer_that_another_thread_thaws_while_its_weights_are_packed_steps_as_before(
+    monkeypatch,
+):
+    layer = frozen()
+    x = inputs(layer)
+    expected = run(Stream(layer), x)
+    direction_class = type(layer.all_directions()[0])
+    stepper = direction_class.stepper
+
+    def stepper_after_a_thaw(direction):
+        packed = stepper(direction)
+        layer.train()
+        return packed
+
+    monkeypatch.setattr(direction_class, "stepper", stepper_after_a_thaw)
+    torch.testing.assert_close(run(Stream(layer), x), expected)
 
 
 FREED = """

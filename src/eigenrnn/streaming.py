@@ -38,8 +38,9 @@ class Stream:
     `torch.compile` or a `torch.func` transform. Steps record gradients only after an input that
     requires one, and stop at `reset` or when the state is set.
 
-    A stream must not be called by two threads at once. Several streams may share one model, and
-    another thread may freeze or unfreeze it: each step uses the weights before or after that.
+    A stream must not be called by two threads at once. Several streams may share one model.
+    Another thread may call `freeze()` or `train()` of the model meanwhile; each step uses the
+    weights from before or after that call.
 
     Args:
         model: A recurrent layer of eigenrnn with one direction, a `ResidualStack`, or a

@@ -97,7 +97,7 @@ def check_memory_of(tensors: Iterable[Tensor | None]) -> None:
     if is_traced():  # then torch has tensors without memory of its own
         return
     for tensor in tensors:
-        if type(tensor) not in (Tensor, Parameter) or tensor.is_meta:
+        if tensor is None or type(tensor) not in (Tensor, Parameter) or tensor.is_meta:
             continue
         if not has_memory(tensor):
             raise ValueError(

@@ -103,7 +103,7 @@ def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Ten
 
 def _version(tensor: Tensor) -> int:
     """Return the number of writes to a tensor; inference tensors do not count them."""
-    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001
 
 
 def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_grad: bool) -> bool:
