@@ -1,6 +1,7 @@
 """Queries whether torch is tracing, transforming or autocasting the current call."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,6 +74,7 @@ def is_eager() -> bool:
 
 # An address from here on is no offset into freed storage: none is as large as a terabyte.
 _HIGH_ADDRESS = 1 << 40
+_PLAIN = frozenset({Tensor, Parameter})  # other classes may have no address at all
 
 
 def has_memory(tensor: Tensor) -> bool:
@@ -88,7 +90,7 @@ def has_memory(tensor: Tensor) -> bool:
     return place != tensor.storage_offset() * tensor.itemsize
 
 
-def check_memory_of(tensors: Iterable[Tensor | None]) -> None:
+def check_memory_of(tensors: Iterable[Any]) -> None:
     """Check that plain tensors are in memory: some functions of torch read freed storage.
 
     Raises:
@@ -97,9 +99,9 @@ def check_memory_of(tensors: Iterable[Tensor | None]) -> None:
     if is_traced():  # then torch has tensors without memory of its own
         return
     for tensor in tensors:
-        if tensor is None or type(tensor) not in (Tensor, Parameter) or tensor.is_meta:
+        if type(tensor) not in _PLAIN or tensor.data_ptr() >= _HIGH_ADDRESS:
             continue
-        if not has_memory(tensor):
+        if not (tensor.is_meta or has_memory(tensor)):
             raise ValueError(
                 f"expected a tensor with memory, got one of shape {tuple(tensor.shape)} whose "
                 "storage was freed (untyped_storage().resize_(0)): restore it first; sharded "
