@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from eigenrnn import AveragedModel, constrain
+from eigenrnn import AveragedModel, Stream, constrain
 from eigenrnn.constraints import Exponential, ScaledCayley, Schur
-from eigenrnn.layers import GRU, RNN, AsRNN, NnRNN
+from eigenrnn.layers import GRU, LSTM, RNN, AsRNN, LSTMCell, NnRNN, RNNCell
 from eigenrnn.models import LanguageModel
 
 
@@ -84,6 +84,46 @@ def test_the_average_of_another_model_is_refused(other):
     averaged = AveragedModel(RNN(2, 3))
     with pytest.raises(ValueError, match="expected the model whose weights are averaged"):
         averaged.update_parameters(other)
+
+
+NOT_DENSE = {
+    "nested": lambda: torch.nested.nested_tensor([torch.randn(2), torch.randn(2)]),
+    "jagged": lambda: torch.nested.nested_tensor(
+        [torch.randn(2), torch.randn(1)], layout=torch.jagged
+    ),
+    "csr": lambda: torch.randn(2, 2).to_sparse_csr(),
+    "coo": lambda: torch.randn(2, 2).to_sparse(),
+}
+STEPPING = {
+    "cell": lambda: RNNCell(2, 3),
+    "LSTM cell": lambda: LSTMCell(2, 3),
+    "step": lambda: RNN(2, 3).step,
+    "step of a frozen layer": lambda: RNN(2, 3).freeze().step,
+    "stream": lambda: Stream(RNN(2, 3), 2),
+    "stream of a frozen layer": lambda: Stream(GRU(2, 3).freeze(), 2),
+    "layer": lambda: RNN(2, 3),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*prototype.*", "ignore:.*beta.*")
+@pytest.mark.parametrize("x", NOT_DENSE.values(), ids=NOT_DENSE)
+@pytest.mark.parametrize("make", STEPPING.values(), ids=STEPPING)
+def test_only_dense_inputs_are_accepted(make, x):
+    with pytest.raises(TypeError, match=r"expected (input|x_t) to be a dense tensor, got"):
+        make()(x())
+
+
+@pytest.mark.filterwarnings("ignore:.*prototype.*", "ignore:.*beta.*")
+@pytest.mark.parametrize("h0", NOT_DENSE.values(), ids=NOT_DENSE)
+def test_only_dense_states_are_accepted(h0):
+    with pytest.raises(TypeError, match="expected the initial states to be a dense tensor, got"):
+        RNN(2, 2).freeze().step(torch.randn(2, 2), h0())
+
+
+@pytest.mark.parametrize("model", [RNN(2, 3), LSTM(2, 3).freeze()], ids=["RNN", "frozen LSTM"])
+def test_the_states_of_a_stream_fit_into_memory(model):
+    with pytest.raises(ValueError, match=f"expected the states of {10**12} sequences to fit"):
+        Stream(model, 10**12)
 
 
 def test_the_advice_for_an_odd_size_works():

@@ -10,6 +10,7 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.stepping import Snapshot, addresses, can_read, take_snapshot
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
+from eigenrnn.memory import check_memory
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops.compiled import address
 from eigenrnn.ops.dispatch import in_forced_block
@@ -54,7 +55,8 @@ class Stream:
         state: :math:`(L, N)`, or :math:`(L, B, N)`, as h_n of the layer; of an LSTM a pair (h, c).
     Raises:
         TypeError: If the model is none of ours, or an input has another dtype than the weights.
-        ValueError: If the layer is bidirectional, or a shape is wrong.
+        ValueError: If the layer is bidirectional, a shape is wrong, or the states of the sequences
+            do not fit into memory.
     Example:
         >>> layer = RNN(2, 8).freeze()
         >>> stream, x = Stream(layer), torch.randn(5, 2)
@@ -76,6 +78,7 @@ class Stream:
             raise ValueError("expected a layer of one direction, got a bidirectional one")
         if batch_size is not None:
             check_positive_integer("batch_size", batch_size)
+            _check_memory(layer.initial_state(), batch_size)
         self.model = model
         self.batch_size = batch_size
         self._layer: Stacked[Any] | ResidualStack = layer
@@ -198,6 +201,17 @@ class Stream:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.model, self.batch_size, self.state)
+
+
+def _check_memory(state: State, batch_size: int) -> None:
+    """Check that the states of all sequences fit into memory, given the state of one.
+
+    Raises:
+        ValueError: If they do not.
+    """
+    states = state if isinstance(state, tuple) else (state,)
+    needed = 3 * batch_size * sum(each.nbytes for each in states)  # old, new, and while copying
+    check_memory(needed, f"the states of {batch_size} sequences", "take a smaller batch_size")
 
 
 def _restore(model: Model, batch_size: int | None, state: State) -> Stream:

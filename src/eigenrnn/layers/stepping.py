@@ -108,15 +108,18 @@ def _version(tensor: Tensor) -> int:
 
 def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_grad: bool) -> bool:
     """Whether the kernels can read a tensor, and autograd does not need it."""
-    return (
-        type(tensor) is Tensor
-        and tensor.shape == shape
-        and tensor.dtype is dtype
-        and tensor.is_contiguous()
-        and tensor.is_cpu
-        and not tensor.is_neg()
-        and not (needs_grad and tensor.requires_grad)
-    )
+    try:
+        return (
+            type(tensor) is Tensor
+            and tensor.shape == shape
+            and tensor.dtype is dtype
+            and tensor.is_contiguous()
+            and tensor.is_cpu
+            and not tensor.is_neg()
+            and not (needs_grad and tensor.requires_grad)
+        )
+    except RuntimeError:  # nested tensors have no shape, and compressed sparse ones no strides
+        return False
 
 
 def addresses(states: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[int, int, int, int]:
@@ -144,7 +147,7 @@ class LatestSnapshot:
         """Return the output and the new states, or None if this needs the ordinary path."""
         if not is_eager() or in_forced_block() or type(x_t) is not Tensor:
             return None
-        if x_t.dim() > 2 or not x_t.numel():
+        if x_t.is_nested or x_t.dim() > 2 or not x_t.numel():
             return None
         snapshot = self._snapshot  # read once: other threads may step the same layer
         if snapshot is None:

@@ -126,8 +126,7 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
-    if x.layout != torch.strided:
-        raise TypeError(f"expected input to be a dense tensor, got {x.layout}")
+    check_dense("input", x)
     if x.dim() not in (2, 3):
         raise ValueError(f"expected input of 2 or 3 dimensions, got shape {tuple(x.shape)}")
     if x.shape[-1] != input_size:
@@ -147,15 +146,31 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
         )
 
 
+def check_dense(name: str, tensor: Tensor) -> None:
+    """Check that a tensor is dense: not sparse, and not nested.
+
+    Raises:
+        TypeError: If it is not.
+    """
+    if tensor.is_nested:
+        raise TypeError(
+            f"expected {name} to be a dense tensor, got a nested tensor; pad it, or pack it with "
+            "torch.nn.utils.rnn.pack_sequence"
+        )
+    if tensor.layout != torch.strided:
+        raise TypeError(f"expected {name} to be a dense tensor, got {tensor.layout}")
+
+
 def check_step(x_t: object) -> None:
     """Check the rank of one time step of a sequence or of a batch of sequences.
 
     Raises:
         ValueError: If the rank is wrong.
-        TypeError: If it is not a tensor.
+        TypeError: If it is not a dense tensor.
     """
     if not isinstance(x_t, Tensor):
         raise TypeError(f"expected x_t to be a tensor, got {type(x_t).__name__}")
+    check_dense("x_t", x_t)
     if x_t.dim() not in (1, 2):
         raise ValueError(f"expected x_t of shape (B, M) or (M,), got {tuple(x_t.shape)}")
 
@@ -188,8 +203,7 @@ def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         kind = type(h0).__name__
         hint = ": only an LSTM has a pair of states" if isinstance(h0, tuple) else ""
         raise TypeError(f"expected the initial states to be a tensor, got {kind}{hint}")
-    if h0.layout != torch.strided:
-        raise TypeError(f"expected the initial states to be a dense tensor, got {h0.layout}")
+    check_dense("the initial states", h0)
     if h0.shape != shape:
         raise ValueError(f"expected initial states of shape {shape}, got {tuple(h0.shape)}")
     if h0.dtype != dtype and not autocasts(h0.device.type):
