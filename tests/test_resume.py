@@ -1,5 +1,7 @@
 """Interrupted runs, once resumed, equal uninterrupted ones."""
 
+import errno
+import fcntl
 import io
 import os
 import platform
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +23,7 @@ import training_run
 from eigenrnn.errors import WriteError
 from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, NonFiniteLossError
 from eigenrnn.experiments.training import Callback, Dynamics, checkpoint, loop
+from eigenrnn.experiments.training.run_folder import locked
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 NO_TIMES = {"seconds": 0.0, "processor_seconds": 0.0}
@@ -560,3 +564,61 @@ def test_a_pipe_in_place_of_the_result_is_refused(tmp_path):
 def test_resume_with_overwrite_raises(tmp_path):
     with pytest.raises(ValueError, match="expected resume or overwrite, got both"):
         small_fit(tmp_path, resume=True, overwrite=True)
+
+
+def refuse_locks(monkeypatch, number):
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_folder_on_a_file_system_without_locks_is_locked_by_a_file(
+    monkeypatch, tmp_path, number
+):
+    refuse_locks(monkeypatch, number)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with locked(tmp_path):
+            assert (tmp_path / ".lock.process").exists()
+            with (
+                pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()}"),
+                locked(tmp_path),
+            ):
+                pass
+    assert ["has no locks" in str(each.message) for each in caught] == [True, True]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_fails_names_its_file(monkeypatch, tmp_path):
+    refuse_locks(monkeypatch, errno.EIO)
+    with (
+        pytest.raises(OSError, match=r"cannot lock .*\.lock: Input/output error"),
+        locked(tmp_path),
+    ):
+        pass
+
+
+def test_a_lock_that_belongs_to_another_user_is_named(monkeypatch, tmp_path):
+    (tmp_path / ".lock").touch()
+    refuse_locks(monkeypatch, errno.EACCES)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with (
+        pytest.raises(PermissionError, match=r"expected to be allowed to write to .*\.lock"),
+        locked(tmp_path),
+    ):
+        pass
+
+
+def test_a_planted_link_is_no_lock(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("text")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.lock").symlink_to(victim)
+    with (
+        pytest.raises(OSError, match=r"expected .*\.lock to be a file, got a symbolic link"),
+        locked(tmp_path / "run"),
+    ):
+        pass
+    assert victim.read_text() == "text"

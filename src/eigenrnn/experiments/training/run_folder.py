@@ -1,8 +1,10 @@
 """The folder of a run: its files, their readers and writers, and its lock."""
 
+import errno
 import json
 import os
 import platform
+import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -10,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_origin
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from torch import Tensor
 
 from eigenrnn.atomic import add_filename_to_errors, write_atomically
@@ -39,6 +41,9 @@ from eigenrnn.experiments.training.run_key import RunKey
 from eigenrnn.experiments.training.training_state import BestModel
 
 __all__ = ["RunFolder", "locked"]
+
+# What a file system without locks answers: none at all, none of this kind, or none left.
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 _CONFIG: dict[str, Any] = {
     **{"task": dict, "network": dict, "parameters": int},
@@ -396,34 +401,73 @@ def _of_this_version(path: Path) -> dict[str, Any]:
 def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
     """Lock a folder against other processes; it is created if it does not exist.
 
-    The operating system holds the lock, so a killed process leaves none behind.
+    The operating system holds the lock, so a killed process leaves none behind. Some network file
+    systems have no locks; there a file with the number of the process replaces it, and a warning
+    says so.
 
     Args:
         folder: The folder.
         patience: How many seconds to wait for another process.
     Raises:
         FolderInUseError: If another process holds the lock; the message names it.
+        OSError: If the folder cannot be locked; the message names the file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    file, holder = folder / ".lock", folder / ".lock.json"
-    lock = FileLock(file)
-    try:
-        lock.acquire(timeout=patience)
-    except Timeout:
-        raise FolderInUseError(
-            f"{folder} is in use by {_lock_owner(holder)}: wait until it ends, or choose another "
-            "folder"
-        ) from None
+    file = folder / ".lock"
+    holder = folder / ".lock.json"
+    lock = _acquire(file, holder, patience)
     try:
         since = datetime.now().astimezone().isoformat(" ", "seconds")
         write_json(holder, {"pid": os.getpid(), "host": platform.node(), "since": since})
         yield
     finally:
         holder.unlink(missing_ok=True)
-        file.unlink(
-            missing_ok=True
-        )  # before the release, after which another process may create it
+        # before the release, after which another process may create it
+        file.unlink(missing_ok=True)
         lock.release()
+
+
+def _acquire(file: Path, holder: Path, patience: float) -> BaseFileLock:
+    """Acquire the lock of a folder, with the locks of the operating system if it has any.
+
+    Raises:
+        FolderInUseError: If another process holds the lock.
+        PermissionError: If the lock belongs to another user.
+        OSError: If the folder cannot be locked.
+    """
+    if file.is_symlink():
+        raise OSError(
+            f"expected {file} to be a file, got a symbolic link: remove it and try again"
+        )
+    lock = FileLock(file, fallback_to_soft=False)
+    try:
+        try:
+            lock.acquire(timeout=patience)
+        except OSError as error:
+            if isinstance(error, Timeout) or error.errno not in _NO_LOCKS:
+                raise
+            warnings.warn(
+                f"the file system of {file.parent} has no locks: {file.name}.process replaces "
+                "them, which every process has to see",
+                stacklevel=4,
+            )
+            lock = SoftFileLock(file.with_name(f"{file.name}.process"))
+            lock.acquire(timeout=patience)
+    except Timeout:
+        if file.exists() and not os.access(file, os.R_OK | os.W_OK):
+            raise PermissionError(
+                f"expected to be allowed to write to {file}, which locks the folder; change its "
+                "permissions, or choose another folder"
+            ) from None
+        raise FolderInUseError(
+            f"{file.parent} is in use by {_lock_owner(holder)}: wait until it ends, or choose "
+            "another folder"
+        ) from None
+    except OSError as error:
+        raise OSError(
+            f"cannot lock {file}: {error.strerror or error}; choose a folder elsewhere"
+        ) from error
+    return lock
 
 
 def _lock_owner(holder: Path) -> str:
