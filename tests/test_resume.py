@@ -591,6 +591,29 @@ def test_a_folder_on_a_file_system_without_locks_is_locked_by_a_file(
     assert not list(tmp_path.iterdir())
 
 
+LOCK_AND_DIE = """
+import errno, fcntl, os, pathlib, sys, warnings
+from eigenrnn.experiments.training.run_folder import locked
+
+def flock(*_):
+    raise OSError(errno.ENOLCK, "")
+
+fcntl.flock = flock
+warnings.simplefilter("ignore")
+with locked(pathlib.Path(sys.argv[1])):
+    os._exit(0)
+"""
+
+
+def test_the_lock_file_of_a_process_that_died_is_removed(monkeypatch, tmp_path):
+    subprocess.run([sys.executable, "-c", LOCK_AND_DIE, tmp_path], check=True)
+    assert (tmp_path / ".lock.process").exists()
+    refuse_locks(monkeypatch, errno.ENOLCK)
+    with pytest.warns(UserWarning, match="has no locks"), locked(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_lock_that_fails_names_its_file(monkeypatch, tmp_path):
     refuse_locks(monkeypatch, errno.EIO)
     with (

@@ -54,7 +54,8 @@ class Stream:
         y_t: :math:`(K,)`, or :math:`(B, K)`; without a head K is the output size of the layer.
         state: :math:`(L, N)`, or :math:`(L, B, N)`, as h_n of the layer; of an LSTM a pair (h, c).
     Raises:
-        TypeError: If the model is none of ours, or an input has another dtype than the weights.
+        TypeError: If the model is none of ours, or an input is not dense or has another dtype than
+            the weights.
         ValueError: If the layer is bidirectional, a shape is wrong, or the states of the sequences
             do not fit into memory.
     Example:
@@ -210,7 +211,9 @@ def _check_memory(state: State, batch_size: int) -> None:
         ValueError: If they do not.
     """
     states = state if isinstance(state, tuple) else (state,)
-    needed = 3 * batch_size * sum(each.nbytes for each in states)  # old, new, and while copying
+    needed = (
+        3 * batch_size * sum(each.nbytes for each in states)
+    )  # three: old, new and copied ones
     check_memory(needed, f"the states of {batch_size} sequences", "take a smaller batch_size")
 
 

@@ -1,7 +1,6 @@
 """Queries whether torch is tracing, transforming or autocasting the current call."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,7 +89,7 @@ def has_memory(tensor: Tensor) -> bool:
     return place != tensor.storage_offset() * tensor.itemsize
 
 
-def check_memory_of(tensors: Iterable[Any]) -> None:
+def check_memory_of(tensors: Iterable[Tensor | None]) -> None:
     """Check that plain tensors are in memory: some functions of torch read freed storage.
 
     Raises:
@@ -99,7 +98,9 @@ def check_memory_of(tensors: Iterable[Any]) -> None:
     if is_traced():  # then torch has tensors without memory of its own
         return
     for tensor in tensors:
-        if type(tensor) not in _PLAIN or tensor.data_ptr() >= _HIGH_ADDRESS:
+        if tensor is None or type(tensor) not in _PLAIN:
+            continue
+        if tensor.data_ptr() >= _HIGH_ADDRESS:  # nearly always, so nothing else is asked
             continue
         if not (tensor.is_meta or has_memory(tensor)):
             raise ValueError(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.memory import check_memory
+from eigenrnn.ops.arguments import check_dense
 from eigenrnn.tracing import autocasts
 
 __all__ = [
@@ -144,21 +145,6 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
             f"expected input of {dtype}, the dtype of the weights, got {x.dtype}: "
             f"convert with input.to({dtype}){alternative}"
         )
-
-
-def check_dense(name: str, tensor: Tensor) -> None:
-    """Check that a tensor is dense: not sparse, and not nested.
-
-    Raises:
-        TypeError: If it is not.
-    """
-    if tensor.is_nested:
-        raise TypeError(
-            f"expected {name} to be a dense tensor, got a nested tensor; pad it, or pack it with "
-            "torch.nn.utils.rnn.pack_sequence"
-        )
-    if tensor.layout != torch.strided:
-        raise TypeError(f"expected {name} to be a dense tensor, got {tensor.layout}")
 
 
 def check_step(x_t: object) -> None:

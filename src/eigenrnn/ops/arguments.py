@@ -19,6 +19,7 @@ __all__ = [
     "NORM_ZONEOUT",
     "Options",
     "check_batch_sizes",
+    "check_dense",
     "check_dtypes",
     "check_flags",
     "check_shapes",
@@ -146,12 +147,25 @@ def check_tensors(operands: Any) -> None:
             continue
         if not isinstance(value, Tensor):
             raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
-        if value.layout != torch.strided:
-            raise TypeError(f"expected {name} to be a dense tensor, got one of {value.layout}")
-        if value.is_quantized or value.is_nested:
-            kind = value.dtype if value.is_quantized else "nested tensors"
-            raise TypeError(f"expected {name} to be a dense tensor, got one of {kind}")
+        check_dense(name, value)
     check_memory_of(operands)
+
+
+def check_dense(name: str, tensor: Tensor) -> None:
+    """Check that a tensor is dense: not nested, sparse or quantised.
+
+    Raises:
+        TypeError: If it is not.
+    """
+    if tensor.is_nested:
+        raise TypeError(
+            f"expected {name} to be a dense tensor, got one of nested tensors: pad them, or pack "
+            "them with torch.nn.utils.rnn.pack_sequence"
+        )
+    if tensor.layout != torch.strided:
+        raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
+    if tensor.is_quantized:
+        raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.dtype}")
 
 
 def check_shapes(operands: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:

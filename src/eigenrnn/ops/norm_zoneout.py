@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from eigenrnn.ops.arguments import check_dense
+
 __all__ = [
     "EPSILON",
     "Norm",
@@ -120,8 +122,7 @@ def check_zoneout_rate(zoneout: object) -> None:
 def _check(name: str, tensor: object, shape: tuple[int, ...], device: torch.device) -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
-    if tensor.layout != torch.strided:
-        raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
+    check_dense(name, tensor)
     if tensor.shape != shape:
         raise ValueError(f"expected {name} to have shape {shape}, got {tuple(tensor.shape)}")
     if tensor.device != device:

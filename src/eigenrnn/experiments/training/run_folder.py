@@ -402,8 +402,8 @@ def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
     """Lock a folder against other processes; it is created if it does not exist.
 
     The operating system holds the lock, so a killed process leaves none behind. Some network file
-    systems have no locks; there a file with the number of the process replaces it, and a warning
-    says so.
+    systems have no locks. There a file that names the process marks the folder as in use, with a
+    warning; the next process removes it if that process has ended on the same machine.
 
     Args:
         folder: The folder.
@@ -432,7 +432,7 @@ def _acquire(file: Path, holder: Path, patience: float) -> BaseFileLock:
 
     Raises:
         FolderInUseError: If another process holds the lock.
-        PermissionError: If the lock belongs to another user.
+        PermissionError: If the file of the lock cannot be written to.
         OSError: If the folder cannot be locked.
     """
     if file.is_symlink():
@@ -446,12 +446,13 @@ def _acquire(file: Path, holder: Path, patience: float) -> BaseFileLock:
         except OSError as error:
             if isinstance(error, Timeout) or error.errno not in _NO_LOCKS:
                 raise
+            marker = file.with_name(f"{file.name}.process")
             warnings.warn(
-                f"the file system of {file.parent} has no locks: {file.name}.process replaces "
-                "them, which every process has to see",
+                f"the file system of {file.parent} has no locks: the file {marker.name} marks the "
+                "folder as in use",
                 stacklevel=4,
             )
-            lock = SoftFileLock(file.with_name(f"{file.name}.process"))
+            lock = SoftFileLock(marker)
             lock.acquire(timeout=patience)
     except Timeout:
         if file.exists() and not os.access(file, os.R_OK | os.W_OK):
