@@ -13,13 +13,16 @@ import threading
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from rich.console import Console
+from torch import Tensor
 
 import training_run
+from eigenrnn.constraints import Exponential
 from eigenrnn.errors import WriteError
 from eigenrnn.experiments.errors import CheckpointError, FolderInUseError, NonFiniteLossError
 from eigenrnn.experiments.training import Callback, Dynamics, checkpoint, loop
@@ -378,6 +381,92 @@ def test_a_checkpoint_that_lacks_a_part_raises(tmp_path, part):
         caught.value
     )
     assert "overwrite=True" in str(caught.value)
+
+
+def tensors_of(content, part):
+    """Return the dict or list that holds the tensors of one part of a checkpoint."""
+    if part == "model":
+        return content["train_step"]["model"]
+    if part == "best":
+        return content["best"]["model"]
+    if part == "optimiser":
+        return content["train_step"]["optimisers"][0]["state"][0]
+    return content["train_step"]["average"]["means"]
+
+
+def replace_a_tensor(path, part, replacement):
+    """Replace the largest tensor of one part of a checkpoint."""
+    content = checkpoint.load(path)
+    tensors = tensors_of(content, part)
+    names = range(len(tensors)) if isinstance(tensors, list) else list(tensors)
+    largest = max(names, key=lambda name: tensors[name].numel())
+    tensors[largest] = replacement(tensors[largest])
+    checkpoint.save(path, content)
+
+
+PARTS = ["model", "best", "optimiser", "average"]
+
+
+def averaged_fit(directory, steps, **options):
+    """Train with a mean of the parameters, which a moving base does not allow."""
+    settings = small_settings(steps, eval_every=1, average_after=1)
+    model = small_model(constraint=partial(Exponential, period=None))
+    return small_fit(directory, settings, model=model, **options)
+
+
+@pytest.fixture
+def averaging(monkeypatch):
+    """Average from the first evaluation on."""
+
+    def start(self, *_, **__):
+        if not self.train_step.average.is_active:
+            self.train_step.average.start()
+
+    monkeypatch.setattr(loop.TrainingLoop, "_update_schedules", start)
+
+
+@pytest.mark.usefixtures("averaging")
+@pytest.mark.parametrize("part", PARTS)
+def test_a_checkpoint_of_other_shapes_raises(tmp_path, part):
+    averaged_fit(tmp_path, 2)
+    replace_a_tensor(tmp_path / "last.pt", part, lambda old: torch.zeros(*old.shape, 2))
+    with pytest.raises(CheckpointError, match=r"expected .* of shape .* got") as caught:
+        averaged_fit(tmp_path, 4, resume=True)
+    assert str(tmp_path / "last.pt") in str(caught.value)
+    assert "overwrite=True" in str(caught.value)
+
+
+@pytest.mark.usefixtures("averaging")
+@pytest.mark.parametrize("part", PARTS)
+def test_a_checkpoint_with_a_sparse_tensor_raises(tmp_path, part):
+    averaged_fit(tmp_path, 2)
+    path = tmp_path / "last.pt"
+    replace_a_tensor(path, part, Tensor.to_sparse)
+    with pytest.raises(CheckpointError, match="only dense tensors") as caught:
+        averaged_fit(tmp_path, 4, resume=True)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_exhausted_memory_names_the_remedy_and_the_run_can_be_resumed(tmp_path, error):
+    settings = small_settings(8, checkpoint_every=2)
+    with pytest.raises(MemoryError, match="smaller batch_size") as caught:
+        small_fit(tmp_path, settings, callbacks=[Interrupt(5, error)])
+    assert f"the last good checkpoint is {tmp_path / 'last.pt'}" in str(caught.value)
+    assert small_fit(tmp_path, settings, resume=True).steps == 8
+
+
+def test_another_error_of_torch_is_unchanged(tmp_path):
+    with pytest.raises(RuntimeError, match="unrelated"):
+        small_fit(tmp_path, callbacks=[Interrupt(5, RuntimeError("unrelated"))])
 
 
 def test_best_pt_in_place_of_last_pt_raises(tmp_path):

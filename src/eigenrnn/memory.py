@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-__all__ = ["check_memory", "free_memory"]
+import torch
+
+__all__ = ["check_memory", "free_memory", "is_out_of_memory"]
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -33,6 +35,14 @@ def check_memory(needed: int, what: str, remedy: str) -> None:
             f"expected {what} to fit into the {free / _GIB:.2f} GiB of memory that are free, "
             f"got an estimate of {needed / _GIB:.2f} GiB; {remedy}"
         )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the memory of the machine or of a device is exhausted."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    # torch's allocator on a CPU raises a plain RuntimeError
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
 
 
 def _machine_free() -> int | None:

@@ -58,13 +58,24 @@ class ParameterMean:
         return {"steps": self._steps, "means": self._means}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `state_dict`."""
+        """Restore a state returned by `state_dict`.
+
+        Raises:
+            KeyError: If a part is missing.
+            ValueError: If the means differ from the parameters in number or in shape.
+        """
         self._steps, means = state["steps"], state["means"]
         if means is None:
             self._means = None
             return
-        pairs = zip(means, self._parameters, strict=True)
-        self._means = [mean.to(parameter) for mean, parameter in pairs]
+        restored: list[Tensor] = []
+        for mean, parameter in zip(means, self._parameters, strict=True):
+            if mean.shape != parameter.shape:
+                raise ValueError(
+                    f"expected a mean of shape {tuple(parameter.shape)}, got {tuple(mean.shape)}"
+                )
+            restored.append(mean.to(parameter))
+        self._means = restored
 
     @torch.no_grad()
     def _copy_to_parameters(self, values: Sequence[Tensor]) -> None:

@@ -2,11 +2,12 @@
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.errors import CheckpointError
@@ -43,7 +44,7 @@ def load(path: str | Path, *keys: str) -> dict[str, Any]:
 
     Raises:
         CheckpointError: If the file is missing, truncated, damaged, not a checkpoint, of a newer
-            format, or lacks a key; the message says which.
+            format, lacks a key, or holds a tensor that is not dense; the message says which.
     """
     path = Path(path)
     _verify(path)
@@ -68,7 +69,25 @@ def load(path: str | Path, *keys: str) -> dict[str, Any]:
             f"{path} has no {' and no '.join(missing)}, but {present or 'nothing'}: it is a "
             "different kind of checkpoint, or damaged"
         )
+    for tensor in _tensors(state):
+        if tensor.layout is not torch.strided:
+            raise CheckpointError(
+                f"expected only dense tensors in the checkpoint {path}, got one of layout "
+                f"{tensor.layout}: the file is damaged, or eigenrnn did not write it"
+            )
     return cast("dict[str, Any]", state)
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    """Iterate over the tensors in nested dicts, lists and tuples."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for entry in cast("Mapping[Any, object]", value).values():
+            yield from _tensors(entry)
+    elif isinstance(value, list | tuple):
+        for entry in cast("list[object]", value):
+            yield from _tensors(entry)
 
 
 def _verify(path: Path) -> None:

@@ -25,7 +25,7 @@ from eigenrnn.experiments.training.progress import RunProgress, plain_console
 from eigenrnn.experiments.training.result import Result, selection_metric
 from eigenrnn.experiments.training.run_folder import RunFolder, locked
 from eigenrnn.experiments.training.settings import Settings
-from eigenrnn.experiments.training.train_step import TrainStep
+from eigenrnn.experiments.training.train_step import TrainStep, check_shapes
 from eigenrnn.experiments.training.training_state import BestModel, TrainingState
 
 __all__ = ["fit"]
@@ -77,6 +77,8 @@ def fit(
         CheckpointError: If the checkpoint to resume from is damaged, or of an earlier version.
         WriteError: If a file cannot be written; its previous content is unchanged.
         NonFiniteLossError: If a loss or a gradient is not finite; the last checkpoint is intact.
+        MemoryError: If the memory of the machine or of the device is exhausted; the last
+            checkpoint is intact.
         ValueError: If the run to resume differs or its result is damaged, if both `resume` and
             `overwrite` are set, if the processes cannot share a batch evenly, if the states of a
             batch do not fit into memory, if the model has no trainable parameters, or if
@@ -173,7 +175,7 @@ def _restore(
     """Restore the state of a checkpoint, if there is one, and its `best.pt`.
 
     Raises:
-        CheckpointError: If the checkpoint lacks a part.
+        CheckpointError: If the checkpoint lacks a part, or is of a model of other shapes.
     """
     if checkpoint is None:
         return TrainingState(), None
@@ -181,6 +183,8 @@ def _restore(
         train_step.load_state_dict(checkpoint["train_step"])
         state = TrainingState.from_checkpoint(checkpoint["state"])
         best = BestModel.from_checkpoint(checkpoint["best"])
+        if best is not None:
+            check_shapes(best.model, train_step.model.state_dict())
     if train_step.fabric.is_global_zero:  # `best.pt` may be of a later step, now taken again
         files.best.unlink(missing_ok=True) if best is None else files.write_best(best)
     return state, best
@@ -188,14 +192,15 @@ def _restore(
 
 @contextmanager
 def _checkpoint_errors(path: Path) -> Generator[None]:
-    """Raise `CheckpointError`, naming the file, if a part of the checkpoint is missing.
+    """Raise `CheckpointError`, naming the file, if a part of the checkpoint does not fit.
 
     Raises:
-        CheckpointError: If a part is missing.
+        CheckpointError: If a part is missing, or has another type, length or shape.
     """
     try:
         yield
-    except (KeyError, TypeError, AttributeError) as error:
+    # ValueError from the optimisers, RuntimeError from `Module.load_state_dict`
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         cause = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(
             f"cannot resume from the checkpoint {path}: {cause}; replace it, or start a new run "

@@ -31,6 +31,7 @@ from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.experiments.training.signals import DeferredSignals
 from eigenrnn.experiments.training.train_step import TrainStep
 from eigenrnn.experiments.training.training_state import BestModel, TrainingState
+from eigenrnn.memory import is_out_of_memory
 
 __all__ = ["TrainingLoop"]
 
@@ -71,6 +72,8 @@ class TrainingLoop:
 
         Raises:
             NonFiniteLossError: If a loss or a gradient is not finite.
+            MemoryError: If the memory of the machine or of the device is exhausted.
+            RuntimeError: Any other error of torch, unchanged.
         """
         device = self.train_step.fabric.device
         with ExitStack() as stack:
@@ -87,6 +90,14 @@ class TrainingLoop:
                 is_early = self._take_steps(signals)
             except NonFiniteLossError as error:
                 raise NonFiniteLossError(f"{error}; {self._last_checkpoint()}") from None
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise MemoryError(
+                    f"expected step {self.state.step + 1} and its evaluation to fit into memory, "
+                    "got an allocation that failed: use a smaller batch_size, eval_batch_size or "
+                    f"network; {self._last_checkpoint()}"
+                ) from error
         # Only here: a signal may also arrive in the last step or the last evaluation.
         result = self._result(signal=self._signal_of_any(signals.number), is_early=is_early)
         if result.interrupted:
