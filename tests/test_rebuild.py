@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -369,6 +370,13 @@ def test_a_model_larger_than_its_weights_is_not_built(
 
 
 # errors
+
+
+def test_a_long_path_in_an_error_is_whole(run, monkeypatch):
+    folder, path = run(), "/".join(["data" * 50] * 9)
+    monkeypatch.setattr(rebuild, "_build", Mock(side_effect=FileNotFoundError(f"no file {path}")))
+    with pytest.raises(ValueError, match=f"no file {path}$"):
+        load(folder)
 
 
 def test_a_folder_without_a_run_is_rejected(tmp_path):

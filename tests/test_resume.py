@@ -650,6 +650,13 @@ def test_a_pipe_in_place_of_the_result_is_refused(tmp_path):
         small_fit(tmp_path, FOUR, resume=True)
 
 
+def test_a_folder_whose_name_is_not_utf8_is_refused_before_it_is_created(tmp_path):
+    folder = tmp_path / os.fsdecode(b"run\xff")
+    with pytest.raises(ValueError, match=r"expected a path in UTF-8, got the bytes .*run\\xff"):
+        small_fit(folder)
+    assert not list(tmp_path.iterdir())
+
+
 def test_resume_with_overwrite_raises(tmp_path):
     with pytest.raises(ValueError, match="expected resume or overwrite, got both"):
         small_fit(tmp_path, resume=True, overwrite=True)

@@ -17,7 +17,7 @@ from eigenrnn import __version__
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_installed
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing, SeriesPreprocessing
-from eigenrnn.experiments.training.files import write_json
+from eigenrnn.experiments.training.files import check_utf8, write_json
 from eigenrnn.layers import GRU, LSTM, RNN
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import LanguageModel, SequenceModel
@@ -36,10 +36,11 @@ def check_export(path: str | Path) -> None:
     """Check the name of an exported file, and that the packages for it are installed.
 
     Raises:
-        ValueError: If its suffix is unknown, or its folder does not exist.
+        ValueError: If its suffix is unknown, its folder does not exist, or its path is not UTF-8.
         ImportError: If a package is not installed.
     """
     path = Path(path)
+    check_utf8(path)
     if path.suffix not in SUFFIXES:
         raise ValueError(
             f"expected a file that ends in .onnx or .pt2 (a program of torch.export), got {path}"

@@ -34,7 +34,7 @@ __all__ = ["TrainedModel", "load", "registered_options"]
 
 _DOUBLE = 8  # bytes
 _MAX_NAMED = 5
-_MAX_MESSAGE = 500  # characters, because torch lists every mismatched weight
+_MAX_MISMATCHES = 500  # characters, because torch lists every mismatched weight
 
 
 @dataclass(frozen=True)
@@ -140,19 +140,21 @@ def load(path: str | Path, data_root: str | None = None) -> TrainedModel:
         model.to(torch.float64 if settings.precision == "64-true" else None)
         model.load_state_dict(weights)
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
-        raise ValueError(_build_error(folder, config, error)) from error
+        raise ValueError(_build_error(folder, config, error, _MAX_MISMATCHES)) from error
     name = str(config.get("name") or folder.name)
     return TrainedModel(model.eval(), task, preprocessing, settings, name, step, file)
 
 
-def _build_error(folder: Path, config: Mapping[str, Any], error: Exception) -> str:
+def _build_error(
+    folder: Path, config: Mapping[str, Any], error: Exception, longest: int | None = None
+) -> str:
     versions = config.get("versions")
     version = versions.get("eigenrnn") if isinstance(versions, dict) else None
     other = f"written by eigenrnn {version or 'of unknown version'}, this is {__version__}: "
     reason = " ".join(str(error).split()) or type(error).__name__
     return (
         f"the model of {folder} cannot be built: {'' if version == __version__ else other}"
-        f"{reason[:_MAX_MESSAGE]}"
+        f"{reason[:longest]}"
     )
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 import re
 import reprlib
 from collections.abc import Collection, Mapping
@@ -19,6 +20,7 @@ __all__ = [
     "Columns",
     "check_regular_file",
     "check_types",
+    "check_utf8",
     "read_json",
     "read_lines",
     "read_rows",
@@ -66,6 +68,20 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         TypeError: If a value is none that JSON can hold.
     """
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def check_utf8(path: Path) -> None:
+    """Check that a path is valid UTF-8, because neither TensorBoard nor ONNX can open another.
+
+    Raises:
+        ValueError: If it is not; a file system on Linux allows any bytes.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"expected a path in UTF-8, got the bytes {os.fsencode(path)!r}: choose another name"
+        ) from None
 
 
 def check_types(path: Path, content: Mapping[str, Any], types: Mapping[str, Any]) -> None:

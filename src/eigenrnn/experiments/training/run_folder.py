@@ -28,6 +28,7 @@ from eigenrnn.experiments.training.files import (
     Columns,
     check_regular_file,
     check_types,
+    check_utf8,
     read_json,
     read_lines,
     read_rows,
@@ -411,7 +412,9 @@ def locked(folder: Path, patience: float = 0.0) -> Generator[None]:
     Raises:
         FolderInUseError: If another process holds the lock; the message names it.
         OSError: If the folder cannot be locked; the message names the file.
+        ValueError: If the path of the folder is not valid UTF-8; nothing is created then.
     """
+    check_utf8(folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / ".lock"
     holder = folder / ".lock.json"
