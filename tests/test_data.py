@@ -126,11 +126,19 @@ def test_a_failed_download_gives_the_reason_for_each_address(web):
 
 
 @pytest.mark.parametrize("pages", [{}, {FIRST: b"damaged", SECOND: b"damaged"}])
+def test_a_failed_download_keeps_the_other_files_of_the_cache(cache):
+    other = put(cache / "other" / "data.bin")
+    with pytest.raises(MissingDataError):
+        locate(FILE)
+    assert other.exists()
+    assert not (cache / FILE.path).parent.exists()
+
+
 def test_a_failed_download_leaves_no_file_behind(cache, web, pages):
     web.pages = pages
     with pytest.raises(MissingDataError):
         locate(FILE)
-    assert [path for path in cache.rglob("*") if path.is_file()] == []
+    assert not cache.exists()
 
 
 def test_a_file_missing_in_data_root_is_an_error_even_if_it_is_elsewhere(tmp_path, named, web):
@@ -235,4 +243,4 @@ def test_a_download_with_other_contents_leaves_no_file_behind(cache, web, pages)
     web.pages = pages
     with pytest.raises(MissingDataError):
         locate(ARCHIVE)
-    assert [path for path in cache.rglob("*") if path.is_file()] == []
+    assert not cache.exists()
