@@ -125,7 +125,6 @@ def test_a_failed_download_gives_the_reason_for_each_address(web):
     assert hashlib.sha256(b"a page of advertisements").hexdigest() in str(raised.value)
 
 
-@pytest.mark.parametrize("pages", [{}, {FIRST: b"damaged", SECOND: b"damaged"}])
 def test_a_failed_download_keeps_the_other_files_of_the_cache(cache):
     other = put(cache / "other" / "data.bin")
     with pytest.raises(MissingDataError):
@@ -134,6 +133,7 @@ def test_a_failed_download_keeps_the_other_files_of_the_cache(cache):
     assert not (cache / FILE.path).parent.exists()
 
 
+@pytest.mark.parametrize("pages", [{}, {FIRST: b"damaged", SECOND: b"damaged"}])
 def test_a_failed_download_leaves_no_file_behind(cache, web, pages):
     web.pages = pages
     with pytest.raises(MissingDataError):
