@@ -100,7 +100,14 @@ def check_memory_of(tensors: Iterable[Tensor | None]) -> None:
     for tensor in tensors:
         if tensor is None or type(tensor) not in _PLAIN:
             continue
-        if tensor.data_ptr() >= _HIGH_ADDRESS:  # nearly always, so nothing else is asked
+        try:
+            place = tensor.data_ptr()
+        except RuntimeError as error:
+            raise ValueError(
+                f"expected a tensor with memory, got one of shape {tuple(tensor.shape)} that "
+                f"stands for another one: {error}"
+            ) from error
+        if place >= _HIGH_ADDRESS:  # nearly always, so nothing else is asked
             continue
         if not (tensor.is_meta or has_memory(tensor)):
             raise ValueError(

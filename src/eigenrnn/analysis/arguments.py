@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis.recurrence import Network, Recurrence, is_network, recurrent_matrices
 from eigenrnn.linalg import check_finite
+from eigenrnn.tracing import check_memory_of
 
 __all__ = [
     "Matrix",
@@ -64,11 +65,10 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
     """Return numbers in double precision.
 
     Raises:
-        ValueError: If an entry is not a number, or rows differ in length.
+        ValueError: If an entry is not a number, rows differ in length, or a tensor has no memory.
     """
     if isinstance(values, Tensor):
-        if values.is_meta or values.layout != torch.strided:
-            raise ValueError(f"expected {name} to be a dense tensor with values, got {values!r}")
+        _check_values(values, name)
         wide = torch.complex128 if values.is_complex() else torch.float64
         return values.detach().to("cpu", wide).resolve_conj().numpy()
     expected = f"expected {name} to be numbers in rows of equal length"
@@ -87,10 +87,10 @@ def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:
     """Return real numbers in double precision, on the CPU.
 
     Raises:
-        ValueError: If the values are not real numbers.
+        ValueError: If the values are not real numbers, or a tensor has no memory.
     """
-    if isinstance(x, Tensor) and (x.is_meta or x.layout != torch.strided):
-        raise ValueError(f"expected {name} to be a dense tensor with values, got {x!r}")
+    if isinstance(x, Tensor):
+        _check_values(x, name)
     try:
         tensor = torch.as_tensor(x).detach().to("cpu")
     except (TypeError, ValueError, RuntimeError) as error:
@@ -104,6 +104,18 @@ def as_real_tensor(x: Tensor | ArrayLike, name: str = "x") -> Tensor:
             "and imaginary parts"
         )
     return tensor.to(torch.float64)
+
+
+def _check_values(tensor: Tensor, name: str) -> None:
+    """Check that a tensor is dense and has numbers in memory.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if tensor.is_nested or tensor.is_meta or tensor.layout != torch.strided:
+        kind = "a nested one" if tensor.is_nested else repr(tensor)
+        raise ValueError(f"expected {name} to be a dense tensor with values, got {kind}")
+    check_memory_of([tensor])
 
 
 def spectral_radius(W: NumberArray) -> float:

@@ -131,13 +131,16 @@ class Constraint(nn.Module, ABC):
 
         Raises:
             TypeError: If W is not a floating-point tensor, or complex where the set is real.
-            ValueError: If W has another shape, or an entry that is not finite.
+            ValueError: If W has another shape, an entry that is not finite, or freed storage.
             NotInSetError: If W is not in the set; names the residual and the tolerance.
         """
         if not isinstance(cast("object", W), Tensor):
             raise TypeError(f"expected a matrix as a tensor, got {type(W).__name__}")
+        if W.is_nested:
+            raise TypeError("expected a dense matrix, got a nested tensor")
         if W.layout != torch.strided or W.is_meta:
             raise TypeError(f"expected a dense matrix with values, got {W.layout} on {W.device}")
+        check_memory_of([W])
         is_real = W.is_floating_point() and W.itemsize > 1  # torch computes nothing in float8
         if not is_real and not (self.is_complex and W.is_complex()):
             kind = "floating-point" if self.is_complex else "real floating-point"

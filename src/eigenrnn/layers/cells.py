@@ -12,6 +12,7 @@ from eigenrnn.layers.gru import GRU
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.layers.stacked import Stacked
+from eigenrnn.ops.arguments import check_dense
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
@@ -202,5 +203,13 @@ def _step(layer: Stacked[Any], input: Tensor, hx: Tensor | None) -> Tensor:
 
 
 def _of_one_layer(state: Any) -> Any:
-    """Return a state with an axis of layers; `step` rejects what is no tensor."""
-    return state.unsqueeze(0) if isinstance(state, Tensor) else state
+    """Return a state with an axis of layers; `step` rejects what is no tensor.
+
+    Raises:
+        TypeError: If it is not a dense tensor.
+        ValueError: If it has no memory.
+    """
+    if not isinstance(state, Tensor):
+        return state
+    check_dense("hx", state)
+    return state.unsqueeze(0)

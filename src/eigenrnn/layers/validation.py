@@ -122,8 +122,8 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
         input_size: The number M of input features.
         weight: A weight, whose dtype and device the input must have.
     Raises:
-        ValueError: If the rank, the size or the device is wrong.
-        TypeError: If it is not a tensor, or its dtype is not that of the weights.
+        ValueError: If the rank, the size or the device is wrong, or it has no memory.
+        TypeError: If it is not a dense tensor, or its dtype is not that of the weights.
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"expected input to be a tensor, got {type(x).__name__}")
@@ -151,7 +151,7 @@ def check_step(x_t: object) -> None:
     """Check the rank of one time step of a sequence or of a batch of sequences.
 
     Raises:
-        ValueError: If the rank is wrong.
+        ValueError: If the rank is wrong, or it has no memory.
         TypeError: If it is not a dense tensor.
     """
     if not isinstance(x_t, Tensor):
@@ -182,7 +182,7 @@ def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Check the shape and the dtype of initial states.
 
     Raises:
-        ValueError: If the shape is wrong.
+        ValueError: If the shape is wrong, or they have no memory.
         TypeError: If they are not a dense tensor, or their dtype is not that of the weights.
     """
     if not isinstance(h0, Tensor):

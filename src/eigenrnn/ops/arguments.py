@@ -148,14 +148,14 @@ def check_tensors(operands: Any) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
         check_dense(name, value)
-    check_memory_of(operands)
 
 
 def check_dense(name: str, tensor: Tensor) -> None:
-    """Check that a tensor is dense: not nested, sparse or quantised.
+    """Check that a tensor is dense and in memory: not nested, sparse, quantised or freed.
 
     Raises:
-        TypeError: If it is not.
+        TypeError: If it is not dense.
+        ValueError: If it has no memory.
     """
     if tensor.is_nested:
         raise TypeError(
@@ -166,6 +166,7 @@ def check_dense(name: str, tensor: Tensor) -> None:
         raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
     if tensor.is_quantized:
         raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.dtype}")
+    check_memory_of([tensor])
 
 
 def check_shapes(operands: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
