@@ -18,6 +18,7 @@ from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
 from eigenrnn.memory import check_memory
+from eigenrnn.ops.arguments import check_dense
 from eigenrnn.residual_stack import ResidualStack, last_output, new_linear, output_width
 from eigenrnn.tracing import is_traced
 
@@ -221,16 +222,16 @@ def _check_symbols(
     """Check that the inputs are indices of symbols.
 
     Raises:
-        TypeError: If they are not a tensor of integers.
-        ValueError: If their shape or device is wrong, or a symbol is out of range. On a GPU the
-            range is left to torch, because a check would wait for the device.
+        TypeError: If they are not a dense tensor of integers.
+        ValueError: If their shape or device is wrong, they have no memory, or a symbol is out of
+            range. On a GPU the range is left to torch, because a check would wait for the device.
     """
     if not isinstance(inputs, Tensor):
         raise TypeError(f"expected the symbols as a tensor, got {type(inputs).__name__}")
-    if inputs.dtype not in (torch.int64, torch.int32) or inputs.layout != torch.strided:
+    check_dense("the symbols", inputs)
+    if inputs.dtype not in (torch.int64, torch.int32):
         raise TypeError(
-            "expected the symbols as a dense tensor of torch.int64 or torch.int32, got "
-            f"{inputs.dtype}, {inputs.layout}"
+            f"expected the symbols as a tensor of torch.int64 or torch.int32, got {inputs.dtype}"
         )
     if inputs.dim() != 2:
         raise ValueError(f"expected symbols of shape (T, B), got {tuple(inputs.shape)}")

@@ -1,12 +1,18 @@
 """Queries whether torch is tracing, transforming or autocasting the current call."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
+
+from eigenrnn.torch_internals import (
+    forward_mode_is_active,
+    is_legacy_batched,
+    original_of,
+    transform_is_active,
+)
 
 __all__ = [
     "autocasts",
@@ -22,11 +28,6 @@ __all__ = [
     "under_transform",
 ]
 
-# torch has no public query for this; vmap, grad and jvp all set it
-_is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-_active: Callable[[], bool] = torch._C._are_functorch_transforms_active  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-_jit_trace: Callable[[], object] = torch._C._get_tracing_state  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
 
 def is_batched(*tensors: Tensor | None) -> bool:
     """Whether a vectorised Jacobian of `torch.autograd` batches any of the tensors.
@@ -35,12 +36,12 @@ def is_batched(*tensors: Tensor | None) -> bool:
     """
     if torch.compiler.is_compiling():
         return False
-    return any(tensor is not None and _is_batched(tensor) for tensor in tensors)
+    return any(tensor is not None and is_legacy_batched(tensor) for tensor in tensors)
 
 
 def is_dual(*tensors: Tensor | None) -> bool:
     """Whether any of the tensors carries a tangent of `torch.autograd.forward_ad`."""
-    if torch.compiler.is_compiling() or forward_ad._current_level < 0:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    if torch.compiler.is_compiling() or not forward_mode_is_active():
         return False
     return any(v is not None and forward_ad.unpack_dual(v).tangent is not None for v in tensors)
 
@@ -52,22 +53,22 @@ def autocasts(device_type: str) -> bool:
 
 def under_transform() -> bool:
     """Whether a `torch.func` transform is active."""
-    return not torch.compiler.is_compiling() and _active()
+    return not torch.compiler.is_compiling() and transform_is_active()
 
 
 def is_traced() -> bool:
     """Whether Python must not branch on the values of tensors."""
-    return torch.compiler.is_compiling() or _active()
+    return torch.compiler.is_compiling() or transform_is_active()
 
 
 def is_eager() -> bool:
     """Whether nothing traces, transforms, differentiates forward or autocasts CPU tensors."""
     return not (
         torch.compiler.is_compiling()
-        or _active()
+        or transform_is_active()
         or torch.is_autocast_enabled("cpu")
-        or _jit_trace() is not None
-        or forward_ad._current_level >= 0  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage], documented
+        or forward_mode_is_active()
     )
 
 
@@ -132,17 +133,6 @@ def real_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
 
     None if it did not replace them itself, as with ``strict=True``.
     """
-    found = {name: _real_tensor(tensor) for name, tensor in tensors.items()}
+    found = {name: original_of(tensor) for name, tensor in tensors.items()}
     real = {name: tensor for name, tensor in found.items() if tensor is not None}
     return real if len(real) == len(found) else None
-
-
-def _real_tensor(tensor: Tensor) -> Tensor | None:
-    if not isinstance(tensor, FakeTensor):
-        return tensor
-    # torch has no public way back to the tensor that a fake one was made of
-    converter = tensor.fake_mode.fake_tensor_converter.meta_converter
-    for original, identifier in converter.describer.lookup_tensor.items():
-        if converter.tensor_memo.get(identifier) is tensor:
-            return original
-    return None

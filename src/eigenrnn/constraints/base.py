@@ -70,7 +70,7 @@ class Constraint(nn.Module, ABC):
         self._raw_shapes: dict[str, torch.Size] = {}
         self.size = int(size)
         if self.needs_advance:
-            advance_after_steps(self)
+            _watch(self)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -277,7 +277,7 @@ class Constraint(nn.Module, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if self.needs_advance:  # for copies and unpickled modules
-            advance_after_steps(self)
+            _watch(self)
 
 
 def real_type(dtype: torch.dtype | None) -> torch.dtype:
@@ -333,5 +333,15 @@ def _reject_moving_base(module: nn.Module, _name: str, submodule: nn.Module | No
             )
 
 
-# here and not beside our AveragedModel, which may never be imported
-register_module_module_registration_hook(_reject_moving_base)
+_registration_hook: list[Any] = []  # empty until the process has a constraint to watch
+
+
+def _watch(constraint: Constraint) -> None:
+    """Call `advance` after optimiser steps, and keep torch's `AveragedModel` off moving bases.
+
+    Torch calls the second hook for every module that is registered in another one. So only a
+    process that has built a constraint with `advance` pays for it.
+    """
+    advance_after_steps(constraint)
+    if not _registration_hook:
+        _registration_hook.append(register_module_module_registration_hook(_reject_moving_base))

@@ -7,7 +7,6 @@ An example is `ZeroRedundancyOptimizer`, which sends the parameters to the other
 its inner step.
 """
 
-import inspect
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakSet
@@ -19,6 +18,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+
+from eigenrnn.torch_internals import has_step_hooks, outer_optimisers
 
 __all__ = ["advance_after_steps"]
 
@@ -58,7 +59,7 @@ def _before_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
         constraint.check_raw(whole=True)
         update = _inner_updates.pop(constraint, None)
         # no hook runs after an outer optimiser without hooks: this is the first chance to check
-        if update and not any(map(_has_hooks, update.outer)):
+        if update and not any(map(has_step_hooks, update.outer)):
             _check_unchanged(constraint, update)
 
 
@@ -66,7 +67,7 @@ def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
     if getattr(optimiser, "found_inf", None):
         return  # a gradient scaler made a fused optimiser skip this step
     constraints = _constraints_of(optimiser)
-    running = _outer_optimisers(optimiser) if constraints else []
+    running = outer_optimisers(optimiser) if constraints else []
     for constraint in constraints:
         update = _inner_updates.pop(constraint, None)
         if update and any(each is optimiser for each in update.outer):
@@ -74,7 +75,7 @@ def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
         if all(p.grad is None for p in _shared_parameters(constraint, optimiser)):
             continue
         outer = [each for each in running if _shared_parameters(constraint, each)]
-        if not any(map(_has_hooks, outer)):
+        if not any(map(has_step_hooks, outer)):
             constraint.advance()
         if outer and constraint.has_moving_base:
             raw, buffers = constraint.parameters(), constraint.buffers()
@@ -90,32 +91,6 @@ def _shared_parameters(constraint: _Advancing, optimiser: Optimizer) -> list[Ten
     """Return the raw parameters that are in the optimiser."""
     raw = {id(p) for p in constraint.parameters()}
     return [p for group in optimiser.param_groups for p in group["params"] if id(p) in raw]
-
-
-def _outer_optimisers(optimiser: Optimizer) -> list[Optimizer]:
-    """Return the optimisers whose `step` is still running and called that of `optimiser`."""
-    found: list[Optimizer] = []
-    if torch.compiler.is_compiling():
-        return found  # compiled code has no Python frames
-    frame = inspect.currentframe()
-    while frame is not None:
-        is_step = frame.f_code.co_name in ("step", "wrapper")
-        owner = frame.f_locals.get("self") if is_step else None
-        in_wrapper = frame.f_code is _STEP_WRAPPER
-        if isinstance(owner, Optimizer) and in_wrapper == _has_hooks(owner):
-            found.append(owner)
-        frame = frame.f_back
-    own = found and found[0] is optimiser  # a compiled optimiser is not in the list
-    return found[1:] if own else found
-
-
-# torch wraps the `step` of each optimiser class in this function, which calls the hooks
-_STEP_WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__
-
-
-def _has_hooks(optimiser: Optimizer) -> bool:
-    """Whether torch calls hooks: not for a class that never called the base constructor."""
-    return getattr(type(optimiser).step, "hooked", False)
 
 
 def _clone(tensors: Iterator[Tensor]) -> list[Tensor]:

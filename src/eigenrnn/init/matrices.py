@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Generator, Tensor
 
+from eigenrnn.tracing import check_memory_of
+
 __all__ = [
     "ChainDirection",
     "Initializer",
@@ -316,15 +318,18 @@ def check_weight(weight: object, dim: int = 0) -> None:
 
     Raises:
         TypeError: If it is not a dense tensor of a floating-point or complex type.
-        ValueError: If it has fewer than `dim` axes.
+        ValueError: If it has fewer than `dim` axes, or no memory.
     """
     if not isinstance(weight, Tensor):
         raise TypeError(f"expected the weight to be a tensor, got {type(weight).__name__}")
+    if weight.is_nested:
+        raise TypeError("expected a dense floating-point weight, got a nested tensor")
     fills = weight.is_floating_point() or weight.is_complex()
     if not fills or weight.itemsize < 2 or weight.layout != torch.strided:
         raise TypeError(
             f"expected a dense floating-point weight, got {weight.dtype}, {weight.layout}"
         )
+    check_memory_of([weight])
     if weight.dim() < dim:
         raise ValueError(f"expected a weight of {dim} axes, got shape {tuple(weight.shape)}")
 

@@ -11,6 +11,7 @@ from torch.nn.utils import parametrize
 from eigenrnn.layers.direction import AbstractDirection, hooks
 from eigenrnn.ops.compiled import address, kernels, linear_stepper
 from eigenrnn.ops.dispatch import forced, in_forced_block
+from eigenrnn.torch_internals import write_count
 from eigenrnn.tracing import is_eager
 
 __all__ = ["LatestSnapshot", "Snapshot", "addresses", "can_read", "take_snapshot"]
@@ -73,7 +74,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     # The versions are noted before the weights are packed: another thread may write to a weight,
     # or unfreeze the layer, while this one packs. The last line notices that.
     places = [place for module in modules for place in _places_of_weights(module)]
-    notes = [(holder, name, tensor, _version(tensor)) for holder, name, tensor in places]
+    notes = [(holder, name, tensor, write_count(tensor)) for holder, name, tensor in places]
     weights = tuple(tensor for _, _, tensor in places)
     dtype = layer.weight_dtype
     if any(direction.frozen is None for direction in directions) or dtype not in _DTYPES:
@@ -99,11 +100,6 @@ def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Ten
             if tensor is not None and name != "h0":
                 found.append((holder, name, tensor))
     return found
-
-
-def _version(tensor: Tensor) -> int:
-    """Return the number of writes to a tensor; inference tensors do not count them."""
-    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001
 
 
 def can_read(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, needs_grad: bool) -> bool:

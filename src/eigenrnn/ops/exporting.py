@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import map_tensors
+from eigenrnn.torch_internals import record_scan
 from eigenrnn.tracing import is_exporting_to_onnx
 
 __all__ = ["exported_operands", "onnx_operator", "onnx_supports", "scan_steps"]
@@ -71,14 +72,12 @@ def scan_steps(
     if _is_one(T):  # a time step alone needs no operator that loops
         *last, h = body(*states, *(each[0] for each in inputs), *tensors)
         return h.unsqueeze(0), last
-    from torch._higher_order_ops.scan import scan_op
-
     contiguous = [each.contiguous() for each in states]  # as the new states are
     ordered = [each.flip(0) for each in inputs] if reverse else list(inputs)
     # AOTInductor reads the batch size from the operands of the scan
     batch = states[0].shape[0]
     symbols = (batch,) if isinstance(batch, torch.SymInt) and not is_exporting_to_onnx() else ()
-    *last, h = scan_op(body, contiguous, ordered, (*tensors, *symbols))
+    *last, h = record_scan(body, contiguous, ordered, (*tensors, *symbols))
     return h.flip(0) if reverse else h, last
 
 

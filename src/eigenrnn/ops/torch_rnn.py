@@ -2,7 +2,7 @@
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,18 +12,16 @@ from torch import Tensor
 from eigenrnn.ops.arguments import needs_gradient
 from eigenrnn.ops.autograd import Gradients, differentiable_gradients
 from eigenrnn.ops.dispatch import REAL, Backend, Call
+from eigenrnn.torch_internals import graph_is_kept
 from eigenrnn.tracing import is_batched
 
 __all__ = ["TorchBackend", "evaluate", "full_precision"]
 
-# whether the graph of a backward pass is kept for another one; torch has no public query
-_keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-_functions: Any = torch._VF  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 _precision_lock = threading.RLock()
 
 
 class TorchBackend(Backend):
-    """A backend that calls a function of `torch._VF`; a subclass implements `evaluate`.
+    """A backend that calls `torch.gru` or one of its kind; a subclass implements `evaluate`.
 
     The constraint is evaluated once per sequence, and torch's kernel receives W as a plain tensor.
     """
@@ -110,7 +108,7 @@ class _Recorded(torch.autograd.Function):
         with full_precision(ctx.results[0]):
             given = torch.autograd.grad(
                 *([result for result, _ in used], inputs, [g for _, g in used]),
-                retain_graph=_keeps_graph(),
+                retain_graph=graph_is_kept(),
                 allow_unused=True,
             )
         remaining = iter(given)
@@ -149,7 +147,7 @@ def evaluate(
     options: Any,
     train: bool,
 ) -> tuple[Tensor, ...]:  # (T, B, N), and the last of each of the states
-    """Call a function of `torch._VF` with one layer.
+    """Call a recurrence of torch with one layer.
 
     Args:
         name: The name of the function, such as `gru`.
@@ -162,7 +160,7 @@ def evaluate(
     """
     given, W, b, recurrent_b = weights
     U = torch.eye(len(W), dtype=W.dtype, device=W.device) if given is None else given
-    biases, function = _biases(b, recurrent_b, W), getattr(_functions, name)
+    biases, function = _biases(b, recurrent_b, W), getattr(torch, name)
     # cuDNN reads one block of memory; torch would copy weights that are not in one, and warn
     parts = [U, W, *biases]
     block = torch.cat([part.reshape(-1) for part in parts]).split([p.numel() for p in parts])

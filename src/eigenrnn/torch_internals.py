@@ -1,0 +1,130 @@
+"""What eigenrnn takes from torch without a public name for it; nothing private is used elsewhere.
+
+`tests/test_torch_internals.py` has a test for each function below. It fails if a new release of
+torch gives a name another meaning.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
+from torch.optim import Optimizer
+
+# ruff: noqa: SLF001
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+__all__ = [
+    "forward_mode_is_active",
+    "graph_is_kept",
+    "has_step_hooks",
+    "is_legacy_batched",
+    "original_of",
+    "outer_optimisers",
+    "record_scan",
+    "transform_is_active",
+    "write_count",
+]
+
+# The first three are asked in every call of a layer, so they are torch's own functions.
+
+is_legacy_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor
+"""Whether ``is_grads_batched`` or a vectorised Jacobian of `torch.autograd` made the tensor.
+
+`torch.func` has a public `vmap`, but these two use an older one without any query.
+"""
+
+transform_is_active: Callable[[], bool] = torch._C._are_functorch_transforms_active
+"""Whether a transform of `torch.func` is active; all its queries are private."""
+
+graph_is_kept: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
+"""Whether the running backward pass was called with ``retain_graph=True``.
+
+A backward pass that runs another one inside must pass this on, and torch tells it in no other way.
+"""
+
+
+def forward_mode_is_active() -> bool:
+    """Whether the call is inside a `torch.autograd.forward_ad.dual_level`.
+
+    The public `unpack_dual` asks this of one tensor at a time.
+    """
+    return forward_ad._current_level >= 0
+
+
+def write_count(tensor: Tensor) -> int:
+    """Return the number of writes to a tensor, by which autograd notices a changed operand.
+
+    The attribute has no other name. Inference tensors do not count.
+    """
+    if tensor.is_inference():
+        return 0
+    return tensor._version
+
+
+def record_scan(
+    step: Callable[..., list[Tensor]],
+    states: list[Tensor],
+    inputs: list[Tensor],
+    others: tuple[Any, ...],
+) -> list[Tensor]:
+    """Record a loop over time steps in the graph that `torch.export` traces.
+
+    torch has no public operator that carries a state from step to step. This one is also what
+    `torch.onnx.export` turns into ONNX's Scan.
+    """
+    from torch._higher_order_ops.scan import scan_op  # slow to import, and only exports need it
+
+    return scan_op(step, states, inputs, others)
+
+
+def original_of(tensor: Tensor) -> Tensor | None:
+    """Return the tensor for which `torch.export` put a fake one; None if another tracer did.
+
+    There is no public way back to the tensor that a fake one was made of.
+    """
+    if not isinstance(tensor, FakeTensor):
+        return tensor
+    converter = tensor.fake_mode.fake_tensor_converter.meta_converter
+    for original, identifier in converter.describer.lookup_tensor.items():
+        if converter.tensor_memo.get(identifier) is tensor:
+            return original
+    return None
+
+
+# torch wraps the `step` of each optimiser class in this function, which calls the hooks.
+_STEP_WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__
+
+
+def has_step_hooks(optimiser: Optimizer) -> bool:
+    """Whether torch calls step hooks: not for a class that never called the base constructor."""
+    return getattr(type(optimiser).step, "hooked", False)
+
+
+def outer_optimisers(optimiser: Optimizer) -> list[Optimizer]:
+    """Return the optimisers whose `step` is still running and called that of `optimiser`.
+
+    The Python frames tell. The public hooks before and after a step do not: an optimiser that
+    never called the base constructor has none, and a step that raises an error never calls the
+    second one, so a list kept by them would name optimisers that have stopped.
+    """
+    if torch.compiler.is_compiling():
+        return []  # compiled code has no Python frames
+    found: list[Optimizer] = []
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = None
+        if frame.f_code.co_name in ("step", "wrapper"):
+            owner = frame.f_locals.get("self")
+        if isinstance(owner, Optimizer):
+            # a step with hooks has two frames; its wrapper counts
+            in_wrapper = frame.f_code is _STEP_WRAPPER
+            if in_wrapper == has_step_hooks(owner):
+                found.append(owner)
+        frame = frame.f_back
+    if found and found[0] is optimiser:
+        return found[1:]
+    return found  # a compiled optimiser has no frame of its own

@@ -1,0 +1,166 @@
+"""The names of torch that have no public twin mean what `torch_internals` says."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import forward_ad
+
+import eigenrnn
+from eigenrnn import torch_internals
+
+SOURCES = Path(eigenrnn.__file__).parent
+PRIVATE = re.compile(
+    r"torch(\.\w+)*\._(?!_|foreach)|from torch(\.\w+)*\._|_current_level|\._version\b"
+)
+
+
+def test_nothing_private_of_torch_is_used_elsewhere():
+    found = [
+        f"{path.relative_to(SOURCES)}: {line.strip()}"
+        for path in SOURCES.rglob("*.py")
+        if path.name != "torch_internals.py"
+        for line in path.read_text().splitlines()
+        if PRIVATE.search(line)
+    ]
+    assert found == []
+
+
+def test_each_function_has_a_test():
+    tests = "".join(inspect.getsource(f) for name, f in globals().items() if name[:5] == "test_")
+    assert [name for name in torch_internals.__all__ if f"{name}(" not in tests] == []
+
+
+def test_only_autograds_own_batching_is_legacy():
+    seen = []
+
+    class Seen(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(_, g):
+            seen.append(torch_internals.is_legacy_batched(g))
+            return g
+
+    x = torch.ones(3, requires_grad=True)
+    y = Seen.apply(x)
+    torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True, retain_graph=True)
+    torch.autograd.grad(y, x, torch.ones(3))
+    assert seen == [True, False]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # torch's own jvp
+@pytest.mark.parametrize(
+    "transform",
+    [torch.vmap, torch.func.grad, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))],
+    ids=["vmap", "grad", "jvp"],
+)
+def test_transforms_are_active_inside_only(transform):
+    seen = []
+
+    def f(x):
+        seen.append(torch_internals.transform_is_active())
+        return (x**2).sum()
+
+    transform(f)(torch.ones(3))
+    assert seen == [True]
+    assert not torch_internals.transform_is_active()
+
+
+def test_forward_mode_is_active_inside_a_level_only():
+    assert not torch_internals.forward_mode_is_active()
+    with forward_ad.dual_level():
+        assert torch_internals.forward_mode_is_active()
+    assert not torch_internals.forward_mode_is_active()
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_backward_pass_knows_whether_its_graph_is_kept(keeps):
+    seen = []
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(lambda _: seen.append(torch_internals.graph_is_kept()))
+    (x**2).sum().backward(retain_graph=keeps)
+    assert seen == [keeps]
+
+
+def test_writes_are_counted():
+    tensor = torch.zeros(3)
+    before = torch_internals.write_count(tensor)
+    tensor.add_(1)
+    assert torch_internals.write_count(tensor) == before + 1
+    with torch.inference_mode():
+        inference = torch.zeros(3)
+    assert torch_internals.write_count(inference) == 0
+
+
+def test_a_scan_carries_the_state_from_step_to_step():
+    def step(state, x):
+        after = state + x
+        return [after, after * 2]
+
+    x = torch.arange(4.0).unsqueeze(1)
+    last, doubled = torch_internals.record_scan(step, [torch.zeros(1)], [x], ())
+    assert last.item() == 6
+    assert doubled.flatten().tolist() == [0, 2, 6, 12]
+
+
+def test_the_original_of_a_fake_tensor_is_the_parameter_itself():
+    found = []
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            found.append(torch_internals.original_of(self.weight))
+            return x * self.weight
+
+    module = Reads()
+    torch.export.export(module, (torch.ones(2),), strict=False)
+    assert any(each is module.weight for each in found)
+    assert torch_internals.original_of(module.weight) is module.weight
+
+
+class Outer(torch.optim.SGD):
+    """An optimiser that calls another one; it notes which steps run inside its own."""
+
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, lr=0.1)
+        self.inner = inner
+
+    def step(self, closure=None):  # noqa: ARG002
+        self.inner.step()
+
+
+class OuterWithoutHooks(torch.optim.Optimizer):
+    """An optimiser that never called the base constructor, as some Lookaheads."""
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.param_groups = inner.param_groups
+
+    def step(self, closure=None):  # noqa: ARG002
+        self.inner.step()
+
+
+@pytest.mark.parametrize(("make", "hooked"), [(Outer, True), (OuterWithoutHooks, False)])
+def test_the_optimisers_around_a_step_are_found(make, hooked):
+    parameter = nn.Parameter(torch.ones(2))
+    parameter.grad = torch.ones(2)
+    inner = torch.optim.SGD([parameter], lr=0.1)
+    outer = make(inner)
+    assert torch_internals.has_step_hooks(outer) == hooked
+    seen = []
+    inner.register_step_post_hook(
+        lambda optimiser, *_: seen.extend(torch_internals.outer_optimisers(optimiser))
+    )
+    outer.step()
+    inner.step()
+    assert len(seen) == 1
+    assert seen[0] is outer
