@@ -13,7 +13,8 @@ from torch import nn
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.experiments.cli import name_lookup, tables
-from eigenrnn.experiments.cli.parser import PARSERS, explain
+from eigenrnn.experiments.cli.diagnosis import diagnose
+from eigenrnn.experiments.cli.parser import PARSERS
 from eigenrnn.experiments.cli.train_options import (
     build_training,
     config_entry,
@@ -63,8 +64,7 @@ def run(arguments: list[str]) -> int:
     except _USER_ERRORS as error:
         if os.environ.get("EIGENRNN_DEBUG"):
             raise
-        message = explain(str(error), command) if isinstance(error, ArgumentError) else str(error)
-        _print_error(" ".join(message.split()))
+        _print_error(" ".join(str(error).split()))
         return 2
 
 
@@ -74,9 +74,22 @@ def _print_error(message: str) -> None:
 
 
 def _run(command: str, arguments: list[str]) -> int:
+    """Parse the arguments and run the command.
+
+    Raises:
+        ValueError: If an argument is wrong, and names it.
+        ArgumentError: If the parser refuses the arguments for another reason.
+    """
     parser = PARSERS[command]()
     parser.prog = f"eigenrnn {command}"
-    chosen = parser.parse_args(name_lookup.resolve_arguments(arguments))
+    resolved = name_lookup.resolve_arguments(arguments)
+    try:
+        chosen = parser.parse_args(resolved)
+    except ArgumentError as error:
+        found = diagnose(resolved, command)
+        if found is None:
+            raise
+        raise ValueError(found) from error
     console = plain_console()
     if command == "list":
         tables.show(chosen.kind, as_json=chosen.json, console=console)

@@ -17,7 +17,6 @@ __all__ = [
     "listing_hint",
     "load_named_yaml",
     "load_yaml",
-    "options_of",
     "resolve_arguments",
     "unknown_name",
 ]
@@ -53,12 +52,6 @@ def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
 def listing_hint(kind: str, names: Iterable[str]) -> str:
     """Name the command that lists all names of a kind, or list them if there are few."""
     return f"see eigenrnn list {kind}s" if kind in _LISTED else f"there are {', '.join(names)}"
-
-
-def options_of(class_name: str) -> set[str]:
-    """Return the options that a registered class accepts on the command line."""
-    kinds = [kind for _, kinds in _KINDS.values() for kind in kinds.values()]
-    return {name for kind in kinds if kind.__name__ == class_name for name in annotations_of(kind)}
 
 
 def annotations_of(kind: type) -> dict[str, Any]:
