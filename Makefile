@@ -23,7 +23,7 @@ export EIGENRNN_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test console tutorials wheel wheels sanitize lint docs bench bench-constraints pins clean
+.PHONY: help demo test newest console tutorials wheel wheels sanitize lint docs bench bench-constraints pins clean
 
 help:  ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,12 @@ demo: .venv/.installed  ## Train scoRNN, an LSTM and a tanh RNN side by side (un
 # Two workers of one thread each; both must collect the tests in the same order.
 test: .venv/.installed-dev  ## Run the whole fast test suite (10 minutes on 2 cores)
 	PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS)
+
+# pyproject.toml has no upper bound for the parser of the command line.
+newest: .venv/.installed-dev  ## Test the command line with the newest release of its parser
+	rm -rf build/newest
+	$(pip_install) --upgrade --no-deps --target build/newest jsonargparse
+	PYTHONPATH=build/newest OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 $(PYTEST_FLAGS) tests/test_cli.py tests/test_sweep_file.py
 
 console: .venv/.installed-dev  ## Run the commands in the documentation at small sizes (4 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m console $(PYTEST_FLAGS) tests/test_docs.py
@@ -115,7 +121,8 @@ fi
 endef
 
 # pip shows its progress on a terminal only.
-install = $(BIN)/python -m pip install $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
+pip_install = $(BIN)/python -m pip install $(shell [ -t 2 ] || echo --quiet)
+install = $(pip_install) --constraint constraints.txt
 
 .venv/.created:
 	@$(find_python); echo "creating .venv with $$("$$python" --version)"; \
