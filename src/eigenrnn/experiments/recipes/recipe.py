@@ -167,6 +167,14 @@ class Row:
     task_of_seed: Callable[[Any, int], Task] | None = None
     departures: tuple[str, ...] = ()
 
+    def reported_as(self, **changes: Any) -> "Row":
+        """Return the same training for another table or figure, which reports it differently.
+
+        Args:
+            changes: The fields of `Reported` that differ, by name: its place, its number.
+        """
+        return replace(self, reported=replace(self.reported, **changes))
+
     def points(self) -> dict[str, "Row"]:
         """Return one row for each point of the grid, by the name of the point."""
         points: dict[str, Row] = {}
@@ -402,6 +410,22 @@ class Recipe:
     departures: tuple[str, ...] = ()
     panels: tuple[Panel, ...] = ()
     reduced_to: Length | None = None
+
+    @property
+    def trained(self) -> tuple[Row, ...]:
+        """The rows that are trained networks, without computed and quoted numbers."""
+        return tuple(row for row in self.rows if isinstance(row, Row))
+
+    def row(self, label: str) -> Row:
+        """Return the trained network with this label, which another recipe can report too.
+
+        Raises:
+            ValueError: If the recipe trains no such network.
+        """
+        rows = {row.label: row for row in self.trained}
+        if label not in rows:
+            raise ValueError(f"expected a row of {self.name} ({', '.join(rows)}), got {label!r}")
+        return rows[label]
 
     def reduced(self, length: Length) -> "Recipe":
         """Return the recipe with shorter runs; its numbers are not the paper's.
