@@ -117,10 +117,7 @@ _FIGURE_1 = Recipe(
             note="the first curve to come near zero",
         ),
         _COMPARISON.row(_LSTM),
-        _COMPARISON.row(
-            _SPECTRAL_RNN,
-            note="the curve ends slightly below that of ENRNN",
-        ),
+        _COMPARISON.row(_SPECTRAL_RNN, note="the curve ends slightly below that of ENRNN"),
         _COMPARISON.row(_SCORNN),
         _COMPARISON.row(_ORNN),
         _COMPARISON.row(_FULL_URNN),
@@ -162,11 +159,7 @@ _FIGURE_7 = Recipe(
         _SPLITS.row(_enrnn(32, 128, negative=10, parameters=21_617)),
         _SPLITS.row(
             Network(
-                "ENRNN 0/160",
-                RNN,
-                160,
-                parameters=26_241,
-                options={"constraint": SpectralRadius},
+                "ENRNN 0/160", RNN, 160, parameters=26_241, options={"constraint": SpectralRadius}
             ),
             note="the curve never reaches zero",
         ),

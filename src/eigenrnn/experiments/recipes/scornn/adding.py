@@ -15,12 +15,7 @@ __all__ = ["RECIPES"]
 _NETWORKS = (
     Network("scoRNN 170", ScoRNN, 170, parameters=15_046, options={"negative": 85}),
     Network(
-        "LSTM 60",
-        TorchLSTM,
-        60,
-        parameters=15_421,
-        options=LSTM_INIT,
-        departures=(LSTM_BIASES,),
+        "LSTM 60", TorchLSTM, 60, parameters=15_421, options=LSTM_INIT, departures=(LSTM_BIASES,)
     ),
     Network(
         "restricted-capacity uRNN 950",

@@ -19,12 +19,7 @@ _EXPRNN_CODE = (
 
 _SCORNN = Network("scoRNN 190", ScoRNN, 190, parameters=21_764, options={"negative": 95})
 _LSTM = Network(
-    "LSTM 68",
-    TorchLSTM,
-    68,
-    parameters=22_381,
-    options=LSTM_INIT,
-    departures=(LSTM_BIASES,),
+    "LSTM 68", TorchLSTM, 68, parameters=22_381, options=LSTM_INIT, departures=(LSTM_BIASES,)
 )
 _EXPRNN = Network(
     "expRNN 190",

@@ -31,12 +31,7 @@ _SCORNN_360 = Network(
 _PERMUTED_SCORNN_170 = replace(_SCORNN_170, options={"negative": 85})
 _PERMUTED_SCORNN_360 = replace(_SCORNN_360, options={"negative": 180})
 _LSTM_128 = Network(
-    "LSTM 128",
-    TorchLSTM,
-    128,
-    parameters=68_362,
-    options=LSTM_INIT,
-    departures=(LSTM_BIASES,),
+    "LSTM 128", TorchLSTM, 128, parameters=68_362, options=LSTM_INIT, departures=(LSTM_BIASES,)
 )
 _LSTM_256 = replace(_LSTM_128, label="LSTM 256", hidden_size=256, parameters=267_786)
 _RESTRICTED_URNN_512 = Network(
