@@ -62,12 +62,7 @@ _LENGTH_200 = Experiment(
     head_bias_init=zeros_,
     quick_task=replace(Adding.nc_gru(200), length=20, test_examples=100),
 )
-_LENGTH_400 = replace(
-    _LENGTH_200,
-    task=Adding.nc_gru(400),
-    suffix="T=400",
-    quick_task=replace(Adding.nc_gru(400), length=20, test_examples=100),
-)
+_LENGTH_400 = replace(_LENGTH_200, task=Adding.nc_gru(400), suffix="T=400")
 # the longest sequences of scornn/fig2, as a comparison of the gated networks
 _LENGTH_750 = replace(
     _LENGTH_200,
@@ -76,7 +71,6 @@ _LENGTH_750 = replace(
     reported=Reported(
         None, "beside table 3", quantity="loss", note="the paper stops at 400 steps"
     ),
-    quick_task=replace(Adding.nc_gru(750), length=20, test_examples=100),
 )
 
 _BASELINE = "the chance-level baseline is a loss of 0.167"

@@ -71,12 +71,7 @@ _DELAY_1000 = Experiment(
     head_bias_init=glorot_uniform_,
     quick_task=replace(Copying.nc_gru(1000), delay=30, test_examples=100),
 )
-_DELAY_2000 = replace(
-    _DELAY_1000,
-    task=Copying.nc_gru(2000),
-    suffix="T=2000",
-    quick_task=replace(Copying.nc_gru(2000), delay=30, test_examples=100),
-)
+_DELAY_2000 = replace(_DELAY_1000, task=Copying.nc_gru(2000), suffix="T=2000")
 
 _BASELINE_1000 = "the chance-level baseline is a loss of 0.0204"
 _BASELINE_2000 = "the chance-level baseline is a loss of 0.0103"

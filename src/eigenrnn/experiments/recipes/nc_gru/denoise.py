@@ -68,12 +68,7 @@ _LENGTH_200 = Experiment(
     head_bias_init=partial(constant_, value=0.01),
     quick_task=replace(Denoise.nc_gru(200), length=20, test_examples=100),
 )
-_LENGTH_400 = replace(
-    _LENGTH_200,
-    task=Denoise.nc_gru(400),
-    suffix="T=400",
-    quick_task=replace(Denoise.nc_gru(400), length=20, test_examples=100),
-)
+_LENGTH_400 = replace(_LENGTH_200, task=Denoise.nc_gru(400), suffix="T=400")
 
 _DEPARTURES = (
     BEST_ON_TEST,

@@ -100,12 +100,7 @@ LENGTH_100 = Experiment(
     head_bias_init=zeros_,
     quick_task=replace(Parenthesis.nc_gru(100), length=20, test_examples=100),
 )
-_LENGTH_200 = replace(
-    LENGTH_100,
-    task=Parenthesis.nc_gru(200),
-    suffix="T=200",
-    quick_task=replace(Parenthesis.nc_gru(200), length=20, test_examples=100),
-)
+_LENGTH_200 = replace(LENGTH_100, task=Parenthesis.nc_gru(200), suffix="T=200")
 
 DEPARTURES = (
     "task and squared error are those of the released code: 3 types of brackets and one other "

@@ -169,12 +169,7 @@ _LENGTH_150 = Experiment(
     quick_task=replace(CharPTB.nnrnn(150), window=20, eval_symbols=2_000),
     quick_steps=5,
 )
-_LENGTH_300 = replace(
-    _LENGTH_150,
-    task=CharPTB.nnrnn(300),
-    suffix="T=300",
-    quick_task=replace(CharPTB.nnrnn(300), window=20, eval_symbols=2_000),
-)
+_LENGTH_300 = replace(_LENGTH_150, task=CharPTB.nnrnn(300), suffix="T=300")
 _CLAMPED_150 = replace(_LENGTH_150, reported=replace(_LENGTH_150.reported, place="table 7"))
 _CLAMPED_300 = replace(_LENGTH_300, reported=replace(_LENGTH_300.reported, place="table 7"))
 
