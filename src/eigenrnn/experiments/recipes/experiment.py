@@ -130,6 +130,14 @@ class Experiment:
             departures=(*network.departures, *self.departures),
         )
 
+    def reported_as(self, **changes: Any) -> "Experiment":
+        """Return the same experiment for another table or figure.
+
+        Args:
+            changes: The fields of `Reported` that differ, by name: its place, its note.
+        """
+        return replace(self, reported=replace(self.reported, **changes))
+
     def quoted(self, label: str, value: float, source: str, **reported: Any) -> Quoted:
         """Return the row of a number that the paper quotes.
 

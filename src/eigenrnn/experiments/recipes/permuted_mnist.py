@@ -1,5 +1,6 @@
 """Permuted MNIST at two sizes, by deep stacks and by single layers; not from a paper."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,14 +44,21 @@ _BLOCK = replace(
 )
 
 
-def _stack(label: str, layer: Any, width: int, *, parameters: int, **options: Any) -> Network:
+def _stack(
+    label: str,
+    layer: Any,
+    width: int,
+    *,
+    parameters: int,
+    options: Mapping[str, Any] | None = None,
+) -> Network:
     """Return a stack of four blocks, which is as wide as its layers."""
     return Network(
         f"{label} stack, 4 blocks of {width}",
         layer,
         width,
         parameters=parameters,
-        options=options,
+        options=options or {},
         model_factory=partial(stack_model, width=width, depth=4),
     )
 
@@ -82,9 +90,9 @@ RECIPES = (
         summary="Permuted MNIST at about 135,000 parameters: residual stacks of four layers.",
         rows=(
             _STACKS.row(_stack("LRU", LRU, 68, parameters=132_610)),
-            _STACKS.row(_stack("slow LRU", LRU, 68, parameters=132_610, **_SLOW)),
+            _STACKS.row(_stack("slow LRU", LRU, 68, parameters=132_610, options=_SLOW)),
             _STACKS.row(_stack("scoRNN", ScoRNN, 96, parameters=132_106)),
-            _STACKS.row(_stack("tanh NC-GRU", NCGRU, 66, parameters=133_330, **_BOUNDED)),
+            _STACKS.row(_stack("tanh NC-GRU", NCGRU, 66, parameters=133_330, options=_BOUNDED)),
             _quoted("UnICORNN", 0.984, "Rusch and Mishra, ICML 2021"),
             _quoted("coRNN", 0.9734, "Rusch and Mishra, ICLR 2021"),
             _quoted("asRNN", 0.9696, _NGUYEN_DUY),

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -383,8 +383,8 @@ class Panel:
         return True
 
 
-def _is_longer(row: Entry, length: Length) -> TypeGuard[Row]:
-    return isinstance(row, Row) and (getattr(row.settings, length.unit) or 0) > length.number
+def _is_longer(row: Row, length: Length) -> bool:
+    return (getattr(row.settings, length.unit) or 0) > length.number
 
 
 @dataclass(frozen=True)
@@ -438,20 +438,20 @@ class Recipe:
         unit, number = length
         check_positive_integer(unit, number)
         if not self.can_reduce(length):
-            rows = [row for row in self.rows if isinstance(row, Row)]
-            full = [getattr(row.settings, unit) or 0 for row in rows]
+            full = [getattr(row.settings, unit) or 0 for row in self.trained]
             other = "steps" if unit == "epochs" else "epochs"
             longest = f"at most {max(full):,} {unit}" if any(full) else f"a number of {other}"
             raise ValueError(
                 f"expected fewer {unit} than a row of {self.name} has, got {number}: its rows "
                 f"train for {longest}"
             )
-        shorter = tuple(row.shortened(length) for row in self.rows if _is_longer(row, length))
+        longer = (row for row in self.trained if _is_longer(row, length))
+        shorter = tuple(row.shortened(length) for row in longer)
         return replace(self, rows=shorter, reduced_to=length)
 
     def can_reduce(self, length: Length) -> bool:
         """Whether a row trains for longer."""
-        return any(_is_longer(row, length) for row in self.rows)
+        return any(_is_longer(row, length) for row in self.trained)
 
     def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
         """Return the rows whose label equals a pattern or, if none does, contains it.

@@ -120,7 +120,7 @@ def row_of(key: RunKey, recipe: Recipe) -> Row:
     """
     if key.reduced is not None:
         recipe = recipe.reduced(key.reduced)
-    rows = {row.label: row for row in recipe.rows if isinstance(row, Row) and row.layer}
+    rows = {row.label: row for row in recipe.trained if row.layer}
     if key.row not in rows:
         raise ValueError(f"expected a row of {recipe.name} ({', '.join(rows)}), got {key.row!r}")
     row = rows[key.row].quick() if key.quick else rows[key.row]

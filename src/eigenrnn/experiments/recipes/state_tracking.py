@@ -1,5 +1,6 @@
 """State tracking: word problems of five groups by networks of equal size; not from a paper."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -75,14 +76,21 @@ _A5 = _word_problem("A5", steps=3_000)
 _S5 = _word_problem("S5", steps=3_000)
 
 
-def _stack(label: str, layer: Any, width: int, *, parameters: int, **options: Any) -> Network:
+def _stack(
+    label: str,
+    layer: Any,
+    width: int,
+    *,
+    parameters: int,
+    options: Mapping[str, Any] | None = None,
+) -> Network:
     """Return a stack of two blocks, which is as wide as its layers."""
     return Network(
         f"{label} stack {width}",
         layer,
         width,
         parameters=parameters,
-        options=options,
+        options=options or {},
         model_factory=partial(stack_model, width=width, depth=2),
     )
 
@@ -122,7 +130,7 @@ RECIPES = (
             _Z2.row(Network("signed minGRU 624", MinGRU, 624, parameters=4_994, options=_SIGNED)),
             _Z2.row(_stack("LRU", LRU, 18, parameters=4_952)),
             _Z2.row(_stack("minGRU", MinGRU, 22, parameters=4_292)),
-            _Z2.row(_stack("signed minGRU", MinGRU, 22, parameters=4_292, **_SIGNED)),
+            _Z2.row(_stack("signed minGRU", MinGRU, 22, parameters=4_292, options=_SIGNED)),
         ),
         source=_SOURCE,
         seeds=_SEEDS,
@@ -144,7 +152,7 @@ RECIPES = (
             _Z3.row(Network("signed minGRU 554", MinGRU, 554, parameters=4_989, options=_SIGNED)),
             _Z3.row(_stack("LRU", LRU, 18, parameters=4_971)),
             _Z3.row(_stack("minGRU", MinGRU, 22, parameters=4_315)),
-            _Z3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_315, **_SIGNED)),
+            _Z3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_315, options=_SIGNED)),
         ),
         source=_SOURCE,
         seeds=_SEEDS,
@@ -166,7 +174,7 @@ RECIPES = (
             _S3.row(Network("signed minGRU 356", MinGRU, 356, parameters=4_990, options=_SIGNED)),
             _S3.row(_stack("LRU", LRU, 16, parameters=4_038)),
             _S3.row(_stack("minGRU", MinGRU, 22, parameters=4_406)),
-            _S3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_406, **_SIGNED)),
+            _S3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_406, options=_SIGNED)),
         ),
         source=_SOURCE,
         seeds=_SEEDS,
@@ -188,7 +196,7 @@ RECIPES = (
             _A5.row(Network("signed minGRU 146", MinGRU, 146, parameters=9_988, options=_SIGNED)),
             _A5.row(_stack("LRU", LRU, 22, parameters=8_640)),
             _A5.row(_stack("minGRU", MinGRU, 30, parameters=9_600)),
-            _A5.row(_stack("signed minGRU", MinGRU, 30, parameters=9_600, **_SIGNED)),
+            _A5.row(_stack("signed minGRU", MinGRU, 30, parameters=9_600, options=_SIGNED)),
         ),
         source=_SOURCE,
         seeds=_SEEDS,
@@ -210,7 +218,7 @@ RECIPES = (
             _S5.row(Network("signed minGRU 116", MinGRU, 116, parameters=14_968, options=_SIGNED)),
             _S5.row(_stack("LRU", LRU, 26, parameters=13_276)),
             _S5.row(_stack("minGRU", MinGRU, 34, parameters=14_060)),
-            _S5.row(_stack("signed minGRU", MinGRU, 34, parameters=14_060, **_SIGNED)),
+            _S5.row(_stack("signed minGRU", MinGRU, 34, parameters=14_060, options=_SIGNED)),
         ),
         source=_SOURCE,
         seeds=_SEEDS,

@@ -46,7 +46,7 @@ class RecipeSweep(TrialSource):
     @property
     def rows(self) -> dict[str, Row]:
         """The rows to run, by label."""
-        trainable = (row for row in self.recipe.rows if isinstance(row, Row) and row.layer)
+        trainable = (row for row in self.recipe.trained if row.layer)
         return {row.label: row for row in trainable if row.label in self.labels}
 
     def points(self) -> list[Mapping[str, Any]]:

@@ -1,7 +1,5 @@
 """The adding problem of 750 steps: figures 1, 6 and 7."""
 
-from dataclasses import replace
-
 from eigenrnn.constraints import SpectralRadius
 from eigenrnn.experiments.recipes.enrnn.paper import LSTM_BIASES, SOURCE, THEANO
 from eigenrnn.experiments.recipes.experiment import Experiment, Network
@@ -100,8 +98,8 @@ _COMPARISON = Experiment(
     quick_task=Adding(20, test_examples=100),
     quick_steps=10,
 )
-_SHORT_SIZES = replace(_COMPARISON, reported=replace(_COMPARISON.reported, place="figure 6"))
-_SPLITS = replace(_COMPARISON, reported=replace(_COMPARISON.reported, place="figure 7"))
+_SHORT_SIZES = _COMPARISON.reported_as(place="figure 6")
+_SPLITS = _COMPARISON.reported_as(place="figure 7")
 
 _SIZES = "the sizes are stated only in the legend of the picture; those here are our choice"
 _NEGATIVE = (

@@ -101,14 +101,10 @@ _NC_GRU_THREE = Network(
     options=nc_gru_options(("reset", "update", "candidate"), 40, reset_every=50),
 )
 
-_INVERSE = replace(
-    LENGTH_100,
-    reported=replace(
-        LENGTH_100.reported,
-        place="figure 5",
-        note="no number is printed; order 2 ends slightly below orders 1 and 3, the inverse well "
-        "above them",
-    ),
+_INVERSE = LENGTH_100.reported_as(
+    place="figure 5",
+    note="no number is printed; order 2 ends slightly below orders 1 and 3, the inverse well "
+    "above them",
 )
 _GATES_NOTE = (
     "no number is printed; networks with one or two orthogonal matrices end below that with three"

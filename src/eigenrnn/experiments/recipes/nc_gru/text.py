@@ -99,11 +99,7 @@ _BY_SCRIPT = Experiment(
     departures=(_SCRIPT,),
 )
 _OF_EQUAL_SIZE = replace(
-    _BY_SCRIPT,
-    reported=replace(
-        _BY_SCRIPT.reported,
-        note="not in the paper: the claim needs a network of equal size",
-    ),
+    _BY_SCRIPT.reported_as(note="not in the paper: the claim needs a network of equal size"),
     departures=(
         "not in the paper: one layer with as many parameters as NC-GRU(U_c) 435, trained like it",
     ),

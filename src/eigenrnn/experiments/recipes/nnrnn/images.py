@@ -109,7 +109,7 @@ _COPYING = Experiment(
     seeds=(0, 1, 2, 3, 4, 5),
     quick_task=Copying(delay=30, test_examples=100, validation_examples=100),
 )
-_COPYING_FIGURE_4 = replace(_COPYING, reported=replace(_COPYING.reported, place="figure 4, left"))
+_COPYING_FIGURE_4 = _COPYING.reported_as(place="figure 4, left")
 
 # permuted MNIST: table 3
 
@@ -193,7 +193,7 @@ _PIXELS = Experiment(
     quick_task=replace(_MNIST, eval_examples=20),
     quick_steps=3,
 )
-_PIXELS_FIGURE_4 = replace(_PIXELS, reported=replace(_PIXELS.reported, place="figure 4, right"))
+_PIXELS_FIGURE_4 = _PIXELS.reported_as(place="figure 4, right")
 
 _SOLVED = "the curve is below 0.02 after 300 to 400 updates, with spikes; no number is printed"
 _STUCK = "read off the figure: the curve settles at the baseline"

@@ -170,8 +170,8 @@ _LENGTH_150 = Experiment(
     quick_steps=5,
 )
 _LENGTH_300 = replace(_LENGTH_150, task=CharPTB.nnrnn(300), suffix="T=300")
-_CLAMPED_150 = replace(_LENGTH_150, reported=replace(_LENGTH_150.reported, place="table 7"))
-_CLAMPED_300 = replace(_LENGTH_300, reported=replace(_LENGTH_300.reported, place="table 7"))
+_CLAMPED_150 = _LENGTH_150.reported_as(place="table 7")
+_CLAMPED_300 = _LENGTH_300.reported_as(place="table 7")
 
 _NO_LENGTH = "the text does not state the length"
 _ONLY_SETTINGS = "only its settings are printed"

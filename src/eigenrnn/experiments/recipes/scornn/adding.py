@@ -71,16 +71,10 @@ _LENGTH_200 = Experiment(
     quick_task=Adding(20, test_examples=100),
 )
 _LENGTH_400 = replace(
-    _LENGTH_200,
-    task=Adding.scornn(400),
-    reported=replace(_LENGTH_200.reported, place="figure 2, middle"),
-    suffix="T=400",
+    _LENGTH_200.reported_as(place="figure 2, middle"), task=Adding.scornn(400), suffix="T=400"
 )
 _LENGTH_750 = replace(
-    _LENGTH_200,
-    task=Adding.scornn(750),
-    reported=replace(_LENGTH_200.reported, place="figure 2, bottom"),
-    suffix="T=750",
+    _LENGTH_200.reported_as(place="figure 2, bottom"), task=Adding.scornn(750), suffix="T=750"
 )
 
 RECIPES = (

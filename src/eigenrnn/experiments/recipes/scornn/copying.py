@@ -74,10 +74,7 @@ _DELAY_1000 = Experiment(
     quick_task=Copying(delay=30, test_examples=100),
 )
 _DELAY_2000 = replace(
-    _DELAY_1000,
-    task=Copying.scornn(2000),
-    reported=replace(_DELAY_1000.reported, place="figure 1, right"),
-    suffix="T=2000",
+    _DELAY_1000.reported_as(place="figure 1, right"), task=Copying.scornn(2000), suffix="T=2000"
 )
 
 _READING = 5e-4  # of a loss, off the figure

@@ -77,9 +77,8 @@ _IN_ORDER = Experiment(
     quick_steps=10,
 )
 _PERMUTED = replace(
-    _IN_ORDER,
+    _IN_ORDER.reported_as(place="table 2"),
     task=PixelMNIST(permuted=True),
-    reported=replace(_IN_ORDER.reported, place="table 2"),
     quick_task=PixelMNIST(permuted=True, eval_examples=100),
 )
 
