@@ -63,9 +63,9 @@ def _gradient_map_of(block: str, name: str) -> Callable[[Mapping[str, Sequence[R
         gradients = gradient_map(run.model(), next(batches).inputs, of=("input",))
         return Map(
             gradients.by_input[block],
-            "input, step t",
-            "state, step tau",
-            f"norm of d{name}/dx",
+            x_name="input, step t",
+            y_name="state, step tau",
+            name=f"norm of d{name}/dx",
             log=True,
             first=1,
         )
@@ -86,8 +86,8 @@ _FIGURE_4 = Recipe(
             "map",
             "The gradient of the short memory at step tau by the input of step t, mean over "
             f"{_BATCH} sequences",
-            _gradient_map_of("short", "h(S)"),
-            (_ENRNN.label,),
+            draw=_gradient_map_of("short", "h(S)"),
+            required_rows=(_ENRNN.label,),
         ),
     ),
 )
@@ -102,8 +102,8 @@ _FIGURE_5 = Recipe(
             "map",
             "The gradient of the long memory at step tau by the input of step t, mean over "
             f"{_BATCH} sequences",
-            _gradient_map_of("long", "h(L)"),
-            (_ENRNN.label,),
+            draw=_gradient_map_of("long", "h(L)"),
+            required_rows=(_ENRNN.label,),
         ),
     ),
 )

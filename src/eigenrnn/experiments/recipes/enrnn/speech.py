@@ -75,7 +75,9 @@ _LSTM_468 = replace(
 _VALIDATION = Experiment(
     task=_TIMIT,
     settings=Settings(epochs=300, batch_size=28, optimiser="rmsprop_tf1"),
-    reported=Reported(None, "figure 3", "validation", "padded_mse", "best", decimals=2),
+    reported=Reported(
+        None, "figure 3", split="validation", quantity="padded_mse", rule="best", decimals=2
+    ),
     head_init=glorot_uniform_,
     head_bias_init=zeros_,
     quick_task=_FREE_CORPUS,
@@ -83,14 +85,21 @@ _VALIDATION = Experiment(
 )
 _TEST = replace(
     _VALIDATION,
-    reported=Reported(None, "table 2", "test", "padded_mse", "validation", decimals=2),
+    reported=Reported(
+        None, "table 2", split="test", quantity="padded_mse", rule="validation", decimals=2
+    ),
     score=_speech_scores,
 )
 _FREE = replace(
     _TEST,
     task=_FREE_CORPUS,
     reported=Reported(
-        None, "table 2", "test", "padded_mse", "validation", note="the paper has other data"
+        None,
+        "table 2",
+        split="test",
+        quantity="padded_mse",
+        rule="validation",
+        note="the paper has other data",
     ),
     callback_factory=_write_sounds,
 )

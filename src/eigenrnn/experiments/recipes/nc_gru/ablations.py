@@ -89,7 +89,9 @@ def _draw_norms(trained: Mapping[str, Sequence[Run]]) -> Curves:
     run = trained[_LABEL][0]
     steps, norms = run.files.read_column("neumann_norm")
     series = {_LABEL: norms, "1, below which the series converges": [1.0] * len(steps)}
-    return Curves(steps, series, "step of training", "2-norm of (I + A)⁻¹ δA", log=True)
+    return Curves(
+        steps, series, x_name="step of training", y_name="2-norm of (I + A)⁻¹ δA", log=True
+    )
 
 
 # the update gate, too, has an orthogonal matrix
@@ -165,7 +167,14 @@ RECIPES = (
         ),
         source=f"{SOURCE}, section 5.3 and figure 8",
         departures=(*DEPARTURES, _LENGTH),
-        panels=(Panel("norm", "The norm of the terms of the series", _draw_norms, (_LABEL,)),),
+        panels=(
+            Panel(
+                "norm",
+                "The norm of the terms of the series",
+                draw=_draw_norms,
+                required_rows=(_LABEL,),
+            ),
+        ),
     ),
 )
 """Three figures; figure 6 is in `text`."""

@@ -87,11 +87,11 @@ _BY_SCRIPT = Experiment(
     reported=Reported(
         None,
         "beside table 5",
-        "test",
-        "bits",
-        "validation",
-        "the paper prints 1.385 for the network of its text, 430-1000-430; its code says that the "
-        "script comes near that number",
+        split="test",
+        quantity="bits",
+        rule="validation",
+        note="the paper prints 1.385 for the network of its text, 430-1000-430; its code says "
+        "that the script comes near that number",
     ),
     model_factory=_language_model,
     quick_task=replace(CharPTB.nc_gru(), window=20, eval_symbols=500),
@@ -154,7 +154,7 @@ _NC_GRU_1000 = Network(
 _BY_TEXT = replace(
     _BY_SCRIPT,
     settings=replace(_BY_SCRIPT.settings, lr=5e-4, lr_recurrent=5e-4),
-    reported=Reported(None, "table 5", "test", "bits", "validation"),
+    reported=Reported(None, "table 5", split="test", quantity="bits", rule="validation"),
     departures=(_TWO_LAYERS, _TEXT_UNKNOWN),
 )
 
@@ -167,10 +167,10 @@ _EPOCH = replace(
     reported=Reported(
         None,
         "figure 6",
-        "train",
-        "epoch_seconds",
-        "last",
-        "no number is printed; measured on an NVIDIA V100",
+        split="train",
+        quantity="epoch_seconds",
+        rule="last",
+        note="no number is printed; measured on an NVIDIA V100",
     ),
     departures=(),
 )
@@ -246,10 +246,10 @@ _WORDS = Experiment(
     reported=Reported(
         None,
         "table 6",
-        "test",
-        "perplexity",
-        "validation",
-        "measured by the paper's authors",
+        split="test",
+        quantity="perplexity",
+        rule="validation",
+        note="measured by the paper's authors",
         decimals=2,
     ),
     model_factory=partial(
@@ -317,13 +317,13 @@ RECIPES = (
             _EPOCH.row(with_order(_NC_GRU_435, 3)),
             Computed(
                 "NC-GRU(U_c) 435, time of a step with the inverse",
-                lambda: _step_seconds()[_INVERSE.label],
-                _STEP_TIME,
+                compute=lambda: _step_seconds()[_INVERSE.label],
+                reported=_STEP_TIME,
             ),
             Computed(
                 "NC-GRU(U_c) 435, time of a step with Neumann 2",
-                lambda: _step_seconds()[_NEUMANN_2.label],
-                _STEP_TIME,
+                compute=lambda: _step_seconds()[_NEUMANN_2.label],
+                reported=_STEP_TIME,
             ),
         ),
         source=f"{SOURCE}, section 5.1 and figure 6",

@@ -103,7 +103,7 @@ _COPYING_RNN = Network(
 _COPYING = Experiment(
     task=Copying.nnrnn(200),
     settings=Settings(steps=1_500, batch_size=10, alpha=0.99, eval_every=100, log_every=10),
-    reported=Reported(None, "figure 2, left", "train", "loss", "last"),
+    reported=Reported(None, "figure 2, left", split="train", quantity="loss", rule="last"),
     suffix="copying",
     head_init=glorot_normal_,
     seeds=(0, 1, 2, 3, 4, 5),
@@ -184,7 +184,7 @@ _PIXELS = Experiment(
     reported=Reported(
         None,
         "figure 2, right",
-        "validation",
+        split="validation",
         rule="last",
         note="read off the figure at epoch 70",
         reading=0.005,

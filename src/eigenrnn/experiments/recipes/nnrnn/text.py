@@ -163,7 +163,7 @@ _LENGTH_150 = Experiment(
         lr_decay_at="plateau",
         log_every=50,
     ),
-    reported=Reported(None, "table 1", "test", "bits", "validation"),
+    reported=Reported(None, "table 1", split="test", quantity="bits", rule="validation"),
     suffix="T=150",
     model_factory=_nnrnn_language_model,
     quick_task=replace(CharPTB.nnrnn(150), window=20, eval_symbols=2_000),

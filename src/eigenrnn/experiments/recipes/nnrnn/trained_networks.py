@@ -39,24 +39,30 @@ def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[Run]]], Schu
 
 
 def _schur_panel(name: str, caption: str, row: Row) -> Panel:
-    return Panel(name, caption, _draw_schur_form(row.label), (row.label,))
+    return Panel(name, caption, draw=_draw_schur_form(row.label), required_rows=(row.label,))
 
 
 _COPYING = replace(
     images.FIGURE_4.row("nnRNN 128 copying"),
-    reported=Reported(None, "figure 3a", "train", "loss", "best", FIGURE_NOTE),
+    reported=Reported(
+        None, "figure 3a", split="train", quantity="loss", rule="best", note=FIGURE_NOTE
+    ),
     seeds=(0,),
     score=_schur_scores,
 )
 _TEXT = replace(
     text.TABLE_1.row("nnRNN 1024 T=150"),
-    reported=Reported(None, "figures 3b and 3c", "test", "loss", "best", FIGURE_NOTE),
+    reported=Reported(
+        None, "figures 3b and 3c", split="test", quantity="loss", rule="best", note=FIGURE_NOTE
+    ),
     seeds=(0,),
     score=_schur_scores,
 )
 _PIXELS = replace(
     images.FIGURE_4.row("nnRNN 512 psMNIST"),
-    reported=Reported(None, "figure 5", "validation", "loss", "best", FIGURE_NOTE),
+    reported=Reported(
+        None, "figure 5", split="validation", quantity="loss", rule="best", note=FIGURE_NOTE
+    ),
     seeds=(0,),
     score=_schur_scores,
 )
@@ -97,10 +103,10 @@ _LABELS = ("nnRNN 1024 T=150", "nnRNN 1024 gamma=1 T=150", "nnRNN 1024 gamma=0.9
 _GRADIENTS = Reported(
     None,
     "figure 6",
-    "test",
-    "bits",
-    "validation",
-    "the figure prints no number for its curves; we list the loss of the run",
+    split="test",
+    quantity="bits",
+    rule="validation",
+    note="the figure prints no number for its curves; we list the loss of the run",
 )
 
 
@@ -110,9 +116,9 @@ def _draw_gradients_through_time(trained: Mapping[str, Sequence[Run]]) -> Curves
     return Curves(
         np.arange(length),
         {label: norms[::-1] for label, norms in series.items()},
-        "steps back from the end",
-        "norm of dL/dh",
-        f"Backpropagation through {length} steps",
+        x_name="steps back from the end",
+        y_name="norm of dL/dh",
+        title=f"Backpropagation through {length} steps",
         log=True,
     )
 
@@ -137,9 +143,9 @@ def _draw_gradients_of_training(trained: Mapping[str, Sequence[Run]]) -> Curves:
             label: np.append(norms, np.full(len(steps) - len(norms), np.nan))
             for label, (_, norms) in columns.items()
         },
-        "step of training",
-        "norm of the gradient of all weights",
-        "Training",
+        x_name="step of training",
+        y_name="norm of the gradient of all weights",
+        title="Training",
         log=True,
     )
 
@@ -155,9 +161,17 @@ FIGURE_6 = Recipe(
         f"the gradient through time is computed from one loss of {_SEQUENCES} training sequences",
     ),
     panels=(
-        Panel("left", "Norm of the gradient through time", _draw_gradients_through_time, _LABELS),
         Panel(
-            "right", "Norm of the gradient during training", _draw_gradients_of_training, _LABELS
+            "left",
+            "Norm of the gradient through time",
+            draw=_draw_gradients_through_time,
+            required_rows=_LABELS,
+        ),
+        Panel(
+            "right",
+            "Norm of the gradient during training",
+            draw=_draw_gradients_of_training,
+            required_rows=_LABELS,
         ),
     ),
 )

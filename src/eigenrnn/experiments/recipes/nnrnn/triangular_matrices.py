@@ -65,17 +65,17 @@ def _trajectories(_: Mapping[str, Sequence[Run]]) -> SideBySide:
     spread = Curves(
         steps,
         {name: growth.spread_mean for name, growth in growths.items()},
-        "step",
-        "standard deviation across units",
-        "Trajectories",
+        x_name="step",
+        y_name="standard deviation across units",
+        title="Trajectories",
         bands={name: growth.spread_std for name, growth in growths.items()},
     )
     size = Curves(
         steps,
         {name: growth.state_norm_mean for name, growth in growths.items()},
-        "step",
-        "norm of the state",
-        f"{_TRAJECTORIES:,} initial states on the unit sphere",
+        x_name="step",
+        y_name="norm of the state",
+        title=f"{_TRAJECTORIES:,} initial states on the unit sphere",
         bands={name: growth.state_norm_std for name, growth in growths.items()},
     )
     return SideBySide([spread, size])
@@ -92,9 +92,9 @@ def _memory(_: Mapping[str, Sequence[Run]]) -> SideBySide:
                 ).curve
                 for name, entries in _MATRICES.items()
             },
-            "steps ago",
-            "Fisher information",
-            f"Memory with d={d:g}",
+            x_name="steps ago",
+            y_name="Fisher information",
+            title=f"Memory with d={d:g}",
         )
         for d in (0.0, 0.2)
     ]
@@ -167,7 +167,11 @@ FIGURE_1 = Recipe(
         "its root",
     ),
     panels=(
-        Panel("b", "Transients of 1,000 trajectories, mean and standard deviation", _trajectories),
-        Panel("c", "Fisher memory of past inputs", _memory),
+        Panel(
+            "b",
+            "Transients of 1,000 trajectories, mean and standard deviation",
+            draw=_trajectories,
+        ),
+        Panel("c", "Fisher memory of past inputs", draw=_memory),
     ),
 )

@@ -1,5 +1,7 @@
 """Prediction of CarRacing's latent vectors: table 2."""
 
+from dataclasses import replace
+
 from eigenrnn.experiments.recipes.experiment import Experiment, Network
 from eigenrnn.experiments.recipes.nonnormal.paper import FINE_GAINS, SOURCE, PlainRNN, init_axis
 from eigenrnn.experiments.recipes.recipe import Recipe, Reported
@@ -19,29 +21,20 @@ _IDENTITY = Network(
     options={"kind": "identity"},
     departures=(f"lambda: {_UNKNOWN}; 1 here, see the search below",),
 )
-_IDENTITY_SEARCH = Network(
-    "identity, search",
-    PlainRNN,
-    256,
-    parameters=198_112,
-    options={"kind": "identity"},
-    grid=(init_axis("identity", FINE_GAINS),),
-)
-_CHAIN = Network(
-    "chain",
-    PlainRNN,
-    256,
-    parameters=198_112,
+_CHAIN = replace(
+    _IDENTITY,
+    label="chain",
     options={"kind": "chain"},
     departures=(f"alpha: {_UNKNOWN}; 1 here, see the search below",),
 )
-_CHAIN_SEARCH = Network(
-    "chain, search",
-    PlainRNN,
-    256,
-    parameters=198_112,
-    options={"kind": "chain"},
-    grid=(init_axis("chain", FINE_GAINS),),
+_IDENTITY_SEARCH = replace(
+    _IDENTITY,
+    label="identity, search",
+    grid=(init_axis("identity", FINE_GAINS),),
+    departures=(),
+)
+_CHAIN_SEARCH = replace(
+    _CHAIN, label="chain, search", grid=(init_axis("chain", FINE_GAINS),), departures=()
 )
 
 _DRIVES = Experiment(
@@ -49,7 +42,7 @@ _DRIVES = Experiment(
     settings=Settings(
         steps=4_000, batch_size=100, optimiser="adam", lr=5e-4, clip_value=1.0, eval_every=100
     ),
-    reported=Reported(None, "table 2", "validation", "loss", "last"),
+    reported=Reported(None, "table 2", split="validation", quantity="loss", rule="last"),
     head_init=glorot_uniform_,
     head_bias_init=glorot_uniform_,
     quick_steps=2,

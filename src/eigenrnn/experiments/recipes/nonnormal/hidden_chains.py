@@ -24,7 +24,7 @@ def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[Run]]], HiddenCha
 
 
 def _panel(name: str, caption: str, row: Row) -> Panel:
-    return Panel(name, caption, _draw_chain(row.label), (row.label,))
+    return Panel(name, caption, draw=_draw_chain(row.label), required_rows=(row.label,))
 
 
 _GAIN = 1.0
@@ -38,7 +38,9 @@ def _one_point(row: Row) -> Row:
         grid=(),
         settings=replace(row.settings, lr=_RATE),
         options={**row.options, "gain": _GAIN},
-        reported=Reported(None, "figure 5", "test", "loss", "last", FIGURE_NOTE),
+        reported=Reported(
+            None, "figure 5", split="test", quantity="loss", rule="last", note=FIGURE_NOTE
+        ),
         callback_factory=None,
         seeds=(1,),
     )
@@ -48,7 +50,9 @@ _ADDING = _one_point(toys.FIGURE_3.row("ortho adding"))
 _PIXELS = _one_point(toys.FIGURE_3.row("ortho psMNIST"))
 _LSTM = replace(
     text.TABLE_4.row("plain words"),
-    reported=Reported(None, "figure 6", "test", "loss", "last", FIGURE_NOTE),
+    reported=Reported(
+        None, "figure 6", split="test", quantity="loss", rule="last", note=FIGURE_NOTE
+    ),
     seeds=(1,),
 )
 

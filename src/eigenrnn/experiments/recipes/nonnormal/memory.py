@@ -46,8 +46,8 @@ def _memory(_: Mapping[str, Sequence[Run]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: fisher_memory(W, _SOURCE_UNIT, _STEPS).curve for name, W in matrices().items()},
-        "steps ago",
-        "Fisher information",
+        x_name="steps ago",
+        y_name="Fisher information",
         log=True,
     )
 
@@ -56,8 +56,8 @@ def _amplification(_: Mapping[str, Sequence[Run]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: _norms(W.numpy()) for name, W in matrices().items()},
-        "step after the input",
-        "norm of the state",
+        x_name="step after the input",
+        y_name="norm of the state",
         log=True,
     )
 
@@ -76,16 +76,16 @@ def _decoding(_: Mapping[str, Sequence[Run]]) -> SideBySide:
     linear = Curves(
         _DELAYS,
         {name: _decoded(W, "identity", noise=0.1) for name, W in chosen.items()},
-        "steps ago",
-        "fraction of variance decoded",
-        "linear, with noise",
+        x_name="steps ago",
+        y_name="fraction of variance decoded",
+        title="linear, with noise",
     )
     elu = Curves(
         _DELAYS,
         {name: _decoded(W, "elu", noise=0.0) for name, W in chosen.items()},
-        "steps ago",
-        "fraction of variance decoded",
-        "ELU, without noise",
+        x_name="steps ago",
+        y_name="fraction of variance decoded",
+        title="ELU, without noise",
     )
     return SideBySide([linear, elu])
 
@@ -148,8 +148,8 @@ RECIPES = (
         source=f"{SOURCE}, section 2 and figure 1",
         departures=(_UNSTATED,),
         panels=(
-            Panel("b", "Fisher memory of past inputs", _memory),
-            Panel("c", "Amplification of one input to the source unit", _amplification),
+            Panel("b", "Fisher memory of past inputs", draw=_memory),
+            Panel("c", "Amplification of one input to the source unit", draw=_amplification),
         ),
     ),
     Recipe(
@@ -163,7 +163,9 @@ RECIPES = (
             "noise, signal and samples are not stated; we take normal inputs and normal noise "
             "with a tenth of their standard deviation, and measure on held-out samples",
         ),
-        panels=(Panel("b-c", "Fraction of a past input's variance that is decoded", _decoding),),
+        panels=(
+            Panel("b-c", "Fraction of a past input's variance that is decoded", draw=_decoding),
+        ),
     ),
 )
 """The two theoretical figures."""
