@@ -32,6 +32,7 @@ __all__ = [
     "Recipe",
     "Reported",
     "Row",
+    "point_name",
     "stack_model",
 ]
 
@@ -115,6 +116,11 @@ class Axis:
         return cls(name, values, with_value)
 
 
+def point_name(hyperparameters: Mapping[str, float]) -> str:
+    """Return the name of a point of a grid, such as ``"lr=0.01 units=4"``."""
+    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
+
+
 @dataclass(frozen=True)
 class Row:
     """One network of a published comparison.
@@ -180,10 +186,11 @@ class Row:
         points: dict[str, Row] = {}
         for values in itertools.product(*(axis.values for axis in self.grid)):
             row = replace(self, grid=())
+            hyperparameters: dict[str, float] = {}
             for axis, value in zip(self.grid, values, strict=True):
                 row = axis.with_value(row, value)
-            named = zip((axis.name for axis in self.grid), values, strict=True)
-            points[" ".join(f"{name}={value:g}" for name, value in named)] = row
+                hyperparameters[axis.name] = value
+            points[point_name(hyperparameters)] = row
         return points
 
     def build(self, seed: int) -> nn.Module:
@@ -426,6 +433,11 @@ class Recipe:
         if label not in rows:
             raise ValueError(f"expected a row of {self.name} ({', '.join(rows)}), got {label!r}")
         return rows[label]
+
+    def seeds_of(self, row: Row, *, quick: bool = False) -> tuple[int, ...]:
+        """Return the seeds of a row's runs, of which a quick run has the first."""
+        seeds = row.seeds or self.seeds
+        return seeds[:1] if quick else seeds
 
     def reduced(self, length: Length) -> "Recipe":
         """Return the recipe with shorter runs; its numbers are not the paper's.

@@ -155,9 +155,7 @@ def runs_of(
     if not isinstance(row, Row):
         return
     if seeds is None:
-        seeds = row.seeds or recipe.seeds
-        if quick:
-            seeds = seeds[:1]
+        seeds = recipe.seeds_of(row, quick=quick)
     for point, chosen in _points(row, quick=quick):
         for seed in seeds:
             yield _run(recipe, chosen, point, seed, quick=quick, root=root)
