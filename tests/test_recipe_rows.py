@@ -104,6 +104,14 @@ def test_a_full_size_network_has_the_stated_number_of_parameters(name):
     assert COUNTS[key] == row.parameters
 
 
+def test_a_network_is_written_once_for_all_tables_that_report_the_same_training():
+    first = {}
+    for name, row in TRAINED.items():
+        searched = [(axis.name, axis.values) for axis in row.grid]
+        same = first.setdefault(json.dumps([row.describe(), searched]), row)
+        assert row.options is same.options, name
+
+
 def test_a_row_without_a_printed_number_has_a_note():
     reported = {name: row.reported for name, row in ROWS.items()}
     assert not [n for n, each in reported.items() if each.value is None and not each.note]

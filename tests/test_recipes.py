@@ -16,9 +16,11 @@ from rich.console import Console
 from eigenrnn import ScoRNN
 from eigenrnn.experiments.errors import FolderInUseError, MissingDataError, RunExistsError
 from eigenrnn.experiments.recipes import Axis, Computed, Recipe, Reported, Row, reproduce
+from eigenrnn.experiments.recipes.experiment import Experiment, Network
 from eigenrnn.experiments.tasks import Copying, PixelMNIST
 from eigenrnn.experiments.training import Callback, Settings
 from eigenrnn.experiments.training.run_folder import locked
+from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import TorchLSTM
 from eigenrnn.models import count_parameters
 from shrunken import ROWS
@@ -167,6 +169,80 @@ def test_a_quick_row_has_the_same_network():
     row = ROWS["scornn/fig1: scoRNN 190 T=1000"].quick()
     assert (row.task.delay, row.settings.steps) == (30, 30)
     assert count_parameters(row.build(0)) == 21_764
+
+
+# rows of a table
+
+
+NETWORK = Network("scoRNN 6", ScoRNN, 6, parameters=100, options={"negative": 2})
+EXPERIMENT = Experiment(
+    task=TASK,
+    settings=Settings(steps=6, lr=0.03),
+    reported=Reported(None, "table 7", rule="last", note="a note", decimals=2),
+    suffix="T=4",
+    head_init=zeros_,
+    quick_steps=3,
+    departures=("of all",),
+)
+
+
+def test_a_row_has_its_network_and_what_the_networks_share():
+    row = EXPERIMENT.row(NETWORK, 0.5)
+    assert (row.label, row.layer, row.hidden_size) == ("scoRNN 6 T=4", ScoRNN, 6)
+    assert (row.parameters, row.options) == (100, {"negative": 2})
+    assert (row.task, row.settings, row.quick_steps) == (TASK, EXPERIMENT.settings, 3)
+    assert row.reported == Reported(0.5, "table 7", rule="last", note="a note", decimals=2)
+
+
+def test_a_label_without_a_suffix_is_that_of_the_network():
+    assert replace(EXPERIMENT, suffix="").row(NETWORK).label == "scoRNN 6"
+
+
+def test_a_network_states_what_differs_from_the_others():
+    other = replace(
+        NETWORK,
+        settings={"lr": 0.1, "optimiser": "adam"},
+        head_init=glorot_uniform_,
+        grid=SEARCH,
+        departures=("of one",),
+    )
+    row = EXPERIMENT.row(other, 0.5, note="another", decimals=None)
+    assert row.settings == Settings(steps=6, lr=0.1, optimiser="adam")
+    assert row.head_init is glorot_uniform_
+    assert row.grid == SEARCH
+    assert row.departures == ("of one", "of all")
+    assert row.reported == Reported(0.5, "table 7", rule="last", note="another")
+    assert EXPERIMENT.row(NETWORK).head_init is zeros_
+
+
+def test_a_quoted_number_is_reported_like_the_others():
+    quoted = EXPERIMENT.quoted("GRU 5", 0.7, "A. Author, 2019", rule="best")
+    assert quoted.label == "GRU 5 T=4"
+    assert quoted.reported == Reported(
+        0.7, "table 7", rule="best", note="quoted from A. Author, 2019", decimals=2
+    )
+
+
+def test_a_training_can_be_reported_in_another_table():
+    row = EXPERIMENT.row(NETWORK, 0.5)
+    other = row.reported_as(place="figure 3", value=None)
+    assert other.reported == replace(row.reported, place="figure 3", value=None)
+    assert replace(other, reported=row.reported) == row
+    assert EXPERIMENT.reported_as(place="figure 3", note="").row(NETWORK) == row.reported_as(
+        place="figure 3", value=None, note=""
+    )
+
+
+def test_a_row_is_found_by_its_label(recipe):
+    assert recipe.row("LSTM 5") is recipe.rows[1]
+
+
+def test_a_row_that_is_not_trained_is_not_found(recipe):
+    quoted = EXPERIMENT.quoted("GRU 5", 0.7, "A. Author, 2019")
+    listed = replace(recipe, rows=(*recipe.rows, quoted))
+    assert quoted not in listed.trained
+    with pytest.raises(ValueError, match=r"a row of paper/table7 \(scoRNN 6, .*got 'GRU 5 T=4'"):
+        listed.row("GRU 5 T=4")
 
 
 # selection of rows

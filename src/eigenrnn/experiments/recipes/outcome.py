@@ -76,16 +76,19 @@ class Outcome:
     def not_run(cls, row: Entry) -> Self:
         """Return the outcome of a row that has no runs yet."""
         reported = row.reported
-        reason = _QUOTED if isinstance(row, Quoted) else ""
-        if isinstance(row, Row) and row.layer is None:
-            reason = _NO_LAYER
+        quantity = reported.quantity
+        reason = ""
+        if isinstance(row, Quoted):
+            reason = _QUOTED
+        elif isinstance(row, Row):
+            quantity = f"{reported.rule} {reported.split} {reported.quantity}"
+            if row.layer is None:
+                reason = _NO_LAYER
         notes = [note for note in (reported.note, reason) if note]
         return cls(
             label=row.label,
             place=reported.place,
-            quantity=reported.quantity
-            if not isinstance(row, Row)
-            else f"{reported.rule} {reported.split} {reported.quantity}",
+            quantity=quantity,
             reported=reported.value,
             note="; ".join(notes),
             error=reported.error,
@@ -129,8 +132,9 @@ class Outcome:
     @property
     def difference(self) -> float | None:
         """Our mean minus the paper's number; None if either is missing."""
-        both = self.mean is not None and self.reported is not None
-        return self.mean - self.reported if both else None  # type: ignore[operator]
+        if self.mean is None or self.reported is None:
+            return None
+        return self.mean - self.reported
 
     def with_value(self, value: float, seconds: float) -> Self:
         """Add a number that was computed without training."""

@@ -1,27 +1,28 @@
 """The pictures of a recipe: panels drawn from its trained runs, as curves or as maps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from eigenrnn.analysis import Analysis, plot
 from eigenrnn.analysis.base import Table
-from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
+from eigenrnn.experiments.recipes.recipe import Panel, Recipe
 from eigenrnn.experiments.recipes.runs import runs_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Curves", "Map", "SideBySide", "draw_panels", "row_of_figure"]
+__all__ = ["FIGURE_NOTE", "Curves", "Map", "SideBySide", "draw_panels"]
 
-_FIGURE_NOTE = (
+FIGURE_NOTE = (
     "the figure shows the trained network and prints no number; we list the loss of its run"
 )
+"""The note of a row whose panel shows its trained network."""
 
 
 def draw_panels(recipe: Recipe, folder: Path, *, quick: bool) -> list[Panel]:
@@ -32,20 +33,9 @@ def draw_panels(recipe: Recipe, folder: Path, *, quick: bool) -> list[Panel]:
         row.label: [
             run for run in runs_in(folder, recipe, row, quick=quick) if run.files.state == "ended"
         ]
-        for row in recipe.rows
-        if isinstance(row, Row)
+        for row in recipe.trained
     }
     return [panel for panel in recipe.panels if panel.save(folder, trained)]
-
-
-def row_of_figure(
-    recipes: Sequence[Recipe], name: str, label: str, place: str, rule: Literal["best", "last"]
-) -> Row:
-    """Take a row of another recipe for a figure that shows its trained network."""
-    recipe = next(recipe for recipe in recipes if recipe.name == name)
-    row = next(row for row in recipe.rows if isinstance(row, Row) and row.label == label)
-    reported = Reported(None, place, row.reported.split, "loss", rule, _FIGURE_NOTE)
-    return replace(row, reported=reported)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -32,6 +32,7 @@ __all__ = [
     "Recipe",
     "Reported",
     "Row",
+    "point_name",
     "stack_model",
 ]
 
@@ -115,6 +116,11 @@ class Axis:
         return cls(name, values, with_value)
 
 
+def point_name(hyperparameters: Mapping[str, float]) -> str:
+    """Return the name of a point of a grid, such as ``"lr=0.01 units=4"``."""
+    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
+
+
 @dataclass(frozen=True)
 class Row:
     """One network of a published comparison.
@@ -167,15 +173,24 @@ class Row:
     task_of_seed: Callable[[Any, int], Task] | None = None
     departures: tuple[str, ...] = ()
 
+    def reported_as(self, **changes: Any) -> "Row":
+        """Return the same training for another table or figure, which reports it differently.
+
+        Args:
+            changes: The fields of `Reported` that differ, by name: its place, its number.
+        """
+        return replace(self, reported=replace(self.reported, **changes))
+
     def points(self) -> dict[str, "Row"]:
         """Return one row for each point of the grid, by the name of the point."""
         points: dict[str, Row] = {}
         for values in itertools.product(*(axis.values for axis in self.grid)):
             row = replace(self, grid=())
+            hyperparameters: dict[str, float] = {}
             for axis, value in zip(self.grid, values, strict=True):
                 row = axis.with_value(row, value)
-            named = zip((axis.name for axis in self.grid), values, strict=True)
-            points[" ".join(f"{name}={value:g}" for name, value in named)] = row
+                hyperparameters[axis.name] = value
+            points[point_name(hyperparameters)] = row
         return points
 
     def build(self, seed: int) -> nn.Module:
@@ -375,8 +390,8 @@ class Panel:
         return True
 
 
-def _is_longer(row: Entry, length: Length) -> TypeGuard[Row]:
-    return isinstance(row, Row) and (getattr(row.settings, length.unit) or 0) > length.number
+def _is_longer(row: Row, length: Length) -> bool:
+    return (getattr(row.settings, length.unit) or 0) > length.number
 
 
 @dataclass(frozen=True)
@@ -403,6 +418,27 @@ class Recipe:
     panels: tuple[Panel, ...] = ()
     reduced_to: Length | None = None
 
+    @property
+    def trained(self) -> tuple[Row, ...]:
+        """The rows that are trained networks, without computed and quoted numbers."""
+        return tuple(row for row in self.rows if isinstance(row, Row))
+
+    def row(self, label: str) -> Row:
+        """Return the trained network with this label, which another recipe can report too.
+
+        Raises:
+            ValueError: If the recipe trains no such network.
+        """
+        rows = {row.label: row for row in self.trained}
+        if label not in rows:
+            raise ValueError(f"expected a row of {self.name} ({', '.join(rows)}), got {label!r}")
+        return rows[label]
+
+    def seeds_of(self, row: Row, *, quick: bool = False) -> tuple[int, ...]:
+        """Return the seeds of a row's runs, of which a quick run has the first."""
+        seeds = row.seeds or self.seeds
+        return seeds[:1] if quick else seeds
+
     def reduced(self, length: Length) -> "Recipe":
         """Return the recipe with shorter runs; its numbers are not the paper's.
 
@@ -414,20 +450,20 @@ class Recipe:
         unit, number = length
         check_positive_integer(unit, number)
         if not self.can_reduce(length):
-            rows = [row for row in self.rows if isinstance(row, Row)]
-            full = [getattr(row.settings, unit) or 0 for row in rows]
+            full = [getattr(row.settings, unit) or 0 for row in self.trained]
             other = "steps" if unit == "epochs" else "epochs"
             longest = f"at most {max(full):,} {unit}" if any(full) else f"a number of {other}"
             raise ValueError(
                 f"expected fewer {unit} than a row of {self.name} has, got {number}: its rows "
                 f"train for {longest}"
             )
-        shorter = tuple(row.shortened(length) for row in self.rows if _is_longer(row, length))
+        longer = (row for row in self.trained if _is_longer(row, length))
+        shorter = tuple(row.shortened(length) for row in longer)
         return replace(self, rows=shorter, reduced_to=length)
 
     def can_reduce(self, length: Length) -> bool:
         """Whether a row trains for longer."""
-        return any(_is_longer(row, length) for row in self.rows)
+        return any(_is_longer(row, length) for row in self.trained)
 
     def select(self, patterns: list[str] | None) -> tuple[Entry, ...]:
         """Return the rows whose label equals a pattern or, if none does, contains it.

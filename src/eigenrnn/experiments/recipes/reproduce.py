@@ -89,9 +89,9 @@ def reproduce(
         for row in chosen:
             if isinstance(row, Computed):
                 outcomes[row.label] = write_computed(folder, recipe, row, quick=quick)
-            is_row = isinstance(row, Row)
-            runs = runs_of(recipe, row, seeds, quick=quick, root=folder) if is_row else ()
-            for run in (run for run in runs if _is_chosen(run, points, skip)):
+            for run in runs_of(recipe, row, seeds, quick=quick, root=folder):
+                if not _is_chosen(run, points, skip):
+                    continue
                 callbacks = [] if dynamics_every is None else [Dynamics(dynamics_every)]
                 outcomes[row.label] = _train(run, outcomes[row.label], callbacks, **options)
                 in_order = write_results(folder, recipe, outcomes, quick=quick)
@@ -128,8 +128,10 @@ def _check_points(points: Sequence[str] | None, rows: Sequence[Entry]) -> None:
     Raises:
         ValueError: If one does not.
     """
-    # a number without training has no grid, like a row with the single point ""
-    known = {point for row in rows for point in (row.points() if isinstance(row, Row) else ("",))}
+    known: set[str] = set()
+    for row in rows:
+        # a number without training has no grid, like a row with the single point ""
+        known.update(row.points() if isinstance(row, Row) else ("",))
     for point in points or ():
         if point not in known:
             named = ", ".join(map(repr, sorted(known)))

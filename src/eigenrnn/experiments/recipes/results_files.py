@@ -8,7 +8,7 @@ from typing import Any
 
 from eigenrnn.atomic import write_atomically
 from eigenrnn.experiments.recipes.outcome import Outcome
-from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe, Row
+from eigenrnn.experiments.recipes.recipe import Computed, Panel, Recipe
 from eigenrnn.experiments.recipes.runs import kind_of_runs, runs_in
 from eigenrnn.experiments.report.tables import Table, comparison
 from eigenrnn.experiments.training.files import check_types, read_json, write_json
@@ -32,8 +32,12 @@ __all__ = [
 ]
 
 _COMPUTED: dict[str, Any] = {
-    **{"recipe": str, "row": str, "quick": bool},
-    **{"value": float, "seconds": float, "versions": dict[str, str]},
+    "recipe": str,
+    "row": str,
+    "quick": bool,
+    "value": float,
+    "seconds": float,
+    "versions": dict[str, str],
 }
 _LEFT_OUT = ("where", "runs", "diverged")  # columns of the report
 
@@ -70,11 +74,16 @@ def write_results(
 def write_computed(folder: Path, recipe: Recipe, row: Computed, *, quick: bool) -> Outcome:
     """Compute a number without training, store it in its own folder, and return its outcome."""
     began = time.monotonic()
-    value, seconds = row.compute(), time.monotonic() - began
+    value = row.compute()
+    seconds = time.monotonic() - began
     content = {
-        **{"recipe": recipe.name, "row": row.label, "quick": quick},
-        **{"value": value, "seconds": seconds},
-        **{"revision": revision(), "versions": versions()},
+        "recipe": recipe.name,
+        "row": row.label,
+        "quick": quick,
+        "value": value,
+        "seconds": seconds,
+        "revision": revision(),
+        "versions": versions(),
     }
     file = folder / computed_path(row.label)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -111,10 +120,14 @@ def recipe_of_folder(folder: Path) -> tuple[str, bool, Length | None] | None:
         ValueError: If the first file found is damaged.
     """
     patterns = ("*/computed.json", "*/seed-*/config.json", "*/*/seed-*/config.json")
-    for file in (file for pattern in patterns for file in sorted(folder.glob(pattern))):
-        is_computed = file.name == "computed.json"
-        config = {} if is_computed else RunFolder(file.parent).read_config(any_version=True)
-        key = read_json(file, ()) if is_computed else config.get("config") or {}
+    files: list[Path] = []
+    for pattern in patterns:
+        files += sorted(folder.glob(pattern))
+    for file in files:
+        if file.name == "computed.json":
+            key = read_json(file, ())
+        else:
+            key = RunFolder(file.parent).read_config(any_version=True).get("config") or {}
         name, label = key.get("recipe"), str(key.get("row"))
         # a folder of folders of recipes has the names of the recipes there
         is_row = file.relative_to(folder).parts[0] == run_path(label, "", 0).parts[0]
@@ -135,7 +148,7 @@ def read_outcomes(folder: Path, recipe: Recipe, *, quick: bool) -> dict[str, Out
         computed = read_computed(folder, row.label) if isinstance(row, Computed) else None
         if computed is not None:
             outcome = outcome.with_value(computed["value"], computed["seconds"])
-        for run in runs_in(folder, recipe, row, quick=quick) if isinstance(row, Row) else ():
+        for run in runs_in(folder, recipe, row, quick=quick):
             outcome = run.add_to(outcome)
         if outcome != not_run:
             found[row.label] = outcome
@@ -197,27 +210,33 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
 
 def notes(recipe: Recipe, outcomes: Sequence[Outcome]) -> dict[str, list[Note]]:
     """Collect notes, scores, diverged runs, best points and departures, by heading."""
-    departures = {row.label: row.departures for row in recipe.rows}
+    departures_of = {row.label: row.departures for row in recipe.rows}
+    noted: list[Note] = []
+    scores: list[Note] = []
+    diverged: list[Note] = []
+    best_points: list[Note] = []
+    departures: list[Note] = [("", text) for text in recipe.departures]
+    for outcome in outcomes:
+        label = outcome.label
+        if outcome.note:
+            noted.append((f"{label}, {outcome.place}", outcome.note))
+        if outcome.scores:
+            scores.append((label, _mean_scores(outcome)))
+        if outcome.failed:
+            failed = len(outcome.failed)
+            # a run that diverged counts no seconds
+            runs = failed + sum(seconds > 0 for seconds in outcome.seconds)
+            diverged.append((label, f"{failed} of {runs} runs ({', '.join(outcome.failed)})"))
+        if outcome.best_point is not None:
+            points = len(set(outcome.points))
+            best_points.append((label, f"{outcome.best_point}, of {points} points"))
+        departures += [(label, text) for text in departures_of[label]]
     sections = {
-        "Notes": [(f"{o.label}, {o.place}", o.note) for o in outcomes if o.note],
-        "Scores of the best models": [(o.label, _mean_scores(o)) for o in outcomes if o.scores],
-        "Diverged": [
-            (
-                o.label,
-                f"{len(o.failed)} of {len(o.failed) + _finished(o)} runs ({', '.join(o.failed)})",
-            )
-            for o in outcomes
-            if o.failed
-        ],
-        "Best points": [
-            (o.label, f"{o.best_point}, of {len(set(o.points))} points")
-            for o in outcomes
-            if o.best_point is not None
-        ],
-        "Departures": [
-            *(("", text) for text in recipe.departures),
-            *((o.label, text) for o in outcomes for text in departures[o.label]),
-        ],
+        "Notes": noted,
+        "Scores of the best models": scores,
+        "Diverged": diverged,
+        "Best points": best_points,
+        "Departures": departures,
     }
     return {title: items for title, items in sections.items() if items}
 
@@ -232,11 +251,6 @@ def _mean_scores(outcome: Outcome) -> str:
     """Format the mean of each score over the runs."""
     means = {n: statistics.fmean(s[n] for s in outcome.scores) for n in outcome.scores[0]}
     return ", ".join(f"{name} {mean:.4g}" for name, mean in means.items())
-
-
-def _finished(outcome: Outcome) -> int:
-    """Count the runs with a number that did not diverge."""
-    return sum(seconds > 0 for seconds in outcome.seconds)
 
 
 def _markdown_row(cells: Sequence[str], space: str = " ") -> str:

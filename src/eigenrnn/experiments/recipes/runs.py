@@ -10,7 +10,7 @@ from torch import nn
 
 from eigenrnn.experiments.errors import MissingDataError
 from eigenrnn.experiments.recipes.outcome import Outcome, numbers_by_rule
-from eigenrnn.experiments.recipes.recipe import Recipe, Row
+from eigenrnn.experiments.recipes.recipe import Entry, Recipe, Row
 from eigenrnn.experiments.tasks import Batch
 from eigenrnn.experiments.training import Callback, Result, fit
 from eigenrnn.experiments.training.run_folder import RunFolder
@@ -120,10 +120,12 @@ def row_of(key: RunKey, recipe: Recipe) -> Row:
     """
     if key.reduced is not None:
         recipe = recipe.reduced(key.reduced)
-    rows = {row.label: row for row in recipe.rows if isinstance(row, Row) and row.layer}
+    rows = {row.label: row for row in recipe.trained if row.layer}
     if key.row not in rows:
         raise ValueError(f"expected a row of {recipe.name} ({', '.join(rows)}), got {key.row!r}")
-    row = rows[key.row].quick() if key.quick else rows[key.row]
+    row = rows[key.row]
+    if key.quick:
+        row = row.quick()
     if key.varied:
         return row.with_changes(key.varied).with_seed(key.seed)
     points = row.points()
@@ -135,13 +137,13 @@ def row_of(key: RunKey, recipe: Recipe) -> Row:
 
 def runs_of(
     recipe: Recipe,
-    row: Row,
+    row: Entry,
     seeds: Sequence[int] | None = None,
     *,
     quick: bool = False,
     root: Path = Path(),
 ) -> Iterator[Run]:
-    """Yield the runs of a row; none if this version has no such layer.
+    """Yield the runs of a row; none if it is not trained, or this version has no such layer.
 
     Args:
         recipe: The recipe.
@@ -150,19 +152,23 @@ def runs_of(
         quick: Whether the runs are quick ones.
         root: The folder of the recipe.
     """
+    if not isinstance(row, Row):
+        return
     if seeds is None:
-        seeds = (row.seeds or recipe.seeds)[: 1 if quick else None]
+        seeds = recipe.seeds_of(row, quick=quick)
     for point, chosen in _points(row, quick=quick):
         for seed in seeds:
             yield _run(recipe, chosen, point, seed, quick=quick, root=root)
 
 
-def runs_in(folder: Path, recipe: Recipe, row: Row, *, quick: bool = False) -> Iterator[Run]:
+def runs_in(folder: Path, recipe: Recipe, row: Entry, *, quick: bool = False) -> Iterator[Run]:
     """Yield the runs of a row that have been started in the folder of its recipe.
 
     Raises:
         ValueError: If a `config.json` is damaged.
     """
+    if not isinstance(row, Row):
+        return
     for point, chosen in _points(row, quick=quick):
         configs = (folder / run_path(row.label, point, 0)).parent.glob("seed-*/config.json")
         for seed in sorted(int(file.parent.name.removeprefix("seed-")) for file in configs):
@@ -190,15 +196,22 @@ def _run(recipe: Recipe, row: Row, point: str, seed: int, *, quick: bool, root: 
 
 
 def _points(row: Row, *, quick: bool) -> Iterator[tuple[str, Row]]:
-    if row.layer is not None:
-        yield from (row.quick() if quick else row).points().items()
+    if row.layer is None:
+        return
+    if quick:
+        row = row.quick()
+    yield from row.points().items()
 
 
 def folder_name(recipe: Recipe, *, quick: bool) -> str:
     """Return the default name of the folder of a recipe."""
     reduced = recipe.reduced_to
-    kind = "-quick" if quick else f"-{reduced.unit}-{reduced.number}" if reduced else ""
-    return recipe.name.replace("/", "-") + kind
+    name = recipe.name.replace("/", "-")
+    if quick:
+        return f"{name}-quick"
+    if reduced:
+        return f"{name}-{reduced.unit}-{reduced.number}"
+    return name
 
 
 def download_data(rows: list[Row]) -> None:

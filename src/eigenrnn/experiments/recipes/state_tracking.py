@@ -1,6 +1,6 @@
 """State tracking: word problems of five groups by networks of equal size; not from a paper."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,8 @@ from eigenrnn.constraints import (
     SpectralRadius,
     Unconstrained,
 )
-from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, Row, stack_model
+from eigenrnn.experiments.recipes.experiment import Experiment, Network
+from eigenrnn.experiments.recipes.recipe import Axis, Recipe, Reported, stack_model
 from eigenrnn.experiments.tasks import StateTracking
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import orthogonal_
@@ -33,195 +34,222 @@ from eigenrnn.layers import (
 __all__ = ["RECIPES"]
 
 _SOURCE = "a comparison of our own; the task is that of Grazzi et al., ICLR 2025"
-_NOTE = "no paper has this comparison; `longest` is the length up to which accuracy exceeds 0.9"
-_SETTINGS = Settings(
-    steps=1_500,
-    batch_size=64,
-    optimiser="adam",
-    lr=3e-3,
-    clip_norm=1.0,
-    log_every=100,
-    eval_every=500,
-    eval_batch_size=100,
-)
-_RATES = Axis.of_settings("lr", (3e-3, 1e-2))  # a tenth of it for constrained matrices
-
-_LAYERS: dict[str, Any] = {
-    "LSTM": LSTM,
-    "GRU": GRU,
-    "RNN": TanhRNN,
-    "scoRNN": ScoRNN,
-    "expRNN": ExpRNN,
-    "nnRNN": NnRNN,
-    "ENRNN": ENRNN,
-    "NC-GRU": NCGRU,
-    "LRU": LRU,
-    "minGRU": MinGRU,
-    "signed minGRU": MinGRU,
-}
-_SIGNED = "signed minGRU"  # its decays may be negative
-_OPTIONS: dict[str, dict[str, Any]] = {_SIGNED: {"decays": (-1.0, 1.0)}}
-_STACKED = {f"{label} stack": label for label in ("LRU", "minGRU", _SIGNED)}
-_BLOCKS = 2
-# units and parameters: the largest even number of units with at most 5,000 parameters; 10,000
-# with A5 and 15,000 with S5. A stack is as wide as its layers.
-_SIZES: dict[str, dict[str, tuple[int, int]]] = {
-    "Z2": {
-        "LSTM": (32, 4_546),
-        "GRU": (38, 4_790),
-        "RNN": (66, 4_754),
-        "scoRNN": (94, 4_843),
-        "expRNN": (94, 4_843),
-        "nnRNN": (68, 4_966),
-        "ENRNN": (84, 4_811),
-        "NC-GRU": (42, 4_853),
-        "LRU": (46, 4_786),
-        "minGRU": (624, 4_994),
-        "signed minGRU": (624, 4_994),
-        "LRU stack": (18, 4_952),
-        "minGRU stack": (22, 4_292),
-        "signed minGRU stack": (22, 4_292),
-    },
-    "Z3": {
-        "LSTM": (32, 4_579),
-        "GRU": (38, 4_829),
-        "RNN": (66, 4_821),
-        "scoRNN": (94, 4_938),
-        "expRNN": (94, 4_938),
-        "nnRNN": (66, 4_755),
-        "ENRNN": (84, 4_896),
-        "NC-GRU": (42, 4_896),
-        "LRU": (46, 4_833),
-        "minGRU": (554, 4_989),
-        "signed minGRU": (554, 4_989),
-        "LRU stack": (18, 4_971),
-        "minGRU stack": (22, 4_315),
-        "signed minGRU stack": (22, 4_315),
-    },
-    "S3": {
-        "LSTM": (32, 4_806),
-        "GRU": (36, 4_578),
-        "RNN": (64, 4_806),
-        "scoRNN": (90, 4_911),
-        "expRNN": (90, 4_911),
-        "nnRNN": (64, 4_742),
-        "ENRNN": (80, 4_786),
-        "NC-GRU": (40, 4_706),
-        "LRU": (44, 4_714),
-        "minGRU": (356, 4_990),
-        "signed minGRU": (356, 4_990),
-        "LRU stack": (16, 4_038),
-        "minGRU stack": (22, 4_406),
-        "signed minGRU stack": (22, 4_406),
-    },
-    "A5": {
-        "LSTM": (40, 9_500),
-        "GRU": (46, 9_766),
-        "RNN": (72, 9_924),
-        "scoRNN": (90, 9_825),
-        "expRNN": (90, 9_825),
-        "nnRNN": (72, 9_852),
-        "ENRNN": (84, 9_825),
-        "NC-GRU": (50, 9_885),
-        "LRU": (54, 9_834),
-        "minGRU": (146, 9_988),
-        "signed minGRU": (146, 9_988),
-        "LRU stack": (22, 8_640),
-        "minGRU stack": (30, 9_600),
-        "signed minGRU stack": (30, 9_600),
-    },
-    "S5": {
-        "LSTM": (46, 14_840),
-        "GRU": (50, 14_270),
-        "RNN": (74, 14_846),
-        "scoRNN": (88, 14_860),
-        "expRNN": (88, 14_860),
-        "nnRNN": (74, 14_772),
-        "ENRNN": (84, 14_925),
-        "NC-GRU": (54, 14_511),
-        "LRU": (58, 14_562),
-        "minGRU": (116, 14_968),
-        "signed minGRU": (116, 14_968),
-        "LRU stack": (26, 13_276),
-        "minGRU stack": (34, 14_060),
-        "signed minGRU stack": (34, 14_060),
-    },
-}
-# relu networks that differ in the set of W only: the set, and units and parameters by group
-_SETS: dict[str, tuple[Any, dict[str, tuple[int, int]]]] = {
-    "Unconstrained": (
-        partial(Unconstrained, init=orthogonal_),
-        {"S3": (64, 4_742), "A5": (72, 9_852)},
-    ),
-    "ScaledCayley": (ScaledCayley, {"S3": (90, 4_911), "A5": (90, 9_825)}),
-    "BoundedSVD": (partial(BoundedSVD, margin=0.1), {"S3": (64, 4_868), "A5": (72, 9_994)}),
-    "Schur": (Schur, {"S3": (64, 4_742), "A5": (72, 9_852)}),
-    "SpectralRadius": (SpectralRadius, {"S3": (64, 4_742), "A5": (72, 9_852)}),
-    "BlockTriangular": (BlockTriangular, {"S3": (80, 4_786), "A5": (84, 9_825)}),
-}
-_SUMMARIES = {
-    "Z2": "Parity, the word problem of Z2",
-    "Z3": "Counting modulo 3, the word problem of Z3",
-    "S3": "Permutations of three things, the word problem of S3",
-    "A5": "Even permutations of five things, the word problem of A5",
-    "S5": "Permutations of five things, the word problem of S5",
-}
+_SEEDS = (0, 1, 2)
+_LAYERS = "layers of equal size, trained on 40 letters"
+_SETS = "relu networks whose W is in six different sets"
 
 
-def _row(label: str, group: str, layer: Any, size: tuple[int, int], **row_fields: Any) -> Row:
-    task = StateTracking(group, "generators")
-    hidden_size, parameters = size
-    steps = 3_000 if group in ("A5", "S5") else 1_500
-    return Row(
-        label=f"{label} {hidden_size} {group}",
-        task=task,
-        quick_task=replace(task, length=10, test_lengths=(10, 20), test_examples=20),
-        layer=layer,
-        hidden_size=hidden_size,
+def _word_problem(group: str, *, steps: int) -> Experiment:
+    """Return what the networks share on a group: they train on 40 generators."""
+    return Experiment(
+        task=StateTracking(group, "generators"),
+        settings=Settings(
+            steps=steps,
+            batch_size=64,
+            optimiser="adam",
+            lr=3e-3,
+            clip_norm=1.0,
+            log_every=100,
+            eval_every=500,
+            eval_batch_size=100,
+        ),
+        reported=Reported(
+            None,
+            "no paper",
+            quantity="longest",
+            rule="validation",
+            note="no paper has this comparison; `longest` is the length up to which accuracy "
+            "exceeds 0.9",
+        ),
+        suffix=group,
+        grid=(Axis.of_settings("lr", (3e-3, 1e-2)),),  # a tenth of it for constrained matrices
+        quick_task=StateTracking(
+            group, "generators", length=10, test_lengths=(10, 20), test_examples=20
+        ),
+    )
+
+
+_Z2 = _word_problem("Z2", steps=1_500)
+_Z3 = _word_problem("Z3", steps=1_500)
+_S3 = _word_problem("S3", steps=1_500)
+_A5 = _word_problem("A5", steps=3_000)
+_S5 = _word_problem("S5", steps=3_000)
+
+
+def _stack(
+    label: str,
+    layer: Any,
+    width: int,
+    *,
+    parameters: int,
+    options: Mapping[str, Any] | None = None,
+) -> Network:
+    """Return a stack of two blocks, which is as wide as its layers."""
+    return Network(
+        f"{label} stack {width}",
+        layer,
+        width,
         parameters=parameters,
-        settings=replace(_SETTINGS, steps=steps),
-        grid=(_RATES,),
-        reported=Reported(None, "no paper", quantity="longest", rule="validation", note=_NOTE),
-        **row_fields,
+        options=options or {},
+        model_factory=partial(stack_model, width=width, depth=2),
     )
 
 
-def _layer_row(label: str, group: str, size: tuple[int, int]) -> Row:
-    name = _STACKED.get(label, label)
-    options: dict[str, Any] = {"options": _OPTIONS.get(name, {})}
-    if label in _STACKED:
-        options["model_factory"] = partial(stack_model, width=size[0], depth=_BLOCKS)
-    return _row(label, group, _LAYERS[name], size, **options)
-
-
-def _layers(group: str) -> Recipe:
-    return Recipe(
-        name=f"state_tracking/{group.lower()}",
-        summary=f"{_SUMMARIES[group]}: layers of equal size, trained on 40 letters.",
-        rows=tuple(_layer_row(label, group, size) for label, size in _SIZES[group].items()),
-        source=_SOURCE,
-        seeds=(0, 1, 2),
+def _relu(label: str, constraint: Any, hidden_size: int, *, parameters: int) -> Network:
+    """Return a relu network whose W is in a set."""
+    return Network(
+        f"{label} {hidden_size}",
+        RNN,
+        hidden_size,
+        parameters=parameters,
+        options={"nonlinearity": "relu", "constraint": constraint},
     )
 
 
-def _sets(group: str) -> Recipe:
-    return Recipe(
-        name=f"state_tracking/{group.lower()}-sets",
-        summary=f"{_SUMMARIES[group]}: relu networks whose W is in six different sets.",
-        rows=tuple(
-            _row(
-                label,
-                group,
-                RNN,
-                sizes[group],
-                options={"nonlinearity": "relu", "constraint": constraint},
-            )
-            for label, (constraint, sizes) in _SETS.items()
+_SIGNED = {"decays": (-1.0, 1.0)}
+_ORTHOGONAL = partial(Unconstrained, init=orthogonal_)
+_BOUNDED = partial(BoundedSVD, margin=0.1)
+
+# The numbers of units are the largest even ones with at most 5,000 parameters; 10,000 with A5 and
+# 15,000 with S5.
+RECIPES = (
+    Recipe(
+        name="state_tracking/z2",
+        summary=f"Parity, the word problem of Z2: {_LAYERS}.",
+        rows=(
+            _Z2.row(Network("LSTM 32", LSTM, 32, parameters=4_546)),
+            _Z2.row(Network("GRU 38", GRU, 38, parameters=4_790)),
+            _Z2.row(Network("RNN 66", TanhRNN, 66, parameters=4_754)),
+            _Z2.row(Network("scoRNN 94", ScoRNN, 94, parameters=4_843)),
+            _Z2.row(Network("expRNN 94", ExpRNN, 94, parameters=4_843)),
+            _Z2.row(Network("nnRNN 68", NnRNN, 68, parameters=4_966)),
+            _Z2.row(Network("ENRNN 84", ENRNN, 84, parameters=4_811)),
+            _Z2.row(Network("NC-GRU 42", NCGRU, 42, parameters=4_853)),
+            _Z2.row(Network("LRU 46", LRU, 46, parameters=4_786)),
+            _Z2.row(Network("minGRU 624", MinGRU, 624, parameters=4_994)),
+            _Z2.row(Network("signed minGRU 624", MinGRU, 624, parameters=4_994, options=_SIGNED)),
+            _Z2.row(_stack("LRU", LRU, 18, parameters=4_952)),
+            _Z2.row(_stack("minGRU", MinGRU, 22, parameters=4_292)),
+            _Z2.row(_stack("signed minGRU", MinGRU, 22, parameters=4_292, options=_SIGNED)),
         ),
         source=_SOURCE,
-        seeds=(0, 1, 2),
-    )
-
-
-RECIPES = (*map(_layers, _SIZES), *map(_sets, ("S3", "A5")))
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/z3",
+        summary=f"Counting modulo 3, the word problem of Z3: {_LAYERS}.",
+        rows=(
+            _Z3.row(Network("LSTM 32", LSTM, 32, parameters=4_579)),
+            _Z3.row(Network("GRU 38", GRU, 38, parameters=4_829)),
+            _Z3.row(Network("RNN 66", TanhRNN, 66, parameters=4_821)),
+            _Z3.row(Network("scoRNN 94", ScoRNN, 94, parameters=4_938)),
+            _Z3.row(Network("expRNN 94", ExpRNN, 94, parameters=4_938)),
+            _Z3.row(Network("nnRNN 66", NnRNN, 66, parameters=4_755)),
+            _Z3.row(Network("ENRNN 84", ENRNN, 84, parameters=4_896)),
+            _Z3.row(Network("NC-GRU 42", NCGRU, 42, parameters=4_896)),
+            _Z3.row(Network("LRU 46", LRU, 46, parameters=4_833)),
+            _Z3.row(Network("minGRU 554", MinGRU, 554, parameters=4_989)),
+            _Z3.row(Network("signed minGRU 554", MinGRU, 554, parameters=4_989, options=_SIGNED)),
+            _Z3.row(_stack("LRU", LRU, 18, parameters=4_971)),
+            _Z3.row(_stack("minGRU", MinGRU, 22, parameters=4_315)),
+            _Z3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_315, options=_SIGNED)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/s3",
+        summary=f"Permutations of three things, the word problem of S3: {_LAYERS}.",
+        rows=(
+            _S3.row(Network("LSTM 32", LSTM, 32, parameters=4_806)),
+            _S3.row(Network("GRU 36", GRU, 36, parameters=4_578)),
+            _S3.row(Network("RNN 64", TanhRNN, 64, parameters=4_806)),
+            _S3.row(Network("scoRNN 90", ScoRNN, 90, parameters=4_911)),
+            _S3.row(Network("expRNN 90", ExpRNN, 90, parameters=4_911)),
+            _S3.row(Network("nnRNN 64", NnRNN, 64, parameters=4_742)),
+            _S3.row(Network("ENRNN 80", ENRNN, 80, parameters=4_786)),
+            _S3.row(Network("NC-GRU 40", NCGRU, 40, parameters=4_706)),
+            _S3.row(Network("LRU 44", LRU, 44, parameters=4_714)),
+            _S3.row(Network("minGRU 356", MinGRU, 356, parameters=4_990)),
+            _S3.row(Network("signed minGRU 356", MinGRU, 356, parameters=4_990, options=_SIGNED)),
+            _S3.row(_stack("LRU", LRU, 16, parameters=4_038)),
+            _S3.row(_stack("minGRU", MinGRU, 22, parameters=4_406)),
+            _S3.row(_stack("signed minGRU", MinGRU, 22, parameters=4_406, options=_SIGNED)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/a5",
+        summary=f"Even permutations of five things, the word problem of A5: {_LAYERS}.",
+        rows=(
+            _A5.row(Network("LSTM 40", LSTM, 40, parameters=9_500)),
+            _A5.row(Network("GRU 46", GRU, 46, parameters=9_766)),
+            _A5.row(Network("RNN 72", TanhRNN, 72, parameters=9_924)),
+            _A5.row(Network("scoRNN 90", ScoRNN, 90, parameters=9_825)),
+            _A5.row(Network("expRNN 90", ExpRNN, 90, parameters=9_825)),
+            _A5.row(Network("nnRNN 72", NnRNN, 72, parameters=9_852)),
+            _A5.row(Network("ENRNN 84", ENRNN, 84, parameters=9_825)),
+            _A5.row(Network("NC-GRU 50", NCGRU, 50, parameters=9_885)),
+            _A5.row(Network("LRU 54", LRU, 54, parameters=9_834)),
+            _A5.row(Network("minGRU 146", MinGRU, 146, parameters=9_988)),
+            _A5.row(Network("signed minGRU 146", MinGRU, 146, parameters=9_988, options=_SIGNED)),
+            _A5.row(_stack("LRU", LRU, 22, parameters=8_640)),
+            _A5.row(_stack("minGRU", MinGRU, 30, parameters=9_600)),
+            _A5.row(_stack("signed minGRU", MinGRU, 30, parameters=9_600, options=_SIGNED)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/s5",
+        summary=f"Permutations of five things, the word problem of S5: {_LAYERS}.",
+        rows=(
+            _S5.row(Network("LSTM 46", LSTM, 46, parameters=14_840)),
+            _S5.row(Network("GRU 50", GRU, 50, parameters=14_270)),
+            _S5.row(Network("RNN 74", TanhRNN, 74, parameters=14_846)),
+            _S5.row(Network("scoRNN 88", ScoRNN, 88, parameters=14_860)),
+            _S5.row(Network("expRNN 88", ExpRNN, 88, parameters=14_860)),
+            _S5.row(Network("nnRNN 74", NnRNN, 74, parameters=14_772)),
+            _S5.row(Network("ENRNN 84", ENRNN, 84, parameters=14_925)),
+            _S5.row(Network("NC-GRU 54", NCGRU, 54, parameters=14_511)),
+            _S5.row(Network("LRU 58", LRU, 58, parameters=14_562)),
+            _S5.row(Network("minGRU 116", MinGRU, 116, parameters=14_968)),
+            _S5.row(Network("signed minGRU 116", MinGRU, 116, parameters=14_968, options=_SIGNED)),
+            _S5.row(_stack("LRU", LRU, 26, parameters=13_276)),
+            _S5.row(_stack("minGRU", MinGRU, 34, parameters=14_060)),
+            _S5.row(_stack("signed minGRU", MinGRU, 34, parameters=14_060, options=_SIGNED)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/s3-sets",
+        summary=f"Permutations of three things, the word problem of S3: {_SETS}.",
+        rows=(
+            _S3.row(_relu("Unconstrained", _ORTHOGONAL, 64, parameters=4_742)),
+            _S3.row(_relu("ScaledCayley", ScaledCayley, 90, parameters=4_911)),
+            _S3.row(_relu("BoundedSVD", _BOUNDED, 64, parameters=4_868)),
+            _S3.row(_relu("Schur", Schur, 64, parameters=4_742)),
+            _S3.row(_relu("SpectralRadius", SpectralRadius, 64, parameters=4_742)),
+            _S3.row(_relu("BlockTriangular", BlockTriangular, 80, parameters=4_786)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+    Recipe(
+        name="state_tracking/a5-sets",
+        summary=f"Even permutations of five things, the word problem of A5: {_SETS}.",
+        rows=(
+            _A5.row(_relu("Unconstrained", _ORTHOGONAL, 72, parameters=9_852)),
+            _A5.row(_relu("ScaledCayley", ScaledCayley, 90, parameters=9_825)),
+            _A5.row(_relu("BoundedSVD", _BOUNDED, 72, parameters=9_994)),
+            _A5.row(_relu("Schur", Schur, 72, parameters=9_852)),
+            _A5.row(_relu("SpectralRadius", SpectralRadius, 72, parameters=9_852)),
+            _A5.row(_relu("BlockTriangular", BlockTriangular, 84, parameters=9_825)),
+        ),
+        source=_SOURCE,
+        seeds=_SEEDS,
+    ),
+)
 """The layers on each group, and the sets on two of them."""

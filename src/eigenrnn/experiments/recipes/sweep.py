@@ -9,7 +9,7 @@ from typing import Any
 
 from eigenrnn.experiments.recipes.outcome import Outcome
 from eigenrnn.experiments.recipes.panels import draw_panels
-from eigenrnn.experiments.recipes.recipe import Recipe, Row
+from eigenrnn.experiments.recipes.recipe import Recipe, Row, point_name
 from eigenrnn.experiments.recipes.results_files import write_results
 from eigenrnn.experiments.recipes.runs import Run, row_of
 from eigenrnn.experiments.sweep import Trial, TrialSource
@@ -46,7 +46,7 @@ class RecipeSweep(TrialSource):
     @property
     def rows(self) -> dict[str, Row]:
         """The rows to run, by label."""
-        trainable = (row for row in self.recipe.rows if isinstance(row, Row) and row.layer)
+        trainable = (row for row in self.recipe.trained if row.layer)
         return {row.label: row for row in trainable if row.label in self.labels}
 
     def points(self) -> list[Mapping[str, Any]]:
@@ -61,13 +61,13 @@ class RecipeSweep(TrialSource):
 
     def trials(self, number: int, parameters: Mapping[str, Any]) -> list[Trial]:
         row = self.rows[parameters[_ROW]]
-        seeds = self.seeds or (row.seeds or self.recipe.seeds)[: 1 if self.quick else None]
+        seeds = self.seeds or self.recipe.seeds_of(row, quick=self.quick)
         hyperparameters = {name: value for name, value in parameters.items() if name != _ROW}
         if self.varied:
             point = " ".join(f"{name}={value}" for name, value in hyperparameters.items())
             path = partial(run_path, row.label, f"{number:03d} {point}"[:_MAX_FOLDER_NAME])
         else:
-            point = " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
+            point = point_name(hyperparameters)
             path = partial(run_path, row.label, point)
         return [Trial(number, parameters, seed, path(seed).as_posix(), point) for seed in seeds]
 

@@ -3,65 +3,29 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from torch import Tensor, nn
 
 from eigenrnn.analysis import neumann_condition
 from eigenrnn.constraints import NeumannCayley
-from eigenrnn.experiments.recipes.nc_gru import parenthesis
-from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, Network, nc_gru_options
+from eigenrnn.experiments.recipes.experiment import Network
+from eigenrnn.experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
 from eigenrnn.experiments.recipes.nc_gru.parenthesis import (
-    LR,
-    NEGATIVE,
-    NETWORKS,
-    RESET_EVERY_RELEASED,
+    DEPARTURES,
+    LENGTH_100,
+    NC_GRU_ONE,
+    NC_GRU_ONE_RELEASED,
+    TABLE_1,
 )
-from eigenrnn.experiments.recipes.nc_gru.released import released
 from eigenrnn.experiments.recipes.panels import Curves
-from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Row
+from eigenrnn.experiments.recipes.recipe import Panel, Recipe
 from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.experiments.training import Callback
 from eigenrnn.experiments.training.callbacks import Measurements
+from eigenrnn.layers import NCGRU
 from eigenrnn.linalg import skew
 
 __all__ = ["RECIPES", "NeumannNormCallback"]
-
-_ONE, _TWO = NETWORKS[-2:]
-_GATES = ("reset", "update", "candidate")
-# the update gate, too, has an orthogonal matrix
-_THREE = Network(
-    f"NC-GRU(U_r,U_u,U_c) {_TWO.size}",
-    _TWO.layer,
-    _TWO.size,
-    _TWO.parameters - _TWO.size * (_TWO.size + 1) // 2,
-    nc_gru_options(_GATES, NEGATIVE[1], reset_every=50),
-)
-_INVERSE_NOTE = (
-    "no number is printed; order 2 ends slightly below orders 1 and 3, the inverse well above them"
-)
-_GATES_NOTE = (
-    "no number is printed; networks with one or two orthogonal matrices end below that with three"
-)
-_NORM_NOTE = (
-    "the figure shows the norm, well below 1 at all steps, and prints no number; our norm is in "
-    "norm.csv, and we list the loss of its run"
-)
-_LENGTH = "the paper does not state T; we take 100"
-
-
-def _row(network: Network, place: str, note: str, **row_fields: Any) -> Row:
-    return parenthesis.row(network, 100, place, None, note, **row_fields)
-
-
-def _inverses(network: Network) -> tuple[Row, ...]:
-    """Return the network with the exact inverse and with three orders of the series."""
-    rows: list[Row] = []
-    for name, order in (("inverse", None), *((f"Neumann {order}", order) for order in (1, 2, 3))):
-        options = {**network.options, "order": order}
-        chosen = replace(network, label=f"{network.label} {name}", options=options)
-        rows.append(_row(chosen, "figure 5", _INVERSE_NOTE))
-    return tuple(rows)
 
 
 class NeumannNormCallback(Callback):
@@ -118,27 +82,58 @@ def _norm(
     return neumann_condition(skew(before, size), skew(after, size)).norm
 
 
-_NORM_ROW = _row(_ONE, "figure 8", _NORM_NOTE, callback_factory=NeumannNormCallback)
+_LABEL = "NC-GRU(U_c) 56 T=100"
 
 
 def _draw_norms(trained: Mapping[str, Sequence[Run]]) -> Curves:
-    (run,) = trained[_NORM_ROW.label][:1]
+    run = trained[_LABEL][0]
     steps, norms = run.files.read_column("neumann_norm")
-    series = {_NORM_ROW.label: norms, "1, below which the series converges": [1.0] * len(steps)}
-    return Curves(steps, series, "step of training", "2-norm of (I + A)⁻¹ δA", log=True)
+    series = {_LABEL: norms, "1, below which the series converges": [1.0] * len(steps)}
+    return Curves(
+        steps, series, x_name="step of training", y_name="2-norm of (I + A)⁻¹ δA", log=True
+    )
 
+
+# the update gate, too, has an orthogonal matrix
+_NC_GRU_THREE = Network(
+    "NC-GRU(U_r,U_u,U_c) 56",
+    NCGRU,
+    56,
+    parameters=6_990,
+    options=nc_gru_options(("reset", "update", "candidate"), 40, reset_every=50),
+)
+
+_INVERSE = LENGTH_100.reported_as(
+    place="figure 5",
+    note="no number is printed; order 2 ends slightly below orders 1 and 3, the inverse well "
+    "above them",
+)
+_GATES_NOTE = (
+    "no number is printed; networks with one or two orthogonal matrices end below that with three"
+)
+_NORM_NOTE = (
+    "the figure shows the norm, well below 1 at all steps, and prints no number; our norm is in "
+    "norm.csv, and we list the loss of its run"
+)
+_LENGTH = "the paper does not state T; we take 100"
 
 RECIPES = (
     Recipe(
         name="nc_gru/fig5",
         summary="Counting brackets: the exact inverse and Neumann series of order 1, 2 and 3.",
         rows=(
-            *_inverses(_ONE),
-            *_inverses(released(_ONE, "tensorflow", LR, reset_every=RESET_EVERY_RELEASED)),
+            _INVERSE.row(with_order(NC_GRU_ONE, None)),
+            _INVERSE.row(with_order(NC_GRU_ONE, 1)),
+            _INVERSE.row(with_order(NC_GRU_ONE, 2)),
+            _INVERSE.row(with_order(NC_GRU_ONE, 3)),
+            _INVERSE.row(with_order(NC_GRU_ONE_RELEASED, None)),
+            _INVERSE.row(with_order(NC_GRU_ONE_RELEASED, 1)),
+            _INVERSE.row(with_order(NC_GRU_ONE_RELEASED, 2)),
+            _INVERSE.row(with_order(NC_GRU_ONE_RELEASED, 3)),
         ),
         source=f"{SOURCE}, section 5.1 and figure 5",
         departures=(
-            *parenthesis.DEPARTURES,
+            *DEPARTURES,
             _LENGTH,
             "the paper solves for the inverse by least squares",
         ),
@@ -146,21 +141,39 @@ RECIPES = (
     Recipe(
         name="nc_gru/fig7",
         summary="Counting brackets: NC-GRU with one, two and three orthogonal matrices.",
-        rows=tuple(_row(network, "figure 7", _GATES_NOTE) for network in (_ONE, _TWO, _THREE)),
+        rows=(
+            TABLE_1.row("NC-GRU(U_c) 56 T=100").reported_as(
+                value=None, place="figure 7", note=_GATES_NOTE
+            ),
+            TABLE_1.row("NC-GRU(U_c,U_r) 56 T=100").reported_as(
+                value=None, place="figure 7", note=_GATES_NOTE
+            ),
+            LENGTH_100.row(_NC_GRU_THREE, place="figure 7", note=_GATES_NOTE),
+        ),
         source=f"{SOURCE}, section 5.2 and figure 7",
         departures=(
-            *parenthesis.DEPARTURES,
+            *DEPARTURES,
             "the paper does not state the task; we take counting brackets with T=100",
         ),
     ),
     Recipe(
         name="nc_gru/fig8",
         summary="Counting brackets: the norm of the terms of the Neumann series during training.",
-        rows=(_NORM_ROW,),
+        rows=(
+            replace(
+                TABLE_1.row(_LABEL).reported_as(value=None, place="figure 8", note=_NORM_NOTE),
+                callback_factory=NeumannNormCallback,
+            ),
+        ),
         source=f"{SOURCE}, section 5.3 and figure 8",
-        departures=(*parenthesis.DEPARTURES, _LENGTH),
+        departures=(*DEPARTURES, _LENGTH),
         panels=(
-            Panel("norm", "The norm of the terms of the series", _draw_norms, (_NORM_ROW.label,)),
+            Panel(
+                "norm",
+                "The norm of the terms of the series",
+                draw=_draw_norms,
+                required_rows=(_LABEL,),
+            ),
         ),
     ),
 )

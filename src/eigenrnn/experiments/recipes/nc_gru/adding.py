@@ -1,95 +1,120 @@
 """The adding problem: table 3, and figure 3 of the same runs."""
 
 from dataclasses import replace
-from decimal import Decimal
 
+from eigenrnn.experiments.recipes.experiment import Experiment, Network
 from eigenrnn.experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
+    CAPACITY,
     CURVES,
     INIT_UNKNOWN,
+    LSTM_BIASES,
+    LSTM_INIT,
     SOURCE,
-    Network,
-    decimals_of,
-    networks,
+    TensorFlowGRU,
+    nc_gru_options,
 )
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported
 from eigenrnn.experiments.tasks import Adding
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_, zeros_
+from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
-_NETWORKS = networks(
-    (68, 70, 190, 128, 80),
-    (19_653, 15_401, 18_716, 34_303, 16_761),
-    (95, 43),
-    reset_every=50,
+_LSTM = Network(
+    "LSTM 68", TorchLSTM, 68, parameters=19_653, options=LSTM_INIT, departures=(LSTM_BIASES,)
 )
-# losses, in units of 1e-5
-_PRINTED = {
-    200: ("2.2829", "1.776", "51.49", "2.758", "1.022", "5.0"),
-    400: ("269.7", "1.2976", "16295.05", "2.3067", "0.81", "4.93"),
-}
-_OUTSIDE_TABLE = "beside table 3"
+_GRU = Network("GRU 70", TensorFlowGRU, 70, parameters=15_401)
+_SCORNN = Network("scoRNN 190", ScoRNN, 190, parameters=18_716, options={"negative": 95})
+_GORU = Network(
+    "GORU 128", GORU, 128, parameters=34_303, options={"capacity": 4}, departures=(CAPACITY,)
+)
+_NC_GRU_ONE = Network(
+    "NC-GRU(U_c) 80",
+    NCGRU,
+    80,
+    parameters=16_761,
+    options=nc_gru_options(("candidate",), 43, reset_every=50),
+)
+_NC_GRU_TWO = Network(
+    "NC-GRU(U_c,U_r) 80",
+    NCGRU,
+    80,
+    parameters=13_521,
+    options=nc_gru_options(("reset", "candidate"), 43, reset_every=50),
+)
+
+_LENGTH_200 = Experiment(
+    task=Adding.nc_gru(200),
+    settings=Settings(
+        epochs=10,
+        batch_size=50,
+        optimiser="adam",
+        lr=1e-3,
+        lr_recurrent=1e-3,
+        eval_every=100,
+        eval_batch_size=500,
+    ),
+    reported=Reported(None, "table 3", quantity="loss"),
+    suffix="T=200",
+    head_init=glorot_uniform_,
+    head_bias_init=zeros_,
+    quick_task=replace(Adding.nc_gru(200), length=20, test_examples=100),
+)
+_LENGTH_400 = replace(_LENGTH_200, task=Adding.nc_gru(400), suffix="T=400")
+# the longest sequences of scornn/fig2, as a comparison of the gated networks
+_LENGTH_750 = replace(
+    _LENGTH_200,
+    task=Adding.nc_gru(750),
+    suffix="T=750",
+    reported=Reported(
+        None, "beside table 3", quantity="loss", note="the paper stops at 400 steps"
+    ),
+)
+
+_BASELINE = "the chance-level baseline is a loss of 0.167"
 _DEPARTURES = (BEST_ON_TEST, INIT_UNKNOWN)
 
-
-def _reported(loss: str, place: str) -> Reported:
-    printed = Decimal(loss).scaleb(-5)
-    note = "the chance-level baseline is a loss of 0.167" if printed > Decimal("0.1") else ""
-    return Reported(
-        float(printed), place, "test", "loss", "best", note, decimals=decimals_of(printed)
-    )
-
-
-def _row(network: Network, length: int, reported: Reported) -> Row:
-    task = Adding.nc_gru(length)
-    return network.row(
-        length,
-        task,
-        quick_task=replace(task, length=20, test_examples=100),
-        settings=Settings(
-            epochs=10,
-            batch_size=50,
-            optimiser="adam",
-            lr=1e-3,
-            lr_recurrent=1e-3,
-            eval_every=100,
-            eval_batch_size=500,
-        ),
-        head_init=glorot_uniform_,
-        head_bias_init=zeros_,
-        reported=reported,
-    )
-
-
-def _rows(length: int, place: str) -> tuple[Row, ...]:
-    pairs = zip(_NETWORKS, _PRINTED[length], strict=True)
-    return tuple(_row(network, length, _reported(value, place)) for network, value in pairs)
-
-
-def _longer() -> tuple[Row, ...]:
-    """Add the gated networks at the longest sequences of scornn/fig2, as a comparison."""
-    reported = Reported(
-        None, _OUTSIDE_TABLE, "test", "loss", "best", "the paper stops at 400 steps"
-    )
-    gated = (n for n in _NETWORKS if n.label.startswith(("GRU", "NC-GRU")))
-    return tuple(_row(network, 750, reported) for network in gated)
-
+_ROWS_200 = (
+    _LENGTH_200.row(_LSTM, 2.2829e-5, decimals=9),
+    _LENGTH_200.row(_GRU, 1.776e-5, decimals=8),
+    _LENGTH_200.row(_SCORNN, 51.49e-5, decimals=7),
+    _LENGTH_200.row(_GORU, 2.758e-5, decimals=8),
+    _LENGTH_200.row(_NC_GRU_ONE, 1.022e-5, decimals=8),
+    _LENGTH_200.row(_NC_GRU_TWO, 5.0e-5, decimals=6),
+)
+_ROWS_400 = (
+    _LENGTH_400.row(_LSTM, 269.7e-5, decimals=6),
+    _LENGTH_400.row(_GRU, 1.2976e-5, decimals=9),
+    _LENGTH_400.row(_SCORNN, 16295.05e-5, decimals=7, note=_BASELINE),
+    _LENGTH_400.row(_GORU, 2.3067e-5, decimals=9),
+    _LENGTH_400.row(_NC_GRU_ONE, 0.81e-5, decimals=7),
+    _LENGTH_400.row(_NC_GRU_TWO, 4.93e-5, decimals=7),
+)
 
 RECIPES = (
     Recipe(
         name="nc_gru/table3",
         summary="Adding problem with 200 and 400 steps, and 750 steps for gated networks: "
         "smallest error on 10,000 sequences.",
-        rows=(*_rows(200, "table 3"), *_rows(400, "table 3"), *_longer()),
+        rows=(
+            *_ROWS_200,
+            *_ROWS_400,
+            _LENGTH_750.row(_GRU),
+            _LENGTH_750.row(_NC_GRU_ONE),
+            _LENGTH_750.row(_NC_GRU_TWO),
+        ),
         source=f"{SOURCE}, section 4.3 and table 3",
         departures=_DEPARTURES,
     ),
     Recipe(
         name="nc_gru/fig3",
         summary="Adding problem with 200 and 400 steps: error on 10,000 sequences.",
-        rows=(*_rows(200, "figure 3a"), *_rows(400, "figure 3b")),
+        rows=(
+            *(row.reported_as(place="figure 3a") for row in _ROWS_200),
+            *(row.reported_as(place="figure 3b") for row in _ROWS_400),
+        ),
         source=f"{SOURCE}, section 4.3 and figure 3",
         departures=(*_DEPARTURES, CURVES),
     ),

@@ -1,36 +1,80 @@
 """The copying problem: table 4, and figure 4 of the same runs."""
 
 from dataclasses import replace
-from decimal import Decimal
 
+from eigenrnn.experiments.recipes.experiment import Experiment, Network
 from eigenrnn.experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
+    CAPACITY,
     CURVES,
     INIT_UNKNOWN,
+    LSTM_BIASES,
+    LSTM_INIT,
     SOURCE,
-    Network,
-    decimals_of,
-    networks,
+    TensorFlowGRU,
+    nc_gru_options,
 )
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported
 from eigenrnn.experiments.tasks import Copying
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_uniform_
-from eigenrnn.layers import NCGRU, ScoRNN
+from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
-_NETWORKS = networks(
-    (68, 78, 190, 100, 96),
-    (22_381, 21_537, 21_764, 24_407, 27_033),
-    (95, 80),
-    reset_every=20,
+_LSTM = Network(
+    "LSTM 68", TorchLSTM, 68, parameters=22_381, options=LSTM_INIT, departures=(LSTM_BIASES,)
 )
-# losses, in units of 1e-2
-_PRINTED = {
-    1000: ("2.040", "2.039", "0.002", "1.488", "0.904", "0.882"),
-    2000: ("1.03", "0.89", "0.03", "0.718", "0.44", "0.496"),
-}
+_GRU = Network("GRU 78", TensorFlowGRU, 78, parameters=21_537)
+_SCORNN = Network(
+    "scoRNN 190",
+    ScoRNN,
+    190,
+    parameters=21_764,
+    options={"negative": 95},
+    settings={"lr_recurrent": 1e-4},
+)
+_GORU = Network(
+    "GORU 100", GORU, 100, parameters=24_407, options={"capacity": 4}, departures=(CAPACITY,)
+)
+_NC_GRU_ONE = Network(
+    "NC-GRU(U_c) 96",
+    NCGRU,
+    96,
+    parameters=27_033,
+    options=nc_gru_options(("candidate",), 80, reset_every=20),
+    settings={"lr_recurrent": 1e-4},
+)
+_NC_GRU_TWO = Network(
+    "NC-GRU(U_c,U_r) 96",
+    NCGRU,
+    96,
+    parameters=22_377,
+    options=nc_gru_options(("reset", "candidate"), 80, reset_every=20),
+    settings={"lr_recurrent": 1e-4},
+)
+
+_DELAY_1000 = Experiment(
+    task=Copying.nc_gru(1000),
+    settings=Settings(
+        steps=10_000,
+        batch_size=50,
+        optimiser="adam",
+        lr=1e-3,
+        lr_recurrent=1e-3,
+        eval_every=50,
+        eval_batch_size=100,
+    ),
+    reported=Reported(None, "table 4", quantity="loss"),
+    suffix="T=1000",
+    head_init=glorot_uniform_,
+    head_bias_init=glorot_uniform_,
+    quick_task=replace(Copying.nc_gru(1000), delay=30, test_examples=100),
+)
+_DELAY_2000 = replace(_DELAY_1000, task=Copying.nc_gru(2000), suffix="T=2000")
+
+_BASELINE_1000 = "the chance-level baseline is a loss of 0.0204"
+_BASELINE_2000 = "the chance-level baseline is a loss of 0.0103"
 _DEPARTURES = (
     BEST_ON_TEST,
     INIT_UNKNOWN,
@@ -38,54 +82,38 @@ _DEPARTURES = (
     "symbols, training sequences seen once and 1,000 test sequences",
 )
 
-
-def _row(network: Network, delay: int, place: str, loss: str) -> Row:
-    task, printed = Copying.nc_gru(delay), Decimal(loss).scaleb(-2)
-    baseline = f"the chance-level baseline is a loss of {task.baseline():.4f}"
-    return network.row(
-        delay,
-        task,
-        quick_task=replace(task, delay=30, test_examples=100),
-        settings=Settings(
-            steps=10_000,
-            batch_size=50,
-            optimiser="adam",
-            lr=1e-3,
-            lr_recurrent=1e-4 if network.layer in (NCGRU, ScoRNN) else 1e-3,
-            eval_every=50,
-            eval_batch_size=100,
-        ),
-        head_init=glorot_uniform_,
-        head_bias_init=glorot_uniform_,
-        reported=Reported(
-            float(printed),
-            place,
-            "test",
-            "loss",
-            "best",
-            baseline if printed > Decimal("0.0102") else "",
-            decimals=decimals_of(printed),
-        ),
-    )
-
-
-def _rows(delay: int, place: str) -> tuple[Row, ...]:
-    pairs = zip(_NETWORKS, _PRINTED[delay], strict=True)
-    return tuple(_row(network, delay, place, value) for network, value in pairs)
-
+_ROWS_1000 = (
+    _DELAY_1000.row(_LSTM, 2.040e-2, decimals=5, note=_BASELINE_1000),
+    _DELAY_1000.row(_GRU, 2.039e-2, decimals=5, note=_BASELINE_1000),
+    _DELAY_1000.row(_SCORNN, 0.002e-2, decimals=5),
+    _DELAY_1000.row(_GORU, 1.488e-2, decimals=5, note=_BASELINE_1000),
+    _DELAY_1000.row(_NC_GRU_ONE, 0.904e-2, decimals=5),
+    _DELAY_1000.row(_NC_GRU_TWO, 0.882e-2, decimals=5),
+)
+_ROWS_2000 = (
+    _DELAY_2000.row(_LSTM, 1.03e-2, decimals=4, note=_BASELINE_2000),
+    _DELAY_2000.row(_GRU, 0.89e-2, decimals=4),
+    _DELAY_2000.row(_SCORNN, 0.03e-2, decimals=4),
+    _DELAY_2000.row(_GORU, 0.718e-2, decimals=5),
+    _DELAY_2000.row(_NC_GRU_ONE, 0.44e-2, decimals=4),
+    _DELAY_2000.row(_NC_GRU_TWO, 0.496e-2, decimals=5),
+)
 
 RECIPES = (
     Recipe(
         name="nc_gru/table4",
         summary="Copying problem with delays of 1000 and 2000: smallest test loss.",
-        rows=(*_rows(1000, "table 4"), *_rows(2000, "table 4")),
+        rows=(*_ROWS_1000, *_ROWS_2000),
         source=f"{SOURCE}, section 4.4 and table 4",
         departures=_DEPARTURES,
     ),
     Recipe(
         name="nc_gru/fig4",
         summary="Copying problem with delays of 1000 and 2000: test loss over 10,000 steps.",
-        rows=(*_rows(1000, "figure 4a"), *_rows(2000, "figure 4b")),
+        rows=(
+            *(row.reported_as(place="figure 4a") for row in _ROWS_1000),
+            *(row.reported_as(place="figure 4b") for row in _ROWS_2000),
+        ),
         source=f"{SOURCE}, section 4.4 and figure 4",
         departures=(*_DEPARTURES, CURVES),
     ),

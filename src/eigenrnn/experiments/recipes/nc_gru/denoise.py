@@ -4,37 +4,72 @@ import math
 from dataclasses import replace
 from functools import partial
 
+from eigenrnn.experiments.recipes.experiment import Experiment, Network
 from eigenrnn.experiments.recipes.nc_gru.paper import (
     BEST_ON_TEST,
+    CAPACITY,
     CURVES,
+    LSTM_BIASES,
+    LSTM_INIT,
     SOURCE,
-    Network,
-    networks,
+    TensorFlowGRU,
+    nc_gru_options,
 )
 from eigenrnn.experiments.recipes.nc_gru.released import released
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported
 from eigenrnn.experiments.tasks import Denoise
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import constant_, kaiming_normal_, uniform_
+from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
 
 __all__ = ["RECIPES"]
 
-_LR = 1e-3
-_NETWORKS = networks(
-    (90, 100, 200, 128, 118),
-    (37_630, 34_310, 24_110, 38_536, 39_835),
-    (50, 50),
-    reset_every=50,
-    candidate_init=kaiming_normal_,
+_LSTM = Network(
+    "LSTM 90", TorchLSTM, 90, parameters=37_630, options=LSTM_INIT, departures=(LSTM_BIASES,)
 )
-_RELEASED = tuple(
-    released(network, "tensorflow", _LR, reset_every=49) for network in _NETWORKS[-2:]
+_GRU = Network("GRU 100", TensorFlowGRU, 100, parameters=34_310)
+_SCORNN = Network("scoRNN 200", ScoRNN, 200, parameters=24_110, options={"negative": 50})
+_GORU = Network(
+    "GORU 128", GORU, 128, parameters=38_536, options={"capacity": 4}, departures=(CAPACITY,)
 )
-# losses, in units of 1e-2
-_PRINTED = {
-    200: (10.08, 9.799, 8.258, 4.453, 1.639, 1.633),
-    400: (5.427, 5.2338, 3.812, 2.29, 0.878, 0.774),
-}
+_NC_GRU_ONE = Network(
+    "NC-GRU(U_c) 118",
+    NCGRU,
+    118,
+    parameters=39_835,
+    options=nc_gru_options(("candidate",), 50, reset_every=50, candidate_init=kaiming_normal_),
+)
+_NC_GRU_TWO = Network(
+    "NC-GRU(U_c,U_r) 118",
+    NCGRU,
+    118,
+    parameters=32_814,
+    options=nc_gru_options(
+        ("reset", "candidate"), 50, reset_every=50, candidate_init=kaiming_normal_
+    ),
+)
+_NC_GRU_ONE_RELEASED = released(_NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
+_NC_GRU_TWO_RELEASED = released(_NC_GRU_TWO, "tensorflow", 1e-3, reset_every=49)
+
+_LENGTH_200 = Experiment(
+    task=Denoise.nc_gru(200),
+    settings=Settings(
+        steps=10_000,
+        batch_size=128,
+        optimiser="adam",
+        lr=1e-3,
+        lr_recurrent=1e-3,
+        eval_every=10,
+        checkpoint_every=500,
+    ),
+    reported=Reported(None, "table 2", quantity="loss"),
+    suffix="T=200",
+    head_init=partial(uniform_, bound=math.sqrt(6 / 20)),
+    head_bias_init=partial(constant_, value=0.01),
+    quick_task=replace(Denoise.nc_gru(200), length=20, test_examples=100),
+)
+_LENGTH_400 = replace(_LENGTH_200, task=Denoise.nc_gru(400), suffix="T=400")
+
 _DEPARTURES = (
     BEST_ON_TEST,
     "sequences are drawn as in the released code: symbols overwrite each other and the marker "
@@ -44,50 +79,45 @@ _DEPARTURES = (
     "1e-4 for A of scoRNN, and give its 50 entries -1, which the text does not state",
 )
 
-
-def _row(network: Network, length: int, place: str, value: float) -> Row:
-    task = Denoise.nc_gru(length)
-    return network.row(
-        length,
-        task,
-        quick_task=replace(task, length=20, test_examples=100),
-        settings=Settings(
-            steps=10_000,
-            batch_size=128,
-            optimiser="adam",
-            lr=_LR,
-            lr_recurrent=_LR,
-            eval_every=10,
-            checkpoint_every=500,
-        ),
-        head_init=partial(uniform_, bound=math.sqrt(6 / 20)),
-        head_bias_init=partial(constant_, value=0.01),
-        reported=Reported(round(value / 1e2, 9), place, "test", "loss", "best"),
-    )
-
-
-def _rows(length: int, place: str) -> tuple[Row, ...]:
-    pairs = zip(_NETWORKS, _PRINTED[length], strict=True)
-    return tuple(_row(network, length, place, value) for network, value in pairs)
-
-
-def _released_rows(length: int) -> tuple[Row, ...]:
-    pairs = zip(_RELEASED, _PRINTED[length][-2:], strict=True)
-    return tuple(_row(network, length, "table 2", value) for network, value in pairs)
-
+_ROWS_200 = (
+    _LENGTH_200.row(_LSTM, 10.08e-2),
+    _LENGTH_200.row(_GRU, 9.799e-2),
+    _LENGTH_200.row(_SCORNN, 8.258e-2),
+    _LENGTH_200.row(_GORU, 4.453e-2),
+    _LENGTH_200.row(_NC_GRU_ONE, 1.639e-2),
+    _LENGTH_200.row(_NC_GRU_TWO, 1.633e-2),
+)
+_ROWS_400 = (
+    _LENGTH_400.row(_LSTM, 5.427e-2),
+    _LENGTH_400.row(_GRU, 5.2338e-2),
+    _LENGTH_400.row(_SCORNN, 3.812e-2),
+    _LENGTH_400.row(_GORU, 2.29e-2),
+    _LENGTH_400.row(_NC_GRU_ONE, 0.878e-2),
+    _LENGTH_400.row(_NC_GRU_TWO, 0.774e-2),
+)
 
 RECIPES = (
     Recipe(
         name="nc_gru/table2",
         summary="Denoising over 200 and 400 steps: smallest loss on 128 test sequences.",
-        rows=tuple(row for T in _PRINTED for row in (*_rows(T, "table 2"), *_released_rows(T))),
+        rows=(
+            *_ROWS_200,
+            _LENGTH_200.row(_NC_GRU_ONE_RELEASED, 1.639e-2),
+            _LENGTH_200.row(_NC_GRU_TWO_RELEASED, 1.633e-2),
+            *_ROWS_400,
+            _LENGTH_400.row(_NC_GRU_ONE_RELEASED, 0.878e-2),
+            _LENGTH_400.row(_NC_GRU_TWO_RELEASED, 0.774e-2),
+        ),
         source=f"{SOURCE}, section 4.2 and table 2",
         departures=_DEPARTURES,
     ),
     Recipe(
         name="nc_gru/fig2",
         summary="Denoising over 200 and 400 steps: test loss over 10,000 steps.",
-        rows=(*_rows(200, "figure 2a"), *_rows(400, "figure 2b")),
+        rows=(
+            *(row.reported_as(place="figure 2a") for row in _ROWS_200),
+            *(row.reported_as(place="figure 2b") for row in _ROWS_400),
+        ),
         source=f"{SOURCE}, section 4.2 and figure 2",
         departures=(*_DEPARTURES, CURVES),
     ),

@@ -1,36 +1,35 @@
-"""The reference of the paper, and the six networks that it compares on synthetic tasks."""
+"""The reference of the paper, and what the networks of its experiments share."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from torch import Generator
 
 from eigenrnn.constraints import Unconstrained
-from eigenrnn.experiments.recipes.recipe import Row
-from eigenrnn.experiments.tasks import Task
+from eigenrnn.experiments.recipes.experiment import Network
 from eigenrnn.init import constant_, uniform_, zeros_
-from eigenrnn.layers import GORU, GRU, NCGRU, ScoRNN, TorchLSTM
+from eigenrnn.layers import GRU
 
 __all__ = [
     "BEST_ON_TEST",
+    "CAPACITY",
     "CURVES",
     "INIT_UNKNOWN",
     "LSTM_BIASES",
+    "LSTM_INIT",
     "SOURCE",
-    "Network",
     "TensorFlowGRU",
-    "decayed_gates",
-    "decimals_of",
     "nc_gru_options",
-    "networks",
+    "with_order",
 ]
 
 SOURCE = "Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022. https://arxiv.org/abs/2208.06496"
+LSTM_INIT = {"init": "glorot", "forget_bias": 1.0}
 LSTM_BIASES = "torch's LSTM has two bias vectors per gate, TensorFlow's has one"
+CAPACITY = "the capacity of 4 is that of the code"
 CURVES = "the curves show the runs of the table, whose numbers are given here"
 BEST_ON_TEST = (
     "the paper takes the smallest loss on its only evaluation set; our number selected on "
@@ -40,81 +39,9 @@ INIT_UNKNOWN = (
     "the code of this task was not released; the head is initialised as in scoRNN's code, the "
     "layers as in the code of the other tasks"
 )
-_CAPACITY = "the capacity of 4 is that of the code"
-
-_Gates = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Network:
-    """One of the compared networks, without its task.
-
-    Args:
-        label: The name and size of the network.
-        layer: The class of the layer.
-        size: The number N of units.
-        parameters: The number of trained parameters.
-        options: Further arguments of the layer.
-        departures: Differences from the paper.
-    """
-
-    label: str
-    layer: Any
-    size: int
-    parameters: int
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    departures: tuple[str, ...] = ()
-
-    def row(self, length: int, task: Task, **row_fields: Any) -> Row:
-        """Return the row of this network for a task with sequences of this length."""
-        return Row(
-            label=f"{self.label} T={length}",
-            task=task,
-            layer=self.layer,
-            hidden_size=self.size,
-            options=self.options,
-            parameters=self.parameters,
-            departures=self.departures,
-            **row_fields,
-        )
-
-
-def networks(
-    sizes: tuple[int, int, int, int, int],
-    parameters: tuple[int, int, int, int, int],
-    negative: tuple[int, int],
-    **options: Any,
-) -> tuple[Network, ...]:
-    """Return the six networks in the order of the tables.
-
-    Args:
-        sizes: The numbers of units of LSTM, GRU, scoRNN, GORU and NC-GRU.
-        parameters: The numbers of trained parameters of LSTM, GRU, scoRNN, GORU and NC-GRU(U_c).
-        negative: The numbers of entries -1 in D, of scoRNN and of NC-GRU.
-        options: Further arguments of `NCGRU`.
-    """
-    lstm, gru, scornn, goru, nc_gru = sizes
-    # an orthogonal matrix has N (N + 1) / 2 parameters fewer than a free one
-    fewer = nc_gru * (nc_gru + 1) // 2
-    one = nc_gru_options(("candidate",), negative[1], **options)
-    two = nc_gru_options(("reset", "candidate"), negative[1], **options)
-    lstm_init = {"init": "glorot", "forget_bias": 1.0}
-    return (
-        Network(f"LSTM {lstm}", TorchLSTM, lstm, parameters[0], lstm_init, (LSTM_BIASES,)),
-        Network(f"GRU {gru}", TensorFlowGRU, gru, parameters[1]),
-        Network(f"scoRNN {scornn}", ScoRNN, scornn, parameters[2], {"negative": negative[0]}),
-        Network(f"GORU {goru}", GORU, goru, parameters[3], {"capacity": 4}, (_CAPACITY,)),
-        Network(f"NC-GRU(U_c) {nc_gru}", NCGRU, nc_gru, parameters[4], one),
-        Network(f"NC-GRU(U_c,U_r) {nc_gru}", NCGRU, nc_gru, parameters[4] - fewer, two),
-    )
-
-
-def decimals_of(printed: Decimal) -> int:
-    """Return the number of decimals of a printed number."""
-    return max(0, -int(printed.as_tuple().exponent))
-
-
-def nc_gru_options(orthogonal: _Gates, negative: int, **options: Any) -> dict[str, Any]:
+def nc_gru_options(orthogonal: tuple[str, ...], negative: int, **options: Any) -> dict[str, Any]:
     """Return the arguments of `NCGRU` as published: only the resets restore orthogonality.
 
     Args:
@@ -125,12 +52,19 @@ def nc_gru_options(orthogonal: _Gates, negative: int, **options: Any) -> dict[st
     return {"orthogonal": orthogonal, "negative": negative, "max_error": math.inf, **options}
 
 
-def decayed_gates(network: Network) -> _Gates:
-    """Return the gates whose free recurrent matrix has weight decay in the parenthesis code."""
-    if network.layer is GORU:
-        return "reset_gate", "update_gate"
-    # the cell with two orthogonal matrices has one variable per gate, the other cell one for both
-    return ("update_gate",) if len(network.options.get("orthogonal", ())) == 2 else ()
+def with_order(network: Network, order: int | None) -> Network:
+    """Return an NC-GRU with another update of the inverse.
+
+    Args:
+        network: The network.
+        order: The order of the Neumann series; None for the exact inverse.
+    """
+    name = "inverse" if order is None else f"Neumann {order}"
+    return replace(
+        network,
+        label=f"{network.label} {name}",
+        options={**network.options, "order": order},
+    )
 
 
 class TensorFlowGRU(GRU):

@@ -1,49 +1,35 @@
 """The parenthesis task, counting unmatched brackets: table 1, and figure 1 of the same runs."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from eigenrnn.experiments.recipes.experiment import Experiment, Network
 from eigenrnn.experiments.recipes.nc_gru.paper import (
+    CAPACITY,
     CURVES,
+    LSTM_BIASES,
+    LSTM_INIT,
     SOURCE,
-    Network,
-    decayed_gates,
-    networks,
+    TensorFlowGRU,
+    nc_gru_options,
 )
 from eigenrnn.experiments.recipes.nc_gru.released import released
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported
 from eigenrnn.experiments.tasks import Parenthesis
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import zeros_
+from eigenrnn.layers import GORU, NCGRU, ScoRNN, TorchLSTM
 
-__all__ = ["DEPARTURES", "LR", "NEGATIVE", "NETWORKS", "RECIPES", "RESET_EVERY_RELEASED", "row"]
-
-LR = 1e-3
-NEGATIVE = (20, 40)
-RESET_EVERY_RELEASED = 49
-
-NETWORKS = networks(
-    (42, 50, 110, 64, 56),
-    (9_342, 9_618, 8_873, 11_024, 10_182),
-    NEGATIVE,
-    reset_every=50,
-)
-# losses, in units of 1e-3
-_PRINTED = {
-    100: (0.62, 29.94, 24.85, 1.199, 0.286, 0.149),
-    200: (6.93, 1.526, 18.957, 1.66, 0.227, 0.167),
-}
-DEPARTURES = (
-    "task and squared error are those of the released code: 3 types of brackets and one other "
-    "token, not the 10 pairs of the text; the code also gives the 20,000 steps (200 epochs), the "
-    "initialisation of the head and the weight decay",
-    "sizes, optimisers and learning rates are those of the text; the scripts have 100 units for "
-    "GRU, 60 for GORU, and RMSprop for scoRNN's input and output",
-)
-_MEAN = "the smallest mean of 100 consecutive training losses"
+__all__ = [
+    "DEPARTURES",
+    "LENGTH_100",
+    "NC_GRU_ONE",
+    "NC_GRU_ONE_RELEASED",
+    "RECIPES",
+    "TABLE_1",
+]
 
 
 @torch.no_grad()
@@ -55,69 +41,116 @@ def _head_init_(
     return weight.normal_(0, 1 / sum(weight.shape) ** 2, generator=generator)
 
 
-def row(
-    network: Network,
-    length: int,
-    place: str,
-    value: float | None,
-    note: str = _MEAN,
-    **row_fields: Any,
-) -> Row:
-    """Return the row of a network trained on sequences of this length."""
-    task = Parenthesis.nc_gru(length)
-    return network.row(
-        length,
-        task,
-        quick_task=replace(task, length=20, test_examples=100),
-        settings=Settings(
-            steps=20_000,
-            batch_size=16,
-            optimiser="adam",
-            lr=LR,
-            lr_recurrent=LR,
-            weight_decay=1e-4,
-            weight_decay_of=("head.weight", *decayed_gates(network)),
-            log_every=100,
-            eval_every=500,
-            eval_batch_size=200,
-        ),
-        head_init=_head_init_,
-        head_bias_init=zeros_,
-        reported=Reported(value, place, "train", "loss_mean", "best", note),
-        **row_fields,
-    )
+_LSTM = Network(
+    "LSTM 42", TorchLSTM, 42, parameters=9_342, options=LSTM_INIT, departures=(LSTM_BIASES,)
+)
+_GRU = Network("GRU 50", TensorFlowGRU, 50, parameters=9_618)
+_SCORNN = Network("scoRNN 110", ScoRNN, 110, parameters=8_873, options={"negative": 20})
+_GORU = Network(
+    "GORU 64",
+    GORU,
+    64,
+    parameters=11_024,
+    options={"capacity": 4},
+    settings={"weight_decay_of": ("head.weight", "reset_gate", "update_gate")},
+    departures=(CAPACITY,),
+)
+NC_GRU_ONE = Network(
+    "NC-GRU(U_c) 56",
+    NCGRU,
+    56,
+    parameters=10_182,
+    options=nc_gru_options(("candidate",), 40, reset_every=50),
+)
+_NC_GRU_TWO = Network(
+    "NC-GRU(U_c,U_r) 56",
+    NCGRU,
+    56,
+    parameters=8_586,
+    options=nc_gru_options(("reset", "candidate"), 40, reset_every=50),
+    settings={"weight_decay_of": ("head.weight", "update_gate")},
+)
+NC_GRU_ONE_RELEASED = released(NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
+_NC_GRU_TWO_RELEASED = released(_NC_GRU_TWO, "tensorflow", 1e-3, reset_every=49)
 
+LENGTH_100 = Experiment(
+    task=Parenthesis.nc_gru(100),
+    settings=Settings(
+        steps=20_000,
+        batch_size=16,
+        optimiser="adam",
+        lr=1e-3,
+        lr_recurrent=1e-3,
+        weight_decay=1e-4,
+        weight_decay_of=("head.weight",),
+        log_every=100,
+        eval_every=500,
+        eval_batch_size=200,
+    ),
+    reported=Reported(
+        None,
+        "table 1",
+        split="train",
+        quantity="loss_mean",
+        rule="best",
+        note="the smallest mean of 100 consecutive training losses",
+    ),
+    suffix="T=100",
+    head_init=_head_init_,
+    head_bias_init=zeros_,
+    quick_task=replace(Parenthesis.nc_gru(100), length=20, test_examples=100),
+)
+_LENGTH_200 = replace(LENGTH_100, task=Parenthesis.nc_gru(200), suffix="T=200")
 
-def _rows(length: int, place: str) -> tuple[Row, ...]:
-    return tuple(
-        row(network, length, place, round(value / 1e3, 9))
-        for network, value in zip(NETWORKS, _PRINTED[length], strict=True)
-    )
+DEPARTURES = (
+    "task and squared error are those of the released code: 3 types of brackets and one other "
+    "token, not the 10 pairs of the text; the code also gives the 20,000 steps (200 epochs), the "
+    "initialisation of the head and the weight decay",
+    "sizes, optimisers and learning rates are those of the text; the scripts have 100 units for "
+    "GRU, 60 for GORU, and RMSprop for scoRNN's input and output",
+)
 
+_ROWS_100 = (
+    LENGTH_100.row(_LSTM, 0.62e-3),
+    LENGTH_100.row(_GRU, 29.94e-3),
+    LENGTH_100.row(_SCORNN, 24.85e-3),
+    LENGTH_100.row(_GORU, 1.199e-3),
+    LENGTH_100.row(NC_GRU_ONE, 0.286e-3),
+    LENGTH_100.row(_NC_GRU_TWO, 0.149e-3),
+)
+_ROWS_200 = (
+    _LENGTH_200.row(_LSTM, 6.93e-3),
+    _LENGTH_200.row(_GRU, 1.526e-3),
+    _LENGTH_200.row(_SCORNN, 18.957e-3),
+    _LENGTH_200.row(_GORU, 1.66e-3),
+    _LENGTH_200.row(NC_GRU_ONE, 0.227e-3),
+    _LENGTH_200.row(_NC_GRU_TWO, 0.167e-3),
+)
 
-def _released_rows(length: int) -> tuple[Row, ...]:
-    as_released = (
-        released(network, "tensorflow", LR, reset_every=RESET_EVERY_RELEASED)
-        for network in NETWORKS[-2:]
-    )
-    return tuple(
-        row(network, length, "table 1", round(value / 1e3, 9))
-        for network, value in zip(as_released, _PRINTED[length][-2:], strict=True)
-    )
-
+TABLE_1 = Recipe(
+    name="nc_gru/table1",
+    summary="Counting brackets over 100 and 200 steps: smallest mean training loss.",
+    rows=(
+        *_ROWS_100,
+        LENGTH_100.row(NC_GRU_ONE_RELEASED, 0.286e-3),
+        LENGTH_100.row(_NC_GRU_TWO_RELEASED, 0.149e-3),
+        *_ROWS_200,
+        _LENGTH_200.row(NC_GRU_ONE_RELEASED, 0.227e-3),
+        _LENGTH_200.row(_NC_GRU_TWO_RELEASED, 0.167e-3),
+    ),
+    source=f"{SOURCE}, section 4.1 and table 1",
+    departures=DEPARTURES,
+)
 
 RECIPES = (
-    Recipe(
-        name="nc_gru/table1",
-        summary="Counting brackets over 100 and 200 steps: smallest mean training loss.",
-        rows=tuple(r for T in _PRINTED for r in (*_rows(T, "table 1"), *_released_rows(T))),
-        source=f"{SOURCE}, section 4.1 and table 1",
-        departures=DEPARTURES,
-    ),
+    TABLE_1,
     Recipe(
         name="nc_gru/fig1",
         summary="Counting brackets over 100 and 200 steps: training loss over 20,000 steps.",
-        rows=(*_rows(100, "figure 1a"), *_rows(200, "figure 1b")),
+        rows=(
+            *(row.reported_as(place="figure 1a") for row in _ROWS_100),
+            *(row.reported_as(place="figure 1b") for row in _ROWS_200),
+        ),
         source=f"{SOURCE}, section 4.1 and figure 1",
         departures=(*DEPARTURES, CURVES),
     ),

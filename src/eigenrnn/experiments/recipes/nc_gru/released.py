@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.constraints import Constraint, NeumannCayley, Unconstrained
-from eigenrnn.experiments.recipes.nc_gru.paper import Network
+from eigenrnn.experiments.recipes.experiment import Network
 from eigenrnn.init import fan_uniform_, uniform_, zeros_
 from eigenrnn.layers import GRU
 from eigenrnn.layers.named_gated import NC_GRU_OPTIONS
@@ -187,11 +187,13 @@ def released(
         lr: The learning rate, with which the code updates the inverse.
         options: Further arguments of the layer that differ in the code.
     """
-    has_two = len(network.options["orthogonal"]) > 1
+    departures = network.departures
+    if len(network.options["orthogonal"]) > 1:
+        departures = (*departures, RELEASED_INIT)
     return replace(
         network,
         label=f"{network.label} as released",
         layer=ReleasedNCGRU,
         options={**network.options, "code": code, "gradient_rate": lr, **options},
-        departures=(*network.departures, *((RELEASED_INIT,) if has_two else ())),
+        departures=departures,
     )

@@ -1,8 +1,8 @@
 """Copying and permuted MNIST, each network at two sizes: figures 2 and 4."""
 
 from dataclasses import replace
-from typing import Any
 
+from eigenrnn.experiments.recipes.experiment import Experiment, Network
 from eigenrnn.experiments.recipes.nnrnn.paper import (
     EURNN_UNSTATED,
     LSTM_BIASES,
@@ -10,17 +10,13 @@ from eigenrnn.experiments.recipes.nnrnn.paper import (
     SOURCE,
     nnrnn_options,
 )
-from eigenrnn.experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn.experiments.recipes.recipe import Recipe, Reported
 from eigenrnn.experiments.tasks import Copying, PixelMNIST
 from eigenrnn.experiments.training import Settings
 from eigenrnn.init import glorot_normal_, kaiming_normal_
 from eigenrnn.layers import EURNN, ExpRNN, NnRNN, RNNGlorot, RNNOrth, TorchLSTM
 
-__all__ = ["RECIPES"]
-
-_READING = 0.005  # of an accuracy, off the figures
-
-_LSTM: dict[str, Any] = {"options": LSTM_INIT, "departures": (LSTM_BIASES,)}
+__all__ = ["FIGURE_4", "RECIPES"]
 
 _RATE_OF_W = (
     "W has a learning rate of 1e-5, from the range that the appendix searches for orthogonal "
@@ -31,222 +27,221 @@ _RATE_OF_ANGLES = (
     "orthogonal parameters; at the printed 1e-3, the loss stays at the chance level"
 )
 
+# copying: table 2
 
-def _copying_row(
-    place: str, label: str, layer: Any, size: int, lr: float, **row_fields: Any
-) -> Row:
-    note = "the curve is below 0.02 after 300 to 400 updates, with spikes; no number is printed"
-    value, at_most, reading = None, 0.02, None
-    if layer in (TorchLSTM, RNNGlorot):
-        note = "read off the figure: the curve settles at the baseline"
-        value, at_most, reading = 0.095, None, 0.005
-    settings = {"steps": 1_500, "batch_size": 10, "lr": lr, "alpha": 0.99}
-    settings |= {"log_every": 10, "eval_every": 100} | row_fields.pop("settings", {})
-    return Row(
-        label=f"{label} {size} copying",
-        task=Copying.nnrnn(200),
-        layer=layer,
-        hidden_size=size,
-        settings=Settings(**settings),
-        head_init=glorot_normal_,
-        quick_task=Copying(delay=30, test_examples=100, validation_examples=100),
-        seeds=(0, 1, 2, 3, 4, 5),
-        reported=Reported(
-            value, place, "train", "loss", "last", note, at_most=at_most, reading=reading
-        ),
-        **row_fields,
-    )
-
-
-def _copying(place: str, *, same_units: bool) -> tuple[Row, ...]:
-    def row(label: str, layer: Any, size: int, lr: float, **row_fields: Any) -> Row:
-        return _copying_row(place, label, layer, size, lr, **row_fields)
-
-    glorot = {"input_init": glorot_normal_}
-    return (
-        row(
-            "nnRNN",
-            NnRNN,
-            128,
-            5e-4,
-            settings={"lr_recurrent": 1e-6, **_decay(1e-6)},
-            options=nnrnn_options("henaff", 1e-4),
-            parameters=18_953,
-        ),
-        row(
-            "expRNN",
-            ExpRNN,
-            128 if same_units else 176,
-            1e-3,
-            settings={"lr_recurrent": 1e-4},
-            options={"init": "henaff", **glorot},
-            parameters=10_697 if same_units else 18_929,
-        ),
-        row(
-            "LSTM",
-            TorchLSTM,
-            128 if same_units else 63,
-            5e-4 if same_units else 1e-3,
-            parameters=72_841 if same_units else 19_476,
-            **_LSTM,
-        ),
-        row(
-            "RNN-orth",
-            RNNOrth,
-            128,
-            2e-4,
-            settings={"lr_recurrent": 1e-5, "lr_recurrent_of": ("constraint",)},
-            options=glorot,
-            parameters=19_081,
-            departures=(_RATE_OF_W,),
-        ),
-        row(
-            "EURNN",
-            EURNN,
-            128 if same_units else 256,
-            1e-3,
-            settings={"alpha": 0.5, "lr_recurrent": 1e-4},
-            options={"capacity": 43},
-            quick_options={"capacity": 4},
-            parameters=9_439 if same_units else 18_911,
-            departures=(EURNN_UNSTATED, _RATE_OF_ANGLES),
-        ),
-        row(
-            "RNN",
-            RNNGlorot,
-            128,
-            1e-3,
-            settings={"alpha": 0.9},
-            options=glorot,
-            parameters=19_081,
-        ),
-    )
-
-
-def _pixels_row(
-    place: str, label: str, layer: Any, size: int, lr: float, value: float, **row_fields: Any
-) -> Row:
-    task = PixelMNIST(permuted=True, split="nnrnn", shuffle=False)
-    settings = {"epochs": 70, "batch_size": 128, "lr": lr, "alpha": 0.99, "log_every": 100}
-    settings |= {"eval_batch_size": 500} | row_fields.pop("settings", {})
-    note = row_fields.pop("note", "read off the figure at epoch 70")
-    return Row(
-        label=f"{label} {size} psMNIST",
-        task=task,
-        quick_task=replace(task, eval_examples=20),
-        quick_steps=3,
-        layer=layer,
-        hidden_size=size,
-        settings=Settings(**settings),
-        reported=Reported(value, place, "validation", "accuracy", "last", note, reading=_READING),
-        **row_fields,
-    )
-
-
-def _pixels(place: str, *, same_units: bool) -> tuple[Row, ...]:
-    def row(
-        label: str,
-        layer: Any,
-        size: int,
-        lr: float,
-        values: tuple[float, float],
-        **row_fields: Any,
-    ) -> Row:
-        return _pixels_row(place, label, layer, size, lr, values[not same_units], **row_fields)
-
-    kaiming = {"input_init": kaiming_normal_}
-    return (
-        row(
-            "nnRNN",
-            NnRNN,
-            512,
-            2e-4,
-            (0.945, 0.945),
-            settings={"lr_recurrent": 2e-5, **_decay(1e-4)},
-            options=nnrnn_options("cayley", 0.1, **kaiming),
-            parameters=268_298,
-        ),
-        row(
-            "expRNN",
-            ExpRNN,
-            512 if same_units else 722,
-            5e-4,
-            (0.96, 0.965),
-            settings={"lr_recurrent": 5e-5},
-            options={"init": "cayley", **kaiming},
-            parameters=136_970 if same_units else 268_955,
-        ),
-        row(
-            "LSTM",
-            TorchLSTM,
-            512 if same_units else 257,
-            5e-4,
-            (0.905, 0.89),
-            settings={"alpha": 0.9},
-            parameters=1_059_850 if same_units else 269_860,
-            **_LSTM,
-        ),
-        row(
-            "RNN-orth",
-            RNNOrth,
-            512,
-            5e-5,
-            (0.9475, 0.9475),
-            options=kaiming,
-            parameters=268_810,
-            note="read off the figure at epoch 70: 0.945 to 0.95",
-        ),
-        row(
-            "EURNN",
-            EURNN,
-            512 if same_units else 1024,
-            1e-4,
-            (0.915, 0.92),
-            settings={"alpha": 0.9, "lr_recurrent": 1e-4},
-            options={"capacity": 249},
-            quick_options={"capacity": 4},
-            parameters=134_418 if same_units else 269_074,
-            departures=(EURNN_UNSTATED,),
-        ),
-        row(
-            "RNN",
-            RNNGlorot,
-            512,
-            1e-4,
-            (0.70, 0.70),
-            settings={"alpha": 0.9},
-            options=kaiming,
-            parameters=268_810,
-            note="read off the figure at epoch 70, after a peak of 0.82",
-        ),
-    )
-
-
-def _decay(weight: float) -> dict[str, Any]:
-    """Return settings with weight decay of T, as in the released code."""
-    return {"weight_decay": weight, "weight_decay_of": ("triangle",)}
-
-
-RECIPES = (
-    Recipe(
-        name="nnrnn/fig2",
-        summary="Copying (T=200) and permuted MNIST, networks with the same number of units.",
-        rows=(
-            *_copying("figure 2, left", same_units=True),
-            *_pixels("figure 2, right", same_units=True),
-        ),
-        source=f"{SOURCE}, section 5.1, tables 2 and 3 and figure 2",
-        seeds=(0, 1, 2),
-    ),
-    Recipe(
-        name="nnrnn/fig4",
-        summary="Copying (T=200) and permuted MNIST, networks with the same number of parameters.",
-        rows=(
-            *_copying("figure 4, left", same_units=False),
-            *_pixels("figure 4, right", same_units=False),
-        ),
-        source=f"{SOURCE}, appendix A, tables 2 and 3 and figure 4",
-        seeds=(0, 1, 2),
-    ),
+_COPYING_NNRNN = Network(
+    "nnRNN 128",
+    NnRNN,
+    128,
+    parameters=18_953,
+    options=nnrnn_options("henaff", 1e-4),
+    settings={
+        "lr": 5e-4,
+        "lr_recurrent": 1e-6,
+        "weight_decay": 1e-6,
+        "weight_decay_of": ("triangle",),
+    },
 )
+_COPYING_EXPRNN_128 = Network(
+    "expRNN 128",
+    ExpRNN,
+    128,
+    parameters=10_697,
+    options={"init": "henaff", "input_init": glorot_normal_},
+    settings={"lr": 1e-3, "lr_recurrent": 1e-4},
+)
+_COPYING_EXPRNN_176 = replace(
+    _COPYING_EXPRNN_128, label="expRNN 176", hidden_size=176, parameters=18_929
+)
+_COPYING_LSTM_128 = Network(
+    "LSTM 128",
+    TorchLSTM,
+    128,
+    parameters=72_841,
+    options=LSTM_INIT,
+    settings={"lr": 5e-4},
+    departures=(LSTM_BIASES,),
+)
+_COPYING_LSTM_63 = replace(
+    _COPYING_LSTM_128,
+    label="LSTM 63",
+    hidden_size=63,
+    parameters=19_476,
+    settings={"lr": 1e-3},
+)
+_COPYING_RNN_ORTH = Network(
+    "RNN-orth 128",
+    RNNOrth,
+    128,
+    parameters=19_081,
+    options={"input_init": glorot_normal_},
+    settings={"lr": 2e-4, "lr_recurrent": 1e-5, "lr_recurrent_of": ("constraint",)},
+    departures=(_RATE_OF_W,),
+)
+_COPYING_EURNN_128 = Network(
+    "EURNN 128",
+    EURNN,
+    128,
+    parameters=9_439,
+    options={"capacity": 43},
+    settings={"lr": 1e-3, "lr_recurrent": 1e-4, "alpha": 0.5},
+    quick_options={"capacity": 4},
+    departures=(EURNN_UNSTATED, _RATE_OF_ANGLES),
+)
+_COPYING_EURNN_256 = replace(
+    _COPYING_EURNN_128, label="EURNN 256", hidden_size=256, parameters=18_911
+)
+_COPYING_RNN = Network(
+    "RNN 128",
+    RNNGlorot,
+    128,
+    parameters=19_081,
+    options={"input_init": glorot_normal_},
+    settings={"lr": 1e-3, "alpha": 0.9},
+)
+
+_COPYING = Experiment(
+    task=Copying.nnrnn(200),
+    settings=Settings(steps=1_500, batch_size=10, alpha=0.99, eval_every=100, log_every=10),
+    reported=Reported(None, "figure 2, left", split="train", quantity="loss", rule="last"),
+    suffix="copying",
+    head_init=glorot_normal_,
+    seeds=(0, 1, 2, 3, 4, 5),
+    quick_task=Copying(delay=30, test_examples=100, validation_examples=100),
+)
+_COPYING_FIGURE_4 = _COPYING.reported_as(place="figure 4, left")
+
+# permuted MNIST: table 3
+
+_PIXELS_NNRNN = Network(
+    "nnRNN 512",
+    NnRNN,
+    512,
+    parameters=268_298,
+    options=nnrnn_options("cayley", 0.1, input_init=kaiming_normal_),
+    settings={
+        "lr": 2e-4,
+        "lr_recurrent": 2e-5,
+        "weight_decay": 1e-4,
+        "weight_decay_of": ("triangle",),
+    },
+)
+_PIXELS_EXPRNN_512 = Network(
+    "expRNN 512",
+    ExpRNN,
+    512,
+    parameters=136_970,
+    options={"init": "cayley", "input_init": kaiming_normal_},
+    settings={"lr": 5e-4, "lr_recurrent": 5e-5},
+)
+_PIXELS_EXPRNN_722 = replace(
+    _PIXELS_EXPRNN_512, label="expRNN 722", hidden_size=722, parameters=268_955
+)
+_PIXELS_LSTM_512 = Network(
+    "LSTM 512",
+    TorchLSTM,
+    512,
+    parameters=1_059_850,
+    options=LSTM_INIT,
+    settings={"lr": 5e-4, "alpha": 0.9},
+    departures=(LSTM_BIASES,),
+)
+_PIXELS_LSTM_257 = replace(_PIXELS_LSTM_512, label="LSTM 257", hidden_size=257, parameters=269_860)
+_PIXELS_RNN_ORTH = Network(
+    "RNN-orth 512",
+    RNNOrth,
+    512,
+    parameters=268_810,
+    options={"input_init": kaiming_normal_},
+    settings={"lr": 5e-5},
+)
+_PIXELS_EURNN_512 = Network(
+    "EURNN 512",
+    EURNN,
+    512,
+    parameters=134_418,
+    options={"capacity": 249},
+    settings={"lr": 1e-4, "lr_recurrent": 1e-4, "alpha": 0.9},
+    quick_options={"capacity": 4},
+    departures=(EURNN_UNSTATED,),
+)
+_PIXELS_EURNN_1024 = replace(
+    _PIXELS_EURNN_512, label="EURNN 1024", hidden_size=1024, parameters=269_074
+)
+_PIXELS_RNN = Network(
+    "RNN 512",
+    RNNGlorot,
+    512,
+    parameters=268_810,
+    options={"input_init": kaiming_normal_},
+    settings={"lr": 1e-4, "alpha": 0.9},
+)
+
+_MNIST = PixelMNIST(permuted=True, split="nnrnn", shuffle=False)
+_PIXELS = Experiment(
+    task=_MNIST,
+    settings=Settings(epochs=70, batch_size=128, alpha=0.99, eval_batch_size=500, log_every=100),
+    reported=Reported(
+        None,
+        "figure 2, right",
+        split="validation",
+        rule="last",
+        note="read off the figure at epoch 70",
+        reading=0.005,
+    ),
+    suffix="psMNIST",
+    quick_task=replace(_MNIST, eval_examples=20),
+    quick_steps=3,
+)
+_PIXELS_FIGURE_4 = _PIXELS.reported_as(place="figure 4, right")
+
+_SOLVED = "the curve is below 0.02 after 300 to 400 updates, with spikes; no number is printed"
+_STUCK = "read off the figure: the curve settles at the baseline"
+
+_FIGURE_2 = Recipe(
+    name="nnrnn/fig2",
+    summary="Copying (T=200) and permuted MNIST, networks with the same number of units.",
+    rows=(
+        _COPYING.row(_COPYING_NNRNN, at_most=0.02, note=_SOLVED),
+        _COPYING.row(_COPYING_EXPRNN_128, at_most=0.02, note=_SOLVED),
+        _COPYING.row(_COPYING_LSTM_128, 0.095, note=_STUCK, reading=0.005),
+        _COPYING.row(_COPYING_RNN_ORTH, at_most=0.02, note=_SOLVED),
+        _COPYING.row(_COPYING_EURNN_128, at_most=0.02, note=_SOLVED),
+        _COPYING.row(_COPYING_RNN, 0.095, note=_STUCK, reading=0.005),
+        _PIXELS.row(_PIXELS_NNRNN, 0.945),
+        _PIXELS.row(_PIXELS_EXPRNN_512, 0.96),
+        _PIXELS.row(_PIXELS_LSTM_512, 0.905),
+        _PIXELS.row(
+            _PIXELS_RNN_ORTH, 0.9475, note="read off the figure at epoch 70: 0.945 to 0.95"
+        ),
+        _PIXELS.row(_PIXELS_EURNN_512, 0.915),
+        _PIXELS.row(
+            _PIXELS_RNN, 0.70, note="read off the figure at epoch 70, after a peak of 0.82"
+        ),
+    ),
+    source=f"{SOURCE}, section 5.1, tables 2 and 3 and figure 2",
+    seeds=(0, 1, 2),
+)
+FIGURE_4 = Recipe(
+    name="nnrnn/fig4",
+    summary="Copying (T=200) and permuted MNIST, networks with the same number of parameters.",
+    rows=(
+        _FIGURE_2.row("nnRNN 128 copying").reported_as(place="figure 4, left"),
+        _COPYING_FIGURE_4.row(_COPYING_EXPRNN_176, at_most=0.02, note=_SOLVED),
+        _COPYING_FIGURE_4.row(_COPYING_LSTM_63, 0.095, note=_STUCK, reading=0.005),
+        _FIGURE_2.row("RNN-orth 128 copying").reported_as(place="figure 4, left"),
+        _COPYING_FIGURE_4.row(_COPYING_EURNN_256, at_most=0.02, note=_SOLVED),
+        _FIGURE_2.row("RNN 128 copying").reported_as(place="figure 4, left"),
+        _FIGURE_2.row("nnRNN 512 psMNIST").reported_as(place="figure 4, right"),
+        _PIXELS_FIGURE_4.row(_PIXELS_EXPRNN_722, 0.965),
+        _PIXELS_FIGURE_4.row(_PIXELS_LSTM_257, 0.89),
+        _FIGURE_2.row("RNN-orth 512 psMNIST").reported_as(place="figure 4, right"),
+        _PIXELS_FIGURE_4.row(_PIXELS_EURNN_1024, 0.92),
+        _FIGURE_2.row("RNN 512 psMNIST").reported_as(place="figure 4, right"),
+    ),
+    source=f"{SOURCE}, appendix A, tables 2 and 3 and figure 4",
+    seeds=(0, 1, 2),
+)
+
+RECIPES = (_FIGURE_2, FIGURE_4)
 """Both figures of copying and permuted MNIST."""

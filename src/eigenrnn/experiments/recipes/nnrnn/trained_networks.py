@@ -10,7 +10,7 @@ from torch import nn
 from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
 from eigenrnn.experiments.recipes.nnrnn import images, text
 from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import Curves, row_of_figure
+from eigenrnn.experiments.recipes.panels import FIGURE_NOTE, Curves
 from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
 from eigenrnn.experiments.recipes.runs import Run
 from eigenrnn.experiments.tasks import Task
@@ -29,11 +29,6 @@ def _schur_scores(model: nn.Module, task: Task, folder: Path) -> dict[str, float
     }
 
 
-def _schur_row(recipes: tuple[Recipe, ...], name: str, label: str, place: str) -> Row:
-    row = row_of_figure(recipes, name, label, place, "best")
-    return replace(row, seeds=(0,), score=_schur_scores)
-
-
 def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[Run]]], SchurStructure]:
     """Return the function that draws the Schur form of the first run of a row."""
 
@@ -44,12 +39,33 @@ def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[Run]]], Schu
 
 
 def _schur_panel(name: str, caption: str, row: Row) -> Panel:
-    return Panel(name, caption, _draw_schur_form(row.label), (row.label,))
+    return Panel(name, caption, draw=_draw_schur_form(row.label), required_rows=(row.label,))
 
 
-_COPYING = _schur_row(images.RECIPES, "nnrnn/fig4", "nnRNN 128 copying", "figure 3a")
-_TEXT = _schur_row(text.RECIPES, "nnrnn/table1", "nnRNN 1024 T=150", "figures 3b and 3c")
-_PIXELS = _schur_row(images.RECIPES, "nnrnn/fig4", "nnRNN 512 psMNIST", "figure 5")
+_COPYING = replace(
+    images.FIGURE_4.row("nnRNN 128 copying"),
+    reported=Reported(
+        None, "figure 3a", split="train", quantity="loss", rule="best", note=FIGURE_NOTE
+    ),
+    seeds=(0,),
+    score=_schur_scores,
+)
+_TEXT = replace(
+    text.TABLE_1.row("nnRNN 1024 T=150"),
+    reported=Reported(
+        None, "figures 3b and 3c", split="test", quantity="loss", rule="best", note=FIGURE_NOTE
+    ),
+    seeds=(0,),
+    score=_schur_scores,
+)
+_PIXELS = replace(
+    images.FIGURE_4.row("nnRNN 512 psMNIST"),
+    reported=Reported(
+        None, "figure 5", split="validation", quantity="loss", rule="best", note=FIGURE_NOTE
+    ),
+    seeds=(0,),
+    score=_schur_scores,
+)
 _INSET = (
     "the inset of figure 3c, the distribution of the entries next to the diagonal, is left out"
 )
@@ -81,19 +97,17 @@ FIGURES_3_AND_5 = (
 )
 """Two figures of matrices."""
 
-_GRADIENT_NOTE = "the figure prints no number for its curves; we list the loss of the run"
 _SEQUENCES = 16
-
-
-def _gradient_rows() -> tuple[Row, ...]:
-    """Take the networks of table 7: free moduli, and moduli clamped at two values."""
-    table = next(recipe for recipe in text.RECIPES if recipe.name == "nnrnn/table7")
-    reported = Reported(None, "figure 6", "test", "bits", "validation", _GRADIENT_NOTE)
-    return tuple(
-        replace(row, reported=reported, seeds=(0,))
-        for row in table.rows
-        if isinstance(row, Row) and row.label.endswith("T=150")
-    )
+# the networks of table 7: free moduli, and moduli clamped at two values
+_LABELS = ("nnRNN 1024 T=150", "nnRNN 1024 gamma=1 T=150", "nnRNN 1024 gamma=0.958 T=150")
+_GRADIENTS = Reported(
+    None,
+    "figure 6",
+    split="test",
+    quantity="bits",
+    rule="validation",
+    note="the figure prints no number for its curves; we list the loss of the run",
+)
 
 
 def _draw_gradients_through_time(trained: Mapping[str, Sequence[Run]]) -> Curves:
@@ -102,9 +116,9 @@ def _draw_gradients_through_time(trained: Mapping[str, Sequence[Run]]) -> Curves
     return Curves(
         np.arange(length),
         {label: norms[::-1] for label, norms in series.items()},
-        "steps back from the end",
-        "norm of dL/dh",
-        f"Backpropagation through {length} steps",
+        x_name="steps back from the end",
+        y_name="norm of dL/dh",
+        title=f"Backpropagation through {length} steps",
         log=True,
     )
 
@@ -129,28 +143,35 @@ def _draw_gradients_of_training(trained: Mapping[str, Sequence[Run]]) -> Curves:
             label: np.append(norms, np.full(len(steps) - len(norms), np.nan))
             for label, (_, norms) in columns.items()
         },
-        "step of training",
-        "norm of the gradient of all weights",
-        "Training",
+        x_name="step of training",
+        y_name="norm of the gradient of all weights",
+        title="Training",
         log=True,
     )
 
 
-_GRADIENT_ROWS = _gradient_rows()
-_LABELS = tuple(row.label for row in _GRADIENT_ROWS)
-
 FIGURE_6 = Recipe(
     name="nnrnn/fig6",
     summary="Penn Treebank: gradients of nnRNN through time, and during training.",
-    rows=_GRADIENT_ROWS,
+    rows=tuple(
+        replace(text.TABLE_7.row(label), reported=_GRADIENTS, seeds=(0,)) for label in _LABELS
+    ),
     source=f"{SOURCE}, appendix F and figure 6",
     departures=(
         f"the gradient through time is computed from one loss of {_SEQUENCES} training sequences",
     ),
     panels=(
-        Panel("left", "Norm of the gradient through time", _draw_gradients_through_time, _LABELS),
         Panel(
-            "right", "Norm of the gradient during training", _draw_gradients_of_training, _LABELS
+            "left",
+            "Norm of the gradient through time",
+            draw=_draw_gradients_through_time,
+            required_rows=_LABELS,
+        ),
+        Panel(
+            "right",
+            "Norm of the gradient during training",
+            draw=_draw_gradients_of_training,
+            required_rows=_LABELS,
         ),
     ),
 )

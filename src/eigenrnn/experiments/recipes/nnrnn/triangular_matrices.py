@@ -1,6 +1,8 @@
 """Transients and Fisher memory of triangular matrices: figure 1 and table 6."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +33,15 @@ def triangular(alpha: float, beta: float, d: float = 0.0) -> NDArray[np.float64]
     return theta + np.tril(np.full((_UNITS, _UNITS), beta), -2)
 
 
-def _named_matrices() -> Iterator[tuple[str, float, float]]:
-    """Yield name, alpha and beta of the six matrices of figure 1."""
-    for beta in (0.0, 0.005):
-        for alpha in (0.95, 1.0, 1.05):
-            yield f"alpha={alpha:g} beta={beta:g}", alpha, beta
+# the six matrices of figure 1
+_MATRICES = {
+    "alpha=0.95 beta=0": {"alpha": 0.95, "beta": 0.0},
+    "alpha=1 beta=0": {"alpha": 1.0, "beta": 0.0},
+    "alpha=1.05 beta=0": {"alpha": 1.05, "beta": 0.0},
+    "alpha=0.95 beta=0.005": {"alpha": 0.95, "beta": 0.005},
+    "alpha=1 beta=0.005": {"alpha": 1.0, "beta": 0.005},
+    "alpha=1.05 beta=0.005": {"alpha": 1.05, "beta": 0.005},
+}
 
 
 def total_memory(alpha: float, beta: float, d: float) -> float:
@@ -48,28 +54,28 @@ def total_memory(alpha: float, beta: float, d: float) -> float:
 def _trajectories(_: Mapping[str, Sequence[Run]]) -> SideBySide:
     growths = {
         name: transient_growth(
-            triangular(alpha, beta),
+            triangular(**entries),
             _STEPS,
             ensemble=_TRAJECTORIES,
             generator=np.random.default_rng(0),
         )
-        for name, alpha, beta in _named_matrices()
+        for name, entries in _MATRICES.items()
     }
     steps = np.arange(_STEPS + 1)
     spread = Curves(
         steps,
         {name: growth.spread_mean for name, growth in growths.items()},
-        "step",
-        "standard deviation across units",
-        "Trajectories",
+        x_name="step",
+        y_name="standard deviation across units",
+        title="Trajectories",
         bands={name: growth.spread_std for name, growth in growths.items()},
     )
     size = Curves(
         steps,
         {name: growth.state_norm_mean for name, growth in growths.items()},
-        "step",
-        "norm of the state",
-        f"{_TRAJECTORIES:,} initial states on the unit sphere",
+        x_name="step",
+        y_name="norm of the state",
+        title=f"{_TRAJECTORIES:,} initial states on the unit sphere",
         bands={name: growth.state_norm_std for name, growth in growths.items()},
     )
     return SideBySide([spread, size])
@@ -82,57 +88,17 @@ def _memory(_: Mapping[str, Sequence[Run]]) -> SideBySide:
             np.arange(_STEPS),
             {
                 name: fisher_memory(
-                    triangular(alpha, beta, d), first, _STEPS, noise_steps=_NOISE_STEPS
+                    triangular(**entries, d=d), first, _STEPS, noise_steps=_NOISE_STEPS
                 ).curve
-                for name, alpha, beta in _named_matrices()
+                for name, entries in _MATRICES.items()
             },
-            "steps ago",
-            "Fisher information",
-            f"Memory with d={d:g}",
+            x_name="steps ago",
+            y_name="Fisher information",
+            title=f"Memory with d={d:g}",
         )
         for d in (0.0, 0.2)
     ]
     return SideBySide(parts)
-
-
-def _figure_row(name: str, alpha: float, beta: float, d: float) -> Computed:
-    note = "the curve prints no number; its sum is in table 6"
-    return Computed(
-        label=f"{name} d={d:g}",
-        compute=lambda: total_memory(alpha, beta, d),
-        reported=Reported(None, "figure 1c", quantity="total Fisher memory", note=note),
-    )
-
-
-FIGURE_1 = Recipe(
-    name="nnrnn/fig1",
-    summary="Triangular matrices: transients of the states, and Fisher memory.",
-    rows=tuple(_figure_row(*matrix, d) for d in (0.0, 0.2) for matrix in _named_matrices()),
-    source=f"{SOURCE}, section 3 and figure 1",
-    departures=(
-        "the printed totals require alpha itself below the diagonal, where proposition 1 has "
-        "its root",
-    ),
-    panels=(
-        Panel("b", "Transients of 1,000 trajectories, mean and standard deviation", _trajectories),
-        Panel("c", "Fisher memory of past inputs", _memory),
-    ),
-)
-
-_PRINTED = {
-    (0.95, 0.0, 0.0): 3.03,
-    (1.0, 0.0, 0.0): 5.19,
-    (1.05, 0.0, 0.0): 12.1,
-    (0.95, 0.005, 0.0): 3.18,
-    (1.0, 0.005, 0.0): 5.30,
-    (1.05, 0.005, 0.0): 12.1,
-    (0.95, 0.0, 0.2): 12.0,
-    (1.0, 0.0, 0.2): 16.2,
-    (1.05, 0.0, 0.2): 20.5,
-    (0.95, 0.005, 0.2): 12.1,
-    (1.0, 0.005, 0.2): 16.3,
-    (1.05, 0.005, 0.2): 20.4,
-}
 
 
 _UNJUDGED = (
@@ -141,16 +107,19 @@ _UNJUDGED = (
 )
 
 
-def _table_row(alpha: float, beta: float, d: float, printed: float) -> Computed:
+def _total(
+    alpha: float, beta: float, d: float, *, printed: float, decimals: int, unjudged: str = ""
+) -> Computed:
+    """Return a row of table 6."""
     return Computed(
         label=f"alpha={alpha:g} beta={beta:g} d={d:g}",
-        compute=lambda: total_memory(alpha, beta, d),
+        compute=partial(total_memory, alpha, beta, d),
         reported=Reported(
             printed,
             "table 6",
             quantity="total Fisher memory",
-            decimals=1 if printed >= 10 else 2,
-            unjudged=_UNJUDGED if d == 0.2 and alpha >= 1 else "",
+            decimals=decimals,
+            unjudged=unjudged,
         ),
     )
 
@@ -158,12 +127,51 @@ def _table_row(alpha: float, beta: float, d: float, printed: float) -> Computed:
 TABLE_6 = Recipe(
     name="nnrnn/table6",
     summary="The total Fisher memory of a chain, with feed-forward links and with a diagonal.",
-    rows=tuple(_table_row(*key, printed) for key, printed in _PRINTED.items()),
+    rows=(
+        _total(0.95, 0.0, 0.0, printed=3.03, decimals=2),
+        _total(1.0, 0.0, 0.0, printed=5.19, decimals=2),
+        _total(1.05, 0.0, 0.0, printed=12.1, decimals=1),
+        _total(0.95, 0.005, 0.0, printed=3.18, decimals=2),
+        _total(1.0, 0.005, 0.0, printed=5.30, decimals=2),
+        _total(1.05, 0.005, 0.0, printed=12.1, decimals=1),
+        _total(0.95, 0.0, 0.2, printed=12.0, decimals=1),
+        _total(1.0, 0.0, 0.2, printed=16.2, decimals=1, unjudged=_UNJUDGED),
+        _total(1.05, 0.0, 0.2, printed=20.5, decimals=1, unjudged=_UNJUDGED),
+        _total(0.95, 0.005, 0.2, printed=12.1, decimals=1),
+        _total(1.0, 0.005, 0.2, printed=16.3, decimals=1, unjudged=_UNJUDGED),
+        _total(1.05, 0.005, 0.2, printed=20.4, decimals=1, unjudged=_UNJUDGED),
+    ),
     source=f"{SOURCE}, section 3.2 and table 6",
     departures=(
         "the printed numbers require alpha itself below the diagonal, where proposition 1 has "
         "its root",
         "with d = 0.2 the noise has a condition number of 5e14 to over 1e26: printed totals "
         "are off by up to 0.5, ours agree with exact arithmetic to seven digits",
+    ),
+)
+
+_CURVE = Reported(
+    None,
+    "figure 1c",
+    quantity="total Fisher memory",
+    note="the curve prints no number; its sum is in table 6",
+)
+
+FIGURE_1 = Recipe(
+    name="nnrnn/fig1",
+    summary="Triangular matrices: transients of the states, and Fisher memory.",
+    rows=tuple(replace(row, reported=_CURVE) for row in TABLE_6.rows),
+    source=f"{SOURCE}, section 3 and figure 1",
+    departures=(
+        "the printed totals require alpha itself below the diagonal, where proposition 1 has "
+        "its root",
+    ),
+    panels=(
+        Panel(
+            "b",
+            "Transients of 1,000 trajectories, mean and standard deviation",
+            draw=_trajectories,
+        ),
+        Panel("c", "Fisher memory of past inputs", draw=_memory),
     ),
 )

@@ -6,22 +6,11 @@ from dataclasses import replace
 from eigenrnn.analysis import HiddenChain, hidden_chain, recurrent_layers
 from eigenrnn.experiments.recipes.nonnormal import text, toys
 from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
-from eigenrnn.experiments.recipes.panels import row_of_figure
-from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Row
+from eigenrnn.experiments.recipes.panels import FIGURE_NOTE
+from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
 from eigenrnn.experiments.recipes.runs import Run
 
 __all__ = ["RECIPES"]
-
-_GAIN, _RATE = 1.0, 1e-4
-
-
-def _row(recipes: tuple[Recipe, ...], name: str, label: str, place: str) -> Row:
-    """Take a row of another recipe; of a search keep one point."""
-    row = row_of_figure(recipes, name, label, place, "last")
-    if row.grid:
-        settings = replace(row.settings, lr=_RATE)
-        row = replace(row, grid=(), settings=settings, options={**row.options, "gain": _GAIN})
-    return replace(row, callback_factory=None, seeds=(1,))
 
 
 def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[Run]]], HiddenChain]:
@@ -35,12 +24,37 @@ def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[Run]]], HiddenCha
 
 
 def _panel(name: str, caption: str, row: Row) -> Panel:
-    return Panel(name, caption, _draw_chain(row.label), (row.label,))
+    return Panel(name, caption, draw=_draw_chain(row.label), required_rows=(row.label,))
 
 
-_ADDING = _row(toys.RECIPES, "nonnormal/fig3", "ortho adding", "figure 5")
-_PIXELS = _row(toys.RECIPES, "nonnormal/fig3", "ortho psMNIST", "figure 5")
-_LSTM = _row(text.RECIPES, "nonnormal/table4", "plain words", "figure 6")
+_GAIN = 1.0
+_RATE = 1e-4
+
+
+def _one_point(row: Row) -> Row:
+    """Return one point of a search of figure 3, without the measurements during training."""
+    return replace(
+        row,
+        grid=(),
+        settings=replace(row.settings, lr=_RATE),
+        options={**row.options, "gain": _GAIN},
+        reported=Reported(
+            None, "figure 5", split="test", quantity="loss", rule="last", note=FIGURE_NOTE
+        ),
+        callback_factory=None,
+        seeds=(1,),
+    )
+
+
+_ADDING = _one_point(toys.FIGURE_3.row("ortho adding"))
+_PIXELS = _one_point(toys.FIGURE_3.row("ortho psMNIST"))
+_LSTM = replace(
+    text.TABLE_4.row("plain words"),
+    reported=Reported(
+        None, "figure 6", split="test", quantity="loss", rule="last", note=FIGURE_NOTE
+    ),
+    seeds=(1,),
+)
 
 RECIPES = (
     Recipe(

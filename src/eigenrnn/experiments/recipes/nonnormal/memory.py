@@ -16,11 +16,15 @@ from eigenrnn.init.matrices import chain_, feedback_chain_
 
 __all__ = ["RECIPES", "matrices"]
 
-_UNITS, _STEPS = 100, 120
-_NORMAL_GAIN, _ALPHA, _FEEDBACK, _BETA = 0.95, 1.02, 0.99, 0.005
-_DELAYS, _SAMPLES = tuple(range(0, 100, 2)), 20_000
+_UNITS = 100
+_STEPS = 120
+_NORMAL_GAIN = 0.95
+_ALPHA = 1.02
+_FEEDBACK = 0.99
+_BETA = 0.005
+_DELAYS = tuple(range(0, 100, 2))
+_SAMPLES = 20_000
 _SOURCE_UNIT = np.eye(_UNITS)[0]
-_NORMAL_MATRICES = ("identity", "orthogonal")
 
 
 def matrices() -> dict[str, Tensor]:  # (N, N) each
@@ -42,8 +46,8 @@ def _memory(_: Mapping[str, Sequence[Run]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: fisher_memory(W, _SOURCE_UNIT, _STEPS).curve for name, W in matrices().items()},
-        "steps ago",
-        "Fisher information",
+        x_name="steps ago",
+        y_name="Fisher information",
         log=True,
     )
 
@@ -52,8 +56,8 @@ def _amplification(_: Mapping[str, Sequence[Run]]) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: _norms(W.numpy()) for name, W in matrices().items()},
-        "step after the input",
-        "norm of the state",
+        x_name="step after the input",
+        y_name="norm of the state",
         log=True,
     )
 
@@ -69,22 +73,24 @@ def _norms(W: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _decoding(_: Mapping[str, Sequence[Run]]) -> SideBySide:
     chosen = {name: W for name, W in matrices().items() if name in ("orthogonal", "chain")}
-    settings = (("linear, with noise", "identity", 0.1), ("ELU, without noise", "elu", 0.0))
-    return SideBySide(
-        [
-            Curves(
-                _DELAYS,
-                {name: _decoded(W, nonlinearity, noise) for name, W in chosen.items()},
-                "steps ago",
-                "fraction of variance decoded",
-                title,
-            )
-            for title, nonlinearity, noise in settings
-        ]
+    linear = Curves(
+        _DELAYS,
+        {name: _decoded(W, "identity", noise=0.1) for name, W in chosen.items()},
+        x_name="steps ago",
+        y_name="fraction of variance decoded",
+        title="linear, with noise",
     )
+    elu = Curves(
+        _DELAYS,
+        {name: _decoded(W, "elu", noise=0.0) for name, W in chosen.items()},
+        x_name="steps ago",
+        y_name="fraction of variance decoded",
+        title="ELU, without noise",
+    )
+    return SideBySide([linear, elu])
 
 
-def _decoded(W: Tensor, nonlinearity: str, noise: float) -> NDArray[np.float64]:
+def _decoded(W: Tensor, nonlinearity: str, *, noise: float) -> NDArray[np.float64]:
     return linear_decodability(
         W,
         _DELAYS,
@@ -96,24 +102,31 @@ def _decoded(W: Tensor, nonlinearity: str, noise: float) -> NDArray[np.float64]:
     ).r_squared
 
 
-def _total(name: str) -> Computed:
-    note = "the curve prints no number; at most 1 for a normal matrix, and at most N"
-    bound = 1.0 if name in _NORMAL_MATRICES else float(_UNITS)
+def _total(name: str, *, at_most: float) -> Computed:
+    """Return the row of a matrix, with the largest total Fisher memory of its kind."""
     return Computed(
         label=name,
         compute=lambda: fisher_memory(matrices()[name], _SOURCE_UNIT, 3_000).total,
         reported=Reported(
-            None, "figure 1b", quantity="total Fisher memory", note=note, at_most=bound
+            None,
+            "figure 1b",
+            quantity="total Fisher memory",
+            note="the curve prints no number; at most 1 for a normal matrix, and at most N",
+            at_most=at_most,
         ),
     )
 
 
 def _decoded_from(name: str) -> Computed:
-    note = "the curve prints no number"
     return Computed(
         label=f"{name} ELU",
-        compute=lambda: float(_decoded(matrices()[name], "elu", 0.0).sum()),
-        reported=Reported(None, "figure 2c", quantity="sum of the shares", note=note),
+        compute=lambda: float(_decoded(matrices()[name], "elu", noise=0.0).sum()),
+        reported=Reported(
+            None,
+            "figure 2c",
+            quantity="sum of the shares",
+            note="the curve prints no number",
+        ),
     )
 
 
@@ -126,12 +139,17 @@ RECIPES = (
     Recipe(
         name="nonnormal/fig1",
         summary="Linear networks of 100 units: Fisher memory, and the amplification of a signal.",
-        rows=tuple(map(_total, ("identity", "orthogonal", "chain", "feedback chain"))),
+        rows=(
+            _total("identity", at_most=1.0),
+            _total("orthogonal", at_most=1.0),
+            _total("chain", at_most=100.0),
+            _total("feedback chain", at_most=100.0),
+        ),
         source=f"{SOURCE}, section 2 and figure 1",
         departures=(_UNSTATED,),
         panels=(
-            Panel("b", "Fisher memory of past inputs", _memory),
-            Panel("c", "Amplification of one input to the source unit", _amplification),
+            Panel("b", "Fisher memory of past inputs", draw=_memory),
+            Panel("c", "Amplification of one input to the source unit", draw=_amplification),
         ),
     ),
     Recipe(
@@ -145,7 +163,9 @@ RECIPES = (
             "noise, signal and samples are not stated; we take normal inputs and normal noise "
             "with a tenth of their standard deviation, and measure on held-out samples",
         ),
-        panels=(Panel("b-c", "Fraction of a past input's variance that is decoded", _decoding),),
+        panels=(
+            Panel("b-c", "Fraction of a past input's variance that is decoded", draw=_decoding),
+        ),
     ),
 )
 """The two theoretical figures."""
