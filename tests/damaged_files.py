@@ -19,20 +19,19 @@ import torch
 from reproduction.archive import Archive, ArchivedRun
 
 from eigenrnn.experiments.cli.analyse import delete_earlier_files
-from eigenrnn.experiments.data import speech
-from eigenrnn.experiments.data import text as text_data
+from eigenrnn.experiments.data import corpora, speech
 from eigenrnn.experiments.data.audio import read_recording, wave_bytes
 from eigenrnn.experiments.data.car_racing import ROLLOUT, Encoded, read_encoded, read_rollout
-from eigenrnn.experiments.data.mnist import read_idx
-from eigenrnn.experiments.data.sequences import Sequences
-from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.data.text import (
+from eigenrnn.experiments.data.corpora import (
     PTB_CHARACTER_FILES,
     Corpus,
     open_enwik8,
     read_ptb_characters,
     read_text,
 )
+from eigenrnn.experiments.data.mnist import read_idx
+from eigenrnn.experiments.data.sequences import Sequences
+from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.sweep import Trial
 from eigenrnn.experiments.sweep.folder import check_folder, open_folder
 from eigenrnn.experiments.sweep.search_space import Range, Search
@@ -447,15 +446,15 @@ def data_readers() -> dict[str, Reader]:
         "ptb": Reader(
             "ptb.char.train.txt",
             symbols["train"],
-            read_locally(text_data, "PTB_CHARACTER_FILES", characters, characters_of),
+            read_locally(corpora, "PTB_CHARACTER_FILES", characters, characters_of),
         ),
         "enwik8": Reader(
             "enwik8",
             wikipedia,
             read_locally(
-                text_data,
+                corpora,
                 "ENWIK8",
-                known(text_data.ENWIK8, wikipedia),
+                known(corpora.ENWIK8, wikipedia),
                 lambda f: symbols_of(open_enwik8(f)),
             ),
         ),

@@ -14,8 +14,8 @@ import torch
 
 from eigenrnn.experiments import load
 from eigenrnn.experiments.cli import main
+from eigenrnn.experiments.data.corpora import TINY_SHAKESPEARE, split_text
 from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.data.text import TINY_SHAKESPEARE, split_text
 from eigenrnn.experiments.prediction import (
     SeriesPredictions,
     bits_per_symbol,

@@ -11,9 +11,8 @@ import pooch
 import pytest
 
 from eigenrnn import memory
-from eigenrnn.experiments.data import DataFile
-from eigenrnn.experiments.data import text as text_data
-from eigenrnn.experiments.data.text import (
+from eigenrnn.experiments.data import DataFile, corpora
+from eigenrnn.experiments.data.corpora import (
     END_OF_LINE,
     ENWIK8_ZIP,
     PTB_CHARACTER_FILES,
@@ -235,13 +234,13 @@ def pack(folder, content, monkeypatch, member="enwik8"):
         archive.writestr(member, content)
     sha256 = hashlib.sha256((folder / "enwik8.zip").read_bytes()).hexdigest()
     file = DataFile("enwik8/enwik8.zip", sha256, ENWIK8_ZIP.urls)
-    monkeypatch.setattr(text_data, "ENWIK8_ZIP", file)
+    monkeypatch.setattr(corpora, "ENWIK8_ZIP", file)
 
 
 def test_a_compressed_enwik8_is_extracted_once_into_the_cache(tmp_path, cache, monkeypatch):
     content = synthetic_enwik8(5_000)
     sha256 = hashlib.sha256(content).hexdigest()
-    monkeypatch.setattr(text_data, "ENWIK8", DataFile("enwik8/enwik8", sha256, ()))
+    monkeypatch.setattr(corpora, "ENWIK8", DataFile("enwik8/enwik8", sha256, ()))
     pack(tmp_path, content, monkeypatch)
     read = open_enwik8(tmp_path)
     assert bytes(read.parts["train"]) == content[:4_500]

@@ -13,11 +13,11 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.free_memory import check_memory
 from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.regularisation import apply_dropout
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.weight_drop import weight_drop
-from eigenrnn.memory import check_memory
 from eigenrnn.ops.arguments import check_dense
 from eigenrnn.residual_stack import ResidualStack, last_output, new_linear, output_width
 from eigenrnn.tracing import is_traced

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.free_memory import check_memory
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.stepping import Snapshot, addresses, can_read, take_snapshot
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
-from eigenrnn.memory import check_memory
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops.compiled import address
 from eigenrnn.ops.dispatch import in_forced_block

@@ -14,8 +14,8 @@ from torch.optim import swa_utils
 
 from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NotInSetError, check_positive_integer
+from eigenrnn.free_memory import check_memory
 from eigenrnn.linalg import at_least_float32, tol
-from eigenrnn.memory import check_memory
 from eigenrnn.tracing import check_memory_of, is_exporting, is_exporting_to_onnx, real_tensors
 
 __all__ = ["Constraint", "make_constraint", "real_type"]

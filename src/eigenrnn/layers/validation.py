@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn.memory import check_memory
+from eigenrnn.free_memory import check_memory
 from eigenrnn.ops.arguments import check_dense
 from eigenrnn.tracing import autocasts
 

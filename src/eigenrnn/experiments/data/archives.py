@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eigenrnn.memory import check_memory
+from eigenrnn.free_memory import check_memory
 
 __all__ = ["read_arrays", "read_gzip", "read_members", "wrap_parser_errors"]
 

@@ -21,7 +21,7 @@ from eigenrnn.experiments.data.sequences import (
     numbered_lines,
 )
 from eigenrnn.experiments.data.ts import read_ts
-from eigenrnn.memory import check_memory
+from eigenrnn.free_memory import check_memory
 
 __all__ = ["READERS", "from_columns", "read_csv", "read_npz", "read_parquet", "read_series"]
 

@@ -15,7 +15,7 @@ from eigenrnn.experiments.data.sequences import (
     is_number,
     numbered_lines,
 )
-from eigenrnn.memory import check_memory
+from eigenrnn.free_memory import check_memory
 
 __all__ = ["ARCHIVE", "read_ts"]
 

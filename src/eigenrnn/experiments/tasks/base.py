@@ -9,8 +9,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.experiments.tasks.preprocessing import Preprocessing
+from eigenrnn.free_memory import check_memory
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.memory import check_memory
 from eigenrnn.models import LanguageModel, SequenceModel
 
 __all__ = [

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from eigenrnn.experiments.data.corpora import END_OF_LINE, read_text
 from eigenrnn.experiments.data.sequences import Sequences
 from eigenrnn.experiments.data.series import read_series
-from eigenrnn.experiments.data.text import END_OF_LINE, read_text
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences
 
 __all__ = ["Answer", "Preprocessing", "SeriesPreprocessing", "TextPreprocessing", "Unit"]

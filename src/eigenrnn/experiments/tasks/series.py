@@ -20,7 +20,7 @@ from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_c
 from eigenrnn.experiments.tasks.preprocessing import Answer, SeriesPreprocessing
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
-from eigenrnn.memory import check_memory
+from eigenrnn.free_memory import check_memory
 
 __all__ = ["ClassificationMetrics", "RegressionMetrics", "Series"]
 

@@ -19,7 +19,7 @@ from eigenrnn.experiments.data.speech import SpeechCorpus, missing_speech, read_
 from eigenrnn.experiments.tasks.base import Batch, Task, check_choices
 from eigenrnn.experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 from eigenrnn.experiments.tasks.sampling import batch_indices
-from eigenrnn.memory import check_memory
+from eigenrnn.free_memory import check_memory
 
 __all__ = ["SCORES", "Speech", "pesq", "segmental_snr", "speech_activity", "stoi"]
 

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for
-from eigenrnn.memory import check_memory
+from eigenrnn.free_memory import check_memory
 
 __all__ = ["Examples", "Synthetic", "recall_accuracy", "symbol_loss"]
 

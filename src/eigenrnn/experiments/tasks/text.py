@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn.experiments.data.files import missing_file
-from eigenrnn.experiments.data.text import (
+from eigenrnn.experiments.data.corpora import (
     ENWIK8,
     ENWIK8_ZIP,
     PACKED_PTB_CHARACTER_FILES,
@@ -30,6 +29,7 @@ from eigenrnn.experiments.data.text import (
     read_text,
     split_text,
 )
+from eigenrnn.experiments.data.files import missing_file
 from eigenrnn.experiments.tasks.base import Batch, Task, check_at_least, check_choices
 from eigenrnn.experiments.tasks.preprocessing import TextPreprocessing, Unit
 from eigenrnn.experiments.tasks.sampling import batch_indices, generator_for

@@ -31,7 +31,7 @@ from eigenrnn.experiments.training.settings import Settings
 from eigenrnn.experiments.training.signals import DeferredSignals
 from eigenrnn.experiments.training.train_step import TrainStep
 from eigenrnn.experiments.training.training_state import BestModel, TrainingState
-from eigenrnn.memory import is_out_of_memory
+from eigenrnn.free_memory import is_out_of_memory
 
 __all__ = ["TrainingLoop"]
 

@@ -1,6 +1,6 @@
 """The experiments of Helfrich and Ye, AAAI 2020 (ENRNN)."""
 
-from eigenrnn.experiments.recipes.enrnn import adding, copying, gradients, speech, text
+from eigenrnn.experiments.recipes.enrnn import adding, copying, gradients, penn_treebank, speech
 
 __all__ = ["RECIPES"]
 
@@ -9,6 +9,6 @@ RECIPES = (
     *copying.RECIPES,
     *gradients.RECIPES,
     *speech.RECIPES,
-    *text.RECIPES,
+    *penn_treebank.RECIPES,
 )
 """Seven figures and two tables."""

@@ -6,7 +6,7 @@ from eigenrnn.experiments.recipes.nc_gru import (
     copying,
     denoise,
     parenthesis,
-    text,
+    penn_treebank,
 )
 
 __all__ = ["RECIPES"]
@@ -16,7 +16,7 @@ RECIPES = (
     *denoise.RECIPES,
     *adding.RECIPES,
     *copying.RECIPES,
-    *text.RECIPES,
+    *penn_treebank.RECIPES,
     *ablations.RECIPES,
 )
 """Six tables and eight figures."""

@@ -1,6 +1,11 @@
 """The experiments of Kerg et al., NeurIPS 2019 (nnRNN)."""
 
-from eigenrnn.experiments.recipes.nnrnn import images, text, trained_networks, triangular_matrices
+from eigenrnn.experiments.recipes.nnrnn import (
+    images,
+    penn_treebank,
+    trained_networks,
+    triangular_matrices,
+)
 
 __all__ = ["RECIPES"]
 
@@ -8,7 +13,7 @@ RECIPES = (
     triangular_matrices.FIGURE_1,
     *images.RECIPES,
     *trained_networks.FIGURES_3_AND_5,
-    *text.RECIPES,
+    *penn_treebank.RECIPES,
     triangular_matrices.TABLE_6,
     trained_networks.FIGURE_6,
 )

@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
-from eigenrnn.experiments.recipes.nnrnn import images, text
+from eigenrnn.experiments.recipes.nnrnn import images, penn_treebank
 from eigenrnn.experiments.recipes.nnrnn.paper import SOURCE
 from eigenrnn.experiments.recipes.panels import FIGURE_NOTE, Curves
 from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
@@ -51,7 +51,7 @@ _COPYING = replace(
     score=_schur_scores,
 )
 _TEXT = replace(
-    text.TABLE_1.row("nnRNN 1024 T=150"),
+    penn_treebank.TABLE_1.row("nnRNN 1024 T=150"),
     reported=Reported(
         None, "figures 3b and 3c", split="test", quantity="loss", rule="best", note=FIGURE_NOTE
     ),
@@ -154,7 +154,8 @@ FIGURE_6 = Recipe(
     name="nnrnn/fig6",
     summary="Penn Treebank: gradients of nnRNN through time, and during training.",
     rows=tuple(
-        replace(text.TABLE_7.row(label), reported=_GRADIENTS, seeds=(0,)) for label in _LABELS
+        replace(penn_treebank.TABLE_7.row(label), reported=_GRADIENTS, seeds=(0,))
+        for label in _LABELS
     ),
     source=f"{SOURCE}, appendix F and figure 6",
     departures=(

@@ -1,13 +1,19 @@
 """The experiments of Orhan and Pitkow, ICLR 2020 (non-normal initialisation)."""
 
-from eigenrnn.experiments.recipes.nonnormal import car_racing, hidden_chains, memory, text, toys
+from eigenrnn.experiments.recipes.nonnormal import (
+    car_racing,
+    fisher_memory,
+    hidden_chains,
+    penn_treebank,
+    toys,
+)
 
 __all__ = ["RECIPES"]
 
 RECIPES = (
-    *memory.RECIPES,
+    *fisher_memory.RECIPES,
     *toys.RECIPES,
-    *text.RECIPES,
+    *penn_treebank.RECIPES,
     *car_racing.RECIPES,
     *hidden_chains.RECIPES,
 )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from eigenrnn.analysis import HiddenChain, hidden_chain, recurrent_layers
-from eigenrnn.experiments.recipes.nonnormal import text, toys
+from eigenrnn.experiments.recipes.nonnormal import penn_treebank, toys
 from eigenrnn.experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn.experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn.experiments.recipes.recipe import Panel, Recipe, Reported, Row
@@ -49,7 +49,7 @@ def _one_point(row: Row) -> Row:
 _ADDING = _one_point(toys.FIGURE_3.row("ortho adding"))
 _PIXELS = _one_point(toys.FIGURE_3.row("ortho psMNIST"))
 _LSTM = replace(
-    text.TABLE_4.row("plain words"),
+    penn_treebank.TABLE_4.row("plain words"),
     reported=Reported(
         None, "figure 6", split="test", quantity="loss", rule="last", note=FIGURE_NOTE
     ),

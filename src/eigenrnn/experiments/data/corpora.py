@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from eigenrnn.experiments.data.archives import read_gzip
 from eigenrnn.experiments.data.files import DataFile, cache_folder, locate
 from eigenrnn.experiments.errors import ChecksumError, MissingDataError
-from eigenrnn.memory import check_memory
+from eigenrnn.free_memory import check_memory
 
 __all__ = [
     "END_OF_LINE",
