@@ -22,7 +22,6 @@ __all__ = [
     "check_dense",
     "check_dtypes",
     "check_flags",
-    "check_shapes",
     "check_tensors",
     "features_of",
     "lengths_of",
@@ -166,18 +165,6 @@ def check_dense(name: str, tensor: Tensor) -> None:
         raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.layout}")
     if tensor.is_quantized:
         raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.dtype}")
-
-
-def check_shapes(operands: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Check the shapes of the operands that have an expected one.
-
-    Raises:
-        ValueError: If one is wrong.
-    """
-    for name, shape in shapes.items():
-        tensor: Tensor | None = getattr(operands, name)
-        if tensor is not None and tensor.shape != shape:
-            raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
 
 
 def check_flags(**flags: object) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 __all__ = [
     "first_steps",
     "last_steps",
+    "outer",
     "previous_rows",
     "previous_state",
     "running",
@@ -150,3 +151,11 @@ def weight_gradient(
     grad = first.T @ h0.conj_physical()
     rows, (K, N) = later.shape[0] * later.shape[1], grad.shape
     return torch.addmm(grad, later.reshape(rows, K).T, earlier.reshape(rows, N).conj_physical())
+
+
+def outer(
+    a: Tensor,  # (T, B, K)
+    b: Tensor,  # (T, B, M)
+) -> Tensor:  # (K, M)
+    """Return the sum of the outer products of all steps and sequences."""
+    return a.flatten(0, 1).T @ b.flatten(0, 1)

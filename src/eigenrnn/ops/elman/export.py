@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import Options, map_inputs
+from eigenrnn.ops.arguments import Options, features_of, map_inputs
 from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.elman.reference import elman_step
 from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
@@ -25,8 +25,9 @@ def export_elman(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-    x, W, h0, _, U, c, _, _, gain, _, mask = operands
-    plain = gain is None and mask is None and not options.rate
+    x, W, h0 = operands.x, operands.W, operands.h0
+    U, c, mask = operands.U, operands.c, operands.mask
+    plain = not features_of(operands, options)
     activation = _ONNX_NAMES.get(options.nonlinearity)
     if U is not None and plain and activation is not None and onnx_supports(x):
         biases = torch.cat([W.new_zeros(len(W)) if c is None else c, W.new_zeros(len(W))])

@@ -1,4 +1,4 @@
-"""The reference implementation of the Elman recurrence, in plain differentiable operations."""
+"""The Elman recurrence by definition: its record, in plain differentiable operations."""
 
 import torch
 import torch.nn.functional as F
@@ -8,11 +8,12 @@ from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.arguments import Options, map_inputs
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
-from eigenrnn.ops.elman.operands import ElmanOperands
+from eigenrnn.ops.elman.operands import ElmanOperands, elman_saved_parts, elman_shapes
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
+from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.ops.time_steps import states_and_last, without_padding
 
-__all__ = ["ElmanReference", "elman_reference", "elman_results", "elman_step"]
+__all__ = ["ELMAN", "ElmanReference", "elman_reference", "elman_step"]
 
 
 def elman_reference(
@@ -54,14 +55,6 @@ def elman_step(
     return f(z, operands.bias)
 
 
-def elman_results(
-    operands: ElmanOperands, options: Options
-) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, N), (B, N), (T, B, K)
-    """Return all states, the last states and, with V, the outputs of the head."""
-    h, last = elman_reference(operands, options)
-    return h, last, None if operands.V is None else F.linear(h, operands.V, operands.d)
-
-
 def _modrelu_of_pairs(
     z: Tensor,  # (B, N)
     bias: Tensor | None,  # (N,), each entry twice
@@ -88,6 +81,27 @@ def _modrelu_of_parts(
 
 
 _OF_PARTS = {"modrelu_paired": _modrelu_of_pairs, "modrelu_of_parts": _modrelu_of_parts}
+
+
+def _elman_results(
+    operands: ElmanOperands, options: Options
+) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, N), (B, N), (T, B, K)
+    """Return all states, the last states and, with V, the outputs of the head."""
+    h, last = elman_reference(operands, options)
+    return h, last, None if operands.V is None else F.linear(h, operands.V, operands.d)
+
+
+ELMAN = Recurrence(
+    "elman",
+    operands=ElmanOperands,
+    options=Options,
+    states=("h0",),
+    results=("h", "last", "y"),
+    shapes=elman_shapes,
+    definition=_elman_results,
+    saved_parts=elman_saved_parts,
+)
+"""The Elman recurrence, with a head and without."""
 
 
 class ElmanReference(Backend):

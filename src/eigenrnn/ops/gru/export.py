@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.arguments import features_of, map_inputs
 from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import gru_step
@@ -28,7 +28,7 @@ def export_gru(
     """
     operands = exported_operands(operands)
     x, h0, U, c, mask = operands.x, operands.h0, operands.U, operands.c, operands.mask
-    plain = operands.gain is None and mask is None and not options.rate
+    plain = not features_of(operands, options)
     activation = _ONNX_NAMES.get(options.nonlinearity)
     if U is not None and plain and activation is not None and onnx_supports(x):
         attributes: dict[str, Any] = {"activations": ["Sigmoid", activation]}

@@ -1,4 +1,4 @@
-"""The reference implementation of the gated recurrence, in plain differentiable operations."""
+"""The gated recurrence by definition: its record, in plain differentiable operations."""
 
 import torch
 from torch import Tensor
@@ -6,11 +6,18 @@ from torch import Tensor
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops.arguments import map_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
+from eigenrnn.ops.gru.operands import (
+    FORMS,
+    GRUOperands,
+    GRUOptions,
+    gru_saved_parts,
+    gru_shapes,
+)
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
+from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.ops.time_steps import states_and_last, without_padding
 
-__all__ = ["GRUReference", "gru_reference", "gru_step"]
+__all__ = ["GRU", "GRUReference", "gru_reference", "gru_step"]
 
 
 def gru_reference(
@@ -62,6 +69,20 @@ def gru_step(
         q = (r * h) @ W_c.T
     c = f(apply_layer_norm(x_c + q, gain_c, shift_c), operands.bias)
     return u * h + (1 - u) * c if options.update_keeps else (1 - u) * h + u * c
+
+
+GRU = Recurrence(
+    "gru",
+    operands=GRUOperands,
+    options=GRUOptions,
+    states=("h0",),
+    results=("h", "last"),
+    shapes=gru_shapes,
+    definition=gru_reference,
+    gates=3,
+    saved_parts=gru_saved_parts,
+)
+"""The gated recurrence, in all its forms."""
 
 
 class GRUReference(Backend):

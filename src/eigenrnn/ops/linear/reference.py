@@ -1,12 +1,13 @@
-"""The reference implementation of the linear recurrence, in plain differentiable operations."""
+"""The linear recurrence by definition: its record, in plain differentiable operations."""
 
 import torch
 from torch import Tensor
 
 from eigenrnn.ops.dispatch import Backend
-from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions
+from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions, linear_shapes
+from eigenrnn.ops.recurrence import Recurrence
 
-__all__ = ["LinearReference", "linear_reference"]
+__all__ = ["LINEAR", "LinearReference", "linear_reference"]
 
 
 def linear_reference(
@@ -30,6 +31,18 @@ def linear_reference(
         h = torch.cat([h_new, h[n:]]) if n < B else h_new
         states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
     return torch.stack(states[::-1] if options.reverse else states), h
+
+
+LINEAR = Recurrence(
+    "linear",
+    operands=LinearOperands,
+    options=LinearOptions,
+    states=("h0",),
+    results=("h", "last"),
+    shapes=linear_shapes,
+    definition=linear_reference,
+)
+"""The linear recurrence of independent units."""
 
 
 class LinearReference(Backend):

@@ -23,14 +23,14 @@ def export_lstm(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-    x, _, h0, c0, U, c = operands
 
     def step(
         states: tuple[Tensor, ...], now: tuple[Tensor, ...], weights: LSTMOperands
     ) -> tuple[Tensor, ...]:
         return lstm_step(now[0], states[0], states[1], weights.W)
 
-    inputs = (map_inputs(x, U, c),)
+    inputs = (map_inputs(operands.x, operands.U, operands.c),)
+    initial = [operands.h0, operands.c0]
     weights = operands._replace(**dict.fromkeys(("x", "h0", "c0", "U", "c")))
-    h, (last, cell) = scan_steps(step, [h0, c0], inputs, weights, lengths, options.reverse)
+    h, (last, cell) = scan_steps(step, initial, inputs, weights, lengths, options.reverse)
     return h, last, cell

@@ -1,14 +1,20 @@
-"""The reference implementation of the LSTM, in plain differentiable operations."""
+"""The LSTM by definition: its record, in plain differentiable operations."""
 
 import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import map_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
+from eigenrnn.ops.lstm.operands import (
+    LSTMOperands,
+    LSTMOptions,
+    lstm_saved_parts,
+    lstm_shapes,
+)
+from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.ops.time_steps import without_padding
 
-__all__ = ["LSTMReference", "lstm_reference", "lstm_step"]
+__all__ = ["LSTM", "LSTMReference", "lstm_reference", "lstm_step"]
 
 
 def lstm_reference(
@@ -19,12 +25,12 @@ def lstm_reference(
     Autograd records T steps of small operations, so the backward pass is slow and needs much
     memory.
     """
-    x, W, h, cell, U, c = operands
+    x, W, h, cell = operands.x, operands.W, operands.h0, operands.c0
     T, B, _ = x.shape
     sizes = options.batch_sizes or [B] * T
     x = without_padding(x, options.batch_sizes)
     # indexing would allocate a gradient of the size of x at every step
-    xs = map_inputs(x, U, c).unbind()
+    xs = map_inputs(x, operands.U, operands.c).unbind()
     states: list[Tensor] = []
     for t in reversed(range(T)) if options.reverse else range(T):
         n = sizes[t]
@@ -46,6 +52,20 @@ def lstm_step(
     i, f, g, o = (x + h @ W.T).chunk(4, dim=1)
     cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+LSTM = Recurrence(
+    "lstm",
+    operands=LSTMOperands,
+    options=LSTMOptions,
+    states=("h0", "c0"),
+    results=("h", "last", "last_cell"),
+    shapes=lstm_shapes,
+    definition=lstm_reference,
+    gates=4,
+    saved_parts=lstm_saved_parts,
+)
+"""The LSTM."""
 
 
 class LSTMReference(Backend):
