@@ -65,9 +65,10 @@ template <class Arguments>
 class Read {
  public:
   explicit Read(const nb::dict& given) {
-    std::size_t found = 0;
-    each_member(arguments_, [&](const char* name, auto& member) {
-      PyObject* value = PyDict_GetItemString(given.ptr(), name);
+    const std::vector<PyObject*>& keys = interned_names();
+    std::size_t found = 0, next = 0;
+    each_member(arguments_, [&](const char*, auto& member) {
+      PyObject* value = PyDict_GetItemWithError(given.ptr(), keys[next++]);
       if (value == nullptr) return;
       set(nb::handle(value), member);
       ++found;
@@ -99,6 +100,15 @@ class Read {
   void set(nb::handle value, const std::int64_t*& member) {
     batch_sizes_ = nb::cast<std::vector<std::int64_t>>(value);
     member = batch_sizes_.data();
+  }
+  // The names as Python strings, in the order of `each_member`. They are made once, and never freed.
+  static const std::vector<PyObject*>& interned_names() {
+    static const std::vector<PyObject*> keys = [] {
+      std::vector<PyObject*> made;
+      for (const std::string& name : names()) made.push_back(PyUnicode_InternFromString(name.c_str()));
+      return made;
+    }();
+    return keys;
   }
   static void refuse_unknown(const nb::dict& given) {
     const std::vector<std::string> known = names();

@@ -192,27 +192,30 @@ def kernel_arguments(
         tensors: The results and what is saved. Those without elements are left out.
     """
     named = operands._asdict()
-    x, U, V = operands.x, operands.U, named.get("V")
-    call = {"T": x.shape[0], "B": x.shape[1], "N": operands.h0.shape[1]}
-    if U is not None:
-        call["M"] = x.shape[2]
-    if V is not None:
-        call["K"] = V.shape[0]
-    call |= kernel_options(options, named.get("bias"))
+    T, B, M = operands.x.shape
+    call = kernel_options(options, named.get("bias"))
+    call["T"] = T
+    call["B"] = B
+    call["N"] = operands.h0.shape[1]
+    if operands.U is not None:
+        call["M"] = M
+    if named.get("V") is not None:
+        call["K"] = named["V"].shape[0]
     call |= views(named)
-    call |= views({name: v for name, v in tensors.items() if v is not None and v.numel()})
-    numbers = [v for name, v in named.items() if name != "mask"]  # which has bytes
-    return number_type(*numbers), torch.get_num_threads(), call
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.numel():
+            call[name] = pointer(tensor)
+    named.pop("mask", None)  # which has bytes
+    return number_type(*named.values()), torch.get_num_threads(), call
 
 
 def kernel_options(options: Any, bias: Tensor | None = None) -> dict[str, Any]:
     """Return the options of a call as the kernels name them; a missing h means `last_only`."""
     given = options._asdict()
     del given["last_only"]
-    if given["batch_sizes"] is None:
-        del given["batch_sizes"]
-    else:
-        given["batch_sizes"] = list(given["batch_sizes"])
+    sizes = given.pop("batch_sizes")
+    if sizes is not None:
+        given["batch_sizes"] = list(sizes)
     if "nonlinearity" in given:
         given |= activation(given["nonlinearity"], bias)
     return given
@@ -235,12 +238,14 @@ def views(tensors: Named) -> dict[str, Any]:
 def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
     """Return the operands with contiguous rows; the kernels read matrices with any strides."""
     kept = ("W", "U", "V", *unread)
-    changed = {
-        name: rows(tensor)
-        for name, tensor in operands._asdict().items()
-        if tensor is not None and name not in kept
-    }
-    return operands._replace(**changed)
+    changed: dict[str, Tensor] = {}
+    for name, tensor in zip(operands._fields, operands, strict=True):
+        if tensor is None or name in kept:
+            continue
+        contiguous = rows(tensor)
+        if contiguous is not tensor:
+            changed[name] = contiguous
+    return operands._replace(**changed) if changed else operands
 
 
 def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
@@ -336,9 +341,9 @@ def address(tensor: Tensor) -> int:
 
 def pointer(tensor: Tensor) -> tuple[int, int, int]:
     """Return the address and the first two strides; one that a tensor lacks is zero."""
-    if tensor.dim() == 1:
-        return address(tensor), 0, 0
     strides = tensor.stride()
+    if len(strides) == 1:
+        return address(tensor), 0, 0
     return address(tensor), strides[0], strides[1]
 
 

@@ -4,7 +4,8 @@ A loss needs the backward pass of the operator. Second derivatives and `vmap` ov
 one in differentiable operations: autograd's backward pass through the definition.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 import torch
@@ -24,6 +25,14 @@ _Forward: TypeAlias = Callable[[Any, Any, bool], Named]
 _Backward: TypeAlias = Callable[[Any, Any, Collection[str], Named, _Kept], Named]
 _Allocate: TypeAlias = Callable[[Any, Collection[str], Tensor], Named]
 _Prepare: TypeAlias = Callable[[Any, Collection[str], Named], tuple[Any, Collection[str], Named]]
+
+
+def _first_fields(record: type[Any], without: Collection[str]) -> tuple[str, ...]:
+    """Return the fields of a record but some of the last, which have defaults."""
+    fields: tuple[str, ...] = record._fields
+    taken = tuple(field for field in fields if field not in without)
+    assert fields[: len(taken)] == taken  # noqa: S101
+    return taken
 
 
 def empty_gradients(
@@ -87,25 +96,15 @@ class Operator:
         self._allocate_gradients = allocate_gradients
         self._prepare = prepare
 
-        fields = recurrence.operands._fields
-        self.operands: tuple[str, ...] = tuple(field for field in fields if field not in without)
-        fields = recurrence.options._fields
-        self.options: tuple[str, ...] = tuple(field for field in fields if field not in without)
-        # an operator that saves nothing is the same with and without a backward pass
-        flags = ("save",) if self.saved else ()
-        self._arguments = (*self.operands, *self.options, *flags)
+        self.operands = _first_fields(recurrence.operands, without)
+        self.options = _first_fields(recurrence.options, without)
+        self._returns = (*self.results, *self.saved)
         self._kept = (recurrence.all_states, *self.saved)
-        self._backward_arguments = (
-            *(f"d{result}" for result in self.results),
-            *self._kept,
-            *self.operands,
-            *self.options,
-            "needed",
-        )
 
         taken = schema(recurrence.operands, recurrence.options, without=without)
+        # an operator that saves nothing is the same with and without a backward pass
         flag = ", bool save" if self.saved else ""
-        returned = ", ".join(["Tensor"] * len((*self.results, *self.saved)))
+        returned = ", ".join(["Tensor"] * len(self._returns))
         self._operator: Any = torch.library.custom_op(
             f"eigenrnn::{name}",
             self.call_forward,
@@ -122,17 +121,17 @@ class Operator:
             schema=f"({gradients}, {kept}, {taken}, bool[] needed) -> Tensor[]",
         )
         self._backward_operator.register_fake(self._fake_backward)
+        self._backward_overload: Any = getattr(torch.ops.eigenrnn, f"{name}_backward").default
         self._operator.register_autograd(self._backward_pass, setup_context=self._setup_context)
+        self._overload: Any = getattr(torch.ops.eigenrnn, name).default
 
     def __call__(self, operands: Any, options: Any, save: bool = False) -> dict[str, Tensor]:
         """Return the results and what was saved, by name."""
-        returned = self._operator(*self.arguments(operands, options, save))
-        return self._by_name(returned)
+        return self._by_name(self._overload(*self.arguments(operands, options, save)))
 
     def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
         """Return the arguments of the torch operator."""
-        taken = [getattr(operands, name) for name in self.operands]
-        taken += [getattr(options, name) for name in self.options]
+        taken = self._flattened(operands, options)
         return [*taken, save] if self.saved else taken
 
     def backward_arguments(
@@ -142,74 +141,81 @@ class Operator:
         return [
             *(grads[name] for name in self.results),
             *(kept[name] for name in self._kept),
-            *(getattr(operands, name) for name in self.operands),
-            *(getattr(options, name) for name in self.options),
+            *self._flattened(operands, options),
             [name in needed for name in self.operands],
         ]
 
     def _by_name(self, returned: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
         tensors = (returned,) if isinstance(returned, Tensor) else returned
-        return dict(zip((*self.results, *self.saved), tensors, strict=True))
+        return dict(zip(self._returns, tensors, strict=True))
 
-    def _records(self, given: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return the operands and the options among arguments by name."""
-        operands = self.recurrence.operands(**{name: given[name] for name in self.operands})
-        options = self.recurrence.options(**{name: given[name] for name in self.options})
+    # These two functions alone know the order of the arguments. The names would cost a small call
+    # several microseconds here.
+
+    def _flattened(self, operands: Any, options: Any) -> list[Any]:
+        return [*operands[: len(self.operands)], *options[: len(self.options)]]
+
+    def _records(self, arguments: Iterator[Any]) -> tuple[Any, Any]:
+        """Return the operands and the options, the next of the arguments."""
+        operands = self.recurrence.operands(*islice(arguments, len(self.operands)))
+        options = self.recurrence.options(*islice(arguments, len(self.options)))
         return operands, options
 
-    def _needed(self, flags: Sequence[bool]) -> list[str]:
-        return [name for name, flag in zip(self.operands, flags, strict=True) if flag]
+    def _given_backward(
+        self, arguments: Sequence[Any]
+    ) -> tuple[Any, Any, list[str], dict[str, Any], dict[str, Any]]:
+        """Return what `backward_arguments` takes."""
+        remaining = iter(arguments)
+        grads = dict(zip(self.results, remaining, strict=False))
+        kept = dict(zip(self._kept, remaining, strict=False))
+        operands, options = self._records(remaining)
+        flags = zip(self.operands, next(remaining), strict=True)
+        return operands, options, [name for name, flag in flags if flag], grads, kept
 
     def _returned(self, found: Named) -> Any:
-        if not self.saved and len(self.results) == 1:
-            return found[self.results[0]]
-        return tuple(found[name] for name in (*self.results, *self.saved))
+        tensors = tuple([found[name] for name in self._returns])
+        return tensors if len(tensors) > 1 else tensors[0]
 
     def call_forward(self, *arguments: Any) -> Any:
         """Compute what the torch operator returns, without recording it."""
-        given = dict(zip(self._arguments, arguments, strict=True))
-        return self._returned(self._forward(*self._records(given), given.get("save", False)))
+        remaining = iter(arguments)
+        operands, options = self._records(remaining)
+        return self._returned(self._forward(operands, options, next(remaining, False)))
 
     def _fake_forward(self, *arguments: Any) -> Any:
-        given = dict(zip(self._arguments, arguments, strict=True))
-        return self._returned(self._allocate(*self._records(given), given.get("save", False)))
+        remaining = iter(arguments)
+        operands, options = self._records(remaining)
+        return self._returned(self._allocate(operands, options, next(remaining, False)))
 
     def call_backward(self, *arguments: Any) -> list[Tensor | None]:
         """Compute what the operator of the backward pass returns, without recording it."""
-        given = dict(zip(self._backward_arguments, arguments, strict=True))
-        operands, options = self._records(given)
-        needed = self._needed(given["needed"])
-        grads = {name: given[f"d{name}"] for name in self.results}
-        kept = {name: given[name] for name in self._kept}
+        operands, options, needed, grads, kept = self._given_backward(arguments)
         found = self._backward(operands, options, needed, grads, kept)
         return [found[name] for name in needed]
 
     def _fake_backward(self, *arguments: Any) -> list[Tensor | None]:
-        given = dict(zip(self._backward_arguments, arguments, strict=True))
-        operands, _ = self._records(given)
-        needed = self._needed(given["needed"])
-        found = self._allocate_gradients(operands, needed, given[self.recurrence.all_states])
+        operands, _, needed, _, kept = self._given_backward(arguments)
+        found = self._allocate_gradients(operands, needed, kept[self.recurrence.all_states])
         return [found[name] for name in needed]
 
     def _setup_context(
         self, ctx: Any, inputs: tuple[Any, ...], output: Tensor | tuple[Tensor, ...]
     ) -> None:
-        given = dict(zip(self._arguments, inputs, strict=True))
+        operands, ctx.options = self._records(iter(inputs))
         returned = self._by_name(output)
-        _, ctx.options = self._records(given)
         ctx.mark_non_differentiable(*(returned[name] for name in self.saved))
         ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
-        ctx.save_for_backward(
-            *(given[name] for name in self.operands), *(returned[name] for name in self._kept)
-        )
+        taken = operands[: len(self.operands)]
+        ctx.save_for_backward(*taken, *[returned[name] for name in self._kept])
 
     def _backward_pass(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        flags = dict(zip(self._arguments, ctx.needs_input_grad, strict=True))
-        needed: Collection[str] = [name for name in self.operands if flags[name]]
-        returned = dict(zip((*self.results, *self.saved), gradients, strict=True))
-        grads: Named = {name: returned[name] for name in self.results}
-        tensors = dict(zip((*self.operands, *self._kept), ctx.saved_tensors, strict=True))
-        operands = self.recurrence.operands(**{name: tensors[name] for name in self.operands})
+        # the options and the saved tensors, which follow, have no gradients
+        flags = zip(self.operands, ctx.needs_input_grad, strict=False)
+        needed: Collection[str] = [name for name, flag in flags if flag]
+        grads: Named = dict(zip(self.results, gradients, strict=False))
+        tensors = iter(ctx.saved_tensors)
+        operands = self.recurrence.operands(*islice(tensors, len(self.operands)))
+        kept = dict(zip(self._kept, tensors, strict=True))
         given = [gradient for gradient in grads.values() if gradient is not None]
         found: Named
         if not given:
@@ -219,9 +225,10 @@ class Operator:
         else:
             if self._prepare is not None:
                 operands, needed, grads = self._prepare(operands, needed, grads)
-            arguments = self.backward_arguments(operands, ctx.options, needed, grads, tensors)
-            found = dict(zip(needed, self._backward_operator(*arguments), strict=True))
-        return tuple(found.get(name) for name in self._arguments)
+            arguments = self.backward_arguments(operands, ctx.options, needed, grads, kept)
+            found = dict(zip(needed, self._backward_overload(*arguments), strict=True))
+        without_gradients = (None,) * (len(ctx.needs_input_grad) - len(self.operands))
+        return *(found.get(name) for name in self.operands), *without_gradients
 
 
 def differentiable_gradients(

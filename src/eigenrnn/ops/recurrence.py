@@ -80,20 +80,21 @@ class Recurrence:
         Raises:
             ValueError: If one is wrong.
         """
+        named: dict[str, Tensor | None] = operands._asdict()
         for name, shape in self.shapes(operands).items():
-            tensor: Tensor | None = getattr(operands, name)
+            tensor = named[name]
             if tensor is not None and tensor.shape != shape:
                 raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
 
     def with_initial_states(self, operands: Any) -> Any:
         """Return the operands with zero in place of each initial state that is None."""
-        missing = [name for name in self.states if getattr(operands, name) is None]
-        if not missing:
-            return operands
-        shapes = self.shapes(operands)
         # x may be real where W and the states are complex
         like: Tensor = getattr(operands, "W", operands.x)
-        return operands._replace(**{name: like.new_zeros(shapes[name]) for name in missing})
+        B, N = operands.x.shape[1], like.shape[-1]
+        for name in self.states:
+            if getattr(operands, name) is None:
+                operands = operands._replace(**{name: like.new_zeros(B, N)})
+        return operands
 
     def state_size(self, operands: Any) -> int:
         """Return the number of real numbers in one state."""
