@@ -28,6 +28,7 @@ __all__ = [
     "map_inputs",
     "map_tensors",
     "mapped_copy",
+    "mapped_inputs",
     "needs_gradient",
     "schema",
     "to_float32",
@@ -121,6 +122,15 @@ def map_inputs(
         return F.linear(x, U, c)
     real, imaginary = (None, None) if c is None else (c.real, c.imag)
     return torch.complex(F.linear(x, U.real, real), F.linear(x, U.imag, imaginary))
+
+
+def mapped_inputs(operands: Any) -> dict[str, Tensor]:
+    """Return what changes from step to step: the mapped inputs, and the mask if there is one."""
+    inputs = {"x": map_inputs(operands.x, operands.U, operands.c)}
+    mask: Tensor | None = getattr(operands, "mask", None)
+    if mask is not None:
+        inputs["mask"] = mask
+    return inputs
 
 
 def mapped_copy(

@@ -238,7 +238,7 @@ def views(tensors: Named) -> dict[str, Any]:
 def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
     """Return the operands with contiguous rows; the kernels read matrices with any strides."""
     kept = ("W", "U", "V", *unread)
-    changed: dict[str, Tensor] = {}
+    changed: dict[str, Tensor | None] = {}
     for name, tensor in zip(operands._fields, operands, strict=True):
         if tensor is None or name in kept:
             continue

@@ -173,8 +173,9 @@ class Operator:
         return operands, options, [name for name, flag in flags if flag], grads, kept
 
     def _returned(self, found: Named) -> Any:
-        tensors = tuple([found[name] for name in self._returns])
-        return tensors if len(tensors) > 1 else tensors[0]
+        if len(self._returns) == 1:
+            return found[self._returns[0]]
+        return tuple([found[name] for name in self._returns])
 
     def call_forward(self, *arguments: Any) -> Any:
         """Compute what the torch operator returns, without recording it."""

@@ -13,6 +13,7 @@ from eigenrnn.ops.arguments import map_tensors, needs_gradient
 from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.operators import Named, differentiable_gradients
 from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.time_steps import packed_rows
 from eigenrnn.tracing import is_batched
 
 __all__ = ["TorchBackend", "evaluate", "full_precision"]
@@ -191,22 +192,10 @@ def evaluate(
         steps = x.flip(0) if options.reverse else x
         h, *last = function(steps, initial, *rest, False)
         return h.flip(0) if options.reverse else h, *(state.squeeze(0) for state in last)
-    sizes = torch.tensor([n for n in options.batch_sizes if n], device="cpu")
+    sizes = [n for n in options.batch_sizes if n]
     (T, B, M), N = x.shape, states[0].shape[1]
-    at = _packed_rows(sizes, B, options.reverse).to(x.device, non_blocking=True)
-    data, *last = function(x.reshape(T * B, M).index_select(0, at), sizes, initial, *rest)
+    at = packed_rows(sizes, B, options.reverse, x.device)
+    packed = x.reshape(T * B, M).index_select(0, at)
+    data, *last = function(packed, torch.tensor(sizes, device="cpu"), initial, *rest)
     h = x.new_zeros(T * B, N).index_copy(0, at, data)
     return h.view(T, B, N), *(state.squeeze(0) for state in last)
-
-
-def _packed_rows(
-    sizes: Tensor,  # (T,)
-    B: int,
-    reverse: bool,
-) -> Tensor:  # (sum of sizes,)
-    """Return the rows t B + b of all running sequences, in the order in which they are read."""
-    runs = sizes.unsqueeze(1) > torch.arange(B, device="cpu")
-    t, b = runs.nonzero(as_tuple=True)
-    if reverse:
-        t = runs.sum(0)[b] - 1 - t
-    return t * B + b

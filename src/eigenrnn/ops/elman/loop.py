@@ -24,6 +24,7 @@ from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     previous_rows,
     previous_state,
+    sizes_of_steps,
     split_steps,
     states_and_last,
     zero_padding,
@@ -45,7 +46,7 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     x, W, h0, bias = operands.x, operands.W, operands.h0, operands.bias
     gain, shift, mask = operands.gain, operands.shift, operands.mask
     T, B, N = *x.shape[:2], len(W)
-    sizes, rate = options.batch_sizes or [B] * T, options.rate
+    sizes, rate = sizes_of_steps(options.batch_sizes, T, B), options.rate
     ragged = sizes[-1] < B
     # each step adds its product to its inputs in place, and mostly f too works in place
     z = mapped_copy(x, operands.U, operands.c)
@@ -118,7 +119,7 @@ def _backward(
     g, h, z, moduli, moments = grads["h"], kept["h"], kept["z"], kept["moduli"], kept["moments"]
     assert g is not None  # noqa: S101, no backward pass runs without a gradient
     T, B, N = h.shape
-    sizes = options.batch_sizes or [B] * T
+    sizes = sizes_of_steps(options.batch_sizes, T, B)
     rate = options.rate
     candidates = kept["candidates"] if rate else h
     # the gradients of the states; in place, each step makes them those of the pre-activations

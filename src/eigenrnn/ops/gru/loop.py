@@ -18,6 +18,7 @@ from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     previous_rows,
     previous_state,
+    sizes_of_steps,
     split_steps,
     states_and_last,
     zero_padding,
@@ -33,7 +34,7 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
     W, h0, bias, recurrent_bias = operands.W, operands.h0, operands.bias, operands.recurrent_bias
     x = map_inputs(operands.x, operands.U, operands.c)
     T, B, N = x.shape[0], *h0.shape
-    sizes = options.batch_sizes or [B] * T
+    sizes = sizes_of_steps(options.batch_sizes, T, B)
     make = x.new_zeros if sizes[-1] < B else x.new_empty  # later products also read the padding
     h, gates = make(T, B, N), x.new_empty(T if save else 1, B, 4 * N)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
@@ -98,7 +99,7 @@ def _backward(
     g, h, gates = grads["h"], kept["h"], kept["gates"]
     assert g is not None  # noqa: S101, no backward pass runs without a gradient
     T, B, N = h.shape
-    sizes = options.batch_sizes or [B] * T
+    sizes = sizes_of_steps(options.batch_sizes, T, B)
     make = h.new_zeros if sizes[-1] < B else h.new_empty
     # of r, u, q and c; all but the last are multiplied by W at once if the reset is after it
     deltas = make(T, B, 4 * N)

@@ -1,9 +1,11 @@
 """The LSTM by definition: its record, in plain differentiable operations."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.lstm.operands import (
     LSTMOperands,
@@ -12,7 +14,7 @@ from eigenrnn.ops.lstm.operands import (
     lstm_shapes,
 )
 from eigenrnn.ops.recurrence import Recurrence
-from eigenrnn.ops.time_steps import without_padding
+from eigenrnn.ops.time_steps import run_steps, without_padding
 
 __all__ = ["LSTM", "LSTMReference", "lstm_reference", "lstm_step"]
 
@@ -25,33 +27,27 @@ def lstm_reference(
     Autograd records T steps of small operations, so the backward pass is slow and needs much
     memory.
     """
-    x, W, h, cell = operands.x, operands.W, operands.h0, operands.c0
-    T, B, _ = x.shape
-    sizes = options.batch_sizes or [B] * T
-    x = without_padding(x, options.batch_sizes)
-    # indexing would allocate a gradient of the size of x at every step
-    xs = map_inputs(x, operands.U, operands.c).unbind()
-    states: list[Tensor] = []
-    for t in reversed(range(T)) if options.reverse else range(T):
-        n = sizes[t]
-        h_new, cell_new = lstm_step(xs[t][:n], h[:n], cell[:n], W)
-        # a finished sequence keeps its states; one that has not begun keeps h0 and c0
-        h = torch.cat([h_new, h[n:]]) if n < B else h_new
-        cell = torch.cat([cell_new, cell[n:]]) if n < B else cell_new
-        states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
-    return torch.stack(states[::-1] if options.reverse else states), h, cell
+    x = without_padding(operands.x, options.batch_sizes)
+    h, last = run_steps(
+        lstm_step,
+        {"h0": operands.h0, "c0": operands.c0},
+        mapped_inputs(operands._replace(x=x)),
+        operands,
+        options.batch_sizes,
+        options.reverse,
+    )
+    return h, last["h0"], last["c0"]
 
 
 def lstm_step(
-    x: Tensor,  # (B, 4 N)
-    h: Tensor,  # (B, N)
-    cell: Tensor,  # (B, N)
-    W: Tensor,  # (4 N, N)
-) -> tuple[Tensor, Tensor]:  # (B, N), (B, N)
+    states: Mapping[str, Tensor],  # (B, N), (B, N)
+    now: Mapping[str, Tensor],  # (B, 4 N)
+    operands: LSTMOperands,
+) -> dict[str, Tensor]:  # (B, N), (B, N)
     """Return the state and the cell after one time step of mapped inputs."""
-    i, f, g, o = (x + h @ W.T).chunk(4, dim=1)
-    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(cell), cell
+    i, f, g, o = (now["x"] + states["h0"] @ operands.W.T).chunk(4, dim=1)
+    cell = torch.sigmoid(f) * states["c0"] + torch.sigmoid(i) * torch.tanh(g)
+    return {"h0": torch.sigmoid(o) * torch.tanh(cell), "c0": cell}
 
 
 LSTM = Recurrence(
