@@ -118,12 +118,13 @@ def passes(
     decay = 0.99 * torch.ones(shape if gated else (N,), dtype=dtype)
     operands = LinearOperands(x, decay, x.new_zeros(B, N))
     options = LinearOptions(None, reverse=False, last_only=False)
-    last, gradients = x.new_empty(B, N), (dx, torch.ones_like(decay), x.new_empty(B, N))
+    last = x.new_empty(B, N)
+    gradients = {"x": dx, "decay": torch.ones_like(decay), "h0": x.new_empty(B, N)}
     calls: dict[str, Callable[[], object]] = {
         "copy": lambda: target.copy_(x),
         "forward": lambda: forward_into(h, last, operands, options),
-        "backward": lambda: backward_into(gradients, g, None, h, operands, options),
-        "forward, new tensor": lambda: linear_cpu(*operands, *options),
+        "backward": lambda: backward_into(gradients, {"h": g}, h, operands, options),
+        "forward, new tensor": lambda: linear_cpu(operands, options),
         "clone, new tensor": x.clone,
     }
     arrays = {"copy": 2, "forward": 2 + gated, "backward": 3 + 2 * gated}

@@ -1,11 +1,15 @@
-// The arguments of a recurrence: pointers and strides in elements. Python checks them.
+// The arguments of a recurrence: pointers and strides in elements. Python checks them. The names of
+// operands, options and results are those of eigenrnn/ops; a gradient is `d` and a name. `members.hpp`
+// lists what Python sets.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace eigenrnn {
 
-// Element (i, j, k) lies at data[i * first + j * second + k]; data may be null.
+// The strides are those of the first two axes. Element (i, j, k) of three axes lies at
+// data[i * first + j * second + k], and the elements of a row (i) of two axes next to each other, if the
+// strides of the tensor are not arbitrary. What Python does not pass has no data.
 struct View {
   void* data = nullptr;
   std::ptrdiff_t first = 0, second = 0;
@@ -49,7 +53,6 @@ struct NormZoneout {
 struct Elman {
   Steps steps;
   std::ptrdiff_t N = 0, M = 0, K = 0;  // M = 0: no input map
-  std::ptrdiff_t apart = 1;            // stride between the gradients of neighbouring outputs
   Activation activation = Activation::identity;
   double slope = 0;                    // of leaky_relu
   NormZoneout norm_zoneout;
@@ -57,38 +60,44 @@ struct Elman {
   View U;                              // (N, M), any strides
   View c;                              // (N,), may be null
   View W;                              // (N, N), any strides
-  View h0;                             // (1, B, N)
+  View h0;                             // (B, N)
   View bias;                           // (N,), of modReLU
   View V;                              // (K, N), any strides
   View d;                              // (K,), may be null
   View h;                              // (T, B, N); null: only the last states
   View moduli;                         // (T, B, N / 2), |z| of modrelu_paired; may be null
   View saved;                          // saved for the backward pass; null: not saved
-  View last;                           // (1, B, N)
+  View last;                           // (B, N)
   View y;                              // (T, B, K); null: no outputs
 
-  // The values saved per unit: with LayerNorm the normalised argument of f, and with a zoneout rate
+  // The parts saved per unit: with LayerNorm the normalised argument of f, and with a zoneout rate
   // the value of f.
-  std::ptrdiff_t parts() const { return norm_zoneout.has_norm() + (norm_zoneout.rate != 0); }
-  // The values saved per sequence and step: 1 / s of each LayerNorm.
+  static constexpr std::ptrdiff_t NORMED = 0;
+  std::ptrdiff_t value() const { return norm_zoneout.has_norm() ? NORMED + 1 : 0; }
+  std::ptrdiff_t parts() const { return norm_zoneout.rate != 0 ? value() + 1 : value(); }
+  // The numbers saved per sequence and step: 1 / s of each LayerNorm.
   std::ptrdiff_t norms() const { return norm_zoneout.has_norm(); }
 };
 
-// Its backward pass. The gradients of W and U are transposed. A gradient that is null is not computed.
+// Its backward pass: the gradients of the results, then those of the operands. A gradient of an operand
+// that is null is not computed.
 struct ElmanBack {
-  View g;      // (T, B, N), the gradient of h; null: zero
-  View glast;  // (1, B, N), the gradient of the last states; null: zero
-  View dy;     // (T, B, K), the gradient of y; null: zero
+  View dh;     // (T, B, N); null: zero
+  View dlast;  // (B, N); null: zero
+  View dy;     // (T, B, K); null: zero
+  std::ptrdiff_t dy_stride = 1;  // from the gradient of an output to the next
   View dx;     // (T, B, M or N)
-  View dUt;    // (M, N)
+  View dU;     // (M, N), transposed
   View dc;     // (N,)
-  View dWt;    // (N, N)
-  View dh0;    // (1, B, N)
+  View dW;     // (N, N), transposed
+  View dh0;    // (B, N)
   View dbias;  // (N,)
   View dgain;  // (N,)
   View dshift; // (N,)
   View dV;     // (K, N)
 };
+
+enum Gate : int { RESET, UPDATE, CANDIDATE, GATES };
 
 // The forward pass of a gated recurrence, with x [U^T] [+ c] = (x^r, x^u, x^c):
 //   r = logistic(x^r + h W_r^T), u = logistic(x^u + h W_u^T),
@@ -105,33 +114,37 @@ struct Gru {
   View U;               // (3 N, M), any strides
   View c;               // (3 N,), may be null
   View W;               // (3 N, N), any strides
-  View h0;              // (1, B, N)
+  View h0;              // (B, N)
   View bias;            // (N,), of modReLU
   View recurrent_bias;  // (N,), may be null
   View h;               // (T, B, N); null: only the last states
-  View last;            // (1, B, N)
+  View last;            // (B, N)
   View saved;           // saved for the backward pass; null: not saved
 
-  // The values saved per unit: r, u, c and, with the reset after the matrix, h W_c^T + b; with
-  // LayerNorm also the normalised arguments of r, u and c.
-  std::ptrdiff_t parts() const { return (reset_after ? 4 : 3) + norms(); }
-  std::ptrdiff_t norms() const { return norm_zoneout.has_norm() ? 3 : 0; }
+  // The parts saved per unit: r, u and c in the order of the gates; with the reset after the matrix the
+  // product h W_c^T + b; with LayerNorm the normalised arguments of the gates.
+  static constexpr std::ptrdiff_t PRODUCT = GATES;
+  std::ptrdiff_t normed(int gate) const { return (reset_after ? PRODUCT + 1 : PRODUCT) + gate; }
+  std::ptrdiff_t parts() const { return normed(0) + norms(); }
+  std::ptrdiff_t norms() const { return norm_zoneout.has_norm() ? GATES : 0; }
 };
 
 // Its backward pass, with the same conventions.
 struct GruBack {
-  View g;                // (T, B, N); null: zero
-  View glast;            // (1, B, N); null: zero
+  View dh;               // (T, B, N); null: zero
+  View dlast;            // (B, N); null: zero
   View dx;               // (T, B, M or 3 N)
-  View dUt;              // (M, 3 N)
+  View dU;               // (M, 3 N), transposed
   View dc;               // (3 N,)
-  View dWt;              // (N, 3 N)
-  View dh0;              // (1, B, N)
+  View dW;               // (N, 3 N), transposed
+  View dh0;              // (B, N)
   View dbias;            // (N,)
   View drecurrent_bias;  // (N,)
   View dgain;            // (3 N,)
   View dshift;           // (3 N,)
 };
+
+enum LstmGate : int { INPUT, FORGET, CELL, OUTPUT, LSTM_GATES };
 
 // The forward pass of an LSTM, with x [U^T] [+ c] + h W^T = (z^i, z^f, z^g, z^o):
 //   i, f, o = logistic(z^i, z^f, z^o), g = tanh(z^g), cell = f cell + i g, h = o tanh(cell).
@@ -142,29 +155,30 @@ struct Lstm {
   View U;          // (4 N, M), any strides
   View c;          // (4 N,), may be null
   View W;          // (4 N, N), any strides
-  View h0;         // (1, B, N)
-  View cell0;      // (1, B, N)
+  View h0;         // (B, N)
+  View c0;         // (B, N), the initial cell
   View h;          // (T, B, N); null: only the last states
-  View last;       // (1, B, N)
-  View last_cell;  // (1, B, N)
+  View last;       // (B, N)
+  View last_cell;  // (B, N)
   View saved;      // saved for the backward pass; null: not saved
 
-  // The values saved per unit: i, f, g, o and the cell before the step.
-  std::ptrdiff_t parts() const { return 5; }
+  // The parts saved per unit: i, f, g and o in the order of the gates, and the cell before the step.
+  static constexpr std::ptrdiff_t OLD_CELL = LSTM_GATES;
+  std::ptrdiff_t parts() const { return OLD_CELL + 1; }
   std::ptrdiff_t norms() const { return 0; }
 };
 
 // Its backward pass, with the same conventions.
 struct LstmBack {
-  View g;           // (T, B, N); null: zero
-  View glast;       // (1, B, N); null: zero
-  View glast_cell;  // (1, B, N); null: zero
+  View dh;          // (T, B, N); null: zero
+  View dlast;       // (B, N); null: zero
+  View dlast_cell;  // (B, N); null: zero
   View dx;          // (T, B, M or 4 N)
-  View dUt;         // (M, 4 N)
+  View dU;          // (M, 4 N), transposed
   View dc;          // (4 N,)
-  View dWt;         // (N, 4 N)
-  View dh0;         // (1, B, N)
-  View dcell0;      // (1, B, N)
+  View dW;          // (N, 4 N), transposed
+  View dh0;         // (B, N)
+  View dc0;         // (B, N)
 };
 
 // The forward pass of a linear recurrence, h_t = decay_t h_{t-1} + x_t, element by element. Complex
@@ -176,18 +190,18 @@ struct Linear {
   bool gated = false;   // whether the decay depends on step and sequence
   View x;               // (T, B, N)
   View decay;           // (N,) or, gated, (T, B, N)
-  View h0;              // (1, B, N)
+  View h0;              // (B, N)
   View h;               // (T, B, N); null: only the last states
-  View last;            // (1, B, N)
+  View last;            // (B, N)
 };
 
 // Its backward pass, with the same conventions.
 struct LinearBack {
-  View g;       // (T, B, N); null: zero
-  View glast;   // (1, B, N); null: zero
+  View dh;      // (T, B, N); null: zero
+  View dlast;   // (B, N); null: zero
   View dx;      // (T, B, N)
   View ddecay;  // as decay
-  View dh0;     // (1, B, N)
+  View dh0;     // (B, N)
 };
 
 }  // namespace eigenrnn

@@ -91,10 +91,10 @@ struct ElmanBackward {
   void pull(isize s, isize from, isize to, const T* later, T* delta) {
     const isize N = call.N, t = call.steps.time(s), width = scratch.width();
     const T* h = at<T>(call.h, t, share.first + from);
-    const T* g = back.g.data == nullptr ? nullptr : at<T>(back.g, t, share.first + from);
-    const T* end = later != nullptr || back.glast.data == nullptr
+    const T* g = back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, share.first + from);
+    const T* end = later != nullptr || back.dlast.data == nullptr
                        ? nullptr
-                       : at<T>(back.glast, 0, share.first + from);
+                       : at<T>(back.dlast, share.first + from, 0);
     T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first + from);
     delta += from * width;
     const T* moduli =
@@ -102,13 +102,13 @@ struct ElmanBackward {
     const T slope = static_cast<T>(call.slope);
     const Kept<T> layout(call);
     const T* kept = layout.at(t, share.first + from);
-    const T* values = plain || call.norm_zoneout.rate == 0 ? nullptr : kept + (layout.parts - 1) * LANES<T>;
+    const T* values = plain || call.norm_zoneout.rate == 0 ? nullptr : kept + layout.of(call.value());
     const bool normed = !plain && call.norm_zoneout.has_norm();
     const Zoneout<T> zoneout(call.norm_zoneout, t, share.first + from);
     T* passed = carry == nullptr ? nullptr : carry + from * width;
     // prefetch the rows of the next step while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
-    const isize next_h = next * call.h.first, next_g = next * back.g.first;
+    const isize next_h = next * call.h.first, next_g = next * back.dh.first;
     const Operand<T> operands[2] = {{later == nullptr ? nullptr : later + from * width, width,
                                      panels.W, later == nullptr ? 0 : N},
                                     readout.operand(s, from, panels.V)};
@@ -119,11 +119,11 @@ struct ElmanBackward {
                    vec<T> moved = load<T>(bias_sums + j), all = load<T>(shift_sums + j);
                    for (isize r = 0; r < R; ++r) {
                      vec<T> d = load<T>(z + r * row + v * LANES<T>);
-                     if (g != nullptr) d += load_some<T>(g + (r0 + r) * back.g.second + j, n);
-                     if (end != nullptr) d += load_some<T>(end + (r0 + r) * back.glast.second + j, n);
+                     if (g != nullptr) d += load_some<T>(g + (r0 + r) * back.dh.second + j, n);
+                     if (end != nullptr) d += load_some<T>(end + (r0 + r) * back.dlast.first + j, n);
                      __builtin_prefetch(h + (r0 + r) * call.h.second + j + next_h, 0, 2);
                      if (g != nullptr)
-                       __builtin_prefetch(g + (r0 + r) * back.g.second + j + next_g, 0, 2);
+                       __builtin_prefetch(g + (r0 + r) * back.dh.second + j + next_g, 0, 2);
                      vec<T> state =
                          values == nullptr
                              ? load_some<T>(h + (r0 + r) * call.h.second + j, n)
@@ -155,9 +155,9 @@ struct ElmanBackward {
     if (!normed) return;
     const LayerNorm<T> norm(call.norm_zoneout, N);
     for (isize r = 0; r < to - from; ++r) {
-      const T* n = kept + r * layout.row();
-      norm.pull(delta + r * width, n, layout.apart(), n[layout.scales()], norm_sums,
-                norm_sums + width);
+      const T* row = kept + r * layout.row();
+      norm.pull(delta + r * width, row + layout.of(Elman::NORMED), layout.apart(),
+                row[layout.scales()], norm_sums, norm_sums + width);
       add_and_store(delta + r * width, N, shift_sums, dx == nullptr ? nullptr : dx + r * back.dx.second);
     }
   }
@@ -167,8 +167,8 @@ struct ElmanBackward {
     const isize width = scratch.width(), old = smaller(now, share.running(call.steps, s - 1));
     if (old < now && back.dh0.data != nullptr)
       out(panels.W, call.N, delta + old * width, now - old,
-          carry == nullptr ? nullptr : carry + old * width, at<T>(back.dh0, 0, share.first + old),
-          back.dh0.second);
+          carry == nullptr ? nullptr : carry + old * width, at<T>(back.dh0, share.first + old, 0),
+          back.dh0.first);
     return append_states(past, count, call, share, s, old, now, delta, width);
   }
 
@@ -187,8 +187,8 @@ struct ElmanBackward {
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
-    if (back.dWt.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed);
-    if (back.dUt.data != nullptr && call.M > 0)
+    if (back.dW.data != nullptr) add_products(past, pasts, call.N, all, sums, width, packed);
+    if (back.dU.data != nullptr && call.M > 0)
       add_products(inputs, steps, call.M, all, sums + call.N * width, width, packed);
     readout.flush();
   }

@@ -88,7 +88,8 @@ struct ElmanForward {
                      const vec<T> more =
                          mapped ? shift : load_some<T>(x + (r0 + r) * call.x.second + j, n);
                      if (normed)
-                       store<T>(rows.kept + (r0 + r) * layout.row() + (v0 + v) * layout.apart(),
+                       store<T>(rows.kept + (r0 + r) * layout.row() + (v0 + v) * layout.apart() +
+                                    layout.of(Elman::NORMED),
                                 sum + more);
                      else
                        write_states<F, plain>(rows, layout, r0 + r, j, n, sum + more, b);
@@ -98,8 +99,9 @@ struct ElmanForward {
     if (!normed) return;
     const LayerNorm<T> norm(call.norm_zoneout, N);
     for (isize r = 0; r < rows.count; ++r) {
-      T* z = rows.kept + r * layout.row();
-      z[layout.scales()] = norm.normalise(z, layout.apart());
+      T* kept = rows.kept + r * layout.row();
+      T* z = kept + layout.of(Elman::NORMED);
+      kept[layout.scales()] = norm.normalise(z, layout.apart());
       for (isize v = 0; v < layout.all; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const vec<T> b = bias == nullptr ? vec<T>{} : load_some<T>(bias + j, n);
@@ -120,7 +122,7 @@ struct ElmanForward {
     if (!plain && rows.zoneout.active) {
       if (rows.kept != nullptr && call.norm_zoneout.rate != 0)
         store<T>(rows.kept + r * layout.row() + (j / LANES<T>) * layout.apart() +
-                     (layout.parts - 1) * LANES<T>,
+                     layout.of(call.value()),
                  h);
       h = Zoneout<T>::mix(rows.zoneout.kept(r, j, n),
                           load_some<T>(rows.before + r * rows.before_stride + j, n), h);

@@ -82,7 +82,7 @@ struct GruBackward {
         rows.before_stride = call.h.second;
         rows.before_next = s > 1 ? (call.steps.time(s - 2) - t) * call.h.first : 0;
       } else {
-        rows.before = at<T>(call.h0, 0, share.first), rows.before_stride = call.h0.second;
+        rows.before = at<T>(call.h0, share.first, 0), rows.before_stride = call.h0.first;
       }
       if (call.reset_after) {
         pull<F, true>(rows);
@@ -106,12 +106,12 @@ struct GruBackward {
     const Mix<T> mix(call);
     const T slope = static_cast<T>(call.slope);
     const T* gates = layout.at(t, share.first);
-    const T* g = back.g.data == nullptr ? nullptr : at<T>(back.g, t, share.first);
-    const T* end = rows.later != nullptr || back.glast.data == nullptr
+    const T* g = back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, share.first);
+    const T* end = rows.later != nullptr || back.dlast.data == nullptr
                        ? nullptr
-                       : at<T>(back.glast, 0, share.first);
+                       : at<T>(back.dlast, share.first, 0);
     T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
-    constexpr isize parts = AFTER ? 4 : 3;
+    constexpr isize parts = AFTER ? Gru::PRODUCT + 1 : Gru::PRODUCT;
     Operand<T> operands[3];
     const int how_many = operands_of(rows.later, rows.from, AFTER, operands);
     through<T>(operands, how_many, rows.to - rows.from, vectors<T>(N),
@@ -119,7 +119,7 @@ struct GruBackward {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
         const isize next_gates = ahead(v, layout.apart(), step * layout.step());
-        const isize next_g = ahead(v, LANES<T>, step * back.g.first);
+        const isize next_g = ahead(v, LANES<T>, step * back.dh.first);
         const isize next_old = ahead(v, LANES<T>, rows.before_next);
         vec<T> all[PARTS + 1];
         for (int i = 0; i <= PARTS; ++i) all[i] = load<T>(bias_sums + i * width + j);
@@ -128,13 +128,13 @@ struct GruBackward {
           vec<T> d = load<T>(z + (i - r0) * row + (v - v0) * LANES<T>);
           if (rows.later != nullptr) d += load<T>(carry + r * width + j);
           if (g != nullptr) {
-            d += load_some<T>(g + r * back.g.second + j, n);
-            __builtin_prefetch(g + r * back.g.second + j + next_g, 0, 2);
+            d += load_some<T>(g + r * back.dh.second + j, n);
+            __builtin_prefetch(g + r * back.dh.second + j + next_g, 0, 2);
           }
-          if (end != nullptr) d += load_some<T>(end + r * back.glast.second + j, n);
+          if (end != nullptr) d += load_some<T>(end + r * back.dlast.first + j, n);
           const T* from = gates + r * layout.row() + v * layout.apart();
-          for (isize k = 0; k < parts; ++k)
-            __builtin_prefetch(from + next_gates + k * LANES<T>, 0, 2);
+          for (isize part = 0; part < parts; ++part)
+            __builtin_prefetch(from + next_gates + layout.of(part), 0, 2);
           const T* old = rows.before + r * rows.before_stride + j;
           __builtin_prefetch(old + next_old, 0, 2);
           const vec<T> h = load_some<T>(old, n);
@@ -144,8 +144,9 @@ struct GruBackward {
             bypass = Zoneout<T>::mix(m, d, vec<T>{});
             d = Zoneout<T>::mix(m, vec<T>{}, d);
           }
-          const vec<T> reset = load<T>(from), update = load<T>(from + LANES<T>);
-          const vec<T> c = load<T>(from + 2 * LANES<T>), kept = mix.kept(update);
+          const vec<T> reset = load<T>(from + layout.of(RESET));
+          const vec<T> update = load<T>(from + layout.of(UPDATE));
+          const vec<T> c = load<T>(from + layout.of(CANDIDATE)), kept = mix.kept(update);
           const vec<T> dc = F::template pull<T>(d * (T(1) - kept), c, vec<T>{}, slope);
           const vec<T> du = d * (h - c) * (update * (T(1) - update)) * mix.slope;
           T* to = rows.delta + r * scratch.row() + j;
@@ -158,7 +159,7 @@ struct GruBackward {
           all[D_CANDIDATE] += dc;
           if constexpr (AFTER) {
             const vec<T> dq = dc * reset;
-            const vec<T> dr = dc * load<T>(from + 3 * LANES<T>) * (reset * (T(1) - reset));
+            const vec<T> dr = dc * load<T>(from + layout.of(Gru::PRODUCT)) * (reset * (T(1) - reset));
             store<T>(to + INNER * width, dq);
             store<T>(to + D_RESET * width, dr);
             all[INNER] += dq;
@@ -187,7 +188,7 @@ struct GruBackward {
     const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
     const Kept<T> layout(call);
     const LayerNorm<T> norm(call.norm_zoneout, N, gate);
-    const T* normed = layout.at(t, share.first) + (layout.parts - 3 + gate) * LANES<T>;
+    const T* normed = layout.at(t, share.first) + layout.of(call.normed(gate));
     const T* scales = layout.at(t, share.first) + layout.scales() + gate;
     T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first) + gate * N;
     T* of_gain = bias_sums + norm_sums(gate) * width;
@@ -200,58 +201,9 @@ struct GruBackward {
     }
   }
 
-  // The reset after the matrix, with LayerNorm: from the delta of r q to those of q and r.
-  void through_product(const Rows& rows) const {
-    const isize N = call.N, width = scratch.width();
-    const Kept<T> layout(call);
-    const T* gates = layout.at(call.steps.time(rows.s), share.first);
-    for (isize r = rows.from; r < rows.to; ++r) {
-      T* delta = rows.delta + r * scratch.row();
-      const T* from = gates + r * layout.row();
-      for (isize j = 0; j < N; j += LANES<T>, from += layout.apart()) {
-        const vec<T> dc = load<T>(delta + D_CANDIDATE * width + j), reset = load<T>(from);
-        store<T>(delta + D_RESET * width + j,
-                 dc * load<T>(from + 3 * LANES<T>) * (reset * (T(1) - reset)));
-        store<T>(delta + INNER * width + j, dc * reset);
-      }
-      add_and_store<T>(delta + INNER * width, N, bias_sums + INNER * width, nullptr);
-    }
-  }
-
-  // The reset before the matrix: its delta needs the candidate's deltas of all units.
-  void pull_reset(const Rows& rows) {
-    const isize N = call.N, t = call.steps.time(rows.s), width = scratch.width();
-    const Kept<T> layout(call);
-    const bool normed = call.norm_zoneout.has_norm();
-    const T* gates = layout.at(t, share.first);
-    T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
-    const Operand<T> operand{rows.delta + rows.from * scratch.row() + D_CANDIDATE * width,
-                             scratch.row(), panels.W[CANDIDATE], N};
-    through<T>(&operand, 1, rows.to - rows.from, vectors<T>(N),
-               [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
-      for (isize v = v0; v < v0 + C; ++v) {
-        const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
-        vec<T> all = load<T>(bias_sums + D_RESET * width + j);
-        for (isize i = r0; i < r0 + R; ++i) {
-          const isize r = rows.from + i;
-          const vec<T> dq = load<T>(z + (i - r0) * row + (v - v0) * LANES<T>);
-          const vec<T> reset = load<T>(gates + r * layout.row() + v * layout.apart());
-          const vec<T> h = load_some<T>(rows.before + r * rows.before_stride + j, n);
-          const vec<T> dr = dq * h * (reset * (T(1) - reset));
-          T* to = rows.delta + r * scratch.row() + j;
-          store<T>(to + INNER * width, reset * h);
-          store<T>(to + D_RESET * width, dr);
-          T* passed = carry + r * width + j;
-          store<T>(passed, load<T>(passed) + dq * reset);
-          if (normed) continue;
-          all += dr;
-          if (dx != nullptr) store_some<T>(dx + r * back.dx.second + j, dr, n);
-        }
-        store<T>(bias_sums + D_RESET * width + j, all);
-      }
-    });
-    if (normed) through_norm(rows, RESET);
-  }
+  // The deltas that the form of the reset adds, in gru_reset_after.hpp and gru_reset_before.hpp.
+  void through_product(const Rows& rows) const;
+  void pull_reset(const Rows& rows);
 
   // The operands that take the deltas of a step, from a row on, to the state before it.
   int operands_of(const T* delta, isize from, bool after, Operand<T>* operands) const {
@@ -277,7 +229,7 @@ struct GruBackward {
       Operand<T> operands[3];
       const int how_many = operands_of(delta, old, call.reset_after, operands);
       write_product(operands, how_many, call.N, now - old, carry + old * width, width,
-                    at<T>(back.dh0, 0, share.first + old), back.dh0.second);
+                    at<T>(back.dh0, share.first + old, 0), back.dh0.first);
     }
     return append_states(past, count, call, share, s, old, now, first, row);
   }
@@ -293,16 +245,16 @@ struct GruBackward {
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize width = scratch.width(), all = vectors<T>(call.N);
-    if (back.dWt.data != nullptr && call.reset_after)
+    if (back.dW.data != nullptr && call.reset_after)
       add_products(past, pasts, call.N, 3 * all, sums, 3 * width, packed);
-    if (back.dWt.data != nullptr && !call.reset_after) {
+    if (back.dW.data != nullptr && !call.reset_after) {
       add_products(past, pasts, call.N, 2 * all, sums, 3 * width, packed);
       const T* first = ring.deltas + counted * scratch.row();
       Factor<T> reset{first + INNER * width, 1,        scratch.row(), first + D_CANDIDATE * width,
                       scratch.row(),         LANES<T>, ring.held - counted};
       add_products(&reset, 1, call.N, all, sums + 2 * width, 3 * width, packed);
     }
-    if (back.dUt.data != nullptr && call.M > 0)
+    if (back.dU.data != nullptr && call.M > 0)
       add_products(inputs, steps, call.M, 3 * all, sums + call.N * 3 * width, 3 * width, packed);
   }
 };

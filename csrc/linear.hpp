@@ -128,15 +128,15 @@ struct Tile {
 // Contiguous rows of equal length are one row.
 inline bool is_flat(const Linear& call, const LinearBack& back) {
   if (call.steps.sizes != nullptr) return false;
-  const View* views[] = {&call.x, &call.h, &back.g, &back.dx};
+  const View* views[] = {&call.x, &call.h, &back.dh, &back.dx};
   for (const View* view : views)
     if (view->data != nullptr && view->second != call.N) return false;
   const View* gated[] = {&call.decay, &back.ddecay};
   for (const View* view : gated)
     if (call.gated && view->data != nullptr && view->second != call.N) return false;
-  const View* states[] = {&call.h0, &call.last, &back.glast, &back.dh0};
+  const View* states[] = {&call.h0, &call.last, &back.dlast, &back.dh0};
   for (const View* view : states)
-    if (view->data != nullptr && view->second != call.N) return false;
+    if (view->data != nullptr && view->first != call.N) return false;
   return true;
 }
 
@@ -195,7 +195,7 @@ struct LinearForward {
     for (isize r = tile.row; r < tile.last_row; ++r) {
       T* to = state + (r - tile.row) * wide;
       std::memset(to, 0, static_cast<std::size_t>(wide) * sizeof(T));
-      std::memcpy(to, at<T>(call.h0, 0, r) + tile.column, bytes(width));
+      std::memcpy(to, at<T>(call.h0, r, 0) + tile.column, bytes(width));
     }
     if constexpr (!gated) fill(tile, decay);
     for (isize s = 0; s < plan.steps.T; ++s) {
@@ -211,7 +211,7 @@ struct LinearForward {
           std::memset(at<T>(call.h, t, r) + tile.column, 0, bytes(width));
     }
     for (isize r = tile.row; r < tile.last_row; ++r)
-      std::memcpy(at<T>(call.last, 0, r) + tile.column, state + (r - tile.row) * wide,
+      std::memcpy(at<T>(call.last, r, 0) + tile.column, state + (r - tile.row) * wide,
                   bytes(width));
   }
 
@@ -284,8 +284,8 @@ struct LinearBackward {
     for (isize r = tile.row; r < tile.last_row; ++r) {
       T* to = carry + (r - tile.row) * wide;
       std::memset(to, 0, all);
-      if (back.glast.data != nullptr)
-        std::memcpy(to, at<T>(back.glast, 0, r) + tile.column, bytes(width));
+      if (back.dlast.data != nullptr)
+        std::memcpy(to, at<T>(back.dlast, r, 0) + tile.column, bytes(width));
       std::memset(total + (r - tile.row) * wide, 0, all);
     }
     if constexpr (!gated) fill(tile, decay);
@@ -296,9 +296,9 @@ struct LinearBackward {
         const isize i = (r - tile.row) * wide;
         const T* old = nullptr;
         if (back.ddecay.data != nullptr)
-          old = (r < before ? at<T>(call.h, plan.steps.time(s - 1), r) : at<T>(call.h0, 0, r)) +
+          old = (r < before ? at<T>(call.h, plan.steps.time(s - 1), r) : at<T>(call.h0, r, 0)) +
                 tile.column;
-        step({back.g.data == nullptr ? nullptr : at<T>(back.g, t, r) + tile.column,
+        step({back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, r) + tile.column,
               gated ? at<T>(call.decay, t, r) + tile.column : decay, old,
               back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, r) + tile.column,
               gated && old != nullptr ? at<T>(back.ddecay, t, r) + tile.column : nullptr,
@@ -315,7 +315,7 @@ struct LinearBackward {
     for (isize r = tile.row; r < tile.last_row; ++r) {
       const isize i = (r - tile.row) * wide;
       if (back.dh0.data != nullptr)
-        std::memcpy(at<T>(back.dh0, 0, r) + tile.column, carry + i, bytes(width));
+        std::memcpy(at<T>(back.dh0, r, 0) + tile.column, carry + i, bytes(width));
       if (!gated && sums != nullptr)
         std::memcpy(sums + r * plan.columns + tile.column, total + i, bytes(width));
     }
@@ -370,7 +370,7 @@ struct LinearBackward {
   template <bool past, bool has_g, bool has_dx, bool has_old>
   void columns(const Row& row, isize width) const {
     const isize ahead = steps_ahead<T>(width);
-    const isize before_g = ahead * plan.steps.back(back.g);
+    const isize before_g = ahead * plan.steps.back(back.dh);
     const isize before = ahead * plan.steps.back(call.decay);
     const isize before_h = ahead * plan.steps.back(call.h);
     isize j = 0;

@@ -58,9 +58,9 @@ struct LstmBackward {
     const isize step = s > 0 ? call.steps.time(s - 1) - t : 0;
     const bool ends = later == nullptr;
     const T* kept = layout.at(t, share.first);
-    const T* g_h = back.g.data == nullptr ? nullptr : at<T>(back.g, t, share.first);
-    const T* last = optional(back.glast, ends);
-    const T* last_cell = optional(back.glast_cell, ends);
+    const T* g_h = back.dh.data == nullptr ? nullptr : at<T>(back.dh, t, share.first);
+    const T* last = optional(back.dlast, ends);
+    const T* last_cell = optional(back.dlast_cell, ends);
     T* dx = call.M > 0 || back.dx.data == nullptr ? nullptr : at<T>(back.dx, t, share.first);
     Operand<T> operands[LSTM_GATES];
     operands_of(ends ? nullptr : later + from * ring.row, panels.W, operands);
@@ -68,8 +68,8 @@ struct LstmBackward {
                [&](const T* z, isize row, isize r0, isize R, isize v0, isize C) EIGENRNN_INLINE_LAMBDA {
       for (isize v = v0; v < v0 + C; ++v) {
         const isize j = v * LANES<T>, n = smaller(LANES<T>, N - j);
-        const isize next_kept = ahead(v, layout.parts * LANES<T>, step * layout.step());
-        const isize next_g = ahead(v, LANES<T>, step * back.g.first);
+        const isize next_kept = ahead(v, layout.apart(), step * layout.step());
+        const isize next_g = ahead(v, LANES<T>, step * back.dh.first);
         vec<T> all[LSTM_GATES];
         for (int k = 0; k < LSTM_GATES; ++k) all[k] = load<T>(bias_sums + k * width + j);
         for (isize each = r0; each < r0 + R; ++each) {
@@ -77,18 +77,20 @@ struct LstmBackward {
           vec<T> dh = load<T>(z + (each - r0) * row + (v - v0) * LANES<T>);
           vec<T> dcell = ends ? vec<T>{} : load<T>(carry + r * width + j);
           if (g_h != nullptr) {
-            dh += load_some<T>(g_h + r * back.g.second + j, n);
-            __builtin_prefetch(g_h + r * back.g.second + j + next_g, 0, 2);
+            dh += load_some<T>(g_h + r * back.dh.second + j, n);
+            __builtin_prefetch(g_h + r * back.dh.second + j + next_g, 0, 2);
           }
-          if (last != nullptr) dh += load_some<T>(last + r * back.glast.second + j, n);
+          if (last != nullptr) dh += load_some<T>(last + r * back.dlast.first + j, n);
           if (last_cell != nullptr)
-            dcell += load_some<T>(last_cell + r * back.glast_cell.second + j, n);
-          const T* values = kept + r * layout.row() + v * layout.parts * LANES<T>;
-          for (isize k = 0; k < layout.parts; ++k)
-            __builtin_prefetch(values + next_kept + k * LANES<T>, 0, 2);
-          const vec<T> i = load<T>(values), f = load<T>(values + LANES<T>);
-          const vec<T> g = load<T>(values + 2 * LANES<T>), o = load<T>(values + 3 * LANES<T>);
-          const vec<T> old = load<T>(values + 4 * LANES<T>);
+            dcell += load_some<T>(last_cell + r * back.dlast_cell.first + j, n);
+          const T* values = kept + r * layout.row() + v * layout.apart();
+          for (isize part = 0; part < layout.parts; ++part)
+            __builtin_prefetch(values + next_kept + layout.of(part), 0, 2);
+          const vec<T> i = load<T>(values + layout.of(INPUT));
+          const vec<T> f = load<T>(values + layout.of(FORGET));
+          const vec<T> g = load<T>(values + layout.of(CELL));
+          const vec<T> o = load<T>(values + layout.of(OUTPUT));
+          const vec<T> old = load<T>(values + layout.of(Lstm::OLD_CELL));
           const vec<T> bent = tanh<T>(next_cell<T>(f, old, i, g));
           dcell += dh * o * (T(1) - bent * bent);
           store<T>(carry + r * width + j, dcell * f);
@@ -107,7 +109,7 @@ struct LstmBackward {
   }
 
   const T* optional(const View& view, bool wanted) const {
-    return wanted && view.data != nullptr ? at<T>(view, 0, share.first) : nullptr;
+    return wanted && view.data != nullptr ? at<T>(view, share.first, 0) : nullptr;
   }
 
   // The operands that multiply deltas by a matrix of each gate.
@@ -125,11 +127,11 @@ struct LstmBackward {
       Operand<T> operands[LSTM_GATES];
       operands_of(delta + old * ring.row, panels.W, operands);
       write_product<T>(operands, LSTM_GATES, N, now - old, nullptr, 0,
-                       at<T>(back.dh0, 0, share.first + old), back.dh0.second);
+                       at<T>(back.dh0, share.first + old, 0), back.dh0.first);
     }
-    if (back.dcell0.data == nullptr) return;
+    if (back.dc0.data == nullptr) return;
     for (isize r = old; r < now; ++r)
-      std::memcpy(at<T>(back.dcell0, 0, share.first + r), carry + r * width,
+      std::memcpy(at<T>(back.dc0, share.first + r, 0), carry + r * width,
                   static_cast<std::size_t>(N) * sizeof(T));
   }
 
@@ -143,8 +145,8 @@ struct LstmBackward {
   // Add the outer products of all deltas in the ring with their states and inputs.
   void flush(int pasts, int steps) {
     const isize N = call.N, all = LSTM_GATES * vectors<T>(N), row = LSTM_GATES * scratch.width();
-    if (back.dWt.data != nullptr) add_products(past, pasts, N, all, sums, row, packed);
-    if (back.dUt.data != nullptr && call.M > 0)
+    if (back.dW.data != nullptr) add_products(past, pasts, N, all, sums, row, packed);
+    if (back.dU.data != nullptr && call.M > 0)
       add_products(inputs, steps, call.M, all, sums + N * row, row, packed);
   }
 };

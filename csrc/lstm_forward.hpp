@@ -6,8 +6,6 @@
 
 namespace eigenrnn::EIGENRNN_ISA {
 
-enum LstmGate : int { INPUT, FORGET, CELL, OUTPUT, LSTM_GATES };
-
 // The cell after a step: f cell + i g.
 template <class T>
 EIGENRNN_INLINE vec<T> next_cell(vec<T> f, vec<T> cell, vec<T> i, vec<T> g) {
@@ -29,7 +27,7 @@ struct LstmForward {
     Vectors mine = share.vectors(vectors<T>(N));
     for (isize r = 0; r < share.last - share.first; ++r)
       for (isize j = mine.from * LANES<T>; j < smaller(N, mine.to * LANES<T>); j += LANES<T>)
-        store<T>(cells + r * wide + j, load_some<T>(at<T>(call.cell0, 0, share.first + r) + j,
+        store<T>(cells + r * wide + j, load_some<T>(at<T>(call.c0, share.first + r, 0) + j,
                                                     smaller(LANES<T>, N - j)));
     for (isize s = 0; s < call.steps.T; ++s) {
       const isize now = share.running(call.steps, s);
@@ -41,7 +39,7 @@ struct LstmForward {
     mine = share.vectors(vectors<T>(N));
     for (isize r = 0; r < share.last - share.first; ++r)
       for (isize j = mine.from * LANES<T>; j < smaller(N, mine.to * LANES<T>); j += LANES<T>)
-        store_some<T>(at<T>(call.last_cell, 0, share.first + r) + j, load<T>(cells + r * wide + j),
+        store_some<T>(at<T>(call.last_cell, share.first + r, 0) + j, load<T>(cells + r * wide + j),
                       smaller(LANES<T>, N - j));
   }
 
@@ -78,9 +76,12 @@ struct LstmForward {
           store<T>(cell + r * wide + j, next);
           store_some<T>(h + r * stride + j, o * tanh<T>(next), n);
           if (kept != nullptr) {
-            T* to_ = kept + r * layout.row() + v * layout.parts * LANES<T>;
-            const vec<T> values[] = {i, f, g, o, old};
-            for (const vec<T>& value : values) store<T>(to_, value), to_ += LANES<T>;
+            T* saved = kept + r * layout.row() + v * layout.apart();
+            store<T>(saved + layout.of(INPUT), i);
+            store<T>(saved + layout.of(FORGET), f);
+            store<T>(saved + layout.of(CELL), g);
+            store<T>(saved + layout.of(OUTPUT), o);
+            store<T>(saved + layout.of(Lstm::OLD_CELL), old);
           }
         }
       }

@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -14,9 +15,11 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "isa.hpp"
+#include "members.hpp"
 #include "pages.hpp"
 #include "stepper.hpp"
 #include "team.hpp"
@@ -26,6 +29,8 @@ namespace nb = nanobind;
 namespace {
 
 using eigenrnn::Activation;
+using eigenrnn::each_member;
+using eigenrnn::each_saved_part;
 using eigenrnn::Elman;
 using eigenrnn::ElmanBack;
 using eigenrnn::Function;
@@ -36,21 +41,16 @@ using eigenrnn::Linear;
 using eigenrnn::LinearBack;
 using eigenrnn::Lstm;
 using eigenrnn::LstmBack;
-using eigenrnn::NormZoneout;
 using eigenrnn::Step;
 using eigenrnn::Stepper;
 using eigenrnn::View;
 
-using Pointer = std::tuple<std::uintptr_t, std::ptrdiff_t, std::ptrdiff_t>;
-using Sizes = std::optional<std::vector<std::int64_t>>;
-
-View view(const Pointer& p) {
-  return {reinterpret_cast<void*>(std::get<0>(p)), std::get<1>(p), std::get<2>(p)};
-}
-
-using Shape = std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t>;
-using Three = std::tuple<std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t>;  // T, B, N
-using Outputs = std::tuple<std::ptrdiff_t, std::ptrdiff_t>;  // K, stride of the output gradients
+// A nonlinearity by the name that Python uses.
+constexpr std::pair<const char*, Activation> ACTIVATIONS[] = {
+    {"identity", Activation::identity},     {"tanh", Activation::tanh},
+    {"relu", Activation::relu},             {"elu", Activation::elu},
+    {"leaky_relu", Activation::leaky_relu}, {"modrelu", Activation::modrelu},
+    {"modrelu_paired", Activation::modrelu_paired}};
 
 // Whether numbers have 64 bits; the kernels support only these two types.
 bool is_double(const std::string& number) {
@@ -59,93 +59,122 @@ bool is_double(const std::string& number) {
   throw nb::type_error(("expected float32 or float64, got " + number).c_str());
 }
 
-// All sequences have T steps. A named object: GCC 12 with sanitizers takes the vector inside a
-// temporary `std::nullopt` for uninitialised.
-const Sizes all_steps;
+// Arguments of a kernel, read from a dictionary with the names of `members.hpp`. A member that the
+// dictionary lacks keeps its default.
+template <class Arguments>
+class Read {
+ public:
+  explicit Read(const nb::dict& given) {
+    const std::vector<PyObject*>& keys = interned_names();
+    std::size_t found = 0, next = 0;
+    each_member(arguments_, [&](const char*, auto& member) {
+      PyObject* value = PyDict_GetItemWithError(given.ptr(), keys[next++]);
+      if (value == nullptr) return;
+      set(nb::handle(value), member);
+      ++found;
+    });
+    if (found != nb::len(given)) refuse_unknown(given);
+  }
+  const Arguments& operator*() const { return arguments_; }
 
-// The options of all recurrences; the shape is T, B, N, M.
+ private:
+  template <class Number>
+  static void set(nb::handle value, Number& member) {
+    member = nb::cast<Number>(value);
+  }
+  static void set(nb::handle value, View& member) {
+    const auto [data, first, second] =
+        nb::cast<std::tuple<std::uintptr_t, std::ptrdiff_t, std::ptrdiff_t>>(value);
+    member = {reinterpret_cast<void*>(data), first, second};
+  }
+  static void set(nb::handle value, Activation& member) {
+    const auto wanted = nb::cast<std::string>(value);
+    for (const auto& [name, activation] : ACTIVATIONS) {
+      if (wanted != name) continue;
+      member = activation;
+      return;
+    }
+    throw std::invalid_argument("expected a nonlinearity of the kernels, got " + wanted);
+  }
+  // The numbers of running sequences; they live as long as the arguments.
+  void set(nb::handle value, const std::int64_t*& member) {
+    batch_sizes_ = nb::cast<std::vector<std::int64_t>>(value);
+    member = batch_sizes_.data();
+  }
+  // The names as Python strings, in the order of `each_member`. They are made once, and never freed.
+  static const std::vector<PyObject*>& interned_names() {
+    static const std::vector<PyObject*> keys = [] {
+      std::vector<PyObject*> made;
+      for (const std::string& name : names()) made.push_back(PyUnicode_InternFromString(name.c_str()));
+      return made;
+    }();
+    return keys;
+  }
+  static void refuse_unknown(const nb::dict& given) {
+    const std::vector<std::string> known = names();
+    for (const auto& [key, value] : given) {
+      const auto name = nb::cast<std::string>(key);
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        throw std::invalid_argument("expected arguments that the kernel has, got " + name);
+    }
+  }
+
+ public:
+  // The names of all members.
+  static std::vector<std::string> names() {
+    Arguments arguments;
+    std::vector<std::string> found;
+    each_member(arguments, [&](const char* name, auto&) { found.emplace_back(name); });
+    return found;
+  }
+
+ private:
+  Arguments arguments_;
+  std::vector<std::int64_t> batch_sizes_;
+};
+
+// What a call saves of each unit for the backward pass, in its order in memory.
 template <class Call>
-Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse) {
-  Call call;
-  std::tie(call.steps.T, call.steps.B, call.N, call.M) = shape;
-  call.steps.sizes = sizes.has_value() ? sizes->data() : nullptr;
-  call.steps.reverse = reverse;
-  return call;
+std::vector<std::string> saved_parts(const nb::dict& given) {
+  const Read<Call> call(given);
+  std::vector<std::string> names(static_cast<std::size_t>((*call).parts()));
+  each_saved_part(*call, [&](const char* name, std::ptrdiff_t part) {
+    names.at(static_cast<std::size_t>(part)) = name;
+  });
+  return names;
 }
 
-// The options of those with a choice of nonlinearity.
+// A kernel of both types of numbers as a function of the module.
 template <class Call>
-Call recurrence(const Shape& shape, const Sizes& sizes, bool reverse, int activation,
-                double slope) {
-  Call call = recurrence<Call>(shape, sizes, reverse);
-  call.activation = static_cast<Activation>(activation);
-  call.slope = slope;
-  return call;
+void define_forward(nb::module_& m, const char* name, void (*of_floats)(const Call&, int),
+                    void (*of_doubles)(const Call&, int)) {
+  m.def(name, [=](const std::string& number, int threads, const nb::dict& given) {
+    const auto kernel = is_double(number) ? of_doubles : of_floats;
+    const Read<Call> call(given);
+    const nb::gil_scoped_release free;
+    kernel(*call, threads);
+  });
 }
-
-template <std::size_t count>
-void fill(View* (&to)[count], const std::vector<Pointer>& views) {
-  for (std::size_t i = 0; i < count; ++i) *to[i] = view(views.at(i));
+template <class Call, class Back>
+void define_backward(nb::module_& m, const char* name,
+                     void (*of_floats)(const Call&, const Back&, int),
+                     void (*of_doubles)(const Call&, const Back&, int)) {
+  m.def(name, [=](const std::string& number, int threads, const nb::dict& given,
+                  const nb::dict& gradients) {
+    const auto kernel = is_double(number) ? of_doubles : of_floats;
+    const Read<Call> call(given);
+    const Read<Back> back(gradients);
+    const nb::gil_scoped_release free;
+    kernel(*call, *back, threads);
+  });
 }
-
-Elman elman(const Shape& shape, const Outputs& outputs, const Sizes& sizes, bool reverse, int activation,
-            double slope, double rate, const std::vector<Pointer>& views) {
-  Elman call = recurrence<Elman>(shape, sizes, reverse, activation, slope);
-  std::tie(call.K, call.apart) = outputs;
-  NormZoneout& norm_zoneout = call.norm_zoneout;
-  norm_zoneout.rate = rate;
-  View* to[] = {&call.x,        &call.U,       &call.c,       &call.W,
-                &call.h0,       &call.bias,    &norm_zoneout.gain, &norm_zoneout.shift,
-                &norm_zoneout.mask,  &call.h,       &call.moduli,  &call.saved,
-                &call.last,     &call.V,       &call.d,       &call.y};
-  fill(to, views);
-  return call;
-}
-
-ElmanBack elman_back(const std::vector<Pointer>& views) {
-  ElmanBack back;
-  View* to[] = {&back.g,   &back.glast, &back.dx,    &back.dUt,    &back.dc, &back.dWt,
-                &back.dh0, &back.dbias, &back.dgain, &back.dshift, &back.dy, &back.dV};
-  fill(to, views);
-  return back;
-}
-
-Gru gru(const Shape& shape, const Sizes& sizes, bool reverse, int activation, double slope,
-        bool reset_after, bool update_keeps, double rate, const std::vector<Pointer>& views) {
-  Gru call = recurrence<Gru>(shape, sizes, reverse, activation, slope);
-  call.reset_after = reset_after;
-  call.update_keeps = update_keeps;
-  NormZoneout& norm_zoneout = call.norm_zoneout;
-  norm_zoneout.rate = rate;
-  View* to[] = {&call.x,    &call.U,              &call.c,       &call.W,        &call.h0,
-                &call.bias, &call.recurrent_bias, &norm_zoneout.gain, &norm_zoneout.shift, &norm_zoneout.mask,
-                &call.h,    &call.last,           &call.saved};
-  fill(to, views);
-  return call;
-}
-
-GruBack gru_back(const std::vector<Pointer>& views) {
-  GruBack back;
-  View* to[] = {&back.g,   &back.glast, &back.dx,    &back.dUt,            &back.dc,    &back.dWt,
-                &back.dh0, &back.dbias, &back.drecurrent_bias, &back.dgain, &back.dshift};
-  fill(to, views);
-  return back;
-}
-
-Lstm lstm(const Shape& shape, const Sizes& sizes, bool reverse, const std::vector<Pointer>& views) {
-  Lstm call = recurrence<Lstm>(shape, sizes, reverse);
-  View* to[] = {&call.x, &call.U,    &call.c,         &call.W,    &call.h0, &call.cell0,
-                &call.h, &call.last, &call.last_cell, &call.saved};
-  fill(to, views);
-  return call;
-}
-
-LstmBack lstm_back(const std::vector<Pointer>& views) {
-  LstmBack back;
-  View* to[] = {&back.g,  &back.glast, &back.glast_cell, &back.dx,    &back.dUt,
-                &back.dc, &back.dWt,   &back.dh0,        &back.dcell0};
-  fill(to, views);
-  return back;
+template <class Call>
+void define_stepper(nb::module_& m, const char* name, Stepper* (*of_floats)(const Call&),
+                    Stepper* (*of_doubles)(const Call&)) {
+  m.def(name, [=](const std::string& number, const nb::dict& given) {
+    const Read<Call> call(given);
+    return std::shared_ptr<Stepper>((is_double(number) ? of_doubles : of_floats)(*call));
+  });
 }
 
 // Stacked recurrences with packed weights and, optionally, a linear map of the last states. It also
@@ -241,26 +270,6 @@ class StepperStack {
   nb::str version_{"_version"}, data_ptr_{"data_ptr"};
 };
 
-Linear linear(const Three& shape, const Sizes& sizes, bool reverse, bool paired, bool gated,
-              const std::vector<Pointer>& views) {
-  Linear call;
-  std::tie(call.steps.T, call.steps.B, call.N) = shape;
-  call.steps.sizes = sizes.has_value() ? sizes->data() : nullptr;
-  call.steps.reverse = reverse;
-  call.paired = paired;
-  call.gated = gated;
-  View* to[] = {&call.x, &call.decay, &call.h0, &call.h, &call.last};
-  fill(to, views);
-  return call;
-}
-
-LinearBack linear_back(const std::vector<Pointer>& views) {
-  LinearBack back;
-  View* to[] = {&back.g, &back.glast, &back.dx, &back.ddecay, &back.dh0};
-  fill(to, views);
-  return back;
-}
-
 Function named(const std::string& name) {
   if (name == "tanh") return Function::tanh;
   if (name == "logistic") return Function::logistic;
@@ -292,101 +301,19 @@ NB_MODULE(_cpu, m) {
       kernels.evaluate_float(function, reinterpret_cast<const float*>(from),
                              reinterpret_cast<float*>(to), count);
   });
-  m.def("elman_forward",
-        [](const std::string& number, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
-           bool reverse, int activation, double slope, double rate,
-           const std::vector<Pointer>& views) {
-          const bool wide = is_double(number);
-          const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, rate, views);
-          const nb::gil_scoped_release free;
-          (wide ? kernels.elman_forward_double : kernels.elman_forward_float)(call, threads);
-        });
-  m.def("elman_backward",
-        [](const std::string& number, int threads, const Shape& shape, const Outputs& outputs, const Sizes& sizes,
-           bool reverse, int activation, double slope, double rate,
-           const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
-          const bool wide = is_double(number);
-          const Elman call = elman(shape, outputs, sizes, reverse, activation, slope, rate, views);
-          const ElmanBack back = elman_back(gradients);
-          const nb::gil_scoped_release free;
-          (wide ? kernels.elman_backward_double : kernels.elman_backward_float)(call, back,
-                                                                                 threads);
-        });
-  m.def("gru_forward",
-        [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
-           int activation, double slope, bool reset_after, bool update_keeps,
-           double rate, const std::vector<Pointer>& views) {
-          const bool wide = is_double(number);
-          const Gru call =
-              gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, rate, views);
-          const nb::gil_scoped_release free;
-          (wide ? kernels.gru_forward_double : kernels.gru_forward_float)(call, threads);
-        });
-  m.def("gru_backward",
-        [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes, bool reverse,
-           int activation, double slope, bool reset_after, bool update_keeps,
-           double rate, const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
-          const bool wide = is_double(number);
-          const Gru call =
-              gru(shape, sizes, reverse, activation, slope, reset_after, update_keeps, rate, views);
-          const GruBack back = gru_back(gradients);
-          const nb::gil_scoped_release free;
-          (wide ? kernels.gru_backward_double : kernels.gru_backward_float)(call, back, threads);
-        });
-  m.def("lstm_forward",
-        [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes,
-           bool reverse, const std::vector<Pointer>& views) {
-          const bool wide = is_double(number);
-          const Lstm call = lstm(shape, sizes, reverse, views);
-          const nb::gil_scoped_release free;
-          (wide ? kernels.lstm_forward_double : kernels.lstm_forward_float)(call, threads);
-        });
-  m.def("lstm_backward",
-        [](const std::string& number, int threads, const Shape& shape, const Sizes& sizes,
-           bool reverse, const std::vector<Pointer>& views, const std::vector<Pointer>& gradients) {
-          const bool wide = is_double(number);
-          const Lstm call = lstm(shape, sizes, reverse, views);
-          const LstmBack back = lstm_back(gradients);
-          const nb::gil_scoped_release free;
-          (wide ? kernels.lstm_backward_double : kernels.lstm_backward_float)(call, back, threads);
-        });
+  define_forward(m, "elman_forward", kernels.elman_forward_float, kernels.elman_forward_double);
+  define_forward(m, "gru_forward", kernels.gru_forward_float, kernels.gru_forward_double);
+  define_forward(m, "lstm_forward", kernels.lstm_forward_float, kernels.lstm_forward_double);
+  define_forward(m, "linear_forward", kernels.linear_forward_float, kernels.linear_forward_double);
+  define_backward(m, "elman_backward", kernels.elman_backward_float, kernels.elman_backward_double);
+  define_backward(m, "gru_backward", kernels.gru_backward_float, kernels.gru_backward_double);
+  define_backward(m, "lstm_backward", kernels.lstm_backward_float, kernels.lstm_backward_double);
+  define_backward(m, "linear_backward", kernels.linear_backward_float, kernels.linear_backward_double);
   nb::class_<Stepper>(m, "Stepper");
-  m.def("elman_stepper", [](const std::string& number, const Shape& shape, int activation,
-                            double slope, const std::vector<Pointer>& views) {
-    Elman call = recurrence<Elman>(shape, all_steps, false, activation, slope);
-    View* to[] = {&call.U, &call.c, &call.W, &call.bias};
-    fill(to, views);
-    return std::shared_ptr<Stepper>(
-        (is_double(number) ? kernels.elman_stepper_double : kernels.elman_stepper_float)(call));
-  });
-  m.def("gru_stepper",
-        [](const std::string& number, const Shape& shape, int activation, double slope,
-           bool reset_after, bool update_keeps, const std::vector<Pointer>& views) {
-          Gru call = recurrence<Gru>(shape, all_steps, false, activation, slope);
-          call.reset_after = reset_after;
-          call.update_keeps = update_keeps;
-          View* to[] = {&call.U, &call.c, &call.W, &call.bias, &call.recurrent_bias};
-          fill(to, views);
-          return std::shared_ptr<Stepper>(
-              (is_double(number) ? kernels.gru_stepper_double : kernels.gru_stepper_float)(call));
-        });
-  m.def("lstm_stepper",
-        [](const std::string& number, const Shape& shape, const std::vector<Pointer>& views) {
-          Lstm call = recurrence<Lstm>(shape, all_steps, false);
-          View* to[] = {&call.U, &call.c, &call.W};
-          fill(to, views);
-          return std::shared_ptr<Stepper>(
-              (is_double(number) ? kernels.lstm_stepper_double : kernels.lstm_stepper_float)(call));
-        });
-  m.def("linear_stepper", [](const std::string& number, std::ptrdiff_t inputs, std::ptrdiff_t outputs,
-                             const std::vector<Pointer>& views) {
-    Elman call;
-    call.N = inputs, call.K = outputs;
-    View* to[] = {&call.V, &call.d};
-    fill(to, views);
-    return std::shared_ptr<Stepper>(
-        (is_double(number) ? kernels.linear_stepper_double : kernels.linear_stepper_float)(call));
-  });
+  define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
+  define_stepper(m, "gru_stepper", kernels.gru_stepper_float, kernels.gru_stepper_double);
+  define_stepper(m, "lstm_stepper", kernels.lstm_stepper_float, kernels.lstm_stepper_double);
+  define_stepper(m, "linear_stepper", kernels.linear_stepper_float, kernels.linear_stepper_double);
   nb::class_<StepperStack>(m, "StepperStack")
       .def(nb::init<std::vector<std::shared_ptr<Stepper>>, std::shared_ptr<Stepper>, bool,
                     std::vector<StepperStack::Note>, std::vector<nb::dict>>(),
@@ -395,23 +322,19 @@ NB_MODULE(_cpu, m) {
       .def_prop_ro("products", &StepperStack::products)
       .def("unchanged", &StepperStack::unchanged)
       .def("step", &StepperStack::step);
-  m.def("linear_forward",
-        [](const std::string& number, int threads, const Three& shape, const Sizes& sizes,
-           bool reverse, bool paired, bool gated, const std::vector<Pointer>& views) {
-          const bool wide = is_double(number);
-          const Linear call = linear(shape, sizes, reverse, paired, gated, views);
-          const nb::gil_scoped_release free;
-          (wide ? kernels.linear_forward_double : kernels.linear_forward_float)(call, threads);
-        });
-  m.def("linear_backward",
-        [](const std::string& number, int threads, const Three& shape, const Sizes& sizes,
-           bool reverse, bool paired, bool gated, const std::vector<Pointer>& views,
-           const std::vector<Pointer>& gradients) {
-          const bool wide = is_double(number);
-          const Linear call = linear(shape, sizes, reverse, paired, gated, views);
-          const LinearBack back = linear_back(gradients);
-          const nb::gil_scoped_release free;
-          (wide ? kernels.linear_backward_double : kernels.linear_backward_float)(call, back,
-                                                                                   threads);
-        });
+  m.def("elman_saved_parts", saved_parts<Elman>);
+  m.def("gru_saved_parts", saved_parts<Gru>);
+  m.def("lstm_saved_parts", saved_parts<Lstm>);
+  m.def("members", [] {
+    nb::dict members;
+    members["elman"] = Read<Elman>::names();
+    members["elman_backward"] = Read<ElmanBack>::names();
+    members["gru"] = Read<Gru>::names();
+    members["gru_backward"] = Read<GruBack>::names();
+    members["lstm"] = Read<Lstm>::names();
+    members["lstm_backward"] = Read<LstmBack>::names();
+    members["linear"] = Read<Linear>::names();
+    members["linear_backward"] = Read<LinearBack>::names();
+    return members;
+  });
 }

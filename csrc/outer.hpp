@@ -110,9 +110,9 @@ int append_states(Factor<T>* list, int count, const Call& call, const Share& sha
                    call.steps.back(call.h));
   if (old == now) return count;
   return append(list, count,
-                {at<T>(call.h0, 0, share.first + old), 1, call.h0.second, delta + old * row, row,
+                {at<T>(call.h0, share.first + old, 0), 1, call.h0.first, delta + old * row, row,
                  LANES<T>, now - old},
-                call.h0.second);
+                call.h0.first);
 }
 
 // Append the inputs of step s, of which `now` rows run.

@@ -58,7 +58,7 @@ class ReadoutBack {
 
   // The operand that takes the output gradients of step s, from row `from` on, to the states.
   Operand<T> operand(isize s, isize from, const T* panels) const {
-    return {gradient(s, from), back_.dy.second, panels, call_.K, call_.apart};
+    return {gradient(s, from), back_.dy.second, panels, call_.K, back_.dy_stride};
   }
 
   // Record that `now` sequences run in step s; the last lanes of their states go to rows from `row`.
@@ -68,7 +68,7 @@ class ReadoutBack {
     const isize back = call_.steps.back(back_.dy);
     // single rows of several steps may form one factor
     const isize deep = now == 1 ? call_.steps.back(call_.h) : call_.h.second;
-    Factor<T> next{gradient(s, 0), call_.apart, back_.dy.second, h, deep, LANES<T>, now};
+    Factor<T> next{gradient(s, 0), back_.dy_stride, back_.dy.second, h, deep, LANES<T>, now};
     count_ = append(factors_.get(), count_, next, back);
     if (rest_ == 0) return;
     T* held = memory_.get() + call_.K * width() + row * LANES<T>;

@@ -33,7 +33,7 @@ struct States {
     isize stride = 0;
     const T* before = old > 0 ? after(s - 1, stride) : nullptr;
     step(s, 0, old, before, stride);
-    step(s, old, now, at<T>(h0, 0, share.first + old), h0.second);
+    step(s, old, now, at<T>(h0, share.first + old, 0), h0.first);
   }
 
   // After step s: zero the finished rows, and copy the states of sequences that end with it.
@@ -43,7 +43,7 @@ struct States {
     isize stride;
     const T* states = after(s, stride);
     for (isize r = on; r < now; ++r)
-      std::memcpy(at<T>(last, 0, share.first + r), states + r * stride,
+      std::memcpy(at<T>(last, share.first + r, 0), states + r * stride,
                   static_cast<std::size_t>(N) * sizeof(T));
     if (h.data != nullptr) clear<T>(h, N, steps.time(s), share.first + now, share.last);
   }
@@ -70,6 +70,8 @@ struct Kept {
   isize apart() const { return parts * LANES<T>; }
   // where the numbers of a row begin
   isize scales() const { return all * apart(); }
+  // where a part begins in the numbers of a vector
+  static isize of(isize part) { return part * LANES<T>; }
   // vector v of row r starts at at(t, first) + r * row() + v * apart()
   T* at(isize t, isize b) const {
     return view.data == nullptr ? nullptr : EIGENRNN_ISA::at<T>(view, t, b);

@@ -27,8 +27,8 @@ Call one_step(Call call, const Step& step) {
   call.steps.T = 1;
   call.steps.B = step.B;
   call.x = step.x;
-  call.h0 = {step.h, 0, call.N};
-  call.last = {step.next, 0, call.N};
+  call.h0 = {step.h, call.N, 1};
+  call.last = {step.next, call.N, 1};
   return call;
 }
 
@@ -81,8 +81,8 @@ class LstmStepper final : public Stepper {
         c_(call_.c, LSTM_GATES * call.N) {}
   void run(const Step& step, int threads) const override {
     Lstm call = one_step(call_, step);
-    call.cell0 = {step.cell, 0, call.N};
-    call.last_cell = {step.next_cell, 0, call.N};
+    call.c0 = {step.cell, call.N, 1};
+    call.last_cell = {step.next_cell, call.N, 1};
     lstm_forward(call, packed_.panels, threads);
   }
 

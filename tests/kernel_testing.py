@@ -127,23 +127,25 @@ def assert_passes_with_isa(isa, *arguments):
 class SpiedKernels:
     """Calls the compiled kernels and records the arguments of a recurrence.
 
-    `views` are those of the last forward call, `gradients` those of the last backward call.
+    `call` holds those of the last forward call, `gradients` those of the last backward call, by
+    name: addresses and strides of tensors, sizes and options.
     """
 
     def __init__(self, recurrence):
         self.recurrence = recurrence
-        self.views = self.gradients = None
+        self.kernels = compiled.kernels
+        self.call = self.gradients = None
 
     def __getattr__(self, name):
-        kernel = getattr(compiled.kernels, name)
+        kernel = getattr(self.kernels, name)
 
-        def forward(*arguments):
-            self.views = arguments[-1]
-            kernel(*arguments)
+        def forward(number, threads, call):
+            self.call = call
+            kernel(number, threads, call)
 
-        def backward(*arguments):
-            self.gradients = arguments[-1]
-            kernel(*arguments)
+        def backward(number, threads, call, gradients):
+            self.gradients = gradients
+            kernel(number, threads, call, gradients)
 
         spied = {f"{self.recurrence}_forward": forward, f"{self.recurrence}_backward": backward}
         return spied.get(name, kernel)

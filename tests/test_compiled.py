@@ -14,7 +14,7 @@ from eigenrnn import GRU, RNN
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import ElmanOperands
-from eigenrnn.ops.elman.operands import plain_arguments
+from eigenrnn.ops.elman.cpu import elman_cpu
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("csrc", "src", "pyproject.toml", "README.md", "LICENSE")
@@ -135,8 +135,8 @@ def test_torch_compile_does_not_change_a_layer_with_large_states(make):
 @pytest.mark.skipif(compiled.kernels is None, reason=f"needs kernels: {compiled.unavailable()}")
 def test_the_operator_itself_reads_any_strides():
     tensors = ElmanOperands(torch.randn(5, 3, 8)[..., ::2], torch.eye(4), torch.zeros(3, 4))
-    run, options = torch.ops.eigenrnn.elman_cpu, Options("tanh")
-    found, *_ = run(*plain_arguments(tensors, options), True)
+    options = Options("tanh")
+    found = elman_cpu(tensors, options, save=True)["h"]
     tensors = tensors._replace(x=tensors.x.contiguous())
-    expected, *_ = run(*plain_arguments(tensors, options), True)
+    expected = elman_cpu(tensors, options, save=True)["h"]
     assert torch.equal(found, expected)

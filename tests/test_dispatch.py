@@ -13,13 +13,15 @@ from eigenrnn.ops import compiled, explain, use_backend
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
-from eigenrnn.ops.elman.operands import plain_arguments as elman_arguments
+from eigenrnn.ops.elman.cpu import elman_cpu
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
 from eigenrnn.ops.gru import GRUOperands, GRUOptions
-from eigenrnn.ops.gru.operands import plain_arguments as gru_arguments
+from eigenrnn.ops.gru.cpu import gru_cpu
 from eigenrnn.ops.linear import BACKENDS as LINEAR_BACKENDS
+from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
 from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
+from eigenrnn.ops.lstm.cpu import lstm_cpu
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from states import elman
 
@@ -295,12 +297,12 @@ def operator_arguments(name, dtype, other=None):
     W, h0 = W.to(other or dtype), torch.ones(1, 4).to(dtype)
     match name:
         case "elman":
-            return *elman_arguments(ElmanOperands(x, W, h0), Options()), False
+            return elman_cpu.arguments(ElmanOperands(x, W, h0), Options())
         case "gru":
-            return *gru_arguments(GRUOperands(x, W, h0), GRUOptions()), False
+            return gru_cpu.arguments(GRUOperands(x, W, h0), GRUOptions())
         case "lstm":
-            return *LSTMOperands(x, W, h0, h0), *LSTMOptions(), False
-    return *LinearOperands(x, W, h0), *LinearOptions()
+            return lstm_cpu.arguments(LSTMOperands(x, W, h0, h0), LSTMOptions())
+    return linear_cpu.arguments(LinearOperands(x, W, h0), LinearOptions())
 
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
@@ -331,9 +333,8 @@ def test_the_backward_kernel_of_the_linear_recurrence_checks_dtypes_itself():
 
 @pytest.mark.skipif(compiled.kernels is None, reason="no compiled kernels")
 def test_the_compiled_module_accepts_two_dtype_names():
-    shape, views = (1, 1, 1, 0), [(0, 0, 0)] * 16
     with pytest.raises(TypeError, match=r"expected float32 or float64, got int8"):
-        compiled.kernels.elman_forward("int8", 1, shape, (0, 1), None, False, 0, 0.0, 0.0, views)
+        compiled.kernels.elman_forward("int8", 1, {})
 
 
 def test_a_block_does_not_affect_other_threads():

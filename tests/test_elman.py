@@ -13,6 +13,7 @@ from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands, loop
 from eigenrnn.ops.elman.backward import bias_gradient
+from eigenrnn.ops.elman.loop import elman_loop
 from kernel_testing import (
     Work,
     each_direction,
@@ -315,7 +316,8 @@ each_op_case = pytest.mark.parametrize(
 @each_op_case
 def test_the_operator_passes_opcheck(name, dtype, sizes, reverse):
     x, W, h0, *bias = operands(4, 3, 2, dtype, bias=name == "modrelu")
-    arguments = *ElmanOperands(x, W, h0, *bias), *Options(name, sizes, reverse), True
+    options = Options(name, sizes, reverse)
+    arguments = elman_loop.arguments(ElmanOperands(x, W, h0, *bias), options, save=True)
     torch.library.opcheck(torch.ops.eigenrnn.elman_loop.default, arguments)
 
 
@@ -323,9 +325,10 @@ def test_the_operator_passes_opcheck(name, dtype, sizes, reverse):
 def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, reverse):
     tensors = [t.detach() for t in operands(4, 3, 2, dtype, bias=name == "modrelu")]
     inputs, options = ElmanOperands(*tensors), Options(name, sizes, reverse)
-    h, *saved = torch.ops.eigenrnn.elman_loop(*inputs, *options, True)
-    needed = [v is not None for v in inputs]
-    arguments = weights_like(h), h, *saved, *inputs, *options, needed
+    returned = elman_loop(inputs, options, save=True)
+    needed = [name for name, v in inputs._asdict().items() if v is not None]
+    grads = {"h": weights_like(returned["h"])}
+    arguments = elman_loop.backward_arguments(inputs, options, needed, grads, returned)
     torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, arguments)
 
 
@@ -501,8 +504,8 @@ def test_modrelu_of_complex_numbers_far_below_the_bias_has_exact_gradients(backe
 
 
 INSIDE = {
-    torch.ops.eigenrnn.elman_loop.default: loop.elman_loop._init_fn,
-    torch.ops.eigenrnn.elman_loop_backward.default: loop._elman_loop_backward._init_fn,
+    torch.ops.eigenrnn.elman_loop.default: loop.elman_loop.call_forward,
+    torch.ops.eigenrnn.elman_loop_backward.default: loop.elman_loop.call_backward,
 }
 
 

@@ -11,7 +11,7 @@ from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops.gru import BACKENDS, GRUOperands, GRUOptions, loop
 from eigenrnn.ops.gru import gru as public_gru
-from eigenrnn.ops.gru.operands import plain_arguments
+from eigenrnn.ops.gru.loop import gru_loop
 from kernel_testing import (
     Work,
     each_direction,
@@ -317,7 +317,7 @@ each_op_case = pytest.mark.parametrize(
 def test_the_operator_passes_opcheck(form, case, dtype, sizes, reverse):
     tensors = GRUOperands(*operands(4, 3, 2, form, case, dtype))
     options = GRUOptions(case, *FORMS[form], sizes, reverse)
-    arguments = *plain_arguments(tensors, options), True
+    arguments = gru_loop.arguments(tensors, options, save=True)
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop.default, arguments)
 
 
@@ -325,19 +325,19 @@ def test_the_operator_passes_opcheck(form, case, dtype, sizes, reverse):
 def test_the_operator_of_the_backward_pass_passes_opcheck(form, case, dtype, sizes, reverse):
     tensors = [None if t is None else t.detach() for t in operands(4, 3, 2, form, case, dtype)]
     inputs, options = GRUOperands(*tensors), GRUOptions(case, *FORMS[form], sizes, reverse)
-    h, gates = torch.ops.eigenrnn.gru_loop(*plain_arguments(inputs, options), True)
-    needed = [v is not None for v in inputs[:7]]
-    arguments = (weights_like(h), h, gates, *plain_arguments(inputs, options), needed)
+    returned = gru_loop(inputs, options, save=True)
+    needed = [name for name, v in inputs._asdict().items() if v is not None]
+    grads = {"h": weights_like(returned["h"])}
+    arguments = gru_loop.backward_arguments(inputs, options, needed, grads, returned)
     torch.library.opcheck(torch.ops.eigenrnn.gru_loop_backward.default, arguments)
 
 
 @each_form
 def test_the_operator_gives_the_same_states_without_saving_gates(form):
     tensors, options = GRUOperands(*operands(4, 3, 2, form)), GRUOptions("tanh", *FORMS[form])
-    arguments = plain_arguments(tensors, options)
-    kept, lost = (torch.ops.eigenrnn.gru_loop(*arguments, keep) for keep in (True, False))
-    assert torch.equal(kept[0], lost[0])
-    assert lost[1].shape == (1, 3, 8)
+    kept, lost = (gru_loop(tensors, options, save) for save in (True, False))
+    assert torch.equal(kept["h"], lost["h"])
+    assert lost["gates"].shape == (1, 3, 8)
 
 
 # -------------------------------------------------------------------- kinds of differentiation
@@ -436,8 +436,8 @@ def test_inference_mode_does_not_change_the_states():
 
 
 INSIDE = {
-    torch.ops.eigenrnn.gru_loop.default: loop.gru_loop._init_fn,
-    torch.ops.eigenrnn.gru_loop_backward.default: loop._gru_loop_backward._init_fn,
+    torch.ops.eigenrnn.gru_loop.default: loop.gru_loop.call_forward,
+    torch.ops.eigenrnn.gru_loop_backward.default: loop.gru_loop.call_backward,
 }
 
 

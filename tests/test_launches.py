@@ -14,10 +14,10 @@ from eigenrnn.ops.gru import loop as gru_loop
 
 OPERATORS = torch.ops.eigenrnn
 INSIDE = {
-    OPERATORS.elman_loop.default: elman_loop.elman_loop._init_fn,
-    OPERATORS.elman_loop_backward.default: elman_loop._elman_loop_backward._init_fn,
-    OPERATORS.gru_loop.default: gru_loop.gru_loop._init_fn,
-    OPERATORS.gru_loop_backward.default: gru_loop._gru_loop_backward._init_fn,
+    OPERATORS.elman_loop.default: elman_loop.elman_loop.call_forward,
+    OPERATORS.elman_loop_backward.default: elman_loop.elman_loop.call_backward,
+    OPERATORS.gru_loop.default: gru_loop.gru_loop.call_forward,
+    OPERATORS.gru_loop_backward.default: gru_loop.gru_loop.call_backward,
 }
 BEFORE = {"reset_after": False, "update_keeps": False}
 # the function, its gates, its states, its options; launches of a step forward and backward

@@ -194,7 +194,9 @@ def test_transforms_of_torch_func_use_the_reference(gated):
 def test_the_operators_are_registered_correctly(operator, gated):
     tensors = operands((4, 3, 2), gated=gated)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(operator, (*tensors, None, False, False), test_utils=checks)
+    there = getattr(torch.ops.eigenrnn, operator.name).default
+    arguments = operator.arguments(LinearOperands(*tensors), LinearOptions())
+    torch.library.opcheck(there, arguments, test_utils=checks)
 
 
 # ------------------------------------------------------------------------------ bad input

@@ -10,6 +10,7 @@ from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS, LSTMOperands, LSTMOptions
+from eigenrnn.ops.lstm.cpu import lstm_cpu
 from kernel_testing import (
     each_direction,
     each_raggedness,
@@ -284,11 +285,11 @@ def test_the_operator_passes_opcheck(name, dtype, sizes, reverse):
 def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, reverse):
     inputs = LSTMOperands(*(tensor.detach() for tensor in operands(4, 3, 2, dtype)))
     options = LSTMOptions(sizes, reverse)
-    h, *others = getattr(torch.ops.eigenrnn, name)(*inputs, *options, True)
-    results = 3
-    gradients = weights_of([h, *others[: results - 1]])
-    needed = [v is not None for v in inputs]
-    arguments = *gradients, h, *others[results - 1 :], *inputs, *options, needed
+    returned = lstm_cpu(inputs, options, save=True)
+    results = [returned[result] for result in lstm_cpu.results]
+    grads = dict(zip(lstm_cpu.results, weights_of(results), strict=True))
+    needed = [name for name, v in inputs._asdict().items() if v is not None]
+    arguments = lstm_cpu.backward_arguments(inputs, options, needed, grads, returned)
     backward = getattr(torch.ops.eigenrnn, f"{name}_backward").default
     torch.library.opcheck(backward, arguments)
 
@@ -296,9 +297,9 @@ def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, re
 @needs_kernels
 def test_the_operator_gives_the_same_states_without_saving_gates():
     tensors, options = LSTMOperands(*operands(4, 3, 2)), LSTMOptions()
-    kept, lost = (torch.ops.eigenrnn.lstm_cpu(*tensors, *options, keep) for keep in (True, False))
-    assert all(map(torch.equal, kept[:3], lost[:3]))
-    assert sum(each.numel() for each in lost[3:]) < sum(each.numel() for each in kept[3:])
+    kept, lost = (lstm_cpu(tensors, options, save) for save in (True, False))
+    assert all(torch.equal(kept[result], lost[result]) for result in lstm_cpu.results)
+    assert lost["saved"].numel() < kept["saved"].numel()
 
 
 # -------------------------------------------------------------------- kinds of differentiation

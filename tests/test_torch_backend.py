@@ -199,7 +199,7 @@ def test_a_backward_pass_frees_what_it_does_not_keep():
     tensors = operands("tanh", (3, 2, 2))
     h = elman(**tensors, nonlinearity="tanh", backend="torch")[0]
     node = h.grad_fn
-    inner = [weakref.ref(v) for v in node.results]
+    inner = [weakref.ref(v) for v in node.results.values()]
     h.sum().backward(retain_graph=True)
     h.sum().backward()
     with pytest.raises(RuntimeError, match="backward through the graph a second time"):

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.validation import check_h0
+from eigenrnn.ops.time_steps import batch_sizes_of
 
 __all__ = [
     "Lengths",
@@ -70,8 +71,7 @@ def sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, lis
     if shortest == T:
         return None, None
     lengths, order = lengths.sort(descending=True, stable=True)
-    running = lengths > torch.arange(T, device=lengths.device).unsqueeze(1)  # (T, B)
-    return order, running.sum(1).tolist()
+    return order, batch_sizes_of(lengths, T)
 
 
 def pad_packed(

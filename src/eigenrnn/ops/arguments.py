@@ -22,13 +22,13 @@ __all__ = [
     "check_dense",
     "check_dtypes",
     "check_flags",
-    "check_shapes",
     "check_tensors",
     "features_of",
     "lengths_of",
     "map_inputs",
     "map_tensors",
     "mapped_copy",
+    "mapped_inputs",
     "needs_gradient",
     "schema",
     "to_float32",
@@ -124,6 +124,15 @@ def map_inputs(
     return torch.complex(F.linear(x, U.real, real), F.linear(x, U.imag, imaginary))
 
 
+def mapped_inputs(operands: Any) -> dict[str, Tensor]:
+    """Return what changes from step to step: the mapped inputs, and the mask if there is one."""
+    inputs = {"x": map_inputs(operands.x, operands.U, operands.c)}
+    mask: Tensor | None = getattr(operands, "mask", None)
+    if mask is not None:
+        inputs["mask"] = mask
+    return inputs
+
+
 def mapped_copy(
     x: Tensor,  # (T, B, N) or (T, B, M)
     U: Tensor | None,  # (N, M)
@@ -167,18 +176,6 @@ def check_dense(name: str, tensor: Tensor) -> None:
     if tensor.is_quantized:
         raise TypeError(f"expected {name} to be a dense tensor, got one of {tensor.dtype}")
     check_memory_of([tensor])
-
-
-def check_shapes(operands: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Check the shapes of the operands that have an expected one.
-
-    Raises:
-        ValueError: If one is wrong.
-    """
-    for name, shape in shapes.items():
-        tensor: Tensor | None = getattr(operands, name)
-        if tensor is not None and tensor.shape != shape:
-            raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
 
 
 def check_flags(**flags: object) -> None:

@@ -2,9 +2,9 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +12,9 @@ from torch import Tensor
 
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.arguments import to_float32
-from eigenrnn.ops.autograd import Gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import Backend, Call
+from eigenrnn.ops.operators import Named, Operator
+from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.tracing import has_memory
 
 try:
@@ -33,25 +34,23 @@ else:
 
 __all__ = [
     "CompiledBackend",
-    "Kernels",
     "activation",
     "address",
-    "empty_buffer",
+    "compiled_operator",
     "empty_like_steps",
-    "gradient_buffers",
+    "empty_states",
+    "kernel_arguments",
+    "kernel_options",
     "kernels",
     "linear_stepper",
     "number_type",
-    "pointer",
-    "register_operator",
-    "row_pointer",
     "rows",
     "saved_buffer",
     "unavailable",
+    "views",
     "warn_if_unavailable",
 ]
 
-_ACTIVATIONS = ("identity", "tanh", "relu", "elu", "leaky_relu", "modrelu", "modrelu_paired")
 _NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
 _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages do not help them
 
@@ -108,110 +107,145 @@ class CompiledBackend(Backend):
         """Run on float32, float64 or complex operands."""
 
 
-class Kernels(NamedTuple):
-    """What calls the kernels of a recurrence.
-
-    Args:
-        forward: Takes the operands, the options and whether to save what gradients need. Returns
-            the results, all states first, and then what it saved.
-        backward: Takes the gradients of the results, all states, what was saved, the operands,
-            the options, and for each operand whether its gradient is needed. Returns the needed
-            gradients.
-        allocate: Takes what `forward` takes; returns what it returns, uninitialised.
-        definition: The recurrence in differentiable operations, as for `register_gradients`.
-        results: The number of results.
-        saved: The number of saved tensors; one that is not needed may be None.
-        prepare: Changes gradients, operands and what is needed before a backward pass; optional.
-    """
-
-    forward: Callable[[Any, Any, bool], tuple[Any, ...]]
-    backward: Callable[..., list[Tensor]]
-    allocate: Callable[[Any, Any, bool], tuple[Any, ...]]
-    definition: Callable[[Any, Any], Gradients]
-    results: int
-    saved: int
-    prepare: Callable[[Gradients, Any, Sequence[bool]], Any] | None = None
+_Allocate = Callable[[Any, Any, bool], Named]
 
 
-def register_operator(
+def compiled_operator(
     name: str,
-    kernels_: Kernels,
-    schema: str,
-    records: Callable[[Sequence[Any]], tuple[Any, Any]],
-    flatten: Callable[[Any, Any], Sequence[Any]] | None = None,
-    operands: int | None = None,
-    saved: int | None = None,
-) -> Any:
-    """Register a torch operator that calls kernels, its backward pass and its gradients.
+    recurrence: Recurrence,
+    allocate: _Allocate,
+    *,
+    saved: Sequence[str],
+    without: Collection[str] = (),
+    prepare: Callable[..., Any] | None = None,
+) -> Operator:
+    """Return the operator that calls the kernels of a recurrence with matrices.
 
     Args:
         name: The name of the operator.
-        kernels_: What it calls.
-        schema: The arguments of the operator.
-        records: Returns the operands and the options from the arguments.
-        flatten: Returns the arguments from the operands and the options; by default all fields.
-        operands: The number of operands that it takes; by default all.
-        saved: The number of saved tensors that it returns; by default all. The others are unused.
+        recurrence: The recurrence; its kernels are ``<name>_forward`` and ``<name>_backward``.
+        allocate: Takes the operands, the options and whether a backward pass follows. Returns the
+            results and what is saved, uninitialised. The kernels leave out those without elements.
+        saved: As for `Operator`.
+        without: As for `Operator`.
+        prepare: As for `Operator`.
     """
-    results, saved = kernels_.results, kernels_.saved if saved is None else saved
-    tensors, unused = results + 1 + saved, [None] * (kernels_.saved - saved)
 
-    def forward(*arguments: Any) -> tuple[Any, ...]:
-        return kernels_.forward(*records(arguments), arguments[-1])[: results + saved]
+    def forward(operands: Any, options: Any, save: bool) -> Named:
+        operands = _with_rows(operands)
+        tensors = allocate(operands, options, save)
+        run = getattr(kernels, f"{recurrence.name}_forward")
+        run(*kernel_arguments(operands, options, tensors))
+        return tensors
 
-    def fake_forward(*arguments: Any) -> tuple[Any, ...]:
-        return kernels_.allocate(*records(arguments), arguments[-1])[: results + saved]
-
-    def backward(*arguments: Any) -> list[Tensor]:
-        given, record = (*arguments[:tensors], *unused), records(arguments[tensors:])
-        return kernels_.backward(*given, *record, arguments[-1])
-
-    def fake_backward(*arguments: Any) -> list[Tensor]:
-        found = gradient_buffers(
-            records(arguments[tensors:])[0], arguments[results], arguments[-1]
-        )
-        return [gradient for gradient in found if gradient is not None]
-
-    returned = ", ".join(["Tensor"] * (results + saved))
-    operator = torch.library.custom_op(
-        f"eigenrnn::{name}",
-        forward,
-        mutates_args=(),
-        schema=f"({schema}, bool save) -> ({returned})",
-    )
-    operator.register_fake(fake_forward)
-    given = [f"Tensor? g{i}" for i in range(results)]
-    given += ["Tensor h", *(f"Tensor saved{i}" for i in range(saved))]
-    backward_operator = torch.library.custom_op(
-        f"eigenrnn::{name}_backward",
-        backward,
-        mutates_args=(),
-        schema=f"({', '.join(given)}, {schema}, bool[] needed) -> Tensor[]",
-    )
-    backward_operator.register_fake(fake_backward)
-    run = from_operator(backward_operator, flatten)
-
-    def prepared(
-        grads: Gradients,
-        kept: Sequence[Tensor],
-        operands_: Any,
+    def backward(
+        operands: Any,
         options: Any,
-        needed: Sequence[bool],
-    ) -> Gradients:
-        if kernels_.prepare is not None:
-            grads, operands_, needed = kernels_.prepare(grads, operands_, needed)
-        return run(grads, kept, operands_, options, needed)
+        needed: Collection[str],
+        grads: Named,
+        kept: Mapping[str, Tensor],
+    ) -> Named:
+        # without U the gradients do not depend on x
+        operands = _with_rows(operands, unread=() if operands.U is not None else ("x",))
+        gradients = gradient_buffers(operands, needed, kept[recurrence.all_states])
+        # those of outputs are read with any strides
+        read = {result: g if result == "y" else rows(g) for result, g in grads.items()}
+        number_type(operands.W, *read.values(), *kept.values())
+        passed = views({f"d{result}": g for result, g in read.items()})
+        dy = read.get("y")
+        if dy is not None:
+            passed["dy_stride"] = dy.stride(2)
+        for operand, gradient in gradients.items():
+            if operand == "d" and dy is not None:  # the kernels leave this sum to torch
+                torch.sum(dy, (0, 1), out=gradient)
+            elif operand in ("W", "U"):  # they write these transposed
+                passed[f"d{operand}"] = pointer(gradient.T)
+            else:
+                passed[f"d{operand}"] = pointer(gradient)
+        run = getattr(kernels, f"{recurrence.name}_backward")
+        run(*kernel_arguments(operands, options, kept), passed)
+        return gradients
 
-    register_gradients(operator, records, kernels_.definition, results, prepared, operands)
-    return operator
+    return Operator(
+        name,
+        recurrence,
+        forward=forward,
+        allocate=allocate,
+        backward=backward,
+        saved=saved,
+        without=without,
+        allocate_gradients=gradient_buffers,
+        prepare=prepare,
+    )
 
 
-def activation(name: str, bias: Tensor | None) -> tuple[int, float]:  # index in csrc, slope
-    """Return the index of a nonlinearity in csrc; modReLU without a bias is the identity."""
-    if name.startswith("modrelu"):
-        name = "identity" if bias is None else name
-    slope = LEAKY_SLOPES.get(name, 0.0)
-    return _ACTIVATIONS.index("leaky_relu" if name in LEAKY_SLOPES else name), slope
+def kernel_arguments(
+    operands: Any, options: Any, tensors: Named
+) -> tuple[str, int, dict[str, Any]]:
+    """Return the arguments that both kernels of a recurrence with matrices share.
+
+    They hold addresses, so all tensors must outlive the call.
+
+    Args:
+        operands: The tensors of the call; all rows but those of matrices are contiguous.
+        options: Its options.
+        tensors: The results and what is saved. Those without elements are left out.
+    """
+    named = operands._asdict()
+    T, B, M = operands.x.shape
+    call = kernel_options(options, named.get("bias"))
+    call["T"] = T
+    call["B"] = B
+    call["N"] = operands.h0.shape[1]
+    if operands.U is not None:
+        call["M"] = M
+    if named.get("V") is not None:
+        call["K"] = named["V"].shape[0]
+    call |= views(named)
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.numel():
+            call[name] = pointer(tensor)
+    named.pop("mask", None)  # which has bytes
+    return number_type(*named.values()), torch.get_num_threads(), call
+
+
+def kernel_options(options: Any, bias: Tensor | None = None) -> dict[str, Any]:
+    """Return the options of a call as the kernels name them; a missing h means `last_only`."""
+    given = options._asdict()
+    del given["last_only"]
+    sizes = given.pop("batch_sizes")
+    if sizes is not None:
+        given["batch_sizes"] = list(sizes)
+    if "nonlinearity" in given:
+        given |= activation(given["nonlinearity"], bias)
+    return given
+
+
+def activation(name: str, bias: Tensor | None) -> dict[str, Any]:
+    """Return a nonlinearity as the kernels name it; modReLU without a bias is the identity."""
+    if name in LEAKY_SLOPES:
+        return {"nonlinearity": "leaky_relu", "slope": LEAKY_SLOPES[name]}
+    if name.startswith("modrelu") and bias is None:
+        name = "identity"
+    return {"nonlinearity": name}
+
+
+def views(tensors: Named) -> dict[str, Any]:
+    """Return the addresses and strides of the tensors that are not None."""
+    return {name: pointer(tensor) for name, tensor in tensors.items() if tensor is not None}
+
+
+def _with_rows(operands: Any, unread: Collection[str] = ()) -> Any:
+    """Return the operands with contiguous rows; the kernels read matrices with any strides."""
+    kept = ("W", "U", "V", *unread)
+    changed: dict[str, Tensor | None] = {}
+    for name, tensor in zip(operands._fields, operands, strict=True):
+        if tensor is None or name in kept:
+            continue
+        contiguous = rows(tensor)
+        if contiguous is not tensor:
+            changed[name] = contiguous
+    return operands._replace(**changed) if changed else operands
 
 
 def number_type(*tensors: Tensor | None, takes_complex: bool = False) -> str:
@@ -273,24 +307,21 @@ def rows(tensor: Tensor | None) -> Tensor | None:
 
 def gradient_buffers(
     operands: Any,
+    needed: Collection[str],
     h: Tensor,  # (T, B, N)
-    needed: Sequence[bool],
-) -> list[Tensor | None]:
-    """Allocate the needed gradients as the kernels write them; the others are None.
-
-    Those of the last operands may be missing from `needed`.
-    """
-
-    def buffer(name: str, tensor: Tensor) -> Tensor:
+) -> dict[str, Tensor]:
+    """Allocate the needed gradients as the kernels write them."""
+    gradients: dict[str, Tensor] = {}
+    for name in needed:
+        tensor: Tensor = getattr(operands, name)
         if name == "x":
-            return empty_like_steps(h if operands.U is None else tensor, tensor.shape[2])
-        if name in ("W", "U"):
-            return tensor.new_empty(tensor.shape[::-1]).T
-        return tensor.new_empty(tensor.shape)
-
-    padded = [*needed, *[False] * (len(operands) - len(needed))]
-    fields = zip(operands._fields, operands, padded, strict=True)
-    return [buffer(name, tensor) if is_needed else None for name, tensor, is_needed in fields]
+            like = h if operands.U is None else tensor
+            gradients[name] = empty_like_steps(like, tensor.shape[2])
+        elif name in ("W", "U"):
+            gradients[name] = tensor.new_empty(tensor.shape[::-1]).T
+        else:
+            gradients[name] = tensor.new_empty(tensor.shape)
+    return gradients
 
 
 def address(tensor: Tensor) -> int:
@@ -308,33 +339,36 @@ def address(tensor: Tensor) -> int:
     return tensor.data_ptr()
 
 
-def pointer(tensor: Tensor | None) -> tuple[int, int, int]:
-    """Return the address and the first two strides; a missing tensor has address 0."""
-    if tensor is None:
-        return 0, 0, 0
-    if tensor.dim() == 1:
-        return address(tensor), 0, 0
+def pointer(tensor: Tensor) -> tuple[int, int, int]:
+    """Return the address and the first two strides; one that a tensor lacks is zero."""
     strides = tensor.stride()
+    if len(strides) == 1:
+        return address(tensor), 0, 0
     return address(tensor), strides[0], strides[1]
 
 
-def row_pointer(tensor: Tensor | None) -> tuple[int, int, int]:  # (B, N)
-    """Return the address and the strides of one step of states."""
-    return (0, 0, 0) if tensor is None else (address(tensor), 0, tensor.stride(0))
+def empty_states(operands: Any, options: Any) -> Tensor:  # (T, B, N) or (0, B, N)
+    """Allocate all states with the layout of the inputs; with `last_only` there are none."""
+    B, N = operands.h0.shape
+    if options.last_only:
+        return operands.W.new_empty(0, B, N)
+    return empty_like_steps(operands.x, N, operands.W)
 
 
 def saved_buffer(
-    steps: Tensor,  # (T, B, any)
-    W: Tensor,  # (any, N)
-    parts: int,
-    norms: int = 0,
+    recurrence: Recurrence, operands: Any, options: Any, save: bool
 ) -> Tensor:  # (T, B, numbers)
     """Return a buffer for what a backward pass needs of each step and sequence.
 
     It holds several numbers per unit and one per LayerNorm. The numbers of one vector of units are
     stored side by side, each padded to a whole vector.
     """
-    (T, B, _), N = steps.shape, W.shape[1]
+    T, B = operands.x.shape[:2]
+    N, W = operands.h0.shape[1], operands.W
+    if not save:
+        return W.new_empty(T, B, 0)
+    parts = len(recurrence.saved_parts(operands, options))
+    norms = 0 if getattr(operands, "gain", None) is None else recurrence.gates
     lanes = kernels.vector_bytes // W.dtype.itemsize
     vectors = (N + lanes - 1) // lanes * parts + (norms + lanes - 1) // lanes
     return empty_buffer(W, T, B, vectors * lanes)
@@ -345,5 +379,6 @@ def linear_stepper(
     d: Tensor | None,  # (K,)
 ) -> Any:
     """Return the linear map of a head with packed weights, the last part of a `StepperStack`."""
-    views = [pointer(V), pointer(rows(d))]
-    return kernels.linear_stepper(number_type(V, d), V.shape[1], V.shape[0], views)
+    weights = {"V": V, "d": rows(d)}
+    call = {"K": V.shape[0], "N": V.shape[1]} | views(weights)
+    return kernels.linear_stepper(number_type(*weights.values()), call)

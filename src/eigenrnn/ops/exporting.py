@@ -1,12 +1,13 @@
 """Recurrences as `torch.export` and ONNX record them: one step, scanned over time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import map_tensors
+from eigenrnn.ops.time_steps import Step, running
 from eigenrnn.torch_internals import record_scan
 from eigenrnn.tracing import is_exporting_to_onnx
 
@@ -15,9 +16,6 @@ __all__ = ["exported_operands", "onnx_operator", "onnx_supports", "scan_steps"]
 _OPSET = 14  # the version of ONNX's RNN, GRU and LSTM that all later opsets also read
 
 _Operands = TypeVar("_Operands", bound=Any)
-
-Step = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Any], tuple[Tensor, ...]]
-"""The new states from the old ones, the inputs of the time step, and the weights."""
 
 
 def exported_operands(operands: _Operands) -> _Operands:
@@ -32,53 +30,55 @@ def exported_operands(operands: _Operands) -> _Operands:
 
 def scan_steps(
     step: Step,
-    states: Sequence[Tensor],  # each (B, N)
-    inputs: Sequence[Tensor],  # each (T, B, .)
-    weights: Any,
+    states: Mapping[str, Tensor],  # each (B, N)
+    inputs: Mapping[str, Tensor],  # each (T, B, .)
+    operands: Any,
     lengths: Tensor | None = None,  # (B,)
     reverse: bool = False,
-) -> tuple[Tensor, list[Tensor]]:  # (T, B, N), each (B, N)
-    """Apply a step at every time step; return the first state of all steps, and the last states.
+) -> tuple[Tensor, Mapping[str, Tensor]]:  # (T, B, N), each (B, N)
+    """Apply a step at every time step; return the states h of all steps, and the last states.
 
-    The number of time steps may be unknown until the exported program runs. Past the end of a
-    sequence the state is zero, as in the backends, and the last states are those at its end.
+    This is `run_steps` for exported programs, whose number of time steps may be unknown until they
+    run. Past the end of a sequence the state is zero, and the last states are those at its end.
 
     Args:
         step: The time step.
         states: The initial states.
         inputs: The inputs of all time steps.
-        weights: Further operands of the step, a named tuple.
+        operands: What is the same at every time step; its other fields are None.
         lengths: The number of time steps of each sequence; all of them by default.
         reverse: Whether to run from each sequence's last step to its first.
     """
-    T = inputs[0].shape[0]
+    x = inputs["x"]
     if lengths is not None:
-        steps = torch.arange(T, device=lengths.device).unsqueeze(1)
-        inputs = [(steps < lengths).unsqueeze(2), *inputs]  # (T, B, 1)
-    n, m = len(states), len(states) + len(inputs)
+        inputs = {**inputs, "running": running(lengths, x)}  # (T, B, 1)
+    constant = {name: each for name, each in operands._asdict().items() if each is not None}
 
     def body(*leaves: Tensor) -> list[Tensor]:
-        before, now, given = leaves[:n], leaves[n:m], iter(leaves[m:])
-        operands = weights._make([None if each is None else next(given) for each in weights])
+        # scan passes all tensors one by one; after them may come a size
+        remaining = iter(leaves)
+        before = dict(zip(states, remaining, strict=False))
+        now = dict(zip(inputs, remaining, strict=False))
+        given = dict(zip(constant, remaining, strict=False))
+        after = step(before, now, operands._replace(**given))
+        h = after["h0"]
         if lengths is None:
-            after = step(before, now, operands)
-            return [*after, after[0].clone()]  # scan wants outputs that share no memory
-        running, *now = now
-        after = step(before, tuple(now), operands)
-        kept = [torch.where(running, new, old) for new, old in zip(after, before, strict=True)]
-        return [*kept, torch.where(running, after[0], 0)]
+            return [*after.values(), h.clone()]  # scan wants outputs that share no memory
+        runs = now["running"]
+        kept = [torch.where(runs, after[name], before[name]) for name in states]
+        return [*kept, torch.where(runs, h, 0)]
 
-    tensors = tuple(each for each in weights if each is not None)
+    T, tensors = x.shape[0], tuple(constant.values())
     if _is_one(T):  # a time step alone needs no operator that loops
-        *last, h = body(*states, *(each[0] for each in inputs), *tensors)
-        return h.unsqueeze(0), last
-    contiguous = [each.contiguous() for each in states]  # as the new states are
-    ordered = [each.flip(0) for each in inputs] if reverse else list(inputs)
+        *last, h = body(*states.values(), *[each[0] for each in inputs.values()], *tensors)
+        return h.unsqueeze(0), dict(zip(states, last, strict=True))
+    contiguous = [each.contiguous() for each in states.values()]  # as the new states are
+    ordered = [each.flip(0) if reverse else each for each in inputs.values()]
     # AOTInductor reads the batch size from the operands of the scan
-    batch = states[0].shape[0]
+    batch = x.shape[1]
     symbols = (batch,) if isinstance(batch, torch.SymInt) and not is_exporting_to_onnx() else ()
     *last, h = record_scan(body, contiguous, ordered, (*tensors, *symbols))
-    return h.flip(0) if reverse else h, last
+    return h.flip(0) if reverse else h, dict(zip(states, last, strict=True))
 
 
 def onnx_supports(

@@ -42,16 +42,15 @@ def apply_layer_norm(
 def apply_zoneout(
     h_new: Tensor,  # (B, N)
     h: Tensor,  # (B, N)
-    mask: Tensor | None,  # (T, B, N), bool
+    mask: Tensor | None,  # (B, N), bool
     rate: float,
-    t: int,
 ) -> Tensor:  # (B, N)
-    """Return the state after zoneout: masked units keep their previous state at step t.
+    """Return the state after zoneout: masked units keep their previous state.
 
     A rate gives the mean over all masks.
     """
     if mask is not None:
-        return torch.where(mask[t, : len(h)], h, h_new)
+        return torch.where(mask, h, h_new)
     return rate * h + (1 - rate) * h_new if rate else h_new
 
 

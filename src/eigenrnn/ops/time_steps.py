@@ -1,22 +1,96 @@
-"""Time steps of a batch of sequences of different lengths, sorted as in `PackedSequence`."""
+"""Time steps of a batch of sequences of different lengths, sorted as in `PackedSequence`.
 
-from collections.abc import Sequence
+Batch sizes are the numbers of sequences that run at each step; None stands for the whole batch.
+Everything in Python that depends on them is here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 __all__ = [
+    "Step",
+    "batch_sizes_of",
     "first_steps",
     "last_steps",
+    "outer",
+    "packed_rows",
     "previous_rows",
     "previous_state",
+    "run_steps",
     "running",
+    "sizes_of_steps",
     "split_steps",
     "states_and_last",
     "weight_gradient",
     "without_padding",
     "zero_padding",
 ]
+
+
+Step = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Any], Mapping[str, Tensor]]
+"""The new states from the old ones, the inputs of the time step, and the constant operands.
+
+States have the names of the initial states, such as ``"h0"``.
+"""
+
+
+def batch_sizes_of(
+    lengths: Tensor,  # (B,)
+    T: int,
+) -> list[int]:
+    """Return the batch sizes of sequences with these lengths."""
+    return _runs(lengths, T, len(lengths), lengths.device).sum(1).tolist()
+
+
+def sizes_of_steps(batch_sizes: Sequence[int] | None, T: int, B: int) -> Sequence[int]:
+    """Return the batch sizes, those of the whole batch included."""
+    return [B] * T if batch_sizes is None else batch_sizes
+
+
+def run_steps(
+    step: Step,
+    states: Mapping[str, Tensor],  # each (B, N)
+    inputs: Mapping[str, Tensor],  # each (T, B, .)
+    operands: Any,
+    batch_sizes: Sequence[int] | None,
+    reverse: bool,
+) -> tuple[Tensor, Mapping[str, Tensor]]:  # (T, B, N), each (B, N)
+    """Apply a step to the running sequences of every time step, in differentiable operations.
+
+    Args:
+        step: The time step.
+        states: The initial states.
+        inputs: The inputs of all time steps.
+        operands: What is the same at every time step.
+        batch_sizes: The batch sizes.
+        reverse: Whether to run from each sequence's last step to its first.
+    Returns:
+        The states h of all steps, zero past the end of a sequence, and the last of each state.
+    """
+    T, B = inputs["x"].shape[:2]
+    sizes = sizes_of_steps(batch_sizes, T, B)
+    # indexing would allocate a gradient of the size of the inputs at every step
+    steps = {name: tensor.unbind() for name, tensor in inputs.items()}
+    hs: list[Tensor] = []
+    for t in reversed(range(T)) if reverse else range(T):
+        n = sizes[t]
+        before = {name: state[:n] for name, state in states.items()}
+        now = {name: each[t][:n] for name, each in steps.items()}
+        after = step(before, now, operands)
+        h = after["h0"]
+        if n < B:
+            # a finished sequence keeps its states; one that has not begun keeps the initial ones
+            waiting = {name: state[n:] for name, state in states.items()}
+            h = torch.cat([h, torch.zeros_like(waiting["h0"])])
+            after = {name: torch.cat([state, waiting[name]]) for name, state in after.items()}
+        hs.append(h)
+        states = after
+    if reverse:
+        hs.reverse()
+    return torch.stack(hs), states
 
 
 def split_steps(
@@ -77,10 +151,26 @@ def running(
 ) -> Tensor:  # (T, B, 1)
     """Return whether each sequence runs at each step; exported calls pass a tensor of lengths."""
     T, B = steps.shape[:2]
+    return _runs(sizes, T, B, steps.device).unsqueeze(2)
+
+
+def _runs(sizes: Sequence[int] | Tensor, T: int, B: int, device: torch.device) -> Tensor:  # (T, B)
+    """Return whether each sequence runs at each step, from batch sizes or a tensor of lengths."""
     if isinstance(sizes, Tensor):
-        return (torch.arange(T, device=steps.device).unsqueeze(1) < sizes).unsqueeze(2)
-    counts = torch.tensor(sizes, device=steps.device).unsqueeze(1)
-    return (counts > torch.arange(B, device=steps.device)).unsqueeze(2)
+        return torch.arange(T, device=device).unsqueeze(1) < sizes
+    return torch.tensor(sizes, device=device).unsqueeze(1) > torch.arange(B, device=device)
+
+
+def packed_rows(
+    batch_sizes: Sequence[int], B: int, reverse: bool, device: torch.device
+) -> Tensor:  # (sum of batch sizes,)
+    """Return the rows t B + b of all running sequences, in the order in which they are read."""
+    # on the processor, whose sizes are known without waiting for a device
+    runs = _runs(batch_sizes, len(batch_sizes), B, torch.device("cpu"))
+    t, b = runs.nonzero(as_tuple=True)
+    if reverse:
+        t = runs.sum(0)[b] - 1 - t
+    return (t * B + b).to(device, non_blocking=True)
 
 
 def without_padding(
@@ -122,10 +212,9 @@ def last_steps(
     """Gather the last time step of each sequence."""
     if batch_sizes is None:
         return h[-1]
-    sizes = torch.tensor(batch_sizes, device=h.device)
-    rows = torch.arange(h.shape[1], device=h.device)
-    last = (sizes.unsqueeze(1) > rows).sum(0) - 1  # (B,)
-    return h[last, rows]
+    T, B = h.shape[:2]
+    last = _runs(batch_sizes, T, B, h.device).sum(0) - 1  # (B,)
+    return h[last, torch.arange(B, device=h.device)]
 
 
 def states_and_last(
@@ -150,3 +239,11 @@ def weight_gradient(
     grad = first.T @ h0.conj_physical()
     rows, (K, N) = later.shape[0] * later.shape[1], grad.shape
     return torch.addmm(grad, later.reshape(rows, K).T, earlier.reshape(rows, N).conj_physical())
+
+
+def outer(
+    a: Tensor,  # (T, B, K)
+    b: Tensor,  # (T, B, M)
+) -> Tensor:  # (K, M)
+    """Return the sum of the outer products of all steps and sequences."""
+    return a.flatten(0, 1).T @ b.flatten(0, 1)

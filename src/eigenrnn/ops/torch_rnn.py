@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import needs_gradient
-from eigenrnn.ops.autograd import Gradients, differentiable_gradients
+from eigenrnn.ops.arguments import map_tensors, needs_gradient
 from eigenrnn.ops.dispatch import REAL, Backend, Call
+from eigenrnn.ops.operators import Named, differentiable_gradients
+from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.time_steps import packed_rows
 from eigenrnn.torch_internals import graph_is_kept
 from eigenrnn.tracing import is_batched
 
@@ -29,6 +31,9 @@ class TorchBackend(Backend):
     name = "torch"
     description = "torch's own RNN kernels, those of cuDNN on NVIDIA GPUs"
     dtypes = REAL
+
+    recurrence: Recurrence
+    """What it computes."""
 
     nonlinearities: frozenset[str] = frozenset({"tanh"})
     """The nonlinearities for which torch has kernels."""
@@ -55,19 +60,16 @@ class TorchBackend(Backend):
 
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         if not (operands.x.numel() and operands.h0.numel()):  # cuDNN takes no empty tensors
-            return self.definition(operands, options)
+            results = self.recurrence.define(operands, options).values()
+            return tuple(result for result in results if result is not None)
         if not needs_gradient(operands):
             with full_precision(operands.x):
                 return self.evaluate(operands, options, train=False)
-        return _Recorded.apply(self, type(operands), options, *operands)
+        return _Recorded.apply(self, options, *operands)
 
     @abstractmethod
     def evaluate(self, operands: Any, options: Any, *, train: bool) -> tuple[Tensor, ...]:
         """Return the results of torch's function."""
-
-    @abstractmethod
-    def definition(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
-        """Return the results of the reference implementation."""
 
 
 class _Recorded(torch.autograd.Function):
@@ -78,41 +80,48 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, backend: TorchBackend, record: Any, options: Any, *operands: Any
+        ctx: Any, backend: TorchBackend, options: Any, *operands: Any
     ) -> tuple[Tensor, ...]:
-        needed = ctx.needs_input_grad[3:]
-        leaves = [
-            None if v is None else v.detach().requires_grad_(is_needed)
-            for v, is_needed in zip(operands, needed, strict=True)
+        recurrence = backend.recurrence
+        _, _, *flags = ctx.needs_input_grad
+        ctx.needed = [
+            name for name, flag in zip(recurrence.operands._fields, flags, strict=True) if flag
         ]
-        with torch.enable_grad(), full_precision(operands[0]):
-            results = backend.evaluate(record(*leaves), options, train=True)
-        ctx.backend, ctx.record, ctx.options = backend, record, options
-        ctx.leaves, ctx.results = leaves, results
+        given = recurrence.operands(*operands)
+        leaves = map_tensors(torch.Tensor.detach, given)
+        for name in ctx.needed:
+            getattr(leaves, name).requires_grad_()
+        with torch.enable_grad(), full_precision(given.x):
+            results = backend.evaluate(leaves, options, train=True)
+        ctx.recurrence = recurrence
+        ctx.options = options
+        ctx.leaves = leaves
+        # torch evaluates no head, the last result of some recurrences
+        ctx.results = dict(zip(recurrence.results, results, strict=False))
         ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
         ctx.save_for_backward(*operands)
         return tuple(result.detach() for result in results)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Gradients:
-        needed = ctx.needs_input_grad[3:]
-        used = [(r, g) for r, g in zip(ctx.results, grads, strict=True) if g is not None]
-        if not used:
-            return (None,) * len(ctx.needs_input_grad)
-        if torch.is_grad_enabled() or is_batched(*grads):
-            operands = ctx.record(*ctx.saved_tensors)
-            definition = ctx.backend.definition
-            found = differentiable_gradients(definition, grads, operands, ctx.options, needed)
-            return None, None, None, *found
-        inputs = [v for v, is_needed in zip(ctx.leaves, needed, strict=True) if is_needed]
-        with full_precision(ctx.results[0]):
-            given = torch.autograd.grad(
-                *([result for result, _ in used], inputs, [g for _, g in used]),
-                retain_graph=graph_is_kept(),
-                allow_unused=True,
-            )
-        remaining = iter(given)
-        return None, None, None, *(next(remaining) if is_needed else None for is_needed in needed)
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        recurrence: Recurrence = ctx.recurrence
+        named = dict(zip(ctx.results, gradients, strict=True))
+        grads = {name: gradient for name, gradient in named.items() if gradient is not None}
+        found: Named = {}
+        if grads and (torch.is_grad_enabled() or is_batched(*grads.values())):
+            operands = recurrence.operands(*ctx.saved_tensors)
+            found = differentiable_gradients(recurrence, operands, ctx.options, ctx.needed, grads)
+        elif grads:
+            with full_precision(ctx.leaves.x):
+                of_needed = torch.autograd.grad(
+                    outputs=[ctx.results[name] for name in grads],
+                    inputs=[getattr(ctx.leaves, name) for name in ctx.needed],
+                    grad_outputs=list(grads.values()),
+                    retain_graph=graph_is_kept(),
+                    allow_unused=True,
+                )
+            found = dict(zip(ctx.needed, of_needed, strict=True))
+        return None, None, *(found.get(name) for name in recurrence.operands._fields)
 
 
 @contextmanager
@@ -143,7 +152,11 @@ def evaluate(
     name: str,
     x: Tensor,  # (T, B, G N) or (T, B, M)
     states: Sequence[Tensor],  # each (B, N)
-    weights: tuple[Tensor | None, Tensor, Tensor | None, Tensor | None],
+    *,
+    W: Tensor,  # (G N, N)
+    U: Tensor | None,  # (G N, M)
+    c: Tensor | None,  # (G N,)
+    recurrent_bias: Tensor | None = None,  # (G N,)
     options: Any,
     train: bool,
 ) -> tuple[Tensor, ...]:  # (T, B, N), and the last of each of the states
@@ -153,16 +166,21 @@ def evaluate(
         name: The name of the function, such as `gru`.
         x: The inputs.
         states: The initial states.
-        weights: The input map, or None if x is already mapped; the recurrent matrices; the bias
-            of the inputs and that of the recurrent products, or None.
+        W: The recurrent matrices.
+        U: The input map, or None if x is already mapped.
+        c: The bias of the inputs.
+        recurrent_bias: The bias of the recurrent products.
         options: The options of the call.
         train: Whether a backward pass follows.
     """
-    given, W, b, recurrent_b = weights
-    U = torch.eye(len(W), dtype=W.dtype, device=W.device) if given is None else given
-    biases, function = _biases(b, recurrent_b, W), getattr(torch, name)
+    input_map = torch.eye(len(W), dtype=W.dtype, device=W.device) if U is None else U
+    function = getattr(torch, name)
+    biases: list[Tensor] = []
+    if c is not None or recurrent_bias is not None:  # torch takes both or none
+        zero = W.new_zeros(len(W))
+        biases = [zero if bias is None else bias for bias in (c, recurrent_bias)]
     # cuDNN reads one block of memory; torch would copy weights that are not in one, and warn
-    parts = [U, W, *biases]
+    parts = [input_map, W, *biases]
     block = torch.cat([part.reshape(-1) for part in parts]).split([p.numel() for p in parts])
     parameters = [one.view(part.shape) for one, part in zip(block, parts, strict=True)]
     hx = [state.contiguous().unsqueeze(0) for state in states]
@@ -172,29 +190,10 @@ def evaluate(
         steps = x.flip(0) if options.reverse else x
         h, *last = function(steps, initial, *rest, False)
         return h.flip(0) if options.reverse else h, *(state.squeeze(0) for state in last)
-    sizes = torch.tensor([n for n in options.batch_sizes if n], device="cpu")
+    sizes = [n for n in options.batch_sizes if n]
     (T, B, M), N = x.shape, states[0].shape[1]
-    at = _packed_rows(sizes, B, options.reverse).to(x.device, non_blocking=True)
-    data, *last = function(x.reshape(T * B, M).index_select(0, at), sizes, initial, *rest)
+    at = packed_rows(sizes, B, options.reverse, x.device)
+    packed = x.reshape(T * B, M).index_select(0, at)
+    data, *last = function(packed, torch.tensor(sizes, device="cpu"), initial, *rest)
     h = x.new_zeros(T * B, N).index_copy(0, at, data)
     return h.view(T, B, N), *(state.squeeze(0) for state in last)
-
-
-def _biases(b: Tensor | None, recurrent_b: Tensor | None, W: Tensor) -> list[Tensor]:
-    """Return both biases, or none; torch takes no single one."""
-    if b is None and recurrent_b is None:
-        return []
-    return [W.new_zeros(len(W)) if one is None else one for one in (b, recurrent_b)]
-
-
-def _packed_rows(
-    sizes: Tensor,  # (T,)
-    B: int,
-    reverse: bool,
-) -> Tensor:  # (sum of sizes,)
-    """Return the rows t B + b of all running sequences, in the order in which they are read."""
-    runs = sizes.unsqueeze(1) > torch.arange(B, device="cpu")
-    t, b = runs.nonzero(as_tuple=True)
-    if reverse:
-        t = runs.sum(0)[b] - 1 - t
-    return t * B + b

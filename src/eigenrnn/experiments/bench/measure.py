@@ -25,8 +25,8 @@ from eigenrnn.experiments.bench.layers import (
 from eigenrnn.layers import RNN
 from eigenrnn.ops import compiled
 from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.compiled import kernel_arguments
 from eigenrnn.ops.elman import ElmanOperands
-from eigenrnn.ops.elman.cpu import forward_arguments
 
 __all__ = ["SIZES", "Bench", "Size", "Timing", "interleave", "measure"]
 
@@ -214,7 +214,7 @@ def _kernel_call(
 ) -> Callable[[], object]:
     h, last = torch.empty(1, 1, len(W)), torch.empty(1, len(W))
     operands, options = ElmanOperands(x, W, h0, bias, U), Options("modrelu")
-    arguments = forward_arguments(operands, options, h, last, None)
+    arguments = kernel_arguments(operands, options, {"h": h, "last": last})
 
     def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:
         compiled.kernels.elman_forward(

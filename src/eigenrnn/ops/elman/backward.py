@@ -1,15 +1,14 @@
 """The gradients of the operands from those of the pre-activations."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
 from eigenrnn.ops.arguments import Options
-from eigenrnn.ops.autograd import outer
 from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.time_steps import first_steps, weight_gradient, without_padding
+from eigenrnn.ops.time_steps import first_steps, outer, weight_gradient, without_padding
 
 __all__ = ["bias_gradient", "operand_gradients", "state_gradients"]
 
@@ -19,32 +18,25 @@ def operand_gradients(
     h: Tensor,  # (T, B, N)
     operands: ElmanOperands,
     options: Options,
-    needed: Sequence[bool],
-    known: Mapping[str, Tensor],
-) -> list[Tensor]:
-    """Return the needed gradients in the order of the operands; some are known already."""
-    x, _, h0, _, U, *_ = operands
-    first = first_steps(delta, options.batch_sizes, options.reverse)
-
-    def of_inputs() -> Tensor:
-        if U is None:
-            return delta
+    needed: Collection[str],
+) -> dict[str, Tensor]:
+    """Return the gradients of x, W, U and c, if they are needed."""
+    x, U = operands.x, operands.U
+    gradients: dict[str, Tensor] = {}
+    if "x" in needed and U is None:
+        gradients["x"] = delta
+    elif "x" in needed and U is not None:
         dx = delta @ U.conj_physical()
-        return dx if x.is_complex() else dx.real.contiguous()
-
-    def of_map() -> Tensor:
+        gradients["x"] = dx if x.is_complex() else dx.real.contiguous()
+    if "W" in needed:
+        first = first_steps(delta, options.batch_sizes, options.reverse)
+        gradients["W"] = weight_gradient(delta, first, h, operands.h0, options.reverse)
+    if "U" in needed:
         inputs = without_padding(x, options.batch_sizes)
-        return outer(delta, inputs.conj_physical().to(delta.dtype))
-
-    gradients_of: dict[str, Callable[[], Tensor]] = {
-        "x": of_inputs,
-        "W": lambda: weight_gradient(delta, first, h, h0, options.reverse),
-        "U": of_map,
-        "c": lambda: delta.sum((0, 1)),
-        **{name: lambda gradient=gradient: gradient for name, gradient in known.items()},
-    }
-    names = zip(operands._fields, needed, strict=False)
-    return [gradients_of[name]() for name, is_needed in names if is_needed]
+        gradients["U"] = outer(delta, inputs.conj_physical().to(delta.dtype))
+    if "c" in needed:
+        gradients["c"] = delta.sum((0, 1))
+    return gradients
 
 
 def state_gradients(

@@ -22,8 +22,8 @@ from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.elman.cpu import ElmanCPU
 from eigenrnn.ops.elman.export import export_elman
 from eigenrnn.ops.elman.loop import ElmanLoop
-from eigenrnn.ops.elman.operands import ElmanOperands, check_operand_shapes
-from eigenrnn.ops.elman.reference import ElmanReference
+from eigenrnn.ops.elman.operands import ElmanOperands
+from eigenrnn.ops.elman.reference import ELMAN, ElmanReference
 from eigenrnn.ops.elman.torch import ElmanTorch
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
 from eigenrnn.tracing import autocasts
@@ -121,15 +121,21 @@ def elman(
         tensor([5., 5., 5.])
     """
     check_flags(reverse=reverse, last_only=last_only)
-    operands = ElmanOperands(x, W, cast("Tensor", h0), bias, U, c, V, d)
+    operands = ElmanOperands(x=x, W=W, h0=cast("Tensor", h0), bias=bias, U=U, c=c, V=V, d=d)
     check_tensors(operands)
-    check_operand_shapes(operands)
+    ELMAN.check_shapes(operands)
     gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
     if gain is not None or mask is not None:
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
     if V is not None and last_only:
         raise ValueError("expected either last_only or V, which returns all outputs, got both")
-    options = Options(nonlinearity, batch_sizes, reverse, last_only, rate)
+    options = Options(
+        nonlinearity=nonlinearity,
+        batch_sizes=batch_sizes,
+        reverse=reverse,
+        last_only=last_only,
+        rate=rate,
+    )
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
@@ -142,8 +148,7 @@ def _run(
 ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
     """Check what depends on dtypes, which autocast may change, and run a backend."""
     x, W, V, d = operands.x, operands.W, operands.V, operands.d
-    if cast("Tensor | None", operands.h0) is None:
-        operands = operands._replace(h0=W.new_zeros(x.shape[1], W.shape[0]))
+    operands = ELMAN.with_initial_states(operands)
     check_dtypes(_DTYPES, operands)
     check_norm_dtype(operands)
     _check_nonlinearity(options.nonlinearity, W, operands.bias)
@@ -153,9 +158,12 @@ def _run(
         return h if V is None else F.linear(h, V, d), last
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    state_size, features = len(W) * (1 + W.is_complex()), features_of(operands, options)
     call = Call.of(
-        x, options.nonlinearity, *operands[1:], state_size=state_size, features=features
+        x,
+        options.nonlinearity,
+        *operands,
+        state_size=ELMAN.state_size(operands),
+        features=features_of(operands, options),
     )
     chosen = choose(BACKENDS, call, backend)
     fused = V is not None and chosen.fuses_head(V)

@@ -1,13 +1,14 @@
 """The Elman recurrence as `torch.export` and `torch.onnx.export` record it."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import Options, map_inputs
+from eigenrnn.ops.arguments import Options, features_of, mapped_inputs
 from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.elman.reference import elman_step
 from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
-from eigenrnn.ops.norm_zoneout import apply_zoneout
 
 __all__ = ["export_complex_elman", "export_elman"]
 
@@ -25,8 +26,9 @@ def export_elman(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-    x, W, h0, _, U, c, _, _, gain, _, mask = operands
-    plain = gain is None and mask is None and not options.rate
+    x, W, h0 = operands.x, operands.W, operands.h0
+    U, c = operands.U, operands.c
+    plain = not features_of(operands, options)
     activation = _ONNX_NAMES.get(options.nonlinearity)
     if U is not None and plain and activation is not None and onnx_supports(x):
         biases = torch.cat([W.new_zeros(len(W)) if c is None else c, W.new_zeros(len(W))])
@@ -34,18 +36,16 @@ def export_elman(
         return onnx_operator(
             "RNN", x, weights, lengths, h0, options.reverse, activations=[activation]
         )
-    inputs = (map_inputs(x, U, c),) if mask is None else (map_inputs(x, U, c), mask)
-
-    def step(
-        states: tuple[Tensor, ...], now: tuple[Tensor, ...], weights: ElmanOperands
-    ) -> tuple[Tensor, ...]:
-        h = elman_step(now[0], states[0], weights, options)
-        mask = now[1].unsqueeze(0) if len(now) > 1 else None
-        return (apply_zoneout(h, states[0], mask, options.rate, 0),)
-
-    weights = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "V", "d", "mask")))
-    h, (last,) = scan_steps(step, [h0], inputs, weights, lengths, options.reverse)
-    return h, last
+    constant = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "V", "d", "mask")))
+    h, last = scan_steps(
+        partial(elman_step, options=options),
+        {"h0": h0},
+        mapped_inputs(operands),
+        constant,
+        lengths,
+        options.reverse,
+    )
+    return h, last["h0"]
 
 
 def export_complex_elman(

@@ -3,17 +3,16 @@
 README.md in this folder has the derivation and the reasons for each choice.
 """
 
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import Options, mapped_copy, needs_gradient
-from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Call
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
-from eigenrnn.ops.elman.operands import SCHEMA, ElmanOperands, records
-from eigenrnn.ops.elman.reference import elman_reference
+from eigenrnn.ops.elman.operands import ElmanOperands
+from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.inplace_nonlinearities import (
     apply_in_place,
     backward_in_place,
@@ -21,9 +20,11 @@ from eigenrnn.ops.inplace_nonlinearities import (
     split_moduli,
 )
 from eigenrnn.ops.norm_zoneout import EPSILON
+from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     previous_rows,
     previous_state,
+    sizes_of_steps,
     split_steps,
     states_and_last,
     zero_padding,
@@ -35,36 +36,33 @@ _norm = torch.ops.aten.native_layer_norm.out
 _norm_backward = torch.ops.aten.native_layer_norm_backward
 
 
-@torch.library.custom_op(
-    "eigenrnn::elman_loop",
-    mutates_args=(),
-    schema=f"({SCHEMA}, bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-)
-def elman_loop(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
     """Evaluate the recurrence with one product and a few in-place operations per step.
 
-    Return the states and, with `save`, what the backward pass needs: for complex modReLU the
-    moduli of the pre-activations; with LayerNorm its arguments z and their moments; with a zoneout
-    rate the states before zoneout.
+    With `save`, also return what the backward pass needs: for complex modReLU the moduli of the
+    pre-activations; with LayerNorm its arguments z and their moments; with a zoneout rate the
+    candidates, the states before zoneout.
     """
-    (operands, options), save = records(arguments), arguments[-1]
-    x, W, h0, bias, U, c, _, _, gain, shift, mask = operands
+    x, W, h0, bias = operands.x, operands.W, operands.h0, operands.bias
+    gain, shift, mask = operands.gain, operands.shift, operands.mask
     T, B, N = *x.shape[:2], len(W)
-    sizes, rate = options.batch_sizes or [B] * T, options.rate
+    sizes, rate = sizes_of_steps(options.batch_sizes, T, B), options.rate
     ragged = sizes[-1] < B
     # each step adds its product to its inputs in place, and mostly f too works in place
-    z = mapped_copy(x, U, c)
+    z = mapped_copy(x, operands.U, operands.c)
     if ragged:
         zero_padding(z, sizes)
     like = torch.zeros_like if ragged else torch.empty_like
     candidates = z if gain is None else like(z)
     h = like(z) if rate else candidates
-    moduli, no_z, moments, no_candidates = _saved_like(h, operands, options, save, zeros=ragged)
+    saved = _saved_like(h, operands, options, save, zeros=ragged)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
     Wt = W.T.contiguous()
-    zs, cs, hs = (split_steps(v, sizes) for v in (z, candidates, h))
-    ms = split_moduli(moduli, sizes)
-    means, scales = (split_steps(v, sizes) if len(v) else () for v in moments)
+    zs = split_steps(z, sizes)
+    cs = split_steps(candidates, sizes)
+    hs = split_steps(h, sizes)
+    ms = split_moduli(saved["moduli"], sizes)
+    means, scales = (split_steps(v, sizes) if len(v) else () for v in saved["moments"])
     masks = None if mask is None else split_steps(mask, sizes)
     for t in reversed(range(T)) if options.reverse else range(T):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
@@ -76,12 +74,11 @@ def elman_loop(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
             torch.where(masks[t], h_before, cs[t], out=hs[t])
         elif rate:
             torch.lerp(cs[t], h_before, rate, out=hs[t])
-    if not save:
-        return h, moduli, no_z, moments, no_candidates
-    return (
-        *(h, moduli, no_z if gain is None else z, moments),
-        candidates if rate else no_candidates,
-    )
+    if save and gain is not None:
+        saved["z"] = z
+    if save and rate:
+        saved["candidates"] = candidates
+    return {"h": h, **saved}
 
 
 def _saved_like(
@@ -91,43 +88,40 @@ def _saved_like(
     save: bool,
     *,
     zeros: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (T, B, N), (T, B, N), (2, T, B, 1), (T, B, N)
-    """Allocate the moduli, z, its moments and the states before zoneout, for a backward pass.
-
-    Those that are not saved have no steps.
-    """
+) -> dict[str, Tensor]:
+    """Allocate the moduli, z, its moments and the candidates; those not saved have no steps."""
     T, B, N = h.shape
+    normed = operands.gain is not None
+    make = h.new_zeros if zeros else h.new_empty
     moduli = moduli_like(h if save else h[:0], options.nonlinearity, operands.bias, zeros=zeros)
-    normed, make = operands.gain is not None, h.new_zeros if zeros else h.new_empty
-    return (
-        moduli,
-        h.new_empty(T if save and normed else 0, B, N),
-        make(2, T if normed else 0, B, 1),
-        h.new_empty(T if save and options.rate else 0, B, N),
-    )
+    return {
+        "moduli": moduli,
+        "z": h.new_empty(T if save and normed else 0, B, N),
+        "moments": make(2, T if normed else 0, B, 1),  # the forward pass needs a place for them
+        "candidates": h.new_empty(T if save and options.rate else 0, B, N),
+    }
 
 
-@torch.library.custom_op(
-    "eigenrnn::elman_loop_backward",
-    mutates_args=(),
-    schema="(Tensor g, Tensor h, Tensor moduli, Tensor z, Tensor moments, Tensor candidates, "
-    f"{SCHEMA}, bool[] needed) -> Tensor[]",
-)
-def _elman_loop_backward(
-    g: Tensor,  # (T, B, N)
-    h: Tensor,  # (T, B, N)
-    moduli: Tensor,  # (T, B, N) or (0, B, N)
-    z: Tensor,  # (T, B, N) or (0, B, N)
-    moments: Tensor,  # (2, T, B, 1) or (2, 0, B, 1)
-    candidates: Tensor,  # (T, B, N) or (0, B, N)
-    *arguments: Any,
-) -> list[Tensor]:
-    """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = records(arguments), arguments[-1]
-    _, W, h0, bias, *_, gain, shift, mask = operands
+def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
+    h = operands.W.new_empty(*operands.x.shape[:2], len(operands.W))
+    return {"h": h, **_saved_like(h, operands, options, save)}
+
+
+def _backward(
+    operands: ElmanOperands,
+    options: Options,
+    needed: Collection[str],
+    grads: Named,
+    kept: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
+    W, h0, bias = operands.W, operands.h0, operands.bias
+    gain, shift, mask = operands.gain, operands.shift, operands.mask
+    g, h, z, moduli, moments = grads["h"], kept["h"], kept["z"], kept["moduli"], kept["moments"]
+    assert g is not None  # noqa: S101, no backward pass runs without a gradient
     T, B, N = h.shape
-    sizes = options.batch_sizes or [B] * T
-    rate, candidates = options.rate, candidates if options.rate else h
+    sizes = sizes_of_steps(options.batch_sizes, T, B)
+    rate = options.rate
+    candidates = kept["candidates"] if rate else h
     # the gradients of the states; in place, each step makes them those of the pre-activations
     delta, dh0 = g.clone(memory_format=torch.contiguous_format), h.new_zeros(B, N)
     if sizes[-1] < B:
@@ -161,7 +155,7 @@ def _elman_loop_backward(
     if bias is not None and not sum_bias:
         dbias = bias_gradient(delta, candidates, options.nonlinearity)
     known = {"h0": dh0, "bias": dbias, "gain": dgain, "shift": dshift}
-    return operand_gradients(delta, h, operands, options, needed, known)
+    return known | operand_gradients(delta, h, operands, options, needed)
 
 
 def _pass_through_zoneout(
@@ -187,20 +181,15 @@ def _along_phases(
     return (delta * h.sgn().conj_physical()).real.sum(0)
 
 
-@elman_loop.register_fake
-def _(*arguments: Any) -> tuple[Tensor, ...]:
-    (operands, options), save = records(arguments), arguments[-1]
-    h = operands.W.new_empty(*operands.x.shape[:2], len(operands.W))
-    return h, *_saved_like(h, operands, options, save)
-
-
-@_elman_loop_backward.register_fake
-def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = records(arguments[6:])
-    return empty_gradients(operands, arguments[-1])
-
-
-register_gradients(elman_loop, records, elman_reference, 1, from_operator(_elman_loop_backward))
+elman_loop = Operator(
+    "elman_loop",
+    ELMAN,
+    forward=_forward,
+    allocate=_allocate,
+    backward=_backward,
+    results=("h",),
+    saved=("moduli", "z", "moments", "candidates"),
+)
 
 
 class ElmanLoop(Backend):
@@ -219,5 +208,5 @@ class ElmanLoop(Backend):
         return None
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
-        h, *_ = elman_loop(*operands, *options, needs_gradient(operands))
+        h = elman_loop(operands, options, needs_gradient(operands))["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)

@@ -1,23 +1,14 @@
 """The operands of the Elman recurrence."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, real_matrix_of_complex
-from eigenrnn.ops.arguments import NORM_ZONEOUT, Options, check_shapes, schema
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.recurrence import Shape, sizes_of
 
-__all__ = [
-    "PLAIN_SCHEMA",
-    "SCHEMA",
-    "ElmanOperands",
-    "as_pairs",
-    "check_operand_shapes",
-    "plain_arguments",
-    "plain_records",
-    "records",
-]
+__all__ = ["ElmanOperands", "as_pairs", "elman_saved_parts", "elman_shapes"]
 
 
 class ElmanOperands(NamedTuple):
@@ -36,58 +27,45 @@ class ElmanOperands(NamedTuple):
     mask: Tensor | None = None  # (T, B, N), bool
 
 
-SCHEMA = schema(ElmanOperands, Options)
-"""The arguments of an operator that computes LayerNorm and zoneout."""
-
-PLAIN_SCHEMA = schema(ElmanOperands, Options, without=NORM_ZONEOUT)
-"""The arguments of an operator that computes neither."""
-
-
-def records(arguments: Sequence[Any]) -> tuple[ElmanOperands, Options]:
-    """Return the operands and the options from the arguments of an operator."""
-    n, m = len(ElmanOperands._fields), len(Options._fields)
-    return ElmanOperands(*arguments[:n]), Options(*arguments[n : n + m])
-
-
-def plain_records(arguments: Sequence[Any]) -> tuple[ElmanOperands, Options]:
-    """Return the operands and the options from arguments with `PLAIN_SCHEMA`."""
-    return ElmanOperands(*arguments[:8]), Options(*arguments[8:12])
-
-
-def plain_arguments(operands: ElmanOperands, options: Options) -> tuple[Any, ...]:
-    """Return the arguments with `PLAIN_SCHEMA`."""
-    return *operands[:8], *options[:4]
+def elman_shapes(operands: ElmanOperands) -> dict[str, Shape]:
+    """Return the shape of each operand."""
+    T, B, M, N, K = sizes_of(operands)
+    return {
+        "x": (T, B, M),
+        "W": (N, N),
+        "h0": (B, N),
+        "bias": (N,),
+        "U": (N, M),
+        "c": (N,),
+        "V": (K, N),
+        "d": (K,),
+        "gain": (N,),
+        "shift": (N,),
+        "mask": (T, B, N),
+    }
 
 
-def check_operand_shapes(operands: ElmanOperands) -> None:
-    """Check the shapes of x, the weights, the biases and the initial state.
-
-    Raises:
-        ValueError: If one is wrong.
-    """
-    x, W, _, _, U, c, V, d, *_ = operands
-    if x.dim() != 3 or x.shape[0] < 1:
-        raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
-    for name, one, other, bias_of in (("c", c, "U", U), ("d", d, "V", V)):
-        if one is not None and bias_of is None:
-            raise ValueError(f"expected {name} to go with {other}, got {name} alone")
-    (_, B, M), N = x.shape, W.shape[-1] if U is not None and W.dim() else x.shape[2]
-    K = V.shape[0] if V is not None and V.dim() else 1
-    shapes = {"W": (N, N), "h0": (B, N), "bias": (N,), "U": (N, M), "c": (N,), "V": (K, N)}
-    check_shapes(operands, {**shapes, "d": (K,)})
+def elman_saved_parts(operands: ElmanOperands, options: Options) -> list[str]:
+    """Return what the kernels save of each unit: the argument of f, normalised, and its value."""
+    parts: list[str] = []
+    if operands.gain is not None:
+        parts.append("normed")
+    if options.rate:
+        parts.append("value")
+    return parts
 
 
 def as_pairs(operands: ElmanOperands, options: Options) -> tuple[ElmanOperands, Options]:
     """Write complex operands as real ones: each complex number becomes a pair of real numbers."""
-    x, W, h0, bias, U, c, *_ = operands
+    x, bias, U, c, mask = operands.x, operands.bias, operands.U, operands.c, operands.mask
     pairs = ElmanOperands(
-        complex_to_pairs(x) if x.is_complex() else x,
-        real_matrix_of_complex(W),
-        complex_to_pairs(h0),
-        None if bias is None else bias.repeat_interleave(2),
-        None if U is None else _map_of_pairs(U, x),
-        None if c is None else complex_to_pairs(c),
-        mask=None if operands.mask is None else operands.mask.repeat_interleave(2, dim=2),
+        x=complex_to_pairs(x) if x.is_complex() else x,
+        W=real_matrix_of_complex(operands.W),
+        h0=complex_to_pairs(operands.h0),
+        bias=None if bias is None else bias.repeat_interleave(2),
+        U=None if U is None else _map_of_pairs(U, x),
+        c=None if c is None else complex_to_pairs(c),
+        mask=None if mask is None else mask.repeat_interleave(2, dim=2),
     )
     if options.nonlinearity == "modrelu" and bias is not None:
         options = options._replace(nonlinearity="modrelu_paired")

@@ -1,4 +1,7 @@
-"""The reference implementation of the Elman recurrence, in plain differentiable operations."""
+"""The Elman recurrence by definition: its record, in plain differentiable operations."""
+
+from collections.abc import Mapping
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -6,13 +9,14 @@ from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.arguments import Options, map_inputs
+from eigenrnn.ops.arguments import Options, mapped_inputs
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
-from eigenrnn.ops.elman.operands import ElmanOperands
+from eigenrnn.ops.elman.operands import ElmanOperands, elman_saved_parts, elman_shapes
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.time_steps import states_and_last, without_padding
+from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.time_steps import run_steps, without_padding
 
-__all__ = ["ElmanReference", "elman_reference", "elman_results", "elman_step"]
+__all__ = ["ELMAN", "ElmanReference", "elman_reference", "elman_step"]
 
 
 def elman_reference(
@@ -23,43 +27,31 @@ def elman_reference(
     LayerNorm is applied to the argument of f, and zoneout to its value. Autograd records
     T steps of small operations, so the backward pass is slow and needs much memory.
     """
-    x, h, mask = operands.x, operands.h0, operands.mask
-    T, B, _ = x.shape
-    sizes = options.batch_sizes or [B] * T
-    x = without_padding(x, options.batch_sizes)
-    # indexing would allocate a gradient of the size of x at every step
-    xs = map_inputs(x, operands.U, operands.c).unbind()
-    states: list[Tensor] = []
-    for t in reversed(range(T)) if options.reverse else range(T):
-        n = sizes[t]
-        h_new = elman_step(xs[t][:n], h[:n], operands, options)
-        h_new = apply_zoneout(h_new, h[:n], mask, options.rate, t)
-        # a finished sequence keeps its state; one that has not begun keeps h0
-        h = torch.cat([h_new, h[n:]]) if n < B else h_new
-        states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
-    steps = torch.stack(states[::-1] if options.reverse else states)
-    return states_and_last(steps, options.batch_sizes, options.reverse)
+    x = without_padding(operands.x, options.batch_sizes)
+    h, last = run_steps(
+        partial(elman_step, options=options),
+        {"h0": operands.h0},
+        mapped_inputs(operands._replace(x=x)),
+        operands,
+        options.batch_sizes,
+        options.reverse,
+    )
+    return h, last["h0"]
 
 
 def elman_step(
-    x: Tensor,  # (B, N)
-    h: Tensor,  # (B, N)
+    states: Mapping[str, Tensor],  # (B, N)
+    now: Mapping[str, Tensor],  # each (B, N)
     operands: ElmanOperands,
     options: Options,
-) -> Tensor:  # (B, N)
-    """Return the state after one time step of mapped inputs, before zoneout."""
+) -> dict[str, Tensor]:  # (B, N)
+    """Return the state after one time step of mapped inputs."""
+    h = states["h0"]
     name = options.nonlinearity
     f = _OF_PARTS[name] if name in _OF_PARTS else NONLINEARITIES[name].forward
-    z = apply_layer_norm(x + h @ operands.W.T, operands.gain, operands.shift)
-    return f(z, operands.bias)
-
-
-def elman_results(
-    operands: ElmanOperands, options: Options
-) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, N), (B, N), (T, B, K)
-    """Return all states, the last states and, with V, the outputs of the head."""
-    h, last = elman_reference(operands, options)
-    return h, last, None if operands.V is None else F.linear(h, operands.V, operands.d)
+    z = apply_layer_norm(now["x"] + h @ operands.W.T, operands.gain, operands.shift)
+    h_new = f(z, operands.bias)
+    return {"h0": apply_zoneout(h_new, h, now.get("mask"), options.rate)}
 
 
 def _modrelu_of_pairs(
@@ -88,6 +80,27 @@ def _modrelu_of_parts(
 
 
 _OF_PARTS = {"modrelu_paired": _modrelu_of_pairs, "modrelu_of_parts": _modrelu_of_parts}
+
+
+def _elman_results(
+    operands: ElmanOperands, options: Options
+) -> tuple[Tensor, Tensor, Tensor | None]:  # (T, B, N), (B, N), (T, B, K)
+    """Return all states, the last states and, with V, the outputs of the head."""
+    h, last = elman_reference(operands, options)
+    return h, last, None if operands.V is None else F.linear(h, operands.V, operands.d)
+
+
+ELMAN = Recurrence(
+    "elman",
+    operands=ElmanOperands,
+    options=Options,
+    states=("h0",),
+    results=("h", "last", "y"),
+    shapes=elman_shapes,
+    definition=_elman_results,
+    saved_parts=elman_saved_parts,
+)
+"""The Elman recurrence, with a head and without."""
 
 
 class ElmanReference(Backend):

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.elman.reference import elman_reference
+from eigenrnn.ops.elman.reference import ELMAN
 from eigenrnn.ops.torch_rnn import TorchBackend, evaluate
 
 __all__ = ["ElmanTorch"]
@@ -13,13 +13,19 @@ __all__ = ["ElmanTorch"]
 class ElmanTorch(TorchBackend):
     """The function that `torch.nn.RNN` calls."""
 
+    recurrence = ELMAN
     nonlinearities = frozenset({"tanh", "relu"})
 
     def evaluate(
         self, operands: ElmanOperands, options: Options, *, train: bool
     ) -> tuple[Tensor, ...]:
-        x, W, h0, _, U, c, *_ = operands
-        return evaluate(f"rnn_{options.nonlinearity}", x, [h0], (U, W, c, None), options, train)
-
-    def definition(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, ...]:
-        return elman_reference(operands, options)
+        return evaluate(
+            f"rnn_{options.nonlinearity}",
+            operands.x,
+            [operands.h0],
+            W=operands.W,
+            U=operands.U,
+            c=operands.c,
+            options=options,
+            train=train,
+        )

@@ -1,50 +1,47 @@
 """The gradients of the operands from those of the gates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.autograd import outer
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
-from eigenrnn.ops.time_steps import first_steps, weight_gradient, without_padding
+from eigenrnn.ops.time_steps import first_steps, outer, weight_gradient, without_padding
 
 __all__ = ["operand_gradients"]
 
 
 def operand_gradients(
-    deltas: tuple[Tensor, Tensor, Tensor],  # (T, B, 3 N), (T, B, N), (B, N)
+    dgates: Tensor,  # (T, B, 3 N), of the arguments of r, u and c
+    dq: Tensor,  # (T, B, N), of q
     h: Tensor,  # (T, B, N)
-    gates: Tensor,  # (T, B, 4 N), r, u, q and c
+    q: Tensor,  # (T, B, N)
+    c: Tensor,  # (T, B, N)
     operands: GRUOperands,
     options: GRUOptions,
-    needed: Sequence[bool],
-) -> list[Tensor]:
-    """Return the needed gradients in the order of the operands.
-
-    The deltas are the gradients of the arguments of r, u and c, of q, and of h0. That of q is used
-    only if the reset is after W.
-    """
-    dgates, dq, dh0 = deltas
-    x, _, h0, _, _, U, *_ = operands
-    N = h0.shape[1]
+    needed: Collection[str],
+) -> dict[str, Tensor]:
+    """Return the needed gradients of all operands but h0."""
+    x, U = operands.x, operands.U
+    N = h.shape[2]
     dru, dc = dgates[..., : 2 * N], dgates[..., 2 * N :]
-    q, c = gates[..., 2 * N : 3 * N], gates[..., 3 * N :]
 
     def of_matrix(delta: Tensor) -> Tensor:
         first = first_steps(delta, options.batch_sizes, options.reverse)
-        return weight_gradient(delta, first, h, h0, options.reverse)
+        return weight_gradient(delta, first, h, operands.h0, options.reverse)
 
-    gradients_of: dict[str, Callable[[], Tensor]] = {
-        "x": lambda: dgates if U is None else dgates @ U,
-        "W": lambda: torch.cat(
-            [of_matrix(dru), of_matrix(dq) if options.reset_after else outer(dc, q)]
-        ),
-        "h0": lambda: dh0,
-        "bias": lambda: (dc * c.sgn()).sum((0, 1)),
-        "recurrent_bias": lambda: dq.sum((0, 1)),
-        "U": lambda: outer(dgates, without_padding(x, options.batch_sizes)),
-        "c": lambda: dgates.sum((0, 1)),
-    }
-    names = zip(operands._fields, needed, strict=False)
-    return [gradients_of[name]() for name, is_needed in names if is_needed]
+    gradients: dict[str, Tensor] = {}
+    if "x" in needed:
+        gradients["x"] = dgates if U is None else dgates @ U
+    if "W" in needed:
+        dW_c = of_matrix(dq) if options.reset_after else outer(dc, q)
+        gradients["W"] = torch.cat([of_matrix(dru), dW_c])
+    if "bias" in needed:
+        gradients["bias"] = (dc * c.sgn()).sum((0, 1))
+    if "recurrent_bias" in needed:
+        gradients["recurrent_bias"] = dq.sum((0, 1))
+    if "U" in needed:
+        gradients["U"] = outer(dgates, without_padding(x, options.batch_sizes))
+    if "c" in needed:
+        gradients["c"] = dgates.sum((0, 1))
+    return gradients

@@ -1,15 +1,15 @@
 """The gated recurrence as `torch.export` and `torch.onnx.export` record it."""
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.arguments import features_of, mapped_inputs
 from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
 from eigenrnn.ops.gru.reference import gru_step
-from eigenrnn.ops.norm_zoneout import apply_zoneout
 
 __all__ = ["export_gru"]
 
@@ -27,26 +27,24 @@ def export_gru(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-    x, h0, U, c, mask = operands.x, operands.h0, operands.U, operands.c, operands.mask
-    plain = operands.gain is None and mask is None and not options.rate
+    x, h0, U = operands.x, operands.h0, operands.U
+    plain = not features_of(operands, options)
     activation = _ONNX_NAMES.get(options.nonlinearity)
     if U is not None and plain and activation is not None and onnx_supports(x):
         attributes: dict[str, Any] = {"activations": ["Sigmoid", activation]}
         attributes["linear_before_reset"] = int(options.reset_after)
         weights = _onnx_weights(operands, U, options.update_keeps)
         return onnx_operator("GRU", x, weights, lengths, h0, options.reverse, **attributes)
-    inputs = (map_inputs(x, U, c),) if mask is None else (map_inputs(x, U, c), mask)
-
-    def step(
-        states: tuple[Tensor, ...], now: tuple[Tensor, ...], weights: GRUOperands
-    ) -> tuple[Tensor, ...]:
-        h = gru_step(now[0], states[0], weights, options)
-        mask = now[1].unsqueeze(0) if len(now) > 1 else None
-        return (apply_zoneout(h, states[0], mask, options.rate, 0),)
-
-    weights = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "mask")))
-    h, (last,) = scan_steps(step, [h0], inputs, weights, lengths, options.reverse)
-    return h, last
+    constant = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "mask")))
+    h, last = scan_steps(
+        partial(gru_step, options=options),
+        {"h0": h0},
+        mapped_inputs(operands),
+        constant,
+        lengths,
+        options.reverse,
+    )
+    return h, last["h0"]
 
 
 def _onnx_weights(

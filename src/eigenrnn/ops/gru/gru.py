@@ -21,8 +21,8 @@ from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.gru.cpu import GRUCPU
 from eigenrnn.ops.gru.export import export_gru
 from eigenrnn.ops.gru.loop import GRULoop
-from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, check_operand_shapes, form_features
-from eigenrnn.ops.gru.reference import GRUReference
+from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, form_features
+from eigenrnn.ops.gru.reference import GRU, GRUReference
 from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
 from eigenrnn.ops.time_steps import without_padding
@@ -126,14 +126,23 @@ def gru(
     """
     check_flags(reverse=reverse, last_only=last_only)
     check_flags(reset_after=reset_after, update_keeps=update_keeps)
-    operands = GRUOperands(x, W, cast("Tensor", h0), bias, recurrent_bias, U, c)
+    operands = GRUOperands(
+        x=x, W=W, h0=cast("Tensor", h0), bias=bias, recurrent_bias=recurrent_bias, U=U, c=c
+    )
     check_tensors(operands)
-    check_operand_shapes(operands)
+    GRU.check_shapes(operands)
     gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
     if gain is not None or mask is not None:
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
-    form = reset_after, update_keeps
-    options = GRUOptions(nonlinearity, *form, batch_sizes, reverse, last_only, rate)
+    options = GRUOptions(
+        nonlinearity=nonlinearity,
+        reset_after=reset_after,
+        update_keeps=update_keeps,
+        batch_sizes=batch_sizes,
+        reverse=reverse,
+        last_only=last_only,
+        rate=rate,
+    )
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
@@ -148,9 +157,8 @@ def _run(
     Raises:
         TypeError: If a dtype is wrong.
     """
-    x, W = operands.x, operands.W
-    if cast("Tensor | None", operands.h0) is None:
-        operands = operands._replace(h0=x.new_zeros(x.shape[1], W.shape[1]))
+    x = operands.x
+    operands = GRU.with_initial_states(operands)
     if not x.is_floating_point():
         raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
     check_dtypes(_DTYPES, operands)
@@ -164,9 +172,9 @@ def _run(
     form = form_features(options.reset_after, options.update_keeps)
     mask = operands.mask if operands.gain is None else None
     needed = operands if mask is None else operands._replace(mask=None)
-    state_size, features = W.shape[1], [*features_of(needed, options), *form]
+    features = [*features_of(needed, options), *form]
     call = Call.of(
-        x, options.nonlinearity, *operands[1:], state_size=state_size, features=features
+        x, options.nonlinearity, *operands, state_size=GRU.state_size(operands), features=features
     )
     chosen = choose(BACKENDS, call, backend)
     if mask is not None and "zoneout" not in chosen.features:

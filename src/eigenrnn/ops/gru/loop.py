@@ -3,28 +3,22 @@
 README.md in this folder has the derivation and the reasons for each choice.
 """
 
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs, needs_gradient
-from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
+from eigenrnn.ops.arguments import NORM_ZONEOUT, map_inputs, needs_gradient
 from eigenrnn.ops.dispatch import REAL, Backend, Call
 from eigenrnn.ops.gru.backward import operand_gradients
-from eigenrnn.ops.gru.operands import (
-    FORMS,
-    PLAIN_SCHEMA,
-    GRUOperands,
-    GRUOptions,
-    plain_arguments,
-    plain_records,
-)
-from eigenrnn.ops.gru.reference import gru_reference
+from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
+from eigenrnn.ops.gru.reference import GRU
 from eigenrnn.ops.inplace_nonlinearities import apply_in_place, backward_in_place
+from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     previous_rows,
     previous_state,
+    sizes_of_steps,
     split_steps,
     states_and_last,
     zero_padding,
@@ -35,18 +29,12 @@ __all__ = ["GRULoop", "gru_loop"]
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 
-@torch.library.custom_op(
-    "eigenrnn::gru_loop",
-    mutates_args=(),
-    schema=f"({PLAIN_SCHEMA}, bool save) -> (Tensor, Tensor)",
-)
-def gru_loop(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N)
-    """Evaluate the states; with `save` also save r, u, q and c for a backward pass."""
-    (operands, options), save = plain_records(arguments), arguments[-1]
-    x, W, h0, bias, recurrent_bias, U, c, *_ = operands
-    x = map_inputs(x, U, c)
+def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str, Tensor]:
+    """Evaluate the states; with `save` also save the gates r, u, q and c for a backward pass."""
+    W, h0, bias, recurrent_bias = operands.W, operands.h0, operands.bias, operands.recurrent_bias
+    x = map_inputs(operands.x, operands.U, operands.c)
     T, B, N = x.shape[0], *h0.shape
-    sizes = options.batch_sizes or [B] * T
+    sizes = sizes_of_steps(options.batch_sizes, T, B)
     make = x.new_zeros if sizes[-1] < B else x.new_empty  # later products also read the padding
     h, gates = make(T, B, N), x.new_empty(T if save else 1, B, 4 * N)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
@@ -76,7 +64,7 @@ def gru_loop(*arguments: Any) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, 4 N
         f_(c, None)
         start, end = (c, h_before) if options.update_keeps else (h_before, c)
         torch.lerp(start, end, us[t], out=hs[t])
-    return h, gates
+    return {"h": h, "gates": gates}
 
 
 def _write_sums(
@@ -94,22 +82,24 @@ def _write_sums(
         gates[..., 2 * N : 3 * N] = 0 if recurrent_bias is None else recurrent_bias
 
 
-@torch.library.custom_op(
-    "eigenrnn::gru_loop_backward",
-    mutates_args=(),
-    schema=f"(Tensor g, Tensor h, Tensor gates, {PLAIN_SCHEMA}, bool[] needed) -> Tensor[]",
-)
-def _gru_loop_backward(
-    g: Tensor,  # (T, B, N)
-    h: Tensor,  # (T, B, N)
-    gates: Tensor,  # (T, B, 4 N)
-    *arguments: Any,
-) -> list[Tensor]:
-    """Return the needed gradients in the order of the operands."""
-    (operands, options), needed = plain_records(arguments), arguments[-1]
+def _allocate(operands: GRUOperands, _options: GRUOptions, save: bool) -> dict[str, Tensor]:
+    T, (B, N) = len(operands.x), operands.h0.shape
+    make = operands.x.new_empty
+    return {"h": make(T, B, N), "gates": make(T if save else 1, B, 4 * N)}
+
+
+def _backward(
+    operands: GRUOperands,
+    options: GRUOptions,
+    needed: Collection[str],
+    grads: Named,
+    kept: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
     W, h0, bias = operands.W, operands.h0, operands.bias
+    g, h, gates = grads["h"], kept["h"], kept["gates"]
+    assert g is not None  # noqa: S101, no backward pass runs without a gradient
     T, B, N = h.shape
-    sizes = options.batch_sizes or [B] * T
+    sizes = sizes_of_steps(options.batch_sizes, T, B)
     make = h.new_zeros if sizes[-1] < B else h.new_empty
     # of r, u, q and c; all but the last are multiplied by W at once if the reset is after it
     deltas = make(T, B, 4 * N)
@@ -142,9 +132,19 @@ def _gru_loop_backward(
             if not options.reset_after:
                 before.addcmul_(_rows(dq, rows), _rows(rs[t], rows))
             before.addmm_(_rows(sums[t], rows), W_before)
-    dx = torch.cat([deltas[..., : 2 * N], deltas[..., 3 * N :]], dim=2)
-    dq_steps = deltas[..., 2 * N : 3 * N]
-    return operand_gradients((dx, dq_steps, dh0), h, gates, operands, options, needed)
+    dr_all, du_all, dq_all, dc_all = deltas.chunk(4, dim=2)
+    _, _, q_all, c_all = gates.chunk(4, dim=2)
+    gradients = operand_gradients(
+        torch.cat([dr_all, du_all, dc_all], dim=2),
+        dq_all,
+        h,
+        q_all,
+        c_all,
+        operands,
+        options,
+        needed,
+    )
+    return {"h0": dh0, **gradients}
 
 
 def _through_update(
@@ -175,22 +175,16 @@ def _rows(tensor: Tensor, rows: slice | None) -> Tensor:
     return tensor if rows is None else tensor[rows]
 
 
-@gru_loop.register_fake
-def _(*arguments: Any) -> tuple[Tensor, Tensor]:
-    (operands, _), save = plain_records(arguments), arguments[-1]
-    T, (B, N) = len(operands.x), operands.h0.shape
-    make = operands.x.new_empty
-    return make(T, B, N), make(T if save else 1, B, 4 * N)
-
-
-@_gru_loop_backward.register_fake
-def _(*arguments: Any) -> list[Tensor]:
-    operands, _ = plain_records(arguments[3:])
-    return empty_gradients(operands, arguments[-1])
-
-
-_backward = from_operator(_gru_loop_backward, plain_arguments)
-register_gradients(gru_loop, plain_records, gru_reference, 1, _backward, operands=7)
+gru_loop = Operator(
+    "gru_loop",
+    GRU,
+    forward=_forward,
+    allocate=_allocate,
+    backward=_backward,
+    results=("h",),
+    saved=("gates",),
+    without=NORM_ZONEOUT,
+)
 
 
 class GRULoop(Backend):
@@ -207,5 +201,5 @@ class GRULoop(Backend):
         return None
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
-        h, _ = gru_loop(*plain_arguments(operands, options), needs_gradient(operands))
+        h = gru_loop(operands, options, needs_gradient(operands))["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)

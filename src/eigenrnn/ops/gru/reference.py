@@ -1,16 +1,26 @@
-"""The reference implementation of the gated recurrence, in plain differentiable operations."""
+"""The gated recurrence by definition: its record, in plain differentiable operations."""
+
+from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import NONLINEARITIES
-from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
+from eigenrnn.ops.gru.operands import (
+    FORMS,
+    GRUOperands,
+    GRUOptions,
+    gru_saved_parts,
+    gru_shapes,
+)
 from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
-from eigenrnn.ops.time_steps import states_and_last, without_padding
+from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.time_steps import run_steps, without_padding
 
-__all__ = ["GRUReference", "gru_reference", "gru_step"]
+__all__ = ["GRU", "GRUReference", "gru_reference", "gru_step"]
 
 
 def gru_reference(
@@ -22,37 +32,32 @@ def gru_reference(
     applied to the new state. Autograd records T steps of small operations, so the backward pass is
     slow and needs much memory.
     """
-    x, h, mask = operands.x, operands.h0, operands.mask
-    T, B, _ = x.shape
-    sizes = options.batch_sizes or [B] * T
-    x = without_padding(x, options.batch_sizes)
-    # indexing would allocate a gradient of the size of x at every step
-    xs = map_inputs(x, operands.U, operands.c).unbind()
-    states: list[Tensor] = []
-    for t in reversed(range(T)) if options.reverse else range(T):
-        n = sizes[t]
-        h_new = gru_step(xs[t][:n], h[:n], operands, options)
-        h_new = apply_zoneout(h_new, h[:n], mask, options.rate, t)
-        # a finished sequence keeps its state; one that has not begun keeps h0
-        h = torch.cat([h_new, h[n:]]) if n < B else h_new
-        states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
-    steps = torch.stack(states[::-1] if options.reverse else states)
-    return states_and_last(steps, options.batch_sizes, options.reverse)
+    x = without_padding(operands.x, options.batch_sizes)
+    h, last = run_steps(
+        partial(gru_step, options=options),
+        {"h0": operands.h0},
+        mapped_inputs(operands._replace(x=x)),
+        operands,
+        options.batch_sizes,
+        options.reverse,
+    )
+    return h, last["h0"]
 
 
 def gru_step(
-    x: Tensor,  # (B, 3 N)
-    h: Tensor,  # (B, N)
+    states: Mapping[str, Tensor],  # (B, N)
+    now: Mapping[str, Tensor],  # (B, 3 N), (B, N)
     operands: GRUOperands,
     options: GRUOptions,
-) -> Tensor:  # (B, N)
-    """Return the state after one time step of mapped inputs, before zoneout."""
+) -> dict[str, Tensor]:  # (B, N)
+    """Return the state after one time step of mapped inputs."""
+    h = states["h0"]
     gain, shift, recurrent_bias = operands.gain, operands.shift, operands.recurrent_bias
     f = NONLINEARITIES[options.nonlinearity].forward
     W_r, W_u, W_c = operands.W.chunk(3)
     gain_r, gain_u, gain_c = (None,) * 3 if gain is None else gain.chunk(3)
     shift_r, shift_u, shift_c = (None,) * 3 if shift is None else shift.chunk(3)
-    x_r, x_u, x_c = x.chunk(3, dim=1)
+    x_r, x_u, x_c = now["x"].chunk(3, dim=1)
     r = torch.sigmoid(apply_layer_norm(x_r + h @ W_r.T, gain_r, shift_r))
     u = torch.sigmoid(apply_layer_norm(x_u + h @ W_u.T, gain_u, shift_u))
     if options.reset_after:
@@ -61,7 +66,22 @@ def gru_step(
     else:
         q = (r * h) @ W_c.T
     c = f(apply_layer_norm(x_c + q, gain_c, shift_c), operands.bias)
-    return u * h + (1 - u) * c if options.update_keeps else (1 - u) * h + u * c
+    h_new = u * h + (1 - u) * c if options.update_keeps else (1 - u) * h + u * c
+    return {"h0": apply_zoneout(h_new, h, now.get("mask"), options.rate)}
+
+
+GRU = Recurrence(
+    "gru",
+    operands=GRUOperands,
+    options=GRUOptions,
+    states=("h0",),
+    results=("h", "last"),
+    shapes=gru_shapes,
+    definition=gru_reference,
+    gates=3,
+    saved_parts=gru_saved_parts,
+)
+"""The gated recurrence, in all its forms."""
 
 
 class GRUReference(Backend):

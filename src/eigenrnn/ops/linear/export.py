@@ -1,18 +1,15 @@
 """The linear recurrence as `torch.export` and `torch.onnx.export` record it."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from eigenrnn.ops.exporting import scan_steps
 from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
+from eigenrnn.ops.linear.reference import linear_step
 
 __all__ = ["export_linear"]
-
-
-class _NoWeights(NamedTuple):
-    """No operands that stay the same over time."""
 
 
 def export_linear(
@@ -26,31 +23,26 @@ def export_linear(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     x, decay, h0 = operands
+    constant = operands._make([None] * len(operands))
     if not x.is_complex():
-
-        def step(
-            states: tuple[Tensor, ...], now: tuple[Tensor, ...], _: _NoWeights
-        ) -> tuple[Tensor, ...]:
-            return (now[1] * states[0] + now[0],)
-
-        inputs = [x, decay.expand_as(x)]
-        h, (last,) = scan_steps(step, [h0], inputs, _NoWeights(), lengths, options.reverse)
-        return h, last
-
-    def complex_step(
-        states: tuple[Tensor, ...], now: tuple[Tensor, ...], _: _NoWeights
-    ) -> tuple[Tensor, ...]:
-        real, imaginary = states[0].chunk(2, dim=1)
-        x_t, factors = now
-        a, b = factors.chunk(2, dim=1)
-        return (torch.cat([a * real - b * imaginary, b * real + a * imaginary], dim=1) + x_t,)
-
+        inputs = {"x": x, "decay": decay.expand_as(x)}
+        h, last = scan_steps(linear_step, {"h0": h0}, inputs, constant, lengths, options.reverse)
+        return h, last["h0"]
     parts = _parts(x)
-    inputs = [parts, _parts(decay).expand_as(parts)]  # ONNX expands real numbers only
-    h, (last,) = scan_steps(
-        complex_step, [_parts(h0)], inputs, _NoWeights(), lengths, options.reverse
-    )
-    return _from_parts(h), _from_parts(last)
+    inputs = {"x": parts, "decay": _parts(decay).expand_as(parts)}  # ONNX expands real numbers
+    initial = {"h0": _parts(h0)}
+    h, last = scan_steps(_step_of_parts, initial, inputs, constant, lengths, options.reverse)
+    return _from_parts(h), _from_parts(last["h0"])
+
+
+def _step_of_parts(
+    states: Mapping[str, Tensor], now: Mapping[str, Tensor], _operands: LinearOperands
+) -> dict[str, Tensor]:
+    """Apply `linear_step` to real and imaginary parts."""
+    real, imaginary = states["h0"].chunk(2, dim=1)
+    a, b = now["decay"].chunk(2, dim=1)
+    product = torch.cat([a * real - b * imaginary, b * real + a * imaginary], dim=1)
+    return {"h0": product + now["x"]}
 
 
 def _parts(z: Tensor) -> Tensor:  # (..., 2 N)

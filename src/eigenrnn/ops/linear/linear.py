@@ -21,10 +21,10 @@ from eigenrnn.ops.linear.export import export_linear
 from eigenrnn.ops.linear.operands import (
     LinearOperands,
     LinearOptions,
+    check_decay,
     check_operand_dtypes,
-    check_operand_shapes,
 )
-from eigenrnn.ops.linear.reference import LinearReference
+from eigenrnn.ops.linear.reference import LINEAR, LinearReference
 from eigenrnn.ops.linear.scan import LinearScan
 from eigenrnn.tracing import autocasts, is_traced
 
@@ -103,7 +103,8 @@ def evaluate(
 
     Raises the errors of `linear`.
     """
-    check_operand_shapes(operands)
+    check_decay(operands)
+    LINEAR.check_shapes(operands)
     x = operands.x
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
@@ -116,16 +117,14 @@ def _run(
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     """Check what depends on dtypes, which autocast may change, and run a backend."""
     x = operands.x
-    if cast("Tensor | None", operands.h0) is None:
-        operands = operands._replace(h0=x.new_zeros(x.shape[1:]))
+    operands = LINEAR.with_initial_states(operands)
     check_operand_dtypes(operands)
     if exports_scan(backend):
         lengths, options = lengths_of(options)
         return export_linear(operands, options, lengths)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    size = x.shape[2] * (1 + x.is_complex())
-    call = Call.of(x, "identity", *operands[1:], state_size=size)
+    call = Call.of(x, "identity", *operands, state_size=LINEAR.state_size(operands))
     chosen = choose(BACKENDS, call, backend)
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     h, last = chosen.run(operands, options._replace(last_only=last_only))

@@ -1,21 +1,20 @@
 """The operands and the options of the linear recurrence."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
-from eigenrnn.ops.arguments import check_shapes, schema
 from eigenrnn.ops.dispatch import COMPLEX, REAL
+from eigenrnn.ops.recurrence import Shape
 
 __all__ = [
     "DTYPES",
-    "SCHEMA",
     "LinearOperands",
     "LinearOptions",
+    "check_decay",
     "check_operand_dtypes",
-    "check_operand_shapes",
-    "records",
+    "linear_shapes",
 ]
 
 DTYPES = REAL | COMPLEX
@@ -38,32 +37,32 @@ class LinearOptions(NamedTuple):
     last_only: bool = False
 
 
-SCHEMA = schema(LinearOperands, LinearOptions)
-"""The arguments that all operators of this recurrence share."""
-
-
-def records(arguments: Sequence[Any]) -> tuple[LinearOperands, LinearOptions]:
-    """Return the operands and the options from the arguments of an operator."""
-    n, m = len(LinearOperands._fields), len(LinearOptions._fields)
-    return LinearOperands(*arguments[:n]), LinearOptions(*arguments[n : n + m])
-
-
-def check_operand_shapes(operands: LinearOperands) -> None:
-    """Check the shapes of x, the decay and the initial state.
+def linear_shapes(operands: LinearOperands) -> dict[str, Shape]:
+    """Return the shape of each operand.
 
     Raises:
-        ValueError: If one is wrong.
+        ValueError: If x is no sequence of inputs.
     """
-    x, decay, _ = operands
+    x, decay = operands.x, operands.decay
     if x.dim() != 3 or x.shape[0] < 1:
         raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     T, B, N = x.shape
+    return {"x": (T, B, N), "decay": (N,) if decay.dim() == 1 else (T, B, N), "h0": (B, N)}
+
+
+def check_decay(operands: LinearOperands) -> None:
+    """Check the shape of the decay, which is one of two.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    decay, expected = operands.decay, linear_shapes(operands)["decay"]
     # one comparison: an export with a free T must not ask whether T is N
-    if decay.shape != ((N,) if decay.dim() == 1 else (T, B, N)):
+    if decay.shape != expected:
+        T, B, N = operands.x.shape
         raise ValueError(
             f"expected decay of shape {(N,)} or {(T, B, N)} to go with x, got {tuple(decay.shape)}"
         )
-    check_shapes(operands, {"h0": (B, N)})
 
 
 def check_operand_dtypes(operands: LinearOperands) -> None:

@@ -1,12 +1,15 @@
-"""The reference implementation of the linear recurrence, in plain differentiable operations."""
+"""The linear recurrence by definition: its record, in plain differentiable operations."""
 
-import torch
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from eigenrnn.ops.dispatch import Backend
-from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions
+from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions, linear_shapes
+from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.time_steps import run_steps
 
-__all__ = ["LinearReference", "linear_reference"]
+__all__ = ["LINEAR", "LinearReference", "linear_reference"]
 
 
 def linear_reference(
@@ -17,19 +20,44 @@ def linear_reference(
     Autograd records T steps of small operations, so the backward pass is slow and needs much
     memory.
     """
-    x, decay, h = operands
-    T, B, _ = x.shape
-    sizes = options.batch_sizes or [B] * T
-    xs = x.unbind()  # indexing would allocate a gradient of the size of x at every step
-    decays = [decay.expand_as(h)] * T if decay.dim() == 1 else decay.unbind()
-    states: list[Tensor] = []
-    for t in reversed(range(T)) if options.reverse else range(T):
-        n = sizes[t]
-        h_new = decays[t][:n] * h[:n] + xs[t][:n]
-        # a finished sequence keeps its state; one that has not begun keeps h0
-        h = torch.cat([h_new, h[n:]]) if n < B else h_new
-        states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
-    return torch.stack(states[::-1] if options.reverse else states), h
+    decay = operands.decay
+    inputs = {"x": operands.x}
+    if decay.dim() == 3:
+        inputs["decay"] = decay
+    else:
+        operands = operands._replace(decay=decay.expand_as(operands.h0))
+    h, last = run_steps(
+        linear_step,
+        {"h0": operands.h0},
+        inputs,
+        operands,
+        options.batch_sizes,
+        options.reverse,
+    )
+    return h, last["h0"]
+
+
+def linear_step(
+    states: Mapping[str, Tensor],  # (B, N)
+    now: Mapping[str, Tensor],  # each (B, N)
+    operands: LinearOperands,
+) -> dict[str, Tensor]:  # (B, N)
+    """Return the state after one time step; a decay without time is an operand, (B, N)."""
+    x, h = now["x"], states["h0"]
+    decay = now["decay"] if "decay" in now else operands.decay[: len(h)]
+    return {"h0": decay * h + x}
+
+
+LINEAR = Recurrence(
+    "linear",
+    operands=LinearOperands,
+    options=LinearOptions,
+    states=("h0",),
+    results=("h", "last"),
+    shapes=linear_shapes,
+    definition=linear_reference,
+)
+"""The linear recurrence of independent units."""
 
 
 class LinearReference(Backend):

@@ -4,23 +4,16 @@ README.md in this folder has the derivation.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.autograd import empty_gradients, from_operator, register_gradients
 from eigenrnn.ops.dispatch import Backend, Call
-from eigenrnn.ops.linear.operands import (
-    DTYPES,
-    SCHEMA,
-    LinearOperands,
-    LinearOptions,
-    records,
-)
-from eigenrnn.ops.linear.reference import linear_reference
+from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions
+from eigenrnn.ops.linear.reference import LINEAR
+from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     first_steps,
     running,
@@ -29,7 +22,7 @@ from eigenrnn.ops.time_steps import (
     zero_padding,
 )
 
-__all__ = ["LinearScan"]
+__all__ = ["LinearScan", "linear_scan"]
 
 
 def step_by_step(
@@ -90,12 +83,11 @@ def in_chunks(
     return h
 
 
-def _forward(*arguments: Any) -> Tensor:
-    operands, options = records(arguments)
+def _forward(operands: LinearOperands, options: LinearOptions, _save: bool) -> dict[str, Tensor]:
     x, decay, h0 = operands
     sizes, reverse = options.batch_sizes, options.reverse
     if sizes is None:
-        return in_chunks(x, decay, h0, reverse)
+        return {"h": in_chunks(x, decay, h0, reverse)}
     x = without_padding(x, sizes)
     decay = _decay_without_padding(decay, sizes)
     if reverse:  # the state is zero until a sequence begins
@@ -104,18 +96,23 @@ def _forward(*arguments: Any) -> Tensor:
         h0 = torch.zeros_like(h0)
     h = in_chunks(x, decay, h0, reverse)
     zero_padding(h, sizes)
-    return h
+    return {"h": h}
 
 
-def _backward(*arguments: Any) -> list[Tensor]:
-    """Return the needed gradients in the order of the operands.
+def _allocate(operands: LinearOperands, _options: LinearOptions, _save: bool) -> dict[str, Tensor]:
+    return {"h": operands.x.new_empty(operands.x.shape)}
 
-    The gradient of x is the same recurrence in the opposite direction.
-    """
-    g, h, *rest = arguments
-    needed = arguments[-1]
-    operands, options = records(rest)
-    decay, sizes = operands.decay, options.batch_sizes
+
+def _backward(
+    operands: LinearOperands,
+    options: LinearOptions,
+    needed: Collection[str],
+    grads: Named,
+    kept: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
+    """Return the needed gradients; that of x is the same recurrence in the other direction."""
+    g, decay, sizes = grads["h"], operands.decay, options.batch_sizes
+    assert g is not None  # noqa: S101, no backward pass runs without a gradient
     if sizes is not None:
         g = without_padding(g, sizes)
         decay = _decay_without_padding(decay, sizes)
@@ -124,22 +121,12 @@ def _backward(*arguments: Any) -> list[Tensor]:
     delta = in_chunks(g, later.conj().resolve_conj(), none, not options.reverse)
     if sizes is not None:
         zero_padding(delta, sizes)
-    gradients_of: dict[str, Callable[[], Tensor]] = {
-        "x": lambda: delta,
-        "decay": lambda: _decay_gradient(delta, h, operands, options),
-        "h0": lambda: _initial_gradient(delta, operands, options),
-    }
-    names = zip(operands._fields, needed, strict=True)
-    return [gradients_of[name]() for name, is_needed in names if is_needed]
-
-
-def _fake_states(*arguments: Any) -> Tensor:
-    x: Tensor = arguments[0]
-    return x.new_empty(x.shape)
-
-
-def _fake_gradients(*arguments: Any) -> list[Tensor]:
-    return empty_gradients(records(arguments[2:])[0], arguments[-1])
+    gradients = {"x": delta}
+    if "decay" in needed:
+        gradients["decay"] = _decay_gradient(delta, kept["h"], operands, options)
+    if "h0" in needed:
+        gradients["h0"] = _initial_gradient(delta, operands, options)
+    return gradients
 
 
 def _last_of_each(sizes: Sequence[int], x: Tensor) -> Tensor:  # (T, B, 1)
@@ -186,18 +173,14 @@ def _initial_gradient(
     return first_steps(delta, sizes, reverse) * decay.conj()
 
 
-linear_scan: Any = torch.library.custom_op(
-    "eigenrnn::linear_scan", _forward, mutates_args=(), schema=f"({SCHEMA}) -> Tensor"
+linear_scan = Operator(
+    "linear_scan",
+    LINEAR,
+    forward=_forward,
+    allocate=_allocate,
+    backward=_backward,
+    results=("h",),
 )
-_linear_scan_backward: Any = torch.library.custom_op(
-    "eigenrnn::linear_scan_backward",
-    _backward,
-    mutates_args=(),
-    schema=f"(Tensor g, Tensor h, {SCHEMA}, bool[] needed) -> Tensor[]",
-)
-linear_scan.register_fake(_fake_states)
-_linear_scan_backward.register_fake(_fake_gradients)
-register_gradients(linear_scan, records, linear_reference, 1, from_operator(_linear_scan_backward))
 
 
 class LinearScan(Backend):
@@ -213,5 +196,5 @@ class LinearScan(Backend):
         return None
 
     def run(self, operands: LinearOperands, options: LinearOptions) -> tuple[Tensor, Tensor]:
-        h = linear_scan(*operands, *options)
+        h = linear_scan(operands, options)["h"]
         return states_and_last(h, options.batch_sizes, options.reverse)

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.exporting import exported_operands, scan_steps
 from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.reference import lstm_step
@@ -23,14 +23,14 @@ def export_lstm(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-    x, _, h0, c0, U, c = operands
 
-    def step(
-        states: tuple[Tensor, ...], now: tuple[Tensor, ...], weights: LSTMOperands
-    ) -> tuple[Tensor, ...]:
-        return lstm_step(now[0], states[0], states[1], weights.W)
-
-    inputs = (map_inputs(x, U, c),)
-    weights = operands._replace(**dict.fromkeys(("x", "h0", "c0", "U", "c")))
-    h, (last, cell) = scan_steps(step, [h0, c0], inputs, weights, lengths, options.reverse)
-    return h, last, cell
+    constant = operands._replace(**dict.fromkeys(("x", "h0", "c0", "U", "c")))
+    h, last = scan_steps(
+        lstm_step,
+        {"h0": operands.h0, "c0": operands.c0},
+        mapped_inputs(operands),
+        constant,
+        lengths,
+        options.reverse,
+    )
+    return h, last["h0"], last["c0"]

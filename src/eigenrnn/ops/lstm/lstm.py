@@ -17,8 +17,8 @@ from eigenrnn.ops.arguments import (
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.lstm.cpu import LSTMCPU
 from eigenrnn.ops.lstm.export import export_lstm
-from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions, check_operand_shapes
-from eigenrnn.ops.lstm.reference import LSTMReference
+from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
+from eigenrnn.ops.lstm.reference import LSTM, LSTMReference
 from eigenrnn.ops.lstm.torch import LSTMTorch
 from eigenrnn.tracing import autocasts
 
@@ -98,10 +98,10 @@ def lstm(
                 [0.1250]])
     """
     check_flags(reverse=reverse, last_only=last_only)
-    operands = LSTMOperands(x, W, cast("Tensor", h0), cast("Tensor", c0), U, c)
+    operands = LSTMOperands(x=x, W=W, h0=cast("Tensor", h0), c0=cast("Tensor", c0), U=U, c=c)
     check_tensors(operands)
-    check_operand_shapes(operands)
-    options = LSTMOptions(batch_sizes, reverse, last_only)
+    LSTM.check_shapes(operands)
+    options = LSTMOptions(batch_sizes=batch_sizes, reverse=reverse, last_only=last_only)
     if not autocasts(x.device.type):
         return _run(operands, options, backend)
     with torch.autocast(x.device.type, enabled=False):
@@ -116,10 +116,8 @@ def _run(
     Raises:
         TypeError: If a dtype is wrong.
     """
-    x, W = operands.x, operands.W
-    for name in ("h0", "c0"):
-        if getattr(operands, name) is None:
-            operands = operands._replace(**{name: x.new_zeros(x.shape[1], W.shape[1])})
+    x = operands.x
+    operands = LSTM.with_initial_states(operands)
     if not x.is_floating_point():
         raise TypeError(f"expected real floating-point x, got {x.dtype}: gates need real states")
     check_dtypes(_DTYPES, operands)
@@ -128,7 +126,7 @@ def _run(
         return export_lstm(operands, options, lengths)
     if options.batch_sizes is not None:
         check_batch_sizes(options.batch_sizes, *x.shape[:2])
-    call = Call.of(x, "tanh", *operands[1:], state_size=2 * W.shape[1])
+    call = Call.of(x, "tanh", *operands, state_size=LSTM.state_size(operands))
     chosen = choose(BACKENDS, call, backend)
     last_only = options.last_only and chosen.supports_last_only and not torch.is_grad_enabled()
     h, last, cell = chosen.run(operands, options._replace(last_only=last_only))

@@ -1,14 +1,22 @@
-"""The reference implementation of the LSTM, in plain differentiable operations."""
+"""The LSTM by definition: its record, in plain differentiable operations."""
+
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_inputs
+from eigenrnn.ops.arguments import mapped_inputs
 from eigenrnn.ops.dispatch import REAL, Backend
-from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from eigenrnn.ops.time_steps import without_padding
+from eigenrnn.ops.lstm.operands import (
+    LSTMOperands,
+    LSTMOptions,
+    lstm_saved_parts,
+    lstm_shapes,
+)
+from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.ops.time_steps import run_steps, without_padding
 
-__all__ = ["LSTMReference", "lstm_reference", "lstm_step"]
+__all__ = ["LSTM", "LSTMReference", "lstm_reference", "lstm_step"]
 
 
 def lstm_reference(
@@ -19,33 +27,41 @@ def lstm_reference(
     Autograd records T steps of small operations, so the backward pass is slow and needs much
     memory.
     """
-    x, W, h, cell, U, c = operands
-    T, B, _ = x.shape
-    sizes = options.batch_sizes or [B] * T
-    x = without_padding(x, options.batch_sizes)
-    # indexing would allocate a gradient of the size of x at every step
-    xs = map_inputs(x, U, c).unbind()
-    states: list[Tensor] = []
-    for t in reversed(range(T)) if options.reverse else range(T):
-        n = sizes[t]
-        h_new, cell_new = lstm_step(xs[t][:n], h[:n], cell[:n], W)
-        # a finished sequence keeps its states; one that has not begun keeps h0 and c0
-        h = torch.cat([h_new, h[n:]]) if n < B else h_new
-        cell = torch.cat([cell_new, cell[n:]]) if n < B else cell_new
-        states.append(torch.cat([h_new, torch.zeros_like(h[n:])]) if n < B else h_new)
-    return torch.stack(states[::-1] if options.reverse else states), h, cell
+    x = without_padding(operands.x, options.batch_sizes)
+    h, last = run_steps(
+        lstm_step,
+        {"h0": operands.h0, "c0": operands.c0},
+        mapped_inputs(operands._replace(x=x)),
+        operands,
+        options.batch_sizes,
+        options.reverse,
+    )
+    return h, last["h0"], last["c0"]
 
 
 def lstm_step(
-    x: Tensor,  # (B, 4 N)
-    h: Tensor,  # (B, N)
-    cell: Tensor,  # (B, N)
-    W: Tensor,  # (4 N, N)
-) -> tuple[Tensor, Tensor]:  # (B, N), (B, N)
+    states: Mapping[str, Tensor],  # (B, N), (B, N)
+    now: Mapping[str, Tensor],  # (B, 4 N)
+    operands: LSTMOperands,
+) -> dict[str, Tensor]:  # (B, N), (B, N)
     """Return the state and the cell after one time step of mapped inputs."""
-    i, f, g, o = (x + h @ W.T).chunk(4, dim=1)
-    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(cell), cell
+    i, f, g, o = (now["x"] + states["h0"] @ operands.W.T).chunk(4, dim=1)
+    cell = torch.sigmoid(f) * states["c0"] + torch.sigmoid(i) * torch.tanh(g)
+    return {"h0": torch.sigmoid(o) * torch.tanh(cell), "c0": cell}
+
+
+LSTM = Recurrence(
+    "lstm",
+    operands=LSTMOperands,
+    options=LSTMOptions,
+    states=("h0", "c0"),
+    results=("h", "last", "last_cell"),
+    shapes=lstm_shapes,
+    definition=lstm_reference,
+    gates=4,
+    saved_parts=lstm_saved_parts,
+)
+"""The LSTM."""
 
 
 class LSTMReference(Backend):

@@ -1,0 +1,184 @@
+// The members of the arguments by name. Python passes them by these names, and `module.cpp` reads them.
+#pragma once
+#include "arguments.hpp"
+
+namespace eigenrnn {
+
+// each_member(arguments, use) calls use(name, member) for every member that Python may set.
+
+template <class Use>
+void each_member(Steps& steps, Use&& use) {
+  use("T", steps.T);
+  use("B", steps.B);
+  use("batch_sizes", steps.sizes);
+  use("reverse", steps.reverse);
+}
+
+template <class Use>
+void each_member(NormZoneout& norm_zoneout, Use&& use) {
+  use("gain", norm_zoneout.gain);
+  use("shift", norm_zoneout.shift);
+  use("mask", norm_zoneout.mask);
+  use("rate", norm_zoneout.rate);
+}
+
+template <class Use>
+void each_member(Elman& call, Use&& use) {
+  each_member(call.steps, use);
+  each_member(call.norm_zoneout, use);
+  use("N", call.N);
+  use("M", call.M);
+  use("K", call.K);
+  use("nonlinearity", call.activation);
+  use("slope", call.slope);
+  use("x", call.x);
+  use("W", call.W);
+  use("h0", call.h0);
+  use("bias", call.bias);
+  use("U", call.U);
+  use("c", call.c);
+  use("V", call.V);
+  use("d", call.d);
+  use("h", call.h);
+  use("last", call.last);
+  use("y", call.y);
+  use("moduli", call.moduli);
+  use("saved", call.saved);
+}
+
+template <class Use>
+void each_member(ElmanBack& back, Use&& use) {
+  use("dh", back.dh);
+  use("dlast", back.dlast);
+  use("dy", back.dy);
+  use("dy_stride", back.dy_stride);
+  use("dx", back.dx);
+  use("dW", back.dW);
+  use("dh0", back.dh0);
+  use("dbias", back.dbias);
+  use("dU", back.dU);
+  use("dc", back.dc);
+  use("dV", back.dV);
+  use("dgain", back.dgain);
+  use("dshift", back.dshift);
+}
+
+template <class Use>
+void each_member(Gru& call, Use&& use) {
+  each_member(call.steps, use);
+  each_member(call.norm_zoneout, use);
+  use("N", call.N);
+  use("M", call.M);
+  use("nonlinearity", call.activation);
+  use("slope", call.slope);
+  use("reset_after", call.reset_after);
+  use("update_keeps", call.update_keeps);
+  use("x", call.x);
+  use("W", call.W);
+  use("h0", call.h0);
+  use("bias", call.bias);
+  use("recurrent_bias", call.recurrent_bias);
+  use("U", call.U);
+  use("c", call.c);
+  use("h", call.h);
+  use("last", call.last);
+  use("saved", call.saved);
+}
+
+template <class Use>
+void each_member(GruBack& back, Use&& use) {
+  use("dh", back.dh);
+  use("dlast", back.dlast);
+  use("dx", back.dx);
+  use("dW", back.dW);
+  use("dh0", back.dh0);
+  use("dbias", back.dbias);
+  use("drecurrent_bias", back.drecurrent_bias);
+  use("dU", back.dU);
+  use("dc", back.dc);
+  use("dgain", back.dgain);
+  use("dshift", back.dshift);
+}
+
+template <class Use>
+void each_member(Lstm& call, Use&& use) {
+  each_member(call.steps, use);
+  use("N", call.N);
+  use("M", call.M);
+  use("x", call.x);
+  use("W", call.W);
+  use("h0", call.h0);
+  use("c0", call.c0);
+  use("U", call.U);
+  use("c", call.c);
+  use("h", call.h);
+  use("last", call.last);
+  use("last_cell", call.last_cell);
+  use("saved", call.saved);
+}
+
+template <class Use>
+void each_member(LstmBack& back, Use&& use) {
+  use("dh", back.dh);
+  use("dlast", back.dlast);
+  use("dlast_cell", back.dlast_cell);
+  use("dx", back.dx);
+  use("dW", back.dW);
+  use("dh0", back.dh0);
+  use("dc0", back.dc0);
+  use("dU", back.dU);
+  use("dc", back.dc);
+}
+
+template <class Use>
+void each_member(Linear& call, Use&& use) {
+  each_member(call.steps, use);
+  use("N", call.N);
+  use("paired", call.paired);
+  use("gated", call.gated);
+  use("x", call.x);
+  use("decay", call.decay);
+  use("h0", call.h0);
+  use("h", call.h);
+  use("last", call.last);
+}
+
+template <class Use>
+void each_member(LinearBack& back, Use&& use) {
+  use("dh", back.dh);
+  use("dlast", back.dlast);
+  use("dx", back.dx);
+  use("ddecay", back.ddecay);
+  use("dh0", back.dh0);
+}
+
+// each_saved_part(call, use) calls use(name, part) for every part that a forward pass saves of a unit.
+
+template <class Use>
+void each_saved_part(const Elman& call, Use&& use) {
+  if (call.norm_zoneout.has_norm()) use("normed", Elman::NORMED);
+  if (call.norm_zoneout.rate != 0) use("value", call.value());
+}
+
+template <class Use>
+void each_saved_part(const Gru& call, Use&& use) {
+  use("reset", RESET);
+  use("update", UPDATE);
+  use("candidate", CANDIDATE);
+  if (call.reset_after) use("product", Gru::PRODUCT);
+  if (!call.norm_zoneout.has_norm()) return;
+  use("normed_reset", call.normed(RESET));
+  use("normed_update", call.normed(UPDATE));
+  use("normed_candidate", call.normed(CANDIDATE));
+}
+
+template <class Use>
+void each_saved_part(const Lstm&, Use&& use) {
+  use("input", INPUT);
+  use("forget", FORGET);
+  use("cell", CELL);
+  use("output", OUTPUT);
+  use("old_cell", Lstm::OLD_CELL);
+}
+
+}  // namespace eigenrnn

@@ -1,0 +1,264 @@
+"""A recurrence as a torch operator, with a backward pass and gradients of its own.
+
+A loss needs the backward pass of the operator. Second derivatives and `vmap` over gradients need
+one in differentiable operations: autograd's backward pass through the definition.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from eigenrnn.ops.arguments import map_tensors, schema
+from eigenrnn.ops.recurrence import Recurrence
+from eigenrnn.tracing import is_batched, under_transform
+
+__all__ = ["Named", "Operator", "differentiable_gradients", "empty_gradients"]
+
+Named: TypeAlias = Mapping[str, Tensor | None]
+"""Tensors by name: those of operands, results or what is saved, or their gradients."""
+
+_Kept: TypeAlias = Mapping[str, Tensor]
+_Forward: TypeAlias = Callable[[Any, Any, bool], Named]
+_Backward: TypeAlias = Callable[[Any, Any, Collection[str], Named, _Kept], Named]
+_Allocate: TypeAlias = Callable[[Any, Collection[str], Tensor], Named]
+_Prepare: TypeAlias = Callable[[Any, Collection[str], Named], tuple[Any, Collection[str], Named]]
+
+
+def _first_fields(record: type[Any], without: Collection[str]) -> tuple[str, ...]:
+    """Return the fields of a record but some of the last, which have defaults."""
+    fields: tuple[str, ...] = record._fields
+    taken = tuple(field for field in fields if field not in without)
+    assert fields[: len(taken)] == taken  # noqa: S101
+    return taken
+
+
+def empty_gradients(
+    operands: Any,
+    needed: Collection[str],
+    h: Tensor,  # noqa: ARG001, (T, B, N), for layouts that depend on it
+) -> dict[str, Tensor]:
+    """Allocate the needed gradients of operands."""
+    return {
+        name: tensor.new_empty(tensor.shape)
+        for name, tensor in operands._asdict().items()
+        if name in needed
+    }
+
+
+class Operator:
+    """A torch operator that computes a recurrence, and its gradients.
+
+    The operator takes the operands and the options one by one, as torch demands, in the order of
+    the records. All functions below take and return tensors by name.
+
+    Args:
+        name: The name of the operator; its backward pass is the operator ``<name>_backward``.
+        recurrence: The recurrence.
+        forward: Takes the operands, the options and whether a backward pass follows. Returns the
+            results and what it saved.
+        allocate: Takes and returns the same, but uninitialised tensors.
+        backward: Takes the operands, the options, the names of the operands whose gradients are
+            needed, the gradients of the results, and all states with what was saved. Returns the
+            needed gradients, and possibly others.
+        results: The results that the operator returns; by default all of the recurrence.
+        saved: The tensors that it saves for the backward pass, or keeps from it.
+        without: The operands and options that it does not take, those that are always None.
+        allocate_gradients: Takes the operands, the names of the needed gradients and all states.
+            Returns the needed gradients, uninitialised.
+        prepare: Changes the operands, what is needed and the gradients of the results before a
+            backward pass; optional.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        recurrence: Recurrence,
+        *,
+        forward: _Forward,
+        allocate: _Forward,
+        backward: _Backward,
+        results: Sequence[str] | None = None,
+        saved: Sequence[str] = (),
+        without: Collection[str] = (),
+        allocate_gradients: _Allocate = empty_gradients,
+        prepare: _Prepare | None = None,
+    ) -> None:
+        self.name = name
+        self.recurrence = recurrence
+        self.results = recurrence.results if results is None else tuple(results)
+        self.saved = tuple(saved)
+        self._forward = forward
+        self._allocate = allocate
+        self._backward = backward
+        self._allocate_gradients = allocate_gradients
+        self._prepare = prepare
+
+        self.operands = _first_fields(recurrence.operands, without)
+        self.options = _first_fields(recurrence.options, without)
+        self._returns = (*self.results, *self.saved)
+        self._kept = (recurrence.all_states, *self.saved)
+
+        taken = schema(recurrence.operands, recurrence.options, without=without)
+        # an operator that saves nothing is the same with and without a backward pass
+        flag = ", bool save" if self.saved else ""
+        returned = ", ".join(["Tensor"] * len(self._returns))
+        self._operator: Any = torch.library.custom_op(
+            f"eigenrnn::{name}",
+            self.call_forward,
+            mutates_args=(),
+            schema=f"({taken}{flag}) -> ({returned})",
+        )
+        self._operator.register_fake(self._fake_forward)
+        gradients = ", ".join(f"Tensor? d{result}" for result in self.results)
+        kept = ", ".join(f"Tensor {each}" for each in self._kept)
+        self._backward_operator: Any = torch.library.custom_op(
+            f"eigenrnn::{name}_backward",
+            self.call_backward,
+            mutates_args=(),
+            schema=f"({gradients}, {kept}, {taken}, bool[] needed) -> Tensor[]",
+        )
+        self._backward_operator.register_fake(self._fake_backward)
+        self._backward_overload: Any = getattr(torch.ops.eigenrnn, f"{name}_backward").default
+        self._operator.register_autograd(self._backward_pass, setup_context=self._setup_context)
+        self._overload: Any = getattr(torch.ops.eigenrnn, name).default
+
+    def __call__(self, operands: Any, options: Any, save: bool = False) -> dict[str, Tensor]:
+        """Return the results and what was saved, by name."""
+        return self._by_name(self._overload(*self.arguments(operands, options, save)))
+
+    def arguments(self, operands: Any, options: Any, save: bool = False) -> list[Any]:
+        """Return the arguments of the torch operator."""
+        taken = self._flattened(operands, options)
+        return [*taken, save] if self.saved else taken
+
+    def backward_arguments(
+        self, operands: Any, options: Any, needed: Collection[str], grads: Named, kept: _Kept
+    ) -> list[Any]:
+        """Return the arguments of the torch operator of the backward pass."""
+        return [
+            *(grads[name] for name in self.results),
+            *(kept[name] for name in self._kept),
+            *self._flattened(operands, options),
+            [name in needed for name in self.operands],
+        ]
+
+    def _by_name(self, returned: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
+        tensors = (returned,) if isinstance(returned, Tensor) else returned
+        return dict(zip(self._returns, tensors, strict=True))
+
+    # These two functions alone know the order of the arguments. The names would cost a small call
+    # several microseconds here.
+
+    def _flattened(self, operands: Any, options: Any) -> list[Any]:
+        return [*operands[: len(self.operands)], *options[: len(self.options)]]
+
+    def _records(self, arguments: Iterator[Any]) -> tuple[Any, Any]:
+        """Return the operands and the options, the next of the arguments."""
+        operands = self.recurrence.operands(*islice(arguments, len(self.operands)))
+        options = self.recurrence.options(*islice(arguments, len(self.options)))
+        return operands, options
+
+    def _given_backward(
+        self, arguments: Sequence[Any]
+    ) -> tuple[Any, Any, list[str], dict[str, Any], dict[str, Any]]:
+        """Return what `backward_arguments` takes."""
+        remaining = iter(arguments)
+        grads = dict(zip(self.results, remaining, strict=False))
+        kept = dict(zip(self._kept, remaining, strict=False))
+        operands, options = self._records(remaining)
+        flags = zip(self.operands, next(remaining), strict=True)
+        return operands, options, [name for name, flag in flags if flag], grads, kept
+
+    def _returned(self, found: Named) -> Any:
+        if len(self._returns) == 1:
+            return found[self._returns[0]]
+        return tuple([found[name] for name in self._returns])
+
+    def call_forward(self, *arguments: Any) -> Any:
+        """Compute what the torch operator returns, without recording it."""
+        remaining = iter(arguments)
+        operands, options = self._records(remaining)
+        return self._returned(self._forward(operands, options, next(remaining, False)))
+
+    def _fake_forward(self, *arguments: Any) -> Any:
+        remaining = iter(arguments)
+        operands, options = self._records(remaining)
+        return self._returned(self._allocate(operands, options, next(remaining, False)))
+
+    def call_backward(self, *arguments: Any) -> list[Tensor | None]:
+        """Compute what the operator of the backward pass returns, without recording it."""
+        operands, options, needed, grads, kept = self._given_backward(arguments)
+        found = self._backward(operands, options, needed, grads, kept)
+        return [found[name] for name in needed]
+
+    def _fake_backward(self, *arguments: Any) -> list[Tensor | None]:
+        operands, _, needed, _, kept = self._given_backward(arguments)
+        found = self._allocate_gradients(operands, needed, kept[self.recurrence.all_states])
+        return [found[name] for name in needed]
+
+    def _setup_context(
+        self, ctx: Any, inputs: tuple[Any, ...], output: Tensor | tuple[Tensor, ...]
+    ) -> None:
+        operands, ctx.options = self._records(iter(inputs))
+        returned = self._by_name(output)
+        ctx.mark_non_differentiable(*(returned[name] for name in self.saved))
+        ctx.set_materialize_grads(False)  # usually the loss uses only one of the results
+        taken = operands[: len(self.operands)]
+        ctx.save_for_backward(*taken, *[returned[name] for name in self._kept])
+
+    def _backward_pass(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        # the options and the saved tensors, which follow, have no gradients
+        flags = zip(self.operands, ctx.needs_input_grad, strict=False)
+        needed: Collection[str] = [name for name, flag in flags if flag]
+        grads: Named = dict(zip(self.results, gradients, strict=False))
+        tensors = iter(ctx.saved_tensors)
+        operands = self.recurrence.operands(*islice(tensors, len(self.operands)))
+        kept = dict(zip(self._kept, tensors, strict=True))
+        given = [gradient for gradient in grads.values() if gradient is not None]
+        found: Named
+        if not given:
+            found = {}
+        elif torch.is_grad_enabled() or under_transform() or is_batched(*given):
+            found = differentiable_gradients(self.recurrence, operands, ctx.options, needed, grads)
+        else:
+            if self._prepare is not None:
+                operands, needed, grads = self._prepare(operands, needed, grads)
+            arguments = self.backward_arguments(operands, ctx.options, needed, grads, kept)
+            found = dict(zip(needed, self._backward_overload(*arguments), strict=True))
+        without_gradients = (None,) * (len(ctx.needs_input_grad) - len(self.operands))
+        return *(found.get(name) for name in self.operands), *without_gradients
+
+
+def differentiable_gradients(
+    recurrence: Recurrence,
+    operands: Any,
+    options: Any,
+    needed: Collection[str],
+    grads: Named,
+) -> dict[str, Tensor | None]:
+    """Return the needed gradients of the definition, which autograd can record."""
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # views: if x depends on W, the gradient of W must not include the path through x
+        operands = map_tensors(lambda tensor: tensor.view_as(tensor), operands)
+        results = recurrence.define(operands, options)
+        used: list[Tensor] = []
+        used_grads: list[Tensor] = []
+        for name, gradient in grads.items():
+            result = results[name]
+            if gradient is not None and result is not None and result.requires_grad:
+                used.append(result)
+                used_grads.append(gradient)
+        if not used:
+            return {}
+        found = torch.autograd.grad(
+            outputs=used,
+            inputs=[getattr(operands, name) for name in needed],
+            grad_outputs=used_grads,
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+    return dict(zip(needed, found, strict=True))

@@ -1,0 +1,129 @@
+"""The record of a recurrence: its operands, options, results and saved parts, by name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+__all__ = ["Recurrence", "Shape", "Sizes", "sizes_of"]
+
+Shape = tuple[int, ...]
+
+
+class Sizes(NamedTuple):
+    """The sizes of a call.
+
+    Args:
+        T: The number of steps.
+        B: The number of sequences.
+        M: The number of numbers in an input.
+        N: The number of units.
+        K: The number of outputs of a head; one without a head.
+    """
+
+    T: int
+    B: int
+    M: int
+    N: int
+    K: int
+
+
+def _no_parts(_operands: Any, _options: Any) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """What a recurrence takes, returns and saves.
+
+    Operators, checks, dispatch and the arguments of the kernels derive from it. Everything has the
+    same name in all of them, and in csrc/arguments.hpp.
+
+    Args:
+        name: The name of its public function.
+        operands: The named tuple of its tensors.
+        options: The named tuple of its options.
+        states: The operands that are initial states, zero by default.
+        results: What the definition returns: all states, then the last of each of the states, and
+            possibly more.
+        shapes: Returns the shape of each operand of a call; those that are None have one too.
+        definition: The results in differentiable operations. One that a call does not have is
+            None.
+        gates: The number G of matrices that are stacked in W.
+        saved_parts: Returns what the kernels save of each unit and step for a backward pass, in
+            their order.
+    """
+
+    name: str
+    operands: type[Any]
+    options: type[Any]
+    states: tuple[str, ...]
+    results: tuple[str, ...]
+    shapes: Callable[[Any], Mapping[str, Shape]]
+    definition: Callable[[Any, Any], tuple[Tensor | None, ...]]
+    gates: int = 1
+    saved_parts: Callable[[Any, Any], Sequence[str]] = _no_parts
+
+    @property
+    def all_states(self) -> str:
+        """The name of the states of all steps."""
+        return self.results[0]
+
+    def define(self, operands: Any, options: Any) -> dict[str, Tensor | None]:
+        """Return the results of the definition by name."""
+        return dict(zip(self.results, self.definition(operands, options), strict=True))
+
+    def check_shapes(self, operands: Any) -> None:
+        """Check the shapes of all operands.
+
+        Raises:
+            ValueError: If one is wrong.
+        """
+        named: dict[str, Tensor | None] = operands._asdict()
+        for name, shape in self.shapes(operands).items():
+            tensor = named[name]
+            if tensor is not None and tensor.shape != shape:
+                raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
+
+    def with_initial_states(self, operands: Any) -> Any:
+        """Return the operands with zero in place of each initial state that is None."""
+        # x may be real where W and the states are complex
+        like: Tensor = getattr(operands, "W", operands.x)
+        B, N = operands.x.shape[1], like.shape[-1]
+        for name in self.states:
+            if getattr(operands, name) is None:
+                operands = operands._replace(**{name: like.new_zeros(B, N)})
+        return operands
+
+    def state_size(self, operands: Any) -> int:
+        """Return the number of real numbers in one state."""
+        states: list[Tensor] = [getattr(operands, name) for name in self.states]
+        return sum(state.shape[1] * (2 if state.is_complex() else 1) for state in states)
+
+
+def sizes_of(operands: Any, gates: int = 1) -> Sizes:
+    """Return the sizes of a call with G gates; without U the inputs are mapped to all gates.
+
+    Raises:
+        ValueError: If x is no sequence of inputs, or a bias comes without its map.
+    """
+    x: Tensor = operands.x
+    W: Tensor = operands.W
+    U: Tensor | None = operands.U
+    V: Tensor | None = getattr(operands, "V", None)
+    is_sequence = x.dim() == 3 and x.shape[0] >= 1
+    if is_sequence and U is None and gates > 1:
+        is_sequence = x.shape[2] > 0 and x.shape[2] % gates == 0
+    if not is_sequence:
+        mapped = "N" if gates == 1 else f"{gates} N"
+        last = mapped if U is None else "M"
+        raise ValueError(f"expected x of shape (T, B, {last}) with T >= 1, got {tuple(x.shape)}")
+    if operands.c is not None and U is None:
+        raise ValueError("expected c to go with U, got c alone: add it to x")
+    if V is None and getattr(operands, "d", None) is not None:
+        raise ValueError("expected d to go with V, got d alone")
+    T, B, M = x.shape
+    N = W.shape[-1] if U is not None and W.dim() else M // gates
+    K = V.shape[0] if V is not None and V.dim() else 1
+    return Sizes(T, B, M, N, K)

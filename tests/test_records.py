@@ -1,0 +1,252 @@
+"""The record of each recurrence agrees with its operators and its kernels, name by name."""
+
+import itertools
+
+import pytest
+import torch
+
+from eigenrnn.ops import compiled
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.elman import ElmanOperands
+from eigenrnn.ops.elman.cpu import elman_cpu, elman_cpu_norm_zoneout
+from eigenrnn.ops.elman.loop import elman_loop
+from eigenrnn.ops.elman.reference import ELMAN
+from eigenrnn.ops.gru import GRUOperands, GRUOptions
+from eigenrnn.ops.gru.cpu import gru_cpu, gru_cpu_norm_zoneout
+from eigenrnn.ops.gru.loop import gru_loop
+from eigenrnn.ops.gru.reference import GRU
+from eigenrnn.ops.linear import LinearOperands, LinearOptions
+from eigenrnn.ops.linear import cpu as linear_module
+from eigenrnn.ops.linear.cpu import linear_cpu
+from eigenrnn.ops.linear.reference import LINEAR
+from eigenrnn.ops.linear.scan import linear_scan
+from eigenrnn.ops.lstm import LSTMOperands, LSTMOptions
+from eigenrnn.ops.lstm.cpu import lstm_cpu
+from eigenrnn.ops.lstm.reference import LSTM
+from kernel_testing import SpiedKernels, needs_kernels
+
+T, B, M, N, K = 4, 3, 2, 6, 3
+SIZES = [3, 2, 2, 1]
+
+
+def normal(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def gated(operands, G, **more):
+    return operands(
+        x=normal(T, B, M), W=normal(G * N, N), h0=normal(B, N), U=normal(G * N, M), c=normal(G * N)
+    )._replace(**more)
+
+
+FULL = {
+    "elman": (
+        elman_cpu_norm_zoneout,
+        gated(
+            ElmanOperands,
+            1,
+            bias=normal(N),
+            V=normal(K, N),
+            d=normal(K),
+            gain=normal(N),
+            shift=normal(N),
+            mask=normal(T, B, N) > 0,
+        ),
+        Options("leaky_relu", SIZES, rate=0.5),
+    ),
+    "gru": (
+        gru_cpu_norm_zoneout,
+        gated(
+            GRUOperands,
+            3,
+            bias=normal(N),
+            recurrent_bias=normal(N),
+            gain=normal(3 * N),
+            shift=normal(3 * N),
+            mask=normal(T, B, N) > 0,
+        ),
+        GRUOptions("leaky_relu", batch_sizes=SIZES, rate=0.5),
+    ),
+    "lstm": (
+        lstm_cpu,
+        LSTMOperands(
+            x=normal(T, B, M),
+            W=normal(4 * N, N),
+            h0=normal(B, N),
+            c0=normal(B, N),
+            U=normal(4 * N, M),
+            c=normal(4 * N),
+        ),
+        LSTMOptions(SIZES),
+    ),
+    "linear": (
+        linear_cpu,
+        LinearOperands(normal(T, B, N), normal(T, B, N), normal(B, N)),
+        LinearOptions(SIZES),
+    ),
+}
+"""An operator, and a call with every operand and option."""
+
+OPERATORS = {
+    operator.name: operator
+    for operator in (
+        elman_cpu,
+        elman_cpu_norm_zoneout,
+        elman_loop,
+        gru_cpu,
+        gru_cpu_norm_zoneout,
+        gru_loop,
+        lstm_cpu,
+        linear_cpu,
+        linear_scan,
+    )
+}
+
+each_recurrence = pytest.mark.parametrize(
+    "record", [ELMAN, GRU, LSTM, LINEAR], ids=lambda r: r.name
+)
+each_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+
+
+@each_recurrence
+def test_every_operand_has_a_shape(record):
+    _, operands, _ = FULL[record.name]
+    shapes = record.shapes(operands)
+    assert {name: tuple(v.shape) for name, v in operands._asdict().items()} == shapes
+
+
+@each_recurrence
+def test_the_initial_states_are_operands_and_are_zero_by_default(record):
+    _, operands, _ = FULL[record.name]
+    missing = operands._replace(**dict.fromkeys(record.states))
+    for name in record.states:
+        assert torch.equal(getattr(record.with_initial_states(missing), name), torch.zeros(B, N))
+
+
+@each_recurrence
+def test_the_definition_returns_every_result(record):
+    _, operands, options = FULL[record.name]
+    results = record.define(operands, options)
+    assert tuple(results) == record.results
+    assert all(result is not None for result in results.values())
+
+
+@each_operator
+def test_an_operator_takes_and_returns_what_its_record_names(operator):
+    record = operator.recurrence
+    assert set(operator.operands) <= set(record.operands._fields)
+    assert set(operator.options) <= set(record.options._fields)
+    assert set(operator.results) <= set(record.results)
+    schema = getattr(torch.ops.eigenrnn, operator.name).default._schema
+    taken = (*operator.operands, *operator.options, *(("save",) if operator.saved else ()))
+    assert tuple(argument.name for argument in schema.arguments) == taken
+    assert len(schema.returns) == len((*operator.results, *operator.saved))
+
+
+# ------------------------------------------------------------------------------- the kernels
+
+
+@pytest.fixture
+def spy(monkeypatch, record):
+    spy = SpiedKernels(record.name)
+    monkeypatch.setattr(compiled, "kernels", spy)
+    monkeypatch.setattr(linear_module, "kernels", spy)
+    return spy
+
+
+def requiring_gradients(operands):
+    """Return copies of the operands; all but the mask require gradients."""
+    copies = operands._make(map(torch.clone, operands))
+    for tensor in copies:
+        tensor.requires_grad_(tensor.is_floating_point())
+    return copies
+
+
+def nonlinearities(options):
+    """Return the options with each nonlinearity that has arguments of its own."""
+    if "nonlinearity" not in options._fields:
+        return [options]
+    names = ["leaky_relu", "modrelu_paired"] if isinstance(options, Options) else ["leaky_relu"]
+    return [options._replace(nonlinearity=name) for name in names]
+
+
+@needs_kernels
+@each_recurrence
+def test_python_sets_every_member_of_the_arguments_of_a_kernel(record, spy):
+    operator, operands, options = FULL[record.name]
+    call, gradients = set(), set()
+    for each in nonlinearities(options):
+        results = operator(requiring_gradients(operands), each, save=True)
+        sum(results[name].sum() for name in operator.results).backward()
+        call |= set(spy.call)
+        gradients |= set(spy.gradients)
+    members = spy.kernels.members()
+    assert call == set(members[record.name])
+    assert gradients == set(members[f"{record.name}_backward"])
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", FULL)
+def test_a_kernel_refuses_an_argument_that_it_does_not_have(name):
+    run = getattr(compiled.kernels, f"{name}_forward")
+    with pytest.raises(ValueError, match="expected arguments that the kernel has, got lamda"):
+        run("float32", 1, {"T": 1, "lamda": (0, 0, 0)})
+
+
+@needs_kernels
+def test_a_kernel_refuses_a_nonlinearity_that_it_does_not_have():
+    with pytest.raises(ValueError, match="expected a nonlinearity of the kernels, got sine"):
+        compiled.kernels.elman_forward("float32", 1, {"nonlinearity": "sine"})
+
+
+def variants(record):
+    """Return operands and options of calls that save different parts."""
+    _, operands, options = FULL[record.name]
+    if record is LSTM:
+        return [(operands, options)]
+    plain = operands._replace(gain=None, shift=None)
+    found = list(itertools.product((operands, plain), (options, options._replace(rate=0.0))))
+    if record is GRU:
+        before = options._replace(reset_after=False)
+        found += [(each._replace(recurrent_bias=None), before) for each in (operands, plain)]
+    return found
+
+
+SAVING = [
+    pytest.param(record, *variant, id=f"{record.name}{i}")
+    for record in (ELMAN, GRU, LSTM)
+    for i, variant in enumerate(variants(record))
+]
+
+
+@needs_kernels
+@pytest.mark.parametrize(("record", "operands", "options"), SAVING)
+def test_the_kernels_save_the_parts_that_the_record_names(record, operands, options):
+    _, _, call = compiled.kernel_arguments(operands, options, {})
+    parts = getattr(compiled.kernels, f"{record.name}_saved_parts")(call)
+    assert list(record.saved_parts(operands, options)) == parts
+
+
+@needs_kernels
+@pytest.mark.parametrize(("record", "operands", "options"), SAVING)
+def test_the_backward_pass_reads_every_saved_part(record, operands, options):
+    operator, _, _ = FULL[record.name]
+    if "mask" in operands._fields:
+        operands = operands._replace(mask=None)  # with it the rate is not used
+    if "nonlinearity" in options._fields:
+        options = options._replace(nonlinearity="tanh")  # whose derivative depends on its value
+    parts = record.saved_parts(operands, options)
+    returned = operator(operands, options, save=True)
+    grads = {name: torch.ones_like(returned[name]) for name in operator.results}
+    needed = [name for name, v in operands._asdict().items() if v is not None]
+    lanes = compiled.kernels.vector_bytes // 4
+    vectors = -(-N // lanes)
+    for i, part in enumerate(parts):
+        saved = returned["saved"].clone()
+        of_units = saved[..., : vectors * len(parts) * lanes].unflatten(2, (vectors, -1, lanes))
+        of_units[:, :, :, i] = torch.nan
+        arguments = operator.backward_arguments(
+            operands, options, needed, grads, {**returned, "saved": saved}
+        )
+        gradients = operator.call_backward(*arguments)
+        assert any(gradient.isnan().any() for gradient in gradients), part
