@@ -73,7 +73,7 @@ class Drawn(SphinxDirective):
     option_spec = {"alt": str}  # noqa: RUF012, the type that docutils expects
 
     def run(self) -> list[nodes.Node]:
-        return both_themes(f"pictures/{self.arguments[0]}", self.options.get("alt", ""))
+        return both_themes(f"/tutorials/pictures/{self.arguments[0]}", self.options.get("alt", ""))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
