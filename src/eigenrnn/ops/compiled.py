@@ -191,22 +191,26 @@ def kernel_arguments(
         options: Its options.
         tensors: The results and what is saved. Those without elements are left out.
     """
-    named = operands._asdict()
     T, B, M = operands.x.shape
-    call = kernel_options(options, named.get("bias"))
+    call = kernel_options(options, getattr(operands, "bias", None))
     call["T"] = T
     call["B"] = B
     call["N"] = operands.h0.shape[1]
     if operands.U is not None:
         call["M"] = M
-    if named.get("V") is not None:
-        call["K"] = named["V"].shape[0]
-    call |= views(named)
+    numbers: list[Tensor] = []
+    for name, tensor in zip(operands._fields, operands, strict=True):
+        if tensor is None:
+            continue
+        call[name] = pointer(tensor)
+        if name == "V":
+            call["K"] = tensor.shape[0]
+        if name != "mask":  # which has bytes
+            numbers.append(tensor)
     for name, tensor in tensors.items():
         if tensor is not None and tensor.numel():
             call[name] = pointer(tensor)
-    named.pop("mask", None)  # which has bytes
-    return number_type(*named.values()), torch.get_num_threads(), call
+    return number_type(*numbers), torch.get_num_threads(), call
 
 
 def kernel_options(options: Any, bias: Tensor | None = None) -> dict[str, Any]:
@@ -296,7 +300,7 @@ def rows(tensor: Tensor) -> Tensor: ...
 def rows(tensor: Tensor | None) -> Tensor | None: ...
 def rows(tensor: Tensor | None) -> Tensor | None:
     """Return a tensor whose last axis is contiguous, as the kernels require."""
-    if tensor is None or tensor.shape[-1] == 1 or tensor.stride(-1) == 1 or not tensor.numel():
+    if tensor is None or tensor.stride(-1) == 1 or tensor.shape[-1] == 1 or not tensor.numel():
         return tensor
     outer = tensor.stride()[:-1]
     # the gradient of a sum is one expanded number; copy it once. Not if autograd records it

@@ -19,14 +19,12 @@ class Sizes(NamedTuple):
         B: The number of sequences.
         M: The number of numbers in an input.
         N: The number of units.
-        K: The number of outputs of a head; one without a head.
     """
 
     T: int
     B: int
     M: int
     N: int
-    K: int
 
 
 def _no_parts(_operands: Any, _options: Any) -> Sequence[str]:
@@ -80,26 +78,28 @@ class Recurrence:
         Raises:
             ValueError: If one is wrong.
         """
-        named: dict[str, Tensor | None] = operands._asdict()
-        for name, shape in self.shapes(operands).items():
-            tensor = named[name]
-            if tensor is not None and tensor.shape != shape:
-                raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
+        shapes = self.shapes(operands)
+        for name, tensor in zip(operands._fields, operands, strict=True):
+            if tensor is not None and tensor.shape != shapes[name]:
+                raise ValueError(
+                    f"expected {name} of shape {shapes[name]}, got {tuple(tensor.shape)}"
+                )
 
     def with_initial_states(self, operands: Any) -> Any:
         """Return the operands with zero in place of each initial state that is None."""
+        missing = [name for name in self.states if getattr(operands, name) is None]
+        if not missing:
+            return operands
         # x may be real where W and the states are complex
         like: Tensor = getattr(operands, "W", operands.x)
         B, N = operands.x.shape[1], like.shape[-1]
-        for name in self.states:
-            if getattr(operands, name) is None:
-                operands = operands._replace(**{name: like.new_zeros(B, N)})
-        return operands
+        return operands._replace(**{name: like.new_zeros(B, N) for name in missing})
 
     def state_size(self, operands: Any) -> int:
         """Return the number of real numbers in one state."""
-        states: list[Tensor] = [getattr(operands, name) for name in self.states]
-        return sum(state.shape[1] * (2 if state.is_complex() else 1) for state in states)
+        state: Tensor = operands.h0
+        numbers = 2 * state.shape[1] if state.is_complex() else state.shape[1]
+        return len(self.states) * numbers
 
 
 def sizes_of(operands: Any, gates: int = 1) -> Sizes:
@@ -111,7 +111,6 @@ def sizes_of(operands: Any, gates: int = 1) -> Sizes:
     x: Tensor = operands.x
     W: Tensor = operands.W
     U: Tensor | None = operands.U
-    V: Tensor | None = getattr(operands, "V", None)
     is_sequence = x.dim() == 3 and x.shape[0] >= 1
     if is_sequence and U is None and gates > 1:
         is_sequence = x.shape[2] > 0 and x.shape[2] % gates == 0
@@ -121,9 +120,6 @@ def sizes_of(operands: Any, gates: int = 1) -> Sizes:
         raise ValueError(f"expected x of shape (T, B, {last}) with T >= 1, got {tuple(x.shape)}")
     if operands.c is not None and U is None:
         raise ValueError("expected c to go with U, got c alone: add it to x")
-    if V is None and getattr(operands, "d", None) is not None:
-        raise ValueError("expected d to go with V, got d alone")
     T, B, M = x.shape
     N = W.shape[-1] if U is not None and W.dim() else M // gates
-    K = V.shape[0] if V is not None and V.dim() else 1
-    return Sizes(T, B, M, N, K)
+    return Sizes(T, B, M, N)

@@ -28,8 +28,16 @@ class ElmanOperands(NamedTuple):
 
 
 def elman_shapes(operands: ElmanOperands) -> dict[str, Shape]:
-    """Return the shape of each operand."""
-    T, B, M, N, K = sizes_of(operands)
+    """Return the shape of each operand.
+
+    Raises:
+        ValueError: If x is no sequence of inputs, or a bias comes without its map.
+    """
+    T, B, M, N = sizes_of(operands)
+    V = operands.V
+    if V is None and operands.d is not None:
+        raise ValueError("expected d to go with V, got d alone")
+    K = V.shape[0] if V is not None and V.dim() else 1
     return {
         "x": (T, B, M),
         "W": (N, N),

@@ -56,7 +56,7 @@ def form_features(reset_after: bool, update_keeps: bool) -> list[str]:
 
 def gru_shapes(operands: GRUOperands) -> dict[str, Shape]:
     """Return the shape of each operand."""
-    T, B, M, N, _ = sizes_of(operands, gates=3)
+    T, B, M, N = sizes_of(operands, gates=3)
     return {
         "x": (T, B, M),
         "W": (3 * N, N),

@@ -31,7 +31,7 @@ class LSTMOptions(NamedTuple):
 
 def lstm_shapes(operands: LSTMOperands) -> dict[str, Shape]:
     """Return the shape of each operand."""
-    T, B, M, N, _ = sizes_of(operands, gates=4)
+    T, B, M, N = sizes_of(operands, gates=4)
     return {
         "x": (T, B, M),
         "W": (4 * N, N),
