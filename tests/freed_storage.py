@@ -40,6 +40,24 @@ LAYERS: list[tuple[str, dict[str, Any]]] = [
     ("NnRNN", {}),
     ("DtrivRNN", {}),
 ]
+NAMED_LAYERS = [
+    "ScoRNN",
+    "ScuRNN",
+    "ExpRNN",
+    "DtrivRNN",
+    "FullCapacityURNN",
+    "ORNN",
+    "SpectralRNN",
+    "NnRNN",
+    "AsRNN",
+    "ENRNN",
+    "EURNN",
+    "URNN",
+    "NCGRU",
+    "GORU",
+]
+"""Layers whose sets have buffers, and sets inside."""
+
 LENGTHS = [4, 9]
 
 
@@ -105,6 +123,21 @@ def check_weights(name: str, options: dict[str, Any]) -> None:
             check_refused(case, lambda stream=stream: stream(x[0, 0]))
 
 
+def check_constraints() -> None:
+    """Free one tensor after another of every set, also of sets inside a set."""
+    for name in NAMED_LAYERS:
+        tensors = dict(getattr(eigenrnn, name)(2, 8).named_buffers())
+        tensors |= dict(getattr(eigenrnn, name)(2, 8).named_parameters())
+        for tensor in tensors:
+            layer = getattr(eigenrnn, name)(2, 8)
+            holder, _, attribute = tensor.rpartition(".")
+            freed(getattr(layer.get_submodule(holder), attribute))
+            check_refused(
+                f"{tensor} of {name}",
+                lambda layer=layer: layer(torch.randn(4, 2, 2)),
+            )
+
+
 def check_inputs(name: str, options: dict[str, Any]) -> None:
     """Free the inputs and the states of a layer and of a stream."""
     layer = getattr(eigenrnn, name)(3, 8, **options)
@@ -133,11 +166,14 @@ def check_inputs(name: str, options: dict[str, Any]) -> None:
 
 
 def main(part: str) -> None:
-    """Check the ops or the layers."""
+    """Check the ops, the layers or the constraints."""
     if part == "ops":
         for name, backends in BACKENDS.items():
             for backend in backends:
                 check_op(name, backend)
+        return
+    if part == "constraints":
+        check_constraints()
         return
     for name, options in LAYERS:
         check_weights(name, options)

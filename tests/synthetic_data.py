@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from eigenrnn.experiments.data import DataFile, text
+from eigenrnn.experiments.data import DataFile, corpora
 from eigenrnn.experiments.data.car_racing import ACTIONS, ENCODED, Z_SIZE, Encoded
 
 
@@ -40,5 +40,5 @@ def patched_enwik8(content, folder):
     (folder / "enwik8").write_bytes(content)
     file = DataFile("enwik8/enwik8", hashlib.sha256(content).hexdigest(), ())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "ENWIK8", file)
+        patch.setattr(corpora, "ENWIK8", file)
         yield folder

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from eigenrnn import AveragedModel, Stream, constrain
 from eigenrnn.constraints import Exponential, ScaledCayley, Schur
 from eigenrnn.layers import GRU, LSTM, RNN, AsRNN, LSTMCell, NnRNN, RNNCell
-from eigenrnn.models import LanguageModel
+from eigenrnn.models import LanguageModel, SequenceModel
 
 
 def language_model(vocabulary=5):
@@ -33,6 +33,24 @@ def test_a_symbol_out_of_range_is_named(symbol):
         language_model()(torch.full((4, 2), symbol))
 
 
+@pytest.mark.parametrize("layers", [[None], "x", GRU(3, 3)], ids=["None", "text", "a layer"])
+def test_a_language_model_takes_a_list_of_layers(layers):
+    with pytest.raises(TypeError, match=r"expected (a list of|layer 1 to be a) recurrent layer"):
+        LanguageModel(5, 3, layers)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"output_size": 10**12}, ValueError, f"a map to {10**12} outputs to fit into the"),
+        ({"output_size": 2, "generator": 3}, TypeError, "expected generator to be a torch.Gen"),
+    ],
+)
+def test_a_head_is_checked_before_it_is_allocated(options, error, said):
+    with pytest.raises(error, match=said):
+        SequenceModel(RNN(2, 3), **options)
+
+
 @pytest.mark.parametrize("module", [None, "x"])
 def test_only_modules_are_constrained(module):
     with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module to constrain, got"):
@@ -51,6 +69,9 @@ def test_the_name_of_a_constrained_matrix_is_a_string():
         ({"input_init": "3"}, "expected the initialiser of weight_ih to be a function"),
         ({"bias": float("nan")}, "expected bias to be True or False, got nan"),
         ({"batch_first": "x"}, "expected batch_first to be True or False, got 'x'"),
+        ({"trainable_h0": "x"}, "expected trainable_h0 to be True or False, got 'x'"),
+        ({"locked_dropout": 3}, "expected locked_dropout to be True or False, got 3"),
+        ({"layer_norm": 2}, "expected layer_norm to be True or False, got 2"),
         ({"generator": 3}, "expected generator to be a torch.Generator, got 3"),
     ],
 )

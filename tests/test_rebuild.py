@@ -13,7 +13,7 @@ import torch
 import yaml
 
 import eigenrnn
-from eigenrnn import __version__, memory
+from eigenrnn import __version__, free_memory
 from eigenrnn.experiments.cli import main, rebuild
 from eigenrnn.experiments.cli.name_lookup import load_named_yaml
 from eigenrnn.experiments.cli.rebuild import load, registered_options
@@ -318,7 +318,7 @@ def test_registered_options_build_the_same_model_as_the_command_line(
 
 def test_sequences_larger_than_memory_are_refused_before_they_are_drawn(trained, monkeypatch):
     found = load(trained)
-    monkeypatch.setattr(memory, "free_memory", lambda: 2_000)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 2_000)
     monkeypatch.setattr(Copying, "batches", pytest.fail)
     said = f"the states of 4 sequences of 7 steps, as the task of {trained} has, .* to fit into"
     with pytest.raises(ValueError, match=said):
@@ -328,7 +328,7 @@ def test_sequences_larger_than_memory_are_refused_before_they_are_drawn(trained,
 def test_sequences_whose_length_the_files_determine_are_checked_too(trained, monkeypatch):
     found = load(trained)
     monkeypatch.setattr(Copying, "longest_sequence", lambda *_: None)
-    monkeypatch.setattr(memory, "free_memory", lambda: 2_000)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 2_000)
     with pytest.raises(ValueError, match="the states of 4 sequences of 7 steps"):
         found.batch(4)
 
@@ -338,7 +338,7 @@ def test_the_report_names_the_run_that_it_leaves_out(trained, tmp_path, monkeypa
         shutil.copytree(trained, tmp_path / "long"),
         lambda config: config["config"]["options"]["task"]["init_args"].update(delay=10**5),
     )
-    monkeypatch.setattr(memory, "free_memory", lambda: 2**20)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 2**20)
     page = tmp_path / "page.html"
     assert main(["report", str(long), "-o", str(page)]) == 0
     said = capsys.readouterr().out.splitlines()

@@ -437,6 +437,15 @@ def test_a_checkpoint_of_other_shapes_raises(tmp_path, part):
 
 
 @pytest.mark.usefixtures("averaging")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.complex64])
+def test_a_checkpoint_of_another_type_raises(tmp_path, dtype):
+    averaged_fit(tmp_path, 2)
+    replace_a_tensor(tmp_path / "last.pt", "model", lambda old: old.to(dtype))
+    with pytest.raises(CheckpointError, match=rf"expected .* of torch.float32, got {dtype}"):
+        averaged_fit(tmp_path, 4, resume=True)
+
+
+@pytest.mark.usefixtures("averaging")
 @pytest.mark.parametrize("part", PARTS)
 def test_a_checkpoint_with_a_sparse_tensor_raises(tmp_path, part):
     averaged_fit(tmp_path, 2)

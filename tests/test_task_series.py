@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from eigenrnn import memory
+from eigenrnn import free_memory
 from eigenrnn.experiments.data.series import read_series
 from eigenrnn.experiments.data.ts import ARCHIVE
 from eigenrnn.experiments.tasks import Series
@@ -374,6 +374,11 @@ NAN = TS.replace("7,8:9,10", "7,NaN:9,10")
         ),
         (
             "a.csv",
+            CSV.replace("right", "Label"),
+            r"'label' in lower case in .*a.csv, got the column 'Label', .* rename or remove it",
+        ),
+        (
+            "a.csv",
             CSV.replace("right", " "),
             r"of .*a.csv, got ' ' for column 4: name the column or remove it",
         ),
@@ -482,9 +487,9 @@ def test_data_larger_than_memory_is_rejected_before_allocation(tmp_path, monkeyp
     long = np.zeros((2, 100_000, 1))
     np.savez(tmp_path / "a.npz", x=long, label=np.array(["a", "b"]))
     task = Series(train=tmp_path / "a.npz", validation=0, scaling="none")
-    monkeypatch.setattr(memory, "free_memory", lambda: 10_000_000)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 10_000_000)
     task.batches("train", 2)
-    monkeypatch.setattr(memory, "free_memory", lambda: 700_000)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 700_000)
     with pytest.raises(ValueError, match=r"a batch of 2 sequences of the train split, of 100000"):
         task.batches("train", 2)
     with pytest.raises(
@@ -494,7 +499,7 @@ def test_data_larger_than_memory_is_rejected_before_allocation(tmp_path, monkeyp
 
 
 def test_the_free_memory_is_read_from_the_system():
-    assert memory.free_memory() > 2**20
+    assert free_memory.free_memory() > 2**20
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from cases import TASKS
-from eigenrnn import memory
+from eigenrnn import free_memory
 from eigenrnn.experiments.tasks import (
     Adding,
     Batch,
@@ -311,7 +311,7 @@ def test_sequences_larger_than_memory_are_rejected_before_one_is_drawn(task, spl
     ids=lambda task: type(task).__name__,
 )
 def test_the_numbers_that_a_set_is_drawn_from_count(task, monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 2**31)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 2**31)
     with pytest.raises(ValueError, match="expected the fixed sets of 1200 examples to fit into"):
         task.batches("train", 2)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pooch
 import pytest
 
-from eigenrnn import memory
+from eigenrnn import free_memory
 from eigenrnn.experiments.data import DataFile, corpora
 from eigenrnn.experiments.data.corpora import (
     END_OF_LINE,
@@ -190,7 +190,7 @@ def test_empty_and_missing_texts_are_rejected(tmp_path):
 def test_a_compressed_text_larger_than_memory_is_rejected_during_decompression(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(memory, "free_memory", lambda: 2**25)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 2**25)
     path = tmp_path / "a.txt"
     path.write_bytes(gzip.compress(bytes(2**26), 1))
     tracemalloc.start()
@@ -204,7 +204,7 @@ def test_a_compressed_text_larger_than_memory_is_rejected_during_decompression(
 
 
 def test_a_text_larger_than_memory_is_rejected_before_reading(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 2**30)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 2**30)
     path = tmp_path / "a.txt"
     with path.open("wb") as file:
         file.truncate(2**32)  # takes no place on the disk

@@ -15,7 +15,7 @@ from rich.console import Console
 from torch import nn
 
 import training_run
-from eigenrnn import memory
+from eigenrnn import free_memory
 from eigenrnn.constraints import FourierProduct, Unconstrained
 from eigenrnn.experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn.experiments.tasks import Copying
@@ -495,7 +495,7 @@ def test_epochs_of_endless_data_raise(tmp_path):
 
 
 def test_a_model_too_large_for_memory_raises_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 4_000)
+    monkeypatch.setattr(free_memory, "free_memory", lambda: 4_000)
     with pytest.raises(
         ValueError, match=r"expected the states .* and the gradients of the weights"
     ):

@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.constraints import Constraint, Unconstrained
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.errors import check_generator, check_positive_integer
 from eigenrnn.free_memory import check_memory
 from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.regularisation import apply_dropout
@@ -97,6 +97,7 @@ class LanguageModel(nn.Module):
         inputs: :math:`(T, B)`, the indices of the symbols.
         outputs: :math:`(T, B, K)`, the logits.
     Raises:
+        TypeError: If the layers are no list of recurrent layers.
         ValueError: If the sizes of two layers do not match, a layer is bidirectional or batch
             first, the last one has another size than a tied embedding, or weights are to be
             dropped in a `ResidualStack` or a layer without recurrent matrices.
@@ -125,6 +126,7 @@ class LanguageModel(nn.Module):
     ) -> None:
         check_positive_integer("vocabulary", vocabulary)
         check_positive_integer("embedding_size", embedding_size)
+        check_generator(generator)
         width = _check_layers(embedding_size, layers)
         table_bytes = 4 * vocabulary * max(embedding_size, width)
         if table_bytes > _UNCHECKED_BYTES:
@@ -253,11 +255,17 @@ def _check_layers(width: int, layers: Sequence[RecurrentLayer]) -> int:
     """Check that the output of each layer fits the next; return the last output size.
 
     Raises:
+        TypeError: If they are no recurrent layers.
         ValueError: If two sizes differ, or a layer is bidirectional or batch first.
     """
+    given: object = layers
+    if isinstance(given, nn.Module) and not isinstance(given, nn.ModuleList):
+        raise TypeError(f"expected a list of recurrent layers, got one: [{type(given).__name__}]")
     if not layers:
         raise ValueError("expected at least one recurrent layer, got none")
     for number, layer in enumerate(layers, start=1):
+        if not isinstance(cast("object", layer), Stacked | nn.RNNBase | ResidualStack):
+            raise TypeError(f"expected layer {number} to be a recurrent layer, got {layer!r}")
         if layer.bidirectional or layer.batch_first:
             raise ValueError(
                 f"expected layer {number} to be unidirectional with time first, got "

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.errors import check_generator, check_positive_integer
+from eigenrnn.free_memory import check_memory
 from eigenrnn.init import uniform_
 from eigenrnn.layers.direction import hooks
 from eigenrnn.layers.lstm import LSTM
@@ -31,6 +32,8 @@ _NORMS: dict[str | None, Callable[[int], nn.Module]] = {
     None: lambda _: nn.Identity(),
 }
 _MLP_FACTOR = 4
+
+_UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 
 class _Block(nn.Module):
@@ -379,7 +382,16 @@ class ResidualStack(nn.Module):
 
 
 def new_linear(inputs: int, outputs: int, *, generator: Generator | None) -> nn.Linear:
-    """Return torch's linear map with its usual initialisation, drawn from a generator."""
+    """Return torch's linear map with its usual initialisation, drawn from a generator.
+
+    Raises:
+        ValueError: If its weights do not fit into memory.
+        TypeError: If the generator is none of torch's.
+    """
+    check_generator(generator)
+    weight_bytes = 4 * inputs * outputs
+    if weight_bytes > _UNCHECKED_BYTES:
+        check_memory(weight_bytes, f"a map to {outputs} outputs", "use fewer outputs")
     made = nn.Linear(inputs, outputs, device="meta")
     made.to_empty(device=torch.get_default_device())
     for weight in made.parameters():

@@ -15,7 +15,7 @@ from eigenrnn.models import SequenceModel
 from eigenrnn.ops.compiled import address
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.residual_stack import ResidualStack
-from eigenrnn.tracing import is_eager
+from eigenrnn.tracing import is_eager, under_transform
 
 __all__ = ["Stream"]
 
@@ -35,8 +35,9 @@ class Stream:
     step.
 
     Complex layers, stacks, LayerNorm, zoneout, 16-bit weights, other devices and other backends
-    take the slower path of `step` in the layer. So does every step inside autocast,
-    `torch.compile` or a `torch.func` transform. Steps record gradients only after an input that
+    take the slower path of `step` in the layer. So does every step inside autocast or
+    `torch.compile`. A transform of `torch.func` is refused: its tensors must not outlive it, and
+    the stream would keep one as its state. Steps record gradients only after an input that
     requires one, and stop at `reset` or when the state is set.
 
     A stream must not be called by two threads at once. Several streams may share one model.
@@ -58,6 +59,7 @@ class Stream:
             the weights.
         ValueError: If the layer is bidirectional, a shape is wrong, or the states of the sequences
             do not fit into memory.
+        RuntimeError: If it is called inside a transform of `torch.func`.
     Example:
         >>> layer = RNN(2, 8).freeze()
         >>> stream, x = Stream(layer), torch.randn(5, 2)
@@ -183,7 +185,14 @@ class Stream:
 
         Raises:
             ValueError: If the shape is wrong.
+            RuntimeError: If a transform of `torch.func` is active.
         """
+        if under_transform():
+            raise RuntimeError(
+                "expected a stream outside of torch.func transforms, which would leave one of "
+                "their tensors in its state: transform a function of (x_t, state) that calls "
+                "layer.step(x_t, state)"
+            )
         check_step(x_t)
         if x_t.shape != self._input_shape:
             raise ValueError(f"expected x_t of shape {self._input_shape}, got {tuple(x_t.shape)}")

@@ -103,7 +103,7 @@ class Constraint(nn.Module, ABC):
             if constant is not None:
                 return constant
         self.check_raw()
-        check_memory_of(vars(self)["_parameters"].values())
+        self._check_memory()
         if self.device.type == "meta":  # the meta device has no autocast
             return self._matrix()
         with torch.autocast(self.device.type, enabled=False):
@@ -118,6 +118,7 @@ class Constraint(nn.Module, ABC):
 
         Raises the errors of `check`.
         """
+        self._check_memory()
         self.check(W)
         self._assign(W.detach().to(self.device, self.dtype))
 
@@ -209,6 +210,18 @@ class Constraint(nn.Module, ABC):
                         "fully_shard cannot be used with it; use DistributedDataParallel, and "
                         "ZeroRedundancyOptimizer to shard the state of the optimiser"
                     )
+
+    def _check_memory(self) -> None:
+        """Check that no tensor of the constraint and of its parts was freed.
+
+        Raises:
+            ValueError: If one was.
+        """
+        for part in self.modules():
+            check_memory_of(vars(part)["_parameters"].values())
+            check_memory_of(vars(part)["_buffers"].values())
+            others = getattr(part, "tensor_attributes", ())
+            check_memory_of(getattr(part, name) for name in others)
 
     @abstractmethod
     def reset(self, generator: Generator | None = None) -> None:

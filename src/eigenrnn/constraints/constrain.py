@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from eigenrnn.constraints.base import Constraint, make_constraint
+from eigenrnn.tracing import check_memory_of
 
 __all__ = ["constrain", "rebuild_each_pass"]
 
@@ -95,7 +96,7 @@ def constrain(
         TypeError: If the module is none, or `constraint` does not return a `Constraint`.
         ValueError: If the module has no such matrix, the matrix has a parametrisation
             that `constrain` did not add, the constraint is complex, the rows do not form a square
-            block, or some of them are already constrained.
+            block, some of them are already constrained, or the matrix has no memory.
     Source:
         The design is that of `torch.nn.utils.parametrize`.
     Example:
@@ -110,6 +111,7 @@ def constrain(
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         names = [key for key, parameter in module.named_parameters() if parameter.dim() == 2]
         raise ValueError(f"expected the name of a matrix, one of {names}, got {name!r}")
+    check_memory_of([weight])
     earlier = _constrained_rows(module, name)
     size = weight.shape[1]
     first = _first_row(module, name, weight.shape[0], size, rows)

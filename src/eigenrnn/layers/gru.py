@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import Constraint
+from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers.direction import DirectionConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
@@ -261,6 +262,7 @@ class GRU(Gated[GatedDirection]):
             initializers["recurrent_bias"] = [fan_uniform_]
         if bias and f.has_bias:
             initializers["bias"] = [bias_init or zeros_]
+        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [h0_init or zeros_]
         names = ("reset_gate", "update_gate", "candidate")

@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints import Constraint, DiagonalDisc
 from eigenrnn.constraints.diagonal import AbstractDiagonal
+from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers.direction import (
     AbstractDirection,
@@ -297,6 +298,7 @@ class LRU(_LinearLayer[LRUDirection]):
         }
         if bias:
             initializers["output_bias"] = [zeros_]
+        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [zeros_]
         super().__init__(
@@ -463,6 +465,7 @@ class MinGRU(_LinearLayer[MinGRUDirection]):
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 2}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 2
+        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [zeros_]
         super().__init__(

@@ -8,6 +8,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.constraints import Constraint
+from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
 from eigenrnn.layers.direction import DirectionConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
@@ -175,6 +176,7 @@ class LSTM(Gated[LSTMDirection]):
         initializers: dict[str, Sequence[Initializer]] = {"weight_ih": [fan_uniform_] * 4}
         if bias:
             initializers["input_bias"] = [fan_uniform_] * 4
+        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [zeros_]
         super().__init__(

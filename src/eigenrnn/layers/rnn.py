@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import Constraint, ScaledCayley
+from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
 from eigenrnn.layers.stacked import Stacked, check_same_options, copy_torch_weights
@@ -264,6 +265,7 @@ class RNN(Stacked[Direction]):
             initializers["input_bias"] = [input_bias_init or bias_init or fan_uniform_]
         if bias and f.has_bias:
             initializers["bias"] = [bias_init or zeros_]
+        check_flag("trainable_h0", trainable_h0)
         if trainable_h0:
             initializers["h0"] = [h0_init or zeros_]
         constraints = {"constraint": constraint}

@@ -98,12 +98,18 @@ class Stacked(nn.Module, Generic[_D]):
         backend: str | None,
         generator: Generator | None,
     ) -> None:
+        flags = {
+            "bias": bias,
+            "batch_first": batch_first,
+            "bidirectional": bidirectional,
+            "layer_norm": config.layer_norm,
+            "locked_dropout": locked_dropout,
+        }
+        for name, value in flags.items():
+            check_flag(name, value)
         check_options(config.input_size, config.hidden_size, num_layers, dropout, locked_dropout)
         check_zoneout_rate(config.zoneout)
         check_dtype(dtype)
-        flags = {"bias": bias, "batch_first": batch_first, "bidirectional": bidirectional}
-        for name, value in flags.items():
-            check_flag(name, value)
         for name, initializers in config.initializers.items():
             check_initializers(name, initializers)
         check_generator(generator)

@@ -117,6 +117,12 @@ def _channels(names: Sequence[str], path: Path) -> tuple[str, ...]:
             f"{', '.join(names)}"
         )
     _check_one_answer(names, path)
+    for name in channels:
+        if name.strip().lower() in (SEQUENCE, TIME, LABEL, TARGET):
+            raise ValueError(
+                f"expected {name.strip().lower()!r} in lower case in {path}, got the column "
+                f"{name!r}, which would be a channel: rename or remove it"
+            )
     return channels
 
 

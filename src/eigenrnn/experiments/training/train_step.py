@@ -184,15 +184,20 @@ class TrainStep:
 
 
 def check_shapes(stored: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> None:
-    """Check that the tensors of a stored `state_dict` have the shapes of the current one.
+    """Check that the tensors of a stored `state_dict` have the shapes and types of another.
 
     Tensors that are missing on either side are left to `Module.load_state_dict`.
 
     Raises:
-        ValueError: If a tensor has another shape.
+        ValueError: If a tensor has another shape or type.
     """
     for name, tensor in current.items():
-        if name in stored and stored[name].shape != tensor.shape:
+        if name not in stored:
+            continue
+        if stored[name].dtype != tensor.dtype:
+            # torch would convert it, and a run would go on with rounded or truncated weights
+            raise ValueError(f"expected {name} of {tensor.dtype}, got {stored[name].dtype}")
+        if stored[name].shape != tensor.shape:
             raise ValueError(
                 f"expected {name} of shape {tuple(tensor.shape)}, got {tuple(stored[name].shape)}"
             )
