@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd import forward_ad
+from torch.utils.flop_counter import FlopCounterMode
 
 import eigenrnn
 from eigenrnn import torch_internals
@@ -77,6 +78,13 @@ def test_forward_mode_is_active_inside_a_level_only():
     with forward_ad.dual_level():
         assert torch_internals.forward_mode_is_active()
     assert not torch_internals.forward_mode_is_active()
+
+
+def test_dispatch_modes_are_counted():
+    assert not torch_internals.has_dispatch_mode()
+    with FlopCounterMode(display=False):
+        assert torch_internals.has_dispatch_mode()
+    assert not torch_internals.has_dispatch_mode()
 
 
 @pytest.mark.parametrize("keeps", [True, False])

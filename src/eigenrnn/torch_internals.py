@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 __all__ = [
     "forward_mode_is_active",
     "graph_is_kept",
+    "has_dispatch_mode",
     "has_step_hooks",
     "is_legacy_batched",
     "original_of",
@@ -29,7 +30,7 @@ __all__ = [
     "write_count",
 ]
 
-# The first three are asked in every call of a layer, so they are torch's own functions.
+# The first ones are asked in every call of a layer, so they are torch's own functions.
 
 is_legacy_batched: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor
 """Whether ``is_grads_batched`` or a vectorised Jacobian of `torch.autograd` made the tensor.
@@ -44,6 +45,13 @@ graph_is_kept: Callable[[], bool] = torch._C._autograd._get_current_graph_task_k
 """Whether the running backward pass was called with ``retain_graph=True``.
 
 A backward pass that runs another one inside must pass this on, and torch tells it in no other way.
+"""
+
+
+has_dispatch_mode: Callable[[], int] = torch._C._len_torch_dispatch_stack
+"""How many `TorchDispatchMode` are active, such as torch's counter of operations; zero for none.
+
+They see every operator, so nothing may bypass the dispatcher inside one.
 """
 
 

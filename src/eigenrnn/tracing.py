@@ -9,6 +9,7 @@ from torch.nn import Parameter
 
 from eigenrnn.torch_internals import (
     forward_mode_is_active,
+    has_dispatch_mode,
     is_legacy_batched,
     original_of,
     transform_is_active,
@@ -24,6 +25,7 @@ __all__ = [
     "is_exporting",
     "is_exporting_to_onnx",
     "is_traced",
+    "needs_no_dispatcher",
     "real_tensors",
     "under_transform",
 ]
@@ -70,6 +72,16 @@ def is_eager() -> bool:
         or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage], documented
         or forward_mode_is_active()
     )
+
+
+def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether kernels may be called on tensors directly: no part of torch watches operators.
+
+    Autograd is not asked here.
+    """
+    if not is_eager() or has_dispatch_mode():
+        return False
+    return all(tensor is None or type(tensor) in _PLAIN for tensor in tensors)
 
 
 # An address from here on is no offset into freed storage: none is as large as a terabyte.
