@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from eigenrnn import AveragedModel, Stream, constrain
-from eigenrnn.constraints import Exponential, ScaledCayley, Schur
+from eigenrnn import AveragedModel, ResidualStack, Stream, constrain
+from eigenrnn.constraints import DiagonalDisc, Exponential, ScaledCayley, Schur
 from eigenrnn.layers import GRU, LSTM, RNN, AsRNN, LSTMCell, NnRNN, RNNCell
 from eigenrnn.models import LanguageModel, SequenceModel
 
@@ -49,6 +49,16 @@ def test_a_language_model_takes_a_list_of_layers(layers):
 def test_a_head_is_checked_before_it_is_allocated(options, error, said):
     with pytest.raises(error, match=said):
         SequenceModel(RNN(2, 3), **options)
+
+
+def test_a_stack_that_does_not_fit_into_memory_is_refused():
+    with pytest.raises(ValueError, match=f"expected the weights of {10**9} blocks to fit into"):
+        ResidualStack(lambda width: RNN(width, width), 3, 10**9)
+
+
+def test_a_diagonal_that_does_not_fit_into_memory_is_refused():
+    with pytest.raises(ValueError, match=f"expected a matrix of {10**10} rows to fit into"):
+        DiagonalDisc(10**10)
 
 
 @pytest.mark.parametrize("module", [None, "x"])

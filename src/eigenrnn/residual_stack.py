@@ -33,6 +33,7 @@ _NORMS: dict[str | None, Callable[[int], nn.Module]] = {
 }
 _MLP_FACTOR = 4
 
+_MODULE_BYTES = 10_000  # a lower bound on the Python objects of a block, without its weights
 _UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 
@@ -168,7 +169,13 @@ class ResidualStack(nn.Module):
         self.input_size, self.width, self.depth = int(input_size), int(width), int(depth)
         self.hidden_size = self.output_size = self.width
         self.batch_first = batch_first
-        layers = [_checked_layer(make_layer(width), width) for _ in range(depth)]
+        first = _checked_layer(make_layer(width), width)
+        of_a_block = sum(weight.nbytes for weight in first.parameters()) + _MODULE_BYTES
+        if depth * of_a_block > _UNCHECKED_BYTES:
+            check_memory(depth * of_a_block, f"the weights of {depth} blocks", "use fewer blocks")
+        layers = [first]
+        for _ in range(depth - 1):
+            layers.append(_checked_layer(make_layer(width), width))
         sizes_of_states = sorted({_state_sizes(layer) for layer in layers})
         if len(sizes_of_states) > 1:
             raise ValueError(

@@ -63,9 +63,10 @@ class Constraint(nn.Module, ABC):
 
     def __init__(self, size: int) -> None:
         check_positive_integer("size", size)
-        numbers = size if self.is_diagonal else size**2
-        if 4 * numbers > _UNCHECKED_BYTES:
-            check_memory(4 * numbers, f"a matrix of {size} rows", "use fewer units")
+        # a diagonal is drawn in double precision, from several numbers an entry
+        needed = 64 * size if self.is_diagonal else 4 * size**2
+        if needed > _UNCHECKED_BYTES:
+            check_memory(needed, f"a matrix of {size} rows", "use fewer units")
         super().__init__()
         self._raw_shapes: dict[str, torch.Size] = {}
         self.size = int(size)
