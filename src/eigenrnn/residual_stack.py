@@ -174,8 +174,7 @@ class ResidualStack(nn.Module):
         if depth * of_a_block > _UNCHECKED_BYTES:
             check_memory(depth * of_a_block, f"the weights of {depth} blocks", "use fewer blocks")
         layers = [first]
-        for _ in range(depth - 1):
-            layers.append(_checked_layer(make_layer(width), width))
+        layers.extend(_checked_layer(make_layer(width), width) for _ in range(depth - 1))
         sizes_of_states = sorted({_state_sizes(layer) for layer in layers})
         if len(sizes_of_states) > 1:
             raise ValueError(
