@@ -81,7 +81,13 @@ def needs_no_dispatcher(tensors: Iterable[Tensor | None]) -> bool:
     """
     if not is_eager() or has_dispatch_mode():
         return False
-    return all(tensor is None or type(tensor) in _PLAIN for tensor in tensors)
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        # the dispatcher writes out views that only stand for negative or conjugate numbers
+        if type(tensor) not in _PLAIN or tensor.is_neg() or tensor.is_conj():
+            return False
+    return True
 
 
 # An address from here on is no offset into freed storage: none is as large as a terabyte.
