@@ -1,5 +1,7 @@
 """The rows of `metrics.csv` and TensorBoard, and the rows kept on resuming."""
 
+import time
+
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -39,6 +41,9 @@ def test_rows_after_the_step_are_discarded(tmp_path):
 
 def test_tensorboard_shows_each_step_once(tmp_path):
     write_steps(tmp_path, range(1, 6))
+    # TensorBoard reads the files in the order of their names, which begin with the second. Within
+    # one second, file 10 of a process comes before file 9. A resumed run starts seconds later.
+    time.sleep(1)
     write_steps(tmp_path, range(4, 7), after=3)
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
