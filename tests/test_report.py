@@ -1,8 +1,8 @@
 """The HTML report: the files it reads, the numbers it computes and the page."""
 
 import json
-import os
 import math
+import os
 import re
 import shutil
 import sys
