@@ -32,6 +32,8 @@ extensions = [
 exclude_patterns = ["_build", "_ext", "_pictures"]
 html_theme = "furo"
 html_title = "eigenrnn"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 
 # A single backtick in a docstring marks code, and links to its reference if there is one.
 default_role = "py:obj"
