@@ -93,7 +93,14 @@ def _trained_losses(row, seed, directory):
 
 
 def pin(parts):
-    """Write the losses of rows without pinned ones, and of rows whose name contains a part."""
+    """Write the losses of rows without pinned ones, and of rows whose name contains a part.
+
+    Raises:
+        ValueError: If no name contains a part.
+    """
+    unknown = [part for part in parts if not any(part in name for name in TRAINED)]
+    if unknown:
+        raise ValueError(f"expected parts of the names of trained rows, got {unknown}")
     pinned = json.loads(PINS.read_text()) if PINS.exists() else {}
     losses_of = {}
     for name in TRAINED:
