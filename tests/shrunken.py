@@ -1,4 +1,4 @@
-"""Every row of every recipe, shrunken to 8 units; as a script, it pins their first losses."""
+"""Every row of every recipe, shrunken to 8 units; as a script, it pins first losses."""
 
 import json
 import sys
@@ -92,11 +92,21 @@ def _trained_losses(row, seed, directory):
     return [float(numbers["train_loss"]) for numbers in read_metrics(directory)]
 
 
-def pin():
-    """Write the losses of all rows, and print the changed ones."""
+def pin(parts):
+    """Write the losses of rows without pinned ones, and of rows whose name contains a part.
+
+    Raises:
+        ValueError: If no name contains a part.
+    """
+    unknown = [part for part in parts if not any(part in name for name in TRAINED)]
+    if unknown:
+        raise ValueError(f"expected parts of the names of trained rows, got {unknown}")
     pinned = json.loads(PINS.read_text()) if PINS.exists() else {}
     losses_of = {}
     for name in TRAINED:
+        if name in pinned and not any(part in name for part in parts):
+            losses_of[name] = pinned[name]
+            continue
         with tempfile.TemporaryDirectory() as folder:
             losses = first_losses(name, Path(folder) / "run")
         losses_of[name] = [float(f"{loss:.6g}") for loss in losses]
@@ -107,4 +117,4 @@ def pin():
 
 
 if __name__ == "__main__":
-    pin()
+    pin(sys.argv[1:])

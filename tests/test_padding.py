@@ -16,12 +16,11 @@ SIZES = [3, 3, 2, 1, 1]
 LENGTHS = torch.tensor([2, 5, 3])
 # the function, its number of gates, its backends
 RECURRENCES = {"elman": (elman, 1, ELMAN), "gru": (gru, 3, GRU_BACKENDS), "lstm": (lstm, 4, LSTM)}
-NOT_HERE = ("gpu",)
 EACH = [
     (name, backend)
     for name, (_, _, backends) in RECURRENCES.items()
     for backend in backends
-    if backend not in NOT_HERE and backends[backend].unavailable() is None
+    if backends[backend].unavailable() is None
 ]
 
 
@@ -74,7 +73,7 @@ def test_padding_has_no_effect_on_a_gru_with_zoneout(backend, reverse):
 
 
 @each_direction
-@pytest.mark.parametrize("backend", [name for name in LINEAR if name not in NOT_HERE])
+@pytest.mark.parametrize("backend", LINEAR)
 def test_padding_has_no_effect_on_the_linear_recurrence(backend, reverse):
     tensors = {"x": normal(T, B, N), "decay": normal(T, B, N).sigmoid(), "h0": normal(B, N)}
     options = {"batch_sizes": SIZES, "reverse": reverse, "backend": backend}

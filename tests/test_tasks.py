@@ -12,10 +12,8 @@ import torch.nn.functional as F
 from cases import TASKS
 from eigenrnn import free_memory
 from eigenrnn.experiments.tasks import (
-    Adding,
     Batch,
     CarRacing,
-    Copying,
     Denoise,
     Enwik8,
     NextSymbol,
@@ -24,6 +22,7 @@ from eigenrnn.experiments.tasks import (
     Series,
     Speech,
     StateTracking,
+    Synthetic,
 )
 from eigenrnn.experiments.tasks.sampling import epoch_indices, generator_for
 from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
@@ -278,7 +277,7 @@ def test_shuffled_epochs_differ_and_ordered_ones_do_not():
     assert [rows.tolist() for rows in ordered] == [[*range(10)]] * 2
 
 
-SYNTHETIC = [Adding, Copying, Denoise, Parenthesis, StateTracking]
+SYNTHETIC = list(dict.fromkeys(type(t) for t in TASKS.values() if isinstance(t, Synthetic)))
 LEAST = {"train_examples": 1, "test_examples": 1, "validation_examples": 1, "data_seed": 0}
 
 
