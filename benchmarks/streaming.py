@@ -1,7 +1,8 @@
 """Times one time step of one sequence: our layers beside torch's and onnxruntime's.
 
 Run with ``python -m benchmarks.streaming``; ``--cpu`` measures processor time, not that of other
-processes, and ``--json FILE`` writes the medians. onnxruntime takes part if it is installed: ``pip install onnx onnxruntime``.
+processes, and ``--json FILE`` writes the medians. onnxruntime takes part if it is installed:
+``pip install onnx onnxruntime``.
 """
 
 import argparse
