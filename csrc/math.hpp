@@ -1,6 +1,6 @@
-// exp(x) - 1, tanh and the logistic function, on vectors.
+// exp(x) - 1, tanh, the logistic function and softplus, on vectors.
 //
-// All three are fractions of sums such as s p + (s - 1), where exp(x) = s (1 + p) and s = 2^n. Such
+// The first three are fractions of sums such as s p + (s - 1), where exp(x) = s (1 + p) and s = 2^n. Such
 // a sum is rounded once, since s is a power of two. csrc/README.md has the measured errors.
 #pragma once
 #include "vec.hpp"
@@ -16,6 +16,7 @@ struct Exp<float> {
   static constexpr int SHIFT = 23, BIAS = 127, DEGREE = 8;
   static constexpr float FLAT = 20.0f;     // 1 + exp(-FLAT) is 1
   static constexpr float GREAT = 104.0f;   // exp(-GREAT) is 0, not even subnormal
+  static constexpr float DEEP = 87.0f;     // exp(-DEEP) is a normal number
 };
 template <>
 struct Exp<double> {
@@ -23,7 +24,7 @@ struct Exp<double> {
                           LOW = 1.90821492927058770002e-10;
   static constexpr double MAGIC = 6755399441055744.0;  // 1.5 * 2^52
   static constexpr int SHIFT = 52, BIAS = 1023, DEGREE = 13;
-  static constexpr double FLAT = 44.0, GREAT = 746.0;
+  static constexpr double FLAT = 44.0, GREAT = 746.0, DEEP = 708.0;
 };
 
 // exp(x) = 2^lift scale (1 + p).
@@ -86,6 +87,25 @@ EIGENRNN_INLINE vec<T> logistic(vec<T> x) {
   const auto [s, p] = power<T, 64>(clamp<T>(-x, -Exp<T>::FLAT, Exp<T>::GREAT));
   const vec<T> sum = s + one, lost = one - (sum - s);
   return one / ((s * p + lost) + sum);
+}
+
+// log(1 + u) for 0 <= u <= 1, as 2 artanh(q) with q = u / (2 + u) <= 1/3. The next term of the series of
+// artanh is below half a unit in the last place.
+template <class T>
+EIGENRNN_INLINE vec<T> log1p_of_fraction(vec<T> u) {
+  constexpr int TERMS = sizeof(T) == 4 ? 7 : 16;
+  const vec<T> q = u / (u + T(2)), square = q * q;
+  vec<T> sum = splat<T>(T(1) / T(2 * TERMS + 1));
+#pragma GCC unroll 16
+  for (int k = TERMS - 1; k >= 1; --k) sum = sum * square + T(1) / T(2 * k + 1);
+  return T(2) * q + (T(2) * q) * (square * sum);
+}
+
+// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow.
+template <class T>
+EIGENRNN_INLINE vec<T> softplus(vec<T> x) {
+  const auto [s, p] = power<T, 0>(clamp<T>(-magnitude<T>(x), -Exp<T>::DEEP, T(0)));
+  return (x > T(0) ? x : vec<T>{}) + log1p_of_fraction<T>(s * p + s);
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -294,6 +294,8 @@ NONLINEARITIES = {
     "elu": ("elu", False),
     "leaky_relu": ("leaky_relu", False),
     "leaky_relu_0.1": ("leaky_relu_0.1", False),
+    "softplus": ("softplus", False),
+    "retanh": ("retanh", False),
     "identity": ("identity", False),
 }
 

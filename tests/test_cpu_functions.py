@@ -13,7 +13,7 @@ WIDER = {np.float32: np.float64, np.float64: np.longdouble}
 PATTERNS = 2**32  # the number of float32 bit patterns
 CHUNK = 2**22
 
-each_function = pytest.mark.parametrize("name", ["tanh", "logistic", "elu"])
+each_function = pytest.mark.parametrize("name", ["tanh", "logistic", "elu", "softplus"])
 each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -30,6 +30,8 @@ def defined(name, x):
     small = np.exp(-np.abs(x))
     if name == "logistic":
         return np.where(x < 0, small, 1) / (1 + small)
+    if name == "softplus":
+        return np.maximum(x, 0) + np.log1p(small)
     return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
 
 

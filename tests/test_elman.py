@@ -106,6 +106,8 @@ IN_NUMPY = {
     "elu": lambda z, _: np.where(z > 0, z, np.expm1(z)),
     "leaky_relu": lambda z, _: np.where(z > 0, z, 0.01 * z),
     "leaky_relu_0.1": lambda z, _: np.where(z > 0, z, 0.1 * z),
+    "softplus": lambda z, _: np.log(1 + np.exp(z)),
+    "retanh": lambda z, _: np.maximum(np.tanh(z), 0),
     "identity": lambda z, _: z,
 }
 

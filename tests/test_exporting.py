@@ -170,6 +170,17 @@ def test_a_layer_with_normalisation_and_zoneout_runs_in_onnxruntime():
     assert operators.count("Scan") == 3
 
 
+def test_leaky_layers_run_in_onnxruntime():
+    module = Each(
+        RNN(M, N, leak=0.2, noise=0.1, nonlinearity="softplus"),
+        RNN(M, N, 2, leak=torch.linspace(0.1, 1, N), state="current", nonlinearity="retanh"),
+        RNN(M, N, leak=0.2, trainable_leak=True, nonlinearity="tanh", bidirectional=True),
+    ).eval()
+    run, operators = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
+    assert_agree(run, module, batch(12, 2, seed=1))
+    assert operators.count("Scan") == 5
+
+
 class Heads(nn.Module):
     def __init__(self, *models):
         super().__init__()
