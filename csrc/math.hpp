@@ -16,7 +16,6 @@ struct Exp<float> {
   static constexpr int SHIFT = 23, BIAS = 127, DEGREE = 8;
   static constexpr float FLAT = 20.0f;     // 1 + exp(-FLAT) is 1
   static constexpr float GREAT = 104.0f;   // exp(-GREAT) is 0, not even subnormal
-  static constexpr float DEEP = 87.0f;     // exp(-DEEP) is a normal number
 };
 template <>
 struct Exp<double> {
@@ -24,7 +23,7 @@ struct Exp<double> {
                           LOW = 1.90821492927058770002e-10;
   static constexpr double MAGIC = 6755399441055744.0;  // 1.5 * 2^52
   static constexpr int SHIFT = 52, BIAS = 1023, DEGREE = 13;
-  static constexpr double FLAT = 44.0, GREAT = 746.0, DEEP = 708.0;
+  static constexpr double FLAT = 44.0, GREAT = 746.0;
 };
 
 // exp(x) = 2^lift scale (1 + p).
@@ -104,8 +103,9 @@ EIGENRNN_INLINE vec<T> log1p_of_fraction(vec<T> u) {
 // log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow.
 template <class T>
 EIGENRNN_INLINE vec<T> softplus(vec<T> x) {
-  const auto [s, p] = power<T, 0>(clamp<T>(-magnitude<T>(x), -Exp<T>::DEEP, T(0)));
-  return (x > T(0) ? x : vec<T>{}) + log1p_of_fraction<T>(s * p + s);
+  // scaled by 2^64, as exp(-|x|) may be a subnormal number
+  const auto [s, p] = power<T, -64>(clamp<T>(-magnitude<T>(x), -Exp<T>::GREAT, T(0)));
+  return (x > T(0) ? x : vec<T>{}) + log1p_of_fraction<T>((s * p + s) * T(0x1p-64));
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

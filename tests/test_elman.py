@@ -329,7 +329,7 @@ def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, re
     inputs, options = ElmanOperands(*tensors), Options(name, sizes, reverse)
     returned = elman_loop(inputs, options, save=True)
     needed = [name for name, v in inputs._asdict().items() if v is not None]
-    grads = {"h": weights_like(returned["h"])}
+    grads = {"h": weights_like(returned["h"]), "last": None}
     arguments = elman_loop.backward_arguments(inputs, options, needed, grads, returned)
     torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, arguments)
 

@@ -71,9 +71,7 @@ def values_and_gradients(tensors, case, **options):
 def test_the_reference_is_the_formula_of_each_sequence(case, state, reverse, ragged):
     tensors = operands(case)
     sizes = ragged_sizes(T, B) if ragged else [B] * T
-    x, W, h0, U, c, leak = (
-        tensors[name].numpy() for name in ("x", "W", "h0", "U", "c", "leak")
-    )
+    x, W, h0, U, c, leak = (tensors[name].numpy() for name in ("x", "W", "h0", "U", "c", "leak"))
     bias = tensors["bias"].numpy() if "bias" in tensors else None
 
     def f(z):

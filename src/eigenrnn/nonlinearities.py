@@ -78,7 +78,9 @@ def _softplus(z: Tensor, _bias: Tensor | None) -> Tensor:
     return F.softplus(z, threshold=40.0)
 
 
-def _softplus_backward(g: Tensor, h: Tensor, _bias: Tensor | None, _modulus: Tensor | None) -> Tensor:
+def _softplus_backward(
+    g: Tensor, h: Tensor, _bias: Tensor | None, _modulus: Tensor | None
+) -> Tensor:
     return g * -torch.expm1(-h)
 
 

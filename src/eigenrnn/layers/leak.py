@@ -31,6 +31,7 @@ class LeakOptions:
         noise_in_eval: Whether there is noise in evaluation too.
         state: Whether the state is the value of f or its argument.
         generator: The generator of the noise; torch's global one by default.
+        has_leak: Whether the recurrence takes a leak.
     Shape:
         leak: :math:`()` or :math:`(N,)`.
     """
@@ -41,6 +42,7 @@ class LeakOptions:
     noise_in_eval: bool
     state: Literal["rate", "current"]
     generator: Generator | None
+    has_leak: bool
 
     @classmethod
     def checked(
@@ -82,17 +84,13 @@ class LeakOptions:
                 "expected leak < 1 with trainable_leak, as it is the logistic function of a "
                 "parameter, got 1"
             )
-        return cls(values, trainable, float(noise), noise_in_eval, state, generator)
+        has_leak = trainable or state == "current" or low < 1
+        return cls(values, trainable, float(noise), noise_in_eval, state, generator, has_leak)
 
     @property
     def is_default(self) -> bool:
         """Whether there is neither a leak nor noise, and the state is the value of f."""
         return not self.has_leak and not self.noise
-
-    @property
-    def has_leak(self) -> bool:
-        """Whether the recurrence takes a leak."""
-        return self.trainable or self.state == "current" or bool((self.leak != 1).any())
 
 
 def _as_tensor(leak: LeakValues, N: int) -> Tensor:  # () or (N,)

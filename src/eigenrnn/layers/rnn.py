@@ -109,20 +109,21 @@ class Direction(AbstractDirection):
         if W.is_complex():
             x = x.to(at_least_float32(x.dtype))
             bias = None if bias is None else bias.to(at_least_float32(bias.dtype))
-        U: Tensor | None = convert(self.weight_ih.T).T
-        c = None if self.input_bias is None else convert(self.input_bias)
         leak = self.leak
         if leak is not None and leak.is_noisy:
             x = leak.noisy_inputs(x, self.weight_ih, self.input_bias)
-            U = None
-            c = None
+            maps = {}
+        else:
+            maps = {
+                "U": convert(self.weight_ih.T).T,
+                "c": None if self.input_bias is None else convert(self.input_bias),
+            }
         return elman(
             x,
             W,
             convert(h0),
             bias,
-            U=U,
-            c=c,
+            **maps,
             V=V,
             d=d,
             nonlinearity=self.nonlinearity,
