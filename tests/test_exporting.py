@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 
 import numpy as np
 import onnxruntime
@@ -26,7 +27,7 @@ from eigenrnn import (
     ScoRNN,
     SequenceModel,
 )
-from eigenrnn.constraints import Exponential, ScaledCayley
+from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, ScaledCayley
 from eigenrnn.experiments.export import export_model
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
 from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
@@ -179,6 +180,16 @@ def test_leaky_layers_run_in_onnxruntime():
     run, operators = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
     assert_agree(run, module, batch(12, 2, seed=1))
     assert operators.count("Scan") == 5
+
+
+def test_layers_with_sets_of_neuroscience_run_in_onnxruntime():
+    module = Each(
+        RNN(M, N, constraint=Dale, leak=0.2),
+        RNN(M, N, constraint=partial(LowRank, rank=2, plus=torch.eye(N) / 2)),
+        GRU(M, N, constraint=partial(Masked, density=0.5, inner=Dale)),
+    ).eval()
+    run, _ = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
+    assert_agree(run, module, batch(12, 2, seed=1))
 
 
 class Heads(nn.Module):
