@@ -84,11 +84,8 @@ INITS = ("henaff", "cayley", "haar")
 COMPLEX_CAYLEY = partial(ScaledCayley, dtype=torch.complex64)
 
 
-def low_rank_plus(n):
-    """A rank of two, or less, added to a fixed matrix."""
-    n = LowRank(n, rank=1).size
-    plus = torch.randn(n, n, generator=torch.Generator().manual_seed(n)) / n
-    return LowRank(n, rank=min(2, n), plus=plus)
+def fixed_matrix(n):
+    return torch.randn(n, n, generator=torch.Generator().manual_seed(n)) / n
 
 
 # functions of the size N
@@ -136,7 +133,7 @@ CONSTRAINTS = {
     "dale": Dale,
     "dale-without-self": partial(Dale, excitatory=0.5, self_connections=False),
     "low-rank": partial(LowRank, rank=1),
-    "low-rank-plus": low_rank_plus,
+    "low-rank-plus": partial(LowRank, rank=2, plus=fixed_matrix),
     "masked": partial(Masked, density=0.4),
     "masked-dale": partial(Masked, density=0.6, inner=partial(Dale, self_connections=False)),
     "block-triangular": partial(BlockTriangular, short_size=1),
@@ -169,6 +166,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "householder-2": (2, 4, 7, 8, 65),
     "bounded-svd-3": (5, 7, 8, 65),
     "dale-without-self": (2, 7, 8),
+    "low-rank-plus": (2, 7, 8),
     "masked-dale": (4, 7, 8),
     **dict.fromkeys(
         (name for name in CONSTRAINTS if name.startswith("schur") and "complex" not in name),

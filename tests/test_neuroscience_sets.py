@@ -137,7 +137,9 @@ def test_masked_free_entries_keep_the_variance_of_a_row():
     ids=["dale", "low-rank", "masked"],
 )
 def test_matrices_of_torchs_layers_can_be_constrained(make):
-    layer = constrain(nn.GRU(3, 6), "weight_hh_l0", make)
+    layer = nn.GRU(3, 6)
+    for gate in ("r", "z", "n"):
+        constrain(layer, "weight_hh_l0", make, rows=gate)
     optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
     before = layer.weight_hh_l0.detach().clone()
     layer(torch.randn(4, 2, 3, generator=stream(0)))[0].sum().backward()

@@ -1,5 +1,6 @@
 """Matrices of low rank, alone or added to a fixed matrix."""
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -27,7 +28,8 @@ class LowRank(Constraint):
     Args:
         size: The number N of rows and columns.
         rank: The number R of columns of m and n.
-        plus: The fixed matrix P, which is saved but not trained; zero by default.
+        plus: The fixed matrix P, or a function of N that returns it. It is saved but not trained;
+            zero by default.
         std: The standard deviation of the entries of m and n in the initialisation.
     Shape:
         m, n: :math:`(N, R)`; plus: :math:`(N, N)`.
@@ -49,7 +51,12 @@ class LowRank(Constraint):
     plus: Tensor | None
 
     def __init__(
-        self, size: int, *, rank: int, plus: Tensor | None = None, std: float = 1.0
+        self,
+        size: int,
+        *,
+        rank: int,
+        plus: Tensor | Callable[[int], Tensor] | None = None,
+        std: float = 1.0,
     ) -> None:
         super().__init__(size)
         check_positive_integer("rank", rank)
@@ -61,7 +68,8 @@ class LowRank(Constraint):
         self.std = float(std)
         self.m = Parameter(torch.empty(size, rank))
         self.n = Parameter(torch.empty(size, rank))
-        self.register_buffer("plus", None if plus is None else self._checked(plus))
+        fixed = plus(self.size) if callable(plus) else plus
+        self.register_buffer("plus", None if fixed is None else self._checked(fixed))
         self.reset()
 
     @property
