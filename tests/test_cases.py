@@ -27,7 +27,9 @@ def classes_of(cases_by_name):
         (exported_classes(constraints, {Constraint}), classes_of(cases.CONSTRAINTS)),
         (exported_classes(layers, set()), classes_of(cases.LAYERS | cases.NAMED | cases.CELLS)),
         (
-            exported_classes(tasks, {Task, NextSymbol, Synthetic, tasks.Batch}),
+            exported_classes(
+                tasks, {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch}
+            ),
             {type(t) for t in cases.TASKS.values()},
         ),
         (set(nonlinearities.NONLINEARITIES), {name for name, _ in cases.NONLINEARITIES.values()}),

@@ -40,6 +40,7 @@ from eigenrnn.analysis.nonnormality import (
     transient_growth,
 )
 from eigenrnn.analysis.pseudospectrum import Kreiss, Pseudospectrum, kreiss, pseudospectrum
+from eigenrnn.analysis.psychometric import PsychometricCurve, psychometric_curve
 from eigenrnn.analysis.recurrence import (
     Recurrence,
     recurrences,
@@ -66,6 +67,7 @@ __all__ = [
     "NeumannCondition",
     "NumericalAbscissa",
     "Pseudospectrum",
+    "PsychometricCurve",
     "Recurrence",
     "SchurStructure",
     "Spectrum",
@@ -88,6 +90,7 @@ __all__ = [
     "numerical_abscissa",
     "participation_ratio",
     "pseudospectrum",
+    "psychometric_curve",
     "recurrences",
     "recurrent_layers",
     "recurrent_matrices",
