@@ -12,6 +12,9 @@ from eigenrnn.experiments import tasks
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 
 
+NO_TASKS = {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch}
+
+
 def exported_classes(package, unless):
     exported = (getattr(package, name) for name in package.__all__)
     return {each for each in exported if inspect.isclass(each) and each not in unless}
@@ -28,7 +31,8 @@ def classes_of(cases_by_name):
         (exported_classes(layers, set()), classes_of(cases.LAYERS | cases.NAMED | cases.CELLS)),
         (
             exported_classes(
-                tasks, {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch}
+                tasks,
+                {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch},
             ),
             {type(t) for t in cases.TASKS.values()},
         ),

@@ -158,7 +158,11 @@ def test_matrices_of_torchs_layers_can_be_constrained(make):
         (lambda: LowRank(5, rank=6), ValueError, "expected rank <= 5"),
         (lambda: LowRank(5, rank=1, plus=torch.eye(4)), ValueError, "expected plus to be real"),
         (lambda: LowRank(5, rank=1, plus=[1]), TypeError, "expected plus to be a tensor"),
-        (lambda: Masked(5), ValueError, "expected either a mask or a density, got neither"),
+        (
+            lambda: Masked(5, mask=torch.ones(5, 5) > 0, density=0.5),
+            ValueError,
+            "expected either a mask or a density, got both",
+        ),
         (lambda: Masked(5, density=0), ValueError, "expected 0 < density <= 1, got 0"),
         (lambda: Masked(5, mask=torch.ones(5, 5)), TypeError, "expected mask to be a tensor of b"),
         (

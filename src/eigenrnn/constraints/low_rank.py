@@ -54,7 +54,7 @@ class LowRank(Constraint):
         self,
         size: int,
         *,
-        rank: int,
+        rank: int = 1,
         plus: Tensor | Callable[[int], Tensor] | None = None,
         std: float = 1.0,
     ) -> None:

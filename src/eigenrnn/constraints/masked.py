@@ -17,6 +17,9 @@ from eigenrnn.linalg import check_finite
 __all__ = ["Masked"]
 
 
+_DENSITY = 0.1
+
+
 class Masked(Constraint):
     r"""Matrices of another set whose entries outside a fixed mask are zero.
 
@@ -31,14 +34,14 @@ class Masked(Constraint):
     Args:
         size: The number N of rows and columns.
         mask: The connections, true where W may differ from zero; drawn at random by default.
-        density: The share of entries in a mask drawn at random.
+        density: The share of entries in a mask drawn at random; 0.1 by default.
         seed: The seed of this mask. The mask belongs to the set, so it does not depend on any
             generator of weights, and `reset` keeps it.
         inner: A function of the size that returns the constraint S.
     Shape:
         raw: (connections,), the entries inside the mask, row by row; mask: :math:`(N, N)`, bool.
     Raises:
-        ValueError: If neither or both of `mask` and `density` are given, the mask has another
+        ValueError: If both `mask` and `density` are given, the mask has another
             shape or no connection, `density` is outside (0, 1], or no mask is defined on S.
         TypeError: If the mask is not a tensor of booleans, or `inner` returns no constraint.
     Source:
@@ -68,11 +71,10 @@ class Masked(Constraint):
                 "expected inner to return Unconstrained or Dale, on which a mask is defined, got "
                 f"{type(made).__name__}: zeros at given places would take W out of its set"
             )
-        if (mask is None) == (density is None):
-            given = "neither" if mask is None else "both"
-            raise ValueError(f"expected either a mask or a density, got {given}")
+        if mask is not None and density is not None:
+            raise ValueError("expected either a mask or a density, got both")
         if mask is None:
-            mask = _random_mask(self.size, cast("float", density), seed)
+            mask = _random_mask(self.size, _DENSITY if density is None else density, seed)
         allowed = _checked(mask, self.size)
         if isinstance(made, Dale):
             allowed = allowed & made.allowed()
