@@ -11,7 +11,6 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import tasks
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 
-
 NO_TASKS = {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch}
 
 
