@@ -260,7 +260,7 @@ def targeted_projection(
     means = np.concatenate([h[:, number == c].mean(1) for c in range(number.max() + 1)])
     _, _, basis = np.linalg.svd(means - means.mean(0), full_matrices=False)
     leading = basis[: min(components, len(basis))]
-    denoised = beta @ leading.T @ leading
+    denoised = np.asarray(beta @ leading.T @ leading, np.float64)
     peaks = np.linalg.norm(denoised, axis=2).argmax(0)
     targets = np.stack([denoised[peak, v] for v, peak in enumerate(peaks)], axis=1)
     Q, R = np.linalg.qr(targets)

@@ -183,9 +183,7 @@ def slow_points(
         conditions += [c] * len(kept)
     h = torch.cat(points)
     number = torch.tensor(conditions, dtype=torch.int64)
-    J = h.new_zeros(0, S, S)
-    if len(h):
-        J, _ = recurrence.jacobians(x[number], h)
+    J, _ = recurrence.jacobians(x[number], h) if len(h) else (h.new_zeros(0, S, S), None)
     check_finite(J, "the Jacobians of slow points")
     values, right = torch.linalg.eig(J)
     order = values.abs().argsort(dim=1, descending=True)
