@@ -67,6 +67,8 @@ def test_a_linear_line_attractor_has_its_direction_selection_and_time_constants(
     sign = np.sign(found.directions[0] @ right)
     np.testing.assert_allclose(sign * found.directions[0], right, atol=1e-6)
     np.testing.assert_allclose(sign * found.selections[0], left, atol=1e-6)
+    U = network(W).directions[0].weight_ih.detach().numpy()
+    np.testing.assert_allclose(sign * found.input_gains[0], left @ U, atol=1e-6)
     assert found.shares[0] == pytest.approx(1)
     assert found.alignments[0] == pytest.approx(1)
     assert abs(found.time_constants[0, 0]) > 1e10

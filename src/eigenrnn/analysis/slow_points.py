@@ -35,12 +35,13 @@ class SlowPoints(Analysis):
         eigenvalues: The eigenvalues of the Jacobian at each point, by falling modulus.
         right: Its right eigenvectors, of length one, as columns.
         left: Its left eigenvectors as rows; the product of left and right is the identity.
+        input_jacobians: The derivatives of a step by the input.
         searches: The number of searches, over all inputs.
         failed: The number of searches that ended above the threshold.
         merged: The number of searches that ended at a point that another had found.
     Shape:
         points, eigenvalues: :math:`(P, S)`; speeds, conditions: :math:`(P,)`; inputs:
-        :math:`(C, M)`; right, left: :math:`(P, S, S)`.
+        :math:`(C, M)`; right, left: :math:`(P, S, S)`; input_jacobians: :math:`(P, S, M)`.
     """
 
     points: NDArray[np.float64]
@@ -50,6 +51,7 @@ class SlowPoints(Analysis):
     eigenvalues: NDArray[np.complex128]
     right: NDArray[np.complex128]
     left: NDArray[np.complex128]
+    input_jacobians: NDArray[np.float64]
     searches: int
     failed: int
     merged: int
@@ -183,7 +185,8 @@ def slow_points(
         conditions += [c] * len(kept)
     h = torch.cat(points)
     number = torch.tensor(conditions, dtype=torch.int64)
-    J, _ = recurrence.jacobians(x[number], h) if len(h) else (h.new_zeros(0, S, S), None)
+    none = h.new_zeros(0, S, S), h.new_zeros(0, S, M)
+    J, by_input = recurrence.jacobians(x[number], h) if len(h) else none
     check_finite(J, "the Jacobians of slow points")
     values, right = torch.linalg.eig(J)
     order = values.abs().argsort(dim=1, descending=True)
@@ -199,6 +202,7 @@ def slow_points(
         eigenvalues=values.numpy(),
         right=right.numpy(),
         left=left.numpy(),
+        input_jacobians=by_input.numpy(),
         searches=searches,
         failed=failed,
         merged=searches - failed - len(h),
@@ -215,14 +219,16 @@ class LineAttractor(Analysis):
         shares: The share of the variance of the points along it.
         alignments: The mean :math:`|\cos|` between the direction and the slowest right
             eigenvector of each point.
-        selections: The selection vector: the mean left eigenvector of the slowest mode, whose
-            product with an input is how far this input moves the state along the line.
+        selections: The selection vector: the mean left eigenvector of the slowest mode. Its
+            product with a change of the state is how far the state ends up along the line.
+        input_gains: How far a unit of each input, in one step, moves the state along the line:
+            the mean product of the selection vector with the derivative of a step by the input.
         time_constants: The median time constants of the two slowest modes, in steps; infinite for
             a mode that stays, and negative for one that grows.
         point_conditions: The condition of each point on a line.
         coordinates: The coordinate of each point along its line.
     Shape:
-        conditions, shares, alignments: :math:`(L,)`; directions, selections: :math:`(L, S)`;
+        conditions, shares, alignments: :math:`(L,)`; directions, selections: :math:`(L, S)`; input_gains: :math:`(L, M)`;
         time_constants: :math:`(L, 2)`; point_conditions, coordinates: (points,).
     """
 
@@ -231,6 +237,7 @@ class LineAttractor(Analysis):
     shares: NDArray[np.float64]
     alignments: NDArray[np.float64]
     selections: NDArray[np.float64]
+    input_gains: NDArray[np.float64]
     time_constants: NDArray[np.float64]
     point_conditions: NDArray[np.int64]
     coordinates: NDArray[np.float64]
@@ -293,6 +300,7 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
     lines: list[int] = []
     directions: list[NDArray[np.float64]] = []
     selections: list[NDArray[np.float64]] = []
+    gains: list[NDArray[np.float64]] = []
     shares: list[float] = []
     alignments: list[float] = []
     constants: list[NDArray[np.float64]] = []
@@ -316,7 +324,9 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
         directions.append(direction)
         shares.append(float(sigma[0] ** 2 / max((sigma**2).sum(), 1e-300)))
         alignments.append(float(size.mean()))
-        selections.append((left * phase[:, None]).real.mean(0))
+        selecting = (left * phase[:, None]).real
+        selections.append(selecting.mean(0))
+        gains.append(np.einsum("ps,psm->pm", selecting, points.input_jacobians[chosen]).mean(0))
         constants.append(np.median(points.time_constants[chosen, :2], axis=0))
         members.append(np.full(len(h), c))
         coordinates.append(centred @ direction)
@@ -331,6 +341,7 @@ def line_attractor(points: SlowPoints) -> LineAttractor:
         np.array(shares),
         np.array(alignments),
         np.stack(selections),
+        np.stack(gains),
         np.stack(constants),
         np.concatenate(members),
         np.concatenate(coordinates),
