@@ -188,20 +188,21 @@ def slow_points(
     none = h.new_zeros(0, S, S), h.new_zeros(0, S, M)
     J, by_input = recurrence.jacobians(x[number], h) if len(h) else none
     check_finite(J, "the Jacobians of slow points")
-    values, right = torch.linalg.eig(J)
-    order = values.abs().argsort(dim=1, descending=True)
-    values = values.gather(1, order)
-    right = right.gather(2, order[:, None, :].expand_as(right))
-    left = torch.linalg.pinv(right)  # a defective Jacobian has no inverse of its eigenvectors
+    # torch's solver does not converge for some matrices of rank one
+    values, right = np.linalg.eig(J.numpy().astype(np.complex128))
+    order = np.abs(values).argsort(axis=1)[:, ::-1]
+    values = np.take_along_axis(values, order, axis=1)
+    right = np.take_along_axis(right, order[:, None, :], axis=2)
+    inverse = np.linalg.pinv(right)  # a defective Jacobian has no inverse of its eigenvectors
     searches = len(first) * len(x)
     return SlowPoints(
         points=h.numpy(),
         speeds=torch.cat(speeds).numpy(),
         conditions=number.numpy(),
         inputs=x.numpy(),
-        eigenvalues=values.numpy(),
-        right=right.numpy(),
-        left=left.numpy(),
+        eigenvalues=values,
+        right=right,
+        left=np.asarray(inverse, np.complex128),
         input_jacobians=by_input.numpy(),
         searches=searches,
         failed=failed,
