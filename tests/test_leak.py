@@ -12,6 +12,10 @@ from eigenrnn import RNN, RNNCell, Stream
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.linalg import tol
 from eigenrnn.ops import elman
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.elman import ElmanOperands
+from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
+from eigenrnn.ops.elman.loop import elman_loop
 from kernel_testing import (
     assert_passes_with_isa,
     each_direction,
@@ -140,6 +144,32 @@ def test_states_are_the_same_bits_for_any_number_of_threads(threads, sequences, 
 @each_isa
 def test_every_instruction_set_passes_the_tests(isa):
     assert_passes_with_isa(isa, __file__, "-k", "each_backend and cpu and float32 and plain")
+
+
+@each_state
+@pytest.mark.parametrize(
+    "operator",
+    [elman_loop, pytest.param(elman_cpu_norm_zoneout, marks=needs_kernels)],
+    ids=["loop", "cpu"],
+)
+def test_the_operators_pass_opcheck(operator, state):
+    tensors = operands("tanh", dtype=torch.float32)
+    v0 = tensors["h0"].clone() if state == "current" else None
+    given = ElmanOperands(**tensors, v0=v0)
+    needed = [name for name, tensor in given._asdict().items() if tensor is not None]
+    leaves = given._make(None if v is None else v.requires_grad_() for v in given)
+    options = Options("tanh", ragged_sizes(T, B))
+    # the kernels leave the padding of what they save as it was
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    there = getattr(torch.ops.eigenrnn, operator.name).default
+    torch.library.opcheck(there, operator.arguments(leaves, options, save=True), test_utils=checks)
+    plain = given._make(None if v is None else v.detach() for v in given)
+    results = operator(plain, options, save=True)
+    grads = dict.fromkeys(operator.results) | {"h": weights_like(results["h"])}
+    grads["last"] = weights_like(results["last"]) if state == "current" else None
+    arguments = operator.backward_arguments(plain, options, needed, grads, results)
+    back = getattr(torch.ops.eigenrnn, f"{operator.name}_backward").default
+    torch.library.opcheck(back, arguments, test_utils=checks)
 
 
 @pytest.mark.parametrize(

@@ -229,8 +229,8 @@ class LineAttractor(Analysis):
         point_conditions: The condition of each point on a line.
         coordinates: The coordinate of each point along its line.
     Shape:
-        conditions, shares, alignments: :math:`(L,)`; directions, selections: :math:`(L, S)`; input_gains: :math:`(L, M)`;
-        time_constants: :math:`(L, 2)`; point_conditions, coordinates: (points,).
+        conditions, shares, alignments: :math:`(L,)`; directions, selections: :math:`(L, S)`;
+        input_gains: :math:`(L, M)`; time_constants: :math:`(L, 2)`; point_conditions, coordinates: (points,).
     """
 
     conditions: NDArray[np.int64]

@@ -101,7 +101,8 @@ def _as_tensor(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
         ValueError: If there is not one number, or one for each unit.
     """
     try:
-        values = torch.as_tensor(leak, dtype=torch.float64).detach().cpu().clone()
+        # on the processor, whatever the default device is
+        values = torch.as_tensor(leak, dtype=torch.float64, device="cpu").detach().clone()
     except (TypeError, ValueError, RuntimeError):
         values = None
     if values is None or isinstance(leak, bool):
