@@ -230,7 +230,8 @@ class LineAttractor(Analysis):
         coordinates: The coordinate of each point along its line.
     Shape:
         conditions, shares, alignments: :math:`(L,)`; directions, selections: :math:`(L, S)`;
-        input_gains: :math:`(L, M)`; time_constants: :math:`(L, 2)`; point_conditions, coordinates: (points,).
+        input_gains: :math:`(L, M)`; time_constants: :math:`(L, 2)`; point_conditions, coordinates:
+        (points,).
     """
 
     conditions: NDArray[np.int64]
