@@ -65,6 +65,30 @@ struct LeakyRelu {
   }
 };
 
+struct Softplus {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T>, T) {
+    return softplus<T>(z);
+  }
+  // f' = 1 - exp(-f)
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T>, T) {
+    return d * -expm1_nonpositive<T>(-h);
+  }
+};
+
+// The tanh of the positive part.
+struct Retanh {
+  template <class T>
+  static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T>, T) {
+    return z <= T(0) ? vec<T>{} : tanh<T>(z);
+  }
+  template <class T>
+  static EIGENRNN_INLINE vec<T> pull(vec<T> d, vec<T> h, vec<T>, T) {
+    return h <= T(0) ? vec<T>{} : d * (T(1) - h * h);
+  }
+};
+
 struct ModRelu {
   template <class T>
   static EIGENRNN_INLINE vec<T> apply(vec<T> z, vec<T> b, T) {
@@ -160,6 +184,8 @@ void with_real_activation(Activation activation, Task&& task) {
     case Activation::relu: return task.template run<Relu>();
     case Activation::elu: return task.template run<Elu>();
     case Activation::leaky_relu: return task.template run<LeakyRelu>();
+    case Activation::softplus: return task.template run<Softplus>();
+    case Activation::retanh: return task.template run<Retanh>();
     case Activation::modrelu: return task.template run<ModRelu>();
     case Activation::modrelu_paired: return;
   }

@@ -15,10 +15,20 @@ struct View {
   std::ptrdiff_t first = 0, second = 0;
 };
 
-enum class Activation : int { identity, tanh, relu, elu, leaky_relu, modrelu, modrelu_paired };
+enum class Activation : int {
+  identity,
+  tanh,
+  relu,
+  elu,
+  leaky_relu,
+  softplus,
+  retanh,
+  modrelu,
+  modrelu_paired
+};
 
 // The functions that tests evaluate separately.
-enum class Function : int { tanh, logistic, elu };
+enum class Function : int { tanh, logistic, elu, softplus };
 
 // The time steps of a batch. Sequences are sorted by descending length.
 struct Steps {
@@ -38,18 +48,23 @@ struct Steps {
 };
 
 // LayerNorm of the arguments of f, for each gate over its N units, and zoneout: the states h of a step
-// become m h_{t-1} + (1 - m) h, with a mask of zeros and ones or with a rate as m.
+// become m h_{t-1} + (1 - m) h, with a mask of zeros and ones, with a rate, or with 1 - leak as m.
 struct NormZoneout {
   View gain, shift;  // (G N,) for G gates; null: no LayerNorm
   View mask;         // (T, B, N), bytes; null: the rate
   double rate = 0;   // zero: no zoneout
+  View leak;         // (N,); null: no leak
 
   bool has_norm() const { return gain.data != nullptr; }
-  bool has_zoneout() const { return mask.data != nullptr || rate != 0; }
+  bool has_leak() const { return leak.data != nullptr; }
+  bool has_zoneout() const { return mask.data != nullptr || mixes(); }
+  // Whether every unit mixes its old and its new state.
+  bool mixes() const { return rate != 0 || has_leak(); }
 };
 
 // The forward pass of an Elman recurrence: h_t = f(x_t [U^T] [+ c] + h_{t-1} W^T) and, optionally,
-// the outputs y_t = h_t V^T [+ d].
+// the outputs y_t = h_t V^T [+ d]. With a leak, h_t mixes with h_{t-1}. If v0 is given, the arguments of f
+// mix instead: v_t = (1 - leak) v_{t-1} + leak (x_t [U^T] [+ c] + h_{t-1} W^T) and h_t = f(v_t).
 struct Elman {
   Steps steps;
   std::ptrdiff_t N = 0, M = 0, K = 0;  // M = 0: no input map
@@ -60,21 +75,23 @@ struct Elman {
   View U;                              // (N, M), any strides
   View c;                              // (N,), may be null
   View W;                              // (N, N), any strides
-  View h0;                             // (B, N)
+  View h0;                             // (B, N); f(v0) if v0 is given
+  View v0;                             // (B, N), may be null
   View bias;                           // (N,), of modReLU
   View V;                              // (K, N), any strides
   View d;                              // (K,), may be null
   View h;                              // (T, B, N); null: only the last states
   View moduli;                         // (T, B, N / 2), |z| of modrelu_paired; may be null
   View saved;                          // saved for the backward pass; null: not saved
-  View last;                           // (B, N)
+  View last;                           // (B, N), of v if v0 is given, else of h
   View y;                              // (T, B, K); null: no outputs
 
-  // The parts saved per unit: with LayerNorm the normalised argument of f, and with a zoneout rate
-  // the value of f.
+  // The parts saved per unit: with LayerNorm the normalised argument of f; if units mix their states,
+  // the value of f or, if v0 is given, the argument less v_{t-1}.
   static constexpr std::ptrdiff_t NORMED = 0;
   std::ptrdiff_t value() const { return norm_zoneout.has_norm() ? NORMED + 1 : 0; }
-  std::ptrdiff_t parts() const { return norm_zoneout.rate != 0 ? value() + 1 : value(); }
+  std::ptrdiff_t parts() const { return norm_zoneout.mixes() ? value() + 1 : value(); }
+  bool mixes_arguments() const { return v0.data != nullptr; }
   // The numbers saved per sequence and step: 1 / s of each LayerNorm.
   std::ptrdiff_t norms() const { return norm_zoneout.has_norm(); }
 };
@@ -91,6 +108,8 @@ struct ElmanBack {
   View dc;     // (N,)
   View dW;     // (N, N), transposed
   View dh0;    // (B, N)
+  View dv0;    // (B, N)
+  View dleak;  // (N,)
   View dbias;  // (N,)
   View dgain;  // (N,)
   View dshift; // (N,)

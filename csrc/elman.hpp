@@ -39,15 +39,20 @@ void elman_forward(const Elman& given, const ElmanPanels<T>& panels, int threads
   const bool kept = given.h.data != nullptr;
   const isize states = 2 * given.steps.B * given.N;
   const Scratch<T> memory(kept ? 0 : states);
+  const Scratch<T> arguments(given.mixes_arguments() ? states : 0);
+  const View none;
   Buffer<T> one_step;
   const Elman call = saving_one_step(given, one_step);
   // LayerNorm needs all units of a row, so threads do not share them
   const isize products = call.norm_zoneout.has_norm() ? 0 : call.N * (call.N + call.M);
   for_shares(call.steps, products, threads, [&](const Share& share) {
+    const bool mixed = call.mixes_arguments();
     ElmanForward<T> forward{call, panels, share,
-                                  {call.steps, call.h, call.last, call.N, share,
-                                   memory.get() + 2 * share.first * call.N},
-                                  {call, panels.V, share}};
+                            {call.steps, call.h, mixed ? none : call.last, call.N, share,
+                             memory.get() + 2 * share.first * call.N},
+                            {call.steps, none, call.last, call.N, share,
+                             arguments.get() + 2 * share.first * call.N},
+                            {call, panels.V, share}};
     with_activation(call.activation, forward);
   });
 }
@@ -77,7 +82,8 @@ struct ElmanWorker {
   T* bias_sums() const { return sums() + scratch.sums_size(); }
   T* shift_sums() const { return bias_sums() + scratch.width(); }
   T* norm_sums() const { return shift_sums() + scratch.width(); }
-  T* carry() const { return norm_sums() + scratch.norm_sums_size(); }
+  T* leak_sums() const { return norm_sums() + scratch.norm_sums_size(); }
+  T* carry() const { return leak_sums() + scratch.leak_sums_size(); }
 
   void run(const Elman& call, const ElmanBack& back, const ElmanPanels<T>& panels) {
     readout.begin();
@@ -86,7 +92,7 @@ struct ElmanWorker {
     with_activation(call.activation,
                     ElmanBackward<T>{call, back, panels, share, scratch, readout,
                                      {scratch.rows, scratch.width(), deltas()},
-                                     sums(), bias_sums(), shift_sums(), norm_sums(),
+                                     sums(), bias_sums(), shift_sums(), norm_sums(), leak_sums(),
                                      call.norm_zoneout.has_zoneout() ? carry() : nullptr, factors.get(),
                                      factors.get() + 2 * scratch.rows});
   }
@@ -99,6 +105,7 @@ struct ElmanWorker {
     gather<T>(back.dc, 1, call.N, shift_sums(), width, first);
     gather<T>(back.dgain, 1, call.N, norm_sums(), width, first);
     gather<T>(back.dshift, 1, call.N, norm_sums() + width, width, first);
+    gather<T>(back.dleak, 1, call.N, leak_sums(), width, first);
     readout.gather_into(first);
   }
 };

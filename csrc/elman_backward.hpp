@@ -11,7 +11,7 @@ struct ElmanScratch {
   isize N, M;
   isize share;
   isize rows;  // capacity of the ring of deltas
-  bool normed, zones_out;
+  bool normed, zones_out, leaks;
 
   ElmanScratch(const Elman& call, isize mine)
       : N(call.N),
@@ -19,15 +19,18 @@ struct ElmanScratch {
         share(larger(1, mine)),
         rows(Ring<T>::rows_for(mine)),
         normed(call.norm_zoneout.has_norm()),
-        zones_out(call.norm_zoneout.has_zoneout()) {}
+        zones_out(call.norm_zoneout.has_zoneout()),
+        leaks(call.norm_zoneout.has_leak()) {}
 
   isize width() const { return vectors<T>(N) * LANES<T>; }
   isize deltas_size() const { return rows * width(); }
   isize sums_size() const { return (N + M) * width(); }
   isize norm_sums_size() const { return normed ? 2 * width() : 0; }
+  isize leak_sums_size() const { return leaks ? width() : 0; }
   isize carry_size() const { return zones_out ? share * width() : 0; }
   isize size() const {
-    return deltas_size() + sums_size() + 2 * width() + norm_sums_size() + carry_size();
+    return deltas_size() + sums_size() + 2 * width() + norm_sums_size() + leak_sums_size() +
+           carry_size();
   }
 };
 
@@ -44,6 +47,7 @@ struct ElmanBackward {
   T* bias_sums;     // (width,)
   T* shift_sums;    // (width,)
   T* norm_sums;     // (2, width), the gradients of LayerNorm's gain and shift
+  T* leak_sums;     // (width,), the gradient of the leak
   T* carry;         // (share, width): gradient of the previous state that bypasses W; with zoneout
   Factor<T>* past;  // two per step in the ring
   Factor<T>* inputs;
@@ -102,13 +106,17 @@ struct ElmanBackward {
     const T slope = static_cast<T>(call.slope);
     const Kept<T> layout(call);
     const T* kept = layout.at(t, share.first + from);
-    const T* values = plain || call.norm_zoneout.rate == 0 ? nullptr : kept + layout.of(call.value());
+    const T* mixed = plain || !call.norm_zoneout.mixes() ? nullptr : kept + layout.of(call.value());
+    const bool of_arguments = !plain && call.mixes_arguments();
+    const T* values = of_arguments ? nullptr : mixed;
+    const bool pull_leak = !plain && back.dleak.data != nullptr;
     const bool normed = !plain && call.norm_zoneout.has_norm();
     const Zoneout<T> zoneout(call.norm_zoneout, t, share.first + from);
     T* passed = carry == nullptr ? nullptr : carry + from * width;
     // prefetch the rows of the next step while this step computes
     const isize next = s > 0 ? call.steps.time(s - 1) - t : 0;
-    const isize next_h = next * call.h.first, next_g = next * back.dh.first;
+    const isize next_h = next * (values == nullptr ? call.h.first : layout.step());
+    const isize next_g = next * back.dh.first;
     const Operand<T> operands[2] = {{later == nullptr ? nullptr : later + from * width, width,
                                      panels.W, later == nullptr ? 0 : N},
                                     readout.operand(s, from, panels.V)};
@@ -117,25 +125,36 @@ struct ElmanBackward {
                  for (isize v = 0; v < C; ++v) {
                    const isize j = (v0 + v) * LANES<T>, n = smaller(LANES<T>, N - j);
                    vec<T> moved = load<T>(bias_sums + j), all = load<T>(shift_sums + j);
+                   vec<T> leaked = pull_leak ? load<T>(leak_sums + j) : vec<T>{};
                    for (isize r = 0; r < R; ++r) {
                      vec<T> d = load<T>(z + r * row + v * LANES<T>);
                      if (g != nullptr) d += load_some<T>(g + (r0 + r) * back.dh.second + j, n);
-                     if (end != nullptr) d += load_some<T>(end + (r0 + r) * back.dlast.first + j, n);
-                     __builtin_prefetch(h + (r0 + r) * call.h.second + j + next_h, 0, 2);
+                     const vec<T> of_last =
+                         end == nullptr ? vec<T>{} : load_some<T>(end + (r0 + r) * back.dlast.first + j, n);
+                     if (!of_arguments) d += of_last;
+                     const T* value = values == nullptr
+                                          ? h + (r0 + r) * call.h.second + j
+                                          : values + (r0 + r) * layout.row() + (v0 + v) * layout.apart();
+                     __builtin_prefetch(value + next_h, 0, 2);
                      if (g != nullptr)
                        __builtin_prefetch(g + (r0 + r) * back.dh.second + j + next_g, 0, 2);
-                     vec<T> state =
-                         values == nullptr
-                             ? load_some<T>(h + (r0 + r) * call.h.second + j, n)
-                             : load<T>(values + (r0 + r) * layout.row() + (v0 + v) * layout.apart());
-                     if (!plain && zoneout.active) {
+                     vec<T> state = values == nullptr ? load_some<T>(value, n) : load<T>(value);
+                     const auto through_mix = [&]() EIGENRNN_INLINE_LAMBDA {
                        T* bypass = passed + (r0 + r) * width + j;
                        if (later != nullptr) d += load<T>(bypass);
                        const vec<T> m = zoneout.kept(r0 + r, j, n);
-                       store<T>(bypass, Zoneout<T>::mix(m, d, vec<T>{}));
-                       d = Zoneout<T>::mix(m, vec<T>{}, d);
-                       state = m == T(1) ? vec<T>{} : state;  // it is not a value of f
-                     }
+                       const vec<T> renewed = zoneout.renewed(m, j, n);
+                       if (pull_leak) {
+                         vec<T> change = load<T>(mixed + (r0 + r) * layout.row() + (v0 + v) * layout.apart());
+                         if (!of_arguments) change -= load_some<T>(state_before(s, from + r0 + r) + j, n);
+                         leaked += d * change;
+                       }
+                       store<T>(bypass, Zoneout<T>::mix(m, renewed, d, vec<T>{}));
+                       d = Zoneout<T>::mix(m, renewed, vec<T>{}, d);
+                       // it is not a value of f
+                       if (!of_arguments) state = m == T(1) ? vec<T>{} : state;
+                     };
+                     if (!plain && zoneout.active && !of_arguments) through_mix();
                      // before pull, which may make d so large across the phase that d along it rounds
                      if constexpr (HAS_PHASE<F>) moved += d * F::template phase<T>(state);
                      vec<T> m{};
@@ -143,12 +162,17 @@ struct ElmanBackward {
                        m = F::template load_moduli<T>(
                            moduli + (r0 + r) * call.moduli.second + j / 2, n);
                      d = F::template pull<T>(d, state, m, slope);
+                     if (of_arguments) {
+                       d += of_last;
+                       through_mix();
+                     }
                      store<T>(delta + (r0 + r) * width + j, d);
                      if (normed) continue;
                      if (dx != nullptr) store_some<T>(dx + (r0 + r) * back.dx.second + j, d, n);
                      all += d;
                    }
                    store<T>(bias_sums + j, moved);
+                   if (pull_leak) store<T>(leak_sums + j, leaked);
                    store<T>(shift_sums + j, all);
                  }
                });
@@ -162,13 +186,23 @@ struct ElmanBackward {
     }
   }
 
-  // Record the states before step s for the gradient of W; compute the gradient of h0.
+  // The state of a row before step s.
+  const T* state_before(isize s, isize row) const {
+    if (row >= share.running(call.steps, s - 1)) return at<T>(call.h0, share.first + row, 0);
+    return at<T>(call.h, call.steps.time(s - 1), share.first + row);
+  }
+
+  // Record the states before step s for the gradient of W; compute the gradients of h0 and v0.
   int remember(isize s, isize now, const T* delta, int count) {
     const isize width = scratch.width(), old = smaller(now, share.running(call.steps, s - 1));
+    const T* bypass = carry == nullptr ? nullptr : carry + old * width;
     if (old < now && back.dh0.data != nullptr)
       out(panels.W, call.N, delta + old * width, now - old,
-          carry == nullptr ? nullptr : carry + old * width, at<T>(back.dh0, share.first + old, 0),
+          call.mixes_arguments() ? nullptr : bypass, at<T>(back.dh0, share.first + old, 0),
           back.dh0.first);
+    for (isize r = old; r < now && back.dv0.data != nullptr; ++r)
+      std::memcpy(at<T>(back.dv0, share.first + r, 0), carry + r * width,
+                  static_cast<std::size_t>(call.N) * sizeof(T));
     return append_states(past, count, call, share, s, old, now, delta, width);
   }
 

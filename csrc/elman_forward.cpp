@@ -13,7 +13,8 @@ class ElmanStepper final : public Stepper {
         call_(call),
         packed_(call, false),
         c_(call_.c, call.N),
-        bias_(call_.bias, call.N) {}
+        bias_(call_.bias, call.N),
+        leak_(call_.norm_zoneout.leak, call.N) {}
   void run(const Step& step, int threads) const override {
     elman_forward(one_step(call_, step), packed_.panels, threads);
   }
@@ -21,7 +22,7 @@ class ElmanStepper final : public Stepper {
  private:
   Elman call_;
   ElmanPack<T> packed_;
-  Copied<T> c_, bias_;
+  Copied<T> c_, bias_, leak_;
 };
 
 template <class T>

@@ -21,6 +21,7 @@ struct ElmanForward {
   ElmanPanels<T> panels;
   Share share;
   States<T> states;
+  States<T> arguments;  // v, if arguments of f mix
   Readout<T> readout;
 
   template <class F>
@@ -44,6 +45,7 @@ struct ElmanForward {
       const T* h = states.after(s, stride);
       readout.write(s, now, h, stride);
       states.finish(s, now);
+      if (!plain && call.mixes_arguments()) arguments.finish(s, now);
       if (call.moduli.data != nullptr)
         clear<T>(call.moduli, call.N / 2, call.steps.time(s), share.first + now, share.last);
     }
@@ -59,6 +61,10 @@ struct ElmanForward {
     T* moduli;
     T* kept;
     Zoneout<T> zoneout;
+    const T* v_before;
+    isize v_before_stride;
+    T* v;
+    isize v_stride;
   };
 
   template <class F, bool plain>
@@ -68,9 +74,16 @@ struct ElmanForward {
     T* h = states.after(s, stride) + from * stride;
     const Kept<T> layout(call);
     const bool normed = !plain && call.norm_zoneout.has_norm();
-    const Rows rows{to - from, before, before_stride, h, stride,
-                    call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, first),
-                    layout.at(t, first), {call.norm_zoneout, t, first}};
+    Rows rows{to - from, before, before_stride, h, stride,
+              call.moduli.data == nullptr ? nullptr : at<T>(call.moduli, t, first),
+              layout.at(t, first), {call.norm_zoneout, t, first}, nullptr, 0, nullptr, 0};
+    if (!plain && call.mixes_arguments()) {
+      rows.v = arguments.after(s, rows.v_stride) + from * call.N;
+      const bool begins = from >= share.running(call.steps, s - 1);
+      rows.v_before = begins ? at<T>(call.v0, first, 0)
+                             : arguments.after(s - 1, rows.v_before_stride) + from * call.N;
+      if (begins) rows.v_before_stride = call.v0.first;
+    }
     const T* x = at<T>(call.x, t, first);
     const T* bias = static_cast<const T*>(call.bias.data);
     const T* c = static_cast<const T*>(call.c.data);
@@ -118,14 +131,24 @@ struct ElmanForward {
       if (rows.moduli != nullptr)
         F::template store_moduli<T>(rows.moduli + r * call.moduli.second + j / 2,
                                     F::template modulus<T>(z), n);
-    vec<T> h = F::template apply<T>(z, b, static_cast<T>(call.slope));
+    T* saved = nullptr;
+    vec<T> m{}, renewed{};
     if (!plain && rows.zoneout.active) {
-      if (rows.kept != nullptr && call.norm_zoneout.rate != 0)
-        store<T>(rows.kept + r * layout.row() + (j / LANES<T>) * layout.apart() +
-                     layout.of(call.value()),
-                 h);
-      h = Zoneout<T>::mix(rows.zoneout.kept(r, j, n),
-                          load_some<T>(rows.before + r * rows.before_stride + j, n), h);
+      m = rows.zoneout.kept(r, j, n);
+      renewed = rows.zoneout.renewed(m, j, n);
+      if (rows.kept != nullptr && call.norm_zoneout.mixes())
+        saved = rows.kept + r * layout.row() + (j / LANES<T>) * layout.apart() + layout.of(call.value());
+    }
+    if (!plain && call.mixes_arguments()) {
+      const vec<T> before = load_some<T>(rows.v_before + r * rows.v_before_stride + j, n);
+      if (saved != nullptr) store<T>(saved, z - before);
+      z = Zoneout<T>::mix(m, renewed, before, z);
+      store_some<T>(rows.v + r * rows.v_stride + j, z, n);
+    }
+    vec<T> h = F::template apply<T>(z, b, static_cast<T>(call.slope));
+    if (!plain && rows.zoneout.active && !call.mixes_arguments()) {
+      if (saved != nullptr) store<T>(saved, h);
+      h = Zoneout<T>::mix(m, renewed, load_some<T>(rows.before + r * rows.before_stride + j, n), h);
     }
     store_some<T>(rows.h + r * rows.stride + j, h, n);
   }

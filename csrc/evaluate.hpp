@@ -14,6 +14,7 @@ void evaluate(Function function, const T* from, T* to, std::ptrdiff_t count) {
       case Function::tanh: y = tanh<T>(x); break;
       case Function::logistic: y = logistic<T>(x); break;
       case Function::elu: y = Elu::apply<T>(x, x, T(0)); break;
+      case Function::softplus: y = softplus<T>(x); break;
     }
     store_some<T>(to + i, y, n);
   }

@@ -1,6 +1,6 @@
-// exp(x) - 1, tanh and the logistic function, on vectors.
+// exp(x) - 1, tanh, the logistic function and softplus, on vectors.
 //
-// All three are fractions of sums such as s p + (s - 1), where exp(x) = s (1 + p) and s = 2^n. Such
+// The first three are fractions of sums such as s p + (s - 1), where exp(x) = s (1 + p) and s = 2^n. Such
 // a sum is rounded once, since s is a power of two. csrc/README.md has the measured errors.
 #pragma once
 #include "vec.hpp"
@@ -86,6 +86,26 @@ EIGENRNN_INLINE vec<T> logistic(vec<T> x) {
   const auto [s, p] = power<T, 64>(clamp<T>(-x, -Exp<T>::FLAT, Exp<T>::GREAT));
   const vec<T> sum = s + one, lost = one - (sum - s);
   return one / ((s * p + lost) + sum);
+}
+
+// log(1 + u) for 0 <= u <= 1, as 2 artanh(q) with q = u / (2 + u) <= 1/3. The next term of the series of
+// artanh is below half a unit in the last place.
+template <class T>
+EIGENRNN_INLINE vec<T> log1p_of_fraction(vec<T> u) {
+  constexpr int TERMS = sizeof(T) == 4 ? 7 : 16;
+  const vec<T> q = u / (u + T(2)), square = q * q;
+  vec<T> sum = splat<T>(T(1) / T(2 * TERMS + 1));
+#pragma GCC unroll 16
+  for (int k = TERMS - 1; k >= 1; --k) sum = sum * square + T(1) / T(2 * k + 1);
+  return T(2) * q + (T(2) * q) * (square * sum);
+}
+
+// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow.
+template <class T>
+EIGENRNN_INLINE vec<T> softplus(vec<T> x) {
+  // scaled by 2^64, as exp(-|x|) may be a subnormal number
+  const auto [s, p] = power<T, -64>(clamp<T>(-magnitude<T>(x), -Exp<T>::GREAT, T(0)));
+  return (x > T(0) ? x : vec<T>{}) + log1p_of_fraction<T>((s * p + s) * T(0x1p-64));
 }
 
 }  // namespace eigenrnn::EIGENRNN_ISA

@@ -34,6 +34,8 @@ void each_member(Elman& call, Use&& use) {
   use("x", call.x);
   use("W", call.W);
   use("h0", call.h0);
+  use("v0", call.v0);
+  use("leak", call.norm_zoneout.leak);
   use("bias", call.bias);
   use("U", call.U);
   use("c", call.c);
@@ -61,6 +63,8 @@ void each_member(ElmanBack& back, Use&& use) {
   use("dV", back.dV);
   use("dgain", back.dgain);
   use("dshift", back.dshift);
+  use("dleak", back.dleak);
+  use("dv0", back.dv0);
 }
 
 template <class Use>
@@ -157,7 +161,7 @@ void each_member(LinearBack& back, Use&& use) {
 template <class Use>
 void each_saved_part(const Elman& call, Use&& use) {
   if (call.norm_zoneout.has_norm()) use("normed", Elman::NORMED);
-  if (call.norm_zoneout.rate != 0) use("value", call.value());
+  if (call.norm_zoneout.mixes()) use(call.mixes_arguments() ? "change" : "value", call.value());
 }
 
 template <class Use>

@@ -49,7 +49,8 @@ using eigenrnn::View;
 constexpr std::pair<const char*, Activation> ACTIVATIONS[] = {
     {"identity", Activation::identity},     {"tanh", Activation::tanh},
     {"relu", Activation::relu},             {"elu", Activation::elu},
-    {"leaky_relu", Activation::leaky_relu}, {"modrelu", Activation::modrelu},
+    {"leaky_relu", Activation::leaky_relu}, {"softplus", Activation::softplus},
+    {"retanh", Activation::retanh},         {"modrelu", Activation::modrelu},
     {"modrelu_paired", Activation::modrelu_paired}};
 
 // Whether numbers have 64 bits; the kernels support only these two types.
@@ -274,7 +275,8 @@ Function named(const std::string& name) {
   if (name == "tanh") return Function::tanh;
   if (name == "logistic") return Function::logistic;
   if (name == "elu") return Function::elu;
-  throw std::invalid_argument("expected tanh, logistic or elu, got " + name);
+  if (name == "softplus") return Function::softplus;
+  throw std::invalid_argument("expected tanh, logistic, elu or softplus, got " + name);
 }
 
 }  // namespace

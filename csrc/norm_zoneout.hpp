@@ -1,4 +1,4 @@
-// LayerNorm of the rows of a step and its backward pass, and the units that zoneout keeps.
+// LayerNorm of the rows of a step and its backward pass, and what zoneout or a leak keeps of the states.
 #pragma once
 #include "rows.hpp"
 
@@ -103,12 +103,14 @@ class Zoneout {
       : active(options.has_zoneout()),
         mask_(options.mask.data == nullptr ? nullptr : at<signed char>(options.mask, t, first)),
         stride_(options.mask.second),
-        rate_(static_cast<T>(options.rate)) {}
+        rate_(static_cast<T>(options.rate)),
+        leak_(static_cast<const T*>(options.leak.data)) {}
 
   const bool active;
 
   // m, for n units of row r from unit j on.
   EIGENRNN_INLINE vec<T> kept(isize r, isize j, isize n) const {
+    if (leak_ != nullptr) return T(1) - load_some<T>(leak_ + j, n);
     if (mask_ == nullptr) return splat<T>(rate_);
     typedef signed char bytes __attribute__((vector_size(LANES<T>)));
     bytes some{};
@@ -117,16 +119,24 @@ class Zoneout {
     else std::memcpy(&some, from, static_cast<std::size_t>(n));
     return __builtin_convertvector(-(some != bytes{}), vec<T>);  // any byte but 0 is true
   }
-  // m h + (1 - m) other. A number that is not needed may be infinite.
-  static EIGENRNN_INLINE vec<T> mix(vec<T> m, vec<T> h, vec<T> other) {
-    const vec<T> mean = m * h + (T(1) - m) * other;
+  // 1 - m, the leak itself if there is one: a small leak would lose digits in 1 - (1 - leak).
+  EIGENRNN_INLINE vec<T> renewed(vec<T> m, isize j, isize n) const {
+    return leak_ != nullptr ? load_some<T>(leak_ + j, n) : T(1) - m;
+  }
+  // m h + renewed other. A number that is not needed may be infinite.
+  static EIGENRNN_INLINE vec<T> mix(vec<T> m, vec<T> renewed, vec<T> h, vec<T> other) {
+    const vec<T> mean = m * h + renewed * other;
     return m == T(0) ? other : (m == T(1) ? h : mean);
+  }
+  static EIGENRNN_INLINE vec<T> mix(vec<T> m, vec<T> h, vec<T> other) {
+    return mix(m, T(1) - m, h, other);
   }
 
  private:
   const signed char* mask_;
   isize stride_;
   T rate_;
+  const T* leak_;
 };
 
 }  // namespace eigenrnn::EIGENRNN_ISA

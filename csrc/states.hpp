@@ -10,7 +10,7 @@ template <class T>
 struct States {
   const Steps& steps;
   const View& h;     // (T, B, N); null: only the last states
-  const View& last;  // (1, B, N)
+  const View& last;  // (1, B, N); null: not written
   isize N;
   Share share;
   T* spare;  // two steps of the thread's rows, used if h is null
@@ -42,7 +42,7 @@ struct States {
     const isize on = smaller(now, share.running(steps, s + 1));
     isize stride;
     const T* states = after(s, stride);
-    for (isize r = on; r < now; ++r)
+    for (isize r = on; r < now && last.data != nullptr; ++r)
       std::memcpy(at<T>(last, share.first + r, 0), states + r * stride,
                   static_cast<std::size_t>(N) * sizeof(T));
     if (h.data != nullptr) clear<T>(h, N, steps.time(s), share.first + now, share.last);

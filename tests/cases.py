@@ -13,6 +13,7 @@ from eigenrnn.constraints import (
     BlockTriangular,
     BoundedSVD,
     Constraint,
+    Dale,
     DiagonalDisc,
     DiagonalRing,
     DiagonalSegment,
@@ -20,6 +21,8 @@ from eigenrnn.constraints import (
     FourierProduct,
     Givens,
     Householder,
+    LowRank,
+    Masked,
     MovingCayley,
     NeumannCayley,
     ScaledCayley,
@@ -31,11 +34,15 @@ from eigenrnn.experiments.tasks import (
     Adding,
     CarRacing,
     CharPTB,
+    ContextIntegration,
     Copying,
+    DelayedMatch,
     Denoise,
     Enwik8,
     Parenthesis,
+    PerceptualDecision,
     PixelMNIST,
+    ReadySetGo,
     Series,
     Speech,
     StateTracking,
@@ -80,6 +87,11 @@ INITS = ("henaff", "cayley", "haar")
 
 COMPLEX_CAYLEY = partial(ScaledCayley, dtype=torch.complex64)
 
+
+def fixed_matrix(n):
+    return torch.randn(n, n, generator=torch.Generator().manual_seed(n)) / n
+
+
 # functions of the size N
 CONSTRAINTS = {
     "unconstrained": Unconstrained,
@@ -122,6 +134,12 @@ CONSTRAINTS = {
     "diagonal-segment": DiagonalSegment,
     "spectral-radius": SpectralRadius,
     "spectral-radius-inside": partial(SpectralRadius, epsilon=0.1),
+    "dale": Dale,
+    "dale-without-self": partial(Dale, excitatory=0.5, self_connections=False),
+    "low-rank": partial(LowRank, rank=1),
+    "low-rank-plus": partial(LowRank, rank=2, plus=fixed_matrix),
+    "masked": partial(Masked, density=0.4),
+    "masked-dale": partial(Masked, density=0.6, inner=partial(Dale, self_connections=False)),
     "block-triangular": partial(BlockTriangular, short_size=1),
     "block-triangular-moving": partial(
         BlockTriangular, long=partial(Exponential, period=3), coupling=False
@@ -151,6 +169,9 @@ SIZES: dict[str, tuple[int, ...]] = {
     "givens-fft-complex": (2, 4, 8, 64),
     "householder-2": (2, 4, 7, 8, 65),
     "bounded-svd-3": (5, 7, 8, 65),
+    "dale-without-self": (2, 7, 8),
+    "low-rank-plus": (2, 7, 8),
+    "masked-dale": (4, 7, 8),
     **dict.fromkeys(
         (name for name in CONSTRAINTS if name.startswith("schur") and "complex" not in name),
         (2, 4, 8, 66),
@@ -169,7 +190,10 @@ TOLERANCES: dict[str, Callable[[torch.dtype, int], float]] = {
 
 # maps a W of the set to a matrix outside it, where adding 3 I does not
 OUTSIDE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "schur-normal-blocks": lambda W: W + torch.arange(len(W)).diag()
+    "dale": torch.neg,
+    "masked": lambda W: W + 1,
+    "masked-dale": lambda W: W + 1,
+    "schur-normal-blocks": lambda W: W + torch.arange(len(W)).diag(),
 }
 
 # constrained, but with a residual other than |W* W - I|
@@ -182,6 +206,7 @@ NOT_UNITARY = [
     "diagonal-ring-circle",
     "diagonal-segment",
     *(n for n in CONSTRAINTS if n.startswith(("schur", "spectral-radius", "block-triangular"))),
+    *(n for n in CONSTRAINTS if n.startswith(("dale", "low-rank", "masked"))),
 ]
 
 # `penalty` is positive after training
@@ -294,6 +319,8 @@ NONLINEARITIES = {
     "elu": ("elu", False),
     "leaky_relu": ("leaky_relu", False),
     "leaky_relu_0.1": ("leaky_relu_0.1", False),
+    "softplus": ("softplus", False),
+    "retanh": ("retanh", False),
     "identity": ("identity", False),
 }
 
@@ -316,6 +343,10 @@ TASKS = {
     "parenthesis-entropy": Parenthesis(9, cap=2, criterion="cross_entropy", test_examples=7),
     "state-tracking": StateTracking(test_lengths=(3, 50), test_examples=7),
     "state-tracking-a5": StateTracking("A5", "generators", 6, (4, 9), test_examples=7),
+    "perceptual-decision": PerceptualDecision(test_examples=7),
+    "delayed-match": DelayedMatch(test_examples=7),
+    "context-integration": ContextIntegration(test_examples=7),
+    "ready-set-go": ReadySetGo(test_examples=7),
     "car-racing": CarRacing(),
     "char-ptb": CharPTB(window=20, validation_streams=3, test_streams=2),
     "char-ptb-random": CharPTB(cut="random", window=20),

@@ -11,6 +11,8 @@ from eigenrnn.constraints import Constraint
 from eigenrnn.experiments import tasks
 from eigenrnn.experiments.tasks import NextSymbol, Synthetic, Task
 
+NO_TASKS = {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch}
+
 
 def exported_classes(package, unless):
     exported = (getattr(package, name) for name in package.__all__)
@@ -27,7 +29,10 @@ def classes_of(cases_by_name):
         (exported_classes(constraints, {Constraint}), classes_of(cases.CONSTRAINTS)),
         (exported_classes(layers, set()), classes_of(cases.LAYERS | cases.NAMED | cases.CELLS)),
         (
-            exported_classes(tasks, {Task, NextSymbol, Synthetic, tasks.Batch}),
+            exported_classes(
+                tasks,
+                {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch},
+            ),
             {type(t) for t in cases.TASKS.values()},
         ),
         (set(nonlinearities.NONLINEARITIES), {name for name, _ in cases.NONLINEARITIES.values()}),

@@ -8,12 +8,12 @@ from kernel_testing import needs_kernels
 
 pytestmark = needs_kernels
 
-BOUND = 2  # units in the last place
+BOUNDS = {"tanh": 2, "logistic": 2, "elu": 2, "softplus": 3}  # units in the last place
 WIDER = {np.float32: np.float64, np.float64: np.longdouble}
 PATTERNS = 2**32  # the number of float32 bit patterns
 CHUNK = 2**22
 
-each_function = pytest.mark.parametrize("name", ["tanh", "logistic", "elu"])
+each_function = pytest.mark.parametrize("name", ["tanh", "logistic", "elu", "softplus"])
 each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -30,6 +30,8 @@ def defined(name, x):
     small = np.exp(-np.abs(x))
     if name == "logistic":
         return np.where(x < 0, small, 1) / (1 + small)
+    if name == "softplus":
+        return np.maximum(x, 0) + np.log1p(small)
     return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
 
 
@@ -67,26 +69,26 @@ def logarithmic(generator, low, high, count):
 
 
 @each_function
-def test_float32_is_off_by_two_units_at_most(name):
+def test_float32_is_off_by_a_few_units_at_most(name):
     # the stride is prime, so it covers every exponent and all low bits
     error, where = largest_error_of_all(name, 1021)
-    assert error <= BOUND, where
+    assert error <= BOUNDS[name], where
 
 
 @pytest.mark.slow
 @each_function
-def test_float32_is_off_by_two_units_at_most_at_every_single_number(name):
+def test_float32_is_off_by_a_few_units_at_most_at_every_single_number(name):
     error, where = largest_error_of_all(name, 1)
-    assert error <= BOUND, where
+    assert error <= BOUNDS[name], where
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).eps > 2e-19, reason="needs a type wider than float64")
 @each_function
-def test_float64_is_off_by_two_units_at_most(name):
+def test_float64_is_off_by_a_few_units_at_most(name):
     generator = np.random.default_rng(0)
     drawn = [logarithmic(generator, *span, 10**6) for span in ((-320, 300), (-3, 3), (-1, 1.5))]
     error = errors(name, np.concatenate(drawn)).max()
-    assert error <= BOUND
+    assert error <= BOUNDS[name]
 
 
 @each_type
@@ -97,6 +99,7 @@ def test_special_values_follow_ieee(name, dtype):
         "tanh": [np.nan, 1.0, -1.0, 0.0, -0.0],
         "logistic": [np.nan, 1.0, 0.0, 0.5, 0.5],
         "elu": [np.nan, np.inf, -1.0, 0.0, -0.0],
+        "softplus": [np.nan, np.inf, 0.0, np.log(2), np.log(2)],
     }[name]
     got = evaluate(name, x)
     np.testing.assert_array_equal(got, np.array(expected, dtype))
@@ -124,5 +127,5 @@ def test_any_count_is_evaluated_without_writing_past_the_end(dtype):
 
 
 def test_an_unknown_function_is_rejected():
-    with pytest.raises(ValueError, match="expected tanh, logistic or elu, got sine"):
+    with pytest.raises(ValueError, match="expected tanh, logistic, elu or softplus, got sine"):
         compiled.kernels.evaluate("sine", "float32", 0, 0, 0)

@@ -106,6 +106,8 @@ IN_NUMPY = {
     "elu": lambda z, _: np.where(z > 0, z, np.expm1(z)),
     "leaky_relu": lambda z, _: np.where(z > 0, z, 0.01 * z),
     "leaky_relu_0.1": lambda z, _: np.where(z > 0, z, 0.1 * z),
+    "softplus": lambda z, _: np.log(1 + np.exp(z)),
+    "retanh": lambda z, _: np.maximum(np.tanh(z), 0),
     "identity": lambda z, _: z,
 }
 
@@ -327,7 +329,7 @@ def test_the_operator_of_the_backward_pass_passes_opcheck(name, dtype, sizes, re
     inputs, options = ElmanOperands(*tensors), Options(name, sizes, reverse)
     returned = elman_loop(inputs, options, save=True)
     needed = [name for name, v in inputs._asdict().items() if v is not None]
-    grads = {"h": weights_like(returned["h"])}
+    grads = {"h": weights_like(returned["h"]), "last": None}
     arguments = elman_loop.backward_arguments(inputs, options, needed, grads, returned)
     torch.library.opcheck(torch.ops.eigenrnn.elman_loop_backward.default, arguments)
 

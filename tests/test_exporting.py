@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 
 import numpy as np
 import onnxruntime
@@ -26,7 +27,7 @@ from eigenrnn import (
     ScoRNN,
     SequenceModel,
 )
-from eigenrnn.constraints import Exponential, ScaledCayley
+from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, ScaledCayley
 from eigenrnn.experiments.export import export_model
 from eigenrnn.experiments.tasks.preprocessing import SeriesPreprocessing
 from eigenrnn.layers import TanhRNN, TorchGRU, TorchLSTM
@@ -168,6 +169,27 @@ def test_a_layer_with_normalisation_and_zoneout_runs_in_onnxruntime():
     run, operators = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
     assert_agree(run, module, batch(12, 2, seed=1))
     assert operators.count("Scan") == 3
+
+
+def test_leaky_layers_run_in_onnxruntime():
+    module = Each(
+        RNN(M, N, leak=0.2, noise=0.1, nonlinearity="softplus"),
+        RNN(M, N, 2, leak=torch.linspace(0.1, 1, N), state="current", nonlinearity="retanh"),
+        RNN(M, N, leak=0.2, trainable_leak=True, nonlinearity="tanh", bidirectional=True),
+    ).eval()
+    run, operators = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
+    assert_agree(run, module, batch(12, 2, seed=1))
+    assert operators.count("Scan") == 5
+
+
+def test_layers_with_sets_of_neuroscience_run_in_onnxruntime():
+    module = Each(
+        RNN(M, N, constraint=Dale, leak=0.2),
+        RNN(M, N, constraint=partial(LowRank, rank=2, plus=torch.eye(N) / 2)),
+        GRU(M, N, constraint=partial(Masked, density=0.5, inner=Dale)),
+    ).eval()
+    run, _ = export_onnx(module, (batch(5, 4),), {"inputs": (TIME_AND_BATCH,)})
+    assert_agree(run, module, batch(12, 2, seed=1))
 
 
 class Heads(nn.Module):

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map_only
 import eigenrnn
 from cases import CELLS, CONSTRAINTS, LAYERS, NAMED, OURS
 from eigenrnn import LanguageModel, ResidualStack, SequenceModel, Stream, analysis, init, linalg
+from eigenrnn.constraints import LowRank
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.nonlinearities import NONLINEARITIES
 from eigenrnn.ops import elman, gru, linear, lstm, use_backend
@@ -621,6 +622,8 @@ def constraint_call(rng: random.Random) -> Call:
             W = invalid(rng, W) if rng.random() < 0.6 else W * rng.choice([1, 1, torch.nan, 1e20])
             return Call(f"{name}.assign({described({'W': W})})", lambda: constraint.assign(W))
     constraint, size = CONSTRAINTS[name](8), rng.choice([1e-20, 1e-3, 1, 1e3, 1e5, 1e10, 1e20])
+    if isinstance(constraint, LowRank):
+        size = min(size, 1e10)  # W is the product of two parameters, which would overflow
     with torch.no_grad():
         for parameter in constraint.parameters():
             parameter.mul_(size)

@@ -408,6 +408,7 @@ LAYERS = {
     "two directions": (lambda: RNN(3, 8, bidirectional=True, constraint=ScaledCayley), False),
     "LayerNorm": (lambda: RNN(3, 8, layer_norm=True, constraint=ScaledCayley), True),
     "zoneout": (lambda: RNN(3, 8, zoneout=0.5, constraint=ScaledCayley), True),
+    "currents": (lambda: RNN(3, 8, leak=0.2, state="current", nonlinearity="tanh"), True),
     "gates": (lambda: GRU(3, 8), False),
     "asRNN": (lambda: AsRNN(3, 8), False),
 }

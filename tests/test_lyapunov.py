@@ -133,6 +133,7 @@ def test_too_few_exponents_give_no_dimension_and_a_labelled_sum():
     assert np.isnan(result.dimension)
     assert list(result.headline()) == [
         "largest exponent (nats a step)",
+        "its error (nats a step)",
         "sum of the first 2 exponents (nats a step)",
         "burn-in (steps)",
     ]

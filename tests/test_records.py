@@ -51,6 +51,8 @@ FULL = {
             gain=normal(N),
             shift=normal(N),
             mask=normal(T, B, N) > 0,
+            leak=normal(N).sigmoid(),
+            v0=normal(B, N),
         ),
         Options("leaky_relu", SIZES, rate=0.5),
     ),

@@ -16,6 +16,8 @@ LAYERS = {
     "trained h0": lambda: eigenrnn.RNN(M, N, trainable_h0=True, h0_init=torch.nn.init.normal_),
     "layer norm": lambda: eigenrnn.RNN(M, N, layer_norm=True),
     "zoneout": lambda: eigenrnn.GRU(M, N, zoneout=0.2),
+    "leaky": lambda: eigenrnn.RNN(M, N, leak=0.2, noise=0.3, nonlinearity="softplus"),
+    "currents": lambda: eigenrnn.RNN(M, N, leak=0.2, state="current", nonlinearity="retanh"),
     "enrnn": lambda: eigenrnn.ENRNN(M, N, short_size=2),
     "asrnn": lambda: eigenrnn.AsRNN(M, N),
     "nnrnn": lambda: eigenrnn.NnRNN(M, N),

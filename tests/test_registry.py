@@ -34,6 +34,9 @@ ENTRIES = [
 CLASSES = [*registry.CONSTRAINTS.values(), *registry.LAYERS.values(), *registry.TASKS.values()]
 
 
+NO_TASKS = {Task, NextSymbol, Synthetic, tasks.LaboratoryTask, tasks.Trials, tasks.Batch}
+
+
 def exported_classes(package):
     exported = (getattr(package, name) for name in package.__all__)
     return {each for each in exported if inspect.isclass(each)}
@@ -44,7 +47,7 @@ def exported_classes(package):
     [
         (registry.CONSTRAINTS, exported_classes(constraints) - {Constraint}),
         (registry.LAYERS, exported_classes(layers) - {*CELLS.values()}),
-        (registry.TASKS, exported_classes(tasks) - {Task, NextSymbol, Synthetic, tasks.Batch}),
+        (registry.TASKS, exported_classes(tasks) - NO_TASKS),
     ],
     ids=["constraints", "layers", "tasks"],
 )

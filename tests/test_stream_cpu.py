@@ -38,6 +38,8 @@ PACKED = {
     "float64 RNN with a trained state": partial(
         RNN, dtype=torch.float64, trainable_h0=True, h0_init=torch.nn.init.uniform_
     ),
+    "leaky": partial(RNN, leak=0.2, nonlinearity="softplus"),
+    "leaky, trained": partial(RNN, leak=0.2, trainable_leak=True, noise=0.1),
     "ScoRNN": ScoRNN,
     "GRU": GRU,
     "float64 modReLU GRU of two layers": partial(
@@ -54,6 +56,7 @@ OTHERS = {
     "AsRNN": AsRNN,
     "LayerNorm": partial(GRU, layer_norm=True),
     "zoneout": partial(RNN, zoneout=0.2),
+    "currents": partial(RNN, leak=0.2, state="current"),
     "bfloat16": partial(LSTM, dtype=torch.bfloat16),
     "the reference": partial(GRU, backend="reference"),
 }

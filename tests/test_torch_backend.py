@@ -237,6 +237,8 @@ def test_without_cudnn_it_is_only_named(monkeypatch):
         ("elman", {"dtype": torch.complex64}, "it has no kernels for torch.complex64"),
         ("lstm", {"transformed": True}, "torch.func transforms"),
         ("elman", {"features": ("zoneout",)}, "it does not compute zoneout"),
+        ("elman", {"features": ("leak",)}, "it does not compute leak"),
+        ("elman", {"nonlinearity": "retanh"}, "torch has no kernel for retanh"),
         ("gru", {"features": ("reset_after=False",)}, "it does not compute reset_after=False"),
     ],
 )

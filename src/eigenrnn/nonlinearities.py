@@ -73,6 +73,17 @@ def _modrelu_backward(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor
     return torch.where(active, shrink * (g - radial) + radial, 0)
 
 
+def _softplus(z: Tensor, _bias: Tensor | None) -> Tensor:
+    # torch returns z above the threshold; its default of 20 is wrong by 1e-10 of z in float64
+    return F.softplus(z, threshold=40.0)
+
+
+def _softplus_backward(
+    g: Tensor, h: Tensor, _bias: Tensor | None, _modulus: Tensor | None
+) -> Tensor:
+    return g * -torch.expm1(-h)
+
+
 NONLINEARITIES = {
     f.name: f
     for f in (
@@ -89,6 +100,12 @@ NONLINEARITIES = {
                 lambda g, h, _b, _m, slope=slope: torch.where(h > 0, g, slope * g),
             )
             for name, slope in LEAKY_SLOPES.items()
+        ),
+        Nonlinearity("softplus", _softplus, _softplus_backward),
+        Nonlinearity(
+            "retanh",  # the tanh of the positive part
+            lambda z, _: torch.tanh(torch.relu(z)),
+            lambda g, h, _b, _m: g * (1 - h * h) * (h > 0),
         ),
         Nonlinearity("identity", lambda z, _: z, lambda g, _h, _b, _m: g, supports_complex=True),
     )

@@ -22,6 +22,7 @@ from eigenrnn.analysis.gradients import (
     jacobian_bound,
 )
 from eigenrnn.analysis.hidden_chain import HiddenChain, hidden_chain
+from eigenrnn.analysis.local_spectra import LocalSpectra, local_spectra
 from eigenrnn.analysis.memory import (
     FisherBound,
     FisherMemory,
@@ -39,18 +40,36 @@ from eigenrnn.analysis.nonnormality import (
     numerical_abscissa,
     transient_growth,
 )
+from eigenrnn.analysis.perturbation import Perturbation, inactivate, perturb
+from eigenrnn.analysis.populations import (
+    ConditionSpace,
+    SubspaceOverlap,
+    TargetedProjection,
+    condition_space,
+    subspace_overlap,
+    targeted_projection,
+)
 from eigenrnn.analysis.pseudospectrum import Kreiss, Pseudospectrum, kreiss, pseudospectrum
+from eigenrnn.analysis.psychometric import PsychometricCurve, psychometric_curve
 from eigenrnn.analysis.recurrence import (
     Recurrence,
     recurrences,
     recurrent_layers,
     recurrent_matrices,
 )
+from eigenrnn.analysis.reduced_model import ReducedModel, reduced_model
+from eigenrnn.analysis.slow_points import (
+    LineAttractor,
+    SlowPoints,
+    line_attractor,
+    slow_points,
+)
 from eigenrnn.analysis.spectrum import SchurStructure, Spectrum, schur_structure, spectrum
 
 __all__ = [
     "Analysis",
     "AnalysisResults",
+    "ConditionSpace",
     "Dimension",
     "FisherBound",
     "FisherMemory",
@@ -61,17 +80,26 @@ __all__ = [
     "HiddenChain",
     "JacobianBound",
     "Kreiss",
+    "LineAttractor",
     "LinearDecodability",
+    "LocalSpectra",
     "Lyapunov",
     "NeumannCondition",
     "NumericalAbscissa",
+    "Perturbation",
     "Pseudospectrum",
+    "PsychometricCurve",
     "Recurrence",
+    "ReducedModel",
     "SchurStructure",
+    "SlowPoints",
     "Spectrum",
     "StateSpace",
+    "SubspaceOverlap",
+    "TargetedProjection",
     "TransientGrowth",
     "analyse",
+    "condition_space",
     "effective_rank",
     "fisher_bound",
     "fisher_memory",
@@ -80,19 +108,28 @@ __all__ = [
     "gradient_norms",
     "henrici",
     "hidden_chain",
+    "inactivate",
     "jacobian_bound",
     "kreiss",
+    "line_attractor",
     "linear_decodability",
+    "local_spectra",
     "lyapunov",
     "neumann_condition",
     "numerical_abscissa",
     "participation_ratio",
+    "perturb",
     "pseudospectrum",
+    "psychometric_curve",
     "recurrences",
     "recurrent_layers",
     "recurrent_matrices",
+    "reduced_model",
     "schur_structure",
+    "slow_points",
     "spectrum",
     "state_space",
+    "subspace_overlap",
+    "targeted_projection",
     "transient_growth",
 ]

@@ -39,9 +39,12 @@ __all__ = [
     "FixedPoints",
     "Lyapunov",
     "StateSpace",
+    "distinct_states",
+    "drawn_states",
     "effective_rank",
     "fixed_points",
     "lyapunov",
+    "minimise_speed",
     "participation_ratio",
     "state_space",
 ]
@@ -54,6 +57,7 @@ _MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
 # of Lyapunov
 _BURN_IN = 1_000
 _NUDGE = 1e-3
+_BLOCKS = 10
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -178,16 +182,17 @@ def fixed_points(
         raise ValueError(f"expected tolerance > 0, got {tolerance}")
     M, S = recurrence.input_size, recurrence.state_size
     x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
-    h = _initial_states(initial_states, S, generator)
+    h = drawn_states(initial_states, S, generator)
     if not len(h) or h.dim() != 2:
         raise ValueError(
             f"expected initial_states to contain at least one state, (P, {S}), "
             f"got {tuple(h.shape)}"
         )
-    h, residual = _minimise(recurrence, x.expand(len(h), M), h, steps, tolerance)
+    # beyond the tolerance: the last steps are cheap and separate nearby points
+    h, residual = minimise_speed(recurrence, x.expand(len(h), M), h, steps, 1e-3 * tolerance)
     converged = residual <= tolerance * (1 + h.norm(dim=1))
     h, residual, count = h[converged], residual[converged], len(h)
-    kept = _distinct(h, residual, tolerance**0.5)
+    kept = distinct_states(h, residual, tolerance**0.5)
     h, residual = h[kept], residual[kept]
     J, _ = recurrence.jacobians(x.expand(len(h), M), h) if len(h) else (h.new_zeros(0, S, S), None)
     check_finite(J, "the Jacobians of fixed points")
@@ -204,20 +209,19 @@ def fixed_points(
     )
 
 
-def _minimise(
+def minimise_speed(
     recurrence: Recurrence,
     x: Tensor,  # (P, M)
     h: Tensor,  # (P, S)
     steps: int,
-    tolerance: float,
+    goal: float,
 ) -> tuple[Tensor, Tensor]:  # (P, S), (P,)
-    """Minimise q from every state; return the final states and their residuals."""
+    """Minimise q from every state, down to a residual; return the final states and residuals."""
     I = torch.eye(h.shape[1], dtype=h.dtype)
     damping = h.new_ones(len(h))
     r = recurrence.step(x, h) - h
     for _ in range(steps):
-        # beyond the tolerance: the last steps are cheap and separate nearby points
-        active = (r.norm(dim=1) > 1e-3 * tolerance) & (damping < _MAX_DAMPING)
+        active = (r.norm(dim=1) > goal) & (damping < _MAX_DAMPING)
         if not bool(active.any()):
             break
         G = recurrence.jacobians(x[active], h[active])[0] - I
@@ -233,7 +237,7 @@ def _minimise(
     return h, r.norm(dim=1)
 
 
-def _distinct(
+def distinct_states(
     h: Tensor,  # (P, S)
     residual: Tensor,  # (P,)
     min_distance: float,
@@ -247,7 +251,7 @@ def _distinct(
     return kept
 
 
-def _initial_states(
+def drawn_states(
     initial_states: int | InitialState, size: int, generator: Generator | None
 ) -> Tensor:  # (P, S)
     """Return the initial states, or draw the requested number of them.
@@ -424,8 +428,10 @@ class Lyapunov(Analysis):
             exponent is infinite.
         state_size: The size S of the state, which is the number of all exponents.
         burn_in: The number of steps before the measured ones, which led to the attractor.
+        errors: The error of estimation of each exponent: the standard error of the mean over ten
+            blocks of steps of every sequence. NaN with fewer than two steps in a block.
     Shape:
-        exponents, spread: :math:`(k,)`.
+        exponents, spread, errors: :math:`(k,)`.
     Units:
         Nats per step.
     """
@@ -434,6 +440,7 @@ class Lyapunov(Analysis):
     spread: NDArray[np.float64]
     state_size: int
     burn_in: int = 0
+    errors: NDArray[np.float64] | None = None
 
     @property
     def dimension(self) -> float:
@@ -463,18 +470,31 @@ class Lyapunov(Analysis):
 
     def table(self) -> Table:
         number = np.arange(1, len(self.exponents) + 1)
-        return {"number": number, "exponent_nats": self.exponents, "spread_nats": self.spread}
+        table: Table = {
+            "number": number,
+            "exponent_nats": self.exponents,
+            "spread_nats": self.spread,
+        }
+        if self.errors is not None:
+            table["error_nats"] = self.errors
+        return table
 
     def headline(self) -> dict[str, float]:
         k, dimension = len(self.exponents), self.dimension
         summed = "the exponents" if k == self.state_size else f"the first {k} exponents"
         numbers = {
             "largest exponent (nats a step)": float(self.exponents[0]),
+            **self._error(),
             f"sum of {summed} (nats a step)": float(self.exponents.sum()),
         }
         if not math.isnan(dimension):
             numbers["Kaplan-Yorke dimension"] = dimension
         return {**numbers, "burn-in (steps)": float(self.burn_in)}
+
+    def _error(self) -> dict[str, float]:
+        if self.errors is None or not np.isfinite(self.errors[0]):
+            return {}
+        return {"its error (nats a step)": float(self.errors[0])}
 
 
 @torch.no_grad()
@@ -547,18 +567,34 @@ def lyapunov(
     if not 0 <= discard < T:
         raise ValueError(f"expected 0 <= discard < {T}, the number of steps, got {discard}")
     basis = _random_basis(S)[:, :count].expand(B, S, count)
-    total = torch.zeros(B, count, dtype=torch.float64)
+    logs: list[Tensor] = []
     for t, (J, _) in enumerate(path.jacobians()):
         image = J @ basis
         basis, R = torch.linalg.qr(image)
         if t >= discard:
             sizes = R.diagonal(dim1=1, dim2=2).abs()
             rounding = S * _EPSILON * torch.linalg.matrix_norm(image)
-            total += sizes.where(sizes > rounding[:, None], 0).log()
-    per_sequence = (total / (T - discard)).sort(dim=1, descending=True).values.numpy()
+            logs.append(sizes.where(sizes > rounding[:, None], 0).log())
+    local = torch.stack(logs)  # (T - d, B, k)
+    mean, order = local.mean(0).sort(dim=1, descending=True)
+    per_sequence = mean.numpy()
     with np.errstate(invalid="ignore"):
         spread = per_sequence.std(axis=0)  # NaN for infinite exponents
-    return Lyapunov(per_sequence.mean(axis=0), spread, S, burn_in)
+    errors = _error_of_mean(local.gather(2, order.expand_as(local)))
+    return Lyapunov(per_sequence.mean(axis=0), spread, S, burn_in, errors)
+
+
+def _error_of_mean(
+    local: Tensor,  # (T, B, k)
+) -> NDArray[np.float64]:  # (k,)
+    """Return the standard error of the mean from blocks, as neighbouring steps are correlated."""
+    length = len(local) // _BLOCKS
+    if length < 2:
+        return np.full(local.shape[2], np.nan)
+    blocks = local[-length * _BLOCKS :].unflatten(0, (_BLOCKS, length)).mean(1).flatten(0, 1)
+    with np.errstate(invalid="ignore"):  # NaN for infinite exponents
+        values = blocks.numpy()
+        return values.std(axis=0, ddof=1) / np.sqrt(len(values))
 
 
 def _check_bounded(state: Tensor, burn_in: int) -> None:
@@ -591,6 +627,7 @@ class Dimension(Analysis):
         spectrum: The variances or singular values, largest first.
         shares: Each value over their sum; correct even where squares of the states overflow.
         kind: The quantity in the spectrum.
+        error: The standard error of the value over sequences; NaN if it is not known.
     Shape:
         spectrum, shares: (dimensions,).
     """
@@ -600,6 +637,7 @@ class Dimension(Analysis):
     spectrum: NDArray[np.float64]
     shares: NDArray[np.float64]
     kind: str
+    error: float = math.nan
 
     def plot(self) -> "Figure":
         figure, (left, right) = plot.canvas(2)
@@ -619,7 +657,10 @@ class Dimension(Analysis):
         }
 
     def headline(self) -> dict[str, float]:
-        return {self.name: self.value}
+        numbers = {self.name: self.value}
+        if not math.isnan(self.error):
+            numbers["its standard error"] = self.error
+        return numbers
 
     def _cumulative(self) -> NDArray[np.float64]:
         return np.cumsum(self.shares)
@@ -633,7 +674,8 @@ def participation_ratio(
     .. math:: \mathrm{PR} = \frac{\big(\sum_i \lambda_i\big)^2}{\sum_i \lambda_i^2}, \qquad
         1 \le \mathrm{PR} \le N
 
-    It is N for an isotropic cloud, 1 for a line, and 0 for states that do not vary.
+    It is N for an isotropic cloud, 1 for a line, and 0 for states that do not vary. With several
+    sequences its standard error is that of the jackknife, which leaves out one sequence at a time.
 
     Args:
         states: States; time steps and sequences are pooled.
@@ -665,7 +707,38 @@ def participation_ratio(
     value = 1 / squares if squares else 0.0
     with np.errstate(over="ignore"):
         spectrum = variances * spread**2 * size * size
-    return Dimension("participation ratio", value, spectrum, shares, "variance")
+    error = _jackknife(centred, _sequences(states))
+    return Dimension("participation ratio", value, spectrum, shares, "variance", error)
+
+
+def _sequences(states: Tensor | ArrayLike) -> int:
+    """Return the number of sequences of states (T, B, N), and one for states (n, N)."""
+    shape = np.shape(states.detach() if isinstance(states, Tensor) else states)
+    return int(shape[1]) if len(shape) == 3 else 1
+
+
+def _jackknife(
+    rows: NumberArray,  # (T B, N), the sequences of a step next to each other
+    B: int,
+) -> float:
+    """Return the standard error of the participation ratio over sequences."""
+    if B < 2 or len(rows) // B < 1 or len(rows) - len(rows) // B < 2:
+        return math.nan
+    by_sequence = rows.reshape(-1, B, rows.shape[1])
+    T = len(by_sequence)
+    sums = by_sequence.sum(0)
+    total, second = sums.sum(0), rows.conj().T @ rows
+    count = T * (B - 1)
+    values: list[float] = []
+    for b in range(B):
+        own = by_sequence[:, b]
+        mean = (total - sums[b]) / count
+        C = (second - own.conj().T @ own) / count - np.outer(mean.conj(), mean)
+        trace = float(np.trace(C).real)
+        squares = float(np.vdot(C, C).real)
+        values.append(trace**2 / squares if squares else 0.0)
+    spread = np.asarray(values) - np.mean(values)
+    return float(np.sqrt((B - 1) / B * (spread**2).sum()))
 
 
 def effective_rank(

@@ -217,7 +217,8 @@ def recurrences(network: Network) -> list[Recurrence]:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
             with one of them, any cell with `input_size` and `hidden_size`, or a recurrence. A
             `ResidualStack` is one recurrence, whose state joins those of all layers. A cell
-            that also requires an elapsed time, as those of ncps do, gets 1. Only the layer
+            that also requires an elapsed time, as those of ncps do, gets 1. A module of your own
+            with a method ``step(x, h)`` and these sizes is taken as it is. Only the layer
             or cell inside a model is analysed. If a cell of your own wraps one, pass it through
             `Recurrence.from_step`.
     Raises:
@@ -254,6 +255,11 @@ def network_recurrences(
             _size(network, "input_size", "sensory_size"),
             _size(network, "hidden_size", "state_size"),
         )
+        steps = callable(getattr(network, "step", None))
+        inputs = own[0] if input_size is None else input_size
+        states = own[1] if state_size is None else state_size
+        if steps and inputs is not None and states is not None:
+            return [Recurrence.from_step(_step_method(network), inputs, states)]
         if own[0] is not None and own[1] is not None:
             return [_cell_recurrence(network, own[0], own[1])]
     check_network(network)
@@ -603,6 +609,11 @@ def _in_double_precision(step: StepFunction) -> StepFunction:
     if len(required) == 3 and required[2] in _ELAPSED_TIME:
         return lambda x, state: module(x, state, 1.0)
     return module
+
+
+def _step_method(module: Any) -> StepFunction:
+    """Return the method `step` of a copy of a module in double precision."""
+    return copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False).step
 
 
 def _cell_recurrence(cell: nn.Module, input_size: int, hidden_size: int) -> Recurrence:

@@ -4,11 +4,14 @@ from eigenrnn.constraints.base import Constraint
 from eigenrnn.constraints.block_triangular import BlockTriangular
 from eigenrnn.constraints.bounded_svd import BoundedSVD
 from eigenrnn.constraints.constrain import constrain
+from eigenrnn.constraints.dale import Dale
 from eigenrnn.constraints.diagonal import DiagonalDisc, DiagonalRing, DiagonalSegment
 from eigenrnn.constraints.exponential import Exponential
 from eigenrnn.constraints.fourier_product import FourierProduct
 from eigenrnn.constraints.givens import Givens
 from eigenrnn.constraints.householder import Householder
+from eigenrnn.constraints.low_rank import LowRank
+from eigenrnn.constraints.masked import Masked
 from eigenrnn.constraints.moving_cayley import MovingCayley
 from eigenrnn.constraints.neumann_cayley import NeumannCayley
 from eigenrnn.constraints.scaled_cayley import ScaledCayley
@@ -20,6 +23,7 @@ __all__ = [
     "BlockTriangular",
     "BoundedSVD",
     "Constraint",
+    "Dale",
     "DiagonalDisc",
     "DiagonalRing",
     "DiagonalSegment",
@@ -27,6 +31,8 @@ __all__ = [
     "FourierProduct",
     "Givens",
     "Householder",
+    "LowRank",
+    "Masked",
     "MovingCayley",
     "NeumannCayley",
     "ScaledCayley",

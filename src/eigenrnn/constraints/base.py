@@ -20,6 +20,16 @@ from eigenrnn.tracing import check_memory_of, is_exporting, is_exporting_to_onnx
 
 __all__ = ["Constraint", "make_constraint", "real_type"]
 
+_OWN_SET = """a set of your own is a class with these methods, here the upper triangular matrices:
+
+class Triangular(eigenrnn.constraints.Constraint):
+    def __init__(self, N): super().__init__(N); self.raw = torch.nn.Parameter(torch.zeros(N, N))
+    def reset(self, generator=None): torch.nn.init.normal_(self.raw, 0, 0.1, generator)
+    def residual(self, W): return float(W.detach().tril(-1).norm())
+    def _matrix(self): return self.raw.triu()
+    def _assign(self, W): self.raw.copy_(W)
+"""
+
 _UNCHECKED_BYTES = 2**28  # less than this is not worth the time to measure free memory
 
 
@@ -317,9 +327,15 @@ def make_constraint(factory: Callable[[int], object], size: int) -> Constraint:
     expected = "expected a function from the size to a Constraint, such as ScaledCayley"
     if isinstance(factory, Constraint) or not callable(factory):
         raise TypeError(f"{expected}, got {factory!r}")
-    constraint = factory(size)
+    if isinstance(factory, nn.Module):
+        raise TypeError(f"{expected}, got the module {type(factory).__name__}; {_OWN_SET}")
+    try:
+        constraint = factory(size)
+    except AttributeError as error:  # of a function of W, which got a size instead
+        raise TypeError(f"{expected}, got one that fails with {error}; {_OWN_SET}") from error
     if not isinstance(constraint, Constraint):
-        raise TypeError(f"{expected}, got one that returns {type(constraint).__name__}")
+        kind = type(constraint).__name__
+        raise TypeError(f"{expected}, got one that returns {kind}; {_OWN_SET}")
     if constraint.size != size:
         raise ValueError(
             f"expected a constraint of size {size}, got {constraint}; pass a function that uses "

@@ -8,10 +8,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import Constraint, ScaledCayley
-from eigenrnn.errors import check_flag
+from eigenrnn.errors import check_flag, check_positive_integer
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
 from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
+from eigenrnn.layers.leak import Leak, LeakOptions, LeakValues
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.linalg import at_least_float32
@@ -40,20 +41,26 @@ class Direction(AbstractDirection):
         nonlinearity: The name of f.
         output: The output for complex states: ``"real_imag"`` for both parts, ``"real"`` for the
             real part.
+        leak: The leak and the noise.
     Shape:
         weight_ih: :math:`(N, M)`, U; :math:`(2N, M)` if W is complex.
         bias: :math:`(N,)`, the bias inside f, or None.
         input_bias: :math:`(N,)`, c, or :math:`(2N,)`, or None.
         h0: :math:`(N,)`, or :math:`(2N,)`, or None.
     Raises:
-        ValueError: If the nonlinearity is not defined on complex states, or `output` is unknown.
+        ValueError: If the nonlinearity or the leak is not defined on complex states, or `output`
+            is unknown.
         TypeError: If `constraint` does not return a `Constraint`.
     """
 
     constraint: Constraint
 
     def __init__(
-        self, config: DirectionConfig, nonlinearity: str, output: Literal["real_imag", "real"]
+        self,
+        config: DirectionConfig,
+        nonlinearity: str,
+        output: Literal["real_imag", "real"],
+        leak: LeakOptions,
     ) -> None:
         super().__init__(config)
         if self.constraint.is_complex and not look_up(nonlinearity).supports_complex:
@@ -68,6 +75,21 @@ class Direction(AbstractDirection):
         self.nonlinearity = nonlinearity
         self.bias = self._parameter("bias", self.hidden_size)
         self.input_bias = self._parameter("input_bias", self.state_size)
+        self.leak: Leak | None = None
+        if not leak.is_default:
+            if self.constraint.is_complex:
+                raise ValueError(
+                    "expected a set of real matrices with leak, noise or state='current', as "
+                    f"{type(self.constraint).__name__} is complex here"
+                )
+            self.leak = Leak(self.hidden_size, leak)
+        if leak.state == "current":
+            self.outputs_states = False
+
+    def reset(self, generator: Generator | None = None) -> None:
+        super().reset(generator)
+        if self.leak is not None:
+            self.leak.reset()
 
     def forward(
         self,
@@ -89,13 +111,21 @@ class Direction(AbstractDirection):
         if W.is_complex():
             x = x.to(at_least_float32(x.dtype))
             bias = None if bias is None else bias.to(at_least_float32(bias.dtype))
+        leak = self.leak
+        if leak is not None and leak.is_noisy:
+            x = leak.noisy_inputs(x, self.weight_ih, self.input_bias)
+            maps = {}
+        else:
+            maps = {
+                "U": convert(self.weight_ih.T).T,
+                "c": None if self.input_bias is None else convert(self.input_bias),
+            }
         return elman(
             x,
             W,
             convert(h0),
             bias,
-            U=convert(self.weight_ih.T).T,
-            c=None if self.input_bias is None else convert(self.input_bias),
+            **maps,
             V=V,
             d=d,
             nonlinearity=self.nonlinearity,
@@ -103,6 +133,7 @@ class Direction(AbstractDirection):
             reverse=reverse,
             backend=backend,
             last_only=last_only,
+            **({} if leak is None else leak.kwargs()),
             **self.norm_zoneout_kwargs(x),
         )
 
@@ -112,8 +143,15 @@ class Direction(AbstractDirection):
     def stepper(self) -> Any:
         if self.constraint.is_complex or self.norm_zoneout is not None:
             return None
+        leak = self.leak
+        if leak is None:
+            alpha = None
+        elif leak.is_noisy or leak.options.state == "current":
+            return None
+        else:
+            alpha = leak.alpha().detach()
         return elman_stepper(
-            self.weight_hh, self.bias, self.weight_ih, self.input_bias, self.nonlinearity
+            self.weight_hh, self.bias, self.weight_ih, self.input_bias, self.nonlinearity, alpha
         )
 
     def _export_complex(
@@ -142,6 +180,11 @@ class Direction(AbstractDirection):
         if self.output_size == self.hidden_size:
             return h.real.to(self.weight_ih.dtype)
         return self.as_state(h)
+
+    def output_at(self, x: Tensor, state: Tensor) -> Tensor:
+        if self.outputs_states:
+            return super().output_at(x, state)
+        return look_up(self.nonlinearity).forward(state, self.bias)
 
     def as_state(self, h: Tensor) -> Tensor:
         if not h.is_complex():
@@ -173,12 +216,27 @@ class RNN(Stacked[Direction]):
     10^{-5}} + s`, with mean and variance over the N units. The gain g is initialised to one and
     the shift s to zero; both are trained. With zoneout some units keep :math:`h_{t-1}`.
 
+    With a leak :math:`\alpha` and noise, the layer is the network that neuroscience trains:
+
+    .. math:: h_t = (1 - \alpha) h_{t-1} + \alpha f\Bigl(U x_t + c + W h_{t-1} +
+        \sqrt{2 / \alpha}\, \sigma\, \xi_t\Bigr), \qquad \xi_t \sim \mathcal N(0, I)
+
+    Here :math:`\alpha = \Delta t / \tau`, the time step over the time constant of a unit. Without
+    a leak, :math:`\alpha = 1`, the noise is :math:`\sqrt 2\, \sigma\, \xi_t`. With
+    ``state="current"`` the state is the argument of f instead of its value:
+
+    .. math:: v_t = (1 - \alpha) v_{t-1} + \alpha \Bigl(U x_t + c + W f(v_{t-1}) +
+        \sqrt{2 / \alpha}\, \sigma\, \xi_t\Bigr), \qquad h_t = f(v_t)
+
+    The output is then :math:`h_t`, while h0 and h_n are v. LayerNorm takes the bracket of
+    either formula, noise included.
+
     Args:
         input_size: The number M of input features.
         hidden_size: The number N of hidden units in each layer and direction.
         num_layers: The number of stacked layers.
-        nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu, leaky_relu_0.1 or
-            identity.
+        nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu, leaky_relu_0.1,
+            softplus, retanh (the tanh of the positive part) or identity.
         bias: Whether the layer has a bias: inside f if f is modReLU, and c otherwise. modReLU
             without a bias is the identity.
         batch_first: Whether input and output are (B, T, .) instead of (T, B, .).
@@ -203,6 +261,15 @@ class RNN(Stacked[Direction]):
         zoneout: The probability that a unit keeps its state for a time step while training; in
             evaluation the new state is the expected one. The masks come from torch's global
             generator.
+        leak: The leak :math:`\alpha` in (0, 1], one number or one for each unit. Its expectation
+            form is that of zoneout, so the two exclude each other.
+        trainable_leak: Whether each unit's leak is trained, as the logistic function of a
+            parameter that begins at `leak`.
+        noise: The standard deviation :math:`\sigma`; noise is drawn while training.
+        noise_in_eval: Whether it is drawn in evaluation too.
+        state: Whether the state is the value of f, ``"rate"``, or its argument, ``"current"``.
+        noise_generator: The generator of the noise, on the device of the layer; torch's global
+            one by default.
         locked_dropout: Whether dropout uses one mask for all time steps of a sequence, instead of
             a new mask at each.
         backend: The name of the implementation of the recurrence; the fastest available by
@@ -214,8 +281,9 @@ class RNN(Stacked[Direction]):
         output: :math:`(T, B, D N)`, in the layout of the input.
         h_n: as h0.
     Raises:
-        ValueError: If a size, the nonlinearity, a probability or a shape is invalid, or
-            `layer_norm` is set with a complex constraint.
+        ValueError: If a size, the nonlinearity, a probability, the leak, the noise or a shape is
+            invalid, `layer_norm`, a leak or noise is set with a complex constraint, or a leak
+            with zoneout.
         TypeError: If `constraint` does not return a `Constraint`, or dtypes differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
@@ -223,7 +291,9 @@ class RNN(Stacked[Direction]):
         Hinton, 2016, equation 4. https://arxiv.org/abs/1607.06450 (departures: none). Zoneout:
         Krueger et al., ICLR 2017. https://arxiv.org/abs/1606.01305 (departures: none).
         Locked dropout: Gal and Ghahramani, NeurIPS 2016. https://arxiv.org/abs/1512.05287
-        (departures: only between layers, as in AWD-LSTM).
+        (departures: only between layers, as in AWD-LSTM). Leak and noise: Song, Yang and Wang,
+        PLoS Computational Biology 12, 2016, equations 5 and 6.
+        https://doi.org/10.1371/journal.pcbi.1004792 (departures: they use ``state="current"``).
     Example:
         >>> output, h_n = RNN(2, 8, num_layers=2)(torch.randn(5, 3, 2))
         >>> output.shape, h_n.shape
@@ -256,11 +326,26 @@ class RNN(Stacked[Direction]):
         output: Literal["real_imag", "real"] = "real_imag",
         layer_norm: bool = False,
         zoneout: float = 0.0,
+        leak: LeakValues = 1.0,
+        trainable_leak: bool = False,
+        noise: float = 0.0,
+        noise_in_eval: bool = False,
+        state: Literal["rate", "current"] = "rate",
+        noise_generator: Generator | None = None,
         locked_dropout: bool = False,
         backend: str | None = None,
         generator: Generator | None = None,
     ) -> None:
         f = look_up(nonlinearity)
+        check_positive_integer("hidden_size", hidden_size)
+        leaks = LeakOptions.checked(
+            leak, trainable_leak, noise, noise_in_eval, state, noise_generator, hidden_size
+        )
+        if leaks.has_leak and zoneout:
+            raise ValueError(
+                "expected either a leak or zoneout, got both: in evaluation, zoneout is the leak "
+                f"1 - zoneout, here {1 - zoneout:g}"
+            )
         initializers: dict[str, Sequence[Initializer]] = {
             "weight_ih": [input_init or (uniform_ if f.has_bias else fan_uniform_)]
         }
@@ -273,7 +358,7 @@ class RNN(Stacked[Direction]):
             initializers["h0"] = [h0_init or zeros_]
         constraints = {"constraint": constraint}
         super().__init__(
-            partial(Direction, nonlinearity=nonlinearity, output=output),
+            partial(Direction, nonlinearity=nonlinearity, output=output, leak=leaks),
             DirectionConfig(
                 input_size, hidden_size, constraints, initializers, layer_norm, zoneout
             ),
@@ -289,17 +374,26 @@ class RNN(Stacked[Direction]):
             generator=generator,
         )
         self.nonlinearity = nonlinearity
+        self._leak_options = leaks
+        for direction in self.all_directions():
+            if direction.leak is not None:
+                direction.leak.reset()  # again, in the dtype of the weights
 
     def load_torch(self, torch_rnn: nn.RNN) -> Self:
         """Copy the weights of a `torch.nn.RNN`; the bias c becomes the sum of its two biases.
 
         Raises:
             ValueError: If sizes, layers, directions, nonlinearity or biases differ, or this layer
-                has LayerNorm or zoneout.
+                has LayerNorm, zoneout, a leak or noise.
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
             TypeError: If `torch_rnn` is not a `torch.nn.RNN`.
         """
         check_same_options(self, torch_rnn, nn.RNN, ("nonlinearity",))
+        if not self._leak_options.is_default:
+            raise ValueError(
+                "expected a layer without leak and noise, as torch.nn.RNN has neither; load into "
+                "such a layer, and load its state_dict into this one with strict=False"
+            )
         copy_torch_weights(self.all_directions(), torch_rnn)
         return self
 
@@ -308,15 +402,42 @@ class RNN(Stacked[Direction]):
 
         Raises:
             ValueError: If torch's layer cannot compute this one: a nonlinearity other than tanh
-                and relu, complex states, LayerNorm, zoneout, locked dropout or trained initial
-                states.
+                and relu, complex states, LayerNorm, zoneout, a leak, noise, locked dropout or
+                trained initial states.
         """
+        if not self._leak_options.is_default:
+            raise ValueError(
+                "expected a layer without leak and noise, as torch.nn.RNN has neither"
+            )
         if self.nonlinearity not in ("tanh", "relu"):
             raise ValueError(
                 "expected nonlinearity 'tanh' or 'relu', the only ones of torch.nn.RNN, got "
                 f"{self.nonlinearity!r}"
             )
         return torch_weights.convert(self, nonlinearity=self.nonlinearity)
+
+    def _features(self) -> list[str]:
+        features = super()._features()
+        if self._leak_options.has_leak:
+            features.append("leak")
+        return features
+
+    def extra_repr(self) -> str:
+        shown = super().extra_repr()
+        options = self._leak_options
+        if options.has_leak:
+            leak = options.leak
+            values = f"{leak.item():g}" if leak.dim() == 0 else f"({len(leak)} values)"
+            shown += f", leak={values}"
+        if options.trainable:
+            shown += ", trainable_leak=True"
+        if options.noise:
+            shown += f", noise={options.noise:g}"
+        if options.noise_in_eval:
+            shown += ", noise_in_eval=True"
+        if options.state != "rate":
+            shown += f", state={options.state!r}"
+        return shown
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": None, "bias": True}  # None: the repr always names the nonlinearity

@@ -26,6 +26,7 @@ __all__ = [
     "translate",
 ]
 
+_ONLY_OURS = (".h0", ".gain", ".shift", ".leak.raw", ".leak.values")
 _NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
 
 
@@ -121,7 +122,7 @@ def translate(
         del state[prefix + name]
     for name, value in loaded.state_dict().items():
         # a torch layer has none of these, so torch reports them as missing
-        if not name.endswith((".h0", ".gain", ".shift")):
+        if not name.endswith(_ONLY_OURS):
             state[prefix + name] = value
 
 

@@ -107,6 +107,8 @@ def features_of(operands: Any, options: Any) -> list[str]:
         features.append("layer_norm")
     if operands.mask is not None or options.rate:
         features.append("zoneout")
+    if getattr(operands, "leak", None) is not None:
+        features.append("leak")
     return features
 
 

@@ -43,7 +43,8 @@ class Call:
         nonlinearity: The name of the nonlinearity.
         transformed: Whether a `torch.func` transform or forward-mode differentiation is active.
         state_size: The number of real numbers in one state.
-        features: The optional features in use: ``"layer_norm"``, ``"zoneout"``, both or none.
+        features: The optional features in use, such as ``"layer_norm"``, ``"zoneout"`` and
+            ``"leak"``.
         batch_size: The number B of sequences.
     """
 
@@ -95,7 +96,7 @@ class Backend(ABC):
     """The supported dtypes."""
 
     features: frozenset[str] = frozenset()
-    """The optional features that it computes: ``"layer_norm"``, ``"zoneout"``."""
+    """The optional features that it computes: ``"layer_norm"``, ``"zoneout"``, ``"leak"``."""
 
     supports_last_only = False
     """Whether it stores only the last states if ``options.last_only`` is set."""

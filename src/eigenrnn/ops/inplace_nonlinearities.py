@@ -24,6 +24,8 @@ _APPLY: dict[str, _Apply] = {
         name: lambda z, _, slope=slope: F.leaky_relu_(z, slope)
         for name, slope in LEAKY_SLOPES.items()
     },
+    "softplus": lambda z, _: _aten.softplus.out(z, 1, 40, out=z),
+    "retanh": lambda z, _: torch.relu_(z).tanh_(),
     "identity": lambda z, _: z,
 }
 
@@ -38,8 +40,15 @@ _BACKWARD: dict[str, _Backward] = {
         )
         for name, slope in LEAKY_SLOPES.items()
     },
+    "softplus": lambda g, h, _: g.mul_(-torch.expm1(-h)),
+    "retanh": lambda g, h, _: _retanh_backward(g, h),
     "identity": lambda g, _h, _m: g,
 }
+
+
+def _retanh_backward(g: Tensor, h: Tensor) -> None:
+    _aten.tanh_backward.grad_input(g, h, grad_input=g)
+    _aten.threshold_backward.grad_input(g, h, 0, grad_input=g)
 
 
 def moduli_like(

@@ -1,4 +1,4 @@
-"""LayerNorm and zoneout, the optional features of a recurrence."""
+"""LayerNorm, zoneout and the leak, the optional features of a recurrence."""
 
 from numbers import Real
 from typing import Any, TypeAlias, cast
@@ -15,6 +15,7 @@ __all__ = [
     "Zoneout",
     "apply_layer_norm",
     "apply_zoneout",
+    "check_leak",
     "check_norm_dtype",
     "check_norm_zoneout",
     "check_zoneout_rate",
@@ -116,6 +117,40 @@ def check_zoneout_rate(zoneout: object) -> None:
     rate = cast("float", zoneout)
     if isinstance(zoneout, bool) or not isinstance(zoneout, Real) or not 0 <= rate < 1:
         raise ValueError(f"expected zoneout to be a probability in [0, 1), got {zoneout!r}")
+
+
+def check_leak(
+    leak: object,
+    state: object,
+    W: Tensor,  # (N, N)
+    N: int,
+) -> Tensor | None:  # (N,)
+    """Check a leak and which state it mixes; return one number for each unit, or None.
+
+    Currents always have a leak, one where none is given.
+
+    Raises:
+        ValueError: If the state is unknown, the leak is outside (0, 1] or has another shape, or
+            the states are complex.
+        TypeError: If the leak is not a number or a dense tensor.
+    """
+    if state not in ("rate", "current"):
+        raise ValueError(f"expected state to be 'rate' or 'current', got {state!r}")
+    if leak is None and state == "rate":
+        return None
+    if W.is_complex():
+        raise ValueError(
+            f"expected real W, as the leak and state='current' need real states, got {W.dtype}"
+        )
+    if isinstance(leak, Tensor):
+        _check("leak", leak, (N,), W.device)
+        return leak
+    number = cast("float", 1.0 if leak is None else leak)
+    if isinstance(leak, bool) or not isinstance(number, Real):
+        raise TypeError(f"expected leak to be a number or a tensor, got {type(leak).__name__}")
+    if not 0 < number <= 1:
+        raise ValueError(f"expected 0 < leak <= 1, got {number!r}")
+    return W.new_full((N,), float(number))
 
 
 def _check(name: str, tensor: object, shape: tuple[int, ...], device: torch.device) -> None:

@@ -5,6 +5,14 @@ from eigenrnn.experiments.tasks.base import Batch, Task
 from eigenrnn.experiments.tasks.car_racing import CarRacing
 from eigenrnn.experiments.tasks.copying import Copying
 from eigenrnn.experiments.tasks.denoise import Denoise
+from eigenrnn.experiments.tasks.laboratory import (
+    ContextIntegration,
+    DelayedMatch,
+    LaboratoryTask,
+    PerceptualDecision,
+    ReadySetGo,
+    Trials,
+)
 from eigenrnn.experiments.tasks.parenthesis import Parenthesis
 from eigenrnn.experiments.tasks.pixel_mnist import PixelMNIST
 from eigenrnn.experiments.tasks.series import Series
@@ -18,17 +26,23 @@ __all__ = [
     "Batch",
     "CarRacing",
     "CharPTB",
+    "ContextIntegration",
     "Copying",
+    "DelayedMatch",
     "Denoise",
     "Enwik8",
+    "LaboratoryTask",
     "NextSymbol",
     "Parenthesis",
+    "PerceptualDecision",
     "PixelMNIST",
+    "ReadySetGo",
     "Series",
     "Speech",
     "StateTracking",
     "Synthetic",
     "Task",
     "Text",
+    "Trials",
     "WordPTB",
 ]

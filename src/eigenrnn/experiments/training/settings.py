@@ -59,6 +59,11 @@ class Settings:
         weight_decay: The weight decay of all parameters except the raw parameters of constraints.
         weight_decay_of: Applies the weight decay to the parameters whose name contains one of
             these strings instead; never to the constrained matrices.
+        rate_penalty: The factor of the mean square of the states of the recurrent layer, the rates
+            of the units, in the loss. Only for models with outputs at all steps.
+        weight_penalty: The factor of the mean square entries of the input map, of every recurrent
+            matrix W and of the head in the loss, one mean for each. Unlike weight decay it acts
+            on W itself, whatever its raw parameters.
         clip_norm: The largest norm of the gradient of all parameters together; None disables it.
         clip_value: The largest absolute value of a gradient entry; None disables it.
         average_after: Starts averaging the parameters, as AWD-LSTM's averaged SGD does, once the
@@ -102,6 +107,8 @@ class Settings:
     warmup_steps: int = 0
     weight_decay: float = 0.0
     weight_decay_of: tuple[str, ...] | None = None
+    rate_penalty: float = 0.0
+    weight_penalty: float = 0.0
     clip_norm: float | None = None
     clip_value: float | None = None
     average_after: int | None = None
@@ -202,7 +209,8 @@ class Settings:
                 f"expected warmup_steps to be a whole number >= 0, got {self.warmup_steps!r}"
             )
         rates = ("lr", "lr_recurrent", "weight_decay", "seed")
-        for name in (*rates, "clip_norm", "clip_value", "stop_below"):
+        penalties = ("rate_penalty", "weight_penalty")
+        for name in (*rates, *penalties, "clip_norm", "clip_value", "stop_below"):
             number = getattr(self, name)
             if number is not None and not 0 <= number < math.inf:
                 raise ValueError(f"expected a finite {name} >= 0, got {number}")

@@ -14,7 +14,8 @@ from eigenrnn.experiments.training.averaging import ParameterMean
 from eigenrnn.experiments.training.optimisers import build_optimisers
 from eigenrnn.experiments.training.processes import local_batch
 from eigenrnn.experiments.training.settings import Settings
-from eigenrnn.models import penalty
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.models import SequenceModel, penalty
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -47,7 +48,13 @@ class TrainStep:
 
     def __init__(self, fabric: "Fabric", model: nn.Module, task: Task, settings: Settings) -> None:
         self.fabric, self.model, self._settings = fabric, model, settings
-        self._objective = Objective(model, task, settings.precision).train()
+        self._objective = Objective(
+            model,
+            task,
+            settings.precision,
+            rate_penalty=settings.rate_penalty,
+            weight_penalty=settings.weight_penalty,
+        ).train()
         self._forward = fabric.setup_module(self._objective)
         self._precision = fabric.strategy.precision
         self._scaler: torch.amp.GradScaler | None = getattr(self._precision, "scaler", None)
@@ -235,12 +242,44 @@ class Objective(nn.Module):
             state)` is called instead; it returns the outputs and the final state.
         task: Defines the loss and the metrics.
         precision: The precision of the run; a `-true` precision is also the dtype of the inputs.
+        rate_penalty: The factor of the mean square of the states.
+        weight_penalty: The factor of the mean squares of the weights.
+
+    Raises:
+        ValueError: If a penalty is set for a model without one recurrent layer of ours and a
+            linear head, or that of the rates for one without outputs at all steps.
     """
 
-    def __init__(self, model: nn.Module, task: Task, precision: str) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        precision: str,
+        *,
+        rate_penalty: float = 0.0,
+        weight_penalty: float = 0.0,
+    ) -> None:
         super().__init__()
         self.model = model
         self.task = task
+        self.rate_penalty = rate_penalty
+        self.weight_penalty = weight_penalty
+        self._states: list[Tensor] = []
+        if rate_penalty or weight_penalty:
+            known = isinstance(model, SequenceModel) and isinstance(model.layer, Stacked)
+            if not known:
+                raise ValueError(
+                    "expected a SequenceModel around a layer of eigenrnn with rate_penalty or "
+                    f"weight_penalty, got {type(model).__name__}"
+                )
+        if rate_penalty and isinstance(model, SequenceModel):
+            if model.readout != "all":
+                raise ValueError(
+                    "expected a model with outputs at all steps with rate_penalty, got "
+                    f"readout={model.readout!r}, which does not compute all states"
+                )
+            # its inputs are the states; a head with a hook is not fused into the recurrence
+            model.head.register_forward_pre_hook(self._keep_states)
         self.dtype = _TRUE_DTYPES.get(precision)
         # by `self.training`: an evaluation must not overwrite the state of training
         self._hidden_states: dict[bool, HiddenState] = {True: None, False: None}
@@ -261,8 +300,27 @@ class Objective(nn.Module):
             batch: Returns the batch. It is a function because Fabric casts all tensor arguments
                 to the precision of the run, targets included.
         """
-        outputs, targets = self._outputs_and_targets(batch())
-        return self.task.loss(outputs, targets), penalty(self.model)
+        rows = batch()
+        outputs, targets = self._outputs_and_targets(rows)
+        penalties = penalty(self.model)
+        if self.rate_penalty:
+            penalties = penalties + self.rate_penalty * self._mean_square_rate(rows)
+        if self.weight_penalty:
+            penalties = penalties + self.weight_penalty * _mean_square_weights(self.model)
+        return self.task.loss(outputs, targets), penalties
+
+    def _keep_states(self, _head: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if self.training:
+            self._states = [inputs[0]]
+
+    def _mean_square_rate(self, batch: Batch) -> Tensor:
+        """Return the mean square of the states up to the end of each sequence."""
+        (states,) = self._states
+        self._states = []
+        total = states.square().sum()  # zero past the end of a sequence
+        if batch.lengths is None:
+            return total / states.numel()
+        return total / (batch.lengths.sum() * states.shape[-1])
 
     def metric_sums(self, batch: Batch) -> Tensor:
         """Return the metric sums of a batch for an evaluation."""
@@ -287,6 +345,14 @@ class Objective(nn.Module):
         outputs, last_state = model.advance(inputs, state)
         self._hidden_states[self.training] = _map_state(torch.Tensor.detach, last_state)
         return outputs
+
+
+def _mean_square_weights(model: Any) -> Tensor:
+    """Return the sum of the mean square entries of input maps, recurrent matrices and head."""
+    layer: Stacked[Any] = model.layer
+    weights = [model.head.weight, *layer.recurrent_matrices()]
+    weights += [direction.weight_ih for direction in layer.all_directions()]
+    return torch.stack([weight.abs().square().mean() for weight in weights]).sum()
 
 
 def _check_can_average(model: nn.Module) -> None:

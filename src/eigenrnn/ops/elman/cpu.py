@@ -48,7 +48,7 @@ def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str
 def _allocate_norm_zoneout(
     operands: ElmanOperands, options: Options, save: bool
 ) -> dict[str, Tensor]:
-    """Allocate also what LayerNorm and zoneout save for the backward pass."""
+    """Allocate also what LayerNorm, zoneout and a leak save for the backward pass."""
     saved = saved_buffer(ELMAN, operands, options, save)
     return _allocate(operands, options, save) | {"saved": saved}
 
@@ -71,7 +71,7 @@ elman_cpu = compiled_operator(
     ELMAN,
     _allocate,
     saved=("moduli",),
-    without=NORM_ZONEOUT,
+    without=(*NORM_ZONEOUT, "leak", "v0"),
     prepare=_drop_unread_head,
 )
 elman_cpu_norm_zoneout = compiled_operator(
@@ -87,7 +87,7 @@ class ElmanCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps inputs and outputs."""
 
     dtypes = (REAL | COMPLEX) - {torch.float16}
-    features = frozenset({"layer_norm", "zoneout"})
+    features = frozenset({"layer_norm", "zoneout", "leak"})
 
     def fuses_head(self, V: Tensor) -> bool:
         # more outputs than units get a separate product
@@ -112,9 +112,10 @@ def elman_stepper(
     U: Tensor,  # (N, M)
     c: Tensor | None,  # (N,)
     nonlinearity: str,
+    leak: Tensor | None = None,  # (N,)
 ) -> Any:
     """Return the recurrence of real states with packed weights, for a `StepperStack`."""
-    weights = {"W": W, "bias": rows(bias), "U": U, "c": rows(c)}
+    weights = {"W": W, "bias": rows(bias), "U": U, "c": rows(c), "leak": rows(leak)}
     sizes = {"N": len(W), "M": U.shape[1]}
     call = sizes | activation(nonlinearity, bias) | views(weights)
     return kernels.elman_stepper(number_type(*weights.values()), call)

@@ -1,7 +1,7 @@
 """The public Elman recurrence: checks the arguments and calls a backend."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,13 @@ from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.elman.reference import ELMAN, ElmanReference
 from eigenrnn.ops.elman.torch import ElmanTorch
-from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_dtype, check_norm_zoneout
+from eigenrnn.ops.norm_zoneout import (
+    Norm,
+    Zoneout,
+    check_leak,
+    check_norm_dtype,
+    check_norm_zoneout,
+)
 from eigenrnn.tracing import autocasts
 
 __all__ = ["BACKENDS", "elman"]
@@ -51,6 +57,8 @@ def elman(
     nonlinearity: str = "tanh",
     layer_norm: Norm | None = None,  # (N,), (N,)
     zoneout: Zoneout | None = None,  # (T, B, N)
+    leak: Tensor | float | None = None,  # (N,)
+    state: Literal["rate", "current"] = "rate",
     batch_sizes: Sequence[int] | None = None,
     reverse: bool = False,
     last_only: bool = False,
@@ -69,22 +77,33 @@ def elman(
     .. math:: \tilde h_t = f\bigl(g \odot \mathrm{LN}(x_t + h_{t-1} W^\top) + c\bigr), \qquad
         h_t = m_t \odot h_{t-1} + (1 - m_t) \odot \tilde h_t
 
+    With a leak :math:`\alpha`, each unit moves only a part of the way to its new value. It mixes
+    its values or, with ``state="current"``, the arguments v of f:
+
+    .. math:: h_t = (1 - \alpha) \odot h_{t-1} + \alpha \odot \tilde h_t \quad\text{or}\quad
+        v_t = (1 - \alpha) \odot v_{t-1} + \alpha \odot (x_t + f(v_{t-1}) W^\top), \quad
+        h_t = f(v_t)
+
     Under autocast the recurrence runs in float32, because rounding errors of the state would
     accumulate over T. The outputs have the dtype that autocast gives a linear layer.
 
     Args:
         x: The inputs; without U they are already mapped to the hidden size.
         W: The recurrent matrix.
-        h0: The initial state; zero by default.
+        h0: The initial state, v with ``state="current"``; zero by default.
         bias: The bias of the nonlinearity; only modReLU has one.
         U: The weight of the input map.
         c: The bias of the input map.
         V: The weight of a head; its outputs are then returned instead of the states.
         d: The bias of the head.
-        nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
+        nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu, softplus, retanh or
+            identity.
         layer_norm: The gain g and the shift c; no LayerNorm by default. Its epsilon is 1e-5.
         zoneout: In training, the mask m of the units that keep their state. In evaluation, the
             zoneout rate, which then takes the place of m.
+        leak: The leak :math:`\alpha` in (0, 1], one number or one for each unit; none by default.
+            The values of a tensor are not checked.
+        state: Whether the state is the value of f, ``"rate"``, or its argument, ``"current"``.
         batch_sizes: The number of sequences at each step, sorted by descending length, as in
             `torch.nn.utils.rnn.PackedSequence`; the whole batch by default. Past the end of a
             sequence states are zero and outputs are d.
@@ -102,19 +121,23 @@ def elman(
         V: :math:`(K, N)`, d: :math:`(K,)`, the dtype of W.
         layer_norm: :math:`(N,)` both, the dtype of x, which is real.
         zoneout: :math:`(T, B, N)`, bool, or a number in [0, 1).
+        leak: :math:`(N,)`, the dtype of x, which is real, or a number.
     Returns:
         The states of all steps, :math:`(T, B, N)`, or the outputs, :math:`(T, B, K)`, and the last
         state of each sequence, :math:`(B, N)`. In reverse the last state is that of the first
-        time step.
+        time step. With ``state="current"`` the states of all steps are f(v), and the last is v.
     Raises:
-        ValueError: If a shape, the number of steps, the nonlinearity, the zoneout rate or the
-            backend is wrong, or both V and `last_only` are given.
+        ValueError: If a shape, the number of steps, the nonlinearity, the zoneout rate, the leak
+            or the backend is wrong, both V and `last_only` are given, or a leak comes with
+            zoneout or complex states.
         TypeError: If the dtypes of the tensors differ.
     Source:
         Elman, Cognitive Science 14, 1990. https://doi.org/10.1207/s15516709cog1402_1
         (departures: any nonlinearity). LayerNorm: Ba, Kiros and Hinton, 2016, equation 4.
         https://arxiv.org/abs/1607.06450 (departures: none). Zoneout: Krueger et al., ICLR 2017.
-        https://arxiv.org/abs/1606.01305 (departures: none).
+        https://arxiv.org/abs/1606.01305 (departures: none). Leak: Song, Yang and Wang, PLoS
+        Computational Biology 12, 2016, equation 5. https://doi.org/10.1371/journal.pcbi.1004792
+        (departures: they mix the arguments, ``state="current"``).
     Example:
         >>> h, last = elman(torch.ones(5, 2, 3), torch.eye(3), nonlinearity="identity")
         >>> last[0]
@@ -127,6 +150,14 @@ def elman(
     gain, shift, mask, rate = check_norm_zoneout(layer_norm, zoneout, x, W)
     if gain is not None or mask is not None:
         operands = operands._replace(gain=gain, shift=shift, mask=mask)
+    alpha = check_leak(leak, state, W, x.shape[2] if U is None else len(U))
+    if alpha is not None:
+        if zoneout is not None:
+            raise ValueError(
+                "expected either a leak or zoneout, got both: the leak of a unit is the expected "
+                "share of the new state, 1 - zoneout"
+            )
+        operands = operands._replace(leak=alpha)
     if V is not None and last_only:
         raise ValueError("expected either last_only or V, which returns all outputs, got both")
     options = Options(
@@ -137,14 +168,14 @@ def elman(
         rate=rate,
     )
     if not autocasts(x.device.type):
-        return _run(operands, options, backend)
+        return _run(operands, options, state, backend)
     with torch.autocast(x.device.type, enabled=False):
-        h, last = _run(to_float32(operands._replace(V=None, d=None)), options, backend)
+        h, last = _run(to_float32(operands._replace(V=None, d=None)), options, state, backend)
     return h if V is None else F.linear(h, V, d), last
 
 
 def _run(
-    operands: ElmanOperands, options: Options, backend: str | None
+    operands: ElmanOperands, options: Options, state: str, backend: str | None
 ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
     """Check what depends on dtypes, which autocast may change, and run a backend."""
     x, W, V, d = operands.x, operands.W, operands.V, operands.d
@@ -152,6 +183,10 @@ def _run(
     check_dtypes(_DTYPES, operands)
     check_norm_dtype(operands)
     _check_nonlinearity(options.nonlinearity, W, operands.bias)
+    if state == "current":
+        f = look_up(options.nonlinearity).forward
+        v0 = operands.h0
+        operands = operands._replace(h0=f(v0, operands.bias), v0=v0)
     if exports_scan(backend):
         lengths, options = lengths_of(options)
         h, last = export_elman(operands, options, lengths)

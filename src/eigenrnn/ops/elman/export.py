@@ -7,7 +7,7 @@ from torch import Tensor
 
 from eigenrnn.ops.arguments import Options, features_of, mapped_inputs
 from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.elman.reference import elman_step
+from eigenrnn.ops.elman.reference import elman_step, initial_states
 from eigenrnn.ops.exporting import exported_operands, onnx_operator, onnx_supports, scan_steps
 
 __all__ = ["export_complex_elman", "export_elman"]
@@ -36,16 +36,17 @@ def export_elman(
         return onnx_operator(
             "RNN", x, weights, lengths, h0, options.reverse, activations=[activation]
         )
-    constant = operands._replace(**dict.fromkeys(("x", "h0", "U", "c", "V", "d", "mask")))
+    changing = ("x", "h0", "U", "c", "V", "d", "mask", "v0")
+    constant = operands._replace(**dict.fromkeys(changing))
     h, last = scan_steps(
         partial(elman_step, options=options),
-        {"h0": h0},
+        initial_states(operands),
         mapped_inputs(operands),
         constant,
         lengths,
         options.reverse,
     )
-    return h, last["h0"]
+    return h, last["h0" if operands.v0 is None else "v0"]
 
 
 def export_complex_elman(

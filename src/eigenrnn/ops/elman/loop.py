@@ -3,7 +3,7 @@
 README.md in this folder has the derivation and the reasons for each choice.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -40,13 +40,16 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     """Evaluate the recurrence with one product and a few in-place operations per step.
 
     With `save`, also return what the backward pass needs: for complex modReLU the moduli of the
-    pre-activations; with LayerNorm its arguments z and their moments; with a zoneout rate the
-    candidates, the states before zoneout.
+    pre-activations; with LayerNorm its arguments z and their moments. Where old and new states
+    mix, it returns the candidates, which mix with the old ones. With v0 the mixed arguments of f
+    are the currents.
     """
     x, W, h0, bias = operands.x, operands.W, operands.h0, operands.bias
     gain, shift, mask = operands.gain, operands.shift, operands.mask
+    leak, v0 = operands.leak, operands.v0
     T, B, N = *x.shape[:2], len(W)
     sizes, rate = sizes_of_steps(options.batch_sizes, T, B), options.rate
+    mixes = bool(rate) or leak is not None
     ragged = sizes[-1] < B
     # each step adds its product to its inputs in place, and mostly f too works in place
     z = mapped_copy(x, operands.U, operands.c)
@@ -54,13 +57,15 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
         zero_padding(z, sizes)
     like = torch.zeros_like if ragged else torch.empty_like
     candidates = z if gain is None else like(z)
-    h = like(z) if rate else candidates
+    h = like(z) if mixes else candidates
+    currents = None if v0 is None else like(z)
     saved = _saved_like(h, operands, options, save, zeros=ragged)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
     Wt = W.T.contiguous()
     zs = split_steps(z, sizes)
     cs = split_steps(candidates, sizes)
     hs = split_steps(h, sizes)
+    vs = None if currents is None else split_steps(currents, sizes)
     ms = split_moduli(saved["moduli"], sizes)
     means, scales = (split_steps(v, sizes) if len(v) else () for v in saved["moments"])
     masks = None if mask is None else split_steps(mask, sizes)
@@ -69,16 +74,29 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
         zs[t].addmm_(h_before, Wt)
         if gain is not None:
             _norm(zs[t], (N,), gain, shift, EPSILON, out0=cs[t], out1=means[t], out2=scales[t])
+        if vs is not None and v0 is not None and leak is not None:
+            v_before = previous_state(t, vs, v0, sizes, options.reverse)
+            torch.lerp(v_before, cs[t], leak, out=vs[t])
+            hs[t].copy_(vs[t])
+            f_(hs[t], ms[t])
+            continue
         f_(cs[t], ms[t])
         if masks is not None:
             torch.where(masks[t], h_before, cs[t], out=hs[t])
         elif rate:
             torch.lerp(cs[t], h_before, rate, out=hs[t])
+        elif leak is not None:
+            torch.lerp(h_before, cs[t], leak, out=hs[t])
     if save and gain is not None:
         saved["z"] = z
-    if save and rate:
+    if save and mixes:
         saved["candidates"] = candidates
-    return {"h": h, **saved}
+    last = saved.pop("last")
+    if currents is not None:
+        saved["currents"] = currents
+        # an operator must not return a view of another result
+        last = states_and_last(currents, options.batch_sizes, options.reverse)[1].clone()
+    return {"h": h, "last": last, **saved}
 
 
 def _saved_like(
@@ -89,16 +107,19 @@ def _saved_like(
     *,
     zeros: bool = False,
 ) -> dict[str, Tensor]:
-    """Allocate the moduli, z, its moments and the candidates; those not saved have no steps."""
+    """Allocate the last currents and what is saved; what is unused has no elements."""
     T, B, N = h.shape
     normed = operands.gain is not None
+    mixes = bool(options.rate) or operands.leak is not None
     make = h.new_zeros if zeros else h.new_empty
     moduli = moduli_like(h if save else h[:0], options.nonlinearity, operands.bias, zeros=zeros)
     return {
+        "last": h.new_empty(0 if operands.v0 is None else B, N),
         "moduli": moduli,
         "z": h.new_empty(T if save and normed else 0, B, N),
         "moments": make(2, T if normed else 0, B, 1),  # the forward pass needs a place for them
-        "candidates": h.new_empty(T if save and options.rate else 0, B, N),
+        "candidates": h.new_empty(T if save and mixes else 0, B, N),
+        "currents": h.new_empty(0 if operands.v0 is None else T, B, N),
     }
 
 
@@ -116,22 +137,40 @@ def _backward(
 ) -> dict[str, Tensor]:
     W, h0, bias = operands.W, operands.h0, operands.bias
     gain, shift, mask = operands.gain, operands.shift, operands.mask
-    g, h, z, moduli, moments = grads["h"], kept["h"], kept["z"], kept["moduli"], kept["moments"]
-    assert g is not None  # noqa: S101, no backward pass runs without a gradient
+    leak, v0 = operands.leak, operands.v0
+    g, dlast = grads["h"], grads["last"]
+    h, z, moduli, moments = kept["h"], kept["z"], kept["moduli"], kept["moments"]
     T, B, N = h.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
     rate = options.rate
-    candidates = kept["candidates"] if rate else h
+    mixes = bool(rate) or leak is not None
+    candidates = kept["candidates"] if mixes else h
+    values = candidates if v0 is None else h  # of f
     # the gradients of the states; in place, each step makes them those of the pre-activations
-    delta, dh0 = g.clone(memory_format=torch.contiguous_format), h.new_zeros(B, N)
+    if g is None:
+        delta = torch.zeros_like(h, memory_format=torch.contiguous_format)
+    else:
+        delta = g.clone(memory_format=torch.contiguous_format)
+    dh0 = h.new_zeros(B, N)
     if sizes[-1] < B:
         zero_padding(delta, sizes)
-    # LayerNorm overwrites the gradient that the bias needs, and that of complex numbers loses it
-    sum_bias = bias is not None and (gain is not None or bool(len(moduli)))
-    dbias, dgain, dshift = (h.real.new_zeros(N) for _ in range(3))
+    # LayerNorm and mixed arguments change the gradient that the bias needs, and that of complex
+    # numbers loses it
+    sum_bias = bias is not None and (gain is not None or v0 is not None or bool(len(moduli)))
+    dbias, dgain, dshift, dleak = (h.real.new_zeros(N) for _ in range(4))
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
     deltas, cs = split_steps(delta, sizes), split_steps(candidates, sizes)
+    fs = split_steps(values, sizes)
+    # the states that mix, the currents or h, and their gradients
+    mixed = split_steps(h if v0 is None else kept["currents"], sizes)
+    first = h0 if v0 is None else v0
+    dv0 = h.new_zeros(B, N)
+    dvs: list[Tensor] = []
+    dv_earlier: list[list[tuple[Tensor, slice | None]]] = []
+    if v0 is not None:
+        dvs = split_steps(_at_last_steps(dlast, h, sizes, options.reverse), sizes)
+        dv_earlier = previous_rows(dvs, dv0, sizes, options.reverse)
     ms, earlier = split_moduli(moduli, sizes), previous_rows(deltas, dh0, sizes, options.reverse)
     masks = None if mask is None else split_steps(mask, sizes)
     for t in range(T) if options.reverse else reversed(range(T)):
@@ -139,9 +178,16 @@ def _backward(
         mask_t = None if masks is None else masks[t]
         if mask_t is not None or rate:
             _pass_through_zoneout(delta_t, earlier[t], mask_t, rate)
+        if leak is not None and v0 is None:
+            change = cs[t] - previous_state(t, mixed, first, sizes, options.reverse)
+            dleak += _pass_through_leak(delta_t, earlier[t], leak, change)
         if sum_bias:
-            dbias += _along_phases(delta_t, cs[t])
-        backward_(delta_t, cs[t], ms[t])
+            dbias += _along_phases(delta_t, fs[t])
+        backward_(delta_t, fs[t], ms[t])
+        if leak is not None and v0 is not None:
+            delta_t += dvs[t]
+            change = cs[t] - previous_state(t, mixed, first, sizes, options.reverse)
+            dleak += _pass_through_leak(delta_t, dv_earlier[t], leak, change)
         if gain is not None:
             mean, scale = moments[:, t, : sizes[t]]
             dz, dgain_t, dshift_t = _norm_backward(
@@ -154,8 +200,47 @@ def _backward(
             dh.addmm_(delta_t if rows is None else delta_t[rows], conjugate)
     if bias is not None and not sum_bias:
         dbias = bias_gradient(delta, candidates, options.nonlinearity)
-    known = {"h0": dh0, "bias": dbias, "gain": dgain, "shift": dshift}
+    known = {"h0": dh0, "bias": dbias, "gain": dgain, "shift": dshift, "leak": dleak, "v0": dv0}
     return known | operand_gradients(delta, h, operands, options, needed)
+
+
+def _at_last_steps(
+    dlast: Tensor | None,  # (B, N)
+    h: Tensor,  # (T, B, N)
+    sizes: Sequence[int],
+    reverse: bool,
+) -> Tensor:  # (T, B, N)
+    """Return the gradients of the last states at the steps where the sequences end."""
+    gradients = torch.zeros_like(h)
+    if dlast is None:
+        return gradients
+    if reverse:
+        gradients[0] = dlast
+        return gradients
+    for t, n in enumerate(sizes):
+        later = sizes[t + 1] if t + 1 < len(sizes) else 0
+        if later < n:
+            gradients[t, later:n] = dlast[later:n]
+    return gradients
+
+
+def _pass_through_leak(
+    g: Tensor,  # (B, N)
+    earlier: list[tuple[Tensor, slice | None]],
+    leak: Tensor,  # (N,)
+    change: Tensor,  # (B, N)
+) -> Tensor:  # (N,)
+    """Move the part of the gradient that belongs to the states before, in place.
+
+    Returns:
+        The gradient of the leak, which multiplies the change of a step.
+    """
+    dleak = (g * change).sum(0)
+    passed = (1 - leak) * g
+    for dh, rows in earlier:
+        dh.add_(passed if rows is None else passed[rows])
+    g.mul_(leak)
+    return dleak
 
 
 def _pass_through_zoneout(
@@ -187,8 +272,8 @@ elman_loop = Operator(
     forward=_forward,
     allocate=_allocate,
     backward=_backward,
-    results=("h",),
-    saved=("moduli", "z", "moments", "candidates"),
+    results=("h", "last"),
+    saved=("moduli", "z", "moments", "candidates", "currents"),
 )
 
 
@@ -198,7 +283,7 @@ class ElmanLoop(Backend):
     name = "loop"
     description = "in-place torch operations, any device"
     dtypes = REAL | COMPLEX
-    features = frozenset({"layer_norm", "zoneout"})
+    features = frozenset({"layer_norm", "zoneout", "leak"})
 
     def unsupported(self, call: Call) -> str | None:
         if call.transformed:
@@ -208,5 +293,7 @@ class ElmanLoop(Backend):
         return None
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
-        h = elman_loop(operands, options, needs_gradient(operands))["h"]
-        return states_and_last(h, options.batch_sizes, options.reverse)
+        results = elman_loop(operands, options, needs_gradient(operands))
+        if operands.v0 is not None:
+            return results["h"], results["last"]
+        return states_and_last(results["h"], options.batch_sizes, options.reverse)

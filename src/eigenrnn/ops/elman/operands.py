@@ -25,6 +25,8 @@ class ElmanOperands(NamedTuple):
     gain: Tensor | None = None  # (N,)
     shift: Tensor | None = None  # (N,)
     mask: Tensor | None = None  # (T, B, N), bool
+    leak: Tensor | None = None  # (N,)
+    v0: Tensor | None = None  # (B, N), the initial state if the arguments of f mix; h0 is f(v0)
 
 
 def elman_shapes(operands: ElmanOperands) -> dict[str, Shape]:
@@ -50,15 +52,19 @@ def elman_shapes(operands: ElmanOperands) -> dict[str, Shape]:
         "gain": (N,),
         "shift": (N,),
         "mask": (T, B, N),
+        "leak": (N,),
+        "v0": (B, N),
     }
 
 
 def elman_saved_parts(operands: ElmanOperands, options: Options) -> list[str]:
-    """Return what the kernels save of each unit: the argument of f, normalised, and its value."""
+    """Return what the kernels save of each unit: parts of the argument of f, and its value."""
     parts: list[str] = []
     if operands.gain is not None:
         parts.append("normed")
-    if options.rate:
+    if operands.v0 is not None:
+        parts.append("change")
+    elif options.rate or operands.leak is not None:
         parts.append("value")
     return parts
 

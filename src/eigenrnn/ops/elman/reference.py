@@ -16,7 +16,7 @@ from eigenrnn.ops.norm_zoneout import apply_layer_norm, apply_zoneout
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.ops.time_steps import run_steps, without_padding
 
-__all__ = ["ELMAN", "ElmanReference", "elman_reference", "elman_step"]
+__all__ = ["ELMAN", "ElmanReference", "elman_reference", "elman_step", "initial_states"]
 
 
 def elman_reference(
@@ -24,19 +24,27 @@ def elman_reference(
 ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, N)
     r"""Evaluate :math:`h_t = f(x_t + h_{t-1} W^\top)` one step at a time.
 
-    LayerNorm is applied to the argument of f, and zoneout to its value. Autograd records
+    LayerNorm is applied to the argument of f, and zoneout to its value. A leak mixes the values
+    of f or, with v0, their arguments. Autograd records
     T steps of small operations, so the backward pass is slow and needs much memory.
     """
     x = without_padding(operands.x, options.batch_sizes)
     h, last = run_steps(
         partial(elman_step, options=options),
-        {"h0": operands.h0},
+        initial_states(operands),
         mapped_inputs(operands._replace(x=x)),
         operands,
         options.batch_sizes,
         options.reverse,
     )
-    return h, last["h0"]
+    return h, last["h0" if operands.v0 is None else "v0"]
+
+
+def initial_states(operands: ElmanOperands) -> dict[str, Tensor]:
+    """Return the states that a step takes and returns, by name."""
+    if operands.v0 is None:
+        return {"h0": operands.h0}
+    return {"h0": operands.h0, "v0": operands.v0}
 
 
 def elman_step(
@@ -50,7 +58,13 @@ def elman_step(
     name = options.nonlinearity
     f = _OF_PARTS[name] if name in _OF_PARTS else NONLINEARITIES[name].forward
     z = apply_layer_norm(now["x"] + h @ operands.W.T, operands.gain, operands.shift)
+    leak = operands.leak
+    if leak is not None and "v0" in states:
+        v = (1 - leak) * states["v0"] + leak * z
+        return {"h0": f(v, operands.bias), "v0": v}
     h_new = f(z, operands.bias)
+    if leak is not None:
+        return {"h0": (1 - leak) * h + leak * h_new}
     return {"h0": apply_zoneout(h_new, h, now.get("mask"), options.rate)}
 
 
@@ -109,7 +123,7 @@ class ElmanReference(Backend):
     name = "reference"
     description = "naive loop, differentiable any number of times"
     dtypes = REAL | COMPLEX
-    features = frozenset({"layer_norm", "zoneout"})
+    features = frozenset({"layer_norm", "zoneout", "leak"})
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
         return elman_reference(operands, options)

@@ -1,0 +1,200 @@
+"""Perturbations of the state and inactivation of units."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import as_real_tensor
+from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.recurrence import Network
+from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Perturbation", "inactivate", "perturb"]
+
+
+@dataclass(frozen=True)
+class Perturbation(Analysis):
+    """Trajectories of a network with and without an intervention.
+
+    Args:
+        states: The states without it, the initial ones included.
+        changed: The states with it.
+        outputs: The outputs of the layer without it.
+        changed_outputs: The outputs with it.
+        begin: The first step after which states differ.
+    Shape:
+        states, changed: :math:`(T + 1, B, S)`; outputs, changed_outputs: :math:`(T, B, K)`.
+    """
+
+    states: NDArray[np.float64]
+    changed: NDArray[np.float64]
+    outputs: NDArray[np.float64]
+    changed_outputs: NDArray[np.float64]
+    begin: int
+
+    @property
+    def distances(self) -> NDArray[np.float64]:  # (T + 1, B)
+        """The distance between the states with and without the intervention."""
+        return np.linalg.norm(self.changed - self.states, axis=2)
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        steps = np.arange(len(self.states))
+        distances = self.distances
+        curves = {"mean over sequences": distances.mean(1)}
+        bands = {"mean over sequences": distances.std(1)}
+        plot.lines(axes, steps, curves, bands=bands)
+        plot.label(axes, "step", "distance of the states", f"changed from step {self.begin} on")
+        return figure
+
+    def table(self) -> Table:
+        steps, B = self.distances.shape
+        return {
+            "t": np.repeat(np.arange(steps), B),
+            "sequence": np.tile(np.arange(B), steps),
+            "distance": self.distances.ravel(),
+        }
+
+    def headline(self) -> dict[str, float]:
+        distances = self.distances.mean(1)
+        return {
+            "distance at first": float(distances[self.begin]),
+            "distance at the end": float(distances[-1]),
+        }
+
+
+@torch.no_grad()
+def perturb(
+    network: Network,
+    x: Tensor | ArrayLike,  # (T, B, M)
+    change: Tensor | ArrayLike,  # (S,) or (B, S)
+    *,
+    at: int = 0,
+    h0: InitialState = None,
+    which: str = "l0",
+) -> Perturbation:
+    r"""Add a vector to the state after a step, and follow what becomes of it.
+
+    .. math:: h'_{t_0} = h_{t_0} + \Delta h, \qquad h'_t = F(x_t, h'_{t-1}), \quad t > t_0
+
+    Args:
+        network: A recurrent layer or cell, a model with one, or a step function; see
+            `recurrences`.
+        x: The sequences, in the layout that the first layer takes.
+        change: The vector :math:`\Delta h`, one for all sequences or one for each.
+        at: The number of steps :math:`t_0` before it is added.
+        h0: The initial states, as the network takes them; by default its own.
+        which: The layer and direction.
+    Shape:
+        x: :math:`(T, B, M)`, or :math:`(T, M)`; change: :math:`(S,)` or :math:`(B, S)`.
+    Raises:
+        ValueError: If the layer or direction does not exist, an input, `h0` or the change does not
+            fit, or `at` is outside the sequence.
+    Source:
+        Mante et al., Nature 503, 2013. https://doi.org/10.1038/nature12742 (departures: none).
+    Example:
+        >>> found = perturb(torch.nn.RNNCell(1, 2), torch.zeros(9, 1, 1), [0.1, 0.0], at=3)
+        >>> int((found.distances[:, 0] > 0).argmax())
+        3
+    """
+    path = trajectory(network, x, which, h0)
+    T, B, S = len(path.x), path.x.shape[1], path.states.shape[2]
+    if not 0 <= at <= T:
+        raise ValueError(f"expected 0 <= at <= {T}, the number of steps, got {at}")
+    moved = as_real_tensor(change, "change")
+    if moved.shape not in ((S,), (B, S)):
+        raise ValueError(f"expected change of shape ({S},) or ({B}, {S}), got {moved.shape}")
+    states = [path.states[t] for t in range(at)]
+    state = path.states[at] + moved
+    states.append(state)
+    for t in range(at, T):
+        state = path.recurrence.step(path.x[t], state)
+        states.append(state)
+    return _compared(path, torch.stack(states), at)
+
+
+@torch.no_grad()
+def inactivate(
+    network: Network,
+    x: Tensor | ArrayLike,  # (T, B, M)
+    units: Sequence[int],
+    *,
+    value: float = 0.0,
+    begin: int = 0,
+    end: int | None = None,
+    h0: InitialState = None,
+    which: str = "l0",
+) -> Perturbation:
+    r"""Hold units at a value during some steps, as an experiment silences a group of cells.
+
+    .. math:: h'_t = M\, F(x_t, h'_{t-1}) + (1 - M)\, v, \qquad t_0 \le t < t_1
+
+    M is zero for the units that are held. They begin at the value before step :math:`t_0`. For a
+    network with ``state="current"`` the value is that of the current.
+
+    Args:
+        network: A recurrent layer or cell, a model with one, or a step function; see
+            `recurrences`.
+        x: The sequences, in the layout that the first layer takes.
+        units: The numbers of the entries of the state that are held.
+        value: The value v.
+        begin: The number of steps before the first held state.
+        end: The number of steps after which the units are free; by default never.
+        h0: The initial states, as the network takes them; by default its own.
+        which: The layer and direction.
+    Shape:
+        x: :math:`(T, B, M)`, or :math:`(T, M)`.
+    Raises:
+        ValueError: If the layer or direction does not exist, an input or `h0` does not fit, a unit
+            does not exist, or not 0 <= begin < end <= T + 1.
+    Source:
+        Song, Yang and Wang, PLoS Computational Biology 12, 2016.
+        https://doi.org/10.1371/journal.pcbi.1004792 (departures: any span of steps).
+    Example:
+        >>> found = inactivate(torch.nn.RNNCell(1, 4), torch.ones(9, 1, 1), [0, 2])
+        >>> bool((found.changed[..., [0, 2]] == 0).all())
+        True
+    """
+    path = trajectory(network, x, which, h0)
+    T, S = len(path.x), path.states.shape[2]
+    last = T + 1 if end is None else end
+    if not 0 <= begin < last <= T + 1:
+        raise ValueError(f"expected 0 <= begin < end <= {T + 1}, got {begin} and {last}")
+    chosen = list(units)
+    if not chosen or not all(0 <= unit < S for unit in chosen):
+        raise ValueError(f"expected units from 0 to {S - 1}, got {chosen}")
+    held = torch.zeros(S, dtype=torch.bool)
+    held[chosen] = True
+
+    def hold(state: Tensor) -> Tensor:
+        return torch.where(held, value, state)
+
+    states = [path.states[t] for t in range(begin)]
+    state = hold(path.states[begin])
+    states.append(state)
+    for t in range(begin, T):
+        state = path.recurrence.step(path.x[t], state)
+        if t + 1 < last:
+            state = hold(state)
+        states.append(state)
+    return _compared(path, torch.stack(states), begin)
+
+
+def _compared(path: Trajectory, changed: Tensor, begin: int) -> Perturbation:
+    output = path.recurrence.output
+    return Perturbation(
+        path.states.numpy(),
+        changed.numpy(),
+        output(path.x, path.states[1:]).numpy(),
+        output(path.x, changed[1:]).numpy(),
+        begin,
+    )

@@ -1,0 +1,162 @@
+"""The psychometric curve: how responses depend on the stimulus."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from eigenrnn.analysis import plot
+from eigenrnn.analysis.arguments import as_array
+from eigenrnn.analysis.base import Analysis, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PsychometricCurve", "psychometric_curve"]
+
+_STEPS = 100  # of Newton's method
+
+
+@dataclass(frozen=True)
+class PsychometricCurve(Analysis):
+    """Responses by stimulus, for each group of trials.
+
+    Args:
+        groups: The value of each group; a single zero without groups.
+        stimuli: The different stimuli, in rising order.
+        responses: The mean response to each stimulus, NaN if a group has none of it.
+        errors: The standard error of each mean.
+        counts: The number of trials.
+        bias: The stimulus at which both choices are equally likely; NaN if the responses are no
+            choices.
+        slope: The slope of the logistic function there, likewise; infinite if a stimulus separates
+            the choices.
+    Shape:
+        groups, bias, slope: :math:`(G,)`; stimuli: :math:`(S,)`; responses, errors, counts:
+        :math:`(G, S)`.
+    """
+
+    groups: NDArray[np.float64]
+    stimuli: NDArray[np.float64]
+    responses: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    bias: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+    def plot(self) -> "Figure":
+        figure, (axes,) = plot.canvas()
+        several = len(self.groups) > 1
+        names = [f"group {group:g}" if several else "responses" for group in self.groups]
+        curves = dict(zip(names, self.responses, strict=True))
+        bands = dict(zip(names, self.errors, strict=True))
+        plot.lines(axes, self.stimuli, curves, bands=bands, marker="o")
+        plot.label(axes, "stimulus", "mean response")
+        return figure
+
+    def table(self) -> Table:
+        G, S = self.responses.shape
+        return {
+            "group": np.repeat(self.groups, S),
+            "stimulus": np.tile(self.stimuli, G),
+            "response": self.responses.ravel(),
+            "error": self.errors.ravel(),
+            "count": self.counts.ravel(),
+        }
+
+    def headline(self) -> dict[str, float]:
+        numbers: dict[str, float] = {"trials": float(self.counts.sum())}
+        for group, bias, slope in zip(self.groups, self.bias, self.slope, strict=True):
+            if not np.isnan(bias):
+                numbers[f"bias of group {group:g}"] = float(bias)
+                numbers[f"slope of group {group:g}"] = float(slope)
+        return numbers
+
+
+def psychometric_curve(
+    stimulus: Tensor | ArrayLike,  # (n,)
+    response: Tensor | ArrayLike,  # (n,)
+    group: Tensor | ArrayLike | None = None,  # (n,)
+) -> PsychometricCurve:
+    r"""Average the responses to each stimulus, and fit a logistic function to choices.
+
+    .. math:: P(\text{choice} = \text{upper} \mid s) =
+        \frac{1}{1 + \exp(-k (s - b))}
+
+    The bias b and the slope k maximise the likelihood of the choices, without lapses. Responses of
+    more than two different values, such as produced intervals, have no fit. A missing response,
+    NaN, is left out. The mean of two choices is the share of the upper one.
+
+    Args:
+        stimulus: The stimulus of each trial, such as a signed coherence.
+        response: The response of each trial: one of two choices, or a number.
+        group: The group of each trial, such as its context.
+    Shape:
+        :math:`(n,)` each.
+    Raises:
+        ValueError: If the shapes differ, there is no trial, or a stimulus is not finite.
+    Source:
+        Wichmann and Hill, Perception and Psychophysics 63, 2001.
+        https://doi.org/10.3758/BF03194544 (departures: a logistic function, no lapse rate).
+    Example:
+        >>> curve = psychometric_curve([-1, -1, 1, 1], [0, 1, 1, 1])
+        >>> curve.responses.tolist()
+        [[0.5, 1.0]]
+    """
+    s = np.asarray(as_array(stimulus, "stimulus"), np.float64)
+    r = np.asarray(as_array(response, "response"), np.float64)
+    g = np.zeros_like(s) if group is None else np.asarray(as_array(group, "group"), np.float64)
+    if s.ndim != 1 or not len(s) or r.shape != s.shape or g.shape != s.shape:
+        raise ValueError(
+            "expected one stimulus, one response and one group for each trial, got shapes "
+            f"{s.shape}, {r.shape} and {g.shape}"
+        )
+    if not np.isfinite(s).all() or not np.isfinite(g).all():
+        raise ValueError("expected finite stimuli and groups, got NaN or infinity")
+    answered = ~np.isnan(r)
+    s, r, g = s[answered], r[answered], g[answered]
+    values = np.unique(r)
+    is_choice = len(values) <= 2 and set(values) <= {-1.0, 0.0, 1.0}
+    upper = (r == 1.0).astype(np.float64)
+    shown = upper if is_choice else r
+    groups, stimuli = np.unique(g), np.unique(s)
+    shape = len(groups), len(stimuli)
+    means, errors = np.full(shape, np.nan), np.full(shape, np.nan)
+    counts = np.zeros(shape, np.int64)
+    bias, slope = np.full(len(groups), np.nan), np.full(len(groups), np.nan)
+    for i, one in enumerate(groups):
+        for j, level in enumerate(stimuli):
+            chosen = shown[(g == one) & (s == level)]
+            counts[i, j] = len(chosen)
+            if len(chosen):
+                means[i, j] = chosen.mean()
+                errors[i, j] = chosen.std() / np.sqrt(len(chosen))
+        if is_choice:
+            bias[i], slope[i] = _logistic_fit(s[g == one], upper[g == one])
+    return PsychometricCurve(groups, stimuli, means, errors, counts, bias, slope)
+
+
+def _logistic_fit(s: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the bias and the slope of greatest likelihood, by Newton's method."""
+    if y.min() == y.max():
+        return np.nan, np.nan
+    low, high = s[y == 1].min(), s[y == 0].max()
+    if high < low:  # any steep function fits
+        return float((low + high) / 2), np.inf
+    X = np.stack([np.ones_like(s), s], axis=1)
+    weights = np.zeros(2)
+    scale = np.abs(s).max()
+    X[:, 1] /= scale
+    for _ in range(_STEPS):
+        p = 1 / (1 + np.exp(-np.clip(X @ weights, -500, 500)))
+        gradient = X.T @ (y - p)
+        curvature = X.T @ (X * (p * (1 - p))[:, None]) + 1e-12 * np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        step *= min(1.0, 5.0 / np.abs(step).max())  # far out Newton's method overshoots
+        weights += step
+        if np.abs(step).max() < 1e-12:
+            break
+    slope = weights[1] / scale
+    return float(-weights[0] / slope), float(slope)

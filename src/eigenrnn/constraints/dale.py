@@ -1,0 +1,154 @@
+"""Matrices that obey Dale's law: each unit either excites or inhibits."""
+
+from numbers import Real
+from typing import cast
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+from eigenrnn.constraints.base import Constraint
+from eigenrnn.linalg import check_finite
+
+__all__ = ["Dale", "balance_", "scatter"]
+
+
+class Dale(Constraint):
+    r"""Matrices whose columns have one sign each: Dale's law.
+
+    .. math:: W = |R| \operatorname{diag}(d), \qquad d_j = \begin{cases} +1 & j \le N_E \\
+        -1 & j > N_E \end{cases}
+
+    The first :math:`N_E` units excite all others, and the rest inhibit them. An entry can cross
+    zero only in R, where W turns round. At zero the derivative of :math:`|R|` counts as one, so
+    that no connection dies. Initially the magnitudes are those of normal numbers. The inhibitory
+    ones are scaled so that the input of each unit is balanced, its row of W sums to zero. Then W
+    is scaled to the spectral radius.
+
+    Args:
+        size: The number N of rows and columns.
+        excitatory: The share of excitatory units, :math:`N_E / N`, rounded to whole units.
+        self_connections: Whether a unit may excite or inhibit itself.
+        radius: The spectral radius of the initialisation.
+    Shape:
+        raw: :math:`(N^2,)`, R row by row, or :math:`(N (N - 1),)` without its diagonal.
+    Raises:
+        ValueError: If `size` is not a positive integer, `excitatory` is outside [0, 1], `radius`
+            is not positive, or a single unit has no self-connection.
+    Source:
+        Song, Yang and Wang, PLoS Computational Biology 12, 2016, equations 13 and 14.
+        https://doi.org/10.1371/journal.pcbi.1004792 (departures: the magnitude is :math:`|R|`
+        instead of the positive part, which has no gradient where R is negative; normal numbers
+        instead of a gamma distribution). Balanced rows: Rajan and Abbott, Physical Review Letters
+        97, 2006. https://doi.org/10.1103/PhysRevLett.97.188104
+    Example:
+        >>> Dale(5, self_connections=False)().sign().int()[0].tolist()
+        [0, 1, 1, 1, -1]
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        excitatory: float = 0.8,
+        self_connections: bool = True,
+        radius: float = 1.5,
+    ) -> None:
+        super().__init__(size)
+        share = cast("object", excitatory)
+        if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= excitatory <= 1:
+            raise ValueError(
+                f"expected excitatory to be a share of the units from 0 to 1, got {excitatory!r}"
+            )
+        if not 0 < radius < float("inf"):
+            raise ValueError(f"expected a finite radius > 0, got {radius!r}")
+        if size == 1 and not self_connections:
+            raise ValueError("expected size > 1 without self-connections, got a single unit")
+        self.excitatory = float(excitatory)
+        self.self_connections = self_connections
+        self.radius = float(radius)
+        self.excitatory_units = round(self.excitatory * self.size)
+        connections = self.size**2 if self_connections else self.size * (self.size - 1)
+        self.raw = Parameter(torch.empty(connections))
+        self.reset()
+
+    def signs(self, like: Tensor) -> Tensor:  # (N,)
+        """Return d, with the dtype and on the device of a tensor."""
+        d = like.new_ones(self.size)
+        d[self.excitatory_units :] = -1
+        return d
+
+    def allowed(self) -> Tensor:  # (N, N), bool
+        """Return which entries may differ from zero."""
+        shape = self.size, self.size
+        if self.self_connections:
+            return torch.ones(shape, dtype=torch.bool, device=self.raw.device)
+        return ~torch.eye(self.size, dtype=torch.bool, device=self.raw.device)
+
+    @torch.no_grad()
+    def reset(self, generator: Generator | None = None) -> None:
+        self.raw.normal_(generator=generator).abs_()
+        allowed = self.allowed()
+        W = scatter(allowed, self.raw) * self.signs(self.raw)
+        balance_(W, self.radius)
+        self.raw.copy_(W.abs()[allowed])
+
+    def residual(self, W: Tensor) -> float:
+        check_finite(W)
+        wide = W.detach().to(self.device, torch.float64)
+        wrong = (-wide * self.signs(wide)).relu()
+        if not self.self_connections:
+            wrong.diagonal().copy_(wide.diagonal())
+        return float(torch.linalg.matrix_norm(wrong))
+
+    def from_raw(
+        self,
+        R: Tensor,  # (N, N)
+    ) -> Tensor:  # (N, N)
+        """Return W from R."""
+        return torch.where(R < 0, -R, R) * self.signs(R)
+
+    def _matrix(self) -> Tensor:
+        if self.self_connections:
+            return self.from_raw(self.raw.view(self.size, self.size))
+        return self.from_raw(scatter(self.allowed(), self.raw))
+
+    def _assign(self, W: Tensor) -> None:
+        magnitudes = (W * self.signs(W)).relu()  # rounding may leave a wrong sign
+        self.raw.copy_(magnitudes[self.allowed()])
+
+    def _hint(self) -> str:
+        count = self.excitatory_units
+        return f"the first {count} columns must be >= 0 and the other {self.size - count} <= 0"
+
+    def extra_repr(self) -> str:
+        shown = f"{self.size}, excitatory={self.excitatory:g}"
+        return shown if self.self_connections else f"{shown}, self_connections=False"
+
+
+def scatter(
+    allowed: Tensor,  # (N, N), bool
+    values: Tensor,  # (connections,)
+) -> Tensor:  # (N, N)
+    """Return a matrix with these values, row by row, where they are allowed, and zeros."""
+    return values.new_zeros(allowed.shape).masked_scatter(allowed, values)
+
+
+def balance_(
+    W: Tensor,  # (N, N)
+    radius: float,
+) -> None:
+    """Scale the inhibition of each row to its excitation, and then W to a spectral radius.
+
+    A row without one of the two stays as it is, and so does the size of a matrix of radius zero.
+    """
+    excitation = W.relu().sum(1)
+    inhibition = (-W).relu().sum(1)
+    both = (excitation > 0) & (inhibition > 0)
+    ratio = torch.where(both, excitation / torch.where(both, inhibition, 1), 1)
+    W.copy_(torch.where(W < 0, W * ratio[:, None], W))
+    if W.is_meta:
+        return
+    found = float(torch.linalg.eigvals(W.double()).abs().max())
+    if found > 0:
+        W.mul_(radius / found)

@@ -1,0 +1,207 @@
+"""The leak of a recurrent layer and the noise of its units."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+from torch.nn import Parameter
+
+from eigenrnn.errors import check_flag, check_generator
+from eigenrnn.tracing import autocasts, is_exporting
+
+__all__ = ["Leak", "LeakOptions", "LeakValues"]
+
+LeakValues = float | Sequence[float] | Tensor
+"""One leak for all units, or one for each."""
+
+
+@dataclass(frozen=True)
+class LeakOptions:
+    """The leak and the noise of a layer, as `RNN` describes them.
+
+    Args:
+        leak: The leak, in double precision.
+        trainable: Whether it is trained.
+        noise: The standard deviation of the noise.
+        noise_in_eval: Whether there is noise in evaluation too.
+        state: Whether the state is the value of f or its argument.
+        generator: The generator of the noise; torch's global one by default.
+        has_leak: Whether the recurrence takes a leak.
+    Shape:
+        leak: :math:`()` or :math:`(N,)`.
+    """
+
+    leak: Tensor
+    trainable: bool
+    noise: float
+    noise_in_eval: bool
+    state: Literal["rate", "current"]
+    generator: Generator | None
+    has_leak: bool
+
+    @classmethod
+    def checked(
+        cls,
+        leak: LeakValues,
+        trainable: bool,
+        noise: float,
+        noise_in_eval: bool,
+        state: Literal["rate", "current"],
+        generator: Generator | None,
+        hidden_size: int,
+    ) -> "LeakOptions":
+        """Check the options of a layer of N units.
+
+        Raises:
+            ValueError: If the leak is outside (0, 1], or outside (0, 1) where it is trained, its
+                shape or the state is wrong, or the noise is negative or not finite.
+            TypeError: If the leak or the noise is not a number, or the generator is not torch's.
+        """
+        check_flag("trainable_leak", trainable)
+        check_flag("noise_in_eval", noise_in_eval)
+        check_generator(generator)
+        if state not in ("rate", "current"):
+            raise ValueError(f"expected state to be 'rate' or 'current', got {state!r}")
+        sigma = cast("object", noise)
+        if isinstance(sigma, bool) or not isinstance(sigma, Real):
+            raise TypeError(f"expected noise to be a number, got {type(sigma).__name__}")
+        if not (0 <= noise < math.inf):
+            raise ValueError(f"expected noise >= 0, a standard deviation, got {noise!r}")
+        values = _as_tensor(leak, hidden_size)
+        low, high = float(values.min()), float(values.max())
+        if not (low > 0 and high <= 1):
+            raise ValueError(
+                f"expected 0 < leak <= 1, the time step over the time constant, got {low:.6g} to "
+                f"{high:.6g}"
+            )
+        if trainable and high == 1:
+            raise ValueError(
+                "expected leak < 1 with trainable_leak, as it is the logistic function of a "
+                "parameter, got 1"
+            )
+        has_leak = trainable or state == "current" or low < 1
+        return cls(values, trainable, float(noise), noise_in_eval, state, generator, has_leak)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether there is neither a leak nor noise, and the state is the value of f."""
+        return not self.has_leak and not self.noise
+
+
+def _as_tensor(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
+    """Return the leak in double precision.
+
+    Raises:
+        TypeError: If it holds anything but numbers.
+        ValueError: If there is not one number, or one for each unit.
+    """
+    try:
+        # on the processor, whatever the default device is
+        values = torch.as_tensor(leak, dtype=torch.float64, device="cpu").detach().clone()
+    except (TypeError, ValueError, RuntimeError):
+        values = None
+    if values is None or isinstance(leak, bool):
+        raise TypeError(
+            f"expected leak to be a number, or one for each unit, got {type(leak).__name__}"
+        )
+    if values.shape not in ((), (N,)):
+        raise ValueError(
+            f"expected leak to be a number, or {N} of them, one for each unit, got shape "
+            f"{tuple(values.shape)}"
+        )
+    return values
+
+
+class Leak(nn.Module):
+    r"""The leak and the noise of one layer in one direction.
+
+    .. math:: \alpha = \operatorname{sigmoid}(a), \qquad
+        \eta_t = \sqrt{2 / \alpha}\, \sigma\, \xi_t, \qquad \xi_t \sim \mathcal N(0, I)
+
+    It only holds the leak and draws the noise. The recurrence adds the noise :math:`\eta_t` to the
+    argument of f.
+
+    Args:
+        hidden_size: The number N of hidden units.
+        options: The leak and the noise.
+    Shape:
+        raw: :math:`(N,)`, a, or None if the leak is not trained.
+        values: :math:`(N,)`, the leak, or None if it is trained.
+    Source:
+        Song, Yang and Wang, PLoS Computational Biology 12, 2016, equation 5.
+        https://doi.org/10.1371/journal.pcbi.1004792 (departures: none).
+    """
+
+    values: Tensor | None
+
+    def __init__(self, hidden_size: int, options: LeakOptions) -> None:
+        super().__init__()
+        self.options = options
+        empty = torch.empty(hidden_size)
+        self.raw = Parameter(empty) if options.trainable else None
+        self.register_buffer("values", None if options.trainable else empty)
+        self.reset()
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Set the leak to its initial values."""
+        initial = self.options.leak
+        if self.raw is not None:
+            self.raw.copy_(initial.logit().expand_as(self.raw))
+        elif self.values is not None:
+            self.values.copy_(initial.expand_as(self.values))
+
+    def alpha(self) -> Tensor:  # (N,)
+        """Return the leak of each unit."""
+        if self.raw is not None:
+            return self.raw.sigmoid()
+        return cast("Tensor", self.values)
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the present mode has noise."""
+        return self.options.noise > 0 and (self.training or self.options.noise_in_eval)
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments of the recurrence."""
+        if not self.options.has_leak:
+            return {}
+        return {"leak": self.alpha(), "state": self.options.state}
+
+    def noisy_inputs(
+        self,
+        x: Tensor,  # (T, B, M)
+        U: Tensor,  # (N, M)
+        c: Tensor | None,  # (N,)
+    ) -> Tensor:  # (T, B, N)
+        """Return the mapped inputs with the noise of all time steps.
+
+        Raises:
+            ValueError: If the call is exported, and a generator draws the noise.
+        """
+        if is_exporting() and self.options.generator is not None:
+            raise ValueError(
+                "expected no noise_generator while exporting, as a program cannot keep one; "
+                "export a layer in evaluation with noise_in_eval=False, or without a generator"
+            )
+        with torch.autocast(x.device.type, enabled=False):
+            inputs = F.linear(x.to(U.dtype) if autocasts(x.device.type) else x, U, c)
+        xi = torch.randn(
+            inputs.shape,
+            generator=self.options.generator,
+            dtype=inputs.dtype,
+            device=inputs.device,
+        )
+        scale = self.options.noise * (2 / self.alpha()).sqrt()
+        return torch.addcmul(inputs, scale.to(inputs.dtype), xi)
+
+    def extra_repr(self) -> str:
+        options = self.options
+        leak = options.leak
+        shown = f"{leak.item():g}" if leak.dim() == 0 else f"{len(leak)} values"
+        return f"leak={shown}, noise={options.noise:g}, state={options.state!r}"

@@ -1,0 +1,394 @@
+"""The leak and the noise of `RNN`, compared with NumPy and between backends."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from cases import NONLINEARITIES
+from eigenrnn import RNN, RNNCell, Stream
+from eigenrnn.constraints import ScaledCayley, Unconstrained
+from eigenrnn.linalg import tol
+from eigenrnn.ops import elman
+from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.elman import ElmanOperands
+from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
+from eigenrnn.ops.elman.loop import elman_loop
+from kernel_testing import (
+    assert_passes_with_isa,
+    each_direction,
+    each_isa,
+    each_raggedness,
+    needs_kernels,
+)
+from test_elman import IN_NUMPY, assert_near, normal, ragged_sizes, weights_like
+
+pytestmark = pytest.mark.usefixtures("fresh_memory_is_poisoned")
+
+T, B, M, N = 7, 3, 2, 5
+
+each_state = pytest.mark.parametrize("state", ["rate", "current"])
+each_backend = pytest.mark.parametrize(
+    "backend", ["loop", pytest.param("cpu", marks=needs_kernels)]
+)
+
+
+def operands(case, N=N, B=B, *, dtype=torch.float64, normed=False):
+    generator = torch.Generator().manual_seed(1)
+    made = {
+        "x": normal(generator, (T, B, M), dtype),
+        "W": normal(generator, (N, N), dtype) / N**0.5,
+        "h0": normal(generator, (B, N), dtype),
+        "U": normal(generator, (N, M), dtype),
+        "c": normal(generator, (N,), dtype),
+        "leak": torch.rand(N, generator=generator, dtype=torch.float64).to(dtype),
+    }
+    if NONLINEARITIES[case][1]:
+        made["bias"] = normal(generator, (N,), dtype)
+    if normed:
+        made["gain"] = 1 + normal(generator, (N,), dtype) / 2
+        made["shift"] = normal(generator, (N,), dtype)
+    return made
+
+
+def run(tensors, case, **options):
+    tensors = dict(tensors)
+    norm = tensors.pop("gain", None), tensors.pop("shift", None)
+    layer_norm = None if norm[0] is None else norm
+    name = NONLINEARITIES[case][0]
+    return elman(**tensors, nonlinearity=name, layer_norm=layer_norm, **options)
+
+
+def values_and_gradients(tensors, case, **options):
+    leaves = {name: tensor.clone().requires_grad_() for name, tensor in tensors.items()}
+    h, last = run(leaves, case, **options)
+    loss = (h * weights_like(h)).sum() + (last * weights_like(last)).sum()
+    return [h.detach(), last.detach(), *torch.autograd.grad(loss, leaves.values())]
+
+
+@each_raggedness
+@each_direction
+@each_state
+@pytest.mark.parametrize("case", ["tanh", "softplus", "modrelu"])
+def test_the_reference_is_the_formula_of_each_sequence(case, state, reverse, ragged):
+    tensors = operands(case)
+    sizes = ragged_sizes(T, B) if ragged else [B] * T
+    x, W, h0, U, c, leak = (tensors[name].numpy() for name in ("x", "W", "h0", "U", "c", "leak"))
+    bias = tensors["bias"].numpy() if "bias" in tensors else None
+
+    def f(z):
+        return IN_NUMPY[case](z, bias)
+
+    outputs, ends = np.zeros((T, B, N)), np.zeros((B, N))
+    for b in range(B):
+        length = sum(size > b for size in sizes)
+        s = h0[b]
+        for t in reversed(range(length)) if reverse else range(length):
+            rate = s if state == "rate" else f(s)
+            z = U @ x[t, b] + c + W @ rate
+            target = f(z) if state == "rate" else z
+            s = s + leak * (target - s)
+            outputs[t, b] = s if state == "rate" else f(s)
+        ends[b] = s
+    options = {"state": state, "reverse": reverse, "batch_sizes": sizes if ragged else None}
+    got = run(tensors, case, backend="reference", **options)
+    assert_near(got, [torch.tensor(outputs), torch.tensor(ends)], torch.float64, T * N)
+
+
+@each_raggedness
+@each_direction
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("normed", [False, True], ids=["plain", "norm"])
+@each_state
+@pytest.mark.parametrize("case", NONLINEARITIES)
+@each_backend
+def test_each_backend_gives_the_values_and_gradients_of_the_reference(
+    backend, case, state, normed, dtype, reverse, ragged
+):
+    # 17 units fill no whole number of vectors
+    tensors = operands(case, 17, dtype=dtype, normed=normed)
+    sizes = ragged_sizes(T, B) if ragged else None
+    options = {"state": state, "reverse": reverse, "batch_sizes": sizes}
+    got = values_and_gradients(tensors, case, backend=backend, **options)
+    exact = {name: tensor.double() for name, tensor in tensors.items()}
+    expected = values_and_gradients(exact, case, backend="reference", **options)
+    assert_near(got, expected, dtype, T * 17)
+
+
+@needs_kernels
+@each_state
+def test_only_the_last_states_are_those_of_all_steps(state):
+    tensors = operands("tanh", 17)
+    with torch.no_grad():
+        _, expected = run(tensors, "tanh", state=state, backend="reference")
+        _, last = run(tensors, "tanh", state=state, backend="cpu", last_only=True)
+    assert_near([last], [expected], torch.float64, T * 17)
+
+
+@each_state
+@pytest.mark.parametrize("sequences", [1, 5])
+def test_states_are_the_same_bits_for_any_number_of_threads(threads, sequences, state):
+    layer = RNN(3, 400, leak=0.3, state=state, nonlinearity="tanh", constraint=Unconstrained)
+    x = torch.randn(20, sequences, 3, generator=torch.Generator().manual_seed(0))
+    found = []
+    for count in (1, 2, 3):
+        threads(count)
+        with torch.no_grad():
+            found.append(torch.cat([each.flatten() for each in layer(x)]))
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@each_isa
+def test_every_instruction_set_passes_the_tests(isa):
+    assert_passes_with_isa(isa, __file__, "-k", "each_backend and cpu and float32 and plain")
+
+
+@each_state
+@pytest.mark.parametrize(
+    "operator",
+    [elman_loop, pytest.param(elman_cpu_norm_zoneout, marks=needs_kernels)],
+    ids=["loop", "cpu"],
+)
+def test_the_operators_pass_opcheck(operator, state):
+    tensors = operands("tanh", dtype=torch.float32)
+    v0 = tensors["h0"].clone() if state == "current" else None
+    given = ElmanOperands(**tensors, v0=v0)
+    needed = [name for name, tensor in given._asdict().items() if tensor is not None]
+    leaves = given._make(None if v is None else v.requires_grad_() for v in given)
+    options = Options("tanh", ragged_sizes(T, B))
+    # the kernels leave the padding of what they save as it was
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    there = getattr(torch.ops.eigenrnn, operator.name).default
+    torch.library.opcheck(there, operator.arguments(leaves, options, save=True), test_utils=checks)
+    plain = given._make(None if v is None else v.detach() for v in given)
+    results = operator(plain, options, save=True)
+    grads = dict.fromkeys(operator.results) | {"h": weights_like(results["h"])}
+    grads["last"] = weights_like(results["last"]) if state == "current" else None
+    arguments = operator.backward_arguments(plain, options, needed, grads, results)
+    back = getattr(torch.ops.eigenrnn, f"{operator.name}_backward").default
+    torch.library.opcheck(back, arguments, test_utils=checks)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"leak": 1.5}, "expected 0 < leak <= 1, got 1.5"),
+        ({"leak": torch.ones(N + 1)}, "expected leak to have shape"),
+        ({"state": "voltage"}, "expected state to be 'rate' or 'current', got 'voltage'"),
+        ({"zoneout": 0.2}, "expected either a leak or zoneout, got both"),
+        ({"W": torch.eye(N, dtype=torch.complex128), "U": None, "c": None}, "expected real W"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    tensors = operands("tanh") | change
+    if "U" in change:
+        tensors["x"] = torch.zeros(T, B, N, dtype=torch.complex128)
+        tensors["h0"] = None
+    with pytest.raises(ValueError, match=message):
+        elman(**tensors)
+
+
+# -------------------------------------------------------------------------------- the layer
+
+
+def assert_detached_near(got, expected):
+    detached = [[each.detach() for each in tensors] for tensors in (got, expected)]
+    assert_near(*detached, torch.float64, T * N)
+
+
+def leaky(**options):
+    generator = torch.Generator().manual_seed(0)
+    options = {"nonlinearity": "tanh", "constraint": Unconstrained} | options
+    return RNN(M, N, dtype=torch.float64, generator=generator, **options)
+
+
+def inputs(steps=T, sequences=B):
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(steps, sequences, M, generator=generator, dtype=torch.float64)
+
+
+@each_state
+def test_a_layer_is_its_loop_and_its_leak_keeps_its_digits(state):
+    layer = leaky(leak=0.1, state=state)
+    x = inputs()
+    (direction,) = layer.all_directions()
+    s = torch.zeros(B, N, dtype=torch.float64)
+    outputs = []
+    for x_t in x:
+        rate = s if state == "rate" else s.tanh()
+        z = x_t @ direction.weight_ih.T + direction.input_bias + rate @ direction.weight_hh.T
+        s = 0.9 * s + 0.1 * (z.tanh() if state == "rate" else z)
+        outputs.append(s if state == "rate" else s.tanh())
+    assert_detached_near(layer(x), [torch.stack(outputs), s.unsqueeze(0)])
+
+
+def test_in_evaluation_zoneout_is_a_leak():
+    x = inputs()
+    kept = leaky(zoneout=0.8).eval()
+    mixed = leaky(leak=0.2).eval()
+    assert_detached_near(mixed(x), kept(x))
+
+
+def test_a_trained_leak_begins_at_its_value_and_stays_a_leak():
+    initial = torch.linspace(0.05, 0.95, N, dtype=torch.float64)
+    layer = leaky(leak=initial, trainable_leak=True)
+    leak = layer.all_directions()[0].leak
+    torch.testing.assert_close(leak.alpha(), initial, rtol=0, atol=tol(torch.float64, 1))
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    layer(inputs())[0].sum().backward()
+    optimizer.step()
+    alpha = leak.alpha()
+    assert ((alpha > 0) & (alpha < 1)).all()
+    assert not torch.allclose(alpha, initial)
+    layer.reset()
+    torch.testing.assert_close(leak.alpha(), initial, rtol=0, atol=tol(torch.float64, 1))
+
+
+@each_state
+def test_steps_cells_and_streams_agree_with_the_sequence(state):
+    layer = leaky(leak=0.2, noise=0.1, state=state, num_layers=2).eval()
+    x = inputs()
+    expected, h_n = layer(x)
+    stream = Stream(layer.freeze(), B)
+    outputs = torch.stack([stream(x_t) for x_t in x])
+    assert_detached_near([outputs, stream.state], [expected, h_n])
+    layer = leaky(leak=0.2, noise=0.1, state=state).eval()
+    cell = RNNCell(M, N, nonlinearity="tanh", constraint=Unconstrained, leak=0.2, state=state)
+    cell.double().layer.load_state_dict(layer.state_dict())
+    h = None
+    for x_t in x:
+        h = cell(x_t, h)
+    assert_detached_near([h.unsqueeze(0)], [layer(x)[1]])
+
+
+def test_both_directions_and_lengths_run_each_sequence_alone():
+    layer = leaky(leak=0.3, state="current", num_layers=2, bidirectional=True)
+    x, lengths = inputs(), torch.tensor([4, 7, 1])
+    outputs, h_n = layer(x, lengths=lengths)
+    for b, length in enumerate(lengths.tolist()):
+        alone, ends = layer(x[:length, b])
+        assert_detached_near([outputs[:length, b], h_n[:, b]], [alone, ends])
+        assert not outputs[length:, b].any()
+
+
+# -------------------------------------------------------------------------------- the noise
+
+
+@pytest.mark.parametrize("leak", [1.0, 0.1])
+@each_state
+def test_the_noise_has_the_variance_of_its_formula(leak, state):
+    # without input and W, a linear unit is an autoregression of order one
+    sigma, steps = 0.5, 4000
+    generator = torch.Generator().manual_seed(3)
+    options = {"leak": leak, "noise": sigma, "state": state, "noise_generator": generator}
+    layer = leaky(nonlinearity="identity", bias=False, **options)
+    torch.nn.init.zeros_(layer.all_directions()[0].constraint.raw)
+    with torch.no_grad():
+        h, _ = layer(torch.zeros(steps, 50, M, dtype=torch.float64))
+    h = h[200:]
+    expected = 2 * sigma**2 / (2 - leak)
+    # of about 50 N steps leak / 2 independent numbers
+    standard_error = expected * math.sqrt(2 / (50 * N * steps * leak / 2))
+    assert abs(float(h.var()) - expected) < 5 * standard_error
+    correlation = float((h[1:] * h[:-1]).mean() / h.var())
+    assert abs(correlation - (1 - leak)) < 0.01
+    units = h.flatten(0, 1).T.corrcoef() - torch.eye(N)
+    assert units.abs().max() < 0.05
+
+
+def test_noise_is_drawn_in_training_only_unless_it_is_wanted():
+    x = inputs()
+    layer = leaky(leak=0.2, noise=0.5)
+    quiet = leaky(leak=0.2)
+    assert not torch.equal(layer(x)[0], quiet(x)[0])
+    assert torch.equal(layer.eval()(x)[0], quiet.eval()(x)[0])
+    layer = leaky(leak=0.2, noise=0.5, noise_in_eval=True).eval()
+    assert not torch.equal(layer(x)[0], quiet(x)[0])
+    assert not torch.equal(layer.freeze()(x)[0], layer(x)[0])
+
+
+def test_the_generator_alone_decides_the_noise():
+    x = inputs()
+
+    def outputs(seed):
+        generator = torch.Generator().manual_seed(seed)
+        layer = leaky(num_layers=2, leak=0.2, noise=0.5, noise_generator=generator)
+        return layer(x)[0]
+
+    before = torch.get_rng_state()
+    assert torch.equal(outputs(0), outputs(0))
+    assert not torch.equal(outputs(0), outputs(1))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_copy_of_a_noisy_layer_continues_with_the_same_noise():
+    x = inputs()
+    generator = torch.Generator().manual_seed(0)
+    layer = leaky(leak=0.2, noise=0.5, noise_generator=generator)
+    copied = copy.deepcopy(layer)
+    assert torch.equal(copied(x)[0], layer(x)[0])
+
+
+def test_the_noise_of_a_trained_leak_has_the_gradient_of_its_formula():
+    x = inputs()
+
+    def loss(raw):
+        generator = torch.Generator().manual_seed(0)
+        layer = leaky(leak=0.3, trainable_leak=True, noise=0.5, noise_generator=generator)
+        names = {"directions.0.leak.raw": raw}
+        return torch.func.functional_call(layer, names, x)[0].square().sum()
+
+    raw = torch.linspace(-1, 1, N, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(loss, raw)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"leak": 0.0}, ValueError, "expected 0 < leak <= 1"),
+        ({"leak": [0.5, 2.0, 1, 1, 1]}, ValueError, "expected 0 < leak <= 1.*got 0.5 to 2"),
+        ({"leak": [0.5]}, ValueError, "expected leak to be a number, or 5 of them"),
+        ({"leak": "slow"}, TypeError, "expected leak to be a number"),
+        ({"leak": 1.0, "trainable_leak": True}, ValueError, "expected leak < 1 with"),
+        ({"leak": 0.2, "zoneout": 0.1}, ValueError, "expected either a leak or zoneout"),
+        ({"noise": -1}, ValueError, "expected noise >= 0"),
+        ({"noise": math.nan}, ValueError, "expected noise >= 0"),
+        ({"state": "voltage"}, ValueError, "expected state to be 'rate' or 'current'"),
+        ({"leak": 0.2, "backend": "torch"}, ValueError, "it does not compute leak"),
+        (
+            {
+                "leak": 0.2,
+                "nonlinearity": "modrelu",
+                "constraint": lambda n: ScaledCayley(n, dtype=torch.complex128),
+            },
+            ValueError,
+            "expected a set of real matrices with leak",
+        ),
+    ],
+)
+def test_bad_options_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        leaky(**options)(inputs())
+
+
+def test_a_leaky_layer_takes_no_weights_of_torch():
+    with pytest.raises(ValueError, match="expected a layer without leak and noise"):
+        leaky(leak=0.2).load_torch(torch.nn.RNN(M, N, dtype=torch.float64))
+
+
+def test_the_repr_names_what_is_set():
+    shown = repr(leaky(leak=[0.2] * N, noise=0.1, state="current", trainable_leak=True))
+    wanted = "leak=(5 values), trainable_leak=True, noise=0.1, state='current'"
+    assert wanted in shown
+    assert "leak" not in repr(leaky())
+
+
+def test_noise_of_a_generator_cannot_be_exported():
+    generator = torch.Generator().manual_seed(0)
+    options = {"noise": 0.1, "noise_in_eval": True, "noise_generator": generator}
+    layer = leaky(**options).eval()
+    with pytest.raises(ValueError, match="expected no noise_generator while exporting"):
+        torch.export.export(layer, (inputs(),))

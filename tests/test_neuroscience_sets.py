@@ -1,0 +1,204 @@
+"""Dale's law, low rank and masks: closed forms, bad arguments, and networks with them."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import eigenrnn
+from eigenrnn import RNN
+from eigenrnn.constraints import Dale, LowRank, Masked, ScaledCayley, Unconstrained, constrain
+from eigenrnn.linalg import tol
+from random_constraints import distance, initialised, perturbed, stream
+
+N = 20
+
+
+# ---------------------------------------------------------------------------------------- Dale
+
+
+@pytest.mark.parametrize("self_connections", [True, False])
+def test_the_first_units_excite_and_the_others_inhibit(self_connections):
+    constraint = perturbed(lambda n: Dale(n, self_connections=self_connections), N)
+    W = constraint().detach().numpy()
+    assert (W[:, :16] >= 0).all()
+    assert (W[:, 16:] <= 0).all()
+    connections = N * N if self_connections else N * (N - 1)
+    assert np.count_nonzero(W) == connections
+
+
+def test_the_initial_inputs_are_balanced_and_have_the_chosen_radius():
+    W = initialised(lambda n: Dale(n, radius=0.7), N, dtype=torch.float64)().detach()
+    assert W.sum(1).abs().max() < tol(torch.float32, N)
+    assert abs(np.abs(np.linalg.eigvals(W.numpy())).max() - 0.7) < tol(torch.float32, N)
+
+
+def test_an_assigned_matrix_of_zeros_can_grow_again():
+    constraint = Dale(4)
+    constraint.assign(torch.zeros(4, 4))
+    loss = (constraint() * constraint.signs(constraint.raw)).sum()
+    loss.backward()
+    assert torch.equal(constraint.raw.grad, torch.ones(16))
+
+
+def test_the_residual_is_the_norm_of_what_has_the_wrong_sign():
+    W = torch.tensor([[1.0, 3.0], [-4.0, -1.0]])
+    assert Dale(2, excitatory=0.5).residual(W) == 5.0
+    without = Dale(2, excitatory=0.5, self_connections=False)
+    assert without.residual(W) == np.sqrt(9 + 16 + 1 + 1)
+
+
+def test_a_network_under_dales_law_learns_what_a_free_one_learns():
+    # the second of two inputs decides the sign: excitation and inhibition must both be used
+    generator = stream(0)
+    x = torch.randn(12, 64, 2, generator=generator)
+    y = torch.sign(x[..., 1].mean(0))
+    final = {}
+    for name, constraint in {"free": Unconstrained, "dale": Dale}.items():
+        layer = RNN(
+            2, 16, nonlinearity="retanh", leak=0.3, constraint=constraint, generator=stream(1)
+        )
+        readout = nn.Linear(16, 1)
+        nn.init.zeros_(readout.weight)
+        parameters = [*layer.parameters(), *readout.parameters()]
+        optimiser = torch.optim.Adam(parameters, lr=0.01)
+        for _ in range(150):
+            loss = (readout(layer(x)[1][0])[:, 0] - y).square().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        final[name] = float(loss.detach())
+        W = layer.recurrent_matrices()[0]
+        if name == "dale":
+            assert layer.directions[0].constraint.residual(W) == 0
+    assert final["free"] < 0.35
+    assert final["dale"] < 0.35
+
+
+# ---------------------------------------------------------------------------------------- rank
+
+
+def test_assigning_takes_the_leading_singular_vectors():
+    plus = torch.randn(N, N, generator=stream(1), dtype=torch.float64)
+    low = torch.randn(N, 2, generator=stream(2), dtype=torch.float64)
+    low = low @ torch.randn(2, N, generator=stream(3), dtype=torch.float64)
+    constraint = LowRank(N, rank=2, plus=plus).double()
+    constraint.plus.copy_(plus)  # not the rounded one
+    constraint.assign(low + plus)
+    assert distance(constraint(), low + plus) < tol(torch.float64, N) * 10
+    balanced = (constraint.m.T @ constraint.m - constraint.n.T @ constraint.n).abs().max()
+    assert balanced < 1e-10 * N
+
+
+def test_the_eigenvalues_of_the_overlap_are_those_of_the_matrix():
+    constraint = perturbed(lambda n: LowRank(n, rank=3), N, dtype=torch.float64)
+    of_W = np.linalg.eigvals(constraint().detach().numpy())
+    leading = of_W[np.argsort(-np.abs(of_W))][:3]
+    of_overlap = np.linalg.eigvals(constraint.overlap.detach().numpy())
+    np.testing.assert_allclose(np.sort_complex(leading), np.sort_complex(of_overlap), atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------- masks
+
+
+def test_a_mask_keeps_its_zeros_and_counts_only_its_connections():
+    mask = torch.rand(N, N, generator=stream(4)) < 0.3
+    constraint = perturbed(lambda n: Masked(n, mask=mask, inner=Dale), N)
+    W = constraint().detach()
+    assert torch.equal(W != 0, mask)
+    assert sum(p.numel() for p in constraint.parameters()) == int(mask.sum())
+    assert Dale(N).residual(W) == 0
+
+
+def test_a_random_mask_is_a_function_of_its_seed_alone():
+    one = Masked(N, density=0.25)
+    torch.rand(3)
+    assert torch.equal(one.mask, Masked(N, density=0.25).mask)
+    assert not torch.equal(one.mask, Masked(N, density=0.25, seed=1).mask)
+    assert int(one.mask.sum()) == N * N // 4
+
+
+def test_masked_free_entries_keep_the_variance_of_a_row():
+    sparse, full = Masked(400, density=0.1), Unconstrained(400)
+    sparse.reset(stream(0))
+    full.reset(stream(0))
+    ratio = float(sparse().detach().square().sum() / full().detach().square().sum())
+    assert abs(ratio - 1) < 0.05
+
+
+# --------------------------------------------------------------------------------- other users
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Dale, partial(LowRank, rank=2), partial(Masked, density=0.5)],
+    ids=["dale", "low-rank", "masked"],
+)
+def test_matrices_of_torchs_layers_can_be_constrained(make):
+    layer = nn.GRU(3, 6)
+    for gate in ("r", "z", "n"):
+        constrain(layer, "weight_hh_l0", make, rows=gate)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
+    before = layer.weight_hh_l0.detach().clone()
+    layer(torch.randn(4, 2, 3, generator=stream(0)))[0].sum().backward()
+    optimiser.step()
+    for block, old in zip(layer.weight_hh_l0.chunk(3), before.chunk(3), strict=True):
+        make(6).check(block)
+        assert not torch.equal(block, old)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Dale(5, excitatory=1.2), ValueError, "expected excitatory to be a share"),
+        (lambda: Dale(5, radius=0), ValueError, "expected a finite radius > 0, got 0"),
+        (lambda: Dale(1, self_connections=False), ValueError, "expected size > 1"),
+        (lambda: LowRank(5, rank=6), ValueError, "expected rank <= 5"),
+        (lambda: LowRank(5, rank=1, plus=torch.eye(4)), ValueError, "expected plus to be real"),
+        (lambda: LowRank(5, rank=1, plus=[1]), TypeError, "expected plus to be a tensor"),
+        (
+            lambda: Masked(5, mask=torch.ones(5, 5) > 0, density=0.5),
+            ValueError,
+            "expected either a mask or a density, got both",
+        ),
+        (lambda: Masked(5, density=0), ValueError, "expected 0 < density <= 1, got 0"),
+        (lambda: Masked(5, mask=torch.ones(5, 5)), TypeError, "expected mask to be a tensor of b"),
+        (
+            lambda: Masked(5, mask=torch.zeros(5, 5, dtype=torch.bool)),
+            ValueError,
+            "expected a mask with at least one connection",
+        ),
+        (
+            lambda: Masked(5, density=0.5, inner=ScaledCayley),
+            ValueError,
+            "expected inner to return Unconstrained or Dale.*got ScaledCayley",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [nn.Linear(4, 4), lambda W: W.triu(), torch.eye],
+    ids=["module", "function of W", "function that returns a matrix"],
+)
+def test_a_module_or_function_gets_the_lines_of_a_set_of_ones_own_which_run(given):
+    with pytest.raises(TypeError, match="expected a function from the size to a Constraint") as e:
+        RNN(2, 4, constraint=given)
+    lines = str(e.value).splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("class "))
+    body = "\n".join(lines[begin : begin + 6])
+    names = {"torch": torch, "eigenrnn": eigenrnn}
+    exec(body, names)
+    layer = RNN(2, 4, constraint=names["Triangular"])
+    constraint = layer.directions[0].constraint
+    W = torch.randn(4, 4, generator=stream(0)).triu()
+    constraint.assign(W)
+    assert torch.equal(layer.recurrent_matrices()[0], W)
+    with pytest.raises(eigenrnn.errors.NotInSetError):
+        constraint.assign(torch.ones(4, 4))

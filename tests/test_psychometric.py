@@ -1,0 +1,71 @@
+"""Psychometric curves against shares counted by hand and a fit by another method."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from eigenrnn.analysis import psychometric_curve
+
+
+def drawn(bias=0.2, slope=3.0, trials=2000, seed=0):
+    generator = np.random.default_rng(seed)
+    s = generator.choice([-1.0, -0.5, -0.1, 0.1, 0.5, 1.0], trials)
+    p = 1 / (1 + np.exp(-slope * (s - bias)))
+    return s, np.where(generator.random(trials) < p, 1.0, -1.0)
+
+
+def test_the_means_are_the_shares_of_the_upper_choice():
+    s, choice = drawn()
+    curve = psychometric_curve(s, choice)
+    for j, level in enumerate(np.unique(s)):
+        chosen = choice[s == level] > 0
+        assert curve.counts[0, j] == len(chosen)
+        p = chosen.mean()
+        assert curve.responses[0, j] == pytest.approx(p)
+        assert curve.errors[0, j] == pytest.approx((p * (1 - p) / len(chosen)) ** 0.5)
+
+
+def test_the_fit_is_that_of_greatest_likelihood():
+    s, choice = drawn()
+
+    def loss(parameters):
+        bias, slope = parameters
+        return np.logaddexp(0, -choice * slope * (s - bias)).sum()
+
+    best = minimize(loss, [0.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-9})
+    curve = psychometric_curve(s, choice)
+    np.testing.assert_allclose([curve.bias[0], curve.slope[0]], best.x, atol=1e-5)
+    assert abs(curve.bias[0] - 0.2) < 0.1
+
+
+def test_groups_are_fitted_apart():
+    left, right = drawn(bias=-0.3), drawn(bias=0.3, seed=1)
+    s, choice = np.concatenate([left, right], axis=1)
+    group = np.repeat([0, 1], 2000)
+    both = psychometric_curve(s, choice, group)
+    for i, one in enumerate((left, right)):
+        alone = psychometric_curve(*one)
+        np.testing.assert_allclose(both.responses[i], alone.responses[0])
+        np.testing.assert_allclose(both.bias[i], alone.bias[0])
+    assert len(both.plot().axes[0].lines) == 2
+    assert len(both.table()["stimulus"]) == 12
+
+
+def test_choices_that_a_stimulus_separates_have_an_infinite_slope():
+    curve = psychometric_curve([-2.0, -1.0, 1.0, 2.0], [-1, -1, 1, 1])
+    assert curve.slope[0] == np.inf
+    assert curve.bias[0] == 0.0
+
+
+def test_numbers_have_means_but_no_fit_and_missing_ones_are_left_out():
+    curve = psychometric_curve([8, 8, 9, 9, 9], [8.0, 10.0, 9.0, np.nan, 11.0])
+    assert curve.responses.tolist() == [[9.0, 10.0]]
+    assert curve.counts.tolist() == [[2, 2]]
+    assert np.isnan(curve.bias).all()
+
+
+def test_bad_trials_are_refused():
+    with pytest.raises(ValueError, match="expected one stimulus, one response and one group"):
+        psychometric_curve([1, 2], [1])
+    with pytest.raises(ValueError, match="expected finite stimuli"):
+        psychometric_curve([np.nan], [1])

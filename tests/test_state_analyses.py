@@ -1,0 +1,414 @@
+"""Analyses of states: closed forms, planted structure, and methods written in another way."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eigenrnn import RNN
+from eigenrnn.analysis import (
+    condition_space,
+    fixed_points,
+    inactivate,
+    line_attractor,
+    local_spectra,
+    lyapunov,
+    participation_ratio,
+    perturb,
+    recurrences,
+    reduced_model,
+    slow_points,
+    subspace_overlap,
+    targeted_projection,
+)
+from eigenrnn.constraints import LowRank, Unconstrained
+
+
+def seeded(number=0):
+    return torch.Generator().manual_seed(number)
+
+
+def network(W, nonlinearity="identity", inputs=2, **options):
+    W = torch.as_tensor(np.asarray(W), dtype=torch.float64)
+    layer = RNN(
+        inputs,
+        len(W),
+        nonlinearity=nonlinearity,
+        bias=False,
+        constraint=Unconstrained,
+        dtype=torch.float64,
+        generator=seeded(),
+        **options,
+    )
+    layer.directions[0].constraint.assign(W)
+    return layer
+
+
+def line(S=6, seed=0):
+    """Return a matrix with one eigenvalue of one, its right and its left eigenvector."""
+    generator = np.random.default_rng(seed)
+    V = generator.normal(size=(S, S))
+    values = np.array([1.0, 0.8, 0.5, 0.3, 0.2, -0.4])[:S]
+    V /= np.linalg.norm(V, axis=0)
+    left = np.linalg.inv(V)
+    return V * values @ left, V[:, 0], left[0]
+
+
+# --------------------------------------------------------------------------------- slow points
+
+
+def test_a_linear_line_attractor_has_its_direction_selection_and_time_constants():
+    W, right, left = line()
+    points = slow_points(network(W), initial_states=20, generator=seeded(), threshold=1e-16)
+    assert points.failed == 0
+    found = line_attractor(points)
+    sign = np.sign(found.directions[0] @ right)
+    np.testing.assert_allclose(sign * found.directions[0], right, atol=1e-6)
+    np.testing.assert_allclose(sign * found.selections[0], left, atol=1e-6)
+    U = network(W).directions[0].weight_ih.detach().numpy()
+    np.testing.assert_allclose(sign * found.input_gains[0], left @ U, atol=1e-6)
+    assert found.shares[0] == pytest.approx(1)
+    assert found.alignments[0] == pytest.approx(1)
+    assert abs(found.time_constants[0, 0]) > 1e10
+    assert found.time_constants[0, 1] == pytest.approx(-1 / math.log(0.8))
+
+
+def test_the_selection_vector_predicts_where_a_perturbation_ends():
+    W, right, left = line()
+    change = np.random.default_rng(3).normal(size=6)
+    found = perturb(network(W), torch.zeros(300, 1, 2), change, at=10)
+    end = found.changed[-1, 0] - found.states[-1, 0]
+    np.testing.assert_allclose(end, (left @ change) * right, atol=1e-9)
+    distance = found.distances[:, 0]
+    assert (distance[:10] == 0).all()
+    steps = [np.linalg.norm(np.linalg.matrix_power(W, k) @ change) for k in range(5)]
+    np.testing.assert_allclose(distance[10:15], steps)
+
+
+def test_a_pair_of_hopfield_units_has_two_stable_memories_and_a_saddle_between():
+    layer = network([[0.0, 2.0], [2.0, 0.0]], "tanh")
+    found = slow_points(layer, initial_states=40, generator=seeded(), threshold=1e-20)
+    r = 0.0
+    for _ in range(500):
+        r = math.tanh(2 * (r or 1.0))
+    expected = sorted([(-r, -r), (0.0, 0.0), (r, r)])
+    np.testing.assert_allclose(sorted(map(tuple, found.points.round(8))), expected, atol=1e-7)
+    largest = np.abs(found.eigenvalues[:, 0])
+    order = np.abs(found.points).sum(1).argsort()
+    np.testing.assert_allclose(largest[order], [2.0, *[2 * (1 - r * r)] * 2], atol=1e-6)
+    assert found.merged == 37 - found.failed
+
+
+def test_the_points_of_a_ring_are_marginal_along_it():
+    def step(x, h):  # radius one attracts every state
+        radius = h.norm(dim=1, keepdim=True)
+        return h + 0.3 * h * (1 - radius) + 0 * x
+
+    from eigenrnn.analysis import Recurrence
+
+    ring = Recurrence.from_step(step, 2, 2)
+    found = slow_points(ring, initial_states=30, generator=seeded(), threshold=1e-20)
+    ends = found.points[np.linalg.norm(found.points, axis=1) > 0.5]
+    assert len(ends) > 20
+    np.testing.assert_allclose(np.linalg.norm(ends, axis=1), 1, atol=1e-8)
+    at_ring = np.linalg.norm(found.points, axis=1) > 0.5
+    np.testing.assert_allclose(np.abs(found.eigenvalues[at_ring, 0]), 1, atol=1e-7)
+    np.testing.assert_allclose(np.abs(found.eigenvalues[at_ring, 1]), 0.7, atol=1e-7)
+    tangent = np.stack([-found.points[:, 1], found.points[:, 0]], axis=1)[at_ring]
+    cosines = np.abs((found.right[at_ring, :, 0] * tangent).sum(1))
+    np.testing.assert_allclose(cosines, 1, atol=1e-6)
+
+
+def test_each_condition_has_the_points_of_its_own_input():
+    layer = network([[0.5]], "tanh", inputs=1)
+    u = layer.directions[0].weight_ih.item()
+    found = slow_points(layer, [[3.0], [-2.0]], initial_states=6, threshold=1e-22)
+    for c, x in enumerate((3.0, -2.0)):
+        (h,) = found.points[found.conditions == c, 0]
+        assert h == pytest.approx(math.tanh(0.5 * h + u * x), abs=1e-9)
+
+
+def test_slow_searches_stay_near_where_they_begin_and_failures_are_counted():
+    W, right, _ = line()
+    begin = torch.as_tensor(np.outer([-2.0, 0.0, 3.0], right))
+    found = slow_points(network(W), initial_states=begin, threshold=1e-10)
+    np.testing.assert_allclose(np.sort(found.points @ right), [-2.0, 0.0, 3.0], atol=1e-6)
+    drift = network(np.eye(2), inputs=1)
+    with torch.no_grad():
+        drift.directions[0].weight_ih.fill_(1.0)
+    moving = slow_points(drift, [[1.0]], initial_states=4, threshold=1e-8, steps=20)
+    assert (len(moving.points), moving.failed, moving.merged) == (0, 4, 0)
+    with pytest.raises(ValueError, match="expected at least 3 slow points"):
+        line_attractor(moving)
+
+
+def gradient_descent_on_q(cell, x, h, steps=8000, lr=0.01):
+    """FixedPointFinder's method: Adam on the speed, all states at once, then a falling rate."""
+    h = h.clone().requires_grad_()
+    optimiser = torch.optim.Adam([h], lr=lr)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.999)
+    for _ in range(steps):
+        q = (cell(x.expand(len(h), -1), h) - h).square().sum(1) / 2
+        optimiser.zero_grad()
+        q.sum().backward()
+        optimiser.step()
+        schedule.step()
+    q = (cell(x.expand(len(h), -1), h) - h).square().sum(1) / 2
+    return h.detach(), q.detach()
+
+
+def trained_flip_flop():
+    """Train a GRU to hold the sign of the latest pulse of each of two inputs."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        gru, head = nn.GRU(2, 10), nn.Linear(10, 2)
+    optimiser = torch.optim.Adam([*gru.parameters(), *head.parameters()], lr=0.02)
+    generator = seeded(7)
+    for _ in range(250):
+        drawn = torch.rand(15, 32, 2, generator=generator)
+        pulses = (drawn < 0.15).float() - (drawn > 0.85).float()
+        held = torch.zeros(32, 2)
+        targets = []
+        for x_t in pulses:
+            held = torch.where(x_t != 0, x_t, held)
+            targets.append(held)
+        states, _ = gru(pulses)
+        loss = (head(states) - torch.stack(targets)).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return gru, states.detach().flatten(0, 1).double()
+
+
+def test_the_points_of_a_trained_gru_are_those_of_gradient_descent_on_the_speed():
+    gru, states = trained_flip_flop()
+    chosen = torch.randperm(len(states), generator=seeded(1))[:24]
+    begin = states[chosen]
+    found = slow_points(gru, initial_states=begin, threshold=1e-20)
+    (recurrence,) = recurrences(gru)
+    held = torch.zeros(1, 2, dtype=torch.float64)
+    h, q = gradient_descent_on_q(recurrence.step, held, begin)
+    # they differ by the speed that is left, over 1 - the largest eigenvalue
+    for speed, distance in ((1e-9, 0.05), (1e-14, 1e-4)):
+        theirs = h[q < speed].numpy()
+        nearest = [np.linalg.norm(found.points - each, axis=1).min() for each in theirs]
+        assert len(theirs) >= 3
+        assert max(nearest) < distance
+    assert found.speeds.max() < 1e-20
+    assert found.searches - found.failed >= (q < 1e-9).sum()
+
+
+# ------------------------------------------------------------------------------------ spectra
+
+
+def test_local_spectra_are_those_of_finite_differences():
+    layer = network(np.random.default_rng(0).normal(size=(4, 4)), "tanh")
+    x = torch.randn(5, 3, 2, generator=seeded(), dtype=torch.float64)
+    found = local_spectra(layer, x)
+    (recurrence,) = recurrences(layer)
+    states = recurrence.states(x)
+    eps = 1e-6
+    for t, b in ((0, 0), (4, 2)):
+        J = np.empty((4, 4))
+        for k in range(4):
+            shift = torch.zeros(4, dtype=torch.float64)
+            shift[k] = eps
+            state = states[t, b : b + 1]
+            up = recurrence.step(x[t, b : b + 1], state + shift)
+            down = recurrence.step(x[t, b : b + 1], state - shift)
+            J[:, k] = ((up - down) / (2 * eps)).detach().numpy()[0]
+        np.testing.assert_allclose(found.jacobians[t, b], J, atol=1e-8)
+        expected = np.abs(np.linalg.eigvals(J))
+        np.testing.assert_allclose(
+            np.abs(found.eigenvalues[t, b]), np.sort(expected)[::-1], atol=1e-7
+        )
+
+
+def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
+    # one unit whose slope is a random number at each step: exponents of independent steps
+    def step(x, h):
+        return torch.exp(x) * h
+
+    from eigenrnn.analysis import Recurrence
+
+    one = Recurrence.from_step(step, 1, 1)
+    generator = seeded(4)
+    x = 0.5 * torch.randn(2000, 6, 1, generator=generator, dtype=torch.float64)
+    found = lyapunov(one, x, h0=torch.zeros(1))
+    assert found.exponents[0] == pytest.approx(float(x.mean()))
+    expected = 0.5 / (2000 * 6) ** 0.5
+    assert 0.7 * expected < found.errors[0] < 1.4 * expected
+
+
+def test_the_error_of_the_participation_ratio_is_the_jackknife_over_sequences():
+    states = np.random.default_rng(1).normal(size=(30, 8, 5)) * [5, 3, 1, 1, 0.1]
+    found = participation_ratio(states)
+    left_out = [participation_ratio(np.delete(states, b, axis=1)).value for b in range(8)]
+    expected = math.sqrt(7 / 8 * sum((v - np.mean(left_out)) ** 2 for v in left_out))
+    assert found.error == pytest.approx(expected, rel=1e-9)
+    assert math.isnan(participation_ratio(states[:, 0]).error)
+
+
+# ------------------------------------------------------------------------------------ populations
+
+
+def planted(T=12, B=400, S=20, noise=0.1):
+    generator = np.random.default_rng(2)
+    motion, colour = generator.choice([-1.0, -0.5, 0.5, 1.0], (2, B))
+    axes = np.linalg.qr(generator.normal(size=(S, 2)))[0].T
+    ramp = np.linspace(0, 1, T)[:, None, None]
+    states = ramp * (2 * motion[:, None] * axes[0] + colour[:, None] * axes[1])
+    return states + noise * generator.normal(size=states.shape), motion, colour, axes
+
+
+def test_a_targeted_projection_finds_planted_axes():
+    states, motion, colour, axes = planted()
+    found = targeted_projection(states, {"motion": motion, "colour": colour})
+    assert (np.abs((found.axes * axes).sum(1)) > 0.99).all()
+    np.testing.assert_allclose(found.axes @ found.axes.T, np.eye(2), atol=1e-12)
+    assert found.peaks.min() >= 10
+    along = found.project(states[-1])[:, 0]
+    assert np.corrcoef(along, motion)[0, 1] > 0.99
+    slope = np.linalg.lstsq(np.stack([motion, colour, np.ones(400)], 1), states[5], rcond=None)[0]
+    difference = found.coefficients[5] - slope[:2]
+    assert np.linalg.norm(difference) < np.linalg.norm(slope[:2]) * 0.1
+
+
+def test_dependent_variables_are_refused():
+    states, motion, _, _ = planted()
+    with pytest.raises(ValueError, match="expected variables that do not depend linearly"):
+        targeted_projection(states, {"motion": motion, "again": 2 * motion})
+
+
+def test_overlaps_of_planes_are_those_of_their_angles():
+    generator = np.random.default_rng(0)
+    first = generator.normal(size=(500, 2)) @ np.eye(2, 4)
+    angle = 0.3
+    turned = np.array([[1, 0, 0, 0], [0, math.cos(angle), math.sin(angle), 0]])
+    second = generator.normal(size=(500, 2)) * [1, 2] @ turned
+    found = subspace_overlap(first, second)
+    np.testing.assert_allclose(found.angles, [0, angle], atol=1e-7)
+    assert found.overlap == pytest.approx((1 + math.cos(angle) ** 2) / 2)
+    C = np.cov(second.T, bias=True)
+    assert found.alignment == pytest.approx((C[0, 0] + C[1, 1]) / np.linalg.eigvalsh(C)[-2:].sum())
+    apart = subspace_overlap(first, generator.normal(size=(500, 2)) @ np.eye(2, 4, 2))
+    assert apart.overlap == pytest.approx(0, abs=1e-12)
+    assert apart.random == 0.5
+
+
+def test_the_space_of_conditions_is_that_of_their_means():
+    states, motion, _, axes = planted(noise=0.0)
+    points = fixed_points(network(np.eye(20) / 2), initial_states=1)
+    found = condition_space(states, motion, points, dimensions=2)
+    assert found.conditions.tolist() == [-1.0, -0.5, 0.5, 1.0]
+    means = np.stack([states[:, motion == c].mean(1) for c in found.conditions], 1)
+    np.testing.assert_allclose(found.project(means), found.trajectories, atol=1e-12)
+    assert abs(found.axes[0] @ axes[0]) > 0.9
+    spread = means - means.reshape(-1, 20).mean(0)
+    share = (found.trajectories[..., 0] ** 2).sum() / (spread**2).sum()
+    assert found.shares[0] == pytest.approx(share)
+    assert len(found.plot().axes[0].lines) == 5
+    three = condition_space(
+        states + 0.1 * np.random.default_rng(0).normal(size=states.shape), motion
+    )
+    assert three.plot().axes[0].name == "3d"
+
+
+# ---------------------------------------------------------------------- interventions and models
+
+
+def test_inactivated_units_are_held_while_the_others_run():
+    W = np.random.default_rng(0).normal(size=(5, 5)) / 2
+    layer = network(W, "tanh")
+    x = torch.randn(8, 2, 2, generator=seeded(), dtype=torch.float64)
+    found = inactivate(layer, x, [1, 3], begin=2, end=6)
+    U = layer.directions[0].weight_ih.detach().numpy()
+    h = np.zeros((2, 5))
+    for t in range(9):
+        if t:
+            h = np.tanh(x[t - 1].numpy() @ U.T + h @ W.T)
+        if 2 <= t < 6:
+            h[:, [1, 3]] = 0
+        np.testing.assert_allclose(found.changed[t], h, atol=1e-12)
+    always = inactivate(layer, x, [1, 3])
+    assert (always.changed[..., [1, 3]] == 0).all()
+    with pytest.raises(ValueError, match="expected units from 0 to 4"):
+        inactivate(layer, x, [5])
+
+
+@pytest.mark.parametrize("state", ["rate", "current"])
+def test_the_reduced_model_of_a_low_rank_network_is_the_network(state):
+    P = torch.randn(16, 16, generator=seeded(2), dtype=torch.float64) / 8
+    layer = RNN(
+        2,
+        16,
+        nonlinearity="tanh",
+        leak=0.5,
+        state=state,
+        constraint=lambda n: LowRank(n, rank=2, plus=P),
+        dtype=torch.float64,
+        generator=seeded(),
+    )
+    layer.directions[0].constraint.plus.copy_(P)
+    x = torch.randn(20, 3, 2, generator=seeded(3), dtype=torch.float64)
+    found = reduced_model(layer, x, 2, plus=P)
+    assert found.error < 1e-12
+    np.testing.assert_allclose(found.singular_values[2:], 0, atol=1e-12)
+    low = found.m @ found.n.T / 16
+    W = layer.recurrent_matrices()[0].detach()
+    np.testing.assert_allclose(low, W - P, atol=1e-12)
+    rates = layer(x)[0].detach().numpy()
+    states = found.states[1:]
+    np.testing.assert_allclose(np.tanh(states) if state == "current" else states, rates, atol=1e-9)
+    worse = reduced_model(layer, x, 1, plus=P)
+    assert worse.error > 1e-3
+
+
+class OwnNetwork(nn.Module):
+    """A module with a method `step`, and a forward of its own."""
+
+    input_size, hidden_size = 2, 3
+
+    def __init__(self):
+        super().__init__()
+        self.W = nn.Parameter(torch.randn(3, 3, generator=seeded()))
+
+    def step(self, x, h):
+        return torch.tanh(h @ self.W.T + x.sum(1, keepdim=True))
+
+    def forward(self, text):
+        raise NotImplementedError
+
+
+def test_a_module_with_a_step_is_taken_as_it_is():
+    module = OwnNetwork()
+    x = torch.randn(4, 2, 2, generator=seeded(1))
+    found = local_spectra(module, x)
+    h = torch.zeros(2, 3)
+    for x_t in x[:-1]:
+        h = module.step(x_t, h)
+    after = module.step(x[-1], h)
+    J = (1 - after[0] ** 2)[:, None] * module.W
+    np.testing.assert_allclose(found.jacobians[-1, 0], J.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: slow_points(network(line()[0]), initial_states=5),
+        lambda: line_attractor(slow_points(network(line()[0]), initial_states=9)),
+        lambda: local_spectra(network(line()[0]), torch.zeros(4, 2, 2)),
+        lambda: perturb(network(line()[0]), torch.zeros(4, 2, 2), np.ones(6)),
+        lambda: reduced_model(network(line()[0]), torch.ones(4, 2, 2), 2),
+        lambda: subspace_overlap(np.eye(3, 4), np.eye(3, 4)),
+        lambda: targeted_projection(planted()[0], {"motion": planted()[1]}),
+        lambda: condition_space(planted()[0], planted()[1]),
+    ],
+)
+def test_results_have_a_picture_and_a_table_of_equal_columns(make, tmp_path):
+    result = make()
+    assert all(path.stat().st_size for path in result.save(tmp_path / "result"))
+    assert len({len(np.asarray(column)) for column in result.table().values()}) == 1
+    assert all(isinstance(value, float) for value in result.headline().values())
