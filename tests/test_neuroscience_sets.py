@@ -62,6 +62,7 @@ def test_a_network_under_dales_law_learns_what_a_free_one_learns():
         )
         readout = nn.Linear(16, 1)
         nn.init.zeros_(readout.weight)
+        nn.init.zeros_(readout.bias)
         parameters = [*layer.parameters(), *readout.parameters()]
         optimiser = torch.optim.Adam(parameters, lr=0.01)
         for _ in range(150):
