@@ -14,7 +14,8 @@ BENCH_FLAGS ?=
 BIN := .venv/bin
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Warnings are errors in a checkout only; a user's compiler may warn.
+# Warnings are errors in a checkout only; a user's compiler may warn. An editable install compiles the
+# kernels for this processor alone, add -DEIGENRNN_ISAS=all for all instruction sets.
 export CMAKE_ARGS ?= -DEIGENRNN_WERROR=ON
 
 ifndef EIGENRNN_DATA
@@ -130,7 +131,7 @@ install = $(pip_install) --constraint constraints.txt
 	@touch $@
 
 .venv/.installed: .venv/.created pyproject.toml constraints.txt csrc/CMakeLists.txt $(wildcard csrc/*.cpp csrc/*.hpp)
-	@echo "installing eigenrnn and its dependencies into .venv"
+	@echo "installing eigenrnn and its dependencies into .venv, and compiling kernels (about a minute)"
 	@$(install) --upgrade pip $(BUILD_TOOLS)
 	@$(install) --no-build-isolation --editable ".[experiments]"
 	@touch $@

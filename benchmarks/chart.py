@@ -1,49 +1,70 @@
-"""Draws the bar chart of the README from the times that docs/speed.md gives.
+"""Draws the bar chart of the README and of docs/speed.md from measured times.
 
-``PYTHONPATH=docs/_ext python -m benchmarks.chart`` writes docs/pictures/speed-light.png and
-speed-dark.png.
+``PYTHONPATH=docs/_ext python -m benchmarks.chart`` reads ``benchmarks/measured/``, which these two
+commands write, and draws docs/pictures/speed-light.png and speed-dark.png::
+
+    eigenrnn bench --all --json benchmarks/measured/sequences.json
+    python -m benchmarks.streaming --cpu --json benchmarks/measured/steps.json
 """
 
+import json
 from pathlib import Path
+from statistics import median
 
 from matplotlib.figure import Figure
 
-__all__ = ["ONE_STEP_MICROSECONDS", "TRAINING_STEP_MILLISECONDS", "draw"]
+__all__ = ["draw", "streamed_step_us", "training_step_ms"]
 
-TRAINING_STEP_MILLISECONDS = {
-    "eigenrnn RNN": 43,
-    "torch.nn.RNN": 223,
-    "eigenrnn GRU": 145,
-    "torch.nn.GRU": 777,
-    "torch.nn.LSTM": 529,
+MEASURED = Path(__file__).parent / "measured"
+SEQUENCES = {
+    "RNN(modReLU), compiled": "eigenrnn RNN",
+    "torch.nn.RNN(tanh)": "torch.nn.RNN",
+    "JAX, jit of a lax.scan (tanh)": "JAX, tanh RNN",
+    "GRU, compiled": "eigenrnn GRU",
+    "torch.nn.GRU": "torch.nn.GRU",
+    "LSTM, compiled": "eigenrnn LSTM",
+    "torch.nn.LSTM": "torch.nn.LSTM",
 }
-"""Forward and backward pass at T = 784, B = 128, N = 170."""
+"""The names of the bars, by those of the measurement."""
 
-ONE_STEP_MICROSECONDS = {
-    "eigenrnn Stream, RNN": 4.2,
-    "onnxruntime, RNN": 7.1,
-    "torch.nn.RNN": 23.5,
-    "eigenrnn Stream, LSTM": 7.3,
-    "torch.nn.LSTM": 102.7,
+STEPS = {
+    "Stream, RNN": "eigenrnn RNN",
+    "onnxruntime, RNN": "onnxruntime RNN",
+    "torch.nn.RNN": "torch.nn.RNN",
+    "Stream, GRU": "eigenrnn GRU",
+    "torch.nn.GRU": "torch.nn.GRU",
+    "Stream, LSTM": "eigenrnn LSTM",
+    "torch.nn.LSTM": "torch.nn.LSTM",
 }
-"""One step of one sequence at N = 170."""
 
 _OURS = "#2a83c4"
 _OTHERS = "#b0b0b0"
 
 
+def training_step_ms() -> dict[str, float]:
+    """Return the times of the forward and backward pass at T = 784, B = 128, N = 170."""
+    timings = json.loads((MEASURED / "sequences.json").read_text())["timings"]["784,128,170"]
+    return {name: median(timings[key]["times_ms"]) for key, name in SEQUENCES.items()}
+
+
+def streamed_step_us() -> dict[str, float]:
+    """Return the times of one step of one sequence at N = 170."""
+    medians = json.loads((MEASURED / "steps.json").read_text())["170"]
+    return {name: medians[key] for key, name in STEPS.items()}
+
+
 def draw() -> Figure:
     """Draw both comparisons, ours in colour."""
-    figure = Figure(figsize=(8, 2.6), layout="constrained")
+    figure = Figure(figsize=(8, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for axes, times, title in (
-        (left, TRAINING_STEP_MILLISECONDS, "a training step (ms)"),
-        (right, ONE_STEP_MICROSECONDS, "one streamed step (microseconds)"),
+    for axes, times, title, digits in (
+        (left, training_step_ms(), "a training step (ms)", "%.0f"),
+        (right, streamed_step_us(), "one streamed step (microseconds)", "%.1f"),
     ):
         names = list(times)
         colours = [_OURS if name.startswith("eigenrnn") else _OTHERS for name in names]
         bars = axes.barh(names, list(times.values()), color=colours)
-        axes.bar_label(bars, padding=3)
+        axes.bar_label(bars, fmt=digits, padding=3)
         axes.invert_yaxis()  # the first one on top
         axes.set_title(title)
         axes.set_xticks([])

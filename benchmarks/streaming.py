@@ -1,14 +1,17 @@
 """Times one time step of one sequence: our layers beside torch's and onnxruntime's.
 
 Run with ``python -m benchmarks.streaming``; ``--cpu`` measures processor time, not that of other
-processes. onnxruntime takes part if it is installed: ``pip install onnx onnxruntime``.
+processes, and ``--json FILE`` writes the medians. onnxruntime takes part if it is installed:
+``pip install onnx onnxruntime``.
 """
 
 import argparse
+import json
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -154,11 +157,17 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=[64, 170, 512])
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--json", type=Path, help="also write the medians to this file")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    clock = time.process_time if options.cpu else time.perf_counter
+    medians: dict[str, dict[str, float]] = {}  # in microseconds, by N
     for N in options.sizes:
-        clock = time.process_time if options.cpu else time.perf_counter
-        Console().print(table(N, measure(N, options.rounds, clock)))
+        found = measure(N, options.rounds, clock)
+        medians[str(N)] = {name: 1e3 * timing.median_ms for name, timing in found.items()}
+        Console().print(table(N, found))
+    if options.json is not None:
+        options.json.write_text(json.dumps(medians, indent=2) + "\n")
 
 
 if __name__ == "__main__":

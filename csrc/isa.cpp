@@ -8,31 +8,52 @@ namespace eigenrnn {
   namespace isa {             \
   extern const Kernels KERNELS; \
   }
-#ifdef EIGENRNN_X86
+#ifdef EIGENRNN_HAS_AVX512
 EIGENRNN_DECLARE(avx512)
+#endif
+#ifdef EIGENRNN_HAS_AVX2
 EIGENRNN_DECLARE(avx2)
 #endif
-#ifdef EIGENRNN_ARM64
+#ifdef EIGENRNN_HAS_NEON
 EIGENRNN_DECLARE(neon)
 #endif
+#ifdef EIGENRNN_HAS_PORTABLE
 EIGENRNN_DECLARE(portable)
+#endif
 
 namespace {
 
+#if defined(EIGENRNN_HAS_AVX2) || defined(EIGENRNN_HAS_AVX512)
+bool has_avx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+#ifdef EIGENRNN_HAS_AVX512
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
 std::vector<const Kernels*> possible() {
   std::vector<const Kernels*> found;
-#ifdef EIGENRNN_X86
-  __builtin_cpu_init();
-  const bool fused = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  if (fused && wide) found.push_back(&avx512::KERNELS);
-  if (fused) found.push_back(&avx2::KERNELS);
+#ifdef EIGENRNN_HAS_AVX512
+  if (has_avx512()) found.push_back(&avx512::KERNELS);
 #endif
-#ifdef EIGENRNN_ARM64
+#ifdef EIGENRNN_HAS_AVX2
+  if (has_avx2()) found.push_back(&avx2::KERNELS);
+#endif
+#ifdef EIGENRNN_HAS_NEON
   found.push_back(&neon::KERNELS);
 #endif
+#ifdef EIGENRNN_HAS_PORTABLE
   found.push_back(&portable::KERNELS);
+#endif
+  if (found.empty())
+    throw std::runtime_error(
+        "the kernels were compiled for another processor than this one. Install eigenrnn again, "
+        "or for all processors with CMAKE_ARGS=-DEIGENRNN_ISAS=all");
   return found;
 }
 

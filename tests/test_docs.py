@@ -28,7 +28,10 @@ TUTORIALS = sorted(
     page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem != "index"
 )
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "csrc/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "csrc/README.md", "benchmarks/README.md")
+    ),
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page not in TUTORIALS),
 ]
 MODULES = [
@@ -425,11 +428,3 @@ def test_export_names_its_source(mapping, name):
     assert source or "Source:" in (inspect.getdoc(entry) or ""), (
         f"expected a Source: in the docstring of {name}"
     )
-
-
-def test_the_bars_of_the_readme_are_the_times_of_the_page():
-    from benchmarks.chart import ONE_STEP_MICROSECONDS, TRAINING_STEP_MILLISECONDS
-
-    page = (ROOT / "docs" / "speed.md").read_text()
-    times = [*TRAINING_STEP_MILLISECONDS.values(), *ONE_STEP_MICROSECONDS.values()]
-    assert [time for time in times if f"| {time} |" not in page] == []

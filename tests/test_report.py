@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -646,6 +647,14 @@ def test_file_that_is_not_a_report_is_not_replaced(runs, tmp_path):
     with pytest.raises(FileExistsError, match=r"p.html exists and is not a report"):
         write_report([runs], out)
     assert out.read_text() == "<html>mine</html>"
+
+
+def test_pipe_in_place_of_the_report_is_refused_and_not_opened(runs, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    out = tmp_path / "p.html"
+    out.symlink_to("pipe")
+    with pytest.raises(ValueError, match=r"p.html to be a file, got a pipe"):
+        write_report([runs / "lstm-0"], out)
 
 
 @pytest.mark.parametrize("place", ["nowhere/p.html", "."])

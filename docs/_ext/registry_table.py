@@ -18,8 +18,15 @@ class RegistryTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         mapping = getattr(registry, self.arguments[0])
-        rows = [(_link(name, entry), registry.summary(entry)) for name, entry in mapping.items()]
-        return _parse(self, _table(("name", "description"), rows))
+        rows: list[tuple[str, ...]] = []
+        for name, entry in mapping.items():
+            if isinstance(entry, type):
+                link = f":py:obj:`{entry.__name__} <{registry.class_path(entry)}>`"
+                rows.append((link, registry.summary(entry), f"``{name}``"))
+            else:
+                rows.append((f"``{name}``", registry.summary(entry)))
+        head = ("name", "description", "on the command line")
+        return _parse(self, _table(head[: len(rows[0])], rows))
 
 
 class RecipeTables(SphinxDirective):
@@ -55,12 +62,6 @@ def _departures(recipe: Recipe) -> list[str]:
     for departure, labels in labels_of.items():
         lines.append(f"* {departure}" + (f" ({', '.join(labels)})" if labels else ""))
     return lines
-
-
-def _link(name: str, entry: Any) -> str:
-    if isinstance(entry, type):
-        return f":py:obj:`{name} <{registry.class_path(entry)}>`"
-    return f"``{name}``"
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:

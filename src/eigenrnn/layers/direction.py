@@ -213,6 +213,12 @@ class AbstractDirection(nn.Module, ABC):
         if self.input_bias is not None:
             self.input_bias.copy_(bias_ih + bias_hh)
 
+    def torch_biases(self) -> tuple[Tensor, Tensor] | None:
+        """Return the biases in the layout of a torch layer's two, or None if there are none."""
+        if self.input_bias is None:
+            return None
+        return self.input_bias, torch.zeros_like(self.input_bias)
+
     def _parameter(self, name: str, size: int) -> Parameter | None:
         """Return a new vector, or None if it has no initialiser."""
         return Parameter(torch.empty(size)) if name in self.initializers else None

@@ -10,9 +10,10 @@ from torch import Generator, Tensor, nn
 from eigenrnn.constraints import Constraint
 from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
+from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import DirectionConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
-from eigenrnn.layers.stacked import check_same_options, copy_torch_weights
+from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.gru import BACKENDS
@@ -120,6 +121,13 @@ class GatedDirection(AbstractGatedDirection):
         self.input_bias.copy_(bias_ih[2 * N :])
         self.recurrent_bias.copy_(bias_hh[2 * N :])
 
+    def torch_biases(self) -> tuple[Tensor, Tensor] | None:
+        if self.gate_bias is None or self.input_bias is None or self.recurrent_bias is None:
+            return None
+        bias_ih = torch.cat([self.gate_bias, self.input_bias])
+        bias_hh = torch.cat([torch.zeros_like(self.gate_bias), self.recurrent_bias])
+        return bias_ih, bias_hh
+
     def _input_biases(self) -> Tensor | None:  # (3 N,)
         """Return the biases that are added to the input maps."""
         if self.gate_bias is None:
@@ -215,6 +223,7 @@ class GRU(Gated[GatedDirection]):
     """
 
     backends = BACKENDS
+    torch_kind = nn.GRU
 
     def __init__(
         self,
@@ -302,14 +311,32 @@ class GRU(Gated[GatedDirection]):
             TypeError: If `torch_rnn` is not a `torch.nn.GRU`.
         """
         check_same_options(self, torch_rnn, nn.GRU)
+        self._check_torch_form()
+        copy_torch_weights(self.all_directions(), torch_rnn)
+        return self
+
+    def to_torch(self) -> nn.GRU:
+        """Return a `torch.nn.GRU` with the evaluated weights of this layer.
+
+        Raises:
+            ValueError: If torch's layer cannot compute this one: another form of the GRU,
+                LayerNorm, zoneout, locked dropout or trained initial states.
+        """
+        self._check_torch_form()
+        return torch_weights.convert(self)
+
+    def _check_torch_form(self) -> None:
+        """Check that the options of the recurrence are those of torch.
+
+        Raises:
+            ValueError: If one is not.
+        """
         for name, expected in self._recurrence_defaults().items():
             if getattr(self, name) != expected:
                 raise ValueError(
                     f"expected a layer with {name}={expected!r}, as in torch.nn.GRU, "
                     f"got {getattr(self, name)!r}"
                 )
-        copy_torch_weights(self.all_directions(), torch_rnn)
-        return self
 
     def _features(self) -> list[str]:
         features = [*super()._features(), *form_features(self.reset_after, self.update_keeps)]

@@ -10,10 +10,11 @@ from torch.nn.utils.rnn import PackedSequence
 from eigenrnn.constraints import Constraint
 from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, zeros_
+from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import DirectionConfig
 from eigenrnn.layers.gated import AbstractGatedDirection, Gated, gate_constraints
 from eigenrnn.layers.sequences import Lengths
-from eigenrnn.layers.stacked import check_same_options, copy_torch_weights
+from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.layers.validation import check_pair
 from eigenrnn.ops import lstm
 from eigenrnn.ops.lstm import BACKENDS
@@ -144,6 +145,7 @@ class LSTM(Gated[LSTMDirection]):
     """
 
     backends = BACKENDS
+    torch_kind = nn.LSTM
     nonlinearity = "tanh"
 
     def __init__(
@@ -235,6 +237,15 @@ class LSTM(Gated[LSTMDirection]):
         check_same_options(self, torch_rnn, nn.LSTM, ("proj_size",))
         copy_torch_weights(self.all_directions(), torch_rnn)
         return self
+
+    def to_torch(self) -> nn.LSTM:
+        """Return a `torch.nn.LSTM` with the evaluated weights of this layer.
+
+        Raises:
+            ValueError: If torch's layer lacks an option of this one: locked dropout or trained
+                initial states.
+        """
+        return torch_weights.convert(self)
 
     def _initial_states(
         self, hx: Any, batch_size: int, unbatched: bool = False

@@ -10,8 +10,10 @@ from torch import Generator, Tensor, nn
 from eigenrnn.constraints import Constraint, ScaledCayley
 from eigenrnn.errors import check_flag
 from eigenrnn.init import Initializer, fan_uniform_, uniform_, zeros_
+from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig
-from eigenrnn.layers.stacked import Stacked, check_same_options, copy_torch_weights
+from eigenrnn.layers.stacked import Stacked
+from eigenrnn.layers.torch_weights import check_same_options, copy_torch_weights
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
@@ -229,6 +231,7 @@ class RNN(Stacked[Direction]):
     """
 
     backends = BACKENDS
+    torch_kind = nn.RNN
 
     def __init__(
         self,
@@ -299,6 +302,21 @@ class RNN(Stacked[Direction]):
         check_same_options(self, torch_rnn, nn.RNN, ("nonlinearity",))
         copy_torch_weights(self.all_directions(), torch_rnn)
         return self
+
+    def to_torch(self) -> nn.RNN:
+        """Return a `torch.nn.RNN` with the evaluated weights of this layer.
+
+        Raises:
+            ValueError: If torch's layer cannot compute this one: a nonlinearity other than tanh
+                and relu, complex states, LayerNorm, zoneout, locked dropout or trained initial
+                states.
+        """
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise ValueError(
+                "expected nonlinearity 'tanh' or 'relu', the only ones of torch.nn.RNN, got "
+                f"{self.nonlinearity!r}"
+            )
+        return torch_weights.convert(self, nonlinearity=self.nonlinearity)
 
     def _recurrence_defaults(self) -> dict[str, Any]:
         return {"nonlinearity": None, "bias": True}  # None: the repr always names the nonlinearity

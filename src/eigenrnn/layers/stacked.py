@@ -1,7 +1,6 @@
 """The base class of all layers: stacked layers, two directions and torch's weights."""
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
@@ -11,6 +10,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from eigenrnn.errors import check_flag, check_generator
+from eigenrnn.layers import torch_weights
 from eigenrnn.layers.direction import AbstractDirection, DirectionConfig, head_kwargs
 from eigenrnn.layers.regularisation import (
     NORM_ZONEOUT_DEFAULTS,
@@ -41,7 +41,7 @@ from eigenrnn.ops.dispatch import Backend, Call, exports_scan
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
 from eigenrnn.tracing import is_exporting
 
-__all__ = ["Stacked", "check_same_options", "copy_torch_weights"]
+__all__ = ["Stacked"]
 
 
 _D = TypeVar("_D", bound=AbstractDirection)
@@ -52,7 +52,9 @@ class Stacked(nn.Module, Generic[_D]):
 
     The attributes and methods of torch's recurrent layers have the same names here: `input_size`,
     `hidden_size`, `num_layers`, `bias`, `batch_first`, `dropout`, `bidirectional`, `proj_size`,
-    `flatten_parameters`, `reset_parameters`. The weights are in `all_directions()`.
+    `flatten_parameters`, `reset_parameters`. The weights are in `all_directions()`. `RNN`, `GRU`
+    and `LSTM` also give them under torch's names, such as `weight_hh_l0`, to be read only: W is
+    evaluated each time. `load_state_dict` of these three also takes the state of a torch layer.
 
     Args:
         make_direction: The class of the directions, or a function that constructs one.
@@ -81,6 +83,9 @@ class Stacked(nn.Module, Generic[_D]):
 
     proj_size = 0
     """Always 0: torch's layers can project their states, these cannot."""
+
+    torch_kind: ClassVar[type[nn.RNNBase] | None] = None
+    """The layer of torch with the same recurrence, if there is one."""
 
     def __init__(
         self,
@@ -128,6 +133,7 @@ class Stacked(nn.Module, Generic[_D]):
         self.locked_dropout = locked_dropout
         self.num_directions = 2 if bidirectional else 1
         self._snapshot = LatestSnapshot()
+        self.register_load_state_dict_pre_hook(torch_weights.translate)
         sizes = {"input_size": self.input_size, "hidden_size": self.hidden_size}
         config = replace(config, **sizes, zoneout=self.zoneout)
         directions = [make_direction(config) for _ in range(self.num_directions)]
@@ -152,6 +158,31 @@ class Stacked(nn.Module, Generic[_D]):
 
     def flatten_parameters(self) -> None:
         """Do nothing; in torch this moves the weights into one block of memory."""
+
+    @property
+    def all_weights(self) -> list[list[Tensor]]:
+        """The weights of each layer and direction, in torch's order and layout; read only.
+
+        Raises:
+            AttributeError: If torch has no layer with this recurrence.
+        """
+        names = torch_weights.names_by_direction(self)
+        return [[getattr(self, name) for name in each] for each in names]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            # after all other attributes, so that access to those takes no longer
+            if not torch_weights.is_torch_name(name):
+                raise
+        return torch_weights.read(self, name)
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        # torch.nn.utils.prune registers `weight_hh_l0_orig` in place of `weight_hh_l0`
+        if torch_weights.is_torch_name(name.removesuffix("_orig")):
+            raise ValueError(torch_weights.remedy(name.removesuffix("_orig")))
+        super().register_parameter(name, param)
 
     def forward(
         self,
@@ -396,62 +427,3 @@ class Stacked(nn.Module, Generic[_D]):
         if head is not None and not fused_head:
             x = head(x)
         return None if last_only else x, torch.stack(last)
-
-
-_SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional")
-
-
-def check_same_options(
-    layer: nn.Module, torch_rnn: nn.RNNBase, kind: type[nn.RNNBase], options: Sequence[str] = ()
-) -> None:
-    """Check that a torch layer computes the same function as ours.
-
-    Raises:
-        TypeError: If `torch_rnn` is not a `kind`.
-        ValueError: If sizes, layers, directions or one of the options differ, or if ours has
-            LayerNorm or zoneout, which torch's layers lack.
-    """
-    expected_kind = f"torch.nn.{kind.__name__}"
-    if not isinstance(torch_rnn, kind):
-        raise TypeError(f"expected a {expected_kind}, got a {type(torch_rnn).__name__}")
-    for name in (*_SHARED_OPTIONS, *options):
-        expected, got = getattr(layer, name), getattr(torch_rnn, name)
-        if expected != got:
-            raise ValueError(f"expected a {expected_kind} with {name}={expected!r}, got {got!r}")
-    for name in non_default_options(layer):
-        default = NORM_ZONEOUT_DEFAULTS[name]
-        raise ValueError(
-            f"expected a layer with {name}={default!r}, as in {expected_kind}, got "
-            f"{getattr(layer, name)!r}: load into a layer without it, and load the state_dict of "
-            "that layer into this one with strict=False"
-        )
-
-
-@torch.no_grad()
-def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: nn.RNNBase) -> None:
-    """Copy all weights of a torch layer; change nothing if one of them does not fit.
-
-    Raises:
-        ValueError: If only one of the two has biases.
-    """
-    has_bias = directions[0].input_bias is not None
-    if has_bias != torch_rnn.bias:
-        kind = next(
-            each.__name__ for each in (nn.RNN, nn.GRU, nn.LSTM) if isinstance(torch_rnn, each)
-        )
-        raise ValueError(f"expected a torch.nn.{kind} with bias={has_bias}, got {torch_rnn.bias}")
-    suffixes = ["", "_reverse"] if torch_rnn.bidirectional else [""]
-    names = [f"l{i}{suffix}" for i in range(torch_rnn.num_layers) for suffix in suffixes]
-    weights = torch_rnn.state_dict()
-    matrices = [weights[f"weight_hh_{name}"].split(torch_rnn.hidden_size) for name in names]
-    for direction, gate_matrices in zip(directions, matrices, strict=True):
-        # a dry run on a copy: `assign` rejects some matrices that `check` accepts
-        for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
-            copy.deepcopy(constraint).assign(matrix)
-    for direction, name, gate_matrices in zip(directions, names, matrices, strict=True):
-        direction.frozen = None
-        for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
-            constraint.assign(matrix)
-        direction.weight_ih.copy_(weights[f"weight_ih_{name}"])
-        if torch_rnn.bias:
-            direction.load_biases(weights[f"bias_ih_{name}"], weights[f"bias_hh_{name}"])

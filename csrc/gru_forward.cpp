@@ -1,0 +1,38 @@
+// The forward pass and the single steps of the gated recurrence.
+#include "gru.hpp"
+#include "recurrences.hpp"
+#include "steppers.hpp"
+
+namespace eigenrnn::EIGENRNN_ISA {
+
+template <class T>
+class GruStepper final : public Stepper {
+ public:
+  explicit GruStepper(const Gru& call)
+      : Stepper(3 * call.N * (call.N + call.M), call.N),
+        call_(call),
+        packed_(gru_pack<T>(call)),
+        c_(call_.c, 3 * call.N),
+        bias_(call_.bias, call.N),
+        recurrent_bias_(call_.recurrent_bias, call.N) {}
+  void run(const Step& step, int threads) const override {
+    gru_forward(one_step(call_, step), packed_.panels, threads);
+  }
+
+ private:
+  Gru call_;
+  GatePack<T, 3> packed_;
+  Copied<T> c_, bias_, recurrent_bias_;
+};
+
+template <class T>
+Stepper* gru_stepper(const Gru& call) {
+  return new GruStepper<T>(call);
+}
+
+template void gru_forward<float>(const Gru&, int);
+template void gru_forward<double>(const Gru&, int);
+template Stepper* gru_stepper<float>(const Gru&);
+template Stepper* gru_stepper<double>(const Gru&);
+
+}  // namespace eigenrnn::EIGENRNN_ISA

@@ -1,0 +1,237 @@
+"""The weights of `RNN`, `GRU` and `LSTM` under the names and in the layout of torch's layers."""
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from eigenrnn.layers.direction import AbstractDirection
+from eigenrnn.layers.regularisation import NORM_ZONEOUT_DEFAULTS, non_default_options
+
+if TYPE_CHECKING:
+    from eigenrnn.layers.stacked import Stacked
+
+__all__ = [
+    "check_same_options",
+    "convert",
+    "copy_torch_weights",
+    "is_torch_name",
+    "load_weights",
+    "names_by_direction",
+    "read",
+    "remedy",
+    "translate",
+]
+
+_NAME = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
+
+
+def is_torch_name(name: str) -> bool:
+    """Whether torch's recurrent layers have weights of such a name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def remedy(name: str) -> str:
+    """Return the message for code that wants to replace a weight by its name in torch."""
+    return (
+        f"expected {name} to be read only, because a constraint computes the recurrent matrix. "
+        "Prune or parametrise its raw parameter instead, such as 'raw' of "
+        "layer.directions[0].constraint, or choose another constraint: "
+        "layer.to_torch() returns a layer of torch, whose weights are parameters"
+    )
+
+
+def names_by_direction(layer: "Stacked[Any]") -> list[list[str]]:
+    """Return torch's names of the weights of each layer and direction, in torch's order.
+
+    Raises:
+        AttributeError: If torch has no layer with this recurrence.
+    """
+    if layer.torch_kind is None:
+        raise AttributeError(
+            f"{type(layer).__name__} has no weights of torch's names: torch has no such layer"
+        )
+    kinds = ["weight_ih", "weight_hh"]
+    if layer.all_directions()[0].torch_biases() is not None:
+        kinds += ["bias_ih", "bias_hh"]
+    return [[f"{kind}_{suffix}" for kind in kinds] for suffix in _suffixes(layer)]
+
+
+def _suffixes(layer: Any) -> list[str]:
+    """Return the ends of the names, such as `l0_reverse`, in torch's order."""
+    ends = ["", "_reverse"] if layer.bidirectional else [""]
+    return [f"l{i}{end}" for i in range(layer.num_layers) for end in ends]
+
+
+def read(layer: "Stacked[Any]", name: str) -> Tensor:
+    """Return a weight by its name in torch.
+
+    Raises:
+        AttributeError: If the layer has no weight of this name.
+    """
+    for direction, names in zip(layer.all_directions(), names_by_direction(layer), strict=True):
+        if name not in names:
+            continue
+        if name.startswith("weight_ih"):
+            return direction.weight_ih
+        if name.startswith("weight_hh"):
+            return torch.cat(direction.matrices())
+        bias_ih, bias_hh = cast("tuple[Tensor, Tensor]", direction.torch_biases())
+        return bias_ih if name.startswith("bias_ih") else bias_hh
+    known = ", ".join(name for names in names_by_direction(layer) for name in names)
+    raise AttributeError(f"{type(layer).__name__} has no {name!r}; it has {known}")
+
+
+def translate(
+    layer: "Stacked[Any]", state: dict[str, Any], prefix: str, *_arguments: object
+) -> None:
+    """Replace the weights of a torch layer in a state by those of ours, if it holds any.
+
+    `load_state_dict` calls it for each layer before it reads the state.
+
+    Raises:
+        ValueError: If names or shapes differ from those of a torch layer of this size.
+        NotInSetError: If a recurrent matrix is not in the set of its constraint.
+    """
+    found = {
+        name.removeprefix(prefix): value
+        for name, value in state.items()
+        if name.startswith(prefix) and is_torch_name(name.removeprefix(prefix))
+    }
+    if layer.torch_kind is None or not found:
+        return
+    expected = [name for names in names_by_direction(layer) for name in names]
+    shapes = {name: getattr(layer, name).shape for name in expected}
+    if found.keys() != shapes.keys():
+        raise ValueError(
+            f"expected the weights {', '.join(shapes)} of a torch.nn.{layer.torch_kind.__name__}, "
+            f"got {', '.join(found)}"
+        )
+    for name, shape in shapes.items():
+        if found[name].shape != shape:
+            got = tuple(found[name].shape)
+            raise ValueError(f"expected {name} of shape {tuple(shape)}, got {got}")
+    # into a copy: the layer itself changes only when torch loads the state
+    loaded = copy.deepcopy(layer)
+    load_weights(loaded.all_directions(), _suffixes(layer), found)
+    for name in found:
+        del state[prefix + name]
+    for name, value in loaded.state_dict().items():
+        # a torch layer has none of these, so torch reports them as missing
+        if not name.endswith((".h0", ".gain", ".shift")):
+            state[prefix + name] = value
+
+
+_SHARED_OPTIONS = ("input_size", "hidden_size", "num_layers", "bidirectional")
+
+
+def check_same_options(
+    layer: nn.Module, torch_rnn: nn.RNNBase, kind: type[nn.RNNBase], options: Sequence[str] = ()
+) -> None:
+    """Check that a torch layer computes the same function as ours.
+
+    Raises:
+        TypeError: If `torch_rnn` is not a `kind`.
+        ValueError: If sizes, layers, directions or one of the options differ, or if ours has
+            LayerNorm or zoneout, which torch's layers lack.
+    """
+    expected_kind = f"torch.nn.{kind.__name__}"
+    if not isinstance(torch_rnn, kind):
+        raise TypeError(f"expected a {expected_kind}, got a {type(torch_rnn).__name__}")
+    for name in (*_SHARED_OPTIONS, *options):
+        expected, got = getattr(layer, name), getattr(torch_rnn, name)
+        if expected != got:
+            raise ValueError(f"expected a {expected_kind} with {name}={expected!r}, got {got!r}")
+    for name in non_default_options(layer):
+        default = NORM_ZONEOUT_DEFAULTS[name]
+        raise ValueError(
+            f"expected a layer with {name}={default!r}, as in {expected_kind}, got "
+            f"{getattr(layer, name)!r}: load into a layer without it, and load the state_dict of "
+            "that layer into this one with strict=False"
+        )
+
+
+@torch.no_grad()
+def copy_torch_weights(directions: Sequence[AbstractDirection], torch_rnn: nn.RNNBase) -> None:
+    """Copy all weights of a torch layer; change nothing if one of them does not fit.
+
+    Raises:
+        ValueError: If only one of the two has biases.
+        NotInSetError: If a recurrent matrix is not in the set of its constraint.
+    """
+    has_bias = directions[0].input_bias is not None
+    if has_bias != torch_rnn.bias:
+        kind = next(
+            each.__name__ for each in (nn.RNN, nn.GRU, nn.LSTM) if isinstance(torch_rnn, each)
+        )
+        raise ValueError(f"expected a torch.nn.{kind} with bias={has_bias}, got {torch_rnn.bias}")
+    load_weights(directions, _suffixes(torch_rnn), torch_rnn.state_dict())
+
+
+@torch.no_grad()
+def load_weights(
+    directions: Sequence[AbstractDirection], suffixes: Sequence[str], weights: Mapping[str, Tensor]
+) -> None:
+    """Load weights by torch's names; change nothing if a matrix is not in its set.
+
+    Raises:
+        NotInSetError: If a recurrent matrix is not in the set of its constraint.
+    """
+    size = directions[0].hidden_size
+    matrices = [weights[f"weight_hh_{suffix}"].split(size) for suffix in suffixes]
+    for direction, gate_matrices in zip(directions, matrices, strict=True):
+        # a dry run on a copy: `assign` rejects some matrices that `check` accepts
+        for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
+            copy.deepcopy(constraint).assign(matrix)
+    for direction, suffix, gate_matrices in zip(directions, suffixes, matrices, strict=True):
+        direction.frozen = None
+        for constraint, matrix in zip(direction.constraints(), gate_matrices, strict=True):
+            constraint.assign(matrix)
+        direction.weight_ih.copy_(weights[f"weight_ih_{suffix}"])
+        if f"bias_ih_{suffix}" in weights:
+            direction.load_biases(weights[f"bias_ih_{suffix}"], weights[f"bias_hh_{suffix}"])
+
+
+@torch.no_grad()
+def convert(layer: "Stacked[Any]", **options: Any) -> Any:
+    """Return a torch layer with the evaluated weights of ours, in the same mode.
+
+    Args:
+        layer: An `RNN`, `GRU` or `LSTM` whose options torch's layer has.
+        options: Further arguments of the torch layer.
+    Raises:
+        ValueError: If the layer has an option that torch's layer lacks.
+    """
+    kind = layer.torch_kind
+    assert kind is not None  # only layers with one have `to_torch`  # noqa: S101
+    name = f"torch.nn.{kind.__name__}"
+    missing = [*non_default_options(layer)]
+    if layer.locked_dropout:
+        missing.append("locked_dropout")
+    first = layer.all_directions()[0]
+    if first.h0 is not None:
+        missing.append("trainable_h0")
+    if any(constraint.is_complex for constraint in first.constraints()):
+        missing.append("complex states")
+    if missing:
+        raise ValueError(f"expected a layer that {name} can compute, got {', '.join(missing)}")
+    has_bias = first.torch_biases() is not None
+    made = cast("type[Any]", kind)(
+        layer.input_size,
+        layer.hidden_size,
+        layer.num_layers,
+        bias=has_bias,
+        batch_first=layer.batch_first,
+        dropout=layer.dropout,
+        bidirectional=layer.bidirectional,
+        device=first.weight_ih.device,
+        dtype=first.weight_ih.dtype,
+        **options,
+    )
+    for names in names_by_direction(layer):
+        for weight in names:
+            getattr(made, weight).copy_(getattr(layer, weight))
+    return made.train(layer.training)

@@ -1,0 +1,145 @@
+"""Weights under torch's names, states of torch's layers, and conversion to them."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import prune
+
+from eigenrnn import GRU, LRU, LSTM, RNN, ScoRNN, SequenceModel
+from eigenrnn.constraints import ScaledCayley, Unconstrained
+from eigenrnn.errors import NotInSetError
+
+M, N = 3, 5
+OPTIONS = {"num_layers": 2, "bidirectional": True, "dtype": torch.float64}
+FREE = {"constraint": Unconstrained}
+PAIRS = {
+    "RNN, tanh": (RNN, nn.RNN, {"nonlinearity": "tanh"}, FREE),
+    "RNN, relu, no bias": (RNN, nn.RNN, {"nonlinearity": "relu", "bias": False}, FREE),
+    "GRU": (GRU, nn.GRU, {}, {}),
+    "LSTM, batch first": (LSTM, nn.LSTM, {"batch_first": True}, {}),
+}
+each_pair = pytest.mark.parametrize("name", PAIRS)
+
+
+def pair(name):
+    """A layer of ours and one of torch's, with weights of their own."""
+    ours, theirs, options, own = PAIRS[name]
+    return ours(M, N, **OPTIONS, **options, **own), theirs(M, N, **OPTIONS, **options)
+
+
+def sequences():
+    return torch.randn(4, 4, M, dtype=torch.float64)
+
+
+@each_pair
+def test_the_names_shapes_and_order_of_the_weights_are_those_of_torch(name):
+    ours, theirs = pair(name)
+    expected = {key: value.shape for key, value in theirs.state_dict().items()}
+    assert {key: getattr(ours, key).shape for key in expected} == expected
+    shapes = [[weight.shape for weight in weights] for weights in theirs.all_weights]
+    assert [[weight.shape for weight in weights] for weights in ours.all_weights] == shapes
+
+
+@each_pair
+def test_the_state_of_a_torch_layer_can_be_loaded(name):
+    ours, theirs = pair(name)
+    x = sequences()
+    assert ours.load_state_dict(theirs.state_dict()).missing_keys == []
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+@each_pair
+def test_a_torch_layer_computes_the_same_with_the_converted_weights(name):
+    ours, _ = pair(name)
+    x = sequences()
+    torch.testing.assert_close(ours.eval().to_torch()(x), ours(x))
+    assert not ours.to_torch().training
+
+
+def test_the_matrix_is_the_evaluated_one_and_differentiable():
+    layer = ScoRNN(M, N)
+    (gradient,) = torch.autograd.grad(layer.weight_hh_l0.sum(), layer.directions[0].constraint.raw)
+    assert gradient.abs().sum() > 0
+    torch.testing.assert_close(layer.weight_hh_l0 @ layer.weight_hh_l0.T, torch.eye(N))
+
+
+def test_the_state_of_a_model_with_a_torch_layer_can_be_loaded():
+    theirs = nn.ModuleDict({"layer": nn.GRU(M, N), "head": nn.Linear(N, 2)})
+    ours = SequenceModel(GRU(M, N), 2)
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(4, 2, M)
+    torch.testing.assert_close(ours(x), theirs["head"](theirs["layer"](x)[0]))
+
+
+def test_a_matrix_outside_the_set_changes_nothing():
+    ours = RNN(M, N, nonlinearity="tanh", constraint=ScaledCayley)
+    before = copy.deepcopy(ours.state_dict())
+    with pytest.raises(NotInSetError):
+        ours.load_state_dict(nn.RNN(M, N).state_dict())
+    torch.testing.assert_close(ours.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "message"),
+    [
+        (nn.RNN(M, N, num_layers=2), "expected the weights weight_ih_l0, .* got .*weight_ih_l1"),
+        (nn.RNN(M, N, bias=False), "expected the weights weight_ih_l0, weight_hh_l0, bias_ih_l0"),
+        (nn.RNN(M, N + 1), r"expected weight_ih_l0 of shape \(5, 3\), got \(6, 3\)"),
+    ],
+    ids=["layers", "bias", "size"],
+)
+def test_a_state_of_another_layer_is_refused(theirs, message):
+    with pytest.raises(ValueError, match=message):
+        RNN(M, N, nonlinearity="tanh", **FREE).load_state_dict(theirs.state_dict())
+
+
+def test_what_torch_lacks_is_reported_as_missing():
+    ours = RNN(M, N, nonlinearity="tanh", layer_norm=True, trainable_h0=True, **FREE)
+    loaded = ours.load_state_dict(nn.RNN(M, N).state_dict(), strict=False)
+    assert [name.rsplit(".", 1)[1] for name in loaded.missing_keys] == ["h0", "gain", "shift"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (ScoRNN(M, N), "expected nonlinearity 'tanh' or 'relu'.* got 'modrelu'"),
+        (RNN(M, N, nonlinearity="tanh", zoneout=0.1), "torch.nn.RNN can compute, got zoneout"),
+        (GRU(M, N, reset_after=False), "expected a layer with reset_after=True"),
+        (LSTM(M, N, trainable_h0=True), "torch.nn.LSTM can compute, got trainable_h0"),
+    ],
+    ids=["modrelu", "zoneout", "form", "h0"],
+)
+def test_a_layer_that_torch_lacks_is_not_converted(layer, message):
+    with pytest.raises(ValueError, match=message):
+        layer.to_torch()
+
+
+@pytest.mark.parametrize("name", ["weight_hh_l1", "bias_ih_l0", "weight_hh_l0_reverse"])
+def test_a_weight_that_is_not_there_is_named(name):
+    layer = ScoRNN(M, N)
+    assert not hasattr(layer, name)
+    with pytest.raises(AttributeError, match=f"ScoRNN has no '{name}'; it has weight_ih_l0"):
+        getattr(layer, name)
+
+
+def test_a_layer_without_a_twin_in_torch_has_no_such_names():
+    with pytest.raises(AttributeError, match="LRU has no weights of torch's names"):
+        getattr(LRU(M, N), "weight_hh_l0")  # noqa: B009
+
+
+@pytest.mark.parametrize("name", ["weight_ih_l0", "weight_hh_l0"])
+def test_pruning_by_the_name_of_torch_names_the_raw_parameter(name):
+    layer = ScoRNN(M, N)
+    expected = set(layer.state_dict())
+    with pytest.raises(ValueError, match=f"expected {name} to be read only.*'raw' of"):
+        prune.l1_unstructured(layer, name, 0.5)
+    assert set(layer.state_dict()) == expected
+
+
+def test_a_layer_is_pickled_and_copied_with_its_names():
+    layer = GRU(M, N)
+    for other in (pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
+        torch.testing.assert_close(other.weight_hh_l0, layer.weight_hh_l0)
