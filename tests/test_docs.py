@@ -340,9 +340,12 @@ def test_commands_are_in_console_blocks(page):
     assert [block.line for block in blocks(page) if block.language in others] == []
 
 
-def test_the_catalogue_names_every_recipe():
+def test_the_catalogue_names_every_constraint_layer_task_and_recipe():
     text = (ROOT / "docs" / "catalogue.md").read_text()
-    assert [name for name in registry.RECIPES if f"`{name}`" not in text] == []
+    classes = [*registry.CONSTRAINTS.values(), *registry.LAYERS.values()]
+    names = [*(kind.__name__ for kind in classes), *registry.TASKS, *registry.RECIPES]
+    # such as `layers.TorchLSTM`
+    assert [name for name in names if not re.search(rf"`(layers\.)?{name}`", text)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -12,6 +12,7 @@ from eigenrnn.linalg import tol
 from eigenrnn.nonlinearities import NONLINEARITIES as FUNCTIONS
 from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands, loop
+from eigenrnn.ops.elman import elman as public_elman
 from eigenrnn.ops.elman.backward import bias_gradient
 from eigenrnn.ops.elman.loop import elman_loop
 from kernel_testing import (
@@ -196,6 +197,25 @@ def test_steps_at_which_no_sequence_runs_give_zeros(sizes, reverse):
     got = values_and_gradients(tensors, **options)
     expected = values_and_gradients(tensors, backend="reference", **options)
     assert_near(got, expected, torch.float64, 8)
+
+
+@each_raggedness
+@each_direction
+@each_backend
+def test_the_last_states_are_those_at_the_end_of_each_sequence(backend, reverse, ragged):
+    T, B, N = 5, 3, 4
+    tensors = operands(T, B, N)
+    options = options_of("tanh", T, B, reverse=reverse, ragged=ragged)
+    sizes = options["batch_sizes"] or [B] * T
+    lengths = [sum(size > k for size in sizes) for k in range(B)]
+    h, last = public_elman(*tensors, backend=backend, **options)
+    ends = torch.stack([h[0 if reverse else n - 1, k] for k, n in enumerate(lengths)])
+    assert torch.equal(last, ends)
+    got, expected = (
+        torch.autograd.grad(each, tensors, weights_like(each), retain_graph=True)
+        for each in (last, ends)
+    )
+    assert_near(got, expected, torch.float64, T * N)
 
 
 @each_backend

@@ -194,6 +194,25 @@ def test_steps_at_which_no_sequence_runs_give_zeros(form, sizes, reverse):
     assert_near(got, expected, torch.float64, 8)
 
 
+@each_raggedness
+@each_direction
+@each_backend
+def test_the_last_states_are_those_at_the_end_of_each_sequence(backend, reverse, ragged):
+    T, B, N = 5, 3, 4
+    tensors = operands(T, B, N)
+    options = options_of("torch", "tanh", T, B, reverse=reverse, ragged=ragged)
+    sizes = options["batch_sizes"] or [B] * T
+    lengths = [sum(size > k for size in sizes) for k in range(B)]
+    h, last = public_gru(*tensors, backend=backend, **options)
+    ends = torch.stack([h[0 if reverse else n - 1, k] for k, n in enumerate(lengths)])
+    assert torch.equal(last, ends)
+    got, expected = (
+        torch.autograd.grad(each, leaves_of(tensors), weights_like(each), retain_graph=True)
+        for each in (last, ends)
+    )
+    assert_near(got, expected, torch.float64, T * N)
+
+
 @each_form
 @each_backend
 def test_states_past_the_end_of_a_sequence_are_zero_for_any_input_there(backend, form):
