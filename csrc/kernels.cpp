@@ -8,22 +8,42 @@ namespace eigenrnn::EIGENRNN_ISA {
 #define EIGENRNN_TEXT_OF(name) #name
 #define EIGENRNN_TEXT(name) EIGENRNN_TEXT_OF(name)
 
+// By name, because several functions have the same type. constexpr: on a processor without this
+// instruction set nothing of this file may run when the module is loaded.
+static constexpr Kernels table() {
+  Kernels table{};
+  table.isa = EIGENRNN_TEXT(EIGENRNN_ISA);
+  table.vector_bytes = EIGENRNN_VECTOR_BYTES;
+  table.elman_forward_float = elman_forward<float>;
+  table.elman_forward_double = elman_forward<double>;
+  table.elman_backward_float = elman_backward<float>;
+  table.elman_backward_double = elman_backward<double>;
+  table.gru_forward_float = gru_forward<float>;
+  table.gru_forward_double = gru_forward<double>;
+  table.gru_backward_float = gru_backward<float>;
+  table.gru_backward_double = gru_backward<double>;
+  table.lstm_forward_float = lstm_forward<float>;
+  table.lstm_forward_double = lstm_forward<double>;
+  table.lstm_backward_float = lstm_backward<float>;
+  table.lstm_backward_double = lstm_backward<double>;
+  table.elman_stepper_float = elman_stepper<float>;
+  table.elman_stepper_double = elman_stepper<double>;
+  table.gru_stepper_float = gru_stepper<float>;
+  table.gru_stepper_double = gru_stepper<double>;
+  table.lstm_stepper_float = lstm_stepper<float>;
+  table.lstm_stepper_double = lstm_stepper<double>;
+  table.head_stepper_float = head_stepper<float>;
+  table.head_stepper_double = head_stepper<double>;
+  table.linear_forward_float = linear_forward<float>;
+  table.linear_forward_double = linear_forward<double>;
+  table.linear_backward_float = linear_backward<float>;
+  table.linear_backward_double = linear_backward<double>;
+  table.evaluate_float = evaluate<float>;
+  table.evaluate_double = evaluate<double>;
+  return table;
+}
+
 extern const Kernels KERNELS;
-const Kernels KERNELS = {
-    EIGENRNN_TEXT(EIGENRNN_ISA), EIGENRNN_VECTOR_BYTES,
-    elman_forward<float>, elman_forward<double>,
-    elman_backward<float>, elman_backward<double>,
-    gru_forward<float>, gru_forward<double>,
-    gru_backward<float>, gru_backward<double>,
-    lstm_forward<float>, lstm_forward<double>,
-    lstm_backward<float>, lstm_backward<double>,
-    elman_stepper<float>, elman_stepper<double>,
-    gru_stepper<float>, gru_stepper<double>,
-    lstm_stepper<float>, lstm_stepper<double>,
-    linear_stepper<float>, linear_stepper<double>,
-    linear_forward<float>, linear_forward<double>,
-    linear_backward<float>, linear_backward<double>,
-    evaluate<float>, evaluate<double>,
-};
+constexpr Kernels KERNELS = table();
 
 }  // namespace eigenrnn::EIGENRNN_ISA

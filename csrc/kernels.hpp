@@ -26,8 +26,8 @@ struct Kernels {
   Stepper* (*gru_stepper_double)(const Gru&);
   Stepper* (*lstm_stepper_float)(const Lstm&);
   Stepper* (*lstm_stepper_double)(const Lstm&);
-  Stepper* (*linear_stepper_float)(const Elman&);
-  Stepper* (*linear_stepper_double)(const Elman&);
+  Stepper* (*head_stepper_float)(const Elman&);
+  Stepper* (*head_stepper_double)(const Elman&);
   void (*linear_forward_float)(const Linear&, int threads);
   void (*linear_forward_double)(const Linear&, int threads);
   void (*linear_backward_float)(const Linear&, const LinearBack&, int threads);

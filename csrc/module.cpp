@@ -315,7 +315,7 @@ NB_MODULE(_cpu, m) {
   define_stepper(m, "elman_stepper", kernels.elman_stepper_float, kernels.elman_stepper_double);
   define_stepper(m, "gru_stepper", kernels.gru_stepper_float, kernels.gru_stepper_double);
   define_stepper(m, "lstm_stepper", kernels.lstm_stepper_float, kernels.lstm_stepper_double);
-  define_stepper(m, "linear_stepper", kernels.linear_stepper_float, kernels.linear_stepper_double);
+  define_stepper(m, "head_stepper", kernels.head_stepper_float, kernels.head_stepper_double);
   nb::class_<StepperStack>(m, "StepperStack")
       .def(nb::init<std::vector<std::shared_ptr<Stepper>>, std::shared_ptr<Stepper>, bool,
                     std::vector<StepperStack::Note>, std::vector<nb::dict>>(),

@@ -1,4 +1,4 @@
-// The single steps of a linear map.
+// The single steps of a linear head.
 #include "readout.hpp"
 #include "recurrences.hpp"
 #include "steppers.hpp"
@@ -7,9 +7,9 @@ namespace eigenrnn::EIGENRNN_ISA {
 
 // y = x V^T [+ d], with the weights of an Elman recurrence's outputs.
 template <class T>
-class LinearStepper final : public Stepper {
+class HeadStepper final : public Stepper {
  public:
-  explicit LinearStepper(const Elman& call)
+  explicit HeadStepper(const Elman& call)
       : Stepper(call.K * call.N, call.K),
         call_(call),
         packed_(Packed<T>::size(call.N, call.K)),
@@ -33,11 +33,11 @@ class LinearStepper final : public Stepper {
 };
 
 template <class T>
-Stepper* linear_stepper(const Elman& call) {
-  return new LinearStepper<T>(call);
+Stepper* head_stepper(const Elman& call) {
+  return new HeadStepper<T>(call);
 }
 
-template Stepper* linear_stepper<float>(const Elman&);
-template Stepper* linear_stepper<double>(const Elman&);
+template Stepper* head_stepper<float>(const Elman&);
+template Stepper* head_stepper<double>(const Elman&);
 
 }  // namespace eigenrnn::EIGENRNN_ISA

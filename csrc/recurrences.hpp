@@ -28,7 +28,7 @@ Stepper* gru_stepper(const Gru& call);
 template <class T>
 Stepper* lstm_stepper(const Lstm& call);
 template <class T>
-Stepper* linear_stepper(const Elman& call);
+Stepper* head_stepper(const Elman& call);
 template <class T>
 void evaluate(Function function, const T* from, T* to, std::ptrdiff_t count);
 

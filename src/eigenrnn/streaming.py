@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.free_memory import check_memory
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.layers.stepping import Snapshot, addresses, can_read, take_snapshot
+from eigenrnn.layers.stepping import Places, Snapshot, can_read, take_snapshot
 from eigenrnn.layers.validation import check_h0, check_pair, check_step
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops.compiled import address
@@ -108,13 +108,13 @@ class Stream:
             return self._ordinary_step(x_t)
         y = x_t.new_empty(self._output_shape)
         B, M, threads = self._sizes
-        h, cell, next_h, next_cell = self._places
         step = snapshot.stack.step
-        if not step(B, address(x_t), M, h, cell, next_h, next_cell, y.data_ptr(), threads):
+        if not step(B, address(x_t), M, *self._places, y.data_ptr(), threads):
             self._snapshot = None  # a weight has changed
             return self._ordinary_step(x_t)
+        # the states before this step get those after the next one
         self._states, self._spare = self._spare, self._states
-        self._places = next_h, next_cell, h, cell
+        self._places, self._spare_places = self._spare_places, self._places
         return y
 
     @property
@@ -151,13 +151,18 @@ class Stream:
         spare = [torch.empty_like(each) for each in kept]
         # Nothing may change before everything that can raise has run: the kernels would else write
         # to the addresses of the states that are gone.
-        places = addresses(kept, spare) if self._can_read(kept) else None
+        places: Places | None = None
+        spare_places: Places | None = None
+        if self._can_read(kept):
+            places = Places.of(kept, spare)
+            spare_places = Places.of(spare, kept)
         self._states = kept
         self._spare = spare
-        if places is None:
+        if places is None or spare_places is None:
             self._snapshot = None
         else:
             self._places = places
+            self._spare_places = spare_places
 
     def _can_read(self, states: Sequence[Tensor]) -> bool:
         """Whether the kernels can read the states, and autograd does not need them."""

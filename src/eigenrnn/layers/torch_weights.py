@@ -3,16 +3,13 @@
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.regularisation import NORM_ZONEOUT_DEFAULTS, non_default_options
-
-if TYPE_CHECKING:
-    from eigenrnn.layers.stacked import Stacked
 
 __all__ = [
     "check_same_options",
@@ -45,7 +42,7 @@ def remedy(name: str) -> str:
     )
 
 
-def names_by_direction(layer: "Stacked[Any]") -> list[list[str]]:
+def names_by_direction(layer: Any) -> list[list[str]]:
     """Return torch's names of the weights of each layer and direction, in torch's order.
 
     Raises:
@@ -67,7 +64,7 @@ def _suffixes(layer: Any) -> list[str]:
     return [f"l{i}{end}" for i in range(layer.num_layers) for end in ends]
 
 
-def read(layer: "Stacked[Any]", name: str) -> Tensor:
+def read(layer: Any, name: str) -> Tensor:
     """Return a weight by its name in torch.
 
     Raises:
@@ -86,9 +83,7 @@ def read(layer: "Stacked[Any]", name: str) -> Tensor:
     raise AttributeError(f"{type(layer).__name__} has no {name!r}; it has {known}")
 
 
-def translate(
-    layer: "Stacked[Any]", state: dict[str, Any], prefix: str, *_arguments: object
-) -> None:
+def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: object) -> None:
     """Replace the weights of a torch layer in a state by those of ours, if it holds any.
 
     `load_state_dict` calls it for each layer before it reads the state.
@@ -197,7 +192,7 @@ def load_weights(
 
 
 @torch.no_grad()
-def convert(layer: "Stacked[Any]", **options: Any) -> Any:
+def convert(layer: Any, **options: Any) -> Any:
     """Return a torch layer with the evaluated weights of ours, in the same mode.
 
     Args:

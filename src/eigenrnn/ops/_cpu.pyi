@@ -1,117 +1,33 @@
-"""The compiled kernels of csrc/."""
+"""The compiled kernels of csrc/. A number is `float32` or `float64`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-_Pointer = tuple[int, int, int]  # address, stride of the first axis, of the second; in elements
+Arguments = Mapping[str, Any]
+"""Members of a struct of csrc/arguments.hpp by name; a tensor is an address and two strides."""
 
 isa: str
 isas: list[str]
 vector_bytes: int
+members: dict[str, list[str]]
 
 def prefer_large_pages(data: int, bytes: int) -> None: ...
-def evaluate(  # tanh, logistic or elu
-    name: str, number: str, source: int, target: int, count: int
-) -> None: ...
-def elman_forward(
-    number: str,  # float32 or float64
-    threads: int,
-    shape: tuple[int, int, int, int],
-    outputs: tuple[int, int],
-    sizes: Sequence[int] | None,
-    reverse: bool,
-    activation: int,
-    slope: float,
-    rate: float,
-    views: Sequence[_Pointer],
-) -> None: ...
-def elman_backward(
-    number: str,  # float32 or float64
-    threads: int,
-    shape: tuple[int, int, int, int],
-    outputs: tuple[int, int],
-    sizes: Sequence[int] | None,
-    reverse: bool,
-    activation: int,
-    slope: float,
-    rate: float,
-    views: Sequence[_Pointer],
-    gradients: Sequence[_Pointer],
-) -> None: ...
-def gru_forward(
-    number: str,  # float32 or float64
-    threads: int,
-    shape: tuple[int, int, int, int],
-    sizes: Sequence[int] | None,
-    reverse: bool,
-    activation: int,
-    slope: float,
-    reset_after: bool,
-    update_keeps: bool,
-    rate: float,
-    views: Sequence[_Pointer],
-) -> None: ...
-def gru_backward(
-    number: str,  # float32 or float64
-    threads: int,
-    shape: tuple[int, int, int, int],
-    sizes: Sequence[int] | None,
-    reverse: bool,
-    activation: int,
-    slope: float,
-    reset_after: bool,
-    update_keeps: bool,
-    rate: float,
-    views: Sequence[_Pointer],
-    gradients: Sequence[_Pointer],
-) -> None: ...
-def lstm_forward(
-    number: str,  # float32 or float64
-    threads: int,
-    shape: tuple[int, int, int, int],
-    sizes: Sequence[int] | None,
-    reverse: bool,
-    views: Sequence[_Pointer],
-) -> None: ...
-def lstm_backward(
-    number: str,  # float32 or float64
-    threads: int,
-    shape: tuple[int, int, int, int],
-    sizes: Sequence[int] | None,
-    reverse: bool,
-    views: Sequence[_Pointer],
-    gradients: Sequence[_Pointer],
-) -> None: ...
+def evaluate(name: str, number: str, source: int, target: int, count: int) -> None: ...
+def elman_forward(number: str, threads: int, call: Arguments) -> None: ...
+def elman_backward(number: str, threads: int, call: Arguments, gradients: Arguments) -> None: ...
+def gru_forward(number: str, threads: int, call: Arguments) -> None: ...
+def gru_backward(number: str, threads: int, call: Arguments, gradients: Arguments) -> None: ...
+def lstm_forward(number: str, threads: int, call: Arguments) -> None: ...
+def lstm_backward(number: str, threads: int, call: Arguments, gradients: Arguments) -> None: ...
+def linear_forward(number: str, threads: int, call: Arguments) -> None: ...
+def linear_backward(number: str, threads: int, call: Arguments, gradients: Arguments) -> None: ...
 
 class Stepper: ...
 
-def elman_stepper(
-    number: str,
-    shape: tuple[int, int, int, int],
-    activation: int,
-    slope: float,
-    views: Sequence[_Pointer],  # U, c, W, bias
-) -> Stepper: ...
-def gru_stepper(
-    number: str,
-    shape: tuple[int, int, int, int],
-    activation: int,
-    slope: float,
-    reset_after: bool,
-    update_keeps: bool,
-    views: Sequence[_Pointer],  # U, c, W, bias, recurrent bias
-) -> Stepper: ...
-def lstm_stepper(
-    number: str,
-    shape: tuple[int, int, int, int],
-    views: Sequence[_Pointer],  # U, c, W
-) -> Stepper: ...
-def linear_stepper(
-    number: str,
-    inputs: int,
-    outputs: int,
-    views: Sequence[_Pointer],  # V, d
-) -> Stepper: ...
+def elman_stepper(number: str, call: Arguments) -> Stepper: ...
+def gru_stepper(number: str, call: Arguments) -> Stepper: ...
+def lstm_stepper(number: str, call: Arguments) -> Stepper: ...
+def head_stepper(number: str, call: Arguments) -> Stepper: ...
 
 class StepperStack:
     def __init__(
@@ -137,25 +53,3 @@ class StepperStack:
         y: int,
         threads: int,
     ) -> bool: ...
-
-def linear_forward(
-    number: str,  # float32 or float64
-    threads: int,
-    shape: tuple[int, int, int],
-    sizes: Sequence[int] | None,
-    reverse: bool,
-    paired: bool,
-    gated: bool,
-    views: Sequence[_Pointer],
-) -> None: ...
-def linear_backward(
-    number: str,  # float32 or float64
-    threads: int,
-    shape: tuple[int, int, int],
-    sizes: Sequence[int] | None,
-    reverse: bool,
-    paired: bool,
-    gated: bool,
-    views: Sequence[_Pointer],
-    gradients: Sequence[_Pointer],
-) -> None: ...

@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     kernels: Any = None
     _unavailable_reason = (
-        "the compiled kernels were not built: there was no GCC or Clang when eigenrnn was "
+        "the compiled kernels were not built: there was no GCC when eigenrnn was "
         "installed, or the build failed (pip install --verbose shows the compiler's output)"
         if isinstance(error, ModuleNotFoundError)
         else str(error)
@@ -39,10 +39,10 @@ __all__ = [
     "compiled_operator",
     "empty_like_steps",
     "empty_states",
+    "head_stepper",
     "kernel_arguments",
     "kernel_options",
     "kernels",
-    "linear_stepper",
     "number_type",
     "rows",
     "saved_buffer",
@@ -378,11 +378,11 @@ def saved_buffer(
     return empty_buffer(W, T, B, vectors * lanes)
 
 
-def linear_stepper(
+def head_stepper(
     V: Tensor,  # (K, N)
     d: Tensor | None,  # (K,)
 ) -> Any:
     """Return the linear map of a head with packed weights, the last part of a `StepperStack`."""
     weights = {"V": V, "d": rows(d)}
     call = {"K": V.shape[0], "N": V.shape[1]} | views(weights)
-    return kernels.linear_stepper(number_type(*weights.values()), call)
+    return kernels.head_stepper(number_type(*weights.values()), call)

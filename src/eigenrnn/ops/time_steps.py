@@ -133,8 +133,12 @@ def previous_rows(
 
     Each part comes with its rows of the step, or None for all.
     """
-    if sizes[-1] == len(first):
-        return [[(v, None)] for v in ([*steps[1:], first] if reverse else [first, *steps[:-1]])]
+    if sizes[-1] == len(first):  # all sequences run at all steps
+        if reverse:
+            before = [*steps[1:], first]
+        else:
+            before = [first, *steps[:-1]]
+        return [[(state, None)] for state in before]
 
     def parts(t: int) -> list[tuple[Tensor, slice | None]]:
         n, last = sizes[t], t + 1 if reverse else t - 1

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 
-import torch
 from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
@@ -10,7 +9,7 @@ from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.time_steps import first_steps, outer, weight_gradient, without_padding
 
-__all__ = ["bias_gradient", "operand_gradients", "state_gradients"]
+__all__ = ["bias_gradient", "operand_gradients"]
 
 
 def operand_gradients(
@@ -37,18 +36,6 @@ def operand_gradients(
     if "c" in needed:
         gradients["c"] = delta.sum((0, 1))
     return gradients
-
-
-def state_gradients(
-    g: Tensor,  # (T, B, N)
-    delta: Tensor,  # (T, B, N)
-    W: Tensor,  # (N, N)
-    reverse: bool,
-) -> Tensor:  # (T, B, N)
-    """Return the gradients of all states from those of the pre-activations; padding is zero."""
-    later = delta @ W.conj_physical()
-    zero = torch.zeros_like(later[:1])
-    return g + torch.cat([zero, later[:-1]] if reverse else [later[1:], zero])
 
 
 def bias_gradient(
