@@ -55,7 +55,8 @@ def _machine_free() -> int | None:
 
 
 def _container_free() -> int | None:
-    limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
+    limit = _CGROUP / "memory.max"
+    used = _CGROUP / "memory.current"
     if not limit.exists() or limit.read_text().strip() == "max":
         return None
     return max(int(limit.read_text()) - int(used.read_text()), 1)

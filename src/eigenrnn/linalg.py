@@ -133,7 +133,8 @@ def planar_rotation(
     """
     n = 2 * len(gamma)
     i = torch.arange(0, n, 2, device=gamma.device)  # first row of each block
-    c, s = gamma * torch.cos(theta), gamma * torch.sin(theta)
+    c = gamma * torch.cos(theta)
+    s = gamma * torch.sin(theta)
     indices = torch.cat([i * n + i, i * n + i + 1, (i + 1) * n + i, (i + 1) * n + i + 1])
     return c.new_zeros(n * n).index_put((indices,), torch.cat([c, -s, s, c])).view(n, n)
 
@@ -159,7 +160,8 @@ def cayley(
 def _cayley(A: Tensor) -> Tensor:
     n = A.shape[-1]
     I = torch.eye(n, dtype=A.dtype, device=A.device)
-    X, Y = I + A, I - A
+    X = I + A
+    Y = I - A
     if under_transform():  # torch differentiates the forward derivative of solve wrongly
         return _corrected(torch.linalg.inv(X) @ Y)
     if is_traced():
@@ -193,8 +195,10 @@ def _inverse(
     if n < _LEAST_DIVIDED:
         return torch.linalg.inv_ex(X).inverse
     half = n // 2
-    first, right = X[:half, :half], X[:half, half:]
-    below, last = X[half:, :half], X[half:, half:]
+    first = X[:half, :half]
+    right = X[:half, half:]
+    below = X[half:, :half]
+    last = X[half:, half:]
     P = _inverse(first)
     left = below @ P
     Q = _inverse(torch.addmm(last, left, right, alpha=-1))  # of the Schur complement
@@ -217,7 +221,8 @@ def _cayley_of_large(A: Tensor) -> Tensor:
     if A.is_complex():
         return (V * torch.exp(-2j * torch.arctan(theta))) @ V.mH
     # Real A has conjugate pairs of eigenvalues. W rotates the plane of each pair by its angle.
-    n, pairs = len(A), len(A) // 2
+    n = len(A)
+    pairs = len(A) // 2
     planes = torch.view_as_real(V[:, n - pairs :]).reshape(n, 2 * pairs)
     Q, R = torch.linalg.qr(planes, mode="complete")
     Q[:, : 2 * pairs] *= torch.where(R.diagonal() < 0, -1.0, 1.0)
@@ -345,7 +350,8 @@ def exp_skew(
             power = torch.where(k < squarings, power @ power, power)
             power = _corrected(power) if (k + 1) % _SQUARINGS_PER_CORRECTION == 0 else power
         return torch.where(squarings <= _MOST_TRACED_SQUARINGS, _corrected(power), torch.nan)
-    norm, s = float(bound * scale), float(squarings)
+    norm = float(bound * scale)
+    s = float(squarings)
     series = next((each for each in _SERIES[A.dtype] if norm <= each.max_norm), longest)
     power = _short_exp(*powers, series)
     # no squaring helps a matrix that is not finite
@@ -557,6 +563,8 @@ def real_matrix_of_complex(
     Each entry :math:`a + b\,i` becomes the block :math:`\begin{pmatrix} a & -b \\ b & a
     \end{pmatrix}`.
     """
-    a, b = W.real, W.imag
-    upper, lower = torch.stack([a, -b], dim=-1), torch.stack([b, a], dim=-1)  # (N, M, 2)
+    a = W.real
+    b = W.imag
+    upper = torch.stack([a, -b], dim=-1)  # (N, M, 2)
+    lower = torch.stack([b, a], dim=-1)
     return torch.stack([upper, lower], dim=1).flatten(2).flatten(0, 1)

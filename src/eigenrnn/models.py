@@ -182,11 +182,13 @@ class LanguageModel(nn.Module):
 
     def pop_activation_penalty(self) -> Tensor | None:  # ()
         """Return the penalty on the states of the last forward pass in training, and clear it."""
-        value, self._activation_penalty = self._activation_penalty, None
+        value = self._activation_penalty
+        self._activation_penalty = None
         return value
 
     def extra_repr(self) -> str:
-        shape, tied = tuple(self.embedding.shape), self.head is self.embedding
+        shape = tuple(self.embedding.shape)
+        tied = self.head is self.embedding
         return f"{shape}, {tied=}, {self.dropouts}, activation={self.activation}"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -197,7 +199,8 @@ class LanguageModel(nn.Module):
         self,
         inputs: Tensor,  # (T, B)
     ) -> Tensor:  # (T, B, embedding)
-        table, probability = self.embedding, self.dropouts.embedding
+        table = self.embedding
+        probability = self.dropouts.embedding
         if probability and self.training:
             table = table * F.dropout(table.new_ones(len(table), 1), probability)
         return F.embedding(inputs, table)

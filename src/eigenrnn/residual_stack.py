@@ -166,7 +166,9 @@ class ResidualStack(nn.Module):
         if not 0 <= dropout < 1:
             raise ValueError(f"expected 0 <= dropout < 1, got {dropout}")
         super().__init__()
-        self.input_size, self.width, self.depth = int(input_size), int(width), int(depth)
+        self.input_size = int(input_size)
+        self.width = int(width)
+        self.depth = int(depth)
         self.hidden_size = self.output_size = self.width
         self.batch_first = batch_first
         first = _checked_layer(make_layer(width), width)

@@ -125,7 +125,8 @@ class Stream:
 
     @state.setter
     def state(self, state: State) -> None:
-        shapes, dtype = [tuple(each.shape) for each in self._states], self._states[0].dtype
+        shapes = [tuple(each.shape) for each in self._states]
+        dtype = self._states[0].dtype
         if len(shapes) == 1:
             check_h0(state, shapes[0], dtype)
             state = cast("Tensor", state)

@@ -46,11 +46,15 @@ from eigenrnn.constraints import Schur
 __all__ = ["AnalysisResults", "analyse"]
 
 _POWERS = 200  # of a matrix
-_MAP_STEPS, _STEPS = 48, 200  # of a sequence
+# time steps of a sequence
+_MAP_STEPS = 48
+_STEPS = 200
 _GRADIENT_STEPS = 10_000  # of a sequence that is differentiated as a whole
 _INITIAL_STATES = 4  # of the search for fixed points; the first is zero
 _EXPONENTS = 20
-_DIMENSION_STEPS, _DIMENSION_SEQUENCES = 1_000, 4  # of the states whose dimension is measured
+# steps and sequences of the states whose dimension is measured
+_DIMENSION_STEPS = 1_000
+_DIMENSION_SEQUENCES = 4
 
 _ERRORS = (ValueError, ArithmeticError, torch.linalg.LinAlgError)  # pyright: ignore[reportPrivateImportUsage]
 
@@ -191,7 +195,8 @@ def _all_jobs(
 
 def _matrix_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) -> Jobs:
     """Yield the analyses of a matrix."""
-    N, constraint = len(W), weights and weights.constraint
+    N = len(W)
+    constraint = weights and weights.constraint
     form: Any = constraint if isinstance(constraint, Schur) else W
     jobs: list[tuple[str, int, Job]] = [
         ("spectrum", 2_000, partial(spectrum, W)),
@@ -225,7 +230,8 @@ def _memory_jobs(name: str, W: NumberArray, weights: RecurrentWeights | None) ->
 
 def _layer_jobs(prefix: str, layer: Network, recurrence: Recurrence) -> Jobs:
     """Yield the analyses of a layer that need no input."""
-    which, S = recurrence.name, recurrence.state_size
+    which = recurrence.name
+    S = recurrence.state_size
     initial = recurrence.begin(1).new_zeros(1, S)
     random = torch.randn(_INITIAL_STATES - 1, S, generator=torch.Generator().manual_seed(0))
     initial = torch.cat([initial, random.to(initial)])
@@ -245,7 +251,8 @@ def _trajectory_jobs(
     prefix: str, layer: Network, recurrence: Recurrence, x: Tensor | str, h0: Tensor | None
 ) -> Jobs:
     """Yield the analyses of a layer under its inputs; `x` may be the reason why it has none."""
-    which, S = recurrence.name, recurrence.state_size
+    which = recurrence.name
+    S = recurrence.state_size
     name = f"{prefix}{which}"
     gated = "reset" in recurrence.matrices and not isinstance(layer, Recurrence)
     if isinstance(x, str):
@@ -263,7 +270,8 @@ def _trajectory_jobs(
 
     def states() -> Tensor:
         sequences = _DIMENSION_SEQUENCES
-        x, initial = first(_DIMENSION_STEPS, sequences), first_states(sequences)
+        x = first(_DIMENSION_STEPS, sequences)
+        initial = first_states(sequences)
         return trajectory(layer, x, which, initial).states[1:]
 
     options = {"which": which, "h0": first_states(1)}

@@ -48,7 +48,8 @@ class Analysis(ABC):
         Returns:
             Both files.
         """
-        picture, table = Path(f"{stem}.png"), Path(f"{stem}.csv")
+        picture = Path(f"{stem}.png")
+        table = Path(f"{stem}.csv")
         picture.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(table, _as_csv(self.table()).encode())  # first: drawing can fail
         png = io.BytesIO()

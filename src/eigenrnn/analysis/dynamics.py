@@ -50,7 +50,8 @@ __all__ = [
 ]
 
 # of FixedPoints
-_MIN_DAMPING, _MAX_DAMPING = 1e-12, 1e6
+_MIN_DAMPING = 1e-12
+_MAX_DAMPING = 1e6
 _KINDS = ("stable", "marginal", "saddle", "unstable")
 _MODULUS_TOLERANCE = 1e-9  # a modulus this close to one counts as one
 
@@ -180,7 +181,8 @@ def fixed_points(
     check_positive_integer("steps", steps)
     if not tolerance > 0:
         raise ValueError(f"expected tolerance > 0, got {tolerance}")
-    M, S = recurrence.input_size, recurrence.state_size
+    M = recurrence.input_size
+    S = recurrence.state_size
     x = _finite_tensor(np.zeros(M) if input is None else input, "input", (M,))
     h = drawn_states(initial_states, S, generator)
     if not len(h) or h.dim() != 2:
@@ -193,7 +195,8 @@ def fixed_points(
     converged = residual <= tolerance * (1 + h.norm(dim=1))
     h, residual, count = h[converged], residual[converged], len(h)
     kept = distinct_states(h, residual, tolerance**0.5)
-    h, residual = h[kept], residual[kept]
+    h = h[kept]
+    residual = residual[kept]
     J, _ = recurrence.jacobians(x.expand(len(h), M), h) if len(h) else (h.new_zeros(0, S, S), None)
     check_finite(J, "the Jacobians of fixed points")
     eigenvalues = torch.linalg.eigvals(J)
@@ -464,7 +467,8 @@ class Lyapunov(Analysis):
         lost = int(np.isneginf(self.exponents).sum())
         titles = [f"{lost} of {len(number)} are minus infinity"] if lost else []
         titles += [f"after a burn-in of {self.burn_in:,} steps"] if self.burn_in else []
-        x, y = "number of the exponent", "Lyapunov exponent [nats per step]"
+        x = "number of the exponent"
+        y = "Lyapunov exponent [nats per step]"
         plot.label(axes, x, y, ", ".join(titles))
         return figure
 
@@ -480,7 +484,8 @@ class Lyapunov(Analysis):
         return table
 
     def headline(self) -> dict[str, float]:
-        k, dimension = len(self.exponents), self.dimension
+        k = len(self.exponents)
+        dimension = self.dimension
         summed = "the exponents" if k == self.state_size else f"the first {k} exponents"
         numbers = {
             "largest exponent (nats a step)": float(self.exponents[0]),
@@ -559,7 +564,9 @@ def lyapunov(
     check_not_negative("burn_in", burn_in)
     path = trajectory(network, x, which, h0, burn_in, nudge=_NUDGE if h0 is None else 0.0)
     _check_bounded(path.states[0], burn_in)
-    T, B, S = path.x.shape[0], path.x.shape[1], path.states.shape[2]
+    T = path.x.shape[0]
+    B = path.x.shape[1]
+    S = path.states.shape[2]
     count = S if exponents is None else exponents
     check_positive_integer("exponents", count)
     if count > S:
@@ -727,7 +734,8 @@ def _jackknife(
     by_sequence = rows.reshape(-1, B, rows.shape[1])
     T = len(by_sequence)
     sums = by_sequence.sum(0)
-    total, second = sums.sum(0), rows.conj().T @ rows
+    total = sums.sum(0)
+    second = rows.conj().T @ rows
     count = T * (B - 1)
     values: list[float] = []
     for b in range(B):

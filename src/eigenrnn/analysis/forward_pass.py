@@ -244,7 +244,8 @@ class _StepLoop:
         y, last = self._run(x, self._initial_states(hx, x.shape[1]), lengths)
         y = y if head is None else head(y)
         if unbatched:
-            y, last = y.squeeze(1), last.squeeze(1)
+            y = y.squeeze(1)
+            last = last.squeeze(1)
         elif self.batch_first:
             y = y.transpose(0, 1)
         return None if last_only else y, self._final_states(last)

@@ -35,7 +35,8 @@ __all__ = [
 ]
 
 # of GradientMap
-_HUGE, _SMALL = 1e100, 1e-100
+_HUGE = 1e100
+_SMALL = 1e-100
 _NEGLIGIBLE = 1e-200
 _STEPS_TO_CLEAR = 8
 
@@ -296,7 +297,8 @@ class _ScaledProducts:
         torch.bmm(before, by_state.mT, out=after)
         self.products, self.buffer = self.buffer, self.products
         self.products[:, tau] = newest
-        current, log_scale = self.products[:, : tau + 1], self.log_scale[:, : tau + 1]
+        current = self.products[:, : tau + 1]
+        log_scale = self.log_scale[:, : tau + 1]
         if tau % _STEPS_TO_CLEAR == 0:  # subnormal numbers would slow every product down
             current.masked_fill_(current.abs() < _NEGLIGIBLE, 0)
         norms = {name: norm(current, by_state) for name, norm in self.norms.items()}
@@ -357,7 +359,9 @@ class SpectralNorms:
         """Return the norms of products that J has just multiplied; products may be appended."""
         if self.is_exact:
             return _exact_norms(P[..., self.columns].flatten(0, 1)).view(P.shape[:2])
-        n, known, images = P.shape[1], self.count, self.images
+        n = P.shape[1]
+        known = self.count
+        images = self.images
         if known:
             images[:, :known] = (images[:, :known].flatten(1, 2) @ J.mT).view_as(images[:, :known])
         images[:, known:n] = self.U[:, known:n].mT @ P[:, known:n]
@@ -370,7 +374,9 @@ class SpectralNorms:
             self.images[:, : factors.shape[1]] *= factors[..., None, None]
 
     def _norms(self, b: int, P: Tensor) -> Tensor:  # (n, K, S) to (n,)
-        U, images, remaining = self.U[b], self.images[b], P
+        U = self.U[b]
+        images = self.images[b]
+        remaining = P
         sigma, u, right = _largest_singular(U[: len(P)], images[: len(P), :, self.columns])
         back = remaining[..., self.columns] @ right
         residual = _residual(back, sigma, u)
@@ -547,7 +553,8 @@ def jacobian_bound(
     r, u, c, candidate_term = gates(path)
     k = u if gates.update_keeps else 1 - u
     h = _largest(path.states[:-1])
-    replaced, reset_slope = _largest(1 - k), _largest(r * (1 - r)) * W_r
+    replaced = _largest(1 - k)
+    reset_slope = _largest(r * (1 - r)) * W_r
     alpha = _largest(u * (1 - u)) * (h + _largest(c)) * W_u + _largest(k)
     if gates.reset_after:
         alpha += replaced * reset_slope * _largest(candidate_term)
@@ -583,7 +590,8 @@ class _Gates:
         before = path.states[:-1]
         x_r, x_u, x_c = (path.x @ U.T + b for U, b in zip(self.U, self.b, strict=True))
         W_r, W_u, W_c = self.W
-        r, u = torch.sigmoid(x_r + before @ W_r.T), torch.sigmoid(x_u + before @ W_u.T)
+        r = torch.sigmoid(x_r + before @ W_r.T)
+        u = torch.sigmoid(x_u + before @ W_u.T)
         candidate_term = before @ W_c.T + self.recurrent_bias
         q = r * candidate_term if self.reset_after else (r * before) @ W_c.T
         return r, u, NONLINEARITIES[self.f].forward(x_c + q, self.bias), candidate_term

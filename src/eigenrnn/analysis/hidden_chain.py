@@ -78,7 +78,8 @@ class HiddenChain(Analysis):
 
     def headline(self) -> dict[str, float]:
         """Return the mean forward minus backward weight, and the peak of each profile."""
-        forwards, numbers = self.differences > 0, dict[str, float]()
+        forwards = self.differences > 0
+        numbers = dict[str, float]()
         for gate, profile in self.profiles.items():
             if forwards.any():
                 asymmetry = profile[forwards].mean() - profile[self.differences < 0].mean()

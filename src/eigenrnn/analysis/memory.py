@@ -53,7 +53,9 @@ _EPSILON = float(np.finfo(np.float64).eps)
 _MAX_DOUBLINGS = 60  # (1 - eps) to the power of 2^60 is zero
 _UNIT_CIRCLE_ROUNDING = 1e-6  # the error of a modulus of one in single precision
 
-_SAMPLES_PER_FEATURE, _MIN_SAMPLES = 40, 4_000  # of a linear decoder
+# samples for a linear decoder
+_SAMPLES_PER_FEATURE = 40
+_MIN_SAMPLES = 4_000
 
 Floats = NDArray[np.float64]
 
@@ -189,7 +191,9 @@ def _pulse_states(W: NumberArray, v: NumberArray, steps: int) -> NumberArray:  #
 def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
     """Return the lower triangular L with L L* = C, for the first terms of C or for all."""
     I = np.eye(len(W))
-    root, power = I, W  # the root of m terms, and W^m, with m = 1
+    # the root of m terms, and W^m, with m = 1
+    root = I
+    power = W
     remaining_bits = "0" * 2 * _MAX_DOUBLINGS if terms is None else f"{terms:b}"[1:]
     for bit in remaining_bits:  # of the number of terms: m becomes 2 m, or 2 m + 1
         more = power @ root
@@ -197,9 +201,11 @@ def _noise_root(W: NumberArray, terms: int | None) -> NumberArray:  # (N, N)
             return more
         if np.linalg.norm(more) ** 2 <= _EPSILON:  # C is at least I: later terms change nothing
             return root
-        root, power = _root_of_sum(root, more), power @ power
+        root = _root_of_sum(root, more)
+        power = power @ power
         if bit == "1":
-            root, power = _root_of_sum(I, W @ root), W @ power
+            root = _root_of_sum(I, W @ root)
+            power = W @ power
     return root
 
 
@@ -225,7 +231,8 @@ def _check_decay(W: NumberArray) -> None:
             if not np.isfinite(size):
                 break
             power = power @ power
-    radius, advice = spectral_radius(W), "scale W down, or set noise_steps"
+    radius = spectral_radius(W)
+    advice = "scale W down, or set noise_steps"
     if radius < 1:
         raise ValueError(
             "expected powers of W that vanish within double precision, got a spectral radius of "
@@ -347,7 +354,8 @@ def _chain_weight(W: NumberArray) -> float:
     Raises:
         ValueError: If W is not real and strictly lower triangular, or these entries differ.
     """
-    below, N = W.diagonal(-1), len(W)
+    below = W.diagonal(-1)
+    N = len(W)
     outside = np.abs(np.triu(W)).max()
     if N < 2 or np.iscomplexobj(W) or outside:
         raise ValueError(
@@ -528,7 +536,8 @@ def _matrix_network(
         raise ValueError(f"expected a nonlinearity among {', '.join(allowed)}, got {name!r}")
     v = np.eye(len(W))[0] if source is None else as_vector(source, len(W), "source")
     dtype = torch.complex128 if is_complex or np.iscomplexobj(v) else torch.float64
-    rows, source_row = torch.tensor(W.T, dtype=dtype), torch.tensor(v, dtype=dtype)
+    rows = torch.tensor(W.T, dtype=dtype)
+    source_row = torch.tensor(v, dtype=dtype)
 
     def step(s: Tensor, h: Tensor) -> Tensor:
         return f.forward(h @ rows + s[:, None] * source_row, None)

@@ -52,7 +52,8 @@ class NeumannCondition(Analysis):
     @property
     def terms(self) -> NDArray[np.float64]:  # (9,)
         """The 2-norms of the terms of order 0, 1, ..., 8."""
-        power, norms = np.eye(len(self.ratio)), [1.0]
+        power = np.eye(len(self.ratio))
+        norms = [1.0]
         for _ in range(_ORDERS - 1):
             power = power @ self.ratio
             norms.append(float(np.linalg.norm(power, 2)))
@@ -115,7 +116,8 @@ def neumann_condition(
         >>> round(result.norm, 6), result.converges
         (0.353553, True)
     """
-    A, B = _skew(before, "before"), _skew(after, "after")
+    A = _skew(before, "before")
+    B = _skew(after, "after")
     if A.shape != B.shape:
         raise ValueError(
             f"expected two matrices of one size, got {A.shape} before and {B.shape} after"
@@ -137,7 +139,8 @@ def _skew(matrix: Matrix | NeumannCayley, name: str) -> NumberArray:  # (N, N)
     if isinstance(matrix, NeumannCayley):
         matrix = skew(matrix.cayley.raw.detach(), matrix.size)
     A = as_matrix(matrix, name)
-    symmetric, size = np.abs(A + A.T).max(), np.abs(A).max()
+    symmetric = np.abs(A + A.T).max()
+    size = np.abs(A).max()
     # the matrix may be rounded to single precision
     if symmetric > tol(torch.float32, len(A)) * size:
         raise ValueError(

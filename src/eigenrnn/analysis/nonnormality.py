@@ -104,7 +104,8 @@ def henrici(
     """
     matrix = as_matrix(W)
     form = schur_form(matrix)
-    absolute, scale = form.departure(), power_of_two(matrix)
+    absolute = form.departure()
+    scale = power_of_two(matrix)
     size = float(np.linalg.norm(matrix / scale))
     return Henrici(
         absolute=absolute,
@@ -238,7 +239,8 @@ def _refined_maximum(
     import scipy.optimize
 
     peaks = np.flatnonzero((values >= np.roll(values, 1)) & (values >= np.roll(values, -1)))
-    step, best = directions[1], float(values.max())
+    step = directions[1]
+    best = float(values.max())
 
     def negative(direction: float) -> float:
         return -f(direction)
@@ -356,7 +358,8 @@ def transient_growth(
     norms = [1.0]
     for k in range(1, steps + 1):
         with np.errstate(over="ignore", invalid="ignore"):
-            power, states = matrix @ power, matrix @ states
+            power = matrix @ power
+            states = matrix @ states
         _check_range(power, k)
         norms.append(_norm(power))
         rows.append(_ensemble_moments(states))
@@ -373,7 +376,8 @@ def _ensemble_moments(states: NumberArray) -> tuple[float, float, float, float]:
     """Return mean and standard deviation of the norms and of the spreads across units."""
     if not states.size:
         return 0.0, 0.0, 0.0, 0.0
-    norms, spreads = np.linalg.norm(states, axis=0), states.std(axis=0)
+    norms = np.linalg.norm(states, axis=0)
+    spreads = states.std(axis=0)
     return float(norms.mean()), float(norms.std()), float(spreads.mean()), float(spreads.std())
 
 

@@ -107,7 +107,9 @@ def perturb(
         3
     """
     path = trajectory(network, x, which, h0)
-    T, B, S = len(path.x), path.x.shape[1], path.states.shape[2]
+    T = len(path.x)
+    B = path.x.shape[1]
+    S = path.states.shape[2]
     if not 0 <= at <= T:
         raise ValueError(f"expected 0 <= at <= {T}, the number of steps, got {at}")
     moved = as_real_tensor(change, "change")
@@ -165,7 +167,8 @@ def inactivate(
         True
     """
     path = trajectory(network, x, which, h0)
-    T, S = len(path.x), path.states.shape[2]
+    T = len(path.x)
+    S = path.states.shape[2]
     last = T + 1 if end is None else end
     if not 0 <= begin < last <= T + 1:
         raise ValueError(f"expected 0 <= begin < end <= {T + 1}, got {begin} and {last}")

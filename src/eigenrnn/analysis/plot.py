@@ -88,7 +88,8 @@ def lines(
         shape = "o" if is_point else marker
         (line,) = axes.plot(x, y, label=name, linestyle=style, marker=shape, markersize=3)
         if bands and name in bands:
-            middle, half = np.asarray(y), np.asarray(bands[name])
+            middle = np.asarray(y)
+            half = np.asarray(bands[name])
             low, high = half if half.ndim == 2 else (middle - half, middle + half)
             axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     x_values = np.asarray(x, dtype=np.float64)  # drawn or not
@@ -133,7 +134,8 @@ def _set_range(axes: "Axes", *, log: bool) -> None:
         axes.set_yscale("log", nonpositive="mask")
         low, high = axes.get_ylim()
         if high < 2 * low:
-            low, high = low / 2, high * 2
+            low = low / 2
+            high = high * 2
         axes.set_ylim(max(low, high * _MIN_SHARE), high)
         return
     low, high = axes.get_ylim()
@@ -169,7 +171,8 @@ def heat_map(
     if log:
         low = max(low, high - orders)
         if high - low < _MIN_LOG_RANGE:  # rounding should not look like a trend
-            low, high = low - _MIN_LOG_RANGE / 2, high + _MIN_LOG_RANGE / 2
+            low = low - _MIN_LOG_RANGE / 2
+            high = high + _MIN_LOG_RANGE / 2
     elif around_zero:
         low, high = min(low, -high), max(-low, high)
     # matplotlib interpolates between the limits, whose difference must be finite

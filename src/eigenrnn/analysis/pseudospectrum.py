@@ -37,9 +37,13 @@ Floats = NDArray[np.float64]
 _MARGIN = 1.25
 _LOWEST_LEVEL = -8
 _MIN_GRID_POINTS = 9  # of a contour that the grid resolves
-_RING_POINTS, _MAX_RINGS = 12, 24  # around an eigenvalue
-_SCANNED_RADII, _SCANNED_ANGLES = 16, 37
-_NARROWINGS, _NARROWING = 6, 0.25
+# around an eigenvalue
+_RING_POINTS = 12
+_MAX_RINGS = 24
+_SCANNED_RADII = 16
+_SCANNED_ANGLES = 37
+_NARROWINGS = 6
+_NARROWING = 0.25
 _ANGLES_OF_PEAK = 7
 _CHECKED_ANGLES = 361
 _MAX_CHECKS = 8
@@ -49,7 +53,9 @@ _MAX_BISECTIONS = 60
 # of Kreiss
 _MIN_DISTANCE = 1e-7  # to the unit circle: any closer, rounding of z is too large
 _MAX_DISTANCE = 1e3  # in units of the norm
-_RADII, _ANGLES, _EIGENVALUES = 40, 73, 24
+_RADII = 40
+_ANGLES = 73
+_EIGENVALUES = 24
 _MAX_PEAKS = 3
 _MAX_ITERATIONS = 40
 _RANGE_ANGLES = 36
@@ -189,7 +195,8 @@ def pseudospectrum(
     eigenvalues = T.diagonal()
     reach = _MARGIN * max(1.0, float(np.abs(eigenvalues).max()))
     left, right, bottom, top = extent or (-reach, reach, -reach, reach)
-    x, y = np.linspace(left, right, resolution), np.linspace(bottom, top, resolution)
+    x = np.linspace(left, right, resolution)
+    y = np.linspace(bottom, top, resolution)
     mirrored = not np.iscomplexobj(matrix) and bottom == -top
     rows = y[: (resolution + 1) // 2] if mirrored else y
     z = (x + 1j * rows[:, None]).ravel()
@@ -217,9 +224,12 @@ def _rings(
     epsilon: float,
 ) -> Complexes:
     """Return points around eigenvalues inside the grid with no point of the region beside them."""
-    columns, rows = np.searchsorted(x, eigenvalues.real), np.searchsorted(y, eigenvalues.imag)
+    columns = np.searchsorted(x, eigenvalues.real)
+    rows = np.searchsorted(y, eigenvalues.imag)
     inside = (columns > 0) & (columns < len(x)) & (rows > 0) & (rows < len(y))
-    columns, rows, centres = columns[inside], rows[inside], eigenvalues[inside]
+    columns = columns[inside]
+    rows = rows[inside]
+    centres = eigenvalues[inside]
     corners = [sigma_min[rows - i, columns - j] for i in (0, 1) for j in (0, 1)]
     hidden = centres[np.min(corners, axis=0) > epsilon] if len(centres) else centres
     spacing = float(np.hypot(x[1] - x[0], y[1] - y[0]))
@@ -321,8 +331,10 @@ def _outermost(
 
     Secants and bisections take turns, so a bracket halves at least every second time.
     """
-    low, high = inner.copy(), outer.copy()
-    at_low, at_high = f(low), f(high)
+    low = inner.copy()
+    high = outer.copy()
+    at_low = f(low)
+    at_high = f(high)
     for step in range(_MAX_BISECTIONS):
         if (high - low <= 0.01 * _RADIUS_ERROR * high).all():
             break
@@ -332,8 +344,10 @@ def _outermost(
             middle = np.clip(low - at_low * (high - low) / rise, low, high)
         value = f(middle)
         below = value <= 0
-        low, at_low = np.where(below, middle, low), np.where(below, value, at_low)
-        high, at_high = np.where(below, high, middle), np.where(below, at_high, value)
+        low = np.where(below, middle, low)
+        at_low = np.where(below, value, at_low)
+        high = np.where(below, high, middle)
+        at_high = np.where(below, at_high, value)
     return low
 
 
@@ -346,7 +360,10 @@ def _check_extent(extent: Extent) -> None:
     try:
         left, right, bottom, top = map(float, extent)
     except (TypeError, ValueError):
-        left, right, bottom, top = np.nan, np.nan, np.nan, np.nan
+        left = np.nan
+        right = np.nan
+        bottom = np.nan
+        top = np.nan
     if not (np.isfinite([left, right, bottom, top]).all() and left < right and bottom < top):
         raise ValueError(f"expected an extent (left < right, bottom < top), got {extent}")
 
@@ -429,7 +446,8 @@ def kreiss(
         (2.125, 2.133)
     """
     matrix = as_matrix(W)
-    T, is_real = triangular(matrix), not np.iscomplexobj(matrix)
+    T = triangular(matrix)
+    is_real = not np.iscomplexobj(matrix)
     norm = max(1.0, float(np.linalg.norm(matrix, 2)))
     angles = _angles(T.diagonal(), is_real=is_real)
     distances = _distances(T, angles, norm)
@@ -438,9 +456,12 @@ def kreiss(
     rounding = 10 * len(T) * np.finfo(np.float64).eps * norm
     outside = np.abs(T.diagonal()).max() - 1 > rounding
     if outside or _still_rises(distances, curve):
-        constant, where = np.inf, complex(np.inf)
+        constant = np.inf
+        where = complex(np.inf)
     elif numerical_abscissa(matrix, angles=_RANGE_ANGLES).radius <= 1 + rounding:
-        constant, where = 1.0, complex(np.inf)  # exact, and cheaper
+        # exact, and cheaper
+        constant = 1.0
+        where = complex(np.inf)
     else:
         constant, where = _refined_maximum(T, distances, angles, values)
     return Kreiss(
@@ -524,15 +545,18 @@ def _stencil_search(
     side = np.linspace(-1, 1, 5)
     stencil = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
     stencil = stencil[np.abs(stencil).sum(1).argsort()]  # centre first
-    centres, widths = initial, np.tile(width, (len(initial), 1))
+    centres = initial
+    widths = np.tile(width, (len(initial), 1))
     best = np.full(len(initial), -np.inf)
     for _ in range(_MAX_ITERATIONS):
         points = centres[:, None] + stencil * widths[:, None]
         values = f(points)
-        best_index, rows = values.argmax(1), np.arange(len(initial))
+        best_index = values.argmax(1)
+        rows = np.arange(len(initial))
         # a gain within rounding does not count
         best_index[values[rows, best_index] <= values[:, 0] * (1 + 1e-9)] = 0
-        best, centres = values[rows, best_index], points[rows, best_index]
+        best = values[rows, best_index]
+        centres = points[rows, best_index]
         at_edge = np.abs(stencil[best_index]) == 1
         widths = np.where(at_edge, widths, widths * 0.5)
         if (widths < 1e-5 * width).all():
@@ -589,7 +613,8 @@ def smallest_singular_values(
 
 
 def _scaled_values(T: Complexes, z: Complexes, tolerance: float) -> Floats:  # (points,)
-    eps, size = np.finfo(np.float64).eps, float(np.linalg.norm(T, 2))
+    eps = np.finfo(np.float64).eps
+    size = float(np.linalg.norm(T, 2))
     chunk = max(1, _CHUNK_ENTRIES // len(T))
     chunks = [z[k : k + chunk] for k in range(0, len(z), chunk)]
     if np.linalg.norm(np.triu(T, 1)) <= 10 * len(T) * eps * size:
@@ -604,8 +629,10 @@ def _lanczos(T: Complexes, z: Complexes, tolerance: float) -> Floats:
     largest = np.full(len(z), np.nan)  # eigenvalue of the squared inverse
     active = np.arange(len(z))
     q = _initial_vectors(len(T), len(z))
-    previous, beta = np.zeros_like(q), np.zeros(len(z))
-    alphas, betas = np.empty((_MAX_STEPS, len(z))), np.empty((_MAX_STEPS, len(z)))
+    previous = np.zeros_like(q)
+    beta = np.zeros(len(z))
+    alphas = np.empty((_MAX_STEPS, len(z)))
+    betas = np.empty((_MAX_STEPS, len(z)))
     for k in range(_MAX_STEPS):
         r = _solve(T, z[active], _solve_adjoint(T, z[active], q))
         r -= beta * previous
@@ -613,12 +640,16 @@ def _lanczos(T: Complexes, z: Complexes, tolerance: float) -> Floats:
         r -= alpha * q
         beta = np.linalg.norm(r, axis=0)
         alphas[k, active], betas[k, active] = alpha, beta
-        previous, q = q, r / np.where(beta > 0, beta, 1)
+        previous = q
+        q = r / np.where(beta > 0, beta, 1)
         if k + 1 in _CHECK_AFTER:
             largest[active], done = _ritz_values(
                 alphas[: k + 1, active], betas[: k + 1, active], tolerance
             )
-            active, previous, q, beta = active[~done], previous[:, ~done], q[:, ~done], beta[~done]
+            active = active[~done]
+            previous = previous[:, ~done]
+            q = q[:, ~done]
+            beta = beta[~done]
             if not len(active):
                 break
     sigma = 1 / np.sqrt(largest)
@@ -665,7 +696,9 @@ def _solve(T: Complexes, z: Complexes, B: Complexes) -> Complexes:
 
 def _solve_adjoint(T: Complexes, z: Complexes, B: Complexes) -> Complexes:
     """Solve (z I - T)^H x = b for each column b of B, with its own z."""
-    X, H, conjugate = B.copy(), T.conj().T, z.conj()
+    X = B.copy()
+    H = T.conj().T
+    conjugate = z.conj()
     for top in range(0, len(T), _BLOCK):
         end = min(top + _BLOCK, len(T))
         X[top:end] += H[top:end, :top] @ X[:top]

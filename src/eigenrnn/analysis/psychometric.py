@@ -116,16 +116,21 @@ def psychometric_curve(
     if not np.isfinite(s).all() or not np.isfinite(g).all():
         raise ValueError("expected finite stimuli and groups, got NaN or infinity")
     answered = ~np.isnan(r)
-    s, r, g = s[answered], r[answered], g[answered]
+    s = s[answered]
+    r = r[answered]
+    g = g[answered]
     values = np.unique(r)
     is_choice = len(values) <= 2 and set(values) <= {-1.0, 0.0, 1.0}
     upper = (r == 1.0).astype(np.float64)
     shown = upper if is_choice else r
-    groups, stimuli = np.unique(g), np.unique(s)
+    groups = np.unique(g)
+    stimuli = np.unique(s)
     shape = len(groups), len(stimuli)
-    means, errors = np.full(shape, np.nan), np.full(shape, np.nan)
+    means = np.full(shape, np.nan)
+    errors = np.full(shape, np.nan)
     counts = np.zeros(shape, np.int64)
-    bias, slope = np.full(len(groups), np.nan), np.full(len(groups), np.nan)
+    bias = np.full(len(groups), np.nan)
+    slope = np.full(len(groups), np.nan)
     for i, one in enumerate(groups):
         for j, level in enumerate(stimuli):
             chosen = shown[(g == one) & (s == level)]
@@ -142,7 +147,8 @@ def _logistic_fit(s: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float
     """Return the bias and the slope of greatest likelihood, by Newton's method."""
     if y.min() == y.max():
         return np.nan, np.nan
-    low, high = s[y == 1].min(), s[y == 0].max()
+    low = s[y == 1].min()
+    high = s[y == 0].max()
     if high < low:  # any steep function fits
         return float((low + high) / 2), np.inf
     X = np.stack([np.ones_like(s), s], axis=1)

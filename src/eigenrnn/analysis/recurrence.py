@@ -494,7 +494,8 @@ class TorchWeights:
     def of(cls, layer: Any, name: str) -> Self:
         """Read the weights; a constrained matrix is the value of its constraint."""
         suffix = f"_{name}" if isinstance(layer, nn.RNNBase) else ""
-        U, W = getattr(layer, f"weight_ih{suffix}"), getattr(layer, f"weight_hh{suffix}")
+        U = getattr(layer, f"weight_ih{suffix}")
+        W = getattr(layer, f"weight_hh{suffix}")
         zero = W.new_zeros(len(W))
         b = getattr(layer, f"bias_ih{suffix}") if layer.bias else zero
         c = getattr(layer, f"bias_hh{suffix}") if layer.bias else zero
@@ -583,7 +584,8 @@ def _supports_vmap(step: Step, x: Tensor, h: Tensor) -> bool:
 @torch.enable_grad()
 def _rows_one_by_one(step: Step, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """Differentiate a step by one backward pass for each entry of the state."""
-    x, state = x.detach().requires_grad_(), state.detach().requires_grad_()
+    x = x.detach().requires_grad_()
+    state = state.detach().requires_grad_()
     after = step(x, state)
     rows = [
         torch.autograd.grad(
@@ -724,14 +726,19 @@ def _state_blocks(direction: AbstractDirection) -> dict[str, slice]:
 
 
 def _torch_recurrence(name: str, layer: Any) -> Recurrence:
-    weights, N, is_lstm = TorchWeights.of(layer, name), layer.hidden_size, False
+    weights = TorchWeights.of(layer, name)
+    N = layer.hidden_size
+    is_lstm = False
     if isinstance(layer, nn.LSTM | nn.LSTMCell):
-        step, gates = _lstm_step(weights), ("input", "forget", "cell", "output")
+        step = _lstm_step(weights)
+        gates = ("input", "forget", "cell", "output")
         is_lstm = True
     elif isinstance(layer, nn.GRU | nn.GRUCell):
-        step, gates = _gru_step(weights), ("reset", "update", "candidate")
+        step = _gru_step(weights)
+        gates = ("reset", "update", "candidate")
     else:
-        step, gates = _rnn_step(weights, layer.nonlinearity), ("hh",)
+        step = _rnn_step(weights, layer.nonlinearity)
+        gates = ("hh",)
     size = 2 * N if is_lstm else N
     return Recurrence(
         name=name,
@@ -797,10 +804,12 @@ def _weights(layer: nn.Module) -> Iterator[RecurrentWeights]:
             yield from map(RecurrentWeights, matrices, inputs, constraints)
         return
     for name in _direction_names(module):
-        weights, N = TorchWeights.of(module, name), module.hidden_size
+        weights = TorchWeights.of(module, name)
+        N = module.hidden_size
         attribute = "weight_hh" if isinstance(module, nn.RNNCellBase) else f"weight_hh_{name}"
         constraints = _row_constraints(module, attribute)
-        matrices, inputs = weights.W.split(N), weights.U.split(N)
+        matrices = weights.W.split(N)
+        inputs = weights.U.split(N)
         yield from map(
             RecurrentWeights, matrices, inputs, map(constraints.get, range(0, len(weights.W), N))
         )

@@ -163,7 +163,8 @@ def slow_points(
     for name, value in (("threshold", threshold), ("distance", distance)):
         if not value > 0:
             raise ValueError(f"expected {name} > 0, got {value}")
-    M, S = recurrence.input_size, recurrence.state_size
+    M = recurrence.input_size
+    S = recurrence.state_size
     x = torch.zeros(1, M, dtype=torch.float64) if held is None else torch.atleast_2d(held)
     if x.dim() != 2 or x.shape[1] != M or not bool(x.isfinite().all()):
         raise ValueError(f"expected finite inputs of shape (C, {M}), got {tuple(x.shape)}")
@@ -178,7 +179,8 @@ def slow_points(
         h, residual = minimise_speed(recurrence, expanded, first.clone(), steps, goal)
         slow = residual <= goal
         failed += len(h) - int(slow.sum())
-        h, residual = h[slow], residual[slow]
+        h = h[slow]
+        residual = residual[slow]
         kept = distinct_states(h, residual, distance)
         points.append(h[kept])
         speeds.append(residual[kept].square() / 2)

@@ -219,7 +219,9 @@ def _learned_form(W: Matrix) -> "SchurForm | None":
 @torch.no_grad()
 def _constraint_form(constraint: Schur) -> "SchurForm":
     double = copy.deepcopy(constraint).to("cpu", torch.float64)
-    gamma, theta, below = double.gamma, double.theta, double.triangle
+    gamma = double.gamma
+    theta = double.theta
+    below = double.triangle
     if double.is_complex:
         below = torch.complex(below, double.imaginary)
         Theta = torch.diag(torch.polar(gamma, theta))
@@ -251,7 +253,8 @@ class SchurForm:
     def eigenvalues(self) -> NDArray[np.complex128]:  # (N,)
         """Return the eigenvalues in the order of the diagonal."""
         scaled, size = self.scaled()
-        (a, b, c, d), i = scaled.blocks(), self.pairs
+        a, b, c, d = scaled.blocks()
+        i = self.pairs
         eigenvalues = scaled.Theta.diagonal().astype(np.complex128)
         root = np.sqrt(((a - d) / 2) ** 2 + b * c + 0j)
         eigenvalues[i], eigenvalues[i + 1] = (a + d) / 2 + root, (a + d) / 2 - root
@@ -276,7 +279,9 @@ class SchurForm:
 
     def by_diagonal(self) -> NDArray[np.float64]:  # (N,)
         """Return the mean absolute entry of the blocks, and of each sub-diagonal below them."""
-        sizes, N, i = np.abs(self.Theta), len(self.Theta), self.pairs
+        sizes = np.abs(self.Theta)
+        N = len(self.Theta)
+        i = self.pairs
         below = np.abs(self.below())
         counts = np.arange(N - 1, -1, -1) + 1.0  # of entries outside the blocks
         blocks = np.concatenate([sizes.diagonal(), sizes[i, i + 1], sizes[i + 1, i]])

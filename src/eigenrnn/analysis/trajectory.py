@@ -46,11 +46,14 @@ class Trajectory:
         Raises:
             ValueError: If a derivative is not finite.
         """
-        T, B, S = self.x.shape[0], self.x.shape[1], self.states.shape[2]
+        T = self.x.shape[0]
+        B = self.x.shape[1]
+        S = self.states.shape[2]
         chunk = max(1, _MAX_JACOBIAN_ENTRIES // (B * S * S))
         for begin in range(0, T, chunk):
             steps = slice(begin, min(begin + chunk, T))
-            x, before = self.x[steps].flatten(0, 1), self.states[:-1][steps].flatten(0, 1)
+            x = self.x[steps].flatten(0, 1)
+            before = self.states[:-1][steps].flatten(0, 1)
             by_state, by_input = self.recurrence.jacobians(x, before)
             if not bool(by_state.isfinite().all() and by_input.isfinite().all()):
                 raise ValueError(

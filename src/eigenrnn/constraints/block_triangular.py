@@ -123,7 +123,9 @@ class BlockTriangular(Constraint):
         )
 
     def _matrix(self) -> Tensor:
-        W_L, W_C, W_S = self.long(), self._coupling(), self.short()
+        W_L = self.long()
+        W_C = self._coupling()
+        W_S = self.short()
         zero = W_L.new_zeros(len(W_S), len(W_L))
         above = zero.T if W_C is None else W_C
         return torch.cat([torch.cat([W_L, above], dim=1), torch.cat([zero, W_S], dim=1)])

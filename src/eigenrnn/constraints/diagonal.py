@@ -96,7 +96,9 @@ class DiagonalDisc(AbstractDiagonal):
         _check_ring(r_min, r_max, phase)
         if r_max > 1:
             raise ValueError(f"expected r_max <= 1, the radius of the disc, got {r_max}")
-        self.r_min, self.r_max, self.phase = r_min, r_max, phase
+        self.r_min = r_min
+        self.r_max = r_max
+        self.phase = phase
         self.nu = Parameter(torch.empty(size, dtype=real_type(dtype)))
         self.theta = Parameter(torch.empty_like(self.nu))
         self.reset()
@@ -108,7 +110,8 @@ class DiagonalDisc(AbstractDiagonal):
 
     def diagonal(self) -> Tensor:
         # far out the modulus is zero or the angle meaningless, and gradients would overflow
-        nu, theta = self.nu.clamp(max=_MOST), self.theta.clamp(max=_MOST)
+        nu = self.nu.clamp(max=_MOST)
+        theta = self.theta.clamp(max=_MOST)
         return torch.polar(torch.exp(-torch.exp(nu)), torch.exp(theta))
 
     def _distances(self, entries: Tensor) -> Tensor:
@@ -175,7 +178,9 @@ class DiagonalRing(AbstractDiagonal):
         super().__init__(size)
         _check_ring(r_min, r_max, phase)
         _warn_of_growth(r_max)
-        self.r_min, self.r_max, self.phase = r_min, r_max, phase
+        self.r_min = r_min
+        self.r_max = r_max
+        self.phase = phase
         self.theta = Parameter(torch.empty(size, dtype=real_type(dtype)))
         self.raw = Parameter(torch.empty_like(self.theta)) if r_min < r_max else None
         self.reset()
@@ -255,7 +260,8 @@ class DiagonalSegment(AbstractDiagonal):
                 f"expected a real dtype, got {dtype}: use DiagonalDisc or DiagonalRing"
             )
         _warn_of_growth(max(abs(low), abs(high)))
-        self.low, self.high = low, high
+        self.low = low
+        self.high = high
         self.raw = Parameter(torch.empty(size, dtype=real_type(dtype)))
         self.reset()
 

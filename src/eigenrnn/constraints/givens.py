@@ -85,7 +85,8 @@ class Givens(Constraint):
         self.layers = len(pairs)
         self._index(pairs)
         self.is_complex = dtype is not None and dtype.is_complex
-        rotations, real = sum(len(i) for i, _ in pairs), real_type(dtype)
+        rotations = sum(len(i) for i, _ in pairs)
+        real = real_type(dtype)
         self.theta = Parameter(torch.empty(rotations, dtype=real))
         if self.is_complex:
             self.phi = Parameter(torch.empty(rotations, dtype=real))
@@ -120,11 +121,14 @@ class Givens(Constraint):
 
     def _scales(self) -> tuple[Tensor, Tensor]:  # (L, N), (L, N)
         """Return each layer's factors of each unit's own state and of its partner's."""
-        c, s = torch.cos(self.theta), torch.sin(self.theta)
+        c = torch.cos(self.theta)
+        s = torch.sin(self.theta)
         phase = torch.exp(1j * self.phi) if self.is_complex else torch.ones_like(c)
-        c, s = c.to(phase.dtype), s.to(phase.dtype)
+        c = c.to(phase.dtype)
+        s = s.to(phase.dtype)
         one = c.new_ones(self.layers * self.size)
-        first, second = self.first.to(self.device), self.second.to(self.device)
+        first = self.first.to(self.device)
+        second = self.second.to(self.device)
         own = one.index_put((first,), c).index_put((second,), phase * c)
         others = torch.zeros_like(one).index_put((first,), -phase * s)
         others = others.index_put((second,), s)

@@ -135,7 +135,8 @@ class NeumannCayley(Constraint):
         return orthogonality_error(W)
 
     def _matrix(self) -> Tensor:
-        raw, signs = self.cayley.raw, self.cayley.signs
+        raw = self.cayley.raw
+        signs = self.cayley.signs
         find = _traced_current if is_traced() or raw.is_meta else _current
         inverse, W = find(raw.detach(), self.known_copy, self.inverse, self.matrix, signs)
         if under_transform() or is_dual(raw):
@@ -161,7 +162,8 @@ class NeumannCayley(Constraint):
         delta: Tensor,  # (N, N)
     ) -> float:
         """Update the inverse by the series and return a bound on the orthogonality error."""
-        inverse, term = self.inverse, self.inverse @ delta
+        inverse = self.inverse
+        term = self.inverse @ delta
         for _ in range(self.order or 0):
             inverse = self.inverse + term @ inverse
         self.inverse.copy_(inverse)

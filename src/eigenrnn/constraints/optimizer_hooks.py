@@ -78,7 +78,8 @@ def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
         if not any(map(has_step_hooks, outer)):
             constraint.advance()
         if outer and constraint.has_moving_base:
-            raw, buffers = constraint.parameters(), constraint.buffers()
+            raw = constraint.parameters()
+            buffers = constraint.buffers()
             _inner_updates[constraint] = _InnerUpdate(_clone(raw), _clone(buffers), outer)
 
 

@@ -161,7 +161,8 @@ class Schur(Constraint):
         """
         if not self.constrained:
             return 0.0
-        exact, least = self._exact(W), math.inf
+        exact = self._exact(W)
+        least = math.inf
         for P in self._bases(exact):
             Theta = P.mH @ exact @ P
             least = min(least, self._norm(Theta - self._form(*self._nearest_form(Theta)), exact))
@@ -190,7 +191,8 @@ class Schur(Constraint):
         """Return gamma, theta and the entries of T of the form nearest to Theta, or nearly."""
         diagonal, above, below = (Theta.diagonal(k) for k in (0, 1, -1))
         if self.is_complex:
-            x, y = diagonal.real, diagonal.imag
+            x = diagonal.real
+            y = diagonal.imag
         else:
             x = (diagonal[::2] + diagonal[1::2]) / 2
             y = -above[::2] if self.in_block else (below[::2] - above[::2]) / 2
@@ -228,7 +230,8 @@ class Schur(Constraint):
         return h if self.trained else torch.hypot(h, torch.hypot(a, k) - self.gamma_value)
 
     def _assign(self, W: Tensor) -> None:
-        exact, least = self._exact(W), math.inf
+        exact = self._exact(W)
+        least = math.inf
         for k, basis in enumerate(self._bases(exact)):
             clone = copy.deepcopy(self)
             if k > 0 and not _reaches(clone.P, basis):
@@ -360,8 +363,10 @@ def real_schur_basis(
     """
     check_finite(W)
     eigenvalues, X = torch.linalg.eig(W)
-    upper, single = eigenvalues.imag > 0, eigenvalues.imag == 0
-    z, r = X[:, upper], X[:, single].real
+    upper = eigenvalues.imag > 0
+    single = eigenvalues.imag == 0
+    z = X[:, upper]
+    r = X[:, single].real
     if defect is None:
         planes = torch.cat([torch.view_as_real(z).flatten(1), r], dim=1)
     else:
@@ -392,14 +397,17 @@ def _order_planes(
         best = int(torch.cat([of_pairs, of_reals]).nan_to_num(math.inf).argmin())
         if best < len(pairs):
             plane = torch.view_as_real(z[:, best])
-            pairs, z = _drop(pairs, best), _drop(z, best)
+            pairs = _drop(pairs, best)
+            z = _drop(z, best)
         else:
-            low, high = int(i[best - len(pairs)]), int(j[best - len(pairs)])
+            low = int(i[best - len(pairs)])
+            high = int(j[best - len(pairs)])
             plane = r[:, [low, high]]
             reals, r = (_drop(_drop(each, high), low) for each in (reals, r))
         Q, _ = torch.linalg.qr(plane)
         planes.append(Q)
-        z, r = z - Q.to(z) @ (Q.T.to(z) @ z), r - Q @ (Q.T @ r)
+        z = z - Q.to(z) @ (Q.T.to(z) @ z)
+        r = r - Q @ (Q.T @ r)
     return planes
 
 
@@ -422,13 +430,16 @@ def equalise_diagonals(
     """
     first, second = P.unflatten(1, (-1, 2)).unbind(2)
     B = [[(u * (W @ v)).sum(0) for v in (first, second)] for u in (first, second)]
-    a, d = (B[0][0] + B[1][1]) / 2, (B[0][0] - B[1][1]) / 2
-    e, k = (B[1][0] + B[0][1]) / 2, (B[1][0] - B[0][1]) / 2
+    a = (B[0][0] + B[1][1]) / 2
+    d = (B[0][0] - B[1][1]) / 2
+    e = (B[1][0] + B[0][1]) / 2
+    k = (B[1][0] - B[0][1]) / 2
     h = torch.hypot(d, e)
     up = torch.ones_like(h)
     if gamma is not None:
         errors = [(torch.hypot(a, sign * h - k) - gamma).abs() for sign in (1, -1)]
         up = torch.where(errors[0] <= errors[1], 1.0, -1.0).to(h)
     angle = (torch.atan2(e, d) - up * math.pi / 2) / 2
-    c, s = torch.cos(angle), torch.sin(angle)
+    c = torch.cos(angle)
+    s = torch.sin(angle)
     return torch.stack([c * first + s * second, c * second - s * first], dim=2).flatten(1)

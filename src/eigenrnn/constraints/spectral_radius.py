@@ -136,7 +136,8 @@ class SpectralRadius(Constraint):
         return max(0.0, float(torch.linalg.eigvals(W.detach().double()).abs().max()) - 1)
 
     def _matrix(self) -> Tensor:
-        T, fixed = self.raw, self.raw.detach()
+        T = self.raw
+        fixed = self.raw.detach()
         rho, right, left = spectral_radius_factors(
             fixed, self.seen_copy, self.rho, self.right, self.left
         )
@@ -280,7 +281,8 @@ def _arnoldi(
 ) -> tuple[Tensor, Tensor] | None:
     """Return the eigenvalue nearest to `target`, or the largest, and its right eigenvector."""
     limit = _TESTS[-1]
-    basis, H = T.new_empty(limit + 1, len(T)), T.new_zeros(limit + 1, limit)
+    basis = T.new_empty(limit + 1, len(T))
+    H = T.new_zeros(limit + 1, limit)
     # the generic part detects another eigenvalue that has become the largest
     basis[0] = _unit(_unit(initial.sum(1)) + 0.05 * _generic_vector(len(T)))
     for k in range(1, limit + 1):

@@ -170,7 +170,8 @@ def _fill_ours(
     Raises:
         ValueError: If there are too few gates.
     """
-    n, constraints = direction.hidden_size, direction.constraints()
+    n = direction.hidden_size
+    constraints = direction.constraints()
     _check_gates(kind, len(constraints))
     for gate, constraint in enumerate(constraints):
         W = torch.empty(n, n, dtype=constraint.dtype, device=constraint.device)

@@ -73,7 +73,8 @@ class LeakOptions:
         if not (0 <= noise < math.inf):
             raise ValueError(f"expected noise >= 0, a standard deviation, got {noise!r}")
         values = _as_tensor(leak, hidden_size)
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
         if not (low > 0 and high <= 1):
             raise ValueError(
                 f"expected 0 < leak <= 1, the time step over the time constant, got {low:.6g} to "

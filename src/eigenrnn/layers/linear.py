@@ -74,7 +74,8 @@ class LRUDirection(_DiagonalDirection):
                 "expected a set of diagonal matrices, such as DiagonalDisc, DiagonalRing or "
                 f"DiagonalSegment, got {constraint}: use RNN for a full matrix"
             )
-        N, M = self.hidden_size, config.input_size
+        N = self.hidden_size
+        M = config.input_size
         self.output_size = N
         self.gamma_log = Parameter(torch.empty(N))
         self.weight_out = Parameter(torch.empty(N, self.state_size))
@@ -131,7 +132,8 @@ class LRUDirection(_DiagonalDirection):
     ) -> tuple[Tensor, Tensor]:  # (B, N), (B, S)
         decay = self._cast(self.weight_hh)
         wide = at_least_float32(x.dtype)
-        u, state = F.linear(x, self.weight_ih).to(wide), state.to(wide)
+        u = F.linear(x, self.weight_ih).to(wide)
+        state = state.to(wide)
         if decay.is_complex():
             u, state = (torch.complex(*parts.chunk(2, dim=1)) for parts in (u, state))
         h = torch.addcmul(u * self.gamma_log.exp(), decay.to(u.dtype), state)
@@ -160,7 +162,8 @@ class LRUDirection(_DiagonalDirection):
         batch_sizes: Sequence[int] | None,
     ) -> Tensor:  # (T, B, N)
         """Return the real part of C h, with D x and the bias; zero past the end of a sequence."""
-        weight, states = self.weight_out, h
+        weight = self.weight_out
+        states = h
         if h.is_complex():  # of neighbouring real and imaginary parts
             real, imaginary = weight.chunk(2, dim=1)
             weight = torch.stack([real, -imaginary], dim=2).flatten(1)
@@ -458,7 +461,8 @@ class MinGRU(_LinearLayer[MinGRUDirection]):
         try:
             low, high = map(float, decays)
         except (TypeError, ValueError):
-            low, high = math.nan, math.nan
+            low = math.nan
+            high = math.nan
         if not -1 <= low < high <= 1:
             raise ValueError(f"expected decays (l, u) with -1 <= l < u <= 1, got {decays!r}")
         self.decays = low, high

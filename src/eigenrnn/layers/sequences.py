@@ -65,7 +65,8 @@ def sorted_lengths(lengths: Lengths, T: int, B: int) -> tuple[Tensor | None, lis
         raise TypeError(f"expected lengths to be integers, got {lengths.dtype}")
     if lengths.shape != (B,):
         raise ValueError(f"expected lengths of shape ({B},), got {tuple(lengths.shape)}")
-    shortest, longest = int(lengths.min()), int(lengths.max())
+    shortest = int(lengths.min())
+    longest = int(lengths.max())
     if shortest < 1 or longest > T:
         raise ValueError(f"expected 1 <= lengths <= T = {T}, got {shortest} to {longest}")
     if shortest == T:

@@ -121,7 +121,8 @@ class Stacked(nn.Module, Generic[_D]):
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
-        self.input_size, self.hidden_size = int(config.input_size), int(config.hidden_size)
+        self.input_size = int(config.input_size)
+        self.hidden_size = int(config.hidden_size)
         self.num_layers = int(num_layers)
         self.bias = bias
         self.batch_first = batch_first
@@ -270,7 +271,8 @@ class Stacked(nn.Module, Generic[_D]):
     def explain(self, input: Tensor | PackedSequence) -> dict[str, str]:
         """Return for each backend whether it is chosen, could be, or why it cannot be."""
         x = input.data if isinstance(input, PackedSequence) else input
-        size, features = self.all_directions()[0].state_size, self._features()
+        size = self.all_directions()[0].state_size
+        features = self._features()
         call = Call.of(
             x,
             self.nonlinearity,

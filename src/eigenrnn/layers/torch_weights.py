@@ -138,7 +138,8 @@ def check_same_options(
     if not isinstance(torch_rnn, kind):
         raise TypeError(f"expected a {expected_kind}, got a {type(torch_rnn).__name__}")
     for name in (*_SHARED_OPTIONS, *options):
-        expected, got = getattr(layer, name), getattr(torch_rnn, name)
+        expected = getattr(layer, name)
+        got = getattr(torch_rnn, name)
         if expected != got:
             raise ValueError(f"expected a {expected_kind} with {name}={expected!r}, got {got!r}")
     for name in non_default_options(layer):

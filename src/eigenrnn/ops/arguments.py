@@ -200,7 +200,8 @@ def check_dtypes(supported: Iterable[torch.dtype], operands: Any) -> None:
         TypeError: If no backend supports a dtype, or the dtypes differ.
         ValueError: If the tensors are on several devices.
     """
-    x, W = operands.x, operands.W
+    x = operands.x
+    W = operands.W
     for name, tensor in (("x", x), ("W", W)):
         if tensor.dtype not in supported:
             names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in supported))

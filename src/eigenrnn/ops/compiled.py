@@ -288,7 +288,8 @@ def empty_like_steps(
     typed: Tensor | None = None,
 ) -> Tensor:  # (T, B, K)
     """Return an uninitialised buffer with the layout of `steps` and the dtype of `typed`."""
-    (T, B, _), typed = steps.shape, steps if typed is None else typed
+    T, B, _ = steps.shape
+    typed = steps if typed is None else typed
     if steps.stride(0) < steps.stride(1):
         return empty_buffer(typed, B, T, K).transpose(0, 1)
     return empty_buffer(typed, T, B, K)
@@ -368,7 +369,8 @@ def saved_buffer(
     stored side by side, each padded to a whole vector.
     """
     T, B = operands.x.shape[:2]
-    N, W = operands.h0.shape[1], operands.W
+    N = operands.h0.shape[1]
+    W = operands.W
     if not save:
         return W.new_empty(T, B, 0)
     parts = len(recurrence.saved_parts(operands, options))

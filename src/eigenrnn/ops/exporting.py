@@ -68,7 +68,8 @@ def scan_steps(
         kept = [torch.where(runs, after[name], before[name]) for name in states]
         return [*kept, torch.where(runs, h, 0)]
 
-    T, tensors = x.shape[0], tuple(constant.values())
+    T = x.shape[0]
+    tensors = tuple(constant.values())
     if _is_one(T):  # a time step alone needs no operator that loops
         *last, h = body(*states.values(), *[each[0] for each in inputs.values()], *tensors)
         return h.unsqueeze(0), dict(zip(states, last, strict=True))

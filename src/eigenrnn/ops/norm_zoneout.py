@@ -75,7 +75,8 @@ def check_norm_zoneout(
     elif zoneout is not None:
         check_zoneout_rate(zoneout)
         rate = float(zoneout)
-    (T, B, _), (width, N) = x.shape, W.shape
+    T, B, _ = x.shape
+    width, N = W.shape
     if layer_norm is not None:
         if W.is_complex():
             raise ValueError(

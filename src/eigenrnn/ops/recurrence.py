@@ -92,7 +92,8 @@ class Recurrence:
             return operands
         # x may be real where W and the states are complex
         like: Tensor = getattr(operands, "W", operands.x)
-        B, N = operands.x.shape[1], like.shape[-1]
+        B = operands.x.shape[1]
+        N = like.shape[-1]
         return operands._replace(**{name: like.new_zeros(B, N) for name in missing})
 
     def state_size(self, operands: Any) -> int:

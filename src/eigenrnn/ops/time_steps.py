@@ -141,7 +141,8 @@ def previous_rows(
         return [[(state, None)] for state in before]
 
     def parts(t: int) -> list[tuple[Tensor, slice | None]]:
-        n, last = sizes[t], t + 1 if reverse else t - 1
+        n = sizes[t]
+        last = t + 1 if reverse else t - 1
         m = min(n, sizes[last]) if 0 <= last < len(steps) else 0
         joined = [(steps[last][:m], slice(m))] if m else []
         return [*joined, (first[m:n], slice(m, n))]
@@ -241,7 +242,8 @@ def weight_gradient(
     later, earlier = (delta[:-1], h[1:]) if reverse else (delta[1:], h[:-1])
     # padding is zero in delta or in h, so it adds nothing
     grad = first.T @ h0.conj_physical()
-    rows, (K, N) = later.shape[0] * later.shape[1], grad.shape
+    rows = later.shape[0] * later.shape[1]
+    K, N = grad.shape
     return torch.addmm(grad, later.reshape(rows, K).T, earlier.reshape(rows, N).conj_physical())
 
 

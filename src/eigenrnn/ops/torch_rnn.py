@@ -191,7 +191,8 @@ def evaluate(
         h, *last = function(steps, initial, *rest, False)
         return h.flip(0) if options.reverse else h, *(state.squeeze(0) for state in last)
     sizes = [n for n in options.batch_sizes if n]
-    (T, B, M), N = x.shape, states[0].shape[1]
+    T, B, M = x.shape
+    N = states[0].shape[1]
     at = packed_rows(sizes, B, options.reverse, x.device)
     packed = x.reshape(T * B, M).index_select(0, at)
     data, *last = function(packed, torch.tensor(sizes, device="cpu"), initial, *rest)

@@ -98,7 +98,8 @@ def jax_step(
         return jax.lax.scan(advance, h0, x @ U.T + (c + b))[1].sum()
 
     gradient = jax.jit(jax.grad(loss))
-    weights, inputs = jax.device_put(arrays), jax.device_put(x.numpy())
+    weights = jax.device_put(arrays)
+    inputs = jax.device_put(x.numpy())
     return lambda: jax.block_until_ready(gradient(weights, inputs))
 
 

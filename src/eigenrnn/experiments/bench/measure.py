@@ -190,7 +190,8 @@ def _machine() -> dict[str, Any]:
 
 def _once(T: int, B: int, N: int, rounds: int = 5) -> float:
     """Return the median milliseconds of forward and backward of our own layer."""
-    layer, x = RNN(1, N), torch.randn(T, B, 1)
+    layer = RNN(1, N)
+    x = torch.randn(T, B, 1)
     run = {OUR_OWN: partial(step, layer, x)}
     return interleave(run, OUR_OWN, rounds)[OUR_OWN].median_ms
 
@@ -198,9 +199,12 @@ def _once(T: int, B: int, N: int, rounds: int = 5) -> float:
 def _step_us(N: int = 170, steps: int = 2000) -> dict[str, float]:
     """Time `step` of a frozen layer on one sequence, and its kernel alone."""
     layer = RNN(1, N).freeze()
-    W, bias = layer.recurrent_matrices()[0].detach(), torch.zeros(N)
-    x_t, h = torch.randn(1, 1), torch.zeros(1, 1, N)
-    U, h0 = torch.randn(N, 1), torch.zeros(1, N)
+    W = layer.recurrent_matrices()[0].detach()
+    bias = torch.zeros(N)
+    x_t = torch.randn(1, 1)
+    h = torch.zeros(1, 1, N)
+    U = torch.randn(N, 1)
+    h0 = torch.zeros(1, N)
     with torch.inference_mode():
         total = _median_us(lambda: layer.step(x_t, h), steps)
         if compiled.unavailable():
@@ -212,8 +216,10 @@ def _step_us(N: int = 170, steps: int = 2000) -> dict[str, float]:
 def _kernel_call(
     x: torch.Tensor, U: torch.Tensor, W: torch.Tensor, h0: torch.Tensor, bias: torch.Tensor
 ) -> Callable[[], object]:
-    h, last = torch.empty(1, 1, len(W)), torch.empty(1, len(W))
-    operands, options = ElmanOperands(x, W, h0, bias, U), Options("modrelu")
+    h = torch.empty(1, 1, len(W))
+    last = torch.empty(1, len(W))
+    operands = ElmanOperands(x, W, h0, bias, U)
+    options = Options("modrelu")
     arguments = kernel_arguments(operands, options, {"h": h, "last": last})
 
     def call(_kept: Sequence[torch.Tensor] = (x, U, W, h0, bias, h, last)) -> None:

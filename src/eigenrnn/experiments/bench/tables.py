@@ -60,7 +60,8 @@ def _faster(bench: Bench, size: Size, name: str) -> str:
 
     In brackets is the factor at the rate of a general matrix product.
     """
-    timings, others = bench.timings[size], (REFERENCE, LSTMS[0])
+    timings = bench.timings[size]
+    others = (REFERENCE, LSTMS[0])
     if name in (REFERENCE, LSTMS[0], GRUS[0]):
         return "" if name == REFERENCE else f"{1 / timings[name].ratio:.2f} nn.RNN"
     faster = (

@@ -15,7 +15,9 @@ from eigenrnn.layers.stacked import Stacked
 __all__ = ["estimated_seconds"]
 
 # Of one core with AVX-512 that other work slows: the processor time of the runs in RESULTS.md.
-_OUR_RATE, _TORCH_RATE = 36e9, 15e9  # multiply-adds per second
+# multiply-adds per second
+_OUR_RATE = 36e9
+_TORCH_RATE = 15e9
 _TIME_STEP = 14e-6  # fixed overhead per time step, in seconds
 _UPDATE = 6e-3  # seconds per optimiser step outside the recurrence
 _ROTATION = 5e-8  # seconds per entry of W in a layer of EURNN's rotations

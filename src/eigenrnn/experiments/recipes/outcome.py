@@ -203,7 +203,8 @@ def numbers_by_rule(row: Row, result: Result) -> dict[str, float | None]:
     Raises:
         ValueError: If the row compares the time of an epoch, and its task has none.
     """
-    selected, split = None, selection_split(row.task)
+    selected = None
+    split = selection_split(row.task)
     if "validation" in result.best:
         metric = row.reported.quantity.removesuffix("_mean")  # a mean is of training losses only
         selected = result.best.get("test", {}).get(metric)

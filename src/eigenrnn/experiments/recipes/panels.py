@@ -71,7 +71,8 @@ class Curves(Analysis):
         return figure
 
     def table(self) -> Table:
-        count, points = len(self.series), np.asarray(self.x)
+        count = len(self.series)
+        points = np.asarray(self.x)
         curves = [np.asarray(curve) for curve in self.series.values()]
         unknown = np.full(len(points), np.nan)
         bands = [np.asarray(self.bands.get(name, unknown)) for name in self.series]

@@ -128,7 +128,8 @@ def recipe_of_folder(folder: Path) -> tuple[str, bool, Length | None] | None:
             key = read_json(file, ())
         else:
             key = RunFolder(file.parent).read_config(any_version=True).get("config") or {}
-        name, label = key.get("recipe"), str(key.get("row"))
+        name = key.get("recipe")
+        label = str(key.get("row"))
         # a folder of folders of recipes has the names of the recipes there
         is_row = file.relative_to(folder).parts[0] == run_path(label, "", 0).parts[0]
         if isinstance(name, str) and is_row:

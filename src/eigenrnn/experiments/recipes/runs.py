@@ -73,7 +73,8 @@ class Run:
         Raises:
             NonFiniteLossError: If the run diverges.
         """
-        row, files = self.row, self.files
+        row = self.row
+        files = self.files
         if row.callback_factory is not None:
             callbacks = [*callbacks, row.callback_factory()]
         options = {"name": self.key.name, "config": self.config, **options}
@@ -92,13 +93,16 @@ class Run:
         Raises:
             ValueError: If a file is damaged, or of another version.
         """
-        files, key = self.files, self.key
+        files = self.files
+        key = self.key
         if files.state not in ("ended", "diverged"):
             return outcome
-        parameters, result = files.read_config()["parameters"], files.read_result()
+        parameters = files.read_config()["parameters"]
+        result = files.read_result()
         if result is None:
             return outcome.with_failure(self.row, key.point, key.seed, parameters)
-        scores, numbers = files.read_status().get("scores"), numbers_by_rule(self.row, result)
+        scores = files.read_status().get("scores")
+        numbers = numbers_by_rule(self.row, result)
         return outcome.with_run(key.point, key.seed, parameters, result.seconds, scores, **numbers)
 
     def model(self) -> nn.Module:

@@ -166,7 +166,8 @@ def _task(run: RunFolder) -> str:
 
 
 def _make_group(records: Records, runs: list[RunFolder]) -> Group:
-    row, key = records.recipe_row(runs[0]), runs[0].key
+    row = records.recipe_row(runs[0])
+    key = runs[0].key
     if row is None or key is None:
         label = _common_name(runs)
         return Group(label, tuple(runs), _task(runs[0]), label)

@@ -247,7 +247,9 @@ _MEASURES = {
     "henrici": "departure from normality",
     "gamma": "mean modulus of the Schur form",
 }
-_MAX_EIGENVALUES, _MAX_RECORDS, _MIN_RECORDS = 10_000, 60, 12
+_MAX_EIGENVALUES = 10_000
+_MAX_RECORDS = 60
+_MIN_RECORDS = 12
 _MAX_TIMES = 200
 
 

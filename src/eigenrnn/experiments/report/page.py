@@ -160,7 +160,8 @@ def _as_json(data: Mapping[str, Any]) -> str:
 
 def _context(records: Records, rebuild: RebuildModel | None, title: str | None) -> dict[str, Any]:
     groups = group(records)
-    networks, styles = analyse_networks(groups, rebuild), Styles(groups)
+    networks = analyse_networks(groups, rebuild)
+    styles = Styles(groups)
     tasks = _tasks(groups)
     curves = {task["id"]: learning_curve_chart(task.pop("groups"), styles) for task in tasks}
     for task in tasks:

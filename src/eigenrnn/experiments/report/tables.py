@@ -157,7 +157,8 @@ def comparison(row: Mapping[str, Any]) -> dict[str, str | NumberCell]:
         row: A row of `results.json`.
     """
     values = _point_values(row, "values")
-    reported, parameters = row["reported"], row.get("parameters")
+    reported = row["reported"]
+    parameters = row.get("parameters")
     seconds = [s for s in row.get("seconds", ()) if s > 0]
     return {
         "network": row["label"],
@@ -180,7 +181,8 @@ def _difference(values: Sequence[float], reported: float | None) -> str | Number
     """Return our mean minus the paper's number, with the last digit of our error or mean."""
     if not values or reported is None:
         return ""
-    mean, error = statistics.fmean(values), _standard_error(values)
+    mean = statistics.fmean(values)
+    error = _standard_error(values)
     difference = mean - reported
     number, digits = (error, 3) if error else (mean or reported or 1.0, 4)
     if not math.isfinite(difference) or not math.isfinite(number):
@@ -202,7 +204,9 @@ def _power(number: float) -> int:
 
 def _point_values(row: Mapping[str, Any], name: str) -> list[float]:
     """Return the values at the best point of a search, or all values."""
-    values, points, best = row.get(name, ()), row.get("points", ()), row.get("best_point")
+    values = row.get(name, ())
+    points = row.get("points", ())
+    best = row.get("best_point")
     if best is None or len(points) != len(values):
         return list(values)
     return [value for value, point in zip(values, points, strict=True) if point == best]
@@ -216,7 +220,8 @@ def format_reported(row: Mapping[str, Any]) -> str:
     """
     if row.get("at_most") is not None:
         return f"at most {row['at_most']:g}"
-    value, decimals = row["reported"], row.get("decimals")
+    value = row["reported"]
+    decimals = row.get("decimals")
     if value is None:
         return "not printed"
     error = "" if row.get("error") is None else f" ± {row['error']:g}"
@@ -231,7 +236,8 @@ def _with_error(values: Sequence[float]) -> str | NumberCell:
     """Return the mean and its standard error; an empty text without values."""
     if not values:
         return ""
-    mean, error = statistics.fmean(values), _standard_error(values)
+    mean = statistics.fmean(values)
+    error = _standard_error(values)
     if error is None:
         return NumberCell(mean, f"{mean:#.4g}")
     return NumberCell(mean, f"{mean:#.4g} ± {error:#.3g}", error)
@@ -281,7 +287,8 @@ def _seed_text(seeds: Sequence[int]) -> str:
 def _range(numbers: Sequence[int]) -> str | NumberCell:
     if not numbers:
         return ""
-    low, high = min(numbers), max(numbers)
+    low = min(numbers)
+    high = max(numbers)
     return _count(low) if low == high else f"{low:,} to {high:,}"
 
 

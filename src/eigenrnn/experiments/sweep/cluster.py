@@ -23,8 +23,11 @@ __all__ = ["check_address", "check_cluster", "cluster", "temporary_folder"]
 
 _INIT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 _OBJECT_STORE_BYTES = 80 * 2**20  # slightly above Ray's minimum: only small objects are sent
-_CONNECT_S, _JOIN_S = 3, 15  # together with the start of the program below half a minute
-_PREFIX, _LOCK = "eigenrnn-", "lock"
+# together with the start of the program below half a minute
+_CONNECT_S = 3
+_JOIN_S = 15
+_PREFIX = "eigenrnn-"
+_LOCK = "lock"
 
 
 @contextmanager

@@ -143,7 +143,8 @@ def _check_same_sweep(
         ValueError: If they differ; the message lists how.
     """
     # converted to what JSON can store
-    then, now = stored["file"], json.loads(json.dumps(dict(description)))
+    then = stored["file"]
+    now = json.loads(json.dumps(dict(description)))
     changed = [
         f"{name} was {_shortened(then, name)}, now {_shortened(now, name)}"
         for name in dict.fromkeys([*then, *now])

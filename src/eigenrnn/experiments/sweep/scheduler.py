@@ -128,7 +128,8 @@ class Scheduler:
 
     def _propose(self) -> None:
         """Add the next point of a search."""
-        plan, criterion = self._plan, self._criterion
+        plan = self._plan
+        criterion = self._criterion
         if isinstance(plan, Search) and criterion is not None:
             of_points: dict[int, list[Trial]] = {}
             for trial in self._progress.trials:

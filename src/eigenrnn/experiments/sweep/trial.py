@@ -103,7 +103,8 @@ class Trial:
         """
         if self.result is None:
             return {}
-        folder, last = RunFolder(self.result.directory), self.result.last
+        folder = RunFolder(self.result.directory)
+        last = self.result.last
         names = {f"{split}_{name}" for split, numbers in last.items() for name in numbers}
         columns: Columns = {}
         with suppress(OSError, ValueError):

@@ -156,7 +156,8 @@ class Frames(Task):
         if split == "train":
             chosen = epoch_indices(self._count, size, seed=seed, start=start, shuffle=True)
             return (self._collate(numbers) for numbers in chosen)
-        drives, steps = split_slices(self.collection.rollouts)[split], self.collection.steps
+        drives = split_slices(self.collection.rollouts)[split]
+        steps = self.collection.steps
         numbers = torch.arange(drives.start * steps, drives.stop * steps, self.eval_every)
         chosen = sequential_slices(len(numbers), size, start)
         return (self._collate(numbers[rows]) for rows in chosen)

@@ -40,7 +40,9 @@ class ProgressCounter:
 
     def __init__(self, console: Console | None, label: str, total: int, done: int = 0) -> None:
         self._console = console or plain_console(stderr=True)
-        self._label, self._total, self._done = label, total, done
+        self._label = label
+        self._total = total
+        self._done = done
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -167,7 +169,8 @@ class Collection:
 
     def _record(self, missing: list[int], workers: int, counter: ProgressCounter) -> bool:
         # spawned, not forked: the environment conflicts with libraries loaded by this process
-        context, remaining = get_context("spawn"), iter(missing)
+        context = get_context("spawn")
+        remaining = iter(missing)
         with (
             DeferredSignals() as signals,
             ProcessPoolExecutor(workers, context, initializer=_ignore_interrupts) as pool,
@@ -203,7 +206,8 @@ class Collection:
         Raises:
             ValueError: If it does not.
         """
-        folder, config = Path(self.folder), self._config()
+        folder = Path(self.folder)
+        config = self._config()
         known = folder / "collection.json"
         if known.exists():
             found = _read_config(known)

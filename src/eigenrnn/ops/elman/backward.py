@@ -20,7 +20,8 @@ def operand_gradients(
     needed: Collection[str],
 ) -> dict[str, Tensor]:
     """Return the gradients of x, W, U and c, if they are needed."""
-    x, U = operands.x, operands.U
+    x = operands.x
+    U = operands.U
     gradients: dict[str, Tensor] = {}
     if "x" in needed and U is None:
         gradients["x"] = delta

@@ -35,7 +35,9 @@ def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str
     Complex states are pairs of real numbers, and N counts the real numbers. For the backward pass
     modReLU of pairs saves the moduli of its arguments.
     """
-    x, W, V = operands.x, operands.W, operands.V
+    x = operands.x
+    W = operands.W
+    V = operands.V
     h = empty_states(operands, options)
     return {
         "h": h,

@@ -178,7 +178,10 @@ def _run(
     operands: ElmanOperands, options: Options, state: str, backend: str | None
 ) -> tuple[Tensor, Tensor]:  # (T, B, N) or (T, B, K), (B, N)
     """Check what depends on dtypes, which autocast may change, and run a backend."""
-    x, W, V, d = operands.x, operands.W, operands.V, operands.d
+    x = operands.x
+    W = operands.W
+    V = operands.V
+    d = operands.d
     operands = ELMAN.with_initial_states(operands)
     check_dtypes(_DTYPES, operands)
     check_norm_dtype(operands)

@@ -26,8 +26,11 @@ def export_elman(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-    x, W, h0 = operands.x, operands.W, operands.h0
-    U, c = operands.U, operands.c
+    x = operands.x
+    W = operands.W
+    h0 = operands.h0
+    U = operands.U
+    c = operands.c
     plain = not features_of(operands, options)
     activation = _ONNX_NAMES.get(options.nonlinearity)
     if U is not None and plain and activation is not None and onnx_supports(x):
@@ -56,7 +59,8 @@ def export_complex_elman(
 
     W is complex. All other operands are real: the real parts first, then the imaginary parts.
     """
-    W, mask = operands.W, operands.mask
+    W = operands.W
+    mask = operands.mask
     rows = torch.cat([W.real, -W.imag], dim=1), torch.cat([W.imag, W.real], dim=1)
     operands = operands._replace(
         W=torch.cat(rows), mask=None if mask is None else mask.repeat(1, 1, 2)

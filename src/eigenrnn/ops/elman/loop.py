@@ -44,11 +44,18 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     mix, it returns the candidates, which mix with the old ones. With v0 the mixed arguments of f
     are the currents.
     """
-    x, W, h0, bias = operands.x, operands.W, operands.h0, operands.bias
-    gain, shift, mask = operands.gain, operands.shift, operands.mask
-    leak, v0 = operands.leak, operands.v0
+    x = operands.x
+    W = operands.W
+    h0 = operands.h0
+    bias = operands.bias
+    gain = operands.gain
+    shift = operands.shift
+    mask = operands.mask
+    leak = operands.leak
+    v0 = operands.v0
     T, B, N = *x.shape[:2], len(W)
-    sizes, rate = sizes_of_steps(options.batch_sizes, T, B), options.rate
+    sizes = sizes_of_steps(options.batch_sizes, T, B)
+    rate = options.rate
     mixes = bool(rate) or leak is not None
     ragged = sizes[-1] < B
     # each step adds its product to its inputs in place, and mostly f too works in place
@@ -135,11 +142,20 @@ def _backward(
     grads: Named,
     kept: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    W, h0, bias = operands.W, operands.h0, operands.bias
-    gain, shift, mask = operands.gain, operands.shift, operands.mask
-    leak, v0 = operands.leak, operands.v0
-    g, dlast = grads["h"], grads["last"]
-    h, z, moduli, moments = kept["h"], kept["z"], kept["moduli"], kept["moments"]
+    W = operands.W
+    h0 = operands.h0
+    bias = operands.bias
+    gain = operands.gain
+    shift = operands.shift
+    mask = operands.mask
+    leak = operands.leak
+    v0 = operands.v0
+    g = grads["h"]
+    dlast = grads["last"]
+    h = kept["h"]
+    z = kept["z"]
+    moduli = kept["moduli"]
+    moments = kept["moments"]
     T, B, N = h.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
     rate = options.rate
@@ -160,7 +176,8 @@ def _backward(
     dbias, dgain, dshift, dleak = (h.real.new_zeros(N) for _ in range(4))
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
     conjugate = W.conj_physical().contiguous()
-    deltas, cs = split_steps(delta, sizes), split_steps(candidates, sizes)
+    deltas = split_steps(delta, sizes)
+    cs = split_steps(candidates, sizes)
     fs = split_steps(values, sizes)
     # the states that mix, the currents or h, and their gradients
     mixed = split_steps(h if v0 is None else kept["currents"], sizes)
@@ -171,7 +188,8 @@ def _backward(
     if v0 is not None:
         dvs = split_steps(_at_last_steps(dlast, h, sizes, options.reverse), sizes)
         dv_earlier = previous_rows(dvs, dv0, sizes, options.reverse)
-    ms, earlier = split_moduli(moduli, sizes), previous_rows(deltas, dh0, sizes, options.reverse)
+    ms = split_moduli(moduli, sizes)
+    earlier = previous_rows(deltas, dh0, sizes, options.reverse)
     masks = None if mask is None else split_steps(mask, sizes)
     for t in range(T) if options.reverse else reversed(range(T)):
         delta_t = deltas[t]

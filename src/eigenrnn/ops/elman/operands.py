@@ -71,7 +71,11 @@ def elman_saved_parts(operands: ElmanOperands, options: Options) -> list[str]:
 
 def as_pairs(operands: ElmanOperands, options: Options) -> tuple[ElmanOperands, Options]:
     """Write complex operands as real ones: each complex number becomes a pair of real numbers."""
-    x, bias, U, c, mask = operands.x, operands.bias, operands.U, operands.c, operands.mask
+    x = operands.x
+    bias = operands.bias
+    U = operands.U
+    c = operands.c
+    mask = operands.mask
     pairs = ElmanOperands(
         x=complex_to_pairs(x) if x.is_complex() else x,
         W=real_matrix_of_complex(operands.W),

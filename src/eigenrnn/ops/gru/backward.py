@@ -22,9 +22,11 @@ def operand_gradients(
     needed: Collection[str],
 ) -> dict[str, Tensor]:
     """Return the needed gradients of all operands but h0."""
-    x, U = operands.x, operands.U
+    x = operands.x
+    U = operands.U
     N = h.shape[2]
-    dru, dc = dgates[..., : 2 * N], dgates[..., 2 * N :]
+    dru = dgates[..., : 2 * N]
+    dc = dgates[..., 2 * N :]
 
     def of_matrix(delta: Tensor) -> Tensor:
         first = first_steps(delta, options.batch_sizes, options.reverse)

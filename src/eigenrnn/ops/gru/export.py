@@ -27,7 +27,9 @@ def export_gru(
         lengths: The number of time steps of each sequence, in any order; all by default.
     """
     operands = exported_operands(operands)
-    x, h0, U = operands.x, operands.h0, operands.U
+    x = operands.x
+    h0 = operands.h0
+    U = operands.U
     plain = not features_of(operands, options)
     activation = _ONNX_NAMES.get(options.nonlinearity)
     if U is not None and plain and activation is not None and onnx_supports(x):
@@ -57,7 +59,9 @@ def _onnx_weights(
     ONNX's update gate keeps the state where it is one. One minus a sigmoid is the sigmoid of the
     negative argument.
     """
-    W, c, recurrent_bias = operands.W, operands.c, operands.recurrent_bias
+    W = operands.W
+    c = operands.c
+    recurrent_bias = operands.recurrent_bias
     N = W.shape[1]
     zero = W.new_zeros(3 * N)
     biases = [zero if c is None else c, zero]

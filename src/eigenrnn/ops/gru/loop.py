@@ -31,16 +31,21 @@ _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str, Tensor]:
     """Evaluate the states; with `save` also save the gates r, u, q and c for a backward pass."""
-    W, h0, bias, recurrent_bias = operands.W, operands.h0, operands.bias, operands.recurrent_bias
+    W = operands.W
+    h0 = operands.h0
+    bias = operands.bias
+    recurrent_bias = operands.recurrent_bias
     x = map_inputs(operands.x, operands.U, operands.c)
     T, B, N = x.shape[0], *h0.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
     make = x.new_zeros if sizes[-1] < B else x.new_empty  # later products also read the padding
-    h, gates = make(T, B, N), x.new_empty(T if save else 1, B, 4 * N)
+    h = make(T, B, N)
+    gates = x.new_empty(T if save else 1, B, 4 * N)
     f_ = apply_in_place(options.nonlinearity, bias, h0)
     # r, u and, if the reset is after the matrix, q need the state alone: one product
     width = (3 if options.reset_after else 2) * N
-    W_before, W_c = W[:width].T.contiguous(), W[2 * N :].T.contiguous()
+    W_before = W[:width].T.contiguous()
+    W_c = W[2 * N :].T.contiguous()
     if save:
         _write_sums(gates, x, recurrent_bias, width)
         if sizes[-1] < B:
@@ -48,10 +53,12 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
     views = gates.expand(T, B, 4 * N)
     sums, rus = (split_steps(views[..., :n], sizes) for n in (width, 2 * N))
     rs, us, qs, cs = (split_steps(part, sizes) for part in views.unflatten(2, (4, N)).unbind(2))
-    x_cs, hs = split_steps(x[..., 2 * N :], sizes), split_steps(h, sizes)
+    x_cs = split_steps(x[..., 2 * N :], sizes)
+    hs = split_steps(h, sizes)
     for t in reversed(range(T)) if options.reverse else range(T):
         h_before = previous_state(t, hs, h0, sizes, options.reverse)
-        q, c = qs[t], cs[t]
+        q = qs[t]
+        c = cs[t]
         if not save:
             _write_sums(gates, x[t : t + 1], recurrent_bias, width)
         sums[t].addmm_(h_before, W_before)
@@ -83,7 +90,8 @@ def _write_sums(
 
 
 def _allocate(operands: GRUOperands, _options: GRUOptions, save: bool) -> dict[str, Tensor]:
-    T, (B, N) = len(operands.x), operands.h0.shape
+    T = len(operands.x)
+    B, N = operands.h0.shape
     make = operands.x.new_empty
     return {"h": make(T, B, N), "gates": make(T if save else 1, B, 4 * N)}
 
@@ -95,8 +103,12 @@ def _backward(
     grads: Named,
     kept: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    W, h0, bias = operands.W, operands.h0, operands.bias
-    g, h, gates = grads["h"], kept["h"], kept["gates"]
+    W = operands.W
+    h0 = operands.h0
+    bias = operands.bias
+    g = grads["h"]
+    h = kept["h"]
+    gates = kept["gates"]
     assert g is not None  # noqa: S101, no backward pass runs without a gradient
     T, B, N = h.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
@@ -104,10 +116,12 @@ def _backward(
     # of r, u, q and c; all but the last are multiplied by W at once if the reset is after it
     deltas = make(T, B, 4 * N)
     # each step adds to the gradient of the state before it, in the end to that of h0
-    g, dh0 = g.clone(memory_format=torch.contiguous_format), h.new_zeros(B, N)
+    g = g.clone(memory_format=torch.contiguous_format)
+    dh0 = h.new_zeros(B, N)
     backward_ = backward_in_place(options.nonlinearity, bias, h0)
     width = (3 if options.reset_after else 2) * N
-    W_before, W_c = W[:width].contiguous(), W[2 * N :].contiguous()
+    W_before = W[:width].contiguous()
+    W_c = W[2 * N :].contiguous()
     rus, drus = (split_steps(v[..., : 2 * N], sizes) for v in (gates, deltas))
     rs, us, qs, cs = (split_steps(part, sizes) for part in gates.unflatten(2, (4, N)).unbind(2))
     drs, dus, dqs, dcs = (
@@ -116,8 +130,11 @@ def _backward(
     hs, dhs, sums = (split_steps(v, sizes) for v in (h, g, deltas[..., :width]))
     earlier = previous_rows(dhs, dh0, sizes, options.reverse)
     for t in range(T) if options.reverse else reversed(range(T)):
-        h_before, c = previous_state(t, hs, h0, sizes, options.reverse), cs[t]
-        dr, dq, dc = drs[t], dqs[t], dcs[t]
+        h_before = previous_state(t, hs, h0, sizes, options.reverse)
+        c = cs[t]
+        dr = drs[t]
+        dq = dqs[t]
+        dc = dcs[t]
         mixed = h_before, us[t], c
         _through_update(dhs[t], mixed, dus[t], dc, earlier[t], options.update_keeps)
         backward_(dc, c, None)

@@ -52,7 +52,9 @@ def gru_step(
 ) -> dict[str, Tensor]:  # (B, N)
     """Return the state after one time step of mapped inputs."""
     h = states["h0"]
-    gain, shift, recurrent_bias = operands.gain, operands.shift, operands.recurrent_bias
+    gain = operands.gain
+    shift = operands.shift
+    recurrent_bias = operands.recurrent_bias
     f = NONLINEARITIES[options.nonlinearity].forward
     W_r, W_u, W_c = operands.W.chunk(3)
     gain_r, gain_u, gain_c = (None,) * 3 if gain is None else gain.chunk(3)

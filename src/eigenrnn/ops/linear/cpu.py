@@ -29,7 +29,8 @@ def _allocate(
     save: bool,  # noqa: ARG001, what a backward pass needs are states and operands
 ) -> dict[str, Tensor]:
     """Allocate all states, with the layout of the inputs, and the last states."""
-    x, (B, N) = operands.x, operands.h0.shape
+    x = operands.x
+    B, N = operands.h0.shape
     h = x.new_empty(0, B, N) if options.last_only else empty_like_steps(x, N)
     return {"h": h, "last": x.new_empty(B, N)}
 

@@ -43,7 +43,8 @@ def linear_shapes(operands: LinearOperands) -> dict[str, Shape]:
     Raises:
         ValueError: If x is no sequence of inputs.
     """
-    x, decay = operands.x, operands.decay
+    x = operands.x
+    decay = operands.decay
     if x.dim() != 3 or x.shape[0] < 1:
         raise ValueError(f"expected x of shape (T, B, N) with T >= 1, got {tuple(x.shape)}")
     T, B, N = x.shape
@@ -56,7 +57,8 @@ def check_decay(operands: LinearOperands) -> None:
     Raises:
         ValueError: If it is neither.
     """
-    decay, expected = operands.decay, linear_shapes(operands)["decay"]
+    decay = operands.decay
+    expected = linear_shapes(operands)["decay"]
     # one comparison: an export with a free T must not ask whether T is N
     if decay.shape != expected:
         T, B, N = operands.x.shape

@@ -43,7 +43,8 @@ def linear_step(
     operands: LinearOperands,
 ) -> dict[str, Tensor]:  # (B, N)
     """Return the state after one time step; a decay without time is an operand, (B, N)."""
-    x, h = now["x"], states["h0"]
+    x = now["x"]
+    h = states["h0"]
     decay = now["decay"] if "decay" in now else operands.decay[: len(h)]
     return {"h0": decay * h + x}
 

@@ -32,8 +32,10 @@ def step_by_step(
     reverse: bool,
 ) -> Tensor:  # (T, B, N)
     """Compute the states one after another."""
-    h, T = x.new_empty(x.shape), len(x)
-    xs, hs = x.unbind(), h.unbind()
+    h = x.new_empty(x.shape)
+    T = len(x)
+    xs = x.unbind()
+    hs = h.unbind()
     decays = [decay] * T if decay.dim() == 1 else decay.unbind()
     before = h0
     for t in reversed(range(T)) if reverse else range(T):
@@ -52,27 +54,32 @@ def in_chunks(
     Chunks of :math:`\sqrt T` steps first run at the same time, each from zero. The states between
     chunks follow one after another. Each then enters the states of its chunk.
     """
-    (T, B, N), gated = x.shape, decay.dim() == 3
+    T, B, N = x.shape
+    gated = decay.dim() == 3
     length = max(1, math.isqrt(T))
     whole = T // length * length
     h = x.new_empty(x.shape)
     # an incomplete chunk runs last
-    main, rest = slice(0, whole), slice(whole, T)
+    main = slice(0, whole)
+    rest = slice(whole, T)
     if reverse:
-        main, rest = slice(T - whole, T), slice(0, T - whole)
+        main = slice(T - whole, T)
+        rest = slice(0, T - whole)
     count = whole // length
     xs, hs = (each[main].view(count, length, B, N) for each in (x.contiguous(), h))
     # a constant decay is the same in all chunks and sequences
     factors = decay[main].reshape(xs.shape) if gated else decay.expand(1, length, 1, N)
     products = x.new_empty(factors.shape)  # of the decays since the chunk began
     order = list(reversed(range(length)) if reverse else range(length))
-    begin, end = order[0], order[-1]
+    begin = order[0]
+    end = order[-1]
     hs[:, begin].copy_(xs[:, begin])
     products[:, begin].copy_(factors[:, begin])
     for before, j in pairwise(order):
         torch.addcmul(xs[:, j], factors[:, j], hs[:, before], out=hs[:, j])
         torch.mul(products[:, before], factors[:, j], out=products[:, j])
-    entering, ends = x.new_empty(count, B, N), products[:, end].expand(count, -1, N)
+    entering = x.new_empty(count, B, N)
+    ends = products[:, end].expand(count, -1, N)
     state = h0
     for k in reversed(range(count)) if reverse else range(count):
         entering[k] = state
@@ -85,7 +92,8 @@ def in_chunks(
 
 def _forward(operands: LinearOperands, options: LinearOptions, _save: bool) -> dict[str, Tensor]:
     x, decay, h0 = operands
-    sizes, reverse = options.batch_sizes, options.reverse
+    sizes = options.batch_sizes
+    reverse = options.reverse
     if sizes is None:
         return {"h": in_chunks(x, decay, h0, reverse)}
     x = without_padding(x, sizes)
@@ -111,7 +119,9 @@ def _backward(
     kept: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """Return the needed gradients; that of x is the same recurrence in the other direction."""
-    g, decay, sizes = grads["h"], operands.decay, options.batch_sizes
+    g = grads["h"]
+    decay = operands.decay
+    sizes = options.batch_sizes
     assert g is not None  # noqa: S101, no backward pass runs without a gradient
     if sizes is not None:
         g = without_padding(g, sizes)
@@ -153,7 +163,8 @@ def _decay_gradient(
     operands: LinearOperands,
     options: LinearOptions,
 ) -> Tensor:  # (N,) or (T, B, N)
-    h0, sizes = operands.h0.unsqueeze(0), options.batch_sizes
+    h0 = operands.h0.unsqueeze(0)
+    sizes = options.batch_sizes
     before = torch.cat([h[1:], h0]) if options.reverse else torch.cat([h0, h[:-1]])
     if options.reverse and sizes is not None:
         before = torch.where(_last_of_each(sizes, h), h0, before)
@@ -166,7 +177,8 @@ def _initial_gradient(
     operands: LinearOperands,
     options: LinearOptions,
 ) -> Tensor:  # (B, N)
-    sizes, reverse = options.batch_sizes, options.reverse
+    sizes = options.batch_sizes
+    reverse = options.reverse
     decay = operands.decay
     if decay.dim() == 3:
         decay = first_steps(decay, sizes, reverse)

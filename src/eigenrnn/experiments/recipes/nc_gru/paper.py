@@ -83,7 +83,8 @@ class TensorFlowGRU(GRU):
         def kernel_init(outputs: int) -> Callable[..., Any]:
             return partial(uniform_, bound=math.sqrt(6 / (input_size + hidden_size + outputs)))
 
-        gates, candidate = kernel_init(2 * hidden_size), kernel_init(hidden_size)
+        gates = kernel_init(2 * hidden_size)
+        candidate = kernel_init(hidden_size)
         super().__init__(
             input_size,
             hidden_size,

@@ -151,7 +151,8 @@ class ReleasedNCGRU(GRU):
         reset: Callable[[int], Constraint] = free_set
         candidate: Callable[[int], Constraint] = partial(NeumannCayley, **series)
         if "reset" in orthogonal:
-            reset, candidate = partial(BorrowingCayley, **series), partial(LendingCayley, **series)
+            reset = partial(BorrowingCayley, **series)
+            candidate = partial(LendingCayley, **series)
         formula: dict[str, Any] = {**NC_GRU_OPTIONS, "update_keeps": True}
         if code == "torch":
             formula |= {

@@ -21,7 +21,8 @@ __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
 def _schur_scores(model: nn.Module, task: Task, folder: Path) -> dict[str, float]:  # noqa: ARG001
     """Measure the triangle T: its share of the norm, and how much of a delay line it is."""
     structure = schur_structure(model)
-    delay_line, below = structure.by_diagonal[1], structure.by_diagonal[2:].mean()
+    delay_line = structure.by_diagonal[1]
+    below = structure.by_diagonal[2:].mean()
     return {
         "share_below_blocks": structure.off_diagonal,
         # 1 for a T of zeros, where no sub-diagonal stands out

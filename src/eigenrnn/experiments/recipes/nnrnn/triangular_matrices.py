@@ -16,7 +16,9 @@ from eigenrnn.experiments.recipes.runs import Run
 __all__ = ["FIGURE_1", "TABLE_6", "total_memory", "triangular"]
 
 _UNITS = 100
-_STEPS, _NOISE_STEPS, _TRAJECTORIES = 150, 10_000, 1_000
+_STEPS = 150
+_NOISE_STEPS = 10_000
+_TRAJECTORIES = 1_000
 
 
 def triangular(alpha: float, beta: float, d: float = 0.0) -> NDArray[np.float64]:  # (N, N)
